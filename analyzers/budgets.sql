@@ -9,8 +9,8 @@ SELECT
     b.max_unavailable,
     coalesce(b.disruptions_allowed, 0) AS allowed
 FROM disruption_budget AS b
-LEFT JOIN looked AS l ON b.cluster = l.cluster
+LEFT JOIN last_lists AS l ON b.cluster = l.cluster
 WHERE
     b.selector IS NOT null
-    AND b.last_seen >= coalesce(l.last_look, b.last_seen) - INTERVAL 1 HOUR
+    AND b.last_seen >= coalesce(l.last_list, b.last_seen) - INTERVAL 1 HOUR
 ORDER BY b.cluster, b.namespace, b.name

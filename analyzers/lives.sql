@@ -18,14 +18,14 @@ SELECT
     coalesce(p.started_at, p.scheduled_at, p.created_at, p.first_seen) AS start,
     coalesce(
         p.finished_at,
-        CASE WHEN p.last_seen < l.last_look - INTERVAL 10 MINUTE THEN p.last_seen END
+        CASE WHEN p.last_seen < l.last_list - INTERVAL 10 MINUTE THEN p.last_seen END
     ) AS ended,
-    coalesce(ended, l.last_look) AS "end"
+    coalesce(ended, l.last_list) AS "end"
 FROM pod_owners AS p
-INNER JOIN looked AS l ON p.cluster = l.cluster
+INNER JOIN last_lists AS l ON p.cluster = l.cluster
 WHERE
     p.node IS NOT null
     AND p.gpu_request > 0
     AND start < $until
-    AND coalesce(ended, l.last_look) > $since
+    AND coalesce(ended, l.last_list) > $since
 ORDER BY p.cluster, p.namespace, p.workload_kind, p.workload, start, p.pod

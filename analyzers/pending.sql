@@ -34,11 +34,11 @@ waits AS (
         CASE
             WHEN p.node IS NOT null THEN coalesce(p.scheduled_at, p.started_at)
             WHEN p.finished_at IS NOT null THEN p.finished_at
-            WHEN p.last_seen >= l.last_look - INTERVAL 10 MINUTE THEN 'infinity'::TIMESTAMP
+            WHEN p.last_seen >= l.last_list - INTERVAL 10 MINUTE THEN 'infinity'::TIMESTAMP
             ELSE p.last_seen
         END AS to_at
     FROM pod AS p
-    INNER JOIN looked AS l ON p.cluster = l.cluster
+    INNER JOIN last_lists AS l ON p.cluster = l.cluster
     WHERE
         p.gpu_request > 0
         AND p.cluster IN (SELECT unnest($clusters))

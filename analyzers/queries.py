@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from warehouse.steps import compose_query
 
-LAST_SCRAPES = "warehouse:inventory/looked"
+LAST_SCRAPES = "warehouse:inventory/last_lists"
 """Step: when each cluster's pods were last polled."""
 OWNERS = "owners"
 """Step: the owner of each pod's name when it was last seen."""

@@ -19,16 +19,16 @@ def resolve_nodes(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table
         return rows
     # An address is a node's within its cluster; a batch is of one cluster, else each by its own.
     for cluster in pc.unique(rows.column("cluster")).to_pylist():
-        known = dict(
+        node_of = dict(
             cursor.execute(
                 "SELECT address, node FROM address"
                 " WHERE cluster = $cluster AND list_contains($addresses, address)",
                 {"cluster": cluster, "addresses": addresses},
             ).fetchall()
         )
-        if not known:
+        if not node_of:
             continue
-        names = pa.array([known.get(n, n) for n in coded.dictionary.to_pylist()], pa.string())
+        names = pa.array([node_of.get(n, n) for n in coded.dictionary.to_pylist()], pa.string())
         mine = pc.equal(rows.column("cluster"), cluster)
         nodes = pc.if_else(mine, names.take(coded.indices), rows.column(place))
         rows = rows.set_column(place, rows.schema.field(place), nodes)

@@ -32,7 +32,7 @@ STEPS = (
             "shared",
             "listed",
             "evidence",
-            "held",
+            "best_evidence",
             "unnamed",
             "users",
             "claims",

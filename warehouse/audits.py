@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 MOST_SHOWN = 5
-"""So many of the offending rows are kept for people to read."""
+"""At most so many rows of a failed audit are kept for people to read."""
 
 MOST_NAMED = 3
 """Failed audits that the banner spells out; the others are counted."""
@@ -41,11 +41,11 @@ class AuditFailure(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         # A float's last digits differ between two runs of one sum: the sentence must not.
-        shown = {
+        columns = {
             k: f"{v:.10g}" if isinstance(v, float) else v
             for k, v in next(iter(self.sample), {}).items()
         }
-        first = ", ".join(f"{k} {v}" for k, v in shown.items())
+        first = ", ".join(f"{k} {v}" for k, v in columns.items())
         return f"{self.audit}: {self.rows} rows, the first: {first}"
 
 
@@ -53,20 +53,20 @@ def format_banner(failures: Sequence[AuditFailure | str]) -> str | None:
     """Return what page, report, command line and log say of failed audits; None = none failed."""
     if not failures:
         return None
-    said = "; ".join(str(failure) for failure in failures[:MOST_NAMED])
+    sentences = "; ".join(str(failure) for failure in failures[:MOST_NAMED])
     more = len(failures) - MOST_NAMED
     others = f"; and {more} more audits" if more > 0 else ""
     return (
-        f"The ledger does not add up: {said}{others}. Do not rely on the figures of these hours; "
-        "`fallow warehouse verify` runs every audit."
+        f"The ledger does not add up: {sentences}{others}. Do not rely on the figures of these "
+        "hours; `fallow warehouse verify` runs every audit."
     )
 
 
 @cache
 def list_audits() -> tuple[str, ...]:
     """Return the audits' names."""
-    found = files("warehouse").joinpath("audits").iterdir()
-    return tuple(sorted(p.name.removesuffix(".sql") for p in found if p.name.endswith(".sql")))
+    entries = files("warehouse").joinpath("audits").iterdir()
+    return tuple(sorted(p.name.removesuffix(".sql") for p in entries if p.name.endswith(".sql")))
 
 
 def run_audits(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailure]:
@@ -90,10 +90,10 @@ def run_audits(warehouse: "Warehouse", window: Window | None = None) -> list[Aud
             steps = ", ".join(f"{noun} AS (\n{load_step(path)}\n)" for noun, path in named.items())
             sql = f"WITH {steps}\n{sql}"
         used = {k: v for k, v in parameters.items() if f"${k}" in sql}
-        found = warehouse.query(sql, used)
-        if found.num_rows:
-            sample = tuple(found.slice(0, MOST_SHOWN).to_pylist())
-            failures.append(AuditFailure(name, found.num_rows, sample))
+        rows = warehouse.query(sql, used)
+        if rows.num_rows:
+            sample = tuple(rows.slice(0, MOST_SHOWN).to_pylist())
+            failures.append(AuditFailure(name, rows.num_rows, sample))
     return failures
 
 

@@ -132,7 +132,7 @@ class ColdBucket:
     def __init__(self, root: str, s3: S3) -> None:
         self.root = root
         self._s3 = s3
-        self._made: Any = None
+        self._cached_client: Any = None
 
     def put(self, staged: Path, path: str) -> None:
         """Make the staged file appear at `path`, durable, replacing what was there."""
@@ -170,12 +170,15 @@ class ColdBucket:
         with self._explained():
             pages = self._client().get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=bucket, Prefix=prefix):
-                for found in page.get("Contents", []):
-                    yield f"s3://{bucket}/{found['Key']}", found["LastModified"].astimezone(UTC)
+                for stored_object in page.get("Contents", []):
+                    yield (
+                        f"s3://{bucket}/{stored_object['Key']}",
+                        stored_object["LastModified"].astimezone(UTC),
+                    )
 
     def _client(self) -> Any:
-        self._made = self._made or create_s3_client(self._s3)
-        return self._made
+        self._cached_client = self._cached_client or create_s3_client(self._s3)
+        return self._cached_client
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

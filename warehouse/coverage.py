@@ -50,11 +50,12 @@ class WindowCoverage(msgspec.Struct, frozen=True):
         `name` writes a stranger's name so that it is only text where the line is shown.
         """
         return [
-            f"cluster {name(one.cluster)} is behind: its last hour ended "
-            f"{one.end:%Y-%m-%d %H:%M} UTC, "
-            f"{format_duration((now - one.end).total_seconds())} ago; {one.hours_with_data} of "
-            f"{self.hours} h have data, and the totals lack the others"
-            for one in self.behind
+            f"cluster {name(late_cluster.cluster)} is behind: its last hour ended "
+            f"{late_cluster.end:%Y-%m-%d %H:%M} UTC, "
+            f"{format_duration((now - late_cluster.end).total_seconds())} ago; "
+            f"{late_cluster.hours_with_data} of {self.hours} h have data, "
+            "and the totals lack the others"
+            for late_cluster in self.behind
         ]
 
 
@@ -85,7 +86,7 @@ def read_ages(views: Views, cluster: str | None = None) -> tuple[ClusterAge, ...
 
 
 def name_stale(
-    known: Sequence[ClusterAge], now: datetime, every: timedelta, name: Callable[[str], str] = str
+    ages: Sequence[ClusterAge], now: datetime, every: timedelta, name: Callable[[str], str] = str
 ) -> list[str]:
     """Name each cluster whose data are stale, and since when.
 
@@ -95,7 +96,7 @@ def name_stale(
         f"the data of cluster {name(age.cluster)} are stale: the newest sample is "
         f"{format_duration((now - age.newest).total_seconds())} old "
         f"({age.newest:%Y-%m-%d %H:%M} UTC), more than three intervals"
-        for age in known
+        for age in ages
         if age.stale(now, every)
     ]
 
@@ -124,12 +125,12 @@ def measure_coverage(
     rows = views.query(
         load_step("coverage/hours"), {**whole.bounds(), "cluster": cluster}
     ).to_pylist()
-    known = {row["cluster"]: row["hours"] for row in rows}
+    hours_by_cluster = {row["cluster"]: row["hours"] for row in rows}
     return WindowCoverage(
         hours=round(whole.seconds / HOUR.total_seconds()),
-        hours_with_data=known.get(None, 0),
+        hours_with_data=hours_by_cluster.get(None, 0),
         behind=tuple(
-            LateCluster(name, end, known.get(name, 0))
+            LateCluster(name, end, hours_by_cluster.get(name, 0))
             for name, end in behind.items()
             if end < whole.end
         ),

@@ -22,17 +22,17 @@ HOUR = timedelta(hours=1)
 MERGE_GAP = timedelta(hours=6)
 """Hours to post that are nearer than this are posted in one go."""
 VALIDITY = 1.25
-"""A look speaks for 1.25 intervals: a quarter of jitter is no gap."""
+"""A sample is valid for 1.25 intervals: a scrape that is a quarter late leaves no gap."""
 
 Marks = frozenset[tuple[str, datetime]]
 """(cluster, bucket) pairs known to be marked in the lake."""
 
 
-def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, known: Marks) -> Marks:
-    """Mark the buckets of sample rows, and the next one where a look reaches into it.
+def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, marked_before: Marks) -> Marks:
+    """Mark the buckets of sample rows, and the next one where a sample is still valid in it.
 
-    Buckets in `known` cost nothing: most looks fall into a bucket that an earlier one marked.
-    Returns `known` with the new ones.
+    Buckets in `marked_before` cost nothing: most samples lie in a bucket that is marked already.
+    Returns `marked_before` with the new ones.
     """
     step = int(BUCKET.total_seconds() * 1e6)
     ts = rows.column("ts").to_numpy().astype("datetime64[us]").astype(np.int64)
@@ -50,7 +50,7 @@ def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, known: Marks
     marks = zip(
         spoken.column("cluster").to_pylist(), spoken.column("bucket").to_pylist(), strict=True
     )
-    new = frozenset(marks) - known
+    new = frozenset(marks) - marked_before
     if new:
         names, buckets = zip(*sorted(new), strict=True)
         cursor.register(
@@ -60,7 +60,7 @@ def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, known: Marks
             "INSERT INTO dirty BY NAME SELECT * FROM marks ANTI JOIN dirty USING (cluster, bucket)"
         )
         cursor.unregister("marks")
-    return known | new
+    return marked_before | new
 
 
 def mark_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
@@ -94,13 +94,13 @@ def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
     marks = warehouse.query("SELECT DISTINCT bucket FROM unposted ORDER BY ALL")["bucket"]
     hours = [m.replace(tzinfo=UTC) for m in marks.to_pylist()]
     parts = sorted([(window.start, window.end), *((h, h + HOUR) for h in hours)])
-    found = [parts[0]]
+    ranges = [parts[0]]
     for start, end in parts[1:]:
-        if start <= found[-1][1] + MERGE_GAP:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if start <= ranges[-1][1] + MERGE_GAP:
+            ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
         else:
-            found.append((start, end))
-    return [Window(start, end) for start, end in found]
+            ranges.append((start, end))
+    return [Window(start, end) for start, end in ranges]
 
 
 def clear_marks(warehouse: "Warehouse", window: Window) -> None:

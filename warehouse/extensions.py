@@ -23,10 +23,12 @@ def build_config(names: Iterable[str]) -> dict[str, str | bool | int | float | l
 
     It checks signatures unless this process had it check every one of these very files before.
     """
-    made: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": False
+    }
     if all((path := _find_packaged(n)) and _checked.get(path) == _stat_file(path) for n in names):
-        made["allow_unsigned_extensions"] = True
-    return made
+        config["allow_unsigned_extensions"] = True
+    return config
 
 
 def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -65,5 +67,5 @@ def _find_packaged(name: str) -> Path | None:
 
 
 def _stat_file(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -60,7 +60,7 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
         whole = _name_models(table, pa.concat_tables(parts))
-        present = _drop_future(whole, get_storage(table).moment, limit)
+        present = _drop_future(whole, get_storage(table).time_column, limit)
         rows += whole.num_rows
         future += whole.num_rows - present.num_rows
         if present.num_rows:
@@ -113,10 +113,10 @@ def _name_models(table: str, rows: pa.Table) -> pa.Table:
     return rows.set_column(place, rows.schema.field(place), names.take(coded.indices))
 
 
-def _drop_future(rows: pa.Table, moment: str | None, limit: datetime) -> pa.Table:
-    if moment is None:
+def _drop_future(rows: pa.Table, time_column: str | None, limit: datetime) -> pa.Table:
+    if time_column is None:
         return rows
-    ahead = pc.greater(rows.column(moment), pa.scalar(limit, pa.timestamp("us")))
+    ahead = pc.greater(rows.column(time_column), pa.scalar(limit, pa.timestamp("us")))
     if not pc.any(ahead).as_py():
         return rows
     return rows.filter(pc.invert(pc.fill_null(ahead, fill_value=False)))
@@ -128,8 +128,8 @@ def _append_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) 
     source = "incoming" if _is_distinct(rows, keys) else f"({_select_first(table)})"
     if span:
         there = " AND ".join(span)
-        found = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
-        if not _count_changes(found):
+        result = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
+        if not _count_changes(result):
             # Nothing of that time is stored, as for every first look: no join is needed. A stream
             # is read by one thread, which for some thousand rows is a quarter less work.
             cursor.register("incoming", rows.to_reader())
@@ -147,14 +147,18 @@ def _append_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) 
 
 def _bound_range(table: str, rows: pa.Table) -> list[str]:
     """Return literal bounds on the moment, so that the engine opens only files in that range."""
-    moment = get_storage(table).moment
-    if moment is None or rows.column(moment).null_count or moment not in tables.key(table):
+    time_column = get_storage(table).time_column
+    if (
+        time_column is None
+        or rows.column(time_column).null_count
+        or time_column not in tables.key(table)
+    ):
         return []
-    ends = pc.min_max(rows.column(moment)).as_py()
+    ends = pc.min_max(rows.column(time_column)).as_py()
     low, high = (f"TIMESTAMP '{ends[end].isoformat(sep=' ')}'" for end in ("min", "max"))
     if low == high:
-        return [f't."{moment}" = {low}']
-    return [f't."{moment}" >= {low}', f't."{moment}" <= {high}']
+        return [f't."{time_column}" = {low}']
+    return [f't."{time_column}" >= {low}', f't."{time_column}" <= {high}']
 
 
 def _is_distinct(rows: pa.Table, keys: tuple[str, ...]) -> bool:
@@ -223,6 +227,6 @@ def _collapse_rows(table: str, others: list[str], newest: str | None) -> str:
     return f"SELECT {keys}, {', '.join(picked)} FROM incoming GROUP BY {keys}"
 
 
-def _count_changes(done: duckdb.DuckDBPyConnection) -> int:
-    row: Any = done.fetchone()
+def _count_changes(result: duckdb.DuckDBPyConnection) -> int:
+    row: Any = result.fetchone()
     return int(row[0]) if row else 0

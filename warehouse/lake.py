@@ -236,9 +236,9 @@ class Warehouse:
         while True:
             with self.transaction() as cursor:
                 if self._views.use(cursor):
-                    gone = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
+                    delete_sql = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
                     put = f'INSERT INTO lake.main."{table}" BY NAME {sql}'
-                    statements.run_change(cursor, gone, parameters)
+                    statements.run_change(cursor, delete_sql, parameters)
                     return statements.run_change(cursor, put, parameters)
             self._views.ready()
 

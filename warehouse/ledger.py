@@ -26,14 +26,14 @@ STEPS = (
             "cuts",
             "fine",
             "fine_hours",
-            "looks",
+            "signal_seconds",
             "down",
             "crowds",
             "plain",
             "buckets",
             "cells",
             "startups",
-            "held",
+            "holder_seconds",
             "claimed",
             "lost",
             "vacancies",
@@ -44,7 +44,7 @@ STEPS = (
         )
     ),
     *PRICES,
-    "ledger/posted",
+    "ledger/ledger_rows",
 )
 SIZES = {"1h": 3600, "5m": 300}
 DEVICE_HOURS = 500_000

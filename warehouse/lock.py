@@ -76,8 +76,10 @@ def queue_writers(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
             f"set_config(''lock_timeout'', ''{_PATIENCE}'', true)",
             f"pg_advisory_xact_lock({_QUEUE})::text",
         ):
-            asked = f"SELECT * FROM postgres_query('__ducklake_metadata_lake', 'SELECT {call}')"
-            cursor.execute(asked).fetchall()
+            select_sql = (
+                f"SELECT * FROM postgres_query('__ducklake_metadata_lake', 'SELECT {call}')"
+            )
+            cursor.execute(select_sql).fetchall()
         yield
     finally:
         with suppress(duckdb.Error):

@@ -39,7 +39,7 @@ SNAPSHOT_AGE = timedelta(days=1)
 """How long replaced files and old snapshots stay at least; the day's end is added (`_before`)."""
 
 SMALL = 64 << 20
-"""Bytes below which a file is merged with its neighbours: an hour of looks at 10,000 GPUs."""
+"""Bytes below which a file is merged with its neighbours: an hour of samples of 10,000 GPUs."""
 
 HOLED = 0.05
 """Share of a file's rows that must be deleted before it is rewritten."""
@@ -79,26 +79,26 @@ class CompactionResult(msgspec.Struct, frozen=True):
 
 
 def read_status(warehouse: "Warehouse") -> pa.Table:
-    """Say what lies in each tier, from the catalog: no file of a noun is opened.
+    """Say what lies in each tier, from the catalog: no file of a table is opened.
 
-    tier: hot (raw looks), warm (rollups), cold (archived days), books (all other tables), retired
+    tier: hot (raw samples), warm (rollups), cold (archived days), books (all other tables), retired
     (replaced files that wait for their removal), catalog. rows, bytes, files; oldest and newest
-    in UTC, whole days in the cold tier; bytes_per_sample of raw looks: bytes on disk per measured
+    in UTC, whole days in the cold tier; bytes_per_sample of raw samples: bytes on disk per measured
     value, identities included.
     """
-    nouns = tables.table_names()
-    moments = {name: get_storage(name).moment for name in nouns}
+    names = tables.table_names()
+    time_columns = {name: get_storage(name).time_column for name in names}
     measured = list_measured_columns()
     parameters = {
-        "nouns": list(nouns),
-        "tiers": [_name_tier(name) for name in nouns],
-        "moments": list(moments.values()),
+        "names": list(names),
+        "tiers": [_name_tier(name) for name in names],
+        "time_columns": list(time_columns.values()),
         "measured": list(measured),
-        "wanted": sorted({*measured, *(m for m in moments.values() if m)}),
+        "wanted": sorted({*measured, *(m for m in time_columns.values() if m)}),
     }
     with warehouse.snapshot() as cursor:
-        found = cursor.execute(load_step("maintenance/status"), parameters).to_arrow_table()
-        rows = found.to_pylist()
+        status = cursor.execute(load_step("maintenance/status"), parameters).to_arrow_table()
+        rows = status.to_pylist()
         retired = cursor.execute(load_step("maintenance/retired")).fetchall()
         rows += [_delete_retired(warehouse, retired), _compact_catalog(warehouse, cursor)]
     return pa.Table.from_pylist(rows, schema=_COLUMNS)
@@ -153,14 +153,19 @@ def _name_tier(table: str) -> str:
 def _delete_retired(
     warehouse: "Warehouse", files: list[tuple[str | None, bool, int | None]]
 ) -> object:
-    root, known = warehouse.place.data, 0
+    root, total_bytes = warehouse.place.data, 0
     for path, relative, size in files:
         if size is not None:
-            known += size
+            total_bytes += size
         elif path is not None and not warehouse.place.remote:
             file = Path(root, path) if relative else Path(path)
-            known += file.stat().st_size if file.exists() else 0
-    return {"tier": "retired", "table": "files to remove", "files": len(files), "bytes": known}
+            total_bytes += file.stat().st_size if file.exists() else 0
+    return {
+        "tier": "retired",
+        "table": "files to remove",
+        "files": len(files),
+        "bytes": total_bytes,
+    }
 
 
 def _compact_catalog(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> object:
@@ -187,29 +192,31 @@ def _compute_cutoff(warehouse: "Warehouse") -> datetime:
     for "older than noon" it takes the whole day, files retired a second ago included, and fails
     who reads them. Asked for a day's end, SQLite and PostgreSQL mean the same.
     """
-    kept = warehouse.clock().astimezone(UTC) - SNAPSHOT_AGE
-    return kept.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(microseconds=1)
+    oldest_read = warehouse.clock().astimezone(UTC) - SNAPSHOT_AGE
+    return oldest_read.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(
+        microseconds=1
+    )
 
 
 def _run_function(warehouse: "Warehouse", function: str, on_step: Callable[[str], None]) -> int:
     with warehouse.transaction() as cursor:
-        done = cursor.execute(
+        rows = cursor.execute(
             f"CALL ducklake_{function}('lake', older_than => $before)",
             {"before": _compute_cutoff(warehouse)},
         ).fetchall()
         on_step(f"{function} done")
     on_step(f"{function} committed")
-    return len(done)
+    return len(rows)
 
 
 def _flush_inlined(warehouse: "Warehouse", on_step: Callable[[str], None]) -> None:
     metadata = "__ducklake_metadata_lake"
     with warehouse.snapshot() as cursor:
         inlined = cursor.execute(
-            "SELECT kept.table_name, inlined.table_name"
+            "SELECT live_table.table_name, inlined.table_name"
             f" FROM {metadata}.ducklake_inlined_data_tables AS inlined"
-            f" INNER JOIN {metadata}.ducklake_table AS kept USING (table_id)"
-            " WHERE kept.end_snapshot IS NULL"
+            f" INNER JOIN {metadata}.ducklake_table AS live_table USING (table_id)"
+            " WHERE live_table.end_snapshot IS NULL"
         ).fetchall()
         grown = {
             table
@@ -239,10 +246,10 @@ def _combine_files(
 ) -> tuple[int, int]:
     options = ", ".join(f"{name} => {value}" for name, value in how.items())
     with warehouse.transaction() as cursor:
-        done = cursor.execute(f"CALL ducklake_{function}('lake', '{table}', {options})").fetchall()
+        rows = cursor.execute(f"CALL ducklake_{function}('lake', '{table}', {options})").fetchall()
         on_step(f"{function} {table} done")
     on_step(f"{function} {table} committed")
-    return sum(row[2] for row in done), sum(row[3] for row in done)
+    return sum(row[2] for row in rows), sum(row[3] for row in rows)
 
 
 def _sweep_orphans(warehouse: "Warehouse", on_step: Callable[[str], None]) -> int:
@@ -254,9 +261,9 @@ def _sweep_orphans(warehouse: "Warehouse", on_step: Callable[[str], None]) -> in
         if strays:
             cursor.execute(call.format(""), before)
     on_step("lake swept")
-    gone = tiers.sweep_cold(warehouse, warehouse.clock())
+    cold_orphans = tiers.sweep_cold(warehouse, warehouse.clock())
     on_step("cold tier swept")
-    return len(strays) + gone
+    return len(strays) + cold_orphans
 
 
 def _refuse_foreign(warehouse: "Warehouse", strays: list[str]) -> None:

@@ -33,14 +33,14 @@ class Overlay:
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """Run one read-only statement; see `Warehouse.query`."""
         with self._warehouse.reading() as cursor:
-            found = cursor.execute("SELECT current_schema()").fetchone()
-            views = found[0] if found else "main"
-            for noun, (without, given, rows) in self._put.items():
+            row = cursor.execute("SELECT current_schema()").fetchone()
+            views = row[0] if row else "main"
+            for noun, (without, values, rows) in self._put.items():
                 cursor.register(f"overlay_{noun}", rows)
                 # A view takes no parameters: they are values of ours, written out.
                 cursor.execute(
                     f'CREATE TEMP VIEW "{noun}" AS SELECT * FROM memory.{views}."{noun}" '
-                    f"WHERE NOT coalesce({_write_condition(without, given)}, false) "
+                    f"WHERE NOT coalesce({_write_condition(without, values)}, false) "
                     f'UNION ALL BY NAME SELECT * FROM "overlay_{noun}"'
                 )
             return statements.run_select(cursor, sql, parameters or {})
@@ -55,7 +55,7 @@ def overlay_inventory(
     """
     uids, names = pods.column("uid").to_pylist(), _list_names(pods)
     hashed = "regexp_full_match(uid, '[0-9a-f]{32}')"
-    made = (
+    overlay = (
         Overlay(warehouse)
         .put("node", nodes, "list_contains($nodes, node)", nodes=nodes.column("node").to_pylist())
         .put(
@@ -67,8 +67,8 @@ def overlay_inventory(
             names=names,
         )
     )
-    held = derive_allocations(made, window)
-    return made.put("allocation", held, TOUCHING, **window.bounds())
+    allocations = derive_allocations(overlay, window)
+    return overlay.put("allocation", allocations, TOUCHING, **window.bounds())
 
 
 def _list_names(pods: pa.Table) -> list[str]:

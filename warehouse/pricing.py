@@ -29,10 +29,10 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
     before, so that a setting taken back is gone, and where that changes a price the ledger owes
     every hour it has posted; histories (spot, commitments) are added to.
     """
-    said = set(rates.rows["source"].to_pylist())
-    if said & {"rate-card", "derived"}:
-        said |= set(WHOLE_SOURCES)
-    whole = sorted(said & set(WHOLE_SOURCES))
+    sources = set(rates.rows["source"].to_pylist())
+    if sources & {"rate-card", "derived"}:
+        sources |= set(WHOLE_SOURCES)
+    whole = sorted(sources & set(WHOLE_SOURCES))
     replaces = pc.is_in(rates.rows["source"], value_set=pa.array(whole, pa.string()))
     if whole:
         rows = rates.rows.filter(replaces)

@@ -1,15 +1,14 @@
-"""The few queries that touch every row, as Ibis expressions: named, typed, portable.
+"""The rollups as Ibis expressions: the few queries that read every row.
 
-    look ──► rolled_5m ──► rolled_1h          rollups
-    rollup ──► mean_activity · idle_devices · pooled_percentile
+    device samples ──► gathered_5m ──► rolled_5m ──► rolled_1h
 
-Expressions hold nothing of one engine: time is an integer (`at_us`, microseconds since 1970;
-`bucket`, the number of the bucket), so that the same reduction runs on DuckDB now and on Spark over
-the same Parquet later. What turns a timestamp into that integer is the engine's edge (`rollup/`).
+Expressions use nothing that only one engine has: time is an integer (`at_us`, microseconds since
+1970; `bucket`, the number of the bucket), so that the same reduction runs on DuckDB now and on
+Spark over the same Parquet later. The SQL in `rollup/` turns timestamps into these integers.
 
-A look at `at` with interval i speaks for [at, at + 1.25 i). What reaches beyond its bucket is
-booked in the buckets it reaches, and when the looks of one device and bucket speak for more than
-the bucket, all owners' rows are scaled down in proportion.
+A device sample at `at` with interval i is valid in [at, at + 1.25 i). Seconds of it that lie in
+later buckets are counted in those buckets. Where the samples of one device and bucket are valid for
+more seconds than the bucket has, the rows of all owners are scaled down in proportion.
 """
 
 from typing import Any
@@ -18,17 +17,17 @@ import msgspec
 
 from fallow import tables
 
-SPEAKS = 1.25
-"""A look speaks for so many of its intervals: a scrape may be a quarter late without a hole."""
+VALIDITY = 1.25
+"""A sample is valid for so many of its intervals: a scrape may be a quarter late without a hole."""
 
-LINKS = 3.0
-"""Two looks at most so many intervals apart share an energy delta; a longer silence is a gap."""
+MAX_GAP = 3.0
+"""Between samples at most so many intervals apart the energy counter's increase is counted."""
 
 UNKNOWN_INTERVAL_S = 60.0
-"""Interval of a source that does not tell its own: the usual scrape interval."""
+"""Interval of a source that does not report its own: the usual scrape interval."""
 
 LONGEST_INTERVAL_S = 3600.0
-"""Looks rarer than hourly speak and link no further than hourly ones: it bounds how far back."""
+"""Longer intervals count as this one: it bounds how far before a stretch samples are read."""
 
 BINS = 21
 """Zero, then 20 steps of 0.05."""
@@ -39,7 +38,7 @@ MICRO = 1_000_000
 BITS, PER_SUM = 12, 4
 SUMS = -(-BINS // PER_SUM)
 """The histogram travels as 6 sums of 4 counts of 12 bits, each exact in a double: 21 conditional
-counts would take three times as long. 4,095 looks per bin hold 13 looks a second."""
+counts would take three times as long. 4,095 samples per bin are 13 samples a second."""
 
 MEASURES = (
     "gpu_util_pct",
@@ -139,9 +138,9 @@ def sql(expression: Any, dialect: str = "duckdb") -> str:
     return str(ibis.to_sql(expression, dialect=dialect))
 
 
-def look() -> Any:
-    """Return the looks: `sample` with `at_us` (microseconds since 1970) for `ts`."""
-    return unbound("sample", "look", number={"ts": "at_us"})
+def device_samples() -> Any:
+    """Return the device samples: `sample` with `at_us` (microseconds since 1970) for `ts`."""
+    return unbound("sample", "device_sample", number={"ts": "at_us"})
 
 
 def roll(table: str, name: str) -> Any:
@@ -159,25 +158,25 @@ def model() -> Any:
 
 
 def piece() -> Any:
-    """Return the numbers 1, 2, ...: how many buckets beyond its own a look may reach."""
+    """Return the numbers 1, 2, ...: in how many later buckets a sample may be valid."""
     import ibis
 
     return ibis.table({"k": "int64"}, name="piece")
 
 
-def classified(looks: Any, models: Any, rules: ActivityThresholds) -> Any:
-    """Give each look its `activity` (0-1), `kind` (index into CLASSES), `start` and `until`.
+def classified(samples: Any, models: Any, rules: ActivityThresholds) -> Any:
+    """Give each sample its `activity` (0-1), `kind` (index into CLASSES), `start` and `until`.
 
-    `start` is the first moment of the look's bucket, `until` the moment it speaks until (both in
-    microseconds). Conflict, as the collected bug reports tell it
-    (telemetry-and-waste.md#telemetry-faults): profiling says
-    idle while the driver counts kernels; activity says idle while the board draws over half its TDP
-    (boards only: an instance reports its board's power); or the driver says 90 % while no memory is
-    used and power lies in the idle band.
+    `start` is the start of the sample's bucket, `until` the end of its validity (both in
+    microseconds). Conflict is what collected bug reports describe
+    (telemetry-and-waste.md#telemetry-faults): profiling shows no activity while the driver counts
+    kernels; activity is idle while the GPU draws over half its TDP (whole GPUs only: an instance
+    reports the power of its GPU); or the driver shows 90 % while no memory is used and the power
+    lies in the idle band.
     """
     import ibis
 
-    joined = looks.left_join(models, "model", rname="known_{name}")
+    joined = samples.left_join(models, "model", rname="known_{name}")
     interval = _interval(joined)
     rows = joined.select(
         *[joined[c] for c in (*DIMENSIONS, "device", "sharers")],
@@ -199,13 +198,13 @@ def classified(looks: Any, models: Any, rules: ActivityThresholds) -> Any:
         ).maxs(),
         start=joined.at_us - joined.at_us % (FIVE_MINUTES * MICRO),
         interval_s=interval,
-        until=joined.at_us + (interval * (SPEAKS * MICRO)).cast("int64"),
+        until=joined.at_us + (interval * (VALIDITY * MICRO)).cast("int64"),
     )
     idle = rows.activity <= rules.idle_threshold + EPSILON
-    board = rows.parent.isnull()
+    whole_gpu = rows.parent.isnull()
     hidden = (rows.gr_engine_active <= 0.01 + EPSILON) & (rows.gpu_util_pct >= 10)  # noqa: PLR2004
-    hot = board & idle & (rows.power_w > rows.tdp_w / 2)
-    full = board & (rows.gpu_util_pct >= 90)  # noqa: PLR2004
+    hot = whole_gpu & idle & (rows.power_w > rows.tdp_w / 2)
+    full = whole_gpu & (rows.gpu_util_pct >= 90)  # noqa: PLR2004
     false_busy = full & (rows.mem_used_bytes == 0) & (rows.power_w <= rows.idle_context_w)
     kind = ibis.cases(
         (rows.activity.isnull(), 0),
@@ -217,13 +216,13 @@ def classified(looks: Any, models: Any, rules: ActivityThresholds) -> Any:
     return rows.mutate(kind=kind)
 
 
-def gathered_5m(looks: Any, models: Any, pieces: Any, rules: ActivityThresholds) -> Any:
-    """Gather one cluster's looks by owner and 5 minutes: all of `rollup_5m` but the scale.
+def gathered_5m(samples: Any, models: Any, pieces: Any, rules: ActivityThresholds) -> Any:
+    """Gather one cluster's samples by owner and 5 minutes: all of `rollup_5m` but the scale.
 
-    The looks must reach back before the first bucket wanted, as far as a look speaks or an energy
-    delta links; buckets outside the wanted window are the caller's to drop.
+    The samples must begin before the first bucket wanted, by the longest validity and the longest
+    gap of an energy increase; the caller drops the buckets outside the wanted window.
     """
-    rows = classified(looks, models, rules)
+    rows = classified(samples, models, rules)
     own = rows.mutate(
         seconds=(_earlier(rows.until, rows.start + FIVE_MINUTES * MICRO) - rows.at) / MICRO,
         bin=_bin(rows.activity),
@@ -249,9 +248,9 @@ def gathered_5m(looks: Any, models: Any, pieces: Any, rules: ActivityThresholds)
         last_kernel_age_s_min=own.last_kernel_age_s.min(),
     )
     both = [*OWNER, "start"]
-    linked = within.left_join(_energy(looks), both, rname="e_{name}")
+    linked = within.left_join(_energy(samples), both, rname="e_{name}")
     linked = linked.drop(*(f"e_{c}" for c in both))
-    joined = linked.outer_join(_reaching(looks, models, pieces, rules), both, rname="{name}_r")
+    joined = linked.outer_join(_reaching(samples, models, pieces, rules), both, rname="{name}_r")
     shared = (*both, *DIMENSIONS, "sharers", "interval_s")
     named = {*shared, *_SECONDS}
     return joined.select(
@@ -261,11 +260,11 @@ def gathered_5m(looks: Any, models: Any, pieces: Any, rules: ActivityThresholds)
     )
 
 
-def _reaching(looks: Any, models: Any, pieces: Any, rules: ActivityThresholds) -> Any:
-    """Aggregate what looks say about buckets after their own."""
+def _reaching(samples: Any, models: Any, pieces: Any, rules: ActivityThresholds) -> Any:
+    """Aggregate the seconds that samples are valid for in buckets after their own."""
     size = FIVE_MINUTES * MICRO
-    speaks = (_interval(looks) * (SPEAKS * MICRO)).cast("int64")
-    late = classified(looks.filter(looks.at_us % size + speaks > size), models, rules)
+    validity = (_interval(samples) * (VALIDITY * MICRO)).cast("int64")
+    late = classified(samples.filter(samples.at_us % size + validity > size), models, rules)
     reach = late.cross_join(pieces)
     reach = reach.mutate(start=reach.start + reach.k * size)
     reach = reach.filter(reach.start < reach.until)
@@ -277,7 +276,7 @@ def _reaching(looks: Any, models: Any, pieces: Any, rules: ActivityThresholds) -
 
 
 def _described(rows: Any) -> dict[str, Any]:
-    """Return the words about a device: where they change within a bucket, the greatest."""
+    """Return the labels of a device: where they change within a bucket, the greatest."""
     return {c: rows[c].max() for c in (*DIMENSIONS, "sharers")}
 
 
@@ -289,33 +288,33 @@ def _class_seconds(rows: Any) -> dict[str, Any]:
 
 
 def _measured(rows: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    aggregates: dict[str, Any] = {}
     for c in MEASURES:
-        found |= {
+        aggregates |= {
             f"{c}_n": rows[c].count(),
             f"{c}_min": rows[c].min(),
             f"{c}_mean": rows[c].mean(),
             f"{c}_max": rows[c].max(),
         }
-    return found
+    return aggregates
 
 
-def _energy(looks: Any) -> Any:
+def _energy(samples: Any) -> Any:
     """Aggregate increases of the energy counter; a drop counts from zero (a driver reload).
 
-    An increase is booked where the later look lies. Over a gap nothing is booked: what was used in
-    a silence is unknown.
+    An increase counts in the bucket of the later sample. Over a longer gap nothing is counted: how
+    the energy was spread over it is unknown.
     """
     import ibis
 
-    read = looks.filter(looks.energy_mj.notnull())
+    read = samples.filter(samples.energy_mj.notnull())
     before = ibis.window(group_by=read.device, order_by=read.at_us)
     rows = read.select(
         "device",
         *[read[c].fill_null("").name(c) for c in ("namespace", "pod")],
         "energy_mj",
         at=read.at_us,
-        longest=(_interval(read) * (LINKS * MICRO)).cast("int64"),
+        longest=(_interval(read) * (MAX_GAP * MICRO)).cast("int64"),
         before=read.energy_mj.lag().over(before),
         before_at=read.at_us.lag().over(before),
     )
@@ -332,8 +331,8 @@ def _energy(looks: Any) -> Any:
 def rolled_5m(gathered: Any) -> Any:
     """Scale what was gathered: a cluster's part of `rollup_5m`, its `bucket` a number.
 
-    A device's bucket holds no more seconds than it has: where its looks speak for more, all its
-    owners' rows shrink in proportion.
+    A device's bucket has at most 300 seconds: where its samples are valid for more, the rows of
+    all its owners are scaled down in proportion.
     """
     import ibis
 
@@ -366,13 +365,13 @@ def rolled_5m(gathered: Any) -> Any:
 
 
 def _packed(bins: Any) -> dict[str, Any]:
-    """Count looks by bin, `PER_SUM` counts to a sum: a 1 in the place of the look's bin."""
-    found = {}
+    """Count samples by bin, `PER_SUM` counts to a sum: a 1 in the place of the sample's bin."""
+    sums = {}
     for k in range(SUMS):
-        held = range(k * PER_SUM, min((k + 1) * PER_SUM, BINS))
-        places = [(b, 2.0 ** (BITS * (b % PER_SUM))) for b in held]
-        found[f"bins_{k}"] = bins.cases(*places, else_=0.0).sum()
-    return found
+        bins_of_sum = range(k * PER_SUM, min((k + 1) * PER_SUM, BINS))
+        places = [(b, 2.0 ** (BITS * (b % PER_SUM))) for b in bins_of_sum]
+        sums[f"bins_{k}"] = bins.cases(*places, else_=0.0).sum()
+    return sums
 
 
 def _unpacked(rows: Any, k: int) -> Any:
@@ -381,18 +380,18 @@ def _unpacked(rows: Any, k: int) -> Any:
 
 
 def _counted(rows: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for c in MEASURES:
-        found[f"{c}_n"] = rows[f"{c}_n"].fill_null(0)
-        found |= {f"{c}_{part}": rows[f"{c}_{part}"] for part in ("min", "mean", "max")}
-    return found
+        columns[f"{c}_n"] = rows[f"{c}_n"].fill_null(0)
+        columns |= {f"{c}_{part}": rows[f"{c}_{part}"] for part in ("min", "mean", "max")}
+    return columns
 
 
 def rolled_1h(rolls: Any) -> Any:
     """Merge rows of `rollup_5m` into hours: `rollup_1h`, its `bucket` a number.
 
-    What was counted, summed or compared in 5 minutes is exactly what the looks of the hour would
-    give; means are weighted by the looks behind them.
+    Counts, sums, minima and maxima of 5 minutes give exactly those of the hour's samples; means are
+    weighted by their number of samples.
     """
     import ibis
 
@@ -429,76 +428,22 @@ def rolled_1h(rolls: Any) -> Any:
     )
 
 
-def mean_activity(rolls: Any, *by: str) -> Any:
-    """Return exact mean activity and driver utilisation of each group, as cluster and namespace.
-
-    Means are weighted by looks, so hours and 5 minutes give the same. Columns: the groups', looks,
-    activity (0-1), gpu_util_pct.
-    """
-    return rolls.group_by(*by).aggregate(
-        looks=rolls.act_n.sum(),
-        activity=_mean(rolls, "act"),
-        gpu_util_pct=_mean(rolls, "gpu_util_pct"),
-    )
-
-
-def idle_devices(rolls: Any, rules: ActivityThresholds, *, buckets: int, coverage: float) -> Any:
-    """Return devices that were seen idle all through a window of so many 5-minute buckets.
-
-    Idle means: no look above the idle threshold, none in conflict, none blind, and looks that speak
-    for at least `coverage` of the window. Columns: cluster, device, idle_s.
-    """
-    devices = rolls.group_by("cluster", "device").aggregate(
-        act_max=rolls.act_max.max(),
-        idle_s=rolls.idle_s.sum(),
-        doubt_s=(rolls.conflict_s + rolls.blind_s).sum(),
-    )
-    return devices.filter(
-        devices.act_max <= rules.idle_threshold + EPSILON,
-        devices.doubt_s == 0,
-        devices.idle_s >= coverage * buckets * FIVE_MINUTES,
-    ).select("cluster", "device", "idle_s")
-
-
-def pooled_percentile(rolls: Any, share: float, *by: str) -> Any:
-    """Return a percentile of activity over all looks of each group, by nearest rank.
-
-    The histograms are added up and the middle of the bin that holds the rank is the answer: at most
-    0.025 from the exact one (a bin is 0.05 wide; zero has its own). Columns: the groups', looks,
-    activity (null where there were no looks).
-    """
-    import ibis
-
-    groups = rolls.group_by(*by) if by else rolls
-    pooled = groups.aggregate(**{f"bin_{k}": rolls.act_hist[k].sum() for k in range(BINS)})
-    below = pooled.bin_0
-    sums = [below]
-    for k in range(1, BINS):
-        below = below + pooled[f"bin_{k}"]
-        sums.append(below)
-    # A look at rank ceil(share * looks), and never before the first one.
-    rank = ibis.greatest((below * share - EPSILON).ceil(), 1)
-    middles = [0.0, *((k - 0.5) / (BINS - 1) for k in range(1, BINS))]
-    found = [(reached >= rank, middle) for reached, middle in zip(sums, middles, strict=True)]
-    return pooled.select(*by, looks=below, activity=ibis.cases(*found).cast("float32"))
-
-
 def _remeasured(rows: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    aggregates: dict[str, Any] = {}
     for c in MEASURES:
-        found |= {
+        aggregates |= {
             f"{c}_n": rows[f"{c}_n"].sum(),
             f"{c}_min": rows[f"{c}_min"].min(),
             f"{c}_mean": _mean(rows, c),
             f"{c}_max": rows[f"{c}_max"].max(),
         }
-    return found
+    return aggregates
 
 
 def _mean(rows: Any, measure: str) -> Any:
-    """Return the mean of all looks from the means of parts; where a part has none, it is null."""
-    looks = rows[f"{measure}_n"]
-    return (rows[f"{measure}_mean"].cast("float64") * looks).sum() / looks.sum().nullif(0)
+    """Return the mean of all samples from the means of parts; null where no part has one."""
+    count = rows[f"{measure}_n"]
+    return (rows[f"{measure}_mean"].cast("float64") * count).sum() / count.sum().nullif(0)
 
 
 def _weighted(rows: Any, column: str, weight: Any) -> Any:
@@ -510,14 +455,18 @@ def _weighted(rows: Any, column: str, weight: Any) -> Any:
 def _interval(rows: Any) -> Any:
     import ibis
 
-    told = rows.interval_s.fill_null(UNKNOWN_INTERVAL_S)
-    return ibis.cases((told > LONGEST_INTERVAL_S, LONGEST_INTERVAL_S), (told < 0, 0.0), else_=told)
+    interval_s = rows.interval_s.fill_null(UNKNOWN_INTERVAL_S)
+    return ibis.cases(
+        (interval_s > LONGEST_INTERVAL_S, LONGEST_INTERVAL_S),
+        (interval_s < 0, 0.0),
+        else_=interval_s,
+    )
 
 
-def _earlier(one: Any, other: Any) -> Any:
+def _earlier(first: Any, second: Any) -> Any:
     import ibis
 
-    return ibis.ifelse(one < other, one, other)
+    return ibis.ifelse(first < second, first, second)
 
 
 def _bin(activity: Any) -> Any:
@@ -528,9 +477,9 @@ def _bin(activity: Any) -> Any:
     return ibis.cases((step < 0, 0), (step > BINS - 1, BINS - 1), else_=step)
 
 
-def _sum_of(one: Any, other: Any) -> Any:
+def _sum_of(first: Any, second: Any) -> Any:
     """Add two columns where null means missing: null only when both are."""
-    return (one + other).coalesce(one, other)
+    return (first + second).coalesce(first, second)
 
 
 def _total(rows: Any, names: tuple[str, ...]) -> Any:

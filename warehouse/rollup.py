@@ -4,9 +4,9 @@
        └─────► device
 
 A refresh replaces whole buckets (delete and insert in one transaction), of all devices or of the
-few that late rows touched, so that running twice equals running once. What is due is written down
-by ingest (`dirty`), in the transaction that stored the rows. A look speaks into the next bucket and
-an energy delta links to it, so refreshing a bucket refreshes those it reaches, too.
+few that late rows touched, so that running twice equals running once. Ingest writes down what is
+due (`dirty`), in the transaction that stores the rows. A sample can be valid in the next bucket,
+and an increase of energy can end there, so the buckets that one reaches are refreshed with it.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ HOUR = timedelta(hours=1)
 CHUNK = timedelta(hours=3)
 """Least of a long stretch that is done at once: 3 h of 10,000 devices take about 1 GB."""
 MOST_SAMPLES = 3_000_000
-"""A small fleet's chunks grow to so many looks: a transaction costs half a second."""
+"""A small fleet's chunks grow to so many samples: a transaction costs half a second."""
 MOST_CHUNKS = 56
 """But to no more than a week."""
 
@@ -43,7 +43,7 @@ MERGE_GAP = timedelta(minutes=30)
 """Due buckets nearer than this are refreshed in one go: cheaper than two."""
 
 FEW, FEW_SHARE = 500, 0.2
-"""Late looks of so few of a stretch's devices are rolled up for these devices only."""
+"""Late samples of so few of a stretch's devices are rolled up for these devices only."""
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
 
@@ -65,35 +65,35 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
     Raises:
         TemporaryError: it may pass (disk full, catalog or S3 away); what is due stays due.
     """
-    done = 0
+    buckets = 0
     due = _list_due(warehouse) if window is None else _list_within(warehouse, window)
     # Latest first: the chunk that clears a bucket's mark comes after the buckets it reaches.
     for stretch in sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
         with warehouse.transaction() as cursor:
             _refresh(warehouse, cursor, stretch, whole=window is not None)
-        done += round((stretch.end - stretch.start) / BUCKET)
-    return done
+        buckets += round((stretch.end - stretch.start) / BUCKET)
+    return buckets
 
 
 def _list_due(warehouse: "Warehouse") -> list[BucketRange]:
     marks = warehouse.query('SELECT DISTINCT "cluster", bucket FROM dirty ORDER BY ALL')
     reach = _read_reaches(warehouse)
-    found: list[BucketRange] = []
+    ranges: list[BucketRange] = []
     for cluster, bucket in zip(
         marks["cluster"].to_pylist(), marks["bucket"].to_pylist(), strict=True
     ):
         start = _floor_time(bucket, BUCKET)
         end = start + BUCKET + reach.get(cluster, BUCKET)
-        last = found[-1] if found else None
+        last = ranges[-1] if ranges else None
         if last is not None and last.cluster == cluster and start <= last.end + MERGE_GAP:
-            found[-1] = BucketRange(cluster, last.start, max(end, last.end))
+            ranges[-1] = BucketRange(cluster, last.start, max(end, last.end))
         else:
-            found.append(BucketRange(cluster, start, end))
-    return found
+            ranges.append(BucketRange(cluster, start, end))
+    return ranges
 
 
 def _read_reaches(warehouse: "Warehouse") -> dict[str, timedelta]:
-    """Return how far after its bucket a look matters, by cluster."""
+    """Return for how long after its bucket a sample matters, by cluster."""
     rows = warehouse.query('SELECT "cluster", max(interval_s) AS i FROM device GROUP BY ALL')
     return {row["cluster"]: _compute_reach(row["i"]) for row in rows.to_pylist()}
 
@@ -101,7 +101,7 @@ def _read_reaches(warehouse: "Warehouse") -> dict[str, timedelta]:
 def _compute_reach(interval_s: float | None) -> timedelta:
     seconds = min(interval_s or reductions.UNKNOWN_INTERVAL_S, reductions.LONGEST_INTERVAL_S)
     return _ceil_length(
-        timedelta(seconds=seconds * max(reductions.LINKS, reductions.SPEAKS)), BUCKET
+        timedelta(seconds=seconds * max(reductions.MAX_GAP, reductions.VALIDITY)), BUCKET
     )
 
 
@@ -136,12 +136,12 @@ def _split_chunks(warehouse: "Warehouse", stretches: list[BucketRange]) -> Itera
 def _compute_length(warehouse: "Warehouse", stretch: BucketRange) -> timedelta:
     if stretch.end - stretch.start <= CHUNK:
         return CHUNK
-    looks = warehouse.query(
+    samples = warehouse.query(
         "SELECT count(*) AS n FROM sample"
         ' WHERE "cluster" = $cluster AND ts >= $start AND ts < $end',
         msgspec.structs.asdict(stretch),
     )["n"][0].as_py()
-    per_chunk = looks * CHUNK / (stretch.end - stretch.start)
+    per_chunk = samples * CHUNK / (stretch.end - stretch.start)
     return CHUNK * max(1, min(MOST_CHUNKS, int(MOST_SAMPLES / max(per_chunk, 1))))
 
 
@@ -158,17 +158,19 @@ def _refresh(
     hours = {**where, "first": _floor_time(start, HOUR), "last": _ceil_time(end, HOUR)}
     tiers.restore_days(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.restore_days(cursor, seen, "rollup_1h", hours["first"], hours["last"])
-    back, models = _read_reach(cursor, seen, where)
+    lookback, models = _read_reach(cursor, seen, where)
     compiled = _compile_reductions(
         warehouse.settings.ledger.idle_threshold, warehouse.settings.ledger.low_threshold
     )
     touched = None if whole else _find_touched(cursor, seen, where)
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
     cursor.register("model", _read_model_facts(models))
-    cursor.register("piece", pa.table({"k": pa.array(range(1, back // BUCKET + 1), pa.int64())}))
-    span = {"cluster": cluster, "since": start - back, "until": end}
-    looks = f"WITH look AS NOT MATERIALIZED (FROM ({_select_samples(seen)}){only})"
-    _keep_result(cursor, "gathered", f"{looks} {compiled.gathered}", span)
+    cursor.register(
+        "piece", pa.table({"k": pa.array(range(1, lookback // BUCKET + 1), pa.int64())})
+    )
+    span = {"cluster": cluster, "since": start - lookback, "until": end}
+    with_samples = f"WITH device_sample AS NOT MATERIALIZED (FROM ({_select_samples(seen)}){only})"
+    _keep_result(cursor, "gathered", f"{with_samples} {compiled.gathered}", span)
     rolled = (
         f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {load_step('rollup/named_5m')}"
     )
@@ -179,10 +181,10 @@ def _refresh(
     )
     _put_rows(cursor, "rollup_1h", merged, hours, only)
     devices = cursor.execute(
-        f"{looks} FROM ({load_step('rollup/device')})", {**span, "first": start, "last": end}
+        f"{with_samples} FROM ({load_step('rollup/device')})", {**span, "first": start, "last": end}
     ).to_arrow_table()
     if devices.num_rows:
-        # Telemetry comes before the inventory that tells whose an address is.
+        # Telemetry comes before the inventory that names the node of an address.
         ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
     cursor.execute(
         'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
@@ -198,17 +200,17 @@ def _refresh(
 def _find_touched(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> list[str] | None:
-    """Return the devices to roll up anew where late looks touched few of them; None for all."""
-    held = cursor.execute(
+    """Return the devices to roll up anew where late samples touched few; None for all."""
+    stored = cursor.execute(
         'SELECT count(*) FROM rollup_5m WHERE "cluster" = $cluster'
         " AND bucket >= $first AND bucket < $last",
         where,
     ).fetchone()
-    if not held or not held[0]:
+    if not stored or not stored[0]:
         return None
     sample = tiers.build_source("sample", seen)
-    found = cursor.execute(f"WITH {sample} FROM ({load_step('rollup/touched')})", where)
-    devices = found.to_arrow_table()
+    result = cursor.execute(f"WITH {sample} FROM ({load_step('rollup/touched')})", where)
+    devices = result.to_arrow_table()
     touched: list[str] = devices.filter(devices["touched"])["device"].to_pylist()
     # Named in the statement, so that the engine passes over the files of the others.
     return touched if 0 < len(touched) <= min(FEW, FEW_SHARE * devices.num_rows) else None
@@ -217,22 +219,27 @@ def _find_touched(
 def _read_reach(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> tuple[timedelta, list[str]]:
-    """Return how far before a stretch a look matters, and the model strings met since then."""
-    known = cursor.execute(load_step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
-    back = _compute_reach(known[0] if known else None)
+    """Return for how long before a stretch a sample matters, and the model strings since then."""
+    longest = cursor.execute(load_step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
+    lookback = _compute_reach(longest[0] if longest else None)
     sources = (
-        f"WITH look AS NOT MATERIALIZED ({_select_samples(seen)}) {load_step('rollup/sources')}"
+        f"WITH device_sample AS NOT MATERIALIZED ({_select_samples(seen)})"
+        f" {load_step('rollup/sources')}"
     )
     while True:
-        span = {"cluster": where["cluster"], "since": where["first"] - back, "until": where["last"]}
+        span = {
+            "cluster": where["cluster"],
+            "since": where["first"] - lookback,
+            "until": where["last"],
+        }
         interval_s, models = cursor.execute(sources, span).fetchone() or (None, None)
-        if _compute_reach(interval_s) <= back:
-            return back, models or []
-        back = _compute_reach(interval_s)
+        if _compute_reach(interval_s) <= lookback:
+            return lookback, models or []
+        lookback = _compute_reach(interval_s)
 
 
 def _select_samples(seen: TierState) -> str:
-    return f"WITH {tiers.build_source('sample', seen)} {load_step('rollup/look')}"
+    return f"WITH {tiers.build_source('sample', seen)} {load_step('rollup/device_samples')}"
 
 
 def _keep_result(
@@ -257,14 +264,14 @@ def _put_rows(
 
 def _read_model_facts(models: list[str]) -> pa.Table:
     """Return what `fallow/gpu_models.csv` knows about each model string."""
-    known = [canonical(m) for m in models]
+    facts = [canonical(m) for m in models]
     return pa.table(
         {
             "model": pa.array(models, pa.string()),
             "gpu_model": pa.array([model_name(m) for m in models], pa.string()),
-            "tdp_w": pa.array([k and k.tdp_w for k in known], pa.float32()),
-            "idle_context_w": pa.array([k and k.idle_context_w for k in known], pa.float32()),
-            "mig_slices": pa.array([k and k.mig_slices for k in known], pa.int32()),
+            "tdp_w": pa.array([k and k.tdp_w for k in facts], pa.float32()),
+            "idle_context_w": pa.array([k and k.idle_context_w for k in facts], pa.float32()),
+            "mig_slices": pa.array([k and k.mig_slices for k in facts], pa.int32()),
         }
     )
 
@@ -281,7 +288,7 @@ class CompiledReductions(msgspec.Struct, frozen=True):
 def _compile_reductions(idle_threshold: float, low_threshold: float) -> CompiledReductions:
     rules = reductions.ActivityThresholds(idle_threshold, low_threshold)
     gathered = reductions.gathered_5m(
-        reductions.look(), reductions.model(), reductions.piece(), rules
+        reductions.device_samples(), reductions.model(), reductions.piece(), rules
     )
     return CompiledReductions(
         reductions.sql(gathered),
@@ -290,12 +297,12 @@ def _compile_reductions(idle_threshold: float, low_threshold: float) -> Compiled
     )
 
 
-def _floor_time(moment: datetime, step: timedelta) -> datetime:
-    return moment - (moment - _EPOCH) % step
+def _floor_time(timestamp: datetime, step: timedelta) -> datetime:
+    return timestamp - (timestamp - _EPOCH) % step
 
 
-def _ceil_time(moment: datetime, step: timedelta) -> datetime:
-    return moment + -(moment - _EPOCH) % step
+def _ceil_time(timestamp: datetime, step: timedelta) -> datetime:
+    return timestamp + -(timestamp - _EPOCH) % step
 
 
 def _ceil_length(length: timedelta, step: timedelta) -> timedelta:

@@ -31,12 +31,12 @@ _INLINED = ("dirty", "watermark")
 @cache
 def load_migrations() -> dict[int, str]:
     """Return the SQL of each migration by its number, in order."""
-    found = {
+    migrations = {
         int(path.name[:4]): path.read_text(encoding="utf-8")
         for path in files("warehouse").joinpath("migrations").iterdir()
         if path.name.endswith(".sql")
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(migrations.items()))
 
 
 def get_current() -> int:
@@ -58,16 +58,16 @@ def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     Raises:
         WarehouseError: no warehouse there, an older one, or one a newer Fallow has written.
     """
-    found = read_version(cursor)
-    _refuse_newer(cursor, found, where)
-    if found == 0:
+    version = read_version(cursor)
+    _refuse_newer(cursor, version, where)
+    if version == 0:
         raise WarehouseError(
             f"there is no warehouse at {where} yet",
             hint="bring rows in first: fallow demo, fallow import or fallow collect",
         )
     missing = _find_missing(cursor)
-    if found < get_current() or missing:
-        lacks = f"schema {found}, this one reads {get_current()}"
+    if version < get_current() or missing:
+        lacks = f"schema {version}, this one reads {get_current()}"
         if missing:
             table, columns = next(iter(missing.items()))
             lacks = f"it lacks {table}.{columns[0].name}"
@@ -83,17 +83,17 @@ def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     Raises:
         WarehouseError: a newer Fallow has written this lake.
     """
-    found = read_version(cursor)
-    _refuse_newer(cursor, found, where)
+    version = read_version(cursor)
+    _refuse_newer(cursor, version, where)
     for number, sql in load_migrations().items():
-        if number > found:
+        if number > version:
             with _run_transaction(cursor):
-                if found == 0:
+                if version == 0:
                     _create_tables(cursor)
                 cursor.execute(sql)
                 _add_missing(cursor)
                 _record_version(cursor, number)
-            found = number
+            version = number
             with _run_transaction(cursor):  # one look at the catalog for all options
                 for table in _INLINED:
                     _set_option(cursor, "data_inlining_row_limit", "100", table)
@@ -119,13 +119,13 @@ def _run_transaction(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
     cursor.commit()
 
 
-def _refuse_newer(cursor: duckdb.DuckDBPyConnection, found: int, where: str) -> None:
-    if found > get_current():
+def _refuse_newer(cursor: duckdb.DuckDBPyConnection, version: int, where: str) -> None:
+    if version > get_current():
         row = cursor.execute(
             "SELECT arg_max(fallow, version) FROM lake.main.schema_version"
         ).fetchone()
         raise WarehouseError(
-            f"the warehouse at {where} has schema {found}, written by Fallow "
+            f"the warehouse at {where} has schema {version}, written by Fallow "
             f"{row[0] if row else '?'}; this Fallow {__version__} knows schemas up to "
             f"{get_current()}",
             hint="upgrade this Fallow, or give it a home of its own",
@@ -176,10 +176,10 @@ def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
                 cursor.execute(f'ALTER TABLE "{table}" ADD COLUMN {column}')
             continue
         cursor.execute(f'CREATE TABLE "{table}" ({", ".join(listed)})')
-        kept = get_storage(table)
-        if kept.partition:
-            by = ", ".join(kept.partition)
+        storage = get_storage(table)
+        if storage.partition:
+            by = ", ".join(storage.partition)
             cursor.execute(f'ALTER TABLE "{table}" SET PARTITIONED BY ({by})')
-        if kept.sort:
-            by = ", ".join(f'"{name}" ASC' for name in kept.sort)
+        if storage.sort:
+            by = ", ".join(f'"{name}" ASC' for name in storage.sort)
             cursor.execute(f'ALTER TABLE "{table}" SET SORTED BY ({by})')

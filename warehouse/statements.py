@@ -82,9 +82,9 @@ def _allow_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
         return
     kinds = [statement.type for statement in cursor.extract_statements(sql)]
     if kinds != [duckdb.StatementType.SELECT]:
-        said = ", ".join(kind.name for kind in kinds) or "nothing"
+        kind_names = ", ".join(kind.name for kind in kinds) or "nothing"
         raise UsageError(
-            f"the warehouse answers one SELECT at a time, not {said}",
+            f"the warehouse answers one SELECT at a time, not {kind_names}",
             hint="write SELECT, WITH, FROM, VALUES, DESCRIBE or SUMMARIZE",
         )
     acting = sorted(name for name in _list_calls(cursor, sql) if _changes_rows(name))
@@ -145,23 +145,23 @@ def _write_literals(sql: str, parameters: Mapping[str, Any]) -> str:
     Raises:
         duckdb.InvalidInputException: a name has no value, or a value has no place.
     """
-    said, named = sql.encode(), set()
+    encoded, named = sql.encode(), set()
     starts = [start for start, _ in duckdb.tokenize(sql)]
-    made, done = [], 0
+    parts, copied_to = [], 0
     # The engine's own tokens: what looks like a parameter in a text or a comment is none.
-    for start, word, end in zip(starts, starts[1:], [*starts[2:], len(said)], strict=False):
-        found = _NAME.match(said, word, end)
-        if said[start:word] != b"$" or not found:
+    for start, word, end in zip(starts, starts[1:], [*starts[2:], len(encoded)], strict=False):
+        match = _NAME.match(encoded, word, end)
+        if encoded[start:word] != b"$" or not match:
             continue
-        name = found[0].decode()
+        name = match[0].decode()
         if name not in parameters:
             raise duckdb.InvalidInputException(f"parameter ${name} has no value")
         named.add(name)
-        made += [said[done:start].decode(), f"({write_literal(parameters[name])})"]
-        done = found.end()
+        parts += [encoded[copied_to:start].decode(), f"({write_literal(parameters[name])})"]
+        copied_to = match.end()
     if unused := sorted(set(parameters) - named):
         raise duckdb.InvalidInputException(f"there is no parameter ${unused[0]} in the statement")
-    return "".join([*made, said[done:].decode()])
+    return "".join([*parts, encoded[copied_to:].decode()])
 
 
 def _is_writable(value: Any) -> bool:

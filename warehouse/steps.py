@@ -22,13 +22,13 @@ def compose_query(
 
     A step's name is its file's name, and `package:path` is one of another package; the last
     step's rows are the answer, in their order. The query runs as one statement, so that every step
-    sees one snapshot. Steps of the names `once` are worked out once, however many read them.
+    sees one snapshot. A step named in `once` is computed once, however many steps read it.
     """
     names, parts = [], []
     for path in paths:
-        whose, _, where = path.rpartition(":")
+        step_package, _, where = path.rpartition(":")
         name = where.rpartition("/")[2]
         names.append(name)
-        held = "MATERIALIZED " if name in once else ""
-        parts.append(f"{name} AS {held}(\n{load_step(where, whose or package)}\n)")
+        materialized = "MATERIALIZED " if name in once else ""
+        parts.append(f"{name} AS {materialized}(\n{load_step(where, step_package or package)}\n)")
     return f"WITH {', '.join(parts)}\nSELECT * FROM {names[-1]}"

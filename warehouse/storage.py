@@ -2,7 +2,7 @@
 
 append   a key is written once; a row that is already there is a duplicate
 upsert   a key is kept up to date: the newest row wins, null never overwrites a value
-derived  written only by this room's own modules (rollups, allocation, ledger)
+derived  written only by this package's own modules (rollups, allocation, ledger)
 """
 
 import csv
@@ -35,11 +35,11 @@ _PARTITIONS = {
 
 
 class TableStorage(msgspec.Struct, frozen=True):
-    """How one table is kept; `moment` is the column that time ranges and partitions cut by."""
+    """How one table is kept; `time_column` is the column that time ranges and partitions cut by."""
 
     table: str
     mode: Literal["append", "upsert", "derived"]
-    moment: str | None
+    time_column: str | None
     partition: tuple[str, ...]
     sort: tuple[str, ...]
     newest: str | None
@@ -62,8 +62,8 @@ def _load_storage() -> dict[str, TableStorage]:
         row["table"]: TableStorage(
             row["table"],
             row["mode"],  # type: ignore[arg-type]  # a test holds the file to the three modes
-            row["moment"] or None,
-            tuple(f"{unit}({row['moment']})" for unit in _PARTITIONS[row["partition"]]),
+            row["time_column"] or None,
+            tuple(f"{unit}({row['time_column']})" for unit in _PARTITIONS[row["partition"]]),
             tuple(row["sort"].split()),
             row["newest"] or None,
         )

@@ -85,23 +85,23 @@ def move_to_cold(
     """
     _delete_signals(warehouse, compute_horizon(warehouse.settings.warehouse, "signal", now))
     place = open_store(warehouse.settings)
-    done = MoveResult()
+    result = MoveResult()
     for table in (*RAW, *ROLLED):
         for day in _list_days(
             warehouse, table, compute_horizon(warehouse.settings.warehouse, table, now)
         ):
             archived = _archive_day(warehouse, place, table, day, on_step)
-            done = MoveResult(
-                done.files + 1, done.rows + archived.rows, done.bytes + archived.bytes
+            result = MoveResult(
+                result.files + 1, result.rows + archived.rows, result.bytes + archived.bytes
             )
-    return done
+    return result
 
 
 def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
     """Delete old signals: whoever posts such hours again derives them anew from the rollups."""
     with warehouse.snapshot() as cursor:
-        found = cursor.execute("SELECT count(*) FROM signal WHERE bucket < $1", [before]).fetchone()
-    if found and found[0]:
+        row = cursor.execute("SELECT count(*) FROM signal WHERE bucket < $1", [before]).fetchone()
+    if row and row[0]:
         with warehouse.transaction() as cursor:
             cursor.execute("DELETE FROM signal WHERE bucket < $1", [before])
 
@@ -109,30 +109,30 @@ def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
 def compute_horizon(settings: WarehouseSettings, table: str, now: datetime) -> datetime:
     """Return the midnight (naive UTC) before which a table's days belong in the cold tier."""
     days = settings.raw_days if table in RAW else settings.warm_days
-    moment = now.astimezone(UTC).replace(tzinfo=None) - timedelta(days=days)
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    horizon = now.astimezone(UTC).replace(tzinfo=None) - timedelta(days=days)
+    return horizon.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
     """Remove files that no registration names any more, or never did; return how many."""
     place = open_store(warehouse.settings)
     with warehouse.snapshot() as cursor:
-        known = {path for _, path in read_state(cursor).cold}
+        referenced_paths = {path for _, path in read_state(cursor).cold}
         # A thawed day's file is old, yet who began to read before the thaw reads it still.
         ends = cursor.execute(
             "SELECT min(snapshot_id), max(snapshot_id) FROM ducklake_snapshots('lake')"
         ).fetchone()
-        known |= {
+        referenced_paths |= {
             row[0]
             for row in cursor.execute(
                 "SELECT path FROM ducklake_table_deletions('lake', 'main', 'cold_file', $a, $b)",
                 dict(zip("ab", ends or (0, 0), strict=True)),
             ).fetchall()
         }
-    gone = [p for p, at in place.listed() if p not in known and now - at > ORPHAN_AGE]
-    for path in gone:
+    orphans = [p for p, at in place.listed() if p not in referenced_paths and now - at > ORPHAN_AGE]
+    for path in orphans:
         place.delete(path)
-    return len(gone)
+    return len(orphans)
 
 
 def read_state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
@@ -170,10 +170,10 @@ def drop_archived(
     cursor: "duckdb.DuckDBPyConnection", table: str, rows: pa.Table, before: datetime
 ) -> pa.Table:
     """Return the rows whose key no archived file holds; only rows older than `before` may be."""
-    moment = get_storage(table).moment
-    if table not in RAW or moment is None or not rows.num_rows:
+    time_column = get_storage(table).time_column
+    if table not in RAW or time_column is None or not rows.num_rows:
         return rows
-    oldest, newest = pc.min_max(rows.column(moment)).as_py().values()
+    oldest, newest = pc.min_max(rows.column(time_column)).as_py().values()
     if oldest >= before:
         return rows
     files = [
@@ -191,11 +191,11 @@ def drop_archived(
 
 
 def _list_days(warehouse: "Warehouse", table: str, before: datetime) -> list[datetime]:
-    moment = get_storage(table).moment
+    time_column = get_storage(table).time_column
     with warehouse.transaction() as cursor:
         rows = cursor.execute(
-            f'SELECT DISTINCT date_trunc(\'day\', "{moment}")::TIMESTAMP FROM "{table}"'
-            f' WHERE "{moment}" < $before ORDER BY 1',
+            f'SELECT DISTINCT date_trunc(\'day\', "{time_column}")::TIMESTAMP FROM "{table}"'
+            f' WHERE "{time_column}" < $before ORDER BY 1',
             {"before": before},
         ).fetchall()
     return [row[0] for row in rows]
@@ -256,8 +256,8 @@ def _archive_day(
 
 
 def _write_span(table: str) -> str:
-    moment = get_storage(table).moment
-    return f'"{moment}" >= $start AND "{moment}" < $end'
+    time_column = get_storage(table).time_column
+    return f'"{time_column}" >= $start AND "{time_column}" < $end'
 
 
 def _compute_checksum(
@@ -268,10 +268,10 @@ def _compute_checksum(
 ) -> tuple[int, int]:
     """Return how many rows there are and the checksum of them all, in whatever order."""
     columns = ", ".join(f'"{c.name}"' for c in tables.columns(table))
-    found = cursor.execute(
+    row = cursor.execute(
         f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0) {rows}", parameters or {}
     ).fetchone()
-    return (int(found[0]), int(found[1])) if found else (0, 0)
+    return (int(row[0]), int(row[1])) if row else (0, 0)
 
 
 @cache

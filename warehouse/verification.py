@@ -69,11 +69,11 @@ def verify_warehouse(warehouse: "Warehouse") -> Iterator[ReadCheck]:
 def _check_catalog(path: Path) -> ReadCheck:
     # In a process of its own: Python's SQLite beside the engine's in one process would, closing the
     # file, let go of the engine's locks on it (sqlite.org/howtocorrupt.html, 2.2.1).
-    asked = [sys.executable, "-I", "-S", "-c", _INTEGRITY, path.absolute().as_uri()]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603  (ours)
-    said = done.stdout.splitlines() + done.stderr.splitlines()[-1:]
-    ok = said == ["ok"]
-    detail = f"{path.stat().st_size:,} bytes" if ok else f"{'; '.join(said)}: restore {path}"
+    command = [sys.executable, "-I", "-S", "-c", _INTEGRITY, path.absolute().as_uri()]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (ours)
+    lines = process.stdout.splitlines() + process.stderr.splitlines()[-1:]
+    ok = lines == ["ok"]
+    detail = f"{path.stat().st_size:,} bytes" if ok else f"{'; '.join(lines)}: restore {path}"
     return ReadCheck("catalog", ok, detail)
 
 
@@ -86,42 +86,42 @@ def _check_table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> It
         ).fetchall()
     data = {path: size for path, size, _, _ in listed}
     sizes = data | {path: size for _, _, path, size in listed if path is not None}
-    said = {} if warehouse.place.remote else _find_size_errors(sizes)
-    whole = said or _find_read_error(warehouse, f'lake.main."{table}"')
+    errors = {} if warehouse.place.remote else _find_size_errors(sizes)
+    whole = errors or _find_read_error(warehouse, f'lake.main."{table}"')
     for path in sizes if whole else ():
         # Something is damaged: look at each file alone, so that each is named.
         wrong = _find_read_error(warehouse, f"read_parquet({quote_literal(path)})")
         if wrong:
-            said.setdefault(path, wrong)
+            errors.setdefault(path, wrong)
     for path in data:
         count = rows.get(path.rpartition("/")[2])
         if (
-            path not in said
+            path not in errors
             and count is not None
-            and (found := _count_rows(warehouse, path)) != count
+            and (row_count := _count_rows(warehouse, path)) != count
         ):
-            said[path] = f"holds {found:,} rows, the catalog says {count:,}"
-    for path, wrong in said.items():
+            errors[path] = f"holds {row_count:,} rows, the catalog says {count:,}"
+    for path, wrong in errors.items():
         yield ReadCheck(f"{table}: {path}", ok=False, detail=f"{wrong}: {_REPAIR_HINT}")
-    if whole and not said:
+    if whole and not errors:
         yield ReadCheck(table, ok=False, detail=f"{whole}: {_REPAIR_HINT}")
-    if not whole and not said:
-        told = _describe_files(len(sizes), sum(sizes.values()))
-        yield ReadCheck(table, ok=True, detail=f"{sum(rows.values()):,} rows, {told}")
+    if not whole and not errors:
+        description = _describe_files(len(sizes), sum(sizes.values()))
+        yield ReadCheck(table, ok=True, detail=f"{sum(rows.values()):,} rows, {description}")
 
 
 def _find_size_errors(sizes: dict[str, int]) -> dict[str, str]:
     """Return what is wrong with each local file, as far as the file system knows."""
-    said = {}
+    errors = {}
     for path, size in sizes.items():
         try:
-            found = Path(path).stat().st_size
+            size_on_disk = Path(path).stat().st_size
         except FileNotFoundError:
-            said[path] = "is not there"
+            errors[path] = "is not there"
         else:
-            if found != size:
-                said[path] = f"has {found:,} bytes, the catalog says {size:,}"
-    return said
+            if size_on_disk != size:
+                errors[path] = f"has {size_on_disk:,} bytes, the catalog says {size:,}"
+    return errors
 
 
 def _find_read_error(warehouse: "Warehouse", source: str) -> str:

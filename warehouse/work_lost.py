@@ -38,5 +38,5 @@ def write_work_lost(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
     return len(new)
 
 
-def _floor_hour(moment: "datetime") -> "datetime":
-    return moment.replace(minute=0, second=0, microsecond=0)
+def _floor_hour(timestamp: "datetime") -> "datetime":
+    return timestamp.replace(minute=0, second=0, microsecond=0)

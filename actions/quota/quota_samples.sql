@@ -61,7 +61,7 @@ pods AS (
     SELECT
         namespace,
         gpus,
-        made,
+        created,
         begun,
         ended
     FROM lives
@@ -73,7 +73,7 @@ stretches AS (
         namespace,
         gpus,
         0 AS held,
-        made AS start,
+        created AS start,
         coalesce(begun, ended) AS "end"
     FROM pods
     UNION ALL

@@ -66,5 +66,5 @@ def read_quota_samples(
 
 @cache
 def _sql() -> str:
-    lives = ("warehouse:inventory/looked", "warehouse:inventory/lives")
+    lives = ("warehouse:inventory/last_lists", "warehouse:inventory/lives")
     return compose_query((*lives, "quota_samples"), "actions.quota")

@@ -108,7 +108,7 @@ def _has_repeats(samples: DeviceSamples, runs: IdleRuns) -> npt.NDArray[np.bool_
 def _find_ripe(samples: DeviceSamples, runs: IdleRuns, shortest_s: float) -> Ints:
     """Return the time of the sample with which each run became long enough."""
     key, wide, origin = _encode_keys(samples)
-    wanted = runs.start + round(shortest_s * MICRO) - samples.speaks[runs.first]
+    wanted = runs.start + round(shortest_s * MICRO) - samples.validity[runs.first]
     at = np.clip(wanted - origin, 0, wide - 1)
     row = np.searchsorted(key, runs.device * wide + at)
     following = _find_next_idle(samples)
@@ -129,7 +129,7 @@ def _list_inside(samples: DeviceSamples, cut: pl.DataFrame, times: Ints) -> pl.D
     before = np.clip(times[k] - origin, 0, wide - 1)
     row = np.searchsorted(key, rows["number"].to_numpy() * wide + before) - 1
     last = np.maximum(_find_last_idle(samples)[row], rows["first"].to_numpy())
-    seen = samples.at[last] + samples.speaks[last]
+    seen = samples.at[last] + samples.validity[last]
     return rows.with_columns(
         last=pl.Series(last), end=pl.min_horizontal("end", "at", pl.Series(seen))
     ).filter(pl.col("end") > pl.col("start"))

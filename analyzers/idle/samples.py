@@ -234,10 +234,10 @@ def _build_samples(table: pa.Table, settings: IdleSettings, *, bucketed: bool) -
     return DeviceSamples(
         device=device if order is None else device[order],
         at=column("at", pl.Int64),
-        speaks=np.broadcast_to(np.rint(length * MICRO).astype(np.int64), count),
+        validity=np.broadcast_to(np.rint(length * MICRO).astype(np.int64), count),
         gap=np.broadcast_to(np.rint(gap * MICRO).astype(np.int64), count),
         kind=column("kind", pl.Int8),
-        looks=column("samples", pl.Int64),
+        sample_count=column("samples", pl.Int64),
         interval_s=interval,
         measures={
             name: column(name, pl.Float64 if name == "energy_mj" else pl.Float32)

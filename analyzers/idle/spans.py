@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from analyzers.idle.samples import MEASURES
-from warehouse.reductions import SPEAKS
+from warehouse.reductions import VALIDITY
 from warehouse.signals.frozen import STILL_READINGS
 from warehouse.signals.runs import IDLE, MICRO, POWER_STILL, DeviceSamples
 from warehouse.signals.states import LOW_ACTIVITY
@@ -94,7 +94,7 @@ def sum_samples(
     power = mean(m["power_w"])
     energy_w, during, still = _sum_energy(samples, low, high)
     if samples.still is not None:
-        readings = over(samples.looks)
+        readings = over(samples.sample_count)
         constant = samples.still[np.minimum(low, len(samples) - 1)] == POWER_STILL
         still |= constant & (readings >= STILL_READINGS - 1)
     # A gauge misses bursts between its readings, a counter misses nothing: less than the gauge
@@ -113,8 +113,8 @@ def sum_samples(
         procs = np.where(np.isnan(procs), np.nan, procs > 0)
     final = np.maximum(high - 1, 0)
     return {
-        "samples": over(samples.looks),
-        "idle_samples": over(np.where(samples.kind == IDLE, samples.looks, 0)),
+        "samples": over(samples.sample_count),
+        "idle_samples": over(np.where(samples.kind == IDLE, samples.sample_count, 0)),
         "interval_s": samples.interval_s[np.minimum(low, len(samples) - 1)],
         "power_w": np.where(np.isnan(energy_w), power, energy_w),
         "traffic": mean(traffic),
@@ -130,9 +130,11 @@ def sum_samples(
 
 def _silent(samples: DeviceSamples, low: Any, high: Any) -> Any:
     """Return the microseconds in which no sample is valid: the ledger counts them as unknown."""
-    spoken = samples.speaks * SPEAKS
+    spoken = samples.validity * VALIDITY
     if samples.bucketed:
-        spoken = np.minimum(samples.speaks, samples.looks * samples.interval_s * MICRO * SPEAKS)
+        spoken = np.minimum(
+            samples.validity, samples.sample_count * samples.interval_s * MICRO * VALIDITY
+        )
     gap = np.maximum(np.diff(samples.at, append=samples.at[-1:]) - spoken, 0.0)
     total = np.concatenate([[0.0], np.cumsum(gap)])
     return total[np.maximum(high - 1, low)] - total[low]
@@ -166,7 +168,7 @@ def _sum_energy(samples: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, 
     if is_absent(energy):
         return _make_missing(low), np.zeros(len(low)), np.zeros(len(low), dtype=bool)
     if samples.bucketed:
-        used, seconds = energy, samples.speaks / MICRO
+        used, seconds = energy, samples.validity / MICRO
         begin = low
     else:
         step = np.diff(energy, prepend=np.nan)

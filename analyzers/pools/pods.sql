@@ -14,18 +14,18 @@ lives AS (
     SELECT
         p.*,
         b.gpu_model,
-        l.last_look,
+        l.last_list,
         coalesce((p.labels ->> '$.placement') = 'imported', false) AS pictured,
         coalesce(p.scheduled_at, p.started_at, p.created_at, p.first_seen) AS start,
         coalesce(
             p.finished_at,
             CASE
-                WHEN p.last_seen >= l.last_look - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
+                WHEN p.last_seen >= l.last_list - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
                 ELSE p.last_seen
             END
         ) AS "end"
     FROM pod_owners AS p
-    INNER JOIN looked AS l ON p.cluster = l.cluster
+    INNER JOIN last_lists AS l ON p.cluster = l.cluster
     LEFT JOIN gpu_nodes AS b ON p.cluster = b.cluster AND p.node = b.node
     WHERE b.node IS NOT null OR (p.node IS null AND coalesce(p.gpu_request, 0) > 0)
 )

@@ -9,7 +9,7 @@ WITH pods AS (
         gpus,
         coalesce(cpu_request_milli, 0) / 1000 AS cpu,
         coalesce(memory_request_bytes, 0) AS memory,
-        made,
+        created,
         begun,
         ended
     FROM lives
@@ -26,7 +26,7 @@ stretches AS (
         gpus,
         0 AS cpu,
         0 AS memory,
-        greatest(made, $since::TIMESTAMP) AS start,
+        greatest(created, $since::TIMESTAMP) AS start,
         least(coalesce(begun, ended), $until::TIMESTAMP) AS "end"
     FROM pods
     UNION ALL

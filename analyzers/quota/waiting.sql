@@ -13,14 +13,14 @@ WITH waits AS (
                 p.started_at,
                 p.finished_at,
                 CASE
-                    WHEN p.last_seen >= l.last_look - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
+                    WHEN p.last_seen >= l.last_list - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
                     ELSE p.last_seen
                 END
             ),
             $until::TIMESTAMP
         ) AS "end"
     FROM pod AS p
-    INNER JOIN looked AS l ON p.cluster = l.cluster
+    INNER JOIN last_lists AS l ON p.cluster = l.cluster
     WHERE p.gpu_request > 0 AND coalesce(p.gpu_resource, '') NOT LIKE '%/mig-%'
 ),
 

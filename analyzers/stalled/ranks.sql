@@ -15,10 +15,10 @@ SELECT
     coalesce(p.started_at, p.scheduled_at, p.created_at, p.first_seen) AS start,
     coalesce(
         p.finished_at,
-        CASE WHEN p.last_seen < l.last_look - INTERVAL 10 MINUTE THEN p.last_seen END
+        CASE WHEN p.last_seen < l.last_list - INTERVAL 10 MINUTE THEN p.last_seen END
     ) AS ended
 FROM pod AS p
-INNER JOIN looked AS l ON p.cluster = l.cluster
+INNER JOIN last_lists AS l ON p.cluster = l.cluster
 WHERE
     list_contains($kinds, p.workload_kind)
     AND ($all_pods OR list_contains($chosen, hash(p.cluster, p.namespace, p.pod)))

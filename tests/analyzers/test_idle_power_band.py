@@ -13,10 +13,10 @@ def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> DeviceS
     return DeviceSamples(
         device=zeros,
         at=np.arange(n, dtype=np.int64),
-        speaks=zeros,
+        validity=zeros,
         gap=zeros,
         kind=np.full(n, kind, dtype=np.int8),
-        looks=np.ones(n, dtype=np.int64),
+        sample_count=np.ones(n, dtype=np.int64),
         interval_s=np.ones(n),
         measures={
             "power_w": np.array(watts, dtype=np.float32),
@@ -33,7 +33,7 @@ def learned(*parts: DeviceSamples, model: int = 0) -> power_band.IdleBand:
 
 def test_the_band_is_the_mode_of_the_lowest_idle_looks() -> None:
     band = learned(looks([70.0] * 5 + [98.0] * 300 + [105.0] * 400 + [180.0] * 900))
-    assert (band.watts, band.source, band.looks) == (98.0, "learned", 1605)
+    assert (band.watts, band.source, band.sample_count) == (98.0, "learned", 1605)
 
 
 def test_few_looks_leave_the_prior() -> None:
@@ -46,10 +46,10 @@ def test_boards_that_lie_about_their_load_do_not_teach() -> None:
 
 
 def test_busy_looks_boards_without_a_context_and_unknown_models_do_not_count() -> None:
-    assert learned(looks([98.0] * 1000, kind=BUSY)).looks == 0
-    assert learned(looks([70.0] * 1000, context=0.0)).looks == 0
-    assert learned(looks([98.0] * 1000), model=-1).looks == 0
+    assert learned(looks([98.0] * 1000, kind=BUSY)).sample_count == 0
+    assert learned(looks([70.0] * 1000, context=0.0)).sample_count == 0
+    assert learned(looks([98.0] * 1000), model=-1).sample_count == 0
 
 
 def test_missing_power_is_missing_and_not_zero_watts() -> None:
-    assert learned(looks([float("nan")] * 500 + [98.0] * 500)).looks == 500
+    assert learned(looks([float("nan")] * 500 + [98.0] * 500)).sample_count == 500

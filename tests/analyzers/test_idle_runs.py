@@ -24,10 +24,10 @@ def looks(kinds: list[int], steps: list[int] | None = None, *, gap_s: int = 180)
     return DeviceSamples(
         device=np.zeros(n, dtype=np.int64),
         at=at,
-        speaks=np.full(n, 60 * MICRO),
+        validity=np.full(n, 60 * MICRO),
         gap=np.full(n, gap_s * MICRO),
         kind=np.array(kinds, dtype=np.int8),
-        looks=np.ones(n, dtype=np.int64),
+        sample_count=np.ones(n, dtype=np.int64),
         interval_s=np.full(n, 60.0),
         measures={},
     )

@@ -1,6 +1,6 @@
 -- The answer: the window's claims, with what the table already holds before and after it, and
 -- stretches that touch made one.
-WITH kept AS (
+WITH rows_outside AS (
     SELECT * REPLACE (least("end", $since) AS "end")
     FROM allocation
     WHERE start < $since AND "end" >= $since
@@ -26,7 +26,7 @@ pieces AS (
         attribution,
         rule,
         false AS fresh
-    FROM kept
+    FROM rows_outside
     UNION ALL
     SELECT
         cluster,

@@ -2,7 +2,7 @@
 -- says; HAMi = the greater of core and memory share; KAI = the fraction asked for; else all.
 -- A pod that no inventory has is of an unresolved owner: it may be of any kind.
 WITH stretches AS (
-    SELECT h.* FROM held AS h
+    SELECT h.* FROM best_evidence AS h
     ANTI JOIN users AS u
         ON h.cluster = u.cluster AND h.device = u.device AND h.pod_uid = u.holder_uid
     UNION ALL
@@ -12,7 +12,7 @@ WITH stretches AS (
     SELECT * FROM unnamed
 ),
 
-asked AS (
+requested AS (
     SELECT
         s.*,
         l.workload_kind,
@@ -28,7 +28,7 @@ asked AS (
                     )
                 WHEN l.gpu_request < 1 AND d.parent IS null THEN l.gpu_request
             END
-        ) AS asked_share
+        ) AS requested_share
     FROM stretches AS s
     LEFT JOIN lives AS l ON s.cluster = l.cluster AND s.pod_uid = l.uid
     LEFT JOIN device AS d ON s.cluster = d.cluster AND s.device = d.device
@@ -45,15 +45,15 @@ SELECT
     coalesce(workload_kind, 'unresolved') AS workload_kind,
     coalesce(workload, pod) AS workload,
     coalesce(team, namespace) AS team,
-    CASE WHEN asked_share > 0 THEN least(1, asked_share) ELSE 1 END AS share,
+    CASE WHEN requested_share > 0 THEN least(1, requested_share) ELSE 1 END AS share,
     CASE
         WHEN rule IN ('request', 'time-slicing') THEN 'estimated'
-        WHEN rule = 'holder' AND asked_share IS null THEN 'estimated'
+        WHEN rule = 'holder' AND requested_share IS null THEN 'estimated'
         ELSE 'exact'
     END AS attribution,
     CASE
-        WHEN rule IN ('telemetry', 'listed') AND asked_share < 1 THEN 'fraction'
+        WHEN rule IN ('telemetry', 'listed') AND requested_share < 1 THEN 'fraction'
         WHEN rule = 'telemetry' AND parent IS NOT null THEN 'mig'
         ELSE rule
     END AS rule
-FROM asked
+FROM requested

@@ -3,7 +3,7 @@ WITH edges AS (
     SELECT
         cluster,
         device,
-        start_at AS moment,
+        start_at AS edge_at,
         share AS change
     FROM charged
     UNION ALL
@@ -15,25 +15,25 @@ WITH edges AS (
     FROM charged
 ),
 
-moments AS (
+changes AS (
     SELECT
         cluster,
         device,
-        moment,
+        edge_at,
         sum(change) AS change
     FROM edges
-    GROUP BY cluster, device, moment
+    GROUP BY cluster, device, edge_at
 ),
 
 loads AS (
     SELECT
         cluster,
         device,
-        moment AS start_at,
-        lead(moment) OVER w AS end_at,
+        edge_at AS start_at,
+        lead(edge_at) OVER w AS end_at,
         sum(change) OVER w AS claimed
-    FROM moments
-    WINDOW w AS (PARTITION BY cluster, device ORDER BY moment)
+    FROM changes
+    WINDOW w AS (PARTITION BY cluster, device ORDER BY edge_at)
 )
 
 SELECT * FROM loads

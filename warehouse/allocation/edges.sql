@@ -9,7 +9,7 @@ WITH shared_devices AS (
     HAVING count(*) > 1
 ),
 
-moments AS (
+edge_buckets AS (
     SELECT
         r.cluster,
         r.device,
@@ -18,7 +18,7 @@ moments AS (
     SEMI JOIN shared_devices AS s ON r.cluster = s.cluster AND r.device = s.device
 ),
 
-looks AS (
+edge_rows AS (
     SELECT
         r.cluster,
         r.device,
@@ -27,7 +27,7 @@ looks AS (
         r.pod,
         r.covered_s
     FROM rollup_5m AS r
-    SEMI JOIN moments AS m
+    SEMI JOIN edge_buckets AS m
         ON r.cluster = m.cluster AND r.device = m.device AND r.bucket = m.bucket
     WHERE r.bucket >= $since AND r.bucket < $until
 ),
@@ -38,7 +38,7 @@ totals AS (
         device,
         bucket,
         sum(covered_s) AS covered_s
-    FROM looks
+    FROM edge_rows
     GROUP BY cluster, device, bucket
     HAVING count(*) > 1
 )
@@ -50,6 +50,6 @@ SELECT
     l.namespace,
     l.pod,
     l.covered_s * 300 / greatest(300, t.covered_s) AS held_s
-FROM looks AS l
+FROM edge_rows AS l
 INNER JOIN totals AS t
     ON l.cluster = t.cluster AND l.device = t.device AND l.bucket = t.bucket

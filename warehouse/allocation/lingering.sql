@@ -21,7 +21,7 @@ WITH devices AS (
     WHERE l.ended AND l.life_end < h.last_ts
 ),
 
-looks AS (
+samples AS (
     SELECT
         h.cluster,
         h.device,
@@ -44,7 +44,7 @@ looks AS (
 SELECT
     *,
     share IS null
-    AND count(*) OVER look > 1
-    AND count_if(there) OVER look = 1 AS alone
-FROM looks
-WINDOW look AS (PARTITION BY cluster, device, ts)
+    AND count(*) OVER one_sample > 1
+    AND count_if(there) OVER one_sample = 1 AS alone
+FROM samples
+WINDOW one_sample AS (PARTITION BY cluster, device, ts)

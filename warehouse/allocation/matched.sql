@@ -1,7 +1,7 @@
 -- Telemetry's names joined to the inventory's pods. Names are used again (StatefulSets): a life
 -- must overlap the stretch in which the name was seen by a bucket, or be the best there is. Of
 -- lives on several nodes only those on the device's own count, where nodes go by one name.
-WITH known AS (
+WITH overlapping AS (
     SELECT
         s.*,
         l.uid,
@@ -25,7 +25,7 @@ WITH known AS (
 
 placed AS (
     SELECT *
-    FROM known
+    FROM overlapping
     QUALIFY here OR NOT bool_or(here) OVER (PARTITION BY cluster, device, namespace, pod)
 ),
 
@@ -75,7 +75,7 @@ SELECT
     null AS life_start,
     null AS life_end
 FROM seen AS s
-ANTI JOIN known AS k
+ANTI JOIN overlapping AS k
     ON
         s.cluster = k.cluster AND s.device = k.device
         AND s.namespace = k.namespace AND s.pod = k.pod

@@ -2,7 +2,7 @@
 -- there must the buckets themselves say when the device changed hands. They are few: taken from
 -- one list, so that the planner knows it and hashes them instead of the rollups.
 WITH listed_once AS (
-    SELECT list(DISTINCT struct_pack(cluster := m.cluster, device := m.device)) AS found
+    SELECT list(DISTINCT struct_pack(cluster := m.cluster, device := m.device)) AS devices
     FROM matched AS m
     INNER JOIN seen AS s
         ON
@@ -15,7 +15,7 @@ WITH listed_once AS (
 ),
 
 one_by_one AS (
-    SELECT unnest(found) AS mixed
+    SELECT unnest(devices) AS mixed
     FROM listed_once
 )
 

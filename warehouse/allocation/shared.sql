@@ -1,6 +1,6 @@
 -- Pods that share a device by time slicing, MPS or a vGPU scheduler, as the exporter names them,
 -- and the lives in which it did.
-WITH known AS (
+WITH in_inventory AS (
     SELECT
         n.cluster,
         n.device,
@@ -29,7 +29,7 @@ SELECT
     uid,
     start_at,
     end_at
-FROM known
+FROM in_inventory
 UNION ALL
 SELECT
     n.cluster,
@@ -42,7 +42,7 @@ SELECT
     n.first_ts,
     n.last_ts
 FROM sharers AS n
-ANTI JOIN known AS k
+ANTI JOIN in_inventory AS k
     ON
         n.cluster = k.cluster AND n.device = k.device
         AND n.namespace = k.namespace AND n.pod = k.pod

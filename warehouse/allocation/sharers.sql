@@ -1,6 +1,6 @@
 -- Pods that exporters name beside others on a device, and from when to when. `alone` = only
 -- series of pods that had ended were ever beside it.
-WITH looks AS (
+WITH named_pods AS (
     SELECT
         cluster,
         device,
@@ -38,5 +38,5 @@ SELECT
     s.last_ts + to_milliseconds((1250 * coalesce(d.interval_s, 60))::BIGINT) AS last_ts,
     s.share,
     s.alone
-FROM looks AS s
+FROM named_pods AS s
 LEFT JOIN device AS d ON s.cluster = d.cluster AND s.device = d.device

@@ -2,7 +2,7 @@
 -- telemetry-and-waste.md#telemetry-faults), spread over the devices of their node that nobody
 -- else held meanwhile. With as
 -- many devices asked for as there are, that is exact; else it is an estimate.
-WITH asking AS (
+WITH requesting_pods AS (
     SELECT
         l.cluster,
         l.uid,
@@ -14,8 +14,8 @@ WITH asking AS (
         l.gpu_request / greatest(coalesce(n.gpu_replicas, 1), 1) AS gpus
     FROM lives AS l
     LEFT JOIN node AS n ON l.cluster = n.cluster AND l.node = n.node
-    ANTI JOIN held AS u ON l.cluster = u.cluster AND l.uid = u.pod_uid
-    ANTI JOIN held AS h
+    ANTI JOIN best_evidence AS u ON l.cluster = u.cluster AND l.uid = u.pod_uid
+    ANTI JOIN best_evidence AS h
         ON l.cluster = h.cluster AND l.namespace = h.namespace AND l.pod = h.pod
     WHERE
         l.gpu_request > 0
@@ -30,14 +30,14 @@ open_devices AS (
         a.*,
         d.device,
         count(*) OVER (PARTITION BY a.cluster, a.uid) AS devices
-    FROM asking AS a
+    FROM requesting_pods AS a
     INNER JOIN device AS d
         ON
             a.cluster = d.cluster AND a.node = d.node AND d.parent IS null
             AND a.end_at > d.first_seen AND a.start_at < d.last_seen
     WHERE
         NOT EXISTS (
-            SELECT 1 FROM held AS h
+            SELECT 1 FROM best_evidence AS h
             WHERE
                 h.cluster = d.cluster AND h.device = d.device
                 AND h.start_at < a.end_at AND h.end_at > a.start_at

@@ -21,7 +21,7 @@ SELECT
     null::DOUBLE AS share,
     'holder' AS rule,
     h.pod_uid AS holder_uid
-FROM held AS h
+FROM best_evidence AS h
 INNER JOIN groups AS g ON h.cluster = g.cluster AND h.pod_uid = g.uid AND g.holder
 INNER JOIN groups AS u
     ON

@@ -1,6 +1,6 @@
 -- The ledger's seconds of a device's hour are the seconds the device was there. Boards that ever
 -- held instances, and devices only the ledger knows, may not exceed the hour.
-WITH posted AS (
+WITH ledger_hours AS (
     SELECT
         cluster,
         device,
@@ -15,7 +15,7 @@ hours AS (
     SELECT DISTINCT
         cluster,
         hour_at
-    FROM posted
+    FROM ledger_hours
 ),
 
 plain AS (
@@ -46,7 +46,7 @@ SELECT
     coalesce(p.hour_at, e.hour_at) AS hour_at,
     coalesce(p.seconds, 0) AS ledger_s,
     coalesce(e.seconds, 3600) AS capacity_s
-FROM posted AS p
+FROM ledger_hours AS p
 FULL JOIN expected AS e
     ON p.cluster = e.cluster AND p.device = e.device AND p.hour_at = e.hour_at
 WHERE

@@ -3,7 +3,7 @@ WITH turns AS (
     SELECT
         cluster,
         device,
-        start AS at_moment,
+        start AS at_time,
         share
     FROM allocation
     WHERE start < $until AND "end" > $since AND start < "end"
@@ -17,25 +17,25 @@ WITH turns AS (
     WHERE start < $until AND "end" > $since AND start < "end"
 ),
 
-moments AS (
+changes AS (
     SELECT
         cluster,
         device,
-        at_moment,
+        at_time,
         sum(share) AS change
     FROM turns
     GROUP BY ALL
 ),
 
-held AS (
+loads AS (
     SELECT
         cluster,
         device,
-        at_moment,
-        sum(change) OVER (PARTITION BY cluster, device ORDER BY at_moment) AS allocated
-    FROM moments
+        at_time,
+        sum(change) OVER (PARTITION BY cluster, device ORDER BY at_time) AS allocated
+    FROM changes
 )
 
-SELECT * FROM held
+SELECT * FROM loads
 WHERE allocated > 1.000001
 ORDER BY ALL

@@ -21,12 +21,12 @@ WITH acts AS (
 ),
 
 -- an allocation that ended minutes before the act is what was acted upon
-boards AS (
+allocated_devices AS (
     SELECT
         a.cluster,
         a.action,
         al.device,
-        max(al.share * d.weight) AS boards
+        max(al.share * d.weight) AS gpus
     FROM acts AS a
     INNER JOIN allocation AS al
         ON
@@ -40,12 +40,12 @@ boards AS (
     GROUP BY a.cluster, a.action, al.device
 ),
 
-held AS (
+allocated AS (
     SELECT
         cluster,
         action,
-        sum(boards) AS boards
-    FROM boards
+        sum(gpus) AS gpus
+    FROM allocated_devices
     GROUP BY cluster, action
 )
 
@@ -63,11 +63,11 @@ SELECT
         ELSE 'more devices than it had held'
     END AS why
 FROM acts AS a
-LEFT JOIN held AS h ON a.cluster = h.cluster AND a.action = h.action
+LEFT JOIN allocated AS h ON a.cluster = h.cluster AND a.action = h.action
 WHERE
     a.twice > 0
     OR a.unnamed
     OR a.gpu_hours > a.held_gpu_hours + 0.000001
     OR a.usd > a.held_usd
-    OR a.held_gpu_hours > coalesce(h.boards, 0) * epoch(a.until - a.acted) / 3600 + 0.000001
+    OR a.held_gpu_hours > coalesce(h.gpus, 0) * epoch(a.until - a.acted) / 3600 + 0.000001
 ORDER BY a.cluster, a.action

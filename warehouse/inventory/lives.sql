@@ -8,17 +8,17 @@ SELECT
     p.gpu_request AS gpus,
     p.cpu_request_milli,
     p.memory_request_bytes,
-    coalesce(p.created_at, p.scheduled_at, p.first_seen) AS made,
+    coalesce(p.created_at, p.scheduled_at, p.first_seen) AS created,
     coalesce(
         p.scheduled_at, p.started_at, CASE WHEN p.node IS NOT null THEN p.first_seen END
     ) AS begun,
     coalesce(
         p.finished_at,
         CASE
-            WHEN p.last_seen >= l.last_look - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
+            WHEN p.last_seen >= l.last_list - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
             ELSE p.last_seen
         END
     ) AS ended
 FROM pod AS p
-INNER JOIN looked AS l ON p.cluster = l.cluster
+INNER JOIN last_lists AS l ON p.cluster = l.cluster
 WHERE p.gpu_request > 0

@@ -20,6 +20,6 @@ SELECT
         WHEN abs(l.covered_s / h.time_s - 1) <= 0.001 THEN h.own_s / l.covered_s
         ELSE least(h.own_s / h.time_s, h.own_s / l.covered_s)
     END AS used
-FROM held AS h
-LEFT JOIN looks AS l
+FROM holder_seconds AS h
+LEFT JOIN signal_seconds AS l
     ON h.device_id = l.device_id AND h.cell = l.cell AND h.owner_id = l.owner_id

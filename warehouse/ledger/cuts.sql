@@ -1,11 +1,11 @@
 -- Hours in which a device changes hands, starts up or computes what is later lost: they are read in
 -- five-minute steps.
-WITH moments AS (
+WITH edges AS (
     SELECT
         device_id,
         cluster,
         device,
-        unnest([start_at, end_at]) AS moment
+        unnest([start_at, end_at]) AS edge_at
     FROM owners
     UNION ALL
     SELECT
@@ -45,9 +45,9 @@ SELECT DISTINCT
     device_id,
     cluster,
     device,
-    time_bucket(INTERVAL 1 HOUR, moment) AS hour_at
-FROM moments
+    time_bucket(INTERVAL 1 HOUR, edge_at) AS hour_at
+FROM edges
 WHERE
-    moment <> time_bucket(INTERVAL 1 HOUR, moment)
-    AND moment >= $since - to_seconds($startup_s) - INTERVAL 1 HOUR
-    AND moment < $until
+    edge_at <> time_bucket(INTERVAL 1 HOUR, edge_at)
+    AND edge_at >= $since - to_seconds($startup_s) - INTERVAL 1 HOUR
+    AND edge_at < $until

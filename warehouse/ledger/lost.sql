@@ -30,7 +30,7 @@ FROM (
     SELECT
         h.*,
         k.cell_s
-    FROM held AS h
+    FROM holder_seconds AS h
     INNER JOIN (
         SELECT DISTINCT
             device_id,

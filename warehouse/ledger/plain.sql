@@ -10,7 +10,7 @@ WITH named_once AS (
         sum(l.busy_s) AS busy_s,
         sum(l.covered_s) AS covered_s,
         any_value(l.effective) AS effective
-    FROM looks AS l
+    FROM signal_seconds AS l
     ANTI JOIN crowds AS x ON l.device_id = x.device_id
     ANTI JOIN cuts AS c
         ON l.device_id = c.device_id AND time_bucket(INTERVAL 1 HOUR, l.cell) = c.hour_at

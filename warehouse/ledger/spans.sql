@@ -14,7 +14,7 @@ WITH eras AS (
     GROUP BY cluster, parent
 ),
 
-known AS (
+device_eras AS (
     SELECT
         d.cluster,
         d.device,
@@ -65,7 +65,7 @@ all_spans AS (
         parent,
         first_seen AS from_at,
         least(last_seen, coalesce(era_start, last_seen)) AS to_at
-    FROM known
+    FROM device_eras
     WHERE era_start IS null OR era_start >= first_seen + INTERVAL 5 MINUTE
     UNION ALL
     SELECT
@@ -78,7 +78,7 @@ all_spans AS (
         parent,
         greatest(first_seen, era_end),
         last_seen
-    FROM known
+    FROM device_eras
     WHERE last_seen >= era_end + INTERVAL 5 MINUTE
     UNION ALL
     SELECT

@@ -27,7 +27,7 @@ WITH holding_pods AS (
         ON c.device_id = l.device_id AND c.cell = l.cell AND c.owner_id = l.owner_id
 ),
 
-nobody AS (
+unallocated AS (
     SELECT
         device_id,
         bucket,
@@ -73,7 +73,7 @@ pieces AS (
         left_s * down,
         (left_s - free_s - low_s - busy_s) * (1 - down),
         null
-    FROM nobody
+    FROM unallocated
     UNION ALL
     SELECT
         device_id,

@@ -118,7 +118,7 @@ tracked AS (
     GROUP BY s.cluster, s.node, b.bucket, b.device_id
 ),
 
-unplaced AS (
+unattributed AS (
     SELECT DISTINCT
         s.device_id,
         s.cluster
@@ -137,7 +137,7 @@ elsewhere AS (
             - epoch(greatest(b.from_at, b.bucket))
         ) AS device_s
     FROM buckets AS b
-    INNER JOIN unplaced AS s ON b.device_id = s.device_id
+    INNER JOIN unattributed AS s ON b.device_id = s.device_id
     GROUP BY s.cluster, b.bucket
 ),
 

@@ -47,9 +47,9 @@ pool AS (
         / nullif(
             sum(l.idle_s + l.low_s + l.busy_s) FILTER (WHERE l.effective IS NOT null), 0
         ) AS effective
-    FROM looks AS l
+    FROM signal_seconds AS l
     ANTI JOIN plain AS p ON l.device_id = p.device_id AND l.cell = p.bucket
-    ANTI JOIN held AS h
+    ANTI JOIN holder_seconds AS h
         ON l.device_id = h.device_id AND l.cell = h.cell AND l.owner_id = h.owner_id
     GROUP BY l.device_id, l.cell
 ),

@@ -8,7 +8,7 @@ WITH partition_of AS (
     GROUP BY data_file_id
 ),
 
-gone AS (
+deletes AS (
     SELECT
         data_file_id,
         sum(delete_count) AS deleted
@@ -19,21 +19,21 @@ gone AS (
 
 lying AS (
     SELECT
-        kept.table_name,
+        live_table.table_name,
         partition_of.place,
         count(*) FILTER (
-            gone.deleted IS NULL AND file.file_size_bytes < $small
+            deletes.deleted IS NULL AND file.file_size_bytes < $small
         ) AS small,
         count(*) FILTER (
-            gone.deleted >= $threshold * file.record_count
+            deletes.deleted >= $threshold * file.record_count
         ) AS holed
     FROM __ducklake_metadata_lake.ducklake_data_file AS file
-    INNER JOIN __ducklake_metadata_lake.ducklake_table AS kept
-        ON file.table_id = kept.table_id AND kept.end_snapshot IS NULL
+    INNER JOIN __ducklake_metadata_lake.ducklake_table AS live_table
+        ON file.table_id = live_table.table_id AND live_table.end_snapshot IS NULL
     LEFT JOIN partition_of ON file.data_file_id = partition_of.data_file_id
-    LEFT JOIN gone ON file.data_file_id = gone.data_file_id
+    LEFT JOIN deletes ON file.data_file_id = deletes.data_file_id
     WHERE file.end_snapshot IS NULL
-    GROUP BY kept.table_name, partition_of.place
+    GROUP BY live_table.table_name, partition_of.place
 )
 
 SELECT

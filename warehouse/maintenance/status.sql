@@ -1,30 +1,31 @@
 -- What lies where, from the catalog: no file of a noun is opened.
--- $nouns, $tiers, $moments: for each table its tier and the column that tells its time, or null.
+-- $names, $tiers, $time_columns: for each table its tier and the column that holds its time, or
+-- null.
 -- $measured: the columns of `sample` that count as samples.
 WITH noun AS (
     SELECT
-        unnest($nouns) AS name,
+        unnest($names) AS name,
         unnest($tiers) AS tier,
-        unnest($moments) AS moment
+        unnest($time_columns) AS time_column
 ),
 
 data_file AS (
     SELECT
         noun.name,
         noun.tier,
-        noun.moment,
+        noun.time_column,
         file.table_id,
         file.data_file_id,
         file.record_count,
         file.file_size_bytes
     FROM __ducklake_metadata_lake.ducklake_data_file AS file
-    INNER JOIN __ducklake_metadata_lake.ducklake_table AS kept
-        ON file.table_id = kept.table_id AND kept.end_snapshot IS NULL
-    INNER JOIN noun ON kept.table_name = noun.name
+    INNER JOIN __ducklake_metadata_lake.ducklake_table AS live_table
+        ON file.table_id = live_table.table_id AND live_table.end_snapshot IS NULL
+    INNER JOIN noun ON live_table.table_name = noun.name
     WHERE file.end_snapshot IS NULL
 ),
 
-gone AS (
+deletes AS (
     SELECT
         data_file_id,
         sum(delete_count) AS deleted,
@@ -35,7 +36,7 @@ gone AS (
     GROUP BY data_file_id
 ),
 
-known AS (
+column_stats AS (
     SELECT
         stats.data_file_id,
         named.column_name,
@@ -53,36 +54,38 @@ measured AS (
     SELECT
         data_file_id,
         sum(value_count) AS samples
-    FROM known
+    FROM column_stats
     WHERE list_contains($measured, column_name)
     GROUP BY data_file_id
 ),
 
-kept AS (
+stored AS (
     SELECT
         data_file.tier,
-        data_file.name AS kept_in,
-        sum(data_file.record_count - coalesce(gone.deleted, 0)) AS row_count,
-        sum(data_file.file_size_bytes + coalesce(gone.bytes, 0)) AS bytes,
-        sum(1 + coalesce(gone.files, 0)) AS files,
-        min(known.lowest::TIMESTAMP) AS oldest,
-        max(known.highest::TIMESTAMP) AS newest,
+        data_file.name AS table_name,
+        sum(data_file.record_count - coalesce(deletes.deleted, 0)) AS row_count,
+        sum(data_file.file_size_bytes + coalesce(deletes.bytes, 0)) AS bytes,
+        sum(1 + coalesce(deletes.files, 0)) AS files,
+        min(column_stats.lowest::TIMESTAMP) AS oldest,
+        max(column_stats.highest::TIMESTAMP) AS newest,
         CASE
             WHEN data_file.name = 'sample'
                 THEN sum(data_file.file_size_bytes) / nullif(sum(measured.samples), 0)
         END AS bytes_per_sample
     FROM data_file
-    LEFT JOIN gone ON data_file.data_file_id = gone.data_file_id
+    LEFT JOIN deletes ON data_file.data_file_id = deletes.data_file_id
     LEFT JOIN measured ON data_file.data_file_id = measured.data_file_id
-    LEFT JOIN known
-        ON data_file.data_file_id = known.data_file_id AND data_file.moment = known.column_name
+    LEFT JOIN column_stats
+        ON
+            data_file.data_file_id = column_stats.data_file_id
+            AND data_file.time_column = column_stats.column_name
     GROUP BY data_file.tier, data_file.name
 ),
 
 archived AS (
     SELECT
         'cold' AS tier,
-        noun AS kept_in,
+        noun AS table_name,
         sum(row_count) AS row_count,
         sum(bytes) AS bytes,
         count(*) AS files,
@@ -95,7 +98,7 @@ archived AS (
 
 SELECT
     every.tier,
-    every.kept_in AS table, -- noqa: RF06
+    every.table_name AS table, -- noqa: RF06
     every.row_count::BIGINT AS rows,
     every.bytes::BIGINT AS bytes,
     every.files::BIGINT AS files,
@@ -103,8 +106,8 @@ SELECT
     every.newest,
     round(every.bytes_per_sample, 2) AS bytes_per_sample
 FROM (
-    SELECT * FROM kept
+    SELECT * FROM stored
     UNION ALL
     SELECT * FROM archived
 ) AS every
-ORDER BY list_position(['hot', 'warm', 'cold', 'books'], every.tier), every.kept_in
+ORDER BY list_position(['hot', 'warm', 'cold', 'books'], every.tier), every.table_name

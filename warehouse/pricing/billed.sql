@@ -11,4 +11,4 @@ FROM (
         model
     FROM ledger
     WHERE bucket >= $since AND bucket < $until
-) AS posted
+) AS ledger_devices

@@ -1,9 +1,9 @@
 -- Each kind's window cut wherever an offer begins or ends, with the best offer of the stretch.
 -- A live answer outranks the card at the same rank; a newer price outranks an older one.
-WITH moments AS (
+WITH edges AS (
     SELECT
         kind,
-        greatest(valid_from, $since) AS moment
+        greatest(valid_from, $since) AS edge_at
     FROM offers
     UNION
     SELECT
@@ -16,9 +16,9 @@ WITH moments AS (
 stretched AS (
     SELECT
         kind,
-        moment AS from_at,
-        coalesce(lead(moment) OVER (PARTITION BY kind ORDER BY moment), $until) AS to_at
-    FROM moments
+        edge_at AS from_at,
+        coalesce(lead(edge_at) OVER (PARTITION BY kind ORDER BY edge_at), $until) AS to_at
+    FROM edges
 )
 
 SELECT

@@ -17,7 +17,7 @@ WITH seen AS (
         make_timestamp(
             max(s.at_us + (coalesce(s.interval_s, 60) * 1000000)::BIGINT)
         ) AS last_seen
-    FROM look AS s
+    FROM device_sample AS s
     WHERE s.at_us >= epoch_us($first) AND s.at_us < epoch_us($last)
     GROUP BY s.cluster, s.device
 )

@@ -2,4 +2,4 @@
 SELECT
     max(interval_s) AS interval_s,
     list(DISTINCT model) FILTER (model IS NOT NULL) AS models
-FROM look
+FROM device_sample

@@ -1,6 +1,6 @@
 -- Devices of a stretch whose looks are not those that were rolled up: a row is never changed, so
 -- counting them is enough. A bucket that looks only reach into has a row of none.
-WITH looked AS (
+WITH sampled AS (
     SELECT
         device,
         time_bucket(INTERVAL 5 MINUTES, ts) AS bucket,
@@ -23,6 +23,6 @@ rolled AS (
 SELECT
     coalesce(l.device, r.device) AS device,
     bool_or(l.n IS DISTINCT FROM nullif(r.n, 0)) AS touched
-FROM looked AS l
+FROM sampled AS l
 FULL JOIN rolled AS r ON l.device = r.device AND l.bucket = r.bucket
 GROUP BY ALL

@@ -79,8 +79,8 @@ def write_signals(wh: "Warehouse", window: Window) -> int:
 def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
     """Return the `signal` rows of a window as `write` would write them."""
     settings = wh.settings
-    back = _compute_context(wh, settings)
-    around = Window(window.start - back, window.end + back)
+    context = _compute_context(wh, settings)
+    around = Window(window.start - context, window.end + context)
     bands = learn_bands(wh, around, settings.ledger.idle_threshold)
     facts = {m.gpu_model: m for m in gpu_models()}
     parameters: dict[str, Any] = {
@@ -131,7 +131,7 @@ def learn_bands(views: Views, window: Window, threshold: float) -> pl.DataFrame:
             bands += [(model, hour, prior[model]) for hour in hours]
             continue
         counts = np.zeros((week - 1 + len(hours), power_band.BINS), dtype=np.int64)
-        np.add.at(counts, (places[mine, 0], places[mine, 1]), rows["looks"].to_numpy()[mine])
+        np.add.at(counts, (places[mine, 0], places[mine, 1]), rows["readings"].to_numpy()[mine])
         total = np.cumsum(counts, axis=0)
         for n, hour in enumerate(hours):
             before = total[n - 1] if n else 0
@@ -164,8 +164,8 @@ def _compute_stride(views: Views) -> timedelta:
 
 
 def _compute_context(views: Views, settings: Settings) -> timedelta:
-    found = views.query("SELECT max(interval_s) AS i FROM device")["i"][0].as_py()
-    wanted = timedelta(seconds=READINGS * (found or 60.0))
+    longest_interval_s = views.query("SELECT max(interval_s) AS i FROM device")["i"][0].as_py()
+    wanted = timedelta(seconds=READINGS * (longest_interval_s or 60.0))
     # The longest rest that a state asks for, and what is looked for around it.
     longest = max(settings.idle.min_duration, settings.ledger.idle_stretch) + 2 * HOUR
     context = min(max(CONTEXT, wanted, longest), LONGEST_CONTEXT)

@@ -22,17 +22,17 @@ def classify_samples(samples: DeviceSamples) -> npt.NDArray[np.int8]:
 
     The first sample of equal ones is live: it brought the value.
     """
-    found = np.full(len(samples), LIVE, dtype=np.int8)
+    classes = np.full(len(samples), LIVE, dtype=np.int8)
     if not len(samples):
-        return found
+        return classes
     other = np.concatenate([[True], samples.device[1:] != samples.device[:-1]])
     power = samples.measures["power_w"]
     if not _is_absent(power):
         first, last = _find_groups(_find_changes(power, other))
-        readings = np.concatenate([[0], np.cumsum(samples.looks)])
+        readings = np.concatenate([[0], np.cumsum(samples.sample_count)])
         still = (readings[last + 1] - readings[first] >= STILL_READINGS) & ~np.isnan(power)
-        found[still & _has_fine_power(samples, power)] = POWER_STILL
-        found[first] = LIVE
+        classes[still & _has_fine_power(samples, power)] = POWER_STILL
+        classes[first] = LIVE
     energy = samples.measures["energy_mj"]
     if not _is_absent(energy):
         # A bucket holds the energy that was used in it, a sample the counter.
@@ -40,13 +40,13 @@ def classify_samples(samples: DeviceSamples) -> npt.NDArray[np.int8]:
         first, last = _find_groups(changed)
         begin = np.minimum(first + 1, last) if samples.bucketed else first
         length = samples.at[last] - samples.at[begin]
-        length = length + (samples.speaks[last] if samples.bucketed else 0)
+        length = length + (samples.validity[last] if samples.bucketed else 0)
         still = (length >= STILL_US) & ~np.isnan(energy)
         inside = np.arange(len(samples)) != first
         if samples.bucketed:
             inside |= energy == 0
-        found[still & inside] = ENERGY_STILL
-    return found
+        classes[still & inside] = ENERGY_STILL
+    return classes
 
 
 def _has_fine_power(samples: DeviceSamples, power: Floats) -> npt.NDArray[np.bool_]:

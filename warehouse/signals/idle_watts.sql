@@ -5,7 +5,7 @@ SELECT
     d.gpu_model,
     r.bucket,
     least(round(r.power_w_mean)::INTEGER, 2047) AS watts,
-    sum(r.power_w_n)::BIGINT AS looks
+    sum(r.power_w_n)::BIGINT AS readings
 FROM rollup_1h AS r
 INNER JOIN device AS d ON r.cluster = d.cluster AND r.device = d.device
 WHERE

@@ -31,7 +31,7 @@ class IdleBand(msgspec.Struct, frozen=True):
     watts: float
     source: str
     """`learned` or `prior`."""
-    looks: int
+    sample_count: int
 
 
 def learn_band(
@@ -41,15 +41,15 @@ def learn_band(
     facts = {m.gpu_model: m for m in gpu_models()}
     out: dict[str, IdleBand] = {}
     for name, counts in zip(models, histogram, strict=True):
-        looks = int(counts.sum())
-        prior = IdleBand(facts[name].idle_context_w, "prior", looks)
-        if looks < LEAST_SAMPLES:
+        sample_count = int(counts.sum())
+        prior = IdleBand(facts[name].idle_context_w, "prior", sample_count)
+        if sample_count < LEAST_SAMPLES:
             out[name] = prior
             continue
         # Only the looks between the two quantiles vote, not all of the watts they end in.
-        total = np.clip(np.cumsum(counts), LOW * looks, HIGH * looks)
-        watts = float(np.argmax(np.diff(total, prepend=LOW * looks)))
+        total = np.clip(np.cumsum(counts), LOW * sample_count, HIGH * sample_count)
+        watts = float(np.argmax(np.diff(total, prepend=LOW * sample_count)))
         # A board whose counters lie must not teach that its load is idle power.
         absurd = not 0 < watts <= MOST_ABOVE * prior.watts
-        out[name] = prior if absurd else IdleBand(watts, "learned", looks)
+        out[name] = prior if absurd else IdleBand(watts, "learned", sample_count)
     return out

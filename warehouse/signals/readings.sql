@@ -26,7 +26,7 @@ WITH edges AS (
             WHERE start < $until AND "end" > $since
         ) AS both_ends
         GROUP BY cluster, device, edge_at
-    ) AS moments
+    ) AS edge_sums
 ),
 
 model AS (
@@ -42,7 +42,7 @@ rolled AS (
     SELECT
         r.*,
         d.gpu_model,
-        d.parent IS NULL AS board,
+        d.parent IS NULL AS whole_gpu,
         CASE WHEN d.parent IS NULL THEN m.tdp_w END AS tdp_w,
         CASE WHEN d.parent IS NULL THEN m.band_w END AS band_w,
         CASE WHEN d.parent IS NULL THEN m.band END AS band,
@@ -56,7 +56,7 @@ rolled AS (
     WHERE r.bucket >= $since AND r.bucket < $until
 ),
 
-told AS (
+with_hot_zeros AS (
     SELECT
         *,
         CASE
@@ -69,12 +69,12 @@ told AS (
     FROM rolled
 ),
 
-held AS (
+with_allocation AS (
     SELECT
         t.*,
-        coalesce(e.pods, 0) > 0 AS held,
+        coalesce(e.pods, 0) > 0 AS allocated,
         2 * coalesce(e.number, 0) AS hold
-    FROM told AS t
+    FROM with_hot_zeros AS t
     ASOF LEFT JOIN edges AS e
         ON t.cluster = e.cluster AND t.device = e.device AND t.bucket >= e.edge_at
 ),
@@ -96,10 +96,10 @@ SELECT
     h.pod,
     dense_rank() OVER (ORDER BY h.cluster, h.device, h.sharer) AS stream,
     epoch_us(h.bucket) AS at_us,
-    h.held OR c.bucket IS NOT NULL AS held,
+    h.allocated OR c.bucket IS NOT NULL AS allocated,
     h.hold + (c.bucket IS NOT NULL)::INTEGER AS hold,
     coalesce(h.interval_s, 60)::DOUBLE AS interval_s,
-    coalesce(h.act_n, 0) AS looks,
+    coalesce(h.act_n, 0) AS sample_count,
     CASE
         WHEN coalesce(h.conflict_s, 0) > 0 AND NOT (h.active AND h.hot_s > 0) THEN 4
         WHEN coalesce(h.idle_s, 0) + coalesce(h.low_s, 0) + coalesce(h.busy_s, 0) <= 0 THEN 0
@@ -122,8 +122,8 @@ SELECT
     (coalesce(h.conflict_s, 0) + coalesce(h.blind_s, 0))::DOUBLE AS unknown_s,
     h.hot_s::DOUBLE AS hot_s,
     h.act_mean::DOUBLE AS activity,
-    CASE WHEN h.board THEN h.power_w_mean END::DOUBLE AS power_w,
-    CASE WHEN h.board THEN h.energy_mj END::DOUBLE AS energy_mj,
+    CASE WHEN h.whole_gpu THEN h.power_w_mean END::DOUBLE AS power_w,
+    CASE WHEN h.whole_gpu THEN h.energy_mj END::DOUBLE AS energy_mj,
     h.band_w::DOUBLE AS band_w,
     h.band,
     coalesce(
@@ -132,7 +132,7 @@ SELECT
         AND coalesce(h.sm_active_max < $spin_sm, TRUE)
         AND coalesce(h.fp32_active_max < $spin_tensor, TRUE)
         AND coalesce(greatest(h.pcie_bps_max, h.nvlink_bps_max) < $spin_bps, TRUE)
-        AND coalesce(NOT h.board OR h.power_w_mean < $spin_tdp * h.tdp_w, TRUE),
+        AND coalesce(NOT h.whole_gpu OR h.power_w_mean < $spin_tdp * h.tdp_w, TRUE),
         FALSE
     ) AS spins,
     CASE
@@ -146,6 +146,6 @@ SELECT
             )
         )
     END::DOUBLE AS effective
-FROM held AS h
+FROM with_allocation AS h
 LEFT JOIN changes AS c ON h.cluster = c.cluster AND h.device = c.device AND h.bucket = c.bucket
 ORDER BY stream, at_us, namespace NULLS FIRST, pod NULLS FIRST

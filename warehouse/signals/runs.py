@@ -34,10 +34,10 @@ class DeviceSamples(msgspec.Struct, frozen=True):
 
     device: Ints
     at: Ints
-    speaks: Ints
+    validity: Ints
     gap: Ints
     kind: npt.NDArray[np.int8]
-    looks: Ints
+    sample_count: Ints
     interval_s: Floats
     measures: dict[str, npt.NDArray[Any]]
     still: npt.NDArray[np.int8] | None = None
@@ -64,39 +64,39 @@ class IdleRuns(msgspec.Struct, frozen=True):
         return len(self.start)
 
 
-def find_idle_runs(looks: DeviceSamples, *, exit_samples: int, shortest_s: float) -> IdleRuns:
+def find_idle_runs(samples: DeviceSamples, *, exit_samples: int, shortest_s: float) -> IdleRuns:
     """Return the idle runs of at least `shortest_s` seconds (last idle look + what it speaks for).
 
     Samples must be sorted by device and moment and hold no blind ones.
     """
-    barrier = looks.kind == CONFLICT
-    if (looks.kind == BUSY).any():
-        barrier |= _count_streak(looks) >= exit_samples
-    rows = np.flatnonzero(looks.kind == IDLE)
+    barrier = samples.kind == CONFLICT
+    if (samples.kind == BUSY).any():
+        barrier |= _count_streak(samples) >= exit_samples
+    rows = np.flatnonzero(samples.kind == IDLE)
     if not rows.size:
         none = np.empty(0, dtype=np.int64)
         return IdleRuns(none, none, none, none, none)
-    device, at = looks.device[rows], looks.at[rows]
-    broken = (device[1:] != device[:-1]) | (at[1:] - at[:-1] > looks.gap[rows[1:]])
+    device, at = samples.device[rows], samples.at[rows]
+    broken = (device[1:] != device[:-1]) | (at[1:] - at[:-1] > samples.gap[rows[1:]])
     if barrier.any():
-        passed = np.cumsum(barrier)[rows]
-        broken |= passed[1:] != passed[:-1]
-    if looks.still is not None:
-        still = looks.still[rows]
+        barriers_before = np.cumsum(barrier)[rows]
+        broken |= barriers_before[1:] != barriers_before[:-1]
+    if samples.still is not None:
+        still = samples.still[rows]
         broken |= still[1:] != still[:-1]
     begins = np.concatenate([[0], np.flatnonzero(broken) + 1])
     ends = np.concatenate([begins[1:] - 1, [len(rows) - 1]])
-    start, end = at[begins], at[ends] + looks.speaks[rows[ends]]
-    kept = end - start >= round(shortest_s * MICRO)
-    begins, ends = begins[kept], ends[kept]
-    return IdleRuns(device[begins], rows[begins], rows[ends], start[kept], end[kept])
+    start, end = at[begins], at[ends] + samples.validity[rows[ends]]
+    long_enough = end - start >= round(shortest_s * MICRO)
+    begins, ends = begins[long_enough], ends[long_enough]
+    return IdleRuns(device[begins], rows[begins], rows[ends], start[long_enough], end[long_enough])
 
 
-def _count_streak(looks: DeviceSamples) -> Ints:
+def _count_streak(samples: DeviceSamples) -> Ints:
     """Count, per look, how many looks in a row have reached the exit threshold, 0 = this not."""
-    index = np.arange(len(looks), dtype=np.int64)
-    busy = looks.kind == BUSY
-    other = np.concatenate([[True], looks.device[1:] != looks.device[:-1]])
+    index = np.arange(len(samples), dtype=np.int64)
+    busy = samples.kind == BUSY
+    other = np.concatenate([[True], samples.device[1:] != samples.device[:-1]])
     before = np.where(busy, np.where(other, index - 1, -1), index)
     counted: Ints = np.where(busy, index - np.maximum.accumulate(before), 0)
     return counted

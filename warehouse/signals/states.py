@@ -58,15 +58,15 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         return rows.with_columns(rule=pl.lit(None, dtype=pl.String))
     stream, at = rows["stream"].to_numpy().astype(np.int64), rows["at_us"].to_numpy()
     kind = rows["kind"].to_numpy().copy()
-    held, active = rows["held"].to_numpy(), rows["active"].to_numpy()
+    allocated, active = rows["allocated"].to_numpy(), rows["active"].to_numpy()
     samples = _build_samples(rows, stream, at, kind)
-    stale = held & (frozen.classify_samples(samples) != LIVE)
+    stale = allocated & (frozen.classify_samples(samples) != LIVE)
     line = np.cumsum(_find_changes(stream, rows["hold"].to_numpy())) - 1
-    steady = held & ~stale & _flag_steady(rows, line, kind)
-    usable = held & ~stale & ~steady & (kind != BLIND)
+    steady = allocated & ~stale & _flag_steady(rows, line, kind)
+    usable = allocated & ~stale & ~steady & (kind != BLIND)
     # A row without an activity is as if it had not been; what is not usable else ends a stretch.
-    shown = np.where(usable, kind, np.where(kind == BLIND, BETWEEN, CONFLICT)).astype(np.int8)
-    stretch = _flag_stretches(rows, line, shown, settings)
+    usable_kind = np.where(usable, kind, np.where(kind == BLIND, BETWEEN, CONFLICT)).astype(np.int8)
+    stretch = _flag_stretches(rows, line, usable_kind, settings)
     above = (
         _read_floats(rows, "power_w") > _read_floats(rows, "band_w") + settings.idle.power_margin_w
     )
@@ -97,7 +97,7 @@ def _move_seconds(
         & (_flag_beside(stretch, line) | _flag_beside(stretch, line, -1))
     )
     flags = {"stretch": stretch, "among": among, "steady": steady, "stale": stale}
-    known = rows.with_columns(
+    flagged = rows.with_columns(
         *(pl.Series(f"is_{n}", v) for n, v in flags.items()),
         whole=pl.Series(inside) | (pl.Series(stretch) & pl.col("active")),
     )
@@ -106,7 +106,7 @@ def _move_seconds(
     hot = pl.when("is_among").then(pl.col("hot_s")).otherwise(0.0)
     spins = pl.col("spins") & ~pl.col("is_stale") & (busy > 0)
     emptied = pl.col("is_among") | pl.col("is_steady")
-    return known.with_columns(
+    return flagged.with_columns(
         idle_s=pl.when("is_stale").then(0.0).when("whole").then(idle + low + busy)
         .when(emptied).then(0.0).otherwise(idle),
         low_s=pl.when("is_stale").then(0.0).when("whole").then(0.0)
@@ -135,10 +135,10 @@ def _build_samples(
     return DeviceSamples(
         device=stream,
         at=at,
-        speaks=np.full(len(at), BUCKET_US),
+        validity=np.full(len(at), BUCKET_US),
         gap=gap,
         kind=kind,
-        looks=rows["looks"].to_numpy().astype(np.int64),
+        sample_count=rows["sample_count"].to_numpy().astype(np.int64),
         interval_s=interval,
         measures={
             "power_w": _read_floats(rows, "power_w"),
@@ -173,12 +173,12 @@ def _flag_stretches(
             shortest_s=max(0.0, shortest_s - 2 * BUCKET_US / MICRO),
         )
         if kinds is kind:
-            runs = _cut_rests(rows, line, kind, runs, settings)
+            runs = _keep_idle_parts(rows, line, kind, runs, settings)
         if not len(runs):
             continue
-        kept = _measure_runs(rows, line, runs) >= shortest_s
-        np.add.at(edges, runs.first[kept], 1)
-        np.add.at(edges, runs.last[kept] + 1, -1)
+        long_enough = _measure_runs(rows, line, runs) >= shortest_s
+        np.add.at(edges, runs.first[long_enough], 1)
+        np.add.at(edges, runs.last[long_enough] + 1, -1)
     inside: Flags = np.cumsum(edges[:-1]) > 0
     return inside
 
@@ -191,19 +191,19 @@ def _measure_runs(rows: pl.DataFrame, line: Ints, runs: IdleRuns) -> Floats:
     joined = (before < first) & (line[before] == line[first])
     joined &= at[first] - at[before] <= BUCKET_US
     follows = (after > last) & (line[after] == line[last]) & (at[after] - at[last] <= BUCKET_US)
-    found: Floats = (runs.end - runs.start) / MICRO
+    seconds: Floats = (runs.end - runs.start) / MICRO
     ends: Floats = np.where(joined, idle[before], 0.0) + np.where(follows, idle[after], 0.0)
-    return found + ends
+    return seconds + ends
 
 
 def _set_kind(samples: DeviceSamples, kind: npt.NDArray[np.int8]) -> DeviceSamples:
     return DeviceSamples(
-        samples.device, samples.at, samples.speaks, samples.gap, kind, samples.looks,
+        samples.device, samples.at, samples.validity, samples.gap, kind, samples.sample_count,
         samples.interval_s, samples.measures, samples.still, samples.bucketed,
     )  # fmt: skip
 
 
-def _cut_rests(
+def _keep_idle_parts(
     rows: pl.DataFrame,
     line: Ints,
     kind: npt.NDArray[np.int8],
@@ -238,16 +238,18 @@ def _cut_rests(
     seconds = over(idle + rows["low_s"].to_numpy() + rows["busy_s"].to_numpy())
     share = over(idle) / np.maximum(seconds, 1e-9)
     band = _read_floats(rows, "band_w")
-    known = ~np.isnan(power) & ~np.isnan(band)
-    above = over(np.where(known, power - band, 0.0)) / np.maximum(over(known.astype(float)), 1)
-    rests = covered & (share >= settings.idle.coverage) & (above <= settings.idle.power_margin_w)
+    has_power = ~np.isnan(power) & ~np.isnan(band)
+    above = over(np.where(has_power, power - band, 0.0)) / np.maximum(
+        over(has_power.astype(float)), 1
+    )
+    is_idle = covered & (share >= settings.idle.coverage) & (above <= settings.idle.power_margin_w)
     # A part begins and ends with an idle row.
-    quiet = np.flatnonzero(rests & (kind == IDLE))
+    quiet = np.flatnonzero(is_idle & (kind == IDLE))
     if not len(quiet):
         none = np.empty(0, dtype=np.int64)
         return IdleRuns(none, none, none, none, none)
-    passed = np.cumsum(~rests)[quiet]
-    broken = (passed[1:] != passed[:-1]) | (place[quiet][1:] != place[quiet][:-1])
+    cuts_before = np.cumsum(~is_idle)[quiet]
+    broken = (cuts_before[1:] != cuts_before[:-1]) | (place[quiet][1:] != place[quiet][:-1])
     begins = np.concatenate([[0], np.flatnonzero(broken) + 1])
     ends = np.concatenate([begins[1:] - 1, [len(quiet) - 1]])
     first, last = quiet[begins], quiet[ends]
@@ -308,13 +310,13 @@ def _flag_among(
 
 def _flag_beside(stretch: Flags, line: Ints, step: int = 1) -> Flags:
     """Say which rows come just before (`step` 1) or after (-1) one of a stretch of their line."""
-    found = np.zeros(len(line), dtype=bool)
+    beside = np.zeros(len(line), dtype=bool)
     same = line[1:] == line[:-1]
     if step > 0:
-        found[:-1] = stretch[1:] & same
+        beside[:-1] = stretch[1:] & same
     else:
-        found[1:] = stretch[:-1] & same
-    return found
+        beside[1:] = stretch[:-1] & same
+    return beside
 
 
 def _find_changes(*columns: npt.NDArray[Any]) -> Flags:

@@ -34,7 +34,7 @@ portions AS (
     INNER JOIN bills AS b ON g.bill = b.bill
 ),
 
-rests AS (
+remainders AS (
     SELECT
         *,
         unowned_usd - sum(portion) OVER (PARTITION BY bill) AS rest
@@ -67,4 +67,4 @@ SELECT
     effective_gpu_hours,
     measured_gpu_hours,
     price_as_of
-FROM rests
+FROM remainders

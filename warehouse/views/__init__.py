@@ -26,7 +26,7 @@ class ViewSchemas:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._made: dict[TierState, str] = {}
+        self._schema_by_state: dict[TierState, str] = {}
         self._by_snapshot: tuple[int, TierState] | None = None
 
     def begin(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -35,14 +35,14 @@ class ViewSchemas:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             state = self._state(cursor)
             with self._lock:
-                name = self._made.get(state)
+                name = self._schema_by_state.get(state)
             # Views younger than this transaction, made now or by another reader, it cannot see.
             if name is not None and _enter_schema(cursor, name):
                 return
             cursor.rollback()
             with self._lock:
-                if state not in self._made:
-                    self._made[state] = self._make(state, len(self._made))
+                if state not in self._schema_by_state:
+                    self._schema_by_state[state] = self._make(state, len(self._schema_by_state))
 
     def use(self, cursor: duckdb.DuckDBPyConnection) -> bool:
         """Let unqualified names mean the nouns in a transaction that has begun already.
@@ -50,7 +50,7 @@ class ViewSchemas:
         False where their views are not made yet (`ready` makes them, outside of it).
         """
         with self._lock:
-            name = self._made.get(self._state(cursor))
+            name = self._schema_by_state.get(self._state(cursor))
         return name is not None and _enter_schema(cursor, name)
 
     def ready(self) -> None:
@@ -66,14 +66,14 @@ class ViewSchemas:
         # Most snapshots are another scrape; only the first reader of each pays for the look.
         row = cursor.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchone()
         snapshot = int(row[0]) if row else 0
-        known = self._by_snapshot
-        if known is not None and known[0] == snapshot:
-            return known[1]
+        latest = self._by_snapshot
+        if latest is not None and latest[0] == snapshot:
+            return latest[1]
         bare = tuple(name for (name,) in cursor.execute(_BARE).fetchall())
-        found = [] if {*bare} >= _MOVES else cursor.execute(_STATE).fetchall()
+        rows = [] if {*bare} >= _MOVES else cursor.execute(_STATE).fetchall()
         state = TierState(
-            tuple((name, moment) for name, moment, path in found if path is None),
-            tuple((name, path) for name, _, path in found if path is not None),
+            tuple((name, timestamp) for name, timestamp, path in rows if path is None),
+            tuple((name, path) for name, _, path in rows if path is not None),
             bare,
         )
         self._by_snapshot = (snapshot, state)

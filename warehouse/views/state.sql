@@ -1,13 +1,13 @@
 -- Where rows lie: a row per watermark (path is null) and per archived file.
 SELECT
     name,
-    moment,
+    moment AS ts,
     NULL AS path
 FROM lake.main.watermark
 UNION ALL
 SELECT
     noun AS name,
-    NULL AS moment,
+    NULL AS ts,
     path
 FROM lake.main.cold_file
 ORDER BY ALL

@@ -45,14 +45,15 @@ def define_view(noun: str, state: TierState) -> str | None:
     for path in files:
         day, shape = parse_name(path)
         months.setdefault((f"{day:%Y-%m}", shape), []).append(path)
-    moment = get_storage(noun).moment
+    time_column = get_storage(noun).time_column
     branches = [f'SELECT * FROM lake.main."{noun}"']
     for (month, _), paths in sorted(months.items()):
         first = datetime.fromisoformat(f"{month}-01")
         following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
         branches.append(
             f"SELECT * FROM {read_files(paths)}"
-            f" WHERE \"{moment}\" >= TIMESTAMP '{first}' AND \"{moment}\" < TIMESTAMP '{following}'"
+            f" WHERE \"{time_column}\" >= TIMESTAMP '{first}'"
+            f" AND \"{time_column}\" < TIMESTAMP '{following}'"
         )
     return " UNION ALL BY NAME ".join(branches)
 

@@ -10,7 +10,7 @@ WITH inventory AS (
     GROUP BY cluster
 ),
 
-known AS (
+candidates AS (
     SELECT
         s.span,
         s.start_at,
@@ -55,12 +55,12 @@ parts AS (
             ELSE least(k.last_seen, k.end_at)
         END AS to_at,
         k.listed AND coalesce(k.finished_at >= k.end_at, true) AS at_end
-    FROM known AS k
+    FROM candidates AS k
     WHERE
         k.gpus > 0
         AND NOT (
             k.hashed AND EXISTS (
-                SELECT 1 FROM known AS r
+                SELECT 1 FROM candidates AS r
                 WHERE
                     r.span = k.span AND r.namespace = k.namespace AND r.pod = k.pod
                     AND NOT r.hashed

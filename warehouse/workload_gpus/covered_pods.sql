@@ -3,7 +3,7 @@
 -- until three of its intervals after it was last seen; an allocation known until ten minutes before
 -- the end goes on. Shared devices count whole: their share is asked elsewhere. Where telemetry
 -- names no pods, devices of the node that it does not show may be the ones that the pod holds.
-WITH shown AS (
+WITH node_devices AS (
     SELECT
         d.cluster,
         d.node,
@@ -46,7 +46,7 @@ pieces AS (
             )
             AND b.to_at > a.start AND b.from_at < coalesce(a."end", b.to_at)
     INNER JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
-    LEFT JOIN shown AS s ON d.cluster = s.cluster AND d.node = s.node
+    LEFT JOIN node_devices AS s ON d.cluster = s.cluster AND d.node = s.node
     LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
 ),
 

@@ -1,6 +1,6 @@
 -- When each cluster's pods were last looked at.
 SELECT
     cluster,
-    max(last_seen) AS last_look
+    max(last_seen) AS last_list
 FROM pod
 GROUP BY cluster

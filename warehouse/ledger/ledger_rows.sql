@@ -130,7 +130,7 @@ parts AS (
     WHERE gpus > 1e-6
 ),
 
-told AS (
+seconds_by_state AS (
     SELECT
         device_id,
         bucket,
@@ -167,6 +167,6 @@ SELECT
     t.usd_s IS NOT null AS priced,
     t.as_of AS price_as_of,
     t.effective
-FROM told AS t
+FROM seconds_by_state AS t
 INNER JOIN devices AS d ON t.device_id = d.device_id
 INNER JOIN holders AS h ON t.holder_id = h.holder_id
