@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 3
 
-.PHONY: demo test lint bench bench-small setup wheel-check written lock clean
+.PHONY: demo test mutate lint bench bench-small setup wheel-check written lock clean
 
 setup: $(VENV)/.installed
 
@@ -20,6 +20,9 @@ demo: setup            ## the main job on an embedded synthetic fleet: no cluste
 test: setup            ## every test; those whose server or data is absent say so (REQUIRE=1: fail)
 	@bash .ci/test-servers $(if $(REQUIRE),--require)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS)
+
+mutate: setup          ## how many planted faults the tests of what counts notice: 30 minutes, outside CI
+	@$(BIN)/python -m tests.mutation --jobs $(JOBS)
 
 lint: setup
 	@$(BIN)/ruff check .

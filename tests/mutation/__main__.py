@@ -1,0 +1,208 @@
+"""Measure what tests notice: `make mutate`, or python -m tests.mutation --number 10.
+
+Mutants are drawn by a fixed seed from all mutable statements of the sources in `subjects.csv`; each
+is tried against its subject's tests, in a copy of the checkout, until the time is over. The order
+is the same wherever it runs: a slower machine tries the first so many. Printed are the score and
+the survivors. `equivalent.csv` has mutants that no test can kill, each with its reason.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from tests.mutation.mutants import Mutant, mutants
+from tests.mutation.subjects import Subject, equivalents, sources, subjects
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKS = "not long and not browser and not real_data"
+SLOWER = 5
+"""A mutant that takes this many times as long as the unchanged code is stuck: killed."""
+
+
+class Trial(NamedTuple):
+    """A mutant, the subject that it is of, and what became of it."""
+
+    subject: str
+    mutant: Mutant
+    result: str  # killed, survived, or untried where the time was over
+
+
+def draw(seed: int) -> Iterator[tuple[Subject, Mutant]]:
+    """Yield one mutant of each mutable statement, all in an order that the seed alone decides."""
+    drawn: list[tuple[Subject, Mutant]] = []
+    choice = random.Random(seed)
+    excluded = equivalents()
+    for subject in subjects():
+        for path in sources(ROOT, subject):
+            text = (ROOT / path).read_text(encoding="utf-8")
+            for statement in mutants(path, text):
+                mutant = choice.choice(statement)
+                line = text.splitlines()[mutant.line - 1].strip()
+                if (path, line, mutant.old, mutant.new) not in excluded:
+                    drawn.append((subject, mutant))
+    choice.shuffle(drawn)
+    yield from drawn
+
+
+class Checkout:
+    """A copy of the checkout that mutants are tried in; the checkout itself is never changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.output = folder.with_name(f"{folder.name}.output")
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, folder / name)
+
+    def pass_tests(self, subject: Subject, limit: float) -> bool | None:
+        """Return whether a subject's tests pass here; None = not within a time in seconds."""
+        command = [
+            sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+            "-p", "no:randomly", "-m", MARKS, *subject.test_files(self.folder),
+        ]  # fmt: skip
+        # The processes that a mutant leaves behind die with it.
+        with (
+            self.output.open("wb") as output,
+            subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            ) as process,
+        ):
+            try:
+                return process.wait(timeout=max(limit, 1)) == 0
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                _end(process)
+
+    def try_mutant(self, subject: Subject, mutant: Mutant, limit: float) -> bool | None:
+        """Return whether a subject's tests pass with a mutant; None = not within a time."""
+        path = self.folder / mutant.path
+        text = path.read_text(encoding="utf-8")
+        path.write_text(mutant.apply(text), encoding="utf-8")
+        try:
+            return self.pass_tests(subject, limit)
+        finally:
+            path.write_text(text, encoding="utf-8")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def measure_baselines(checkout: Checkout, wanted: list[Subject]) -> dict[str, float]:
+    """Return how many seconds each subject's tests take on unchanged code; exit where they fail."""
+    seconds = {}
+    for subject in wanted:
+        start = time.monotonic()
+        if not checkout.pass_tests(subject, limit=900):
+            print(checkout.output.read_text(encoding="utf-8", errors="replace")[-3000:])
+            sys.exit(f"mutate: the tests of {subject.name} fail without any mutant")
+        seconds[subject.name] = time.monotonic() - start
+        print(f"{subject.name}: tests pass in {seconds[subject.name]:.0f} s", flush=True)
+    return seconds
+
+
+def run(pairs: list[tuple[Subject, Mutant]], jobs: int, minutes: float) -> Iterator[Trial]:
+    """Yield the result of each mutant, in the order in which they end."""
+    end = time.monotonic() + minutes * 60
+    with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
+        free: SimpleQueue[Checkout] = SimpleQueue()
+        for job in range(jobs):
+            free.put(Checkout(Path(folder) / str(job) / ROOT.name))
+        first = free.get()
+        names = {subject.name for subject, _ in pairs}
+        seconds = measure_baselines(first, [s for s in subjects() if s.name in names])
+        free.put(first)
+
+        def attempt(pair: tuple[Subject, Mutant]) -> Trial:
+            subject, mutant = pair
+            left = end - time.monotonic()
+            limit = seconds[subject.name] * SLOWER
+            if left <= 0:
+                return Trial(subject.name, mutant, "untried")
+            checkout = free.get()
+            try:
+                passed = checkout.try_mutant(subject, mutant, min(limit, left))
+            finally:
+                free.put(checkout)
+            if passed is None and left < limit:
+                return Trial(subject.name, mutant, "untried")
+            return Trial(subject.name, mutant, "survived" if passed else "killed")
+
+        with ThreadPoolExecutor(jobs) as pool:
+            yield from pool.map(attempt, pairs)
+
+
+def summarize(trials: list[Trial]) -> tuple[list[str], float]:
+    """Return the lines to print, and the share of the tried mutants that were killed."""
+    counts: dict[str, Counter[str]] = {}
+    for trial in trials:
+        counts.setdefault(trial.subject, Counter())[trial.result] += 1
+    total = sum(counts.values(), Counter())
+    lines = [
+        f"survived: {t.mutant.path}:{t.mutant.line}: {t.mutant.old!r} -> {t.mutant.new!r}"
+        for t in trials
+        if t.result == "survived"
+    ]
+    for name, count in [*sorted(counts.items()), ("all", total)]:
+        tried = count["killed"] + count["survived"]
+        lines.append(f"{name}: killed {count['killed']} of {tried}; untried {count['untried']}")
+    tried = total["killed"] + total["survived"]
+    return lines, total["killed"] / tried if tried else 0.0
+
+
+def main(arguments: list[str]) -> int:
+    """Draw, try and print; return 1 where fewer are killed than asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation")
+    parser.add_argument("--seed", type=int, default=15)
+    parser.add_argument("--number", type=int, default=300, help="mutants drawn at most")
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--at-least", type=float, default=90.0, help="per cent killed")
+    parser.add_argument("--subject", action="append", help="of subjects.csv; all unless given")
+    parser.add_argument("--list", action="store_true", help="print what is drawn, try nothing")
+    options = parser.parse_args(arguments)
+    everything = [p for p in draw(options.seed) if options.subject in (None, [p[0].name])]
+    pairs = everything[: options.number]
+    print(f"{len(pairs)} mutants, of {len(everything)} mutable statements, seed {options.seed}")
+    if options.list:
+        for subject, mutant in pairs:
+            print(f"{subject.name}: {mutant.path}:{mutant.line}: {mutant.old!r} -> {mutant.new!r}")
+        return 0
+    trials = []
+    for trial in run(pairs, options.jobs, options.minutes):
+        trials.append(trial)
+        mutant = trial.mutant
+        print(f"{trial.result}: {mutant.path}:{mutant.line}: {mutant.old!r}", flush=True)
+    lines, score = summarize(trials)
+    print("", *lines, f"score: {score:.0%}", sep="\n")
+    return 0 if score * 100 >= options.at_least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
