@@ -43,9 +43,10 @@ bench-small: setup     ## the same benchmarks, small: keeps them working
 wheel-check: setup     ## build the wheel and run it outside the checkout
 	@bash .ci/wheel-check "$(VENV)"
 
-written: setup         ## write what the code declares: reference pages, roles, the chart, its manifests
+written: setup         ## write what the code declares: reference pages, architecture, roles, the chart, its manifests
 	@$(BIN)/uv pip install -q --require-hashes -r deploy/helm/tools.lock
 	@$(BIN)/python -m runtime.generators.reference docs
+	@$(BIN)/python -m runtime.generators.architecture docs
 	@$(BIN)/python -m runtime.generators.rbac deploy/rbac
 	@$(BIN)/python -m runtime.generators.chart deploy/helm/fallow
 	@$(BIN)/python -m runtime.generators.manifests deploy
