@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from fallow.settings import Settings, load
 from tests.by_file import ByFile, scope, slow
 from tests.copies import copied
+from tests.marking import mark_items, nothing_started
 from tests.servers import kube_apiserver
 from tests.servers import prometheus as real_prometheus
 from warehouse import catalog, schema
@@ -36,6 +38,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Give each process whole files."""
     config.option.loadscopereorder = False
     return ByFile(config, log)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what `make test-fast` asks for."""
+    parser.addoption("--no-servers", action="store_true", help="a test that starts one fails")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_servers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hold tests to their marks, under `--no-servers`."""
+    with nothing_started() if request.config.getoption("--no-servers") else nullcontext():
+        yield
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def pytest_mark_items(items: list[pytest.Item]) -> None:
+    """Mark what needs a server or a browser, before `-m` selects."""
+    mark_items(items)
 
 
 @pytest.hookimpl(trylast=True)

@@ -203,11 +203,11 @@ def _draw_inside(
     architecture: Architecture, package: str, layers: Layers, y: float
 ) -> tuple[float, list[str]]:
     """Return the height of a package with layers of its own, and what is drawn in it."""
-    shown = {name for layer in layers for name in layer}
+    layered = {name for layer in layers for name in layer}
     apart = sorted(
         name
         for name in architecture.imports
-        if name.startswith(f"{package}.") and name not in shown and name.count(".") == 1
+        if name.startswith(f"{package}.") and name not in layered and name.count(".") == 1
         and name != f"{package}.__init__"
     )  # fmt: skip
     left, gap, height = MARGIN + 16, 30, 34
@@ -222,7 +222,7 @@ def _draw_inside(
             boxes[name] = Box(name, x, start + number * (height + gap), width, height)
     total = len(layers) * (height + gap) - gap
     parts = [p for box in boxes.values() for p in (_rectangle(box, "card"), _title(box, 22))]
-    inside = {n: architecture.imports.get(n, set()) & shown for n in shown}
+    inside = {n: architecture.imports.get(n, set()) & layered for n in layered}
     for a, b in sorted(reduce_imports(inside)):
         parts.append(_arrow(boxes[a], boxes[b]))
     for number, name in enumerate(apart):

@@ -15,6 +15,8 @@ from fallow.models import Finding
 from fallow.settings import IdleSettings
 from fallow.window import Window
 
+pytestmark = pytest.mark.slow
+
 Site = Any
 DAY = timedelta(days=1)
 

@@ -21,7 +21,7 @@ from warehouse import statements
 from warehouse.failures import explain_errors
 from warehouse.lake import Warehouse
 
-pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]  # the demo's fleet is played once
 
 VIEWS = app.names()
 FINANCE = [name for name in VIEWS if name.startswith("finance_")]

@@ -14,7 +14,7 @@ from tests.dashboards import sre_rows
 from tests.dashboards.drawing import HOSTILE, Draw, stored, texts
 from warehouse.lake import Warehouse
 
-pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]  # the demo's fleet is played once
 
 FAILED = "This part of the page failed"
 

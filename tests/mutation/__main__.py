@@ -41,7 +41,7 @@ class Trial(NamedTuple):
 
 def draw(seed: int) -> Iterator[tuple[Subject, Mutant]]:
     """Yield one mutant of each mutable statement, all in an order that the seed alone decides."""
-    drawn: list[tuple[Subject, Mutant]] = []
+    pairs: list[tuple[Subject, Mutant]] = []
     choice = random.Random(seed)
     excluded = equivalents()
     for subject in subjects():
@@ -51,9 +51,9 @@ def draw(seed: int) -> Iterator[tuple[Subject, Mutant]]:
                 mutant = choice.choice(statement)
                 line = text.splitlines()[mutant.line - 1].strip()
                 if (path, line, mutant.old, mutant.new) not in excluded:
-                    drawn.append((subject, mutant))
-    choice.shuffle(drawn)
-    yield from drawn
+                    pairs.append((subject, mutant))
+    choice.shuffle(pairs)
+    yield from pairs
 
 
 class Checkout:

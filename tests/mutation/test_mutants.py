@@ -1,4 +1,4 @@
-"""Mutants change what a statement does, in Python and in SQL, and the same are drawn each time."""
+"""Mutants change what a statement does, in Python and in SQL, and the same are changed each time."""
 
 import ast
 from pathlib import Path
@@ -59,9 +59,9 @@ def test_sql_is_changed_outside_of_comments_and_strings(
 def test_a_mutant_changes_its_own_place_and_leaves_python_that_parses() -> None:
     for path in ("analyzers/idle/judge.py", "actions/loop/undo.py"):
         text = (ROOT / path).read_text(encoding="utf-8")
-        drawn = [mutant for statement in mutants(path, text) for mutant in statement]
-        assert len(drawn) > 20
-        for mutant in drawn:
+        changed = [mutant for statement in mutants(path, text) for mutant in statement]
+        assert len(changed) > 20
+        for mutant in changed:
             assert text[mutant.start : mutant.end] == mutant.old
             assert text.splitlines()[mutant.line - 1].strip()
             assert ast.unparse(ast.parse(mutant.apply(text))) != ast.unparse(ast.parse(text))
@@ -90,10 +90,10 @@ def test_a_mutant_that_nothing_can_kill_is_in_the_code_and_has_a_reason() -> Non
 
 
 def test_survivors_are_printed_with_their_place_and_untried_ones_do_not_count() -> None:
-    drawn = [mutant for _, mutant in mutation.draw(1)][:3]
+    changed = [mutant for _, mutant in mutation.draw(1)][:3]
     results = ("killed", "survived", "untried")
-    trials = [mutation.Trial("ledger", m, r) for m, r in zip(drawn, results, strict=True)]
+    trials = [mutation.Trial("ledger", m, r) for m, r in zip(changed, results, strict=True)]
     lines, score = mutation.summarize(trials)
     assert score == 0.5
-    assert f"survived: {drawn[1].path}:{drawn[1].line}: " in lines[0]
+    assert f"survived: {changed[1].path}:{changed[1].line}: " in lines[0]
     assert lines[1] == "ledger: killed 1 of 2; untried 1"

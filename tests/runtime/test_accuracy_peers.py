@@ -14,6 +14,8 @@ from runtime.experiments.accuracy.scores import Verdict
 from simulator.exporters.quirks import Quirks
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 11, 16, tzinfo=UTC)
 WINDOW = Window(START, START + timedelta(hours=8))
 NAIVE = START.replace(tzinfo=None)

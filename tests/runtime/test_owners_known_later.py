@@ -14,6 +14,8 @@ from runtime.operations import pipeline
 from warehouse.lake import Warehouse
 from warehouse.spend import PLATFORM, read_spend
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BEGIN = NOW - timedelta(hours=12)
 WHOLE = Window(BEGIN, NOW)

@@ -16,6 +16,8 @@ from runtime.service.roles import WRITERS, ServiceRole
 from tests.analyzers.gangs import SHOWN
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 BEGIN = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HANGS = BEGIN + timedelta(minutes=15)
 """Since when the ranks of `hung` spin; `works` goes on."""

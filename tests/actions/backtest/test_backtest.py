@@ -33,6 +33,8 @@ from fallow.window import Window
 from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
 from tests.analyzers.conftest import START, Memory
 
+pytestmark = pytest.mark.slow
+
 IDLE = IdleAnalyzer(IdleSettings(service_duration=timedelta(hours=2), min_expected_rest=None))
 WHOLE = Window(START, START + HOURS * HOUR)
 

@@ -1,0 +1,107 @@
+"""Marks that follow from what a test reaches: `server` and `browser` are never written by hand.
+
+A test needs a server when its file, or the file of a fixture that it uses, imports one (or starts
+a process), directly or through other files of tests/. That is more than it must be, never less:
+`make test-fast` leaves out a few tests that could run. `--no-servers` holds what is left to it:
+there, binding a socket or starting a process fails the test.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BROWSER = re.compile(r"\bplaywright\b")
+SERVER = re.compile(
+    r"^(?:from|import) (?:tests\.servers|simulator\.(?:kube|exporters)\.server|http\.server"
+    r"|socket|subprocess|socketserver|multiprocessing)\b|^from aiohttp import web\b",
+    re.MULTILINE,
+)
+SHARED_FIXTURES = ROOT / "tests" / "conftest.py"
+SERVER_FIXTURES = frozenset({"prometheus_with_history"})
+"""Those of the topmost conftest.py: every test could use one, so its imports say nothing."""
+_IMPORT = re.compile(
+    r"^(?:from (tests(?:\.\w+)*) import ([\w, ()\n]+)|import (tests[\w.]+))", re.MULTILINE
+)
+
+
+def marks(path: Path, fixtures: Iterable[tuple[str, Path]]) -> Iterator[str]:
+    """Yield the marks of a test in a file that uses fixtures, each with the file it is in."""
+    named = list(fixtures)
+    files = {path, *(file for _, file in named if file != SHARED_FIXTURES)}
+    reached = set().union(*(reach(file) for file in files))
+    if "browser" in reached:
+        yield "browser"
+    if "server" in reached or SERVER_FIXTURES & {name for name, _ in named}:
+        yield "server"
+
+
+@cache
+def reach(path: Path) -> frozenset[str]:
+    """Return what a file of tests/ imports, over all files of tests/ that it imports."""
+    needs: set[str] = set()
+    seen: set[Path] = set()
+    waiting = [path]
+    while waiting:
+        file = waiting.pop()
+        if file in seen or not file.is_relative_to(ROOT) or not file.exists():
+            continue
+        seen.add(file)
+        text = file.read_text(encoding="utf-8")
+        needs |= {"browser"} if BROWSER.search(text) else set()
+        needs |= {"server"} if SERVER.search(text) else set()
+        waiting += imported(text)
+    return frozenset(needs)
+
+
+def imported(text: str) -> Iterator[Path]:
+    """Yield the files of tests/ that a file's text imports, where they exist or not."""
+    for package, names, module in _IMPORT.findall(text):
+        whole = ROOT.joinpath(*(package or module).split("."))
+        yield whole.with_suffix(".py")
+        for name in re.findall(r"\w+", names):
+            yield (whole / name).with_suffix(".py")
+
+
+def mark_items(items: list[pytest.Item]) -> None:
+    """Give each test the marks of what it reaches."""
+    for item in items:
+        for mark in marks(item.path, _fixtures(item)):
+            item.add_marker(mark)
+
+
+def _fixtures(item: pytest.Item) -> Iterator[tuple[str, Path]]:
+    used = getattr(item, "_fixtureinfo", None)
+    for name, definitions in (used.name2fixturedefs if used else {}).items():
+        yield name, Path(definitions[-1].func.__code__.co_filename)
+
+
+class _Watch:
+    """Whether a test runs now that may start nothing; an audit hook can never be taken out."""
+
+    active = False
+    installed = False
+
+
+@contextmanager
+def nothing_started() -> Iterator[None]:
+    """Let whoever binds a socket or starts a process within this fail."""
+    if not _Watch.installed:
+        sys.addaudithook(_refuse)
+        _Watch.installed = True
+    _Watch.active = True
+    try:
+        yield
+    finally:
+        _Watch.active = False
+
+
+def _refuse(event: str, arguments: tuple[object, ...]) -> None:
+    if _Watch.active and event in ("socket.bind", "subprocess.Popen", "os.posix_spawn"):
+        message = f"a test of make test-fast starts a server or a process: {event} {arguments}"
+        raise AssertionError(message)
