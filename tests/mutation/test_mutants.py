@@ -1,4 +1,4 @@
-"""Mutants change what a statement does, in Python and in SQL, and the same are changed each time."""
+"""Mutants change what a statement does, in Python and in SQL; a seed draws the same each time."""
 
 import ast
 from pathlib import Path
