@@ -13,7 +13,7 @@ SELECT
     max_by(
         json_extract_string(annotations, '$."fallow.dev/slo"'),
         coalesce(last_seen, TIMESTAMP '1970-01-01')
-    ) AS told,
+    ) AS slo,
     max(coalesce(last_seen, TIMESTAMP '1970-01-01')) AS last_seen
 FROM pod
 GROUP BY ALL

@@ -65,7 +65,7 @@ class PendingPod(msgspec.Struct, frozen=True):
         return self.gpus * self.gpu_milli / WHOLE
 
     def may_run_on(self, host: NodeTotals) -> bool:
-        """Say whether it could run on a node that nobody else uses; what is unknown is no bar."""
+        """Say whether it could run on an empty node; what is unknown is no obstacle."""
         return (
             self.gpus <= host.gpus
             and (not self.models or not host.model or host.model in self.models)

@@ -3,9 +3,10 @@
     ledger ──► cells (owner x place x state) ──► recommendations take in order ──► what is left
 
 Order: the analyzer's place in `waterfall_order.csv` (others after it, by name); confirmed before
-suspected; the dearest finding first; a finding's recommendations as it lists them. Together these
-save at most the waste that the finding shows, for they may be alternatives. A recommendation's
-*gross* is what its claims would get if it were alone, its *marginal* what those before it left.
+suspected; the most expensive finding first; a finding's recommendations as it lists them. Together
+these save at most the waste that the finding shows, for they may be alternatives. A
+recommendation's *gross* is what its claims would get if it were alone, its *marginal* what those
+before it left.
 """
 
 from collections.abc import Collection, Sequence

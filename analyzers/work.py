@@ -3,8 +3,8 @@
     rollup_1h ─► hours at work, per pod and device ─► a frame (`hours/devices.sql`)
     ledger ───► GPU-hours and dollars per workload and state ─► `GpuCost`
 
-An hour is one at work when the device is active for half of what was seen of it, so that what rests
-stays the idle analyzer's.
+An hour is one at work when the device is active for half of what was seen of it, so that idle
+time stays the idle analyzer's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""Spend and waste that nobody expected, by team and namespace, and what it is made of."""
+"""Unexpected spend and waste, by team and namespace, and what it is made of."""

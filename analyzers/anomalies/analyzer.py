@@ -24,7 +24,7 @@ Rows = list[Mapping[str, Any]]
 
 
 class AnomaliesAnalyzer:
-    """Find spend and waste that nobody expected (telemetry-and-waste.md#anomalies)."""
+    """Find unexpected spend and waste (telemetry-and-waste.md#anomalies)."""
 
     def __init__(self, settings: AnomaliesSettings | None = None) -> None:
         self.settings = settings or AnomaliesSettings()
@@ -33,10 +33,10 @@ class AnomaliesAnalyzer:
         """Return the rises of the window, the most dollars first; falls are in the summary."""
         grid = read_series(views, window, self.settings)
         rises = [c for c in _drop_repeats(grid, find_changes(grid, self.settings)) if c.change > 0]
-        rises = [c for c in rises if not self._known(c)]
+        rises = [c for c in rises if not self._is_expected(c)]
         workloads = _read_workloads(views, rises)
-        found = [build_finding(rise, workloads[n]) for n, rise in enumerate(rises)]
-        return sorted(found, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
+        findings = [build_finding(rise, workloads[n]) for n, rise in enumerate(rises)]
+        return sorted(findings, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
         """Return how much was judged, what fell, and the planned changes that were kept quiet."""
@@ -52,16 +52,16 @@ class AnomaliesAnalyzer:
         return {
             "series": len(grid.keys),
             "falls": listed(c for c in all_of if c.change < 0),
-            "planned": listed(c for c in all_of if c.change > 0 and self._known(c)),
+            "planned": listed(c for c in all_of if c.change > 0 and self._is_expected(c)),
         }
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return by cluster the hours held of which too little was seen, or too little before."""
+        """Return by cluster the hours of which too little was seen, or too little before."""
         grid = read_series(views, window, self.settings)
         begin, count = grid.hours.window - grid.hours.begin, grid.hours.width
-        found = []
+        unjudged = []
         for cluster, blind in sorted(grid.blind.items()):
-            held = grid.held[cluster]
+            allocated = grid.allocated[cluster]
             past = np.zeros(count, dtype=np.int64)
             for week in range(1, self.settings.weeks + 1):
                 past[week * WEEK :] += ~blind[: count - week * WEEK]
@@ -72,23 +72,23 @@ class AnomaliesAnalyzer:
                 (dark, "hours in which telemetry or the ledger has less than the usual fleet"),
                 (new, f"fewer than {self.settings.least_weeks} weeks of history before them"),
             ):
-                hours = float(held[some].sum()) / GPU_HOUR
+                hours = float(allocated[some].sum()) / GPU_HOUR
                 if some.any():
                     about = Subject(cluster, "", "Fleet", cluster)
                     reason = f"{int(some.sum())} of {int(now.sum())} hours: {why}"
-                    found.append(Unjudged(about, round(hours, 6), (reason,), window))
-        return found
+                    unjudged.append(Unjudged(about, round(hours, 6), (reason,), window))
+        return unjudged
 
-    def _known(self, change: SpendChange) -> bool:
+    def _is_expected(self, change: SpendChange) -> bool:
         return any(
-            known.name == change.key.name and known.start < change.end and known.end > change.start
-            for known in self.settings.known
+            event.name == change.key.name and event.start < change.end and event.end > change.start
+            for event in self.settings.known
         )
 
 
-def _drop_repeats(grid: SeriesGrid, found: Iterable[SpendChange]) -> list[SpendChange]:
-    """Drop what a namespace repeats of a team that holds it: told once, by who can answer."""
-    listed = list(found)
+def _drop_repeats(grid: SeriesGrid, changes: Iterable[SpendChange]) -> list[SpendChange]:
+    """Drop a namespace's change where its team has the same one: the team is notified once."""
+    listed = list(changes)
     teams: dict[tuple[str, str, bool], list[SpendChange]] = defaultdict(list)
     for change in listed:
         if change.key.team:
@@ -109,10 +109,10 @@ def _drop_repeats(grid: SeriesGrid, found: Iterable[SpendChange]) -> list[SpendC
 
 def _read_workloads(views: Views, rises: Sequence[SpendChange]) -> dict[int, Rows]:
     """Return by rise what its workloads spent and wasted meanwhile, the largest first."""
-    found: dict[int, Rows] = defaultdict(list)
+    by_rise: dict[int, Rows] = defaultdict(list)
     if not rises:
-        return found
-    asked = {
+        return by_rise
+    parameters = {
         "spans": list(range(len(rises))),
         "clusters": [c.key.cluster for c in rises],
         "teams": [c.key.team or None for c in rises],
@@ -122,6 +122,6 @@ def _read_workloads(views: Views, rises: Sequence[SpendChange]) -> dict[int, Row
         "since": min(c.start for c in rises).replace(tzinfo=None),
         "until": max(c.end for c in rises).replace(tzinfo=None),
     }
-    for row in views.query(load_sql("anomalies/workloads"), asked).to_pylist():
-        found[row["span"]].append(row)
-    return found
+    for row in views.query(load_sql("anomalies/workloads"), parameters).to_pylist():
+        by_rise[row["span"]].append(row)
+    return by_rise

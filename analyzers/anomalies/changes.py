@@ -48,9 +48,9 @@ class SpendChange(msgspec.Struct, frozen=True):
     gpu_hours_usual: Fraction
     usd: Fraction | None
     usd_usual: Fraction | None
-    because: Mapping[str, Decimal]
+    causes: Mapping[str, Decimal]
     change: Decimal
-    """In dollars, or in GPU-hours where not all has a price: the sum of `because`."""
+    """In dollars, or in GPU-hours where not all has a price: the sum of `causes`."""
     by: tuple[Mapping[str, Any], ...]
     """What contributed, the most first; all that is not listed is one row."""
 
@@ -62,31 +62,31 @@ def find_changes(grid: SeriesGrid, settings: AnomaliesSettings) -> Iterator[Spen
     if not grid.keys or begin >= grid.hours.end - grid.hours.judged:
         return
     for measure, values in grid.values.items():
-        told = compute_expected(values, first, settings.weeks, settings.least_weeks)
-        alarms = find_alarms(told, settings.spike, settings.slack, settings.limit)
+        expected = compute_expected(values, first, settings.weeks, settings.least_weeks)
+        alarms = find_alarms(expected, settings.spike, settings.slack, settings.limit)
         for marks in (alarms.up, alarms.down):
             for row in np.flatnonzero(marks[:, begin:].any(axis=1)):
                 for since, until in find_episodes(marks[row], JOIN):
                     if until <= begin:
                         continue
-                    found = np.flatnonzero(marks[row, :until])
-                    at = found[found >= max(since, begin)]
-                    made = _measure_change(grid, told, measure, int(row), at, settings.weeks)
-                    onset = grid.hours.moment(grid.hours.judged + since)
-                    if _is_worth_reporting(made, settings):
+                    marked = np.flatnonzero(marks[row, :until])
+                    at = marked[marked >= max(since, begin)]
+                    change = _measure_change(grid, expected, measure, int(row), at, settings.weeks)
+                    onset = grid.hours.get_time(grid.hours.judged + since)
+                    if _is_worth_reporting(change, settings):
                         spike = bool(alarms.spikes[row, at].any())
-                        yield msgspec.structs.replace(made, onset=onset, spike=spike)
+                        yield msgspec.structs.replace(change, onset=onset, spike=spike)
 
 
-def _is_worth_reporting(made: SpendChange, settings: AnomaliesSettings) -> bool:
-    priced = made.usd is not None
+def _is_worth_reporting(change: SpendChange, settings: AnomaliesSettings) -> bool:
+    priced = change.usd is not None
     least = settings.min_usd if priced else Decimal(repr(settings.min_gpu_hours))
-    usual = made.usd_usual if made.usd_usual is not None else made.gpu_hours_usual
-    return abs(made.change) >= max(float(least), settings.min_share * float(usual))
+    usual = change.usd_usual if change.usd_usual is not None else change.gpu_hours_usual
+    return abs(change.change) >= max(float(least), settings.min_share * float(usual))
 
 
 def _measure_change(  # noqa: PLR0917
-    grid: SeriesGrid, told: Expected, measure: str, row: int, at: Ints, weeks: int
+    grid: SeriesGrid, expected: Expected, measure: str, row: int, at: Ints, weeks: int
 ) -> SpendChange:
     """Compare hours with the same hours of the weeks that were ordinary: sums, not medians."""
     key, values = grid.keys[row], grid.values[measure][row]
@@ -94,39 +94,39 @@ def _measure_change(  # noqa: PLR0917
     now = at + first
     past = now[:, None] - WEEK * np.arange(1, weeks + 1)[None, :]
     seen = values[past]
-    near = np.abs(seen - told.median[row, at][:, None]) <= (
-        ORDINARY * np.maximum(told.sigma[row, at], 0)[:, None] + 1e-9
+    near = np.abs(seen - expected.median[row, at][:, None]) <= (
+        ORDINARY * np.maximum(expected.sigma[row, at], 0)[:, None] + 1e-9
     )
     other = "namespace" if key.team else "team"
     rows = grid.rows.filter(
         (pl.col("cluster") == key.cluster) & (pl.col(key.column) == key.name)
     ).with_columns(at=pl.col("hour") - grid.hours.begin)
-    names = ("wasted", "wasted_usd") if measure == "waste" else ("held", "usd")
+    names = ("wasted", "wasted_usd") if measure == "waste" else ("allocated", "usd")
     parts = {}
     for group, some in rows.partition_by(other, "model", as_dict=True).items():
         parts[str(group[0]), str(group[1])] = tuple(
             _sum_hours(some, column, grid.hours.width, now, past, near)
-            for column in (*names, "held")
+            for column in (*names, "allocated")
         )
     priced = bool(grid.priced[row])
     hours = _total_sums(parts, 0, GPU_HOUR)
     usd = _total_sums(parts, 1, DOLLAR) if priced else None
-    because, change = _split_causes(parts, measure, priced)
+    causes, change = _split_causes(parts, measure, priced)
     return SpendChange(
         key=key,
         measure=measure,  # type: ignore[arg-type]
-        start=grid.hours.moment(grid.hours.begin + int(now[0])),
-        onset=grid.hours.moment(grid.hours.begin + int(now[0])),
-        end=grid.hours.moment(grid.hours.begin + int(now[-1]) + 1),
+        start=grid.hours.get_time(grid.hours.begin + int(now[0])),
+        onset=grid.hours.get_time(grid.hours.begin + int(now[0])),
+        end=grid.hours.get_time(grid.hours.begin + int(now[-1]) + 1),
         hours=len(at),
-        weeks=int(told.weeks[row, at].min()),
-        score=float(max(told.score[row, at], key=abs)),
+        weeks=int(expected.weeks[row, at].min()),
+        score=float(max(expected.score[row, at], key=abs)),
         spike=False,
         gpu_hours=hours[1],
         gpu_hours_usual=hours[0],
         usd=None if usd is None else usd[1],
         usd_usual=None if usd is None else usd[0],
-        because=because,
+        causes=causes,
         change=change,
         by=_rank_parts(parts, other, priced),
     )
@@ -176,11 +176,11 @@ def _split_causes(parts: Parts, measure: str, priced: bool) -> tuple[dict[str, D
         ModelChange(*(sum((p[n] for p in some), Fraction()) for n in range(4)))
         for _, some in sorted(models.items())
     ]
-    held = AllocatedHours(*_total_sums(parts, 2, GPU_HOUR)) if measure == "waste" else None
-    made = split_effects(summed, held)
+    allocated = AllocatedHours(*_total_sums(parts, 2, GPU_HOUR)) if measure == "waste" else None
+    effects = split_effects(summed, allocated)
     if not priced:
-        made = {name: value for name, value in made.items() if name not in {"mix", "price"}}
-    return round_to_cents(made)
+        effects = {name: value for name, value in effects.items() if name not in {"mix", "price"}}
+    return round_to_cents(effects)
 
 
 def _rank_parts(

@@ -61,10 +61,10 @@ def compute_expected(values: Floats, first: int, weeks: int, least_weeks: int) -
     judged = hours - first
     median = np.full((count, judged), np.nan)
     sigma = np.full((count, judged), np.nan)
-    told = np.zeros((count, judged), dtype=np.int64)
+    week_counts = np.zeros((count, judged), dtype=np.int64)
     rho = np.zeros(count)
     padded = np.pad(values, ((0, 0), (0, BESIDE)), constant_values=np.nan)
-    moments, following = np.zeros(count), np.zeros(count)
+    square_sums, following = np.zeros(count), np.zeros(count)
     for begin in range(0, judged, WEEK):
         length = min(WEEK, judged - begin)
         at = first + begin
@@ -93,19 +93,19 @@ def compute_expected(values: Floats, first: int, weeks: int, least_weeks: int) -
         columns = slice(begin, begin + length)
         median[:, columns] = np.where(enough, middle[:, inside], np.nan)
         sigma[:, columns] = np.where(enough, np.maximum(spread * few, least), np.nan)
-        told[:, columns] = n
+        week_counts[:, columns] = n
         both = scaled[:, :, 1:] * scaled[:, :, :-1]
         squares = scaled[:, :, :-1] ** 2
         following += np.nansum(both, axis=(1, 2))
-        moments += np.nansum(np.where(np.isfinite(both), squares, np.nan), axis=(1, 2))
-    np.divide(following, moments, out=rho, where=moments > 0)
+        square_sums += np.nansum(np.where(np.isfinite(both), squares, np.nan), axis=(1, 2))
+    np.divide(following, square_sums, out=rho, where=square_sums > 0)
     now = values[:, first:]
     with np.errstate(divide="ignore", invalid="ignore"):
         score = (now - median) / sigma
     flat = np.isfinite(median) & np.isfinite(now) & (sigma == 0)
     score = np.where(flat, np.sign(now - median) * MOST_SCORE, score)
     score = np.clip(score, -MOST_SCORE, MOST_SCORE)
-    return Expected(median, sigma, told, score, np.clip(rho, 0, MOST_RHO))
+    return Expected(median, sigma, week_counts, score, np.clip(rho, 0, MOST_RHO))
 
 
 def compute_innovations(score: Floats, rho: Floats) -> Floats:
@@ -149,15 +149,15 @@ def run_cusum(score: Floats, slack: float, limit: float) -> tuple[Bools, Bools, 
     return marked[0], marked[1], alarms
 
 
-def find_alarms(told: Expected, spike: float, slack: float, limit: float) -> ControlAlarms:
+def find_alarms(expected: Expected, spike: float, slack: float, limit: float) -> ControlAlarms:
     """Return the hours of spikes, and those in which the CUSUM rose to an alarm.
 
     Of a stretch that raised an alarm only hours on the alarm's side count.
     """
-    up, down, _ = run_cusum(compute_innovations(told.score, told.rho), slack, limit)
+    up, down, _ = run_cusum(compute_innovations(expected.score, expected.rho), slack, limit)
     with np.errstate(invalid="ignore"):
-        spikes = np.abs(told.score) >= spike
-        above, below = told.score > 0, told.score < 0
+        spikes = np.abs(expected.score) >= spike
+        above, below = expected.score > 0, expected.score < 0
     return ControlAlarms((up | spikes) & above, (down | spikes) & below, spikes)
 
 

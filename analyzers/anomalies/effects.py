@@ -18,21 +18,22 @@ class ModelChange(NamedTuple):
 
 
 class AllocatedHours(NamedTuple):
-    """GPU-hours held, of which a part was wasted."""
+    """Allocated GPU-hours, of which a part was wasted."""
 
     before: Fraction
     now: Fraction
 
 
 def split_effects(
-    parts: Sequence[ModelChange], held: AllocatedHours | None = None
+    parts: Sequence[ModelChange], allocated: AllocatedHours | None = None
 ) -> dict[str, Fraction]:
     """Return what quantity, mix and price added: they sum exactly to the change.
 
     With Q, q hours, P, p prices, 0 before: quantity = P0 (Q - Q0), at the mean price; mix =
-    sum(p0 q) - P0 Q, dearer models than before at their old prices; price = sum((p - p0) q), so
-    the joint term falls to price. A model without a past has no old price: it is mix. With `held`,
-    quantity is parted into hours held and the share of them that was wasted.
+    sum(p0 q) - P0 Q, more expensive models than before at their old prices; price =
+    sum((p - p0) q), so the joint term falls to price. A model without a past has no old price: it
+    is mix. With `allocated`, quantity is split into allocated hours and the share of them that was
+    wasted.
     """
     hours_before = sum((p.hours_before for p in parts), Fraction())
     usd_before = sum((p.usd_before for p in parts), Fraction())
@@ -41,15 +42,19 @@ def split_effects(
     mean = usd_before / hours_before if hours_before else usd / hours if hours else Fraction()
     at_old = sum((_get_old_price(p) * p.hours for p in parts), Fraction())
     quantity = mean * (hours - hours_before)
-    made = {"quantity": quantity, "mix": at_old - mean * hours, "price": usd - at_old}
+    effects = {"quantity": quantity, "mix": at_old - mean * hours, "price": usd - at_old}
     if not hours_before:
-        made["price"] += -usd_before
-    if held is None:
-        return made
-    rate = hours_before / held.before if held.before else (hours / held.now if held.now else 0)
-    kept = mean * rate * (held.now - held.before)
-    del made["quantity"]
-    return {"held": kept, "wasted share": quantity - kept, **made}
+        effects["price"] += -usd_before
+    if allocated is None:
+        return effects
+    rate = (
+        hours_before / allocated.before
+        if allocated.before
+        else (hours / allocated.now if allocated.now else 0)
+    )
+    allocated_effect = mean * rate * (allocated.now - allocated.before)
+    del effects["quantity"]
+    return {"held": allocated_effect, "wasted share": quantity - allocated_effect, **effects}
 
 
 def round_to_cents(parts: Mapping[str, Fraction]) -> tuple[dict[str, Decimal], Decimal]:

@@ -1,4 +1,4 @@
-"""What is said of a rise: how much, since when, because of what, and whose it is."""
+"""The finding of a rise: how much, since when, by which causes, and its owner."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 
 def build_subject(change: SpendChange) -> Subject:
-    """Return whom a change is about."""
+    """Return the subject of a change."""
     key = change.key
     if key.team:
         return Subject(key.cluster, "", "Team", key.team, team=key.team)
@@ -60,7 +60,7 @@ def describe_change(change: SpendChange) -> dict[str, Any]:
         "measure": change.measure,
         "unit": unit,
         "change": float(change.change),
-        "because": {name: float(value) for name, value in change.because.items()},
+        "because": {name: float(value) for name, value in change.causes.items()},
         "actual": round(float(now), 2),
         "usual": round(float(usual), 2),
         "gpu_hours": round(float(change.gpu_hours), 3),
@@ -81,13 +81,13 @@ def describe_change(change: SpendChange) -> dict[str, Any]:
 
 def _explain(change: SpendChange) -> str:
     amount, word = abs(float(change.change)), "more" if change.change >= 0 else "less"
-    shown = f"{amount:,.2f} USD" if change.usd is not None else f"{amount:,.1f} GPU-hours"
+    total = f"{amount:,.2f} USD" if change.usd is not None else f"{amount:,.1f} GPU-hours"
     usual = change.usd_usual if change.usd_usual is not None else change.gpu_hours_usual
     share = f" ({amount / float(usual):.0%})" if usual else ""
-    greatest = max(change.because, key=lambda name: abs(change.because[name]))
+    greatest = max(change.causes, key=lambda name: abs(change.causes[name]))
     verb = "wasted" if change.measure == "waste" else "spent"
     return (
-        f"{shown} {word}{share} {verb} in {change.hours} hours than in the same hours of the weeks "
+        f"{total} {word}{share} {verb} in {change.hours} hours than in the same hours of the weeks "
         f"before; most of it is {greatest}"
     )
 

@@ -1,5 +1,5 @@
--- Each hour of the ledger by who held it: whole GPU-microseconds and hundred-millionths of a
--- dollar, so that sums of sums are exact. Nobody's hours tell how much of a fleet was seen.
+-- Each hour of the ledger by team and namespace: whole GPU-microseconds and hundred-millionths of a
+-- dollar, so that sums of sums are exact. Unallocated hours show how much of a fleet was seen.
 WITH states AS (
     -- Few sums over many rows first: a quarter cheaper than all of them over every row.
     SELECT
@@ -23,7 +23,7 @@ SELECT
     namespace,
     CASE WHEN namespace = '' THEN '' ELSE coalesce(model, '') END AS model,
     epoch(date_trunc('hour', bucket))::BIGINT // 3600 AS hour,
-    round(sum(gpu_seconds) * 1e6)::BIGINT AS held,
+    round(sum(gpu_seconds) * 1e6)::BIGINT AS allocated,
     round(coalesce(sum(gpu_seconds) FILTER (WHERE state IN ('idle', 'lost')), 0) * 1e6)::BIGINT
         AS wasted,
     round(coalesce(sum(gpu_seconds) FILTER (WHERE state = 'unknown'), 0) * 1e6)::BIGINT

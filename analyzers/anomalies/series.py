@@ -22,7 +22,7 @@ DOLLAR = 100_000_000
 WARM = WEEK
 """HourAxis before the window in which the CUSUM runs already, so that windows agree on onsets."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COLUMNS = ("held", "wasted", "unknown", "unpriced", "usd", "wasted_usd")
+_COLUMNS = ("allocated", "wasted", "unknown", "unpriced", "usd", "wasted_usd")
 Ints = npt.NDArray[np.int64]
 
 
@@ -58,8 +58,8 @@ class HourAxis(NamedTuple):
         """How many columns there are."""
         return self.end - self.begin
 
-    def moment(self, hour: int) -> datetime:
-        """Return an hour's first moment."""
+    def get_time(self, hour: int) -> datetime:
+        """Return an hour's first time."""
         return _EPOCH + timedelta(hours=hour)
 
 
@@ -74,8 +74,8 @@ class SeriesGrid(msgspec.Struct, frozen=True):
     rows: pl.DataFrame
     blind: Mapping[str, npt.NDArray[np.bool_]]
     """By cluster, hours of which too little was seen."""
-    held: Mapping[str, Ints]
-    """By cluster, what was posted as held by somebody."""
+    allocated: Mapping[str, Ints]
+    """By cluster, the allocated GPU-microseconds of the ledger."""
 
 
 @cache_query
@@ -86,27 +86,27 @@ def read_series(views: Views, window: Window, settings: AnomaliesSettings) -> Se
     judged = start - WARM
     hours = HourAxis(judged - settings.weeks * WEEK - BESIDE, judged, start, end)
     bounds = {
-        "since": hours.moment(hours.begin).replace(tzinfo=None),
-        "until": hours.moment(hours.end).replace(tzinfo=None),
+        "since": hours.get_time(hours.begin).replace(tzinfo=None),
+        "until": hours.get_time(hours.end).replace(tzinfo=None),
     }
     arrow: Any = pl.from_arrow(views.query(load_sql("anomalies/hours"), bounds))
     rows: pl.DataFrame = arrow
-    blind, held = _find_blind_hours(rows, hours, settings.coverage)
+    blind, allocated = _find_blind_hours(rows, hours, settings.coverage)
     owned = rows.filter(pl.col("namespace") != "")
     grids = [_sum_series(owned, column, hours, settings) for column in ("team", "namespace")]
-    keys = tuple(key for made, _ in grids for key in made)
-    sums = {c: np.concatenate([made[c] for _, made in grids]) for c in _COLUMNS}
+    keys = tuple(key for series_keys, _ in grids for key in series_keys)
+    sums = {c: np.concatenate([series_keys[c] for _, series_keys in grids]) for c in _COLUMNS}
     priced = (sums["unpriced"] == 0).all(axis=1)
     unseen = np.array([blind[k.cluster] for k in keys], dtype=bool).reshape(len(keys), hours.width)
-    doubtful = sums["unknown"] > (1 - settings.coverage) * sums["held"]
+    doubtful = sums["unknown"] > (1 - settings.coverage) * sums["allocated"]
     values = {}
     for measure, usd, time, hidden in (
-        ("spend", "usd", "held", unseen),
+        ("spend", "usd", "allocated", unseen),
         ("waste", "wasted_usd", "wasted", unseen | doubtful),
     ):
-        shown = np.where(priced[:, None], sums[usd] / DOLLAR, sums[time] / GPU_HOUR)
-        values[measure] = np.where(hidden, np.nan, shown)
-    return SeriesGrid(hours, keys, values, priced, owned, blind, held)
+        amounts = np.where(priced[:, None], sums[usd] / DOLLAR, sums[time] / GPU_HOUR)
+        values[measure] = np.where(hidden, np.nan, amounts)
+    return SeriesGrid(hours, keys, values, priced, owned, blind, allocated)
 
 
 def _find_blind_hours(
@@ -117,23 +117,23 @@ def _find_blind_hours(
     Usual is the median of the week up to the hour: a fleet that shrank is seen again half a week
     later, and one whose collector fell silent never.
     """
-    blind, held = {}, {}
+    blind, allocated = {}, {}
     for cluster, some in rows.partition_by("cluster", as_dict=True).items():
         at = some["hour"].to_numpy() - hours.begin
         total, unknown, owned = (np.zeros(hours.width, dtype=np.int64) for _ in range(3))
-        np.add.at(total, at, some["held"].to_numpy())
+        np.add.at(total, at, some["allocated"].to_numpy())
         np.add.at(unknown, at, some["unknown"].to_numpy())
-        np.add.at(owned, at, np.where(some["namespace"].to_numpy() == "", 0, some["held"]))
-        posted = np.where(total > 0, total, np.nan)
-        behind = np.concatenate([np.full(WEEK - 1, np.nan), posted])
+        np.add.at(owned, at, np.where(some["namespace"].to_numpy() == "", 0, some["allocated"]))
+        in_ledger = np.where(total > 0, total, np.nan)
+        behind = np.concatenate([np.full(WEEK - 1, np.nan), in_ledger])
         weeks = np.sort(np.lib.stride_tricks.sliding_window_view(behind, WEEK), axis=1)
         count = np.maximum(np.isfinite(weeks).sum(axis=1), 1)
         usual = np.take_along_axis(weeks, ((count - 1) // 2)[:, None], axis=1)[:, 0]
-        known = np.where(total > 0, total - unknown, 0)
+        seen = np.where(total > 0, total - unknown, 0)
         name = str(cluster[0])
-        blind[name] = ~((known >= coverage * usual) & (total > 0))
-        held[name] = owned
-    return blind, held
+        blind[name] = ~((seen >= coverage * usual) & (total > 0))
+        allocated[name] = owned
+    return blind, allocated
 
 
 def _sum_series(
@@ -144,10 +144,13 @@ def _sum_series(
     large = (
         rows.filter((pl.col(column) != "") & now)
         .group_by("cluster", column)
-        .agg(pl.col("usd", "held", "unpriced").sum())
+        .agg(pl.col("usd", "allocated", "unpriced").sum())
         .filter(
             (pl.col("usd") >= int(settings.min_usd) * DOLLAR)
-            | ((pl.col("unpriced") > 0) & (pl.col("held") >= settings.min_gpu_hours * GPU_HOUR))
+            | (
+                (pl.col("unpriced") > 0)
+                & (pl.col("allocated") >= settings.min_gpu_hours * GPU_HOUR)
+            )
         )
         .select("cluster", column)
         .sort("cluster", column)
@@ -155,13 +158,13 @@ def _sum_series(
     )
     mine = rows.join(large, on=["cluster", column])
     at = (mine["row"].cast(pl.Int64) * hours.width + mine["hour"] - hours.begin).to_numpy()
-    made = {}
+    by_column = {}
     for name in _COLUMNS:
         sums = np.zeros(large.height * hours.width, dtype=np.int64)
         np.add.at(sums, at, mine[name].to_numpy())
-        made[name] = sums.reshape(large.height, hours.width)
+        by_column[name] = sums.reshape(large.height, hours.width)
     keys = [
         SeriesKey(cluster, name, "") if column == "team" else SeriesKey(cluster, "", name)
         for _, cluster, name in large.iter_rows()
     ]
-    return keys, made
+    return keys, by_column

@@ -1,4 +1,4 @@
--- What workloads spent and wasted during the stretches asked for, each of a team or a namespace.
+-- What workloads spent and wasted during the requested stretches, each of a team or a namespace.
 WITH spans AS (
     SELECT
         unnest($spans::BIGINT[]) AS span,
@@ -9,7 +9,7 @@ WITH spans AS (
         unnest($ends::TIMESTAMP[]) AS until
 ),
 
-held AS (
+ledger_rows AS (
     SELECT
         s.span,
         l.*
@@ -40,6 +40,6 @@ SELECT
     sum(usd) FILTER (WHERE state = 'idle') AS idle_usd,
     coalesce(sum(gpu_seconds) FILTER (WHERE state = 'lost'), 0) / 3600 AS lost,
     sum(usd) FILTER (WHERE state = 'lost') AS lost_usd
-FROM held
+FROM ledger_rows
 GROUP BY ALL
 ORDER BY span ASC, gpu_hours DESC, namespace ASC, workload_kind ASC, workload ASC

@@ -1,1 +1,1 @@
-"""Work that waits for its data, data that is read again and again, and data kept too dear."""
+"""Work that waits for its data, data that is read repeatedly or stored too expensively."""

@@ -1,4 +1,4 @@
-"""Work that waits for data, and data that is kept too dear or read again and again.
+"""Work that waits for data, and data that is stored at too high a price or read repeatedly.
 
 rollup_1h, pod_sample ─► waits.sql ─► GPUs that wait for input ─┐
 pod, pod_sample ─► reads.sql ─► bounds of what is read ─────────┼─► findings.py
@@ -24,7 +24,7 @@ from fallow.settings import DatapathSettings, Dataset, StorageClass
 from fallow.window import Window
 
 RECENT = timedelta(days=2)
-"""Of hosts' looks, the most of a warehouse, only these are read for waiting GPUs."""
+"""Host samples are most of a warehouse: only these are read for waiting GPUs."""
 DAY_S = 86_400
 GIB = 2**30
 
@@ -46,17 +46,17 @@ class DatapathAnalyzer:
         self.settings = settings or DatapathSettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return what waits and what is kept too dear, the most dollars first.
+        """Return what waits and what is stored too expensively, the most dollars first.
 
         Raises:
             SettingsError: a dataset lies in a class that the settings do not name.
         """
-        found = [*self._waits(views, window), *self._storage(views, window)]
-        return sorted(found, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
+        findings = [*self._waits(views, window), *self._storage(views, window)]
+        return sorted(findings, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the workloads and datasets that cannot be judged, and why."""
-        found = []
+        unjudged = []
         for row in self._rows(views, window):
             hours = row["gpu_hours"] - row["watched"]
             if hours > 0.5 * row["gpu_hours"]:
@@ -64,13 +64,13 @@ class DatapathAnalyzer:
                     row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
                 )
                 why = "whether it waits for data: no disk or network reads of its pods (cAdvisor)"
-                found.append(Unjudged(about, round(hours, 6), (why,), window))
-        found += [
+                unjudged.append(Unjudged(about, round(hours, 6), (why,), window))
+        unjudged += [
             Unjudged(read.subject, 0.0, (read.why,), window)
             for read in self._reads(views, window)
             if read.bounds is None
         ]
-        return found
+        return unjudged
 
     def _waits(self, views: Views, window: Window) -> Iterator[Finding]:
         recent = Window(max(window.start, window.end - RECENT), window.end)
@@ -83,13 +83,13 @@ class DatapathAnalyzer:
 
     def _rows(self, views: Views, window: Window) -> list[Mapping[str, Any]]:
         recent = Window(max(window.start, window.end - RECENT), window.end)
-        asked = {
+        parameters = {
             **recent.bounds(),
             "activity": self.settings.activity,
             "input_bps": self.settings.input_bps,
         }
         rows: list[Mapping[str, Any]] = views.query(
-            compose_steps(OWNERS, "datapath/waits"), asked
+            compose_steps(OWNERS, "datapath/waits"), parameters
         ).to_pylist()
         return rows
 
@@ -99,17 +99,17 @@ class DatapathAnalyzer:
             if read.bounds is None:
                 continue
             data = read.dataset
-            kept, gib = _find_class(classes, data), Fraction(data.gib)
+            storage_class, gib = _find_class(classes, data), Fraction(data.gib)
             days = Fraction(self.settings.horizon_days)
             age = _compute_age_days(data, window)
             margin = Fraction(str(self.settings.read_margin))
             wary = ReadRange(Fraction(), read.bounds.most * margin)
-            move = find_best_class(gib, kept, classes.values(), wary, days, age)
+            move = find_best_class(gib, storage_class, classes.values(), wary, days, age)
             if move is not None and self._worth(move.saving_usd, days):
                 yield build_move(read.subject, data, read.bounds, read.readers, move, window, days)
             price = self.settings.cache_usd_per_gib_month
             if price is not None:
-                saved = compute_cache_return(gib, kept, read.bounds, days, Fraction(price))
+                saved = compute_cache_return(gib, storage_class, read.bounds, days, Fraction(price))
                 if self._worth(saved, days):
                     yield build_cache(
                         read.subject, data, read.bounds, read.readers, saved, window, days
@@ -123,14 +123,14 @@ class DatapathAnalyzer:
         sets = self.settings.datasets
         if not sets:
             return []
-        asked = {
+        parameters = {
             **window.bounds(),
             "datasets": list(range(len(sets))),
             "namespaces": [d.namespace for d in sets],
             "claims": [d.claim for d in sets],
         }
         by: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-        for row in views.query(load_sql("datapath/reads"), asked).to_pylist():
+        for row in views.query(load_sql("datapath/reads"), parameters).to_pylist():
             by[row["dataset"]].append(row)
         return [self._read(data, by[n], window) for n, data in enumerate(sets)]
 
@@ -149,7 +149,7 @@ class DatapathAnalyzer:
         if not all(r["whole"] for r in rows) or seen < self.settings.coverage * lived:
             why = f"reads of {seen / max(lived, 1):.0%} of its readers' life are known (cAdvisor)"
             return DatasetReads(data, about, None, readers, why)
-        # Of several claims a pod's traffic is nobody's for sure, and perhaps all of each.
+        # A pod of several claims: its traffic may be all of any of them.
         least = sum(r["disk"] for r in rows if r["claims"] == 1)
         most = sum(r["disk"] + r["network"] for r in rows)
         unseen = Fraction(str(lived)) / max(Fraction(str(seen)), Fraction(1))

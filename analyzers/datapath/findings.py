@@ -1,4 +1,4 @@
-"""What is said of GPUs that wait for data, and of data that is kept or read too dear."""
+"""Findings of GPUs that wait for data, and of data that is stored or read too expensively."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
@@ -17,7 +17,7 @@ WORKED: tuple[State, ...] = ("low", "productive")
 
 
 def build_wait(row: Mapping[str, Any], money: WorkloadCosts, window: Window) -> Iterator[Finding]:
-    """Give the finding of a workload whose GPUs wait: their unused part of those hours."""
+    """Return the finding of a workload whose GPUs wait: their unused part of those hours."""
     owner = (row["cluster"], row["namespace"], row["workload_kind"], row["workload"])
     total = money.total(owner, WORKED)
     share = min(row["waited"] / row["gpu_hours"], 1.0) if row["gpu_hours"] else 0.0

@@ -1,5 +1,5 @@
 -- What pods that mount a named claim read, and how much of their life was watched.
-WITH asked AS (
+WITH datasets AS (
     SELECT
         unnest($datasets::BIGINT[]) AS dataset,
         unnest($namespaces::VARCHAR[]) AS namespace,
@@ -18,7 +18,7 @@ lives AS (
         least(coalesce(p.finished_at, p.deleted_at, p.last_seen), $until::TIMESTAMP) AS ended,
         json_array_length(p.annotations::JSON, '$."fallow.pvcs"') AS claims
     FROM pod AS p
-    INNER JOIN asked AS a
+    INNER JOIN datasets AS a
         ON
             p.namespace = a.namespace
             AND list_contains(
@@ -28,7 +28,7 @@ lives AS (
     WHERE p.annotations IS NOT null
 ),
 
--- A name that comes again is one reader: its looks are counted once.
+-- A name that comes again is one reader: its samples are counted once.
 mounts AS (
     SELECT
         dataset,
@@ -52,8 +52,8 @@ seen AS (
         sum(s.interval_s) AS seconds,
         sum(s.fs_read_bps * s.interval_s) AS disk,
         sum(s.net_rx_bps * s.interval_s) AS network,
-        count(s.fs_read_bps) AS disk_looks,
-        count(s.net_rx_bps) AS network_looks
+        count(s.fs_read_bps) AS disk_samples,
+        count(s.net_rx_bps) AS network_samples
     FROM pod_sample AS s
     SEMI JOIN mounts AS m
         ON s.cluster = m.cluster AND s.namespace = m.namespace AND s.pod = m.pod
@@ -72,7 +72,7 @@ SELECT
     sum(least(coalesce(s.seconds, 0), m.lived_s)) AS seen_s,
     coalesce(sum(s.disk), 0) AS disk,
     coalesce(sum(s.network), 0) AS network,
-    coalesce(bool_and(s.disk_looks > 0 AND s.network_looks > 0), false) AS whole
+    coalesce(bool_and(s.disk_samples > 0 AND s.network_samples > 0), false) AS whole
 FROM mounts AS m
 LEFT JOIN seen AS s ON m.cluster = s.cluster AND m.namespace = s.namespace AND m.pod = s.pod
 GROUP BY ALL

@@ -36,11 +36,11 @@ class TierMove(msgspec.Struct, frozen=True):
 
 
 def compute_stay_cost(
-    gib: Fraction, kept: StorageClass, reads: Fraction, days: Fraction
+    gib: Fraction, storage_class: StorageClass, reads: Fraction, days: Fraction
 ) -> Fraction:
     """Return what so many days cost in a class, `reads` in GiB per day."""
-    storage = gib * Fraction(kept.usd_per_gib_month) * days / MONTH
-    return storage + reads * days * Fraction(kept.retrieval_usd_per_gib)
+    storage = gib * Fraction(storage_class.usd_per_gib_month) * days / MONTH
+    return storage + reads * days * Fraction(storage_class.retrieval_usd_per_gib)
 
 
 def compute_fees(
@@ -62,8 +62,8 @@ def compute_move_cost(  # noqa: PLR0917
     age_days: Fraction,
 ) -> Fraction:
     """Return what so many days cost when moved now; a minimum stay is paid whole."""
-    kept = max(days, Fraction(new.minimum_days))
-    storage = gib * Fraction(new.usd_per_gib_month) * kept / MONTH
+    paid_days = max(days, Fraction(new.minimum_days))
+    storage = gib * Fraction(new.usd_per_gib_month) * paid_days / MONTH
     read = reads * days * Fraction(new.retrieval_usd_per_gib)
     return storage + read + compute_fees(gib, old, new, age_days)
 
@@ -102,7 +102,7 @@ def find_best_class(  # noqa: PLR0917
 
 def compute_cache_return(
     gib: Fraction,
-    kept: StorageClass,
+    storage_class: StorageClass,
     reads: ReadRange,
     days: Fraction,
     cache_usd_gib_month: Fraction,
@@ -113,4 +113,4 @@ def compute_cache_return(
     """
     served = max(reads.least * days - gib, Fraction())
     cost = gib * cache_usd_gib_month * days / MONTH
-    return served * Fraction(kept.retrieval_usd_per_gib) - cost
+    return served * Fraction(storage_class.retrieval_usd_per_gib) - cost

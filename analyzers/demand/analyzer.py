@@ -27,24 +27,24 @@ class DemandAnalyzer:
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return what is paid for demand that does not come, the most GPU-hours first."""
         ratios = read_price_ratios(views, window)
-        found = [
+        findings = [
             finding
             for cluster in read_clusters(views, window, self.settings)
             for finding in find_excess(cluster, ratios, window, self.settings)
         ]
-        return sorted(found, key=lambda f: (-f.gpu_hours, f.kind, f.id))
+        return sorted(findings, key=lambda f: (-f.gpu_hours, f.kind, f.id))
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
         """Return profiles of workloads, forecasts of queues, head-room and reservations."""
-        known = read_profiles(views, window)
-        told: dict[str, Any] = {
-            "profiles": sum_profiles(known),
-            "workloads": [msgspec.to_builtins(p) for p in known[:MOST_NAMED]],
+        profiles = read_profiles(views, window)
+        document: dict[str, Any] = {
+            "profiles": sum_profiles(profiles),
+            "workloads": [msgspec.to_builtins(p) for p in profiles[:MOST_NAMED]],
             "clusters": {},
         }
         for cluster in read_clusters(views, window, self.settings):
             reserved = cluster.capacity.reserved if cluster.capacity else {}
-            told["clusters"][cluster.name] = {
+            document["clusters"][cluster.name] = {
                 "history_days": cluster.history_days,
                 "forecast_from": cluster.next_day.isoformat(),
                 "forecasts": msgspec.to_builtins(cluster.forecasts),
@@ -53,18 +53,18 @@ class DemandAnalyzer:
                     model: describe_coverage(r) for model, r in sorted(reserved.items())
                 },
             }
-        return told
+        return document
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the forecasts and advice that are refused, and why."""
-        found = []
+        unjudged = []
         for cluster in read_clusters(views, window, self.settings):
             fleet = Subject(cluster.name, "", "Fleet", cluster.name)
             if cluster.history_days < self.settings.least_days:
                 why = f"{cluster.history_days} days of demand: head-room needs "
-                found.append(Unjudged(fleet, 0.0, (f"{why}{self.settings.least_days}",)))
-            for name, made in cluster.forecasts.items():
-                if made.refused is not None:
+                unjudged.append(Unjudged(fleet, 0.0, (f"{why}{self.settings.least_days}",)))
+            for name, forecast in cluster.forecasts.items():
+                if forecast.refused is not None:
                     about = Subject(cluster.name, "", "Queue", name)
-                    found.append(Unjudged(about, 0.0, (f"no forecast: {made.refused}",)))
-        return found
+                    unjudged.append(Unjudged(about, 0.0, (f"no forecast: {forecast.refused}",)))
+        return unjudged

@@ -1,4 +1,4 @@
--- GPUs asked for in each stretch of the lead time, where any were.
+-- GPUs requested in each stretch of the lead time, where any were.
 SELECT
     cluster,
     time_bucket(to_seconds($lead_s), coalesce(created_at, scheduled_at, first_seen)) AS bucket,

@@ -1,4 +1,4 @@
--- GPU-hours by hour, model and way of paying: held, free, lost to nobody's use, and what they cost.
+-- GPU-hours by hour, model and way of paying: allocated, free or stranded, and what they cost.
 WITH paid AS (
     SELECT
         cluster,
@@ -15,7 +15,7 @@ SELECT
     coalesce(p.capacity_type, 'on-demand') AS capacity_type,
     sum(l.gpu_seconds) / 3600 AS gpu_hours,
     coalesce(sum(l.gpu_seconds) FILTER (WHERE l.state IN ('free', 'stranded')), 0) / 3600 AS free,
-    coalesce(sum(l.gpu_seconds) FILTER (WHERE l.namespace <> ''), 0) / 3600 AS held,
+    coalesce(sum(l.gpu_seconds) FILTER (WHERE l.namespace <> ''), 0) / 3600 AS allocated,
     sum(l.usd) AS usd,
     coalesce(sum(l.gpu_seconds) FILTER (WHERE NOT l.priced), 0) / 3600 AS unpriced
 FROM ledger AS l

@@ -50,7 +50,7 @@ class ClusterDemand(msgspec.Struct, frozen=True):
 
 @cache_query
 def read_clusters(views: Views, window: Window, settings: DemandSettings) -> list[ClusterDemand]:
-    """Return the clusters in which pods asked for GPUs, by name."""
+    """Return the clusters in which pods requested GPUs, by name."""
     span = {"since": window.end - timedelta(days=settings.history_days), "until": window.end}
     pods = _name_queues(read_demand(views, span), views)
     lead_s = settings.lead.total_seconds()
@@ -58,7 +58,7 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
     bought = pl.DataFrame(
         views.query(load_sql("demand/capacity"), {"since": window.start, "until": window.end})
     )
-    found = []
+    demands = []
     seen = views.query(load_sql("demand/seen")).to_pylist()
     waiting = read_pending(views, MeasureTimes.at([row["cluster"] for row in seen], window.end))
     for row in seen:
@@ -66,12 +66,12 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
         if since >= window.end:
             continue
         mine = pods.filter(pl.col("cluster") == name)
-        made, days = _forecast_queues(mine, since, window.end, settings)
-        found.append(
+        forecasts, days = _forecast_queues(mine, since, window.end, settings)
+        demands.append(
             ClusterDemand(
                 name,
                 days,
-                made,
+                forecasts,
                 window.end.replace(hour=0, minute=0, second=0, microsecond=0),
                 {_make_aware(a["bucket"]): a["gpus"] for a in arrived if a["cluster"] == name},
                 since,
@@ -79,7 +79,7 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
                 round(sum_gpus(waiting.get((name, 1), {})), 6),
             )
         )
-    return found
+    return demands
 
 
 def read_price_ratios(views: Views, window: Window) -> dict[str, float]:
@@ -98,9 +98,9 @@ def _name_queues(pods: pl.DataFrame, views: Views) -> pl.DataFrame:
     """Name the queue of each row: a namespace, its own queue, or one that namespaces share."""
     shared = views.query(load_sql("demand/shared_queues")).to_pylist()
     names = [f"{row['cluster']}/{row['name']}" for row in shared]
-    known = pl.concat_str("cluster", pl.lit("/"), "queue").is_in(names)
+    is_shared = pl.concat_str("cluster", pl.lit("/"), "queue").is_in(names)
     return pods.with_columns(
-        name=pl.when(known)
+        name=pl.when(is_shared)
         .then(pl.col("queue"))
         .when(pl.col("queue") == "")
         .then(pl.col("namespace"))
@@ -141,7 +141,9 @@ def _forecast_queues(
 def _build_capacity(rows: pl.DataFrame) -> ClusterCapacity | None:
     if rows.is_empty():
         return None
-    names = {m: known.gpu_model if (known := canonical(m)) else m for m in rows["model"].unique()}
+    names = {
+        m: gpu_model.gpu_model if (gpu_model := canonical(m)) else m for m in rows["model"].unique()
+    }
     rows = rows.with_columns(
         hour=pl.col("hour").dt.epoch("s") // 3600, model=pl.col("model").replace(names)
     )
@@ -154,15 +156,15 @@ def _build_capacity(rows: pl.DataFrame) -> ClusterCapacity | None:
         kind = pl.col("capacity_type")
 
         def course(only: pl.Expr, value: str, own: pl.DataFrame = own) -> Doubles:
-            made = np.zeros(len(hours))
+            gpus = np.zeros(len(hours))
             part = own.filter(only).group_by("hour").agg(pl.col(value).sum())
-            made[np.searchsorted(hours, part["hour"].to_numpy())] = part[value].to_numpy()
-            return made
+            gpus[np.searchsorted(hours, part["hour"].to_numpy())] = part[value].to_numpy()
+            return gpus
 
         reserved[str(model)] = ReservedGpus(
-            course(kind == "reserved", "held"),
+            course(kind == "reserved", "allocated"),
             course(kind == "reserved", "gpu_hours"),
-            course(kind == "on-demand", "held"),
+            course(kind == "on-demand", "allocated"),
         )
     return ClusterCapacity(
         hours.astype(np.float64),
@@ -173,5 +175,5 @@ def _build_capacity(rows: pl.DataFrame) -> ClusterCapacity | None:
     )
 
 
-def _make_aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _make_aware(time: datetime) -> datetime:
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -92,17 +92,17 @@ def compute_kept(cluster: ClusterDemand, capacity: ClusterCapacity, ready: Headr
     """Return the GPUs to keep free by hour of the day (UTC): nothing scales in below them.
 
     The most of what is advised to be ready beside what waits now, and of what is expected
-    tomorrow beyond what is held at that hour today.
+    tomorrow beyond what is allocated at that hour today.
     """
     keep: Doubles = np.array(ready.by_hour) + cluster.waiting_gpus
     expected = _expect_demand(cluster)
     if expected is None:
         return keep
-    held = np.full(len(keep), capacity.gpus - capacity.free.mean())
+    allocated = np.full(len(keep), capacity.gpus - capacity.free.mean())
     of_day = capacity.hours.astype(int) % len(keep)
     for hour in np.unique(of_day):
-        held[hour] = capacity.gpus - capacity.free[of_day == hour].mean()
-    growth: Doubles = np.maximum(keep, expected - held)
+        allocated[hour] = capacity.gpus - capacity.free[of_day == hour].mean()
+    growth: Doubles = np.maximum(keep, expected - allocated)
     return growth
 
 
@@ -223,7 +223,7 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
     claims: tuple[Claim, ...] = (),
     **words: Any,
 ) -> Finding:
-    said = {
+    advice = {
         column: text.format(**words) if column == "why" else text
         for column, text in _read_advice()[kind].items()
     }
@@ -243,16 +243,16 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
         details={**details, "assumed": assumed},
         recommendations=(
             Recommendation(
-                verb=said["verb"],
+                verb=advice["verb"],
                 target=f"{about.workload_kind}/{about.workload}",
-                why=said["why"],
+                why=advice["why"],
                 reversible=kind != "uncovered_base",
-                undo=said["undo"],
+                undo=advice["undo"],
                 gpu_hours_per_day=round(gpu_hours / float(days), 4),
                 usd_per_day=None if usd is None else (usd / days).quantize(CENT, ROUND_DOWN),
-                caution=said["caution"],
-                saving=cast("Saving", said["saving"]),
-                effort=cast("Effort", said["effort"]),
+                caution=advice["caution"],
+                saving=cast("Saving", advice["saving"]),
+                effort=cast("Effort", advice["effort"]),
                 claims=claims,
             ),
         ),

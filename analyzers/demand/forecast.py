@@ -53,40 +53,40 @@ def forecast_day(demand: Doubles, first_weekday: int, least_skill: float) -> Dem
             f"{days} days of history: {LEAST_DAYS} are needed", None, None, None, days, {}
         )
     origins = range(LEARNED, days)
-    made = np.stack([_predict_next(table[:o], first_weekday) for o in origins])
+    predicted = np.stack([_predict_next(table[:o], first_weekday) for o in origins])
     naive = np.stack([table[o - WEEK] for o in origins])
     truth = table[LEARNED:]
-    loss, plain = _score(made, truth), _score(naive, truth)
+    loss, plain = _score(predicted, truth), _score(naive, truth)
     if plain <= EPS:
-        said = "next week repeats this week exactly: nothing is better than seasonal-naive"
-        return DemandForecast(said, None, round(loss, 6), 0.0, days, {})
+        refusal = "next week repeats this week exactly: nothing is better than seasonal-naive"
+        return DemandForecast(refusal, None, round(loss, 6), 0.0, days, {})
     skill = 1 - loss / plain
-    told = round(skill, 4), round(loss, 6), round(plain, 6)
+    scores = round(skill, 4), round(loss, 6), round(plain, 6)
     if skill < least_skill:
-        said = f"{skill:+.1%} against seasonal-naive, at least {least_skill:+.1%} is asked"
-        return DemandForecast(said, *told, days, {})
-    ahead, errors = _predict_next(table, first_weekday), (truth - made).ravel()
+        refusal = f"{skill:+.1%} against seasonal-naive, at least {least_skill:+.1%} is asked"
+        return DemandForecast(refusal, *scores, days, {})
+    ahead, errors = _predict_next(table, first_weekday), (truth - predicted).ravel()
     quantiles = {
         f"{q:g}": [round(float(v), 3) for v in np.maximum(ahead + np.quantile(errors, q), 0)]
         for q in DECIMALS
     }
-    return DemandForecast(None, *told, days, quantiles)
+    return DemandForecast(None, *scores, days, quantiles)
 
 
-def compute_pinball(truth: Doubles, said: Doubles, quantile: float) -> float:
+def compute_pinball(truth: Doubles, forecast: Doubles, quantile: float) -> float:
     """Return the mean pinball loss of a quantile: q above it, 1 - q below it, per unit of miss."""
-    miss = truth - said
+    miss = truth - forecast
     return float(np.maximum(quantile * miss, (quantile - 1) * miss).mean())
 
 
-def _score(made: Doubles, truth: Doubles) -> float:
+def _score(predicted: Doubles, truth: Doubles) -> float:
     """Return the pinball loss of point forecasts whose quantiles come from their past errors."""
-    errors = truth - made
+    errors = truth - predicted
     losses = []
-    for day in range(WARM_UP, len(made)):
+    for day in range(WARM_UP, len(predicted)):
         past = errors[:day].ravel()
         losses += [
-            compute_pinball(truth[day], np.maximum(made[day] + np.quantile(past, q), 0), q)
+            compute_pinball(truth[day], np.maximum(predicted[day] + np.quantile(past, q), 0), q)
             for q in SCORED
         ]
     return float(np.mean(losses))

@@ -1,4 +1,4 @@
-"""How many GPUs to keep ready: the newsvendor's quantile of what is asked within the lead time."""
+"""How many GPUs to keep ready: the newsvendor's quantile of requests within the lead time."""
 
 from datetime import datetime
 
@@ -32,19 +32,19 @@ def compute_critical_ratio(under_usd: float, over_usd: float) -> float:
 def compute_headroom(
     arrivals: dict[datetime, float], since: datetime, until: datetime, lead_s: float, ratio: float
 ) -> Headroom:
-    """Return the quantile `ratio` of GPUs asked for within one lead time, quiet stretches included.
+    """Return the quantile `ratio` of GPUs requested within one lead time, quiet stretches included.
 
     `arrivals` are GPUs by the beginning of a stretch of `lead_s`.
     """
     count = max(1, int((until - since).total_seconds() // lead_s))
-    asked = np.zeros(count)
-    for moment, gpus in arrivals.items():
-        asked[min(max(int((moment - since).total_seconds() // lead_s), 0), count - 1)] += gpus
+    requested = np.zeros(count)
+    for time, gpus in arrivals.items():
+        requested[min(max(int((time - since).total_seconds() // lead_s), 0), count - 1)] += gpus
     hours = (since.hour + (np.arange(count) * lead_s // 3600)).astype(int) % DAY_HOURS
     return Headroom(
         round(ratio, 6),
-        _compute_quantile(asked, ratio),
-        [_compute_quantile(asked[hours == h], ratio) for h in range(DAY_HOURS)],
+        _compute_quantile(requested, ratio),
+        [_compute_quantile(requested[hours == h], ratio) for h in range(DAY_HOURS)],
         lead_s,
         count,
     )

@@ -37,49 +37,50 @@ class WorkloadProfile(msgspec.Struct, frozen=True):
     runs: int
     gpu_hours: float
     duty: float | None
-    """Part of the hours held in which the GPUs worked; None = the ledger has none."""
+    """Part of the allocated hours in which the GPUs worked; None = the ledger has none."""
 
 
 def read_profiles(views: Views, window: Window) -> list[WorkloadProfile]:
     """Return the profile of every workload stem of the window, the most GPU-hours first."""
-    asked = {"since": window.start, "until": window.end}
-    found = [
-        _build_profile(row) for row in views.query(load_sql("demand/profiles"), asked).to_pylist()
+    parameters = {"since": window.start, "until": window.end}
+    profiles = [
+        _build_profile(row)
+        for row in views.query(load_sql("demand/profiles"), parameters).to_pylist()
     ]
-    return sorted(found, key=lambda p: (-p.gpu_hours, p.cluster, p.namespace, p.stem))
+    return sorted(profiles, key=lambda p: (-p.gpu_hours, p.cluster, p.namespace, p.stem))
 
 
-def sum_profiles(found: list[WorkloadProfile]) -> dict[str, dict[str, float | int | None]]:
+def sum_profiles(profiles: list[WorkloadProfile]) -> dict[str, dict[str, float | int | None]]:
     """Return workloads, runs, GPU-hours and duty by profile."""
-    made: dict[str, dict[str, float | int | None]] = {}
-    for name in sorted({p.profile for p in found}):
-        of = [p for p in found if p.profile == name]
+    sums: dict[str, dict[str, float | int | None]] = {}
+    for name in sorted({p.profile for p in profiles}):
+        of = [p for p in profiles if p.profile == name]
         hours = sum(p.gpu_hours for p in of)
         busy = sum(p.gpu_hours * (p.duty or 0) for p in of)
-        made[name] = {
+        sums[name] = {
             "workloads": len(of),
             "runs": sum(p.runs for p in of),
             "gpu_hours": round(hours, 3),
             "duty": round(busy / hours, 4) if hours else None,
         }
-    return made
+    return sums
 
 
 def judge_profile(row: Mapping[str, Any]) -> tuple[Profile, str]:
     """Return the profile of a row of `profiles.sql`, and why."""
-    known, why = _read_kinds().get(
+    profile, why = _read_kinds().get(
         row["workload_kind"] or "", ("unknown", "no rule for its owner's kind")
     )
     if row["cron"]:
         return "retrain", "a CronJob starts it"
-    if known != "train":
-        return known, why
+    if profile != "train":
+        return profile, why
     spread, gap = row["gap_spread"], row["gap_h"]
     if row["runs"] >= LEAST_RUNS and spread is not None and spread <= REGULAR:
         return "retrain", f"{row['runs']} runs, one every {gap:.1f} h"
     if row["runs"] >= LEAST_RUNS and row["run_h"] <= SHORT_H:
         return "batch", f"{row['runs']} runs of {row['run_h']:.2f} h"
-    return known, why
+    return profile, why
 
 
 def _build_profile(row: Mapping[str, Any]) -> WorkloadProfile:

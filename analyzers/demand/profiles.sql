@@ -1,5 +1,5 @@
 -- Runs of alike workloads (names that differ only in a number or hash at the end): how many, how
--- long, how regular, and how busy the GPUs were that they held.
+-- long, how regular, and how busy the GPUs allocated to them were.
 WITH runs AS (
     SELECT
         cluster,
@@ -29,7 +29,7 @@ gaps AS (
     FROM runs
 ),
 
-held AS (
+workload_hours AS (
     SELECT
         cluster,
         namespace,
@@ -59,7 +59,7 @@ SELECT
     coalesce(sum(h.gpu_hours), 0) AS gpu_hours,
     coalesce(sum(h.busy_hours), 0) AS busy_hours
 FROM gaps AS g
-LEFT JOIN held AS h
+LEFT JOIN workload_hours AS h
     ON
         g.cluster = h.cluster
         AND g.namespace = h.namespace

@@ -9,29 +9,29 @@ from analyzers.quota.fair import Doubles
 class ReservedGpus(msgspec.Struct, frozen=True):
     """Of one GPU model, GPUs per hour of the window."""
 
-    held: Doubles
-    """On reserved nodes, held by somebody."""
+    allocated: Doubles
+    """On reserved nodes, allocated."""
     paid: Doubles
-    """On reserved nodes, held or not."""
+    """On reserved nodes, allocated or not."""
     other: Doubles
-    """Held on nodes that are paid by the hour."""
+    """Allocated on nodes that are paid by the hour."""
 
     @property
     def coverage(self) -> float | None:
         """Return the part of the use that ran on reservations."""
-        whole = float((self.held + self.other).sum())
-        return float(self.held.sum()) / whole if whole else None
+        whole = float((self.allocated + self.other).sum())
+        return float(self.allocated.sum()) / whole if whole else None
 
     @property
     def utilisation(self) -> float | None:
         """Return the part of the reservations that was used."""
         whole = float(self.paid.sum())
-        return float(self.held.sum()) / whole if whole else None
+        return float(self.allocated.sum()) / whole if whole else None
 
     @property
     def misplaced(self) -> Doubles:
         """Return GPUs reserved and free while others of the model were paid by the hour."""
-        least: Doubles = np.minimum(np.maximum(self.paid - self.held, 0), self.other)
+        least: Doubles = np.minimum(np.maximum(self.paid - self.allocated, 0), self.other)
         return least
 
 

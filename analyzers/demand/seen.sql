@@ -1,4 +1,4 @@
--- Since when pods of each cluster were looked at, and until when.
+-- Since when pods of each cluster were polled, and until when.
 SELECT
     cluster,
     min(first_seen) AS first_seen,

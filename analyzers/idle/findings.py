@@ -69,7 +69,7 @@ def build_case(
 
 
 def build_subject(owner: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> Subject:
-    """Return whom a finding is about: the workload, the nodes and models it left unused."""
+    """Return the subject of a finding: the workload, the nodes and models it left unused."""
     nodes = sorted({d["node"] for d in devices if d["node"]})[:MOST_NAMED]
     models = sorted({d["gpu_model"] or d["model"] for d in devices if d["model"]})
     return Subject(
@@ -172,7 +172,7 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
 
 
 def explain(case: IdleCase, settings: IdleSettings) -> str:
-    """Say in one sentence what the verdict rests on."""
+    """Say in one sentence what the verdict is based on."""
     allocated, length = int(case.seen["devices"]), format_duration(case.window.seconds)
     parts = [
         f"{len(case.devices)} of {allocated} GPUs at or below {settings.threshold:.0%} for {length}"

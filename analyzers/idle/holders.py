@@ -38,7 +38,7 @@ def read_holders(
     settings: IdleSettings,
     bucket: WorkloadBucket | None = None,
 ) -> pl.DataFrame:
-    """Return who held what when inside the window, workloads (`owner`) and devices numbered.
+    """Return the window's allocations to workloads (`owner`), workloads and devices numbered.
 
     A pod's first `startup_grace` is left out: it starts, and the ledger calls that `startup`.
     """

@@ -187,7 +187,7 @@ def with_states(
 
 
 def name_statement(chosen: SampleQuery) -> str:
-    """Return the name of the SQL that fetches looks for a plan."""
+    """Return the name of the SQL that fetches samples for a plan."""
     return "idle/samples" if chosen.source == "sample" else "idle/buckets"
 
 

@@ -53,19 +53,19 @@ Source: telemetry-and-waste.md#idle, K1.
 """
 
 RECURRENCE = 1.5
-"""Times of its longest rest that ended by itself, below which a workload's rest may end too."""
+"""Times its longest idle stretch that ended by itself: a shorter one may end by itself too."""
 
 IDLE_CLOCK = 0.95
-"""Share of looks in which the driver must say that clocks are low because the GPU is idle."""
+"""Share of samples in which the driver must say that clocks are low because the GPU is idle."""
 
 
 def get_host_bounds(settings: IdleSettings) -> dict[str, float]:
-    """Return the parameters of SQL that asks whether pods were at rest on their hosts."""
+    """Return the parameters of SQL that reads whether the hosts of pods were quiescent."""
     return {"cpu_share": CPU_SHARE, "cpu_cores": settings.host_cpu_cores, "bytes_s": BYTES_S}
 
 
 def compute_most_cores(cpu_request_milli: int | None, settings: IdleSettings) -> float:
-    """Return the cores up to which a pod is at rest: a share of its request, and never many.
+    """Return the cores up to which a pod's host is quiescent: a share of its request, never many.
 
     Twin of `host_activity/held_pods.sql`. One busy core of 32 requested is work.
     """

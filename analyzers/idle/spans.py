@@ -193,8 +193,8 @@ STILL_S = 600
 def find_stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
     """Return when each workload was idle or partly idle: owner, start, end, state, devices, idle.
 
-    state is `idle` (every device it held) or `partly idle`; `gpu_us` is GPU-microseconds held by
-    idle devices, by their share.
+    state is `idle` (every device allocated to it) or `partly idle`; `gpu_us` is GPU-microseconds of
+    idle devices, by the workload's share of them.
     """
     edges = pl.concat(
         [

@@ -37,7 +37,7 @@ def find_stretches(
 def read_compute_shares(
     views: Views, chosen: source.SampleQuery, devices: pl.DataFrame
 ) -> list[dict[str, Any]]:
-    """Return how many samples of devices computed: span, device, looks, busy.
+    """Return how many samples of devices computed: span, device, samples, busy.
 
     `devices` has span, number, start, end.
     """

@@ -1,6 +1,6 @@
 """Memory that a framework's allocator reserves and puts no tensor in.
 
-    fragmentation = 1 - allocated / reserved        (summed over looks)
+    fragmentation = 1 - allocated / reserved        (summed over samples)
 
 It frees no GPU-hour by itself: what is said is how much memory a larger batch, or a smaller
 device, could have. So nothing is claimed. Source: torch.cuda.memory_allocated and memory_reserved;
@@ -20,14 +20,14 @@ from fallow.window import Window
 ANALYZER = "precision"
 KIND = "allocator_fragmentation"
 LEAST_HOURS = 4.0
-"""Pod-hours of looks before it is judged: loading a model looks fragmented."""
+"""Pod-hours of samples before it is judged: while a model loads, memory looks fragmented."""
 GIB = 2**30
 
 
 def find_fragmented(views: Views, window: Window, settings: PrecisionSettings) -> Iterator[Finding]:
     """Yield workloads of whose reserved memory a large share is in no tensor."""
-    asked = {"since": window.start, "until": window.end}
-    for row in views.query(compose_steps(OWNERS, "precision/allocators"), asked).to_pylist():
+    parameters = {"since": window.start, "until": window.end}
+    for row in views.query(compose_steps(OWNERS, "precision/allocators"), parameters).to_pylist():
         if row["pod_hours"] >= LEAST_HOURS and row["fragmented"] >= settings.fragmented:
             yield _build_finding(row, window)
 

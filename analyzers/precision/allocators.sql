@@ -1,4 +1,4 @@
--- What frameworks reserved and what of it lay in tensors, by workload, and how much they held.
+-- What frameworks reserved and what of it lay in tensors, by workload, and how much was allocated.
 SELECT
     o.cluster,
     o.namespace,

@@ -1,6 +1,6 @@
 """Precision: FP32 where tensor cores sleep, 16 bits where 8 would do, weights waited for.
 
-Profiling counters are one witness, and no other kind tells the precision of what runs: nothing here
+Profiling counters are one signal, and no other kind tells the precision of what runs: nothing here
 is ever confirmed. What is counted is the low end of each range.
 """
 
@@ -42,7 +42,7 @@ ANALYZER = "precision"
 PIPES = ("hours/owners", "precision/worked", "hours/hours", "precision/pipes")
 HOUR = timedelta(hours=1)
 CONFIDENCE = 0.45
-"""Half of what a confirmed finding has: one witness."""
+"""Half of what a confirmed finding has: one signal."""
 Row = Mapping[str, Any]
 ASSUMED = {
     "fp32_asleep": [
@@ -80,8 +80,8 @@ class PrecisionAnalyzer:
 
         And those whose framework reserves much memory that is in no tensor.
         """
-        found = [*self._formats(views, window), *find_fragmented(views, window, self.settings)]
-        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+        findings = [*self._formats(views, window), *find_fragmented(views, window, self.settings)]
+        return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def _formats(self, views: Views, window: Window) -> list[Finding]:
         rows = self._rows(views, window)
@@ -96,28 +96,28 @@ class PrecisionAnalyzer:
         ]
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return workloads whose pipes nobody measures, and the lines that turn counters on."""
-        found = []
+        """Return workloads whose pipes are not measured, and the lines that turn counters on."""
+        unjudged = []
         for row in self._rows(views, window):
             arch = _read_archs().get(row["model"] or "")
             if arch is None or not list_formats("fp32_asleep", arch):
                 continue
             if row["tensor"] is None or row["sm"] is None:
                 lines = list_counters("sm", "tensor", "fp32", "dram")
-                found.append(Unjudged(build_subject(row), row["work_h"], (NO_COUNTERS + lines,)))
+                unjudged.append(Unjudged(build_subject(row), row["work_h"], (NO_COUNTERS + lines,)))
             elif row["fp32"] is None and self._asleep(row):
                 why = NO_FP32 + list_counters("fp32")
-                found.append(Unjudged(build_subject(row), row["work_h"], (why,)))
-        return found
+                unjudged.append(Unjudged(build_subject(row), row["work_h"], (why,)))
+        return unjudged
 
     def _rows(self, views: Views, window: Window) -> list[dict[str, Any]]:
-        asked = {
+        parameters = {
             "since": window.start,
             "until": window.end,
             "least_gpu_hours": self.settings.least_gpu_hours,
         }
         rows: list[dict[str, Any]] = views.query(
-            compose_steps(*PIPES, once="worked"), asked
+            compose_steps(*PIPES, once="worked"), parameters
         ).to_pylist()
         return rows
 
@@ -138,7 +138,8 @@ class PrecisionAnalyzer:
         if fp32 is not None and fp32 >= self.settings.fp32_active and self._asleep(row):
             kind, now = "fp32_asleep", peaks.fp32_tflops
             gains = [
-                compute_pipe_gain(row, fp32, now, peaks, one) for one in list_formats(kind, arch)
+                compute_pipe_gain(row, fp32, now, peaks, number_format)
+                for number_format in list_formats(kind, arch)
             ]
         elif (
             served
@@ -146,12 +147,14 @@ class PrecisionAnalyzer:
             and (row["tensor"] < self.settings.waiting_tensor)
         ):
             kind = "low_bit_weights"
-            gains = [compute_weight_gain(one) for one in list_formats(kind, arch)]
+            gains = [
+                compute_weight_gain(number_format) for number_format in list_formats(kind, arch)
+            ]
         elif row["tensor"] > self.settings.tensor_busy:
             kind, now = "fp8", peaks.tensor_tflops
             gains = [
-                compute_pipe_gain(row, row["tensor"], now, peaks, one)
-                for one in list_formats(kind, arch)
+                compute_pipe_gain(row, row["tensor"], now, peaks, number_format)
+                for number_format in list_formats(kind, arch)
             ]
         else:
             return None
@@ -229,21 +232,21 @@ def _recommend(  # noqa: PLR0917  (one call)
     window: Window,
     costs: WorkloadCosts,
 ) -> Recommendation:
-    share, said = gain.shares[0], gain.format
+    share, number_format = gain.shares[0], gain.format
     worked = costs.total(_get_owner(row), WORKED)
     of_model = cost.gpu_hours / worked.gpu_hours if worked and worked.gpu_hours else 1.0
     usd: Decimal | None = None if cost.usd is None else compute_share(cost.usd, share)
     words = {n: row[n] or 0.0 for n in ("fp32", "tensor", "dram")}
     return Recommendation(
-        verb=said.verb,
+        verb=number_format.verb,
         target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
-        why=said.why.format(**words),
+        why=number_format.why.format(**words),
         reversible=True,
-        undo=said.undo,
+        undo=number_format.undo,
         gpu_hours_per_day=round(cost.gpu_hours * share * 86_400 / window.seconds, 4),
         usd_per_day=compute_per_day(usd, window),
-        caution=said.caution,
-        effort=cast("Effort", said.effort),
+        caution=number_format.caution,
+        effort=cast("Effort", number_format.effort),
         claims=costs.claims(_get_owner(row), share * min(1.0, of_model), WORKED),
     )
 

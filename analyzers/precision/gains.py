@@ -69,32 +69,34 @@ def compute_speedup(f: float, k: float) -> float:
 
 
 def compute_roofline(dram: float | None, bytes_ratio: float) -> float:
-    """Return the speed-up at which memory is the limit; infinite where nobody measures it."""
+    """Return the speed-up at which memory is the limit; infinite where it is not measured."""
     return DRAM_CEILING / (dram * bytes_ratio) if dram else float("inf")
 
 
 def compute_pipe_gain(
-    row: Row, pipe: float, now: float, peaks: GpuPeaks, one: NumberFormat
+    row: Row, pipe: float, now: float, peaks: GpuPeaks, number_format: NumberFormat
 ) -> FormatGain | None:
     """Return what a faster pipe gives; `now` is the present format's peak rate."""
-    then = getattr(peaks, one.rate)
+    then = getattr(peaks, number_format.rate)
     if not then or not row["sm"] or then <= now:
         return None
     share = min(1.0, pipe / row["sm"])
-    most = compute_roofline(row["dram"], one.bytes)
+    most = compute_roofline(row["dram"], number_format.bytes)
     ends = [
         min(compute_speedup(share * changed, max(1.0, then / now * reached)), most)
         for changed, reached in zip(CHANGED, REACHED, strict=True)
     ]
-    return _build_gain(one, *ends)
+    return _build_gain(number_format, *ends)
 
 
-def compute_weight_gain(one: NumberFormat) -> FormatGain | None:
+def compute_weight_gain(number_format: NumberFormat) -> FormatGain | None:
     """Return what fewer bytes of weights give to a server that waits for memory."""
-    return _build_gain(one, *(1 / ((1 - w) + w * one.bytes) for w in WEIGHTS))
+    return _build_gain(number_format, *(1 / ((1 - w) + w * number_format.bytes) for w in WEIGHTS))
 
 
-def _build_gain(one: NumberFormat, low: float, high: float) -> FormatGain | None:
+def _build_gain(number_format: NumberFormat, low: float, high: float) -> FormatGain | None:
     return (
-        FormatGain(one, min(low, high), max(low, high)) if max(low, high) > 1 and low >= 1 else None
+        FormatGain(number_format, min(low, high), max(low, high))
+        if max(low, high) > 1 and low >= 1
+        else None
     )

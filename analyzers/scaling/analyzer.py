@@ -38,19 +38,21 @@ class ScalingAnalyzer:
         for pace in compare_sizes(self._rows(views, window))[0]:
             by_owner.setdefault(_get_owner(pace.row), []).append(pace)
         slow = {
-            owner: told
-            for owner, told in by_owner.items()
-            if min(pace.efficiency for pace in told) < self.settings.efficiency
+            owner: paces
+            for owner, paces in by_owner.items()
+            if min(pace.efficiency for pace in paces) < self.settings.efficiency
         }
         if not slow:
             return []
         money = read_costs(views, window)
-        found = [self._made(owner, told, money, window) for owner, told in slow.items()]
-        return sorted((f for f in found if f is not None), key=lambda f: (-f.gpu_hours, f.id))
+        findings = [
+            self._build_finding(owner, paces, money, window) for owner, paces in slow.items()
+        ]
+        return sorted((f for f in findings if f is not None), key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the jobs of one size alone, and those that tell no pace."""
-        found = [
+        unjudged = [
             Unjudged(
                 _build_subject(row),
                 row["hours"] * float(row["gpus"]),
@@ -60,20 +62,20 @@ class ScalingAnalyzer:
             for row in compare_sizes(self._rows(views, window))[1]
             if row["gpus"] > 1 and is_gang(row["workload_kind"])
         ]
-        asked = {**window.bounds(), "kinds": list(KINDS)}
-        for row in views.query(load_sql("scaling/silent"), asked).to_pylist():
+        parameters = {**window.bounds(), "kinds": list(KINDS)}
+        for row in views.query(load_sql("scaling/silent"), parameters).to_pylist():
             about = Subject(row["cluster"], "", "Fleet", row["cluster"])
             why = (
                 f"{row['jobs']} distributed jobs tell no throughput: name their metric in "
                 "prometheus.step_metrics"
             )
-            found.append(Unjudged(about, 0.0, (why,), window))
-        return found
+            unjudged.append(Unjudged(about, 0.0, (why,), window))
+        return unjudged
 
     def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         """Yield the paces by size, of all jobs: the family's are among them."""
-        what = "how fast each job went on how many GPUs (median of its whole hours)"
-        yield what, compose_steps(OWNERS, "scaling/paces"), finding.window.bounds()
+        title = "how fast each job went on how many GPUs (median of its whole hours)"
+        yield title, compose_steps(OWNERS, "scaling/paces"), finding.window.bounds()
 
     def _rows(self, views: Views, window: Window) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = views.query(
@@ -81,16 +83,16 @@ class ScalingAnalyzer:
         ).to_pylist()
         return rows
 
-    def _made(
-        self, owner: Owner, told: list[JobThroughput], money: WorkloadCosts, window: Window
+    def _build_finding(
+        self, owner: Owner, paces: list[JobThroughput], money: WorkloadCosts, window: Window
     ) -> Finding | None:
         total = money.total(owner, WORKED)
         if total is None or total.gpu_hours <= 0:
             return None
-        lost = sum(p.row["gpus"] * p.row["hours"] * (1 - p.efficiency) for p in told)
-        share = min(lost / total.gpu_hours, 1 - min(p.efficiency for p in told))
+        lost = sum(p.row["gpus"] * p.row["hours"] * (1 - p.efficiency) for p in paces)
+        share = min(lost / total.gpu_hours, 1 - min(p.efficiency for p in paces))
         usd = None if total.usd is None else compute_share(total.usd, share)
-        worst = min(told, key=lambda p: p.efficiency)
+        worst = min(paces, key=lambda p: p.efficiency)
         row, subject = worst.row, _build_subject(worst.row)
         why = (
             f"each of its {row['gpus']} GPUs does {worst.efficiency:.0%} of what one does on "
@@ -103,17 +105,17 @@ class ScalingAnalyzer:
             subject=subject,
             window=window,
             verdict="wasteful",
-            evidence=self._evidence(told),
-            confidence=0.8 if self._evidence(told) == "confirmed" else 0.45,
+            evidence=self._evidence(paces),
+            confidence=0.8 if self._evidence(paces) == "confirmed" else 0.45,
             gpu_hours=round(total.gpu_hours * share, 6),
             usd=usd,
             details={
                 "why": why,
-                "sizes": [_describe_pace(pace) for pace in told],
+                "sizes": [_describe_pace(pace) for pace in paces],
                 "share": round(share, 4),
                 "hours_of": list(WORKED),
                 "witnesses": {"work": worst.unit, "size": "allocation"},
-                "assumed": _list_assumptions(told),
+                "assumed": _list_assumptions(paces),
                 **({} if usd is not None else {"no_price": "part of its hours has no price"}),
             },
             recommendations=(
@@ -133,7 +135,7 @@ class ScalingAnalyzer:
             ),
         )
 
-    def _evidence(self, told: list[JobThroughput]) -> Evidence:
+    def _evidence(self, paces: list[JobThroughput]) -> Evidence:
         """Confirmed needs enough hours of both sizes, a real throughput, and no contradiction."""
         least = self.settings.least_hours
         sure = all(
@@ -141,18 +143,20 @@ class ScalingAnalyzer:
             and pace.base_hours >= least
             and pace.unit != STEPS
             and pace.row["world_size"] in {None, pace.row["gpus"]}
-            for pace in told
+            for pace in paces
         )
         return "confirmed" if sure else "suspected"
 
 
-def _list_assumptions(told: list[JobThroughput]) -> list[str]:
-    said = ["jobs of one family train the same model alike, on whatever number of GPUs"]
-    if any(pace.unit == STEPS for pace in told):
-        said.append("only steps are told: the batch is taken to grow with the GPUs, the least loss")
-    if any(pace.row["world_size"] not in {None, pace.row["gpus"]} for pace in told):
-        said.append("the job counts other ranks than the GPUs that it holds")
-    return said
+def _list_assumptions(paces: list[JobThroughput]) -> list[str]:
+    assumptions = ["jobs of one family train the same model alike, on whatever number of GPUs"]
+    if any(pace.unit == STEPS for pace in paces):
+        assumptions.append(
+            "only steps are told: the batch is taken to grow with the GPUs, the least loss"
+        )
+    if any(pace.row["world_size"] not in {None, pace.row["gpus"]} for pace in paces):
+        assumptions.append("the job counts other ranks than the GPUs that it holds")
+    return assumptions
 
 
 def _describe_pace(pace: JobThroughput) -> dict[str, Any]:

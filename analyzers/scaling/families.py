@@ -47,7 +47,7 @@ def compare_sizes(rows: Sequence[Row]) -> tuple[list[JobThroughput], list[Row]]:
     families: dict[Key, list[Row]] = {}
     for row in rows:
         families.setdefault(_get_key(row), []).append(row)
-    made: list[JobThroughput] = []
+    throughputs: list[JobThroughput] = []
     alone: list[Row] = []
     for key, members in families.items():
         base = min(row["gpus"] for row in members)
@@ -57,12 +57,12 @@ def compare_sizes(rows: Sequence[Row]) -> tuple[list[JobThroughput], list[Row]]:
         smallest = [row for row in members if row["gpus"] == base]
         hours = sum(row["hours"] for row in smallest)
         mean = sum(_compute_per_gpu(row) * row["hours"] for row in smallest) / hours
-        made += [
+        throughputs += [
             JobThroughput(row, key[-3], _compute_per_gpu(row), base, hours, mean, key[-1])
             for row in members
             if row["gpus"] > base
         ]
-    return made, alone
+    return throughputs, alone
 
 
 def _get_key(row: Row) -> Key:

@@ -1,5 +1,5 @@
 -- How fast each job went on how many GPUs: the median of its whole hours, by size. An hour counts
--- when the same GPUs were held all through it and most of it is told.
+-- when the same GPUs were allocated all through it and most of it has samples.
 WITH pods AS MATERIALIZED (
     SELECT
         cluster,
@@ -27,7 +27,7 @@ paces AS MATERIALIZED (
         any_value(o.team) AS team,
         any_value(o.family) AS family,
         max(p.work) AS work,
-        count(*) AS told,
+        count(*) AS reporting_pods,
         max(p.steps_per_s) AS steps_per_s,
         sum(p.work_per_s) AS work_per_s,
         max(p.job_work_per_s) AS job_work_per_s,
@@ -38,7 +38,7 @@ paces AS MATERIALIZED (
     GROUP BY ALL
 ),
 
--- Devices that a job held from one moment to another, before they meet its hours: eight by eight.
+-- Devices allocated to a job from one time to another, before they meet its hours: eight by eight.
 spans AS (
     SELECT
         a.cluster,
@@ -96,7 +96,7 @@ SELECT
     max(p.world_size) AS world_size,
     median(p.steps_per_s) AS steps_per_s,
     median(coalesce(
-        p.job_work_per_s, CASE WHEN p.told = s.pods THEN p.work_per_s END
+        p.job_work_per_s, CASE WHEN p.reporting_pods = s.pods THEN p.work_per_s END
     )) AS work_per_s
 FROM paces AS p
 INNER JOIN sizes AS s

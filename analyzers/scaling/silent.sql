@@ -1,5 +1,5 @@
 -- Jobs on several pods that say nothing of their pace, by cluster.
-WITH told AS (
+WITH reporting_pods AS (
     SELECT DISTINCT
         cluster,
         namespace,
@@ -14,9 +14,9 @@ jobs AS (
         a.namespace,
         a.workload_kind,
         a.workload,
-        count(t.pod) AS told
+        count(t.pod) AS reporting_pods
     FROM allocation AS a
-    LEFT JOIN told AS t
+    LEFT JOIN reporting_pods AS t
         ON a.cluster = t.cluster AND a.namespace = t.namespace AND a.pod = t.pod
     WHERE
         a.start < $until AND a."end" > $since AND a.workload IS NOT null
@@ -29,6 +29,6 @@ SELECT
     cluster,
     count(*) AS jobs
 FROM jobs
-WHERE told = 0
+WHERE reporting_pods = 0
 GROUP BY ALL
 ORDER BY ALL

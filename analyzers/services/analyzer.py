@@ -25,7 +25,7 @@ from fallow.service_levels import ServicesSettings
 from fallow.window import Window
 
 RECENT = timedelta(days=2)
-"""Looks of hosts say who serves at all: only the last are asked."""
+"""Host samples show which pods serve at all: only the last ones are read."""
 
 
 class ServicesAnalyzer:
@@ -37,53 +37,55 @@ class ServicesAnalyzer:
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return missed levels and services with room, the most GPU-hours first."""
         judged = read_services(views, window, self.settings)
-        found = [f for one in judged if (f := build_missed(one, window)) is not None]
-        found += self._roomy(views, window, judged)
-        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+        findings = [f for service in judged if (f := build_missed(service, window)) is not None]
+        findings += self._roomy(views, window, judged)
+        return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the services of which a level is not known, and why."""
-        found = []
-        for one in read_services(views, window, self.settings):
-            reasons = [*one.doubts]
+        unjudged = []
+        for service in read_services(views, window, self.settings):
+            reasons = [*service.doubts]
             reasons += [
                 f"{level.spoken()}: the bucket is too wide to tell"
                 + (" (only a mean is exported)" if level.mean_only else "")
-                for level in one.levels
+                for level in service.levels
                 if level.state == "unsure"
             ]
-            found += [Unjudged(one.subject, 0.0, (why,), window) for why in reasons]
-        asked = {**window.bounds(), "recent": max(window.start, window.end - RECENT)}
-        for row in views.query(load_sql("services/silent"), asked).to_pylist():
+            unjudged += [Unjudged(service.subject, 0.0, (why,), window) for why in reasons]
+        parameters = {**window.bounds(), "recent": max(window.start, window.end - RECENT)}
+        for row in views.query(load_sql("services/silent"), parameters).to_pylist():
             about = Subject(row["cluster"], "", "Fleet", row["cluster"])
             why = (
                 f"{row['pods']} serving pods tell no latency histogram: "
                 "scrape theirs (docs/prometheus.md), or name it in prometheus.latency_metrics"
             )
-            found.append(Unjudged(about, 0.0, (why,), window))
-        return found
+            unjudged.append(Unjudged(about, 0.0, (why,), window))
+        return unjudged
 
     def vetoes(self, views: Views, window: Window) -> Mapping[Owner, str]:
         """Return the workloads that must not shrink, and why."""
         return {
-            one.owner: one.keeps
-            for one in read_services(views, window, self.settings)
-            if one.keeps is not None
+            service.owner: service.keeps
+            for service in read_services(views, window, self.settings)
+            if service.keeps is not None
         }
 
     def summary(self, views: Views, window: Window) -> Mapping[str, Any]:
         """Return how many services keep their levels, and the share of requests that did."""
         levels = [
-            level for one in read_services(views, window, self.settings) for level in one.levels
+            level
+            for service in read_services(views, window, self.settings)
+            for level in service.levels
         ]
         states = [level.state for level in levels]
         requests = sum(level.requests for level in levels)
-        kept = sum(level.about * level.requests for level in levels)
+        attained = sum(level.about * level.requests for level in levels)
         return {
             "levels": len(levels),
             **{state: states.count(state) for state in ("met", "missed", "unsure")},
             "observations": round(requests, 3),
-            "attained": round(kept / requests, 6) if requests else None,
+            "attained": round(attained / requests, 6) if requests else None,
         }
 
     def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -99,33 +101,35 @@ class ServicesAnalyzer:
             {**base, "metric": metric, "within_s": within_s, "target": target}
             for metric, within_s, target in sorted(unique)
         ]
-        asked = finding.window.bounds()
-        what = "how many requests kept the objective: least, about, most"
+        bounds = finding.window.bounds()
+        title = "how many requests kept the objective: least, about, most"
         yield (
-            what,
+            title,
             compose_steps(OWNERS, "services/attained"),
-            {**asked, **build_parameters(wanted)},
+            {**bounds, **build_parameters(wanted)},
         )
         if finding.kind == "slo_headroom":
-            what = "how many replicas there were, and how active they were"
+            title = "how many replicas there were, and how active they were"
             yield (
-                what,
+                title,
                 compose_steps("hours/owners", "services/replicas"),
-                {**asked, **build_parameters([base])},
+                {**bounds, **build_parameters([base])},
             )
 
     def _roomy(
         self, views: Views, window: Window, judged: list[InferenceService]
     ) -> Iterator[Finding]:
-        happy = {one.owner: one for one in judged if one.levels and one.keeps is None}
+        happy = {
+            service.owner: service for service in judged if service.levels and service.keeps is None
+        }
         if not happy:
             return
-        asked = build_parameters([dict(zip(OWNER, owner, strict=True)) for owner in happy])
+        parameters = build_parameters([dict(zip(OWNER, owner, strict=True)) for owner in happy])
         money = read_costs(views, window)
         for row in views.query(
-            compose_steps("hours/owners", "services/replicas"), window.bounds() | asked
+            compose_steps("hours/owners", "services/replicas"), window.bounds() | parameters
         ).to_pylist():
-            one = happy[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]]
-            found = build_spare_replicas(one, row, money, self.settings, window)
-            if found is not None:
-                yield found
+            service = happy[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]]
+            finding = build_spare_replicas(service, row, money, self.settings, window)
+            if finding is not None:
+                yield finding

@@ -11,7 +11,7 @@ WITH objectives AS (
         unnest($targets) AS target
 ),
 
-looks AS (
+histograms AS (
     SELECT
         o.*,
         s.ts,
@@ -40,7 +40,7 @@ placed AS (
         bounds[below + 1] AS upper,
         counts[below + 1] AS straddling,
         below > 0 AND bounds[below] >= within_s * (1 - 1e-9) AS exact
-    FROM looks
+    FROM histograms
 ),
 
 counted AS (

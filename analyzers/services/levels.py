@@ -1,7 +1,7 @@
 """Service levels of a window: objectives in, shares of the requests that kept them out.
 
-    pod, latency_sample ─► told.sql ─► objectives ─┐
-    latency_sample ────────────────────────────────┴─► attained.sql ─► Level
+    pod, latency_sample ─► latencies.sql ─► objectives ─┐
+    latency_sample ─────────────────────────────────────┴─► attained.sql ─► Level
 
 A histogram tells a share only between two bounds: `least` takes none of the bucket in which the
 objective lies, `most` all of it, `about` a part as if its requests lay evenly (as
@@ -90,18 +90,18 @@ class InferenceService(msgspec.Struct, frozen=True):
     def keeps(self) -> str | None:
         """Say why it must not shrink, or None: a level is missed, or may be.
 
-        What nobody has asked for `LAPSES` protects nobody any more.
+        A level without requests for `LAPSES` protects the service no more.
         """
         if self.misread:
             return self.doubts[0]
         since = (self.until - LAPSES).astimezone(UTC).replace(tzinfo=None)
-        asked = [level for level in self.levels if level.last_hour >= since]
-        bad = [level for level in asked if level.state != "met"]
+        recent = [level for level in self.levels if level.last_hour >= since]
+        bad = [level for level in recent if level.state != "met"]
         if not bad:
             return None
         missed = any(level.state == "missed" for level in bad)
-        said = "; ".join(level.spoken() for level in bad)
-        return f"its service level is {'missed' if missed else 'not surely met'}: {said}"
+        text = "; ".join(level.spoken() for level in bad)
+        return f"its service level is {'missed' if missed else 'not surely met'}: {text}"
 
 
 @cache_query
@@ -109,46 +109,46 @@ def read_services(
     views: Views, window: Window, settings: ServicesSettings
 ) -> list[InferenceService]:
     """Return every workload whose latencies are known, judged where it has objectives."""
-    asked = {"since": window.start, "until": window.end}
-    rows = views.query(compose_steps(OWNERS, "services/told"), asked).to_pylist()
+    bounds = {"since": window.start, "until": window.end}
+    rows = views.query(compose_steps(OWNERS, "services/latencies"), bounds).to_pylist()
     wanted: list[dict[str, Any]] = []
-    found: dict[Owner, InferenceService] = {}
+    services: dict[Owner, InferenceService] = {}
     for row in rows:
         owner: Owner = tuple(row[name] for name in OWNER)
         about = Subject(*owner, team=row["team"])
         try:
             ours = (
-                parse_objectives(row["told"])
-                if row["told"]
+                parse_objectives(row["slo"])
+                if row["slo"]
                 else find_objectives(
                     settings.objectives, row["namespace"], row["workload"], row["metrics"]
                 )
             )
         except UsageError as error:
-            found[owner] = InferenceService(
+            services[owner] = InferenceService(
                 about, window.end, doubts=(error.message,), misread=True
             )
             continue
         doubts = tuple(
-            f"its objective for {one.metric} is of a latency that nobody collects"
-            for one in ours
-            if one.metric not in row["metrics"]
+            f"its objective for {objective.metric} is of a latency that nobody collects"
+            for objective in ours
+            if objective.metric not in row["metrics"]
         )
         if not ours:
             doubts = (NO_OBJECTIVE,)
-        found[owner] = InferenceService(about, window.end, doubts=doubts)
+        services[owner] = InferenceService(about, window.end, doubts=doubts)
         wanted += [
-            {**dict(zip(OWNER, owner, strict=True)), "metric": one.metric,
-             "within_s": one.within.total_seconds(), "target": one.target}
-            for one in ours
+            {**dict(zip(OWNER, owner, strict=True)), "metric": objective.metric,
+             "within_s": objective.within.total_seconds(), "target": objective.target}
+            for objective in ours
         ]  # fmt: skip
     if wanted:
         for row in views.query(
-            compose_steps(OWNERS, "services/attained"), asked | build_parameters(wanted)
+            compose_steps(OWNERS, "services/attained"), bounds | build_parameters(wanted)
         ).to_pylist():
             owner = tuple(row[name] for name in OWNER)
-            found[owner] = _add_level(found[owner], row, settings.least_requests)
-    return list(found.values())
+            services[owner] = _add_level(services[owner], row, settings.least_requests)
+    return list(services.values())
 
 
 def build_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -42,9 +42,9 @@ def find_objectives(
     settings: Sequence[Objective], namespace: str, workload: str, metrics: Sequence[str]
 ) -> list[Objective]:
     """Return the settings' objective of each metric: the most particular, of those the last."""
-    found: dict[str, Objective] = {}
-    for one in sorted(settings, key=lambda o: (bool(o.workload), bool(o.namespace))):
-        ours = one.namespace in {"", namespace} and one.workload in {"", workload}
-        if ours and one.metric in metrics:
-            found[one.metric] = one
-    return list(found.values())
+    by_metric: dict[str, Objective] = {}
+    for objective in sorted(settings, key=lambda o: (bool(o.workload), bool(o.namespace))):
+        ours = objective.namespace in {"", namespace} and objective.workload in {"", workload}
+        if ours and objective.metric in metrics:
+            by_metric[objective.metric] = objective
+    return list(by_metric.values())

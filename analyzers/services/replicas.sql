@@ -1,6 +1,6 @@
--- How many replicas of each workload held devices in an hour, and how much they did: activity
+-- How many replicas of each workload had devices in an hour, and how much they did: activity
 -- summed over replicas, each the mean of its devices.
-WITH asked AS (
+WITH wanted AS (
     SELECT
         unnest($clusters) AS cluster,
         unnest($namespaces) AS namespace,
@@ -8,7 +8,7 @@ WITH asked AS (
         unnest($workloads) AS workload
 ),
 
-held AS MATERIALIZED (
+device_hours AS MATERIALIZED (
     SELECT
         cluster,
         bucket,
@@ -23,11 +23,11 @@ held AS MATERIALIZED (
 
 named AS (
     SELECT *
-    FROM held
+    FROM device_hours
     WHERE pod <> ''
     UNION ALL
     SELECT h.* REPLACE (a.namespace AS namespace, a.pod AS pod) -- noqa: PRS
-    FROM held AS h
+    FROM device_hours AS h
     INNER JOIN allocation AS a
         ON
             h.cluster = a.cluster AND h.device = a.device
@@ -61,7 +61,7 @@ hours AS (
         avg(p.sm) AS sm
     FROM pods AS p
     INNER JOIN owners AS o ON p.cluster = o.cluster AND p.namespace = o.namespace AND p.pod = o.pod
-    INNER JOIN asked AS a
+    INNER JOIN wanted AS a
         ON
             o.cluster = a.cluster AND o.namespace = a.namespace
             AND o.workload_kind = a.workload_kind AND o.workload = a.workload

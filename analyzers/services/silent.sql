@@ -8,7 +8,7 @@ WITH served AS (
     WHERE ts >= $recent AND ts < $until AND requests_per_s IS NOT null
 ),
 
-told AS (
+reporting AS (
     SELECT DISTINCT
         cluster,
         namespace,
@@ -21,7 +21,7 @@ SELECT
     s.cluster,
     count(*) AS pods
 FROM served AS s
-LEFT JOIN told AS t
+LEFT JOIN reporting AS t
     ON s.cluster = t.cluster AND s.namespace = t.namespace AND s.pod = t.pod
 WHERE t.pod IS null
 GROUP BY ALL

@@ -1,6 +1,6 @@
 """Advice that a service level takes back: whoever misses it never gets smaller.
 
-The finding stays, for the hours are what they are; nothing is claimed, and nobody may act on it.
+The finding stays, for the hours are what they are; nothing is claimed, and no action may follow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ SHRINK = {"idle", "sizing"}
 """Analyzers whose advice makes a workload smaller or stops it."""
 
 
-def apply_vetoes(found: Sequence[Finding], vetoes: Mapping[Owner, str]) -> list[Finding]:
+def apply_vetoes(findings: Sequence[Finding], vetoes: Mapping[Owner, str]) -> list[Finding]:
     """Return findings without the advice that a veto forbids; they say why."""
-    return [_apply_veto(finding, vetoes) for finding in found]
+    return [_apply_veto(finding, vetoes) for finding in findings]
 
 
 def _apply_veto(finding: Finding, vetoes: Mapping[Owner, str]) -> Finding:

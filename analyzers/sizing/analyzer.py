@@ -41,7 +41,7 @@ from fallow.settings import SizingSettings
 from fallow.window import Window
 
 HOST_DAYS = 2
-"""The hosts are asked about the last days only: raw looks are many and soon archived."""
+"""Host samples are read for the last days only: raw samples are many and soon archived."""
 NO_DEPTH = (
     "profiling counters are off, so how deeply it computes is unknown: dcgm-exporter's counters "
     "ConfigMap needs the lines " + list_counters("sm", "tensor", "fp32", "dram")
@@ -67,30 +67,32 @@ class SizingAnalyzer:
         costs = read_costs(views, window)
         judged = self._judged(read_work(views, window), costs)
         pods = pl.DataFrame(views.query(load_sql("sizing/pods"), window.bounds()))
-        found: list[Finding] = []
+        findings: list[Finding] = []
         if judged.height or pods.height:
             pods = _add_hosts(views, window, pods, judged)
-            found += self._signs(views, window, judged, pods, costs)
-            rows, free, known = (
+            findings += self._signs(views, window, judged, pods, costs)
+            rows, free, containers = (
                 pods.to_dicts(),
                 _read_free(views, window),
                 read_containers(views, window),
             )
-            found += find_oversized(known, rows, free, window)
-            found += find_blocking(rows, free, window, list_settled(known))
-        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+            findings += find_oversized(containers, rows, free, window)
+            findings += find_blocking(rows, free, window, list_settled(containers))
+        return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the workloads of which depth or memory need is not known, and why."""
         rows = read_work(views, window)
-        found = []
+        unjudged = []
         for row in self._judged(rows, read_costs(views, window)).iter_rows(named=True):
             reasons = []
             if row["sm"] is None:
                 reasons.append(NO_DEPTH)
             if row["reserved"] and row["eff"] is not None and row["eff"] < get_limit("low_eff"):
                 reasons.append(RESERVED)
-            found += [Unjudged(build_subject(row), row["work_h"], (reason,)) for reason in reasons]
+            unjudged += [
+                Unjudged(build_subject(row), row["work_h"], (reason,)) for reason in reasons
+            ]
         shared = rows.filter(pl.col("sharers") > 1).group_by(*OWNER, maintain_order=True)
         for row in shared.agg(
             pl.col("team").first(),
@@ -99,19 +101,23 @@ class SizingAnalyzer:
             hours=(pl.col("work_s") * pl.col("weight") / pl.col("sharers")).sum() / 3600,
         ).iter_rows(named=True):
             if row["hours"] > 0:
-                found.append(Unjudged(build_subject(row), row["hours"], (SHARED,)))
-        return [*found, *find_unknown(read_containers(views, window))]
+                unjudged.append(Unjudged(build_subject(row), row["hours"], (SHARED,)))
+        return [*unjudged, *find_unknown(read_containers(views, window))]
 
     def _judged(self, rows: pl.DataFrame, costs: WorkloadCosts) -> pl.DataFrame:
-        """Return workloads with enough work to judge; `thin` where it was held longer than used."""
+        """Return workloads with enough work to judge; `thin`: allocated longer than used."""
         least = self.settings.least_gpu_hours
-        made = sum_workloads(rows)
-        ledger = (costs.total(owner, ALLOCATED) for owner in made.select(OWNER).iter_rows())
-        held = pl.Series("held_h", [a.gpu_hours if a else None for a in ledger], pl.Float64)
-        made = made.with_columns(held).with_columns(held_h=pl.max_horizontal("held_h", "work_h"))
+        workloads = sum_workloads(rows)
+        ledger = (costs.total(owner, ALLOCATED) for owner in workloads.select(OWNER).iter_rows())
+        allocated = pl.Series(
+            "allocated_h", [a.gpu_hours if a else None for a in ledger], pl.Float64
+        )
+        workloads = workloads.with_columns(allocated).with_columns(
+            allocated_h=pl.max_horizontal("allocated_h", "work_h")
+        )
         worked = pl.col("longest_s") >= min(least, get_limit("thin_hours")) * 3600
-        enough = (pl.col("held_h") >= least) & worked & (pl.col("work_h") > 0)
-        return made.filter(enough).with_columns(thin=pl.col("work_h") < least)
+        enough = (pl.col("allocated_h") >= least) & worked & (pl.col("work_h") > 0)
+        return workloads.filter(enough).with_columns(thin=pl.col("work_h") < least)
 
     def _signs(
         self,
@@ -152,11 +158,11 @@ class SizingAnalyzer:
         if first is not None or (row["dram"] or 0) >= get_limit("memory_bound"):
             return first
         need = compute_need(row, self.settings)
-        known = None not in {need, row["eff"], row["sm_peak"]}
-        if need is not None and known and row["eff"] < get_limit("low_eff"):
-            found = list_options(row, need, prices, self.settings)
-            if found:
-                return underuse.build_smaller(row, found)
+        complete = None not in {need, row["eff"], row["sm_peak"]}
+        if need is not None and complete and row["eff"] < get_limit("low_eff"):
+            options = list_options(row, need, prices, self.settings)
+            if options:
+                return underuse.build_smaller(row, options)
         if is_interactive(row["workload_kind"]):
             return None
         if row["sm"] is not None and row["sm"] < self.settings.low_depth:
@@ -172,27 +178,27 @@ def _add_hosts(
     views: Views, window: Window, pods: pl.DataFrame, judged: pl.DataFrame
 ) -> pl.DataFrame:
     """Join what hosts say of pods: of judged workloads, and of those that ask for much."""
-    asked = pods.filter(
+    chosen = pods.filter(
         pl.struct(OWNER).is_in(judged.select(pl.struct(OWNER).alias("key"))["key"].implode())
         | (pl.col("cpu_request_milli") > pl.col("gpus") * pl.col("fair_milli"))
         | (pl.col("memory_request_bytes") > pl.col("gpus") * pl.col("fair_bytes"))
     )
     names = ["cluster", "namespace", "pod"]
     since = max(window.start, window.end - timedelta(days=HOST_DAYS))
-    told = views.query(
+    hosts = views.query(
         load_sql("sizing/hosts"),
         {
             "since": since,
             "until": window.end,
-            "pods": json.dumps(asked.select(names).unique(maintain_order=True).to_dicts()),
+            "pods": json.dumps(chosen.select(names).unique(maintain_order=True).to_dicts()),
         },
     )
-    return pods.join(pl.DataFrame(told), on=names, how="left", maintain_order="left")
+    return pods.join(pl.DataFrame(hosts), on=names, how="left", maintain_order="left")
 
 
 def _read_free(views: Views, window: Window) -> Free:
-    found: dict[tuple[str, str], tuple[float, Decimal | None]] = {}
+    free: dict[tuple[str, str], tuple[float, Decimal | None]] = {}
     for row in views.query(load_sql("sizing/free"), window.bounds()).to_pylist():
         usd = row["usd"] if row["priced"] else None
-        found[row["cluster"], row["node"]] = row["gpu_hours"], usd
-    return found
+        free[row["cluster"], row["node"]] = row["gpu_hours"], usd
+    return free

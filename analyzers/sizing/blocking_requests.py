@@ -19,7 +19,7 @@ REQUEST_COLUMNS = {
     "cpu_hog": ("cpu_request_milli", "fair_milli", "cpu_p95", 1000.0, "cores"),
     "memory_hog": ("memory_request_bytes", "fair_bytes", "memory_p95", float(GIB), "GiB"),
 }
-"""By kind: what is asked, a GPU's share of it, what is used, and the unit people read."""
+"""By kind: the request, a GPU's share of it, what is used, and the unit people read."""
 
 
 def find_blocking(
@@ -30,10 +30,10 @@ def find_blocking(
 ) -> Iterable[Finding]:
     """Yield findings about workloads whose pods keep free GPUs of their nodes from others.
 
-    `pods` are rows of `pods.sql` joined to `hosts.sql`; `free` the unheld GPU-hours of each node
-    and their cost. The waste is the GPUs' worth of what is asked beyond the fair share, and never
-    more than was free there. Workloads and resources that are `settled` are judged by their own use
-    instead (`requests.py`).
+    `pods` are rows of `pods.sql` joined to `hosts.sql`; `free` the free GPU-hours of each node
+    and their cost. The waste is the GPUs' worth of what is requested beyond the fair share, and
+    never more than was free there. Workloads and resources that are `settled` are judged by their
+    own use instead (`requests.py`).
     """
     for kind in REQUEST_COLUMNS:
         over = [row for row in pods if _compute_excess(row, kind) > 0]
@@ -53,18 +53,18 @@ def find_blocking(
                 nodes=tuple(sorted({c.node or "" for c in claims}))[:MOST_NAMED],
                 models=tuple(sorted({r["gpu_model"] for r in rows if r["gpu_model"]})),
             )
-            found = _describe_request(kind, rows)
-            if found is not None:
-                evidence, details, words = found
+            description = _describe_request(kind, rows)
+            if description is not None:
+                evidence, details, words = description
                 yield build_blocking(kind, subject, window, claims, evidence, details, words)
 
 
 def _compute_excess(row: Row, kind: str) -> float:
-    """Return the GPUs' worth of CPU or memory asked beyond the fair share; 0 within the limit."""
-    asked, fair = row[REQUEST_COLUMNS[kind][0]], row[REQUEST_COLUMNS[kind][1]]
-    if not asked or not fair or not row["gpus"]:
+    """Return the GPUs' worth of CPU or memory requested beyond the fair share; 0 within limits."""
+    request, fair = row[REQUEST_COLUMNS[kind][0]], row[REQUEST_COLUMNS[kind][1]]
+    if not request or not fair or not row["gpus"]:
         return 0.0
-    share = asked / row["gpus"] / fair
+    share = request / row["gpus"] / fair
     return float(row["gpus"] * (share - 1)) if share > get_limit("hog_factor") else 0.0
 
 
@@ -111,29 +111,29 @@ def _build_parameters(kind: str, worst: Row, rows: list[dict[str, Any]]) -> dict
 def _describe_request(
     kind: str, rows: list[dict[str, Any]]
 ) -> tuple[Evidence, dict[str, Any], dict[str, Any]] | None:
-    """Return the evidence and the words; None where what is asked is also used."""
-    asked, fair, used, unit, name = REQUEST_COLUMNS[kind]
+    """Return the evidence and the words; None where what is requested is also used."""
+    request, fair, used, unit, name = REQUEST_COLUMNS[kind]
     worst = max(rows, key=lambda row: (_compute_excess(row, kind), row["pod"]))
-    seen = [row[used] * (1000 if kind == "cpu_hog" else 1) / row[asked] for row in rows
+    seen = [row[used] * (1000 if kind == "cpu_hog" else 1) / row[request] for row in rows
             if row[used] is not None]  # fmt: skip
     part_used = max(seen) if seen else None
     if part_used is not None and part_used >= get_limit("hog_used"):
         return None
-    told = (
+    host_use = (
         "nobody measures what it uses of it"
         if part_used is None
         else f"its pods use {part_used:.0%} of it at most (p95)"
     )
     words = {
-        "asked": worst[asked] / worst["gpus"] / unit,
+        "asked": worst[request] / worst["gpus"] / unit,
         "fair": worst[fair] / unit,
         "blocked": _compute_excess(worst, kind),
-        "used": told,
+        "used": host_use,
         "parameters": _build_parameters(kind, worst, rows),
     }
     details = {
         "why": f"{words['asked']:.1f} {name} per GPU, a GPU's share is {words['fair']:.1f}",
-        "witnesses": {"request": f"pod {worst['pod']} on {worst['node']}", "host": told},
+        "witnesses": {"request": f"pod {worst['pod']} on {worst['node']}", "host": host_use},
         "pods": len(rows),
         "gpus_blocked_by_one_pod": round(words["blocked"], 3),
         "assumptions": ["free GPUs of the node could have been used but for this request"],

@@ -30,6 +30,6 @@ INNER JOIN holding AS h
         AND p.workload = h.workload
 WHERE
     p.containers IS NOT null
-    AND coalesce(p.last_seen, $until) >= $back
+    AND coalesce(p.last_seen, $until) >= $lookback_start
     AND coalesce(p.created_at, p.first_seen, $since) < $until
 ORDER BY p.cluster, p.namespace, p.pod, p.last_seen

@@ -1,4 +1,4 @@
--- What each container of some workloads used over the time looked back: of each of its pods the
+-- What each container of some workloads used over the lookback: of each of its pods the
 -- 95th percentile of CPU and the most memory, of all of them the time in which any was seen.
 WITH workloads AS (
     SELECT

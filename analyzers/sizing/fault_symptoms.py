@@ -74,15 +74,15 @@ def detect_starved(row: Row, settings: SizingSettings) -> Symptom | None:
     if row["engine"] is None or row["engine"] >= get_limit("starved_engine"):
         return None
     throttled, full = row["throttled"], row["cpu_full"]
-    said = []
+    reasons = []
     if throttled is not None and throttled > settings.throttled:
-        said.append(f"CFS throttles {throttled:.0%} of the periods")
+        reasons.append(f"CFS throttles {throttled:.0%} of the periods")
     if full is not None and full >= get_limit("at_limit"):
-        said.append(f"CPU in use is {full:.0%} of the limit")
-    if not said:
+        reasons.append(f"CPU in use is {full:.0%} of the limit")
+    if not reasons:
         return None
     share = 1 - row["engine"]
-    host = " and ".join(said)
+    host = " and ".join(reasons)
     words = {"host": host, "engine": row["engine"]}
     return Symptom(
         "cpu_starved",
@@ -114,7 +114,7 @@ def detect_input_bound(row: Row) -> Symptom | None:
 
 
 def detect_comm_bound(row: Row) -> Symptom | None:
-    """Links near their peak and tensor cores at rest, on more than one device."""
+    """Links near their peak and tensor cores idle, on more than one device."""
     peaks = read_gpu_peaks().get(row["model"] or "")
     if peaks is None or not peaks.nvlink_gbs or row["gpus"] < 2:  # noqa: PLR2004
         return None

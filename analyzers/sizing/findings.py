@@ -42,18 +42,18 @@ def build_finding(
     start = max(window.start, row["first_hour"].replace(tzinfo=UTC))
     end = min(window.end, row["last_hour"].replace(tzinfo=UTC) + HOUR)
     subject = build_subject(row)
-    found = round(hours * sign.share, 6)
+    wasted_hours = round(hours * sign.share, 6)
     details: dict[str, Any] = {
         "why": sign.advice[0][0].replace("_", " ")
         + f": {sign.share:.0%} of {hours:,.1f} GPU-hours",
-        "witnesses": sign.witnesses,
+        "witnesses": sign.signals,
         "figures": {n: _round_value(row[n]) for n in FIGURES if row[n] is not None},
         "share": round(sign.share, 4),
         "hours_of": list(sign.states),
         "memory": _describe_memory(row, reserved=reserved),
         "assumptions": [
             *((CEILING,) if sign.ceiling else ()),
-            *_list_assumptions(row, priced=usd is not None, posted=total is not None),
+            *_list_assumptions(row, priced=usd is not None, in_ledger=total is not None),
         ],
     }
     return Finding(
@@ -65,7 +65,7 @@ def build_finding(
         verdict="wasteful",
         evidence=sign.evidence,
         confidence=_compute_confidence(row, sign.evidence),
-        gpu_hours=found,
+        gpu_hours=wasted_hours,
         usd=usd,
         details=details,
         recommendations=tuple(
@@ -105,20 +105,20 @@ def build_blocking(  # noqa: PLR0917  (one call)
 def _recommend(
     kind: str, words: dict[str, Any], subject: Subject, claims: tuple[Claim, ...], window: Window
 ) -> Recommendation:
-    said = read_advice()[kind]
+    advice = read_advice()[kind]
     usd = [c.usd for c in claims]
     hours = sum(c.gpu_hours for c in claims)
     total = None if not usd or None in usd else sum((u for u in usd if u is not None), Decimal(0))
     return Recommendation(
-        verb=said["verb"],
+        verb=advice["verb"],
         target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
-        why=said["why"].format(**words),
-        reversible=bool(said["undo"]),
-        undo=said["undo"] or None,
+        why=advice["why"].format(**words),
+        reversible=bool(advice["undo"]),
+        undo=advice["undo"] or None,
         gpu_hours_per_day=round(hours * 86_400 / window.seconds, 4),
         usd_per_day=compute_per_day(total, window),
-        caution=said["caution"].format(**words) or None,
-        effort=cast("Effort", said["effort"]),
+        caution=advice["caution"].format(**words) or None,
+        effort=cast("Effort", advice["effort"]),
         claims=claims,
         parameters=words.get("parameters") or {},
     )
@@ -127,9 +127,9 @@ def _recommend(
 def _build_claims(
     bill: WorkloadCosts, owner: Owner, share: float, sign: Symptom, hours: float
 ) -> tuple[Claim, ...]:
-    made = bill.claims(owner, share, sign.states)
-    # Without a ledger nobody has named the hours: they are claimed as worked.
-    return made or (Claim(*owner, None, "productive", round(hours * share, 6)),)
+    claims = bill.claims(owner, share, sign.states)
+    # Without a ledger the hours have no states: they are claimed as productive.
+    return claims or (Claim(*owner, None, "productive", round(hours * share, 6)),)
 
 
 def _compute_confidence(row: Row, evidence: Evidence) -> float:
@@ -146,17 +146,21 @@ def _describe_memory(row: Row, *, reserved: bool) -> str:
     return f"at most {used}"
 
 
-def _list_assumptions(row: Row, *, priced: bool, posted: bool) -> list[str]:
-    said = ["hours in which a device is active for less than half are the idle analyzer's"]
-    if not posted:
-        said.append("the ledger has no hours of it: GPU-hours are telemetry's, and no dollars")
+def _list_assumptions(row: Row, *, priced: bool, in_ledger: bool) -> list[str]:
+    assumptions = ["hours in which a device is active for less than half are the idle analyzer's"]
+    if not in_ledger:
+        assumptions.append(
+            "the ledger has no hours of it: GPU-hours are telemetry's, and no dollars"
+        )
     elif not priced:
-        said.append("some of its hours have no price: no dollars")
+        assumptions.append("some of its hours have no price: no dollars")
     if row["thin"]:
-        said.append(f"judged from {row['work_h']:.1f} GPU-hours at work only: never confirmed")
+        assumptions.append(
+            f"judged from {row['work_h']:.1f} GPU-hours at work only: never confirmed"
+        )
     if row["dram"] is None and row["sm"] is not None:
-        said.append("memory bandwidth is not measured")
-    return said
+        assumptions.append("memory bandwidth is not measured")
+    return assumptions
 
 
 def _round_value(value: Any) -> Any:
@@ -165,7 +169,7 @@ def _round_value(value: Any) -> Any:
 
 def group_by_owner(rows: list[dict[str, Any]]) -> dict[Owner, list[dict[str, Any]]]:
     """Group rows by their workload."""
-    found: dict[Owner, list[dict[str, Any]]] = {}
+    by_owner: dict[Owner, list[dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in OWNER), []).append(row)
-    return found
+        by_owner.setdefault(tuple(row[name] for name in OWNER), []).append(row)
+    return by_owner

@@ -22,7 +22,7 @@ MOST_SHARERS = 8
 
 
 def compute_need(row: Row, settings: SizingSettings) -> float | None:
-    """Return the memory a workload needs at most, with head-room; None = nobody knows."""
+    """Return the memory a workload needs at most, with head-room; None = unknown."""
     if row["mem_most"] is None or row["memory_bytes"] is None or row["reserved"]:
         return None
     used: float = row["mem_most"] * (1 + settings.memory_headroom)
@@ -33,26 +33,26 @@ def list_options(
     row: Row, need: float, prices: Mapping[str, float], settings: SizingSettings
 ) -> list[Option]:
     """Return kinds of advice, the share each saves and its words, the largest saving first."""
-    found = [
+    options = [
         *_find_instance(row, need, settings),
         *_find_model(row, need, prices, settings),
     ]
-    found = found or _count_sharers(row, need, settings)
-    return sorted(found, key=lambda option: (-option[1], option[0]))
+    options = options or _count_sharers(row, need, settings)
+    return sorted(options, key=lambda option: (-option[1], option[0]))
 
 
 def _find_instance(row: Row, need: float, settings: SizingSettings) -> list[Option]:
     """Return the smallest MIG profile that holds it, for pods of one device."""
-    known = mig.models().get(row["model"] or "", {})
-    if not known or row["pod_gpus"] != 1 or row["kinds"] != 1 or row["sm_peak"] is None:
+    profiles = mig.models().get(row["model"] or "", {})
+    if not profiles or row["pod_gpus"] != 1 or row["kinds"] != 1 or row["sm_peak"] is None:
         return []
-    most = max(kind.compute for kind in known.values())
-    slices = max(kind.size for kind in known.values())
-    now = known.get(row["profile"] or "")
+    most = max(kind.compute for kind in profiles.values())
+    slices = max(kind.size for kind in profiles.values())
+    now = profiles.get(row["profile"] or "")
     if row["instance"] and now is None:
         return []
     compute, size = (now.compute, now.size) if now else (most, slices)
-    for kind in sorted(known.values(), key=lambda k: (k.compute, k.size)):
+    for kind in sorted(profiles.values(), key=lambda k: (k.compute, k.size)):
         memory = (
             row["memory_bytes"] * kind.size / size * (get_limit("slice_memory") if not now else 1)
         )

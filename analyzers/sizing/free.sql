@@ -1,4 +1,4 @@
--- GPU-hours of each node that nobody held, and what they cost.
+-- GPU-hours of each node that were not allocated, and what they cost.
 SELECT
     cluster,
     node,

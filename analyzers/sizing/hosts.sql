@@ -1,5 +1,5 @@
 -- What the pods of some workloads did on their hosts: cores, throttling, memory, network.
-WITH asked AS (
+WITH requested AS (
     SELECT
         h.cluster,
         h.namespace,
@@ -19,7 +19,7 @@ SELECT
     p.cluster,
     p.namespace,
     p.pod,
-    count(*) AS looks,
+    count(*) AS samples,
     avg(p.cpu_cores) AS cpu_cores,
     quantile_cont(p.cpu_cores, 0.95) AS cpu_p95,
     quantile_cont(p.cpu_cores, 0.99) AS cpu_p99,
@@ -30,7 +30,7 @@ SELECT
     max(p.memory_bytes) AS memory_peak,
     avg(p.net_rx_bps + p.net_tx_bps) AS net_bps
 FROM pod_sample AS p
-INNER JOIN asked AS a ON p.cluster = a.cluster AND p.namespace = a.namespace AND p.pod = a.pod
+INNER JOIN requested AS a ON p.cluster = a.cluster AND p.namespace = a.namespace AND p.pod = a.pod
 WHERE p.ts >= $since AND p.ts < $until
 GROUP BY p.cluster, p.namespace, p.pod
 ORDER BY p.cluster, p.namespace, p.pod

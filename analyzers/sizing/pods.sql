@@ -1,5 +1,5 @@
 -- What the pods that hold GPUs ask of their node, and what a GPU's share of that node is.
-WITH held AS (
+WITH gpu_pods AS (
     SELECT
         a.cluster,
         a.pod_uid,
@@ -29,7 +29,7 @@ SELECT
     n.cpu_milli / n.gpu_count AS fair_milli,
     n.memory_bytes / n.gpu_count AS fair_bytes,
     n.gpu_model
-FROM held AS h
+FROM gpu_pods AS h
 INNER JOIN pod AS p ON h.cluster = p.cluster AND h.pod_uid = p.uid
 LEFT JOIN node AS n
     ON p.cluster = n.cluster AND p.node = n.node AND n.gpu_count > 0 AND n.sharing <> 'mig'

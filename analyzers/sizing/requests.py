@@ -43,8 +43,8 @@ class ContainerUse(msgspec.Struct, frozen=True):
 
     owner: Owner
     name: str
-    asks: dict[str, int]
-    """Millicores and bytes, by `cpu` and `memory`; what is not asked for is not there."""
+    requests: dict[str, int]
+    """Millicores and bytes, by `cpu` and `memory`; what is not requested is absent."""
     oom_killed: bool
     days: dict[str, float]
     """Of how many days its use is known, by resource."""
@@ -62,100 +62,107 @@ class ContainerUse(msgspec.Struct, frozen=True):
 
     def lower(self, resource: Resource) -> int | None:
         """Return what it should ask for where that is worth less than it asks for, else None."""
-        asked, need = self.asks.get(resource), self.needs(resource)
-        if asked is None or need is None or (resource == "memory" and self.oom_killed):
+        request, need = self.requests.get(resource), self.needs(resource)
+        if request is None or need is None or (resource == "memory" and self.oom_killed):
             return None
         least = max(
-            get_limit("request_least") * asked, get_limit(f"request_{REQUEST_NAMES[resource][0]}")
+            get_limit("request_least") * request, get_limit(f"request_{REQUEST_NAMES[resource][0]}")
         )
-        return need if asked - need >= least else None
+        return need if request - need >= least else None
 
 
 @cache_query
 def read_containers(views: Views, window: Window) -> list[ContainerUse]:
     """Return the containers of the workloads that hold GPUs in the window."""
-    back = window.end - timedelta(days=get_limit("request_back_days"))
-    spans = {**window.bounds(), "back": back.replace(tzinfo=None)}
+    lookback_start = window.end - timedelta(days=get_limit("request_back_days"))
+    spans = {**window.bounds(), "lookback_start": lookback_start.replace(tzinfo=None)}
     rows = views.query(load_sql("sizing/container_requests"), spans).to_pylist()
-    asks: dict[tuple[Owner, str], dict[str, int]] = {}
+    requests: dict[tuple[Owner, str], dict[str, int]] = {}
     killed: set[tuple[Owner, str]] = set()
     for row in rows:
         owner = cast("Owner", tuple(row[name] for name in OWNER))
-        for one in msgspec.json.decode(row["containers"]):
-            key = owner, one["name"]
-            if one.get("oom_killed"):
+        for container in msgspec.json.decode(row["containers"]):
+            key = owner, container["name"]
+            if container.get("oom_killed"):
                 killed.add(key)
             if not row["lives"]:
                 continue
-            of = asks.setdefault(key, {})
+            of = requests.setdefault(key, {})
             for resource, (column, _, _) in REQUEST_NAMES.items():
-                if one.get(column) is not None:
-                    of[resource] = max(of.get(resource, 0), one[column])
-    if not asks:
+                if container.get(column) is not None:
+                    of[resource] = max(of.get(resource, 0), container[column])
+    if not requests:
         return []
-    owners = sorted({owner for owner, _ in asks})
-    known = views.query(
+    owners = sorted({owner for owner, _ in requests})
+    use_rows = views.query(
         load_sql("sizing/container_use"),
         {
             "workloads": msgspec.json.encode(
                 [dict(zip(OWNER, owner, strict=True)) for owner in owners]
             ).decode(),
-            "since": spans["back"],
+            "since": spans["lookback_start"],
             "until": window.bounds()["until"],
         },
     ).to_pylist()
-    used = {(tuple(r[n] for n in OWNER), r["container"]): r for r in known}
-    return [_build_container(key, asks[key], key in killed, used.get(key)) for key in sorted(asks)]
+    used = {(tuple(r[n] for n in OWNER), r["container"]): r for r in use_rows}
+    return [
+        _build_container(key, requests[key], key in killed, used.get(key))
+        for key in sorted(requests)
+    ]
 
 
 def find_oversized(
-    found: Sequence[ContainerUse], pods: Sequence[Row], free: Free, window: Window
+    containers: Sequence[ContainerUse], pods: Sequence[Row], free: Free, window: Window
 ) -> Iterator[Finding]:
     """Yield a finding per workload and resource of which a container asks for too much.
 
-    `pods` are rows of `pods.sql`: the waste is the GPUs' worth of what is asked beyond a GPU's
+    `pods` are rows of `pods.sql`: the waste is the GPUs' worth of what is requested beyond a GPU's
     share of its node, and never more than was free there; where that is none the requests are too
     large all the same, and no hours are claimed.
     """
     of: dict[Owner, list[ContainerUse]] = {}
-    for one in found:
-        of.setdefault(one.owner, []).append(one)
+    for container in containers:
+        of.setdefault(container.owner, []).append(container)
     mine: dict[Owner, list[Row]] = {}
     for row in pods:
         mine.setdefault(cast("Owner", tuple(row[name] for name in OWNER)), []).append(row)
     for owner, every in sorted(of.items()):
         for resource in REQUEST_NAMES:
-            lowered = [(one, ask) for one in every if (ask := one.lower(resource)) is not None]
+            lowered = [
+                (container, request)
+                for container in every
+                if (request := container.lower(resource)) is not None
+            ]
             if lowered:
                 rows = mine.get(owner, [])
                 yield _build_finding(owner, resource, every, lowered, rows, free, window)
 
 
-def list_settled(found: Iterable[ContainerUse]) -> set[tuple[Owner, Resource]]:
+def list_settled(containers: Iterable[ContainerUse]) -> set[tuple[Owner, Resource]]:
     """Return the workloads whose own use is known, or must not be lowered, by resource."""
     return {
-        (one.owner, resource)
-        for one in found
+        (container.owner, resource)
+        for container in containers
         for resource in REQUEST_NAMES
-        if one.needs(resource) is not None or (resource == "memory" and one.oom_killed)
+        if container.needs(resource) is not None or (resource == "memory" and container.oom_killed)
     }
 
 
-def find_unknown(found: Iterable[ContainerUse]) -> Iterator[Unjudged]:
+def find_unknown(containers: Iterable[ContainerUse]) -> Iterator[Unjudged]:
     """Yield the workloads whose containers have some history, and too little."""
     short: dict[Owner, list[str]] = {}
-    for one in found:
-        days = min(one.days.values(), default=0.0)
+    for container in containers:
+        days = min(container.days.values(), default=0.0)
         if 0 < days < get_limit("request_days"):
-            short.setdefault(one.owner, []).append(f"{one.name} {days:.1f}")
-    for owner, told in sorted(short.items()):
-        why = f"days of CPU and memory use known of its containers: {', '.join(told)}; "
+            short.setdefault(container.owner, []).append(f"{container.name} {days:.1f}")
+    for owner, days_known in sorted(short.items()):
+        why = f"days of CPU and memory use known of its containers: {', '.join(days_known)}; "
         about = Subject(*owner)
         yield Unjudged(about, 0.0, (f"{why}{get_limit('request_days'):g} are needed",))
 
 
 def _build_container(
-    key: tuple[Owner, str], asks: dict[str, int], killed: bool, row: Row | None
+    key: tuple[Owner, str], requests: dict[str, int], killed: bool, row: Row | None
 ) -> ContainerUse:
     days: dict[str, float] = {}
     use: dict[str, float] = {}
@@ -166,7 +173,7 @@ def _build_container(
         if row["memory_max"] is not None:
             days["memory"] = row["memory_s"] / DAY_S
             use["memory_max"] = float(row["memory_max"])
-    return ContainerUse(*key, asks, killed, days, use)
+    return ContainerUse(*key, requests, killed, days, use)
 
 
 def _build_finding(  # noqa: PLR0917  (one caller)
@@ -178,8 +185,10 @@ def _build_finding(  # noqa: PLR0917  (one caller)
     free: Free,
     window: Window,
 ) -> Finding:
-    one, ask = max(lowered, key=lambda item: (item[0].asks[resource] - item[1], item[0].name))
-    spared = sum(c.asks[resource] - need for c, need in lowered)
+    container, request = max(
+        lowered, key=lambda item: (item[0].requests[resource] - item[1], item[0].name)
+    )
+    spared = sum(c.requests[resource] - need for c, need in lowered)
     claims = build_claims(
         owner[0], pods, partial(_compute_released, resource=resource, spared=spared), free, window
     )
@@ -191,8 +200,8 @@ def _build_finding(  # noqa: PLR0917  (one caller)
         for r in REQUEST_NAMES
     }
     worst = max(blocks, key=lambda r: blocks[r])
-    used = one.use["cpu_p95" if resource == "cpu" else "memory_max"]
-    peak = one.use["cpu_max" if resource == "cpu" else "memory_max"]
+    used = container.use["cpu_p95" if resource == "cpu" else "memory_max"]
+    peak = container.use["cpu_max" if resource == "cpu" else "memory_max"]
     strands = (
         f"; beyond its share of the node it keeps {blocks[resource]:.2f} free GPUs from use"
         if claims
@@ -201,31 +210,31 @@ def _build_finding(  # noqa: PLR0917  (one caller)
     caution = (
         f"its peak was {_format_amount(resource, peak)}: with less asked for it gets less where "
         "its node is short of CPU"
-        if resource == "cpu" and peak > ask
+        if resource == "cpu" and peak > request
         else "a limit that stays is not raised by it"
     )
     words = {
-        "container": one.name,
-        "asked": _format_amount(resource, one.asks[resource]),
+        "container": container.name,
+        "asked": _format_amount(resource, container.requests[resource]),
         "used": _format_amount(resource, used),
-        "ask": _format_amount(resource, ask),
-        "days": one.days[resource],
+        "ask": _format_amount(resource, request),
+        "days": container.days[resource],
         "strands": strands,
         "caution": caution,
         "parameters": {
             "resource": resource,
-            "container": one.name,
-            "ask": ask,
+            "container": container.name,
+            "ask": request,
             "used_p95" if resource == "cpu" else "used_most": round(used, 3),
-            "history_days": round(one.days[resource], 3),
-            "oom_killed": one.oom_killed,
+            "history_days": round(container.days[resource], 3),
+            "oom_killed": container.oom_killed,
         },
     }
     details = {
-        "why": f"container {one.name} asks for {words['asked']} and used {words['used']}",
+        "why": f"container {container.name} asks for {words['asked']} and used {words['used']}",
         "witnesses": {
-            "request": f"container {one.name} of {owner[2]}/{owner[3]}",
-            "host": f"{one.days[resource]:.1f} days of its own use",
+            "request": f"container {container.name} of {owner[2]}/{owner[3]}",
+            "host": f"{container.days[resource]:.1f} days of its own use",
         },
         "containers": [_describe_container(c) for c in every],
         "strands_gpus": blocks,
@@ -244,24 +253,24 @@ def _build_finding(  # noqa: PLR0917  (one caller)
 
 def _compute_blocked(row: Row, resource: Resource, less: float = 0.0) -> float:
     """Return the GPUs' worth that a pod asks for beyond its GPUs' share, after it asks for less."""
-    _, asked, fair = REQUEST_NAMES[resource]
-    if not row[asked] or not row[fair] or not row["gpus"]:
+    _, request, fair = REQUEST_NAMES[resource]
+    if not row[request] or not row[fair] or not row["gpus"]:
         return 0.0
-    return max(0.0, float((row[asked] - less) / row[fair] - row["gpus"]))
+    return max(0.0, float((row[request] - less) / row[fair] - row["gpus"]))
 
 
 def _compute_released(row: Row, resource: Resource, spared: float) -> float:
     return _compute_blocked(row, resource) - _compute_blocked(row, resource, spared)
 
 
-def _describe_container(one: ContainerUse) -> dict[str, Any]:
+def _describe_container(container: ContainerUse) -> dict[str, Any]:
     return {
-        "container": one.name,
-        "asks": dict(one.asks),
-        "should_ask": {r: need for r in REQUEST_NAMES if (need := one.needs(r)) is not None},
-        "used": {name: round(value, 3) for name, value in one.use.items()},
-        "days": {r: round(value, 3) for r, value in one.days.items()},
-        "oom_killed": one.oom_killed,
+        "container": container.name,
+        "asks": dict(container.requests),
+        "should_ask": {r: need for r in REQUEST_NAMES if (need := container.needs(r)) is not None},
+        "used": {name: round(value, 3) for name, value in container.use.items()},
+        "days": {r: round(value, 3) for r, value in container.days.items()},
+        "oom_killed": container.oom_killed,
     }
 
 

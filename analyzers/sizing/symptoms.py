@@ -23,12 +23,12 @@ class Symptom(msgspec.Struct, frozen=True):
     kind: str
     share: float
     evidence: Evidence
-    witnesses: dict[str, str]
+    signals: dict[str, str]
     states: tuple[State, ...] = WORKED
     advice: tuple[tuple[str, float, dict[str, Any]], ...] = ()
     """Kinds of advice, the share each would save, and the words that fill its gaps."""
     ceiling: bool = False
-    """`share` is the most that may be wasted, not what is: a suspicion, whoever witnesses it."""
+    """`share` is the most that may be wasted, not what is: a suspicion, whoever signals it."""
 
 
 def is_gang(workload_kind: str) -> bool:

@@ -16,7 +16,7 @@ def sum_workloads(work: pl.DataFrame) -> pl.DataFrame:
     """Sum pods and devices (columns of `work.sql`) up to workloads that share nothing.
 
     Means are weighted by the time at work. `power_share` is the part of the power between idle and
-    design, null for MIG instances, whose board's power is not theirs; `eff` is the use of the
+    design, null for MIG instances, which have no power sensor; `eff` is the use of the
     busiest part (telemetry-and-waste.md#signals), null without profiling counters.
     """
     facts = pl.DataFrame(
@@ -36,7 +36,7 @@ def sum_workloads(work: pl.DataFrame) -> pl.DataFrame:
         pod_gpus=pl.col("device").filter(pl.col("work_s") > 0).n_unique().over(*OWNER, "pod"),
     )
     worked = pl.col("work_s") > 0
-    found = rows.group_by(*OWNER, maintain_order=True).agg(
+    workloads = rows.group_by(*OWNER, maintain_order=True).agg(
         pl.col("team").drop_nulls().first(),
         pl.col("node").unique().alias("nodes"),
         pl.col("gpu_model").unique().alias("models"),
@@ -66,7 +66,7 @@ def sum_workloads(work: pl.DataFrame) -> pl.DataFrame:
     eff = pl.max_horizontal(
         pl.col("tensor") / 0.93, pl.col("fp32") / 0.9, pl.col("dram") / get_limit("dram_ceiling")
     )
-    return found.with_columns(eff=eff.clip(0, 1), reserved=_flag_reserved()).join(
+    return workloads.with_columns(eff=eff.clip(0, 1), reserved=_flag_reserved()).join(
         _compare_ranks(rows), on=OWNER, how="left", maintain_order="left"
     )
 

@@ -57,12 +57,12 @@ class SpotAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return what each tolerant workload would save, the most dollars first."""
-        found = [
+        findings = [
             build_finding(case.subject, case.signals, case.plans, window, case.usd)
             for case in self._cases(views, window)
             if case.plans and case.signals
         ]
-        return sorted(found, key=lambda f: (-(f.usd or Decimal()), f.id))
+        return sorted(findings, key=lambda f: (-(f.usd or Decimal()), f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the workloads whose tolerance, price or risk is unknown, and which."""
@@ -97,12 +97,12 @@ class SpotAnalyzer:
 
     @cache_query
     def _hours(self, views: Views, window: Window) -> dict[Owner, Rows]:
-        found: dict[Owner, Rows] = defaultdict(list)
+        by_owner: dict[Owner, Rows] = defaultdict(list)
         for row in views.query(load_sql("spot/hours"), window.bounds()).to_pylist():
-            found[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]].append(
-                row
-            )
-        return found
+            by_owner[
+                row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
+            ].append(row)
+        return by_owner
 
     @cache_query
     def _cases(self, views: Views, window: Window) -> list[SpotCandidate]:
@@ -146,9 +146,9 @@ class SpotAnalyzer:
         plans = tuple(p for p in tried if isinstance(p, SpotPlan))
         if plans:
             return msgspec.structs.replace(case, plans=plans)
-        said = [n for n in tried if isinstance(n, NoPlan)]
-        unknown = any(n.unknown for n in said)
-        reasons = dict.fromkeys(n.reason for n in said if n.unknown or not unknown)
+        refusals = [n for n in tried if isinstance(n, NoPlan)]
+        unknown = any(n.unknown for n in refusals)
+        reasons = dict.fromkeys(n.reason for n in refusals if n.unknown or not unknown)
         return msgspec.structs.replace(case, reasons=tuple(reasons), unknown=unknown)
 
 

@@ -1,4 +1,4 @@
-"""What is said of work that could run on spot: figures, witnesses, cautions, claims."""
+"""What is said of work that could run on spot: figures, signals, cautions, claims."""
 
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
@@ -14,7 +14,7 @@ from fallow.window import Window
 
 ANALYZER = "spot"
 CONFIDENCE = (0.9, 0.6, 0.4, 0.3)
-"""By the number of witnesses that are missing."""
+"""By the number of signals that are missing."""
 REQUEST = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
 """A Karpenter requirement: spot first, on demand where there is none."""
 ALLOCATION = (
@@ -118,19 +118,21 @@ def _list_doubts(signals: ToleranceSignals, plans: Sequence[SpotPlan]) -> list[s
 
 
 def _list_cautions(signals: ToleranceSignals, doubts: Sequence[str]) -> list[str]:
-    said = [*doubts, "cash only once the on-demand nodes that it leaves are given back"]
+    cautions = [*doubts, "cash only once the on-demand nodes that it leaves are given back"]
     if signals.local_volumes:
-        said.append(f"what it keeps in {', '.join(signals.local_volumes)} is lost with a node")
+        cautions.append(f"what it keeps in {', '.join(signals.local_volumes)} is lost with a node")
     if signals.tolerance == "replicated":
         if signals.budget == NO_BUDGET:
-            said.append("give it a PodDisruptionBudget: none covers it")
+            cautions.append("give it a PodDisruptionBudget: none covers it")
         elif signals.budget == "not collected":
-            said.append("see that it has a PodDisruptionBudget: nobody read the cluster's")
+            cautions.append("see that it has a PodDisruptionBudget: nobody read the cluster's")
     elif signals.checkpoints is None:
-        said.append("its owner answers for its checkpoints: none was seen, each stop begins anew")
+        cautions.append(
+            "its owner answers for its checkpoints: none was seen, each stop begins anew"
+        )
     else:
-        said.append("its owner answers for its checkpoints: try one restart first")
-    return said
+        cautions.append("its owner answers for its checkpoints: try one restart first")
+    return cautions
 
 
 def _explain(

@@ -1,5 +1,5 @@
--- What workloads held and used by where and how it was bought: the hours that could be bought
--- otherwise. Idle hours are the idle analyzer's.
+-- What was allocated to workloads and used, by where and how it was bought: the hours that could be
+-- bought otherwise. Idle hours are the idle analyzer's.
 WITH used AS (
     SELECT
         cluster,

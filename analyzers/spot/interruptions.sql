@@ -10,7 +10,7 @@ WITH spot AS (
     WHERE capacity_type = 'spot' AND gpu_count > 0 AND instance_type IS NOT null
 ),
 
-told AS (
+event_counts AS (
     SELECT
         cluster,
         count(*) AS events
@@ -19,7 +19,7 @@ told AS (
     GROUP BY cluster
 ),
 
-taken AS (
+reclaims AS (
     SELECT
         cluster,
         name AS node,
@@ -37,8 +37,8 @@ SELECT
     sum(epoch(s.to_at) - epoch(s.from_at)) / 3600 AS node_hours,
     coalesce(sum(t.times), 0)::BIGINT AS interruptions
 FROM spot AS s
-INNER JOIN told AS o ON s.cluster = o.cluster
-LEFT JOIN taken AS t ON s.cluster = t.cluster AND s.node = t.node
+INNER JOIN event_counts AS o ON s.cluster = o.cluster
+LEFT JOIN reclaims AS t ON s.cluster = t.cluster AND s.node = t.node
 WHERE s.to_at > s.from_at
 GROUP BY s.provider, s.region, s.instance_type
 ORDER BY ALL

@@ -56,18 +56,18 @@ class SpotMarket:
     """Prices and risks of the window, by provider, region and instance type."""
 
     def __init__(self, views: Views, window: Window, settings: SpotSettings) -> None:
-        asked = window.bounds()
+        bounds = window.bounds()
         self._settings = settings
         self._listed: dict[Key, Mapping[str, Any]] = {}
         self._spot: dict[Key, list[Mapping[str, Any]]] = {}
-        for row in views.query(load_sql("spot/market"), asked).to_pylist():
+        for row in views.query(load_sql("spot/market"), bounds).to_pylist():
             key = row["provider"], row["region"], row["instance_type"]
             if row["term"] == "spot":
                 self._spot.setdefault(key, []).append(row)
             else:
                 self._listed[key] = row
         seen = views.query(
-            load_sql("spot/interruptions"), {**asked, "reasons": list_reasons("spot")}
+            load_sql("spot/interruptions"), {**bounds, "reasons": list_reasons("spot")}
         )
         self._seen = {(r["provider"], r["region"], r["instance_type"]): r for r in seen.to_pylist()}
 
@@ -77,7 +77,7 @@ class SpotMarket:
         if listed is None or not listed["gpu_count"]:
             return []
         full = listed["usd_h"] / listed["gpu_count"]
-        told = [
+        offers = [
             SpotOffer(
                 zone=row["zone"],
                 usd_per_gpu_hour=row["usd_h"] / listed["gpu_count"],
@@ -95,8 +95,8 @@ class SpotMarket:
             for row in self._spot.get(key, ())
         ]
         published = find_advice(key)
-        if told or published is None:
-            return told
+        if offers or published is None:
+            return offers
         share = float(published["savings_pct"]) / 100
         return [
             SpotOffer(
@@ -154,8 +154,8 @@ def _read_advisor() -> dict[Key, Mapping[str, str]]:
     return {(r["provider"], r["region"], r["instance_type"]): r for r in rows}
 
 
-def _format_day(moment: datetime | None) -> str | None:
-    return None if moment is None else f"{moment:%Y-%m-%d}"
+def _format_day(time: datetime | None) -> str | None:
+    return None if time is None else f"{time:%Y-%m-%d}"
 
 
 def _format_hours(value: float | None) -> float | None:

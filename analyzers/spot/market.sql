@@ -1,6 +1,6 @@
 -- Prices of whole nodes in force in the window: on-demand by region, spot by zone as the mean over
--- the time that each price held, with how far it moved.
-WITH held AS (
+-- the time that each price was in force, with how far it moved.
+WITH price_spans AS (
     SELECT
         provider,
         region,
@@ -48,7 +48,7 @@ SELECT
     count(*) AS prices,
     max(as_of) AS as_of,
     arg_max(reference, from_at) AS reference
-FROM held
+FROM price_spans
 WHERE to_at > from_at
 GROUP BY provider, region, zone, instance_type, term
 ORDER BY ALL

@@ -75,27 +75,27 @@ def plan_move(  # noqa: PLR0911  (each refusal has its own reason)
     if risk is None:
         return NoPlan(f"how often spot nodes of {where} go is unknown", unknown=True)
     good.sort(key=lambda o: (o.usd_per_gpu_hour, o.zone))
-    made = (_plan_replicas if signals.tolerance == "replicated" else _plan_job)(
+    saving = (_plan_replicas if signals.tolerance == "replicated" else _plan_job)(
         signals, good, risk, rate, settings
     )
-    if isinstance(made, NoPlan):
-        return made
-    saved = (paid * Decimal(repr(made.share))).quantize(SMALLEST, ROUND_DOWN)
-    if made.share < settings.min_saving or saved <= 0:
+    if isinstance(saving, NoPlan):
+        return saving
+    saved = (paid * Decimal(repr(saving.share))).quantize(SMALLEST, ROUND_DOWN)
+    if saving.share < settings.min_saving or saved <= 0:
         return NoPlan("interruptions would cost about what the discount saves")
     return SpotPlan(
         key=key,
         offers=tuple(good),
         risk=risk,
-        gpu_hours=hours * made.part,
+        gpu_hours=hours * saving.part,
         paid_usd=paid,
         saved_usd=saved,
-        stretched=made.stretched,
-        best_stretched=made.best,
-        on_demand_replicas=made.base,
-        facts=made.facts,
+        stretched=saving.stretched,
+        best_stretched=saving.best,
+        on_demand_replicas=saving.base,
+        facts=saving.facts,
         rows=tuple(rows),
-        part=made.part,
+        part=saving.part,
     )
 
 
@@ -124,14 +124,14 @@ def _plan_job(
     rate: float,
     settings: SpotSettings,
 ) -> _SpotSaving | NoPlan:
-    kept = find_surviving_checkpoints(signals)
-    if kept is None and not signals.ended:
+    checkpoints = find_surviving_checkpoints(signals)
+    if checkpoints is None and not signals.ended:
         return NoPlan(
             "no checkpoint was seen and no run has ended: what an interruption would cost is "
             "unknown",
             unknown=True,
         )
-    interval = kept.interval_h if kept else signals.run_hours
+    interval = checkpoints.interval_h if checkpoints else signals.run_hours
     restart = settings.restart.total_seconds() / 3600
     if signals.deadline is not None:
         return _plan_deadline(signals, good[0], risk, rate, settings)
@@ -191,14 +191,14 @@ def _plan_deadline(
     settings: SpotSettings,
 ) -> _SpotSaving | NoPlan:
     """Weigh work with a deadline by running Uniform Progress on drawn capacity."""
-    kept = find_surviving_checkpoints(signals)
+    checkpoints = find_surviving_checkpoints(signals)
     if signals.work_hours is None or signals.deadline is None:
         return NoPlan("it has a deadline and does not say its fallow.dev/work-hours", unknown=True)
-    if kept is None:
+    if checkpoints is None:
         return NoPlan("it has a deadline and no checkpoint was seen", unknown=True)
     restart = settings.restart.total_seconds() / 3600
     wait = settings.wait.total_seconds() / 3600
-    switch = restart + kept.interval_h
+    switch = restart + checkpoints.interval_h
     until = (signals.deadline - signals.start) / timedelta(hours=1)
     step = max(until / STEPS, 1 / 60)
     if until < signals.work_hours + 2 * (switch + step):
@@ -220,7 +220,7 @@ def _plan_deadline(
         "work_hours": signals.work_hours,
         "policy": "Uniform Progress",
         "traces": TRACES,
-        "deadlines_met": int(ran.done.sum()),
+        "deadlines_met": int(ran.finished.sum()),
         "mean_spot_hours": round(float(ran.spot.mean()), 2),
         "mean_on_demand_hours": round(float(ran.demand.mean()), 2),
         "cost_share_mean": round(float(costs.mean()), 4),

@@ -22,7 +22,7 @@ class SpotRun(msgspec.Struct, frozen=True):
     spot: npt.NDArray[np.float64]
     demand: npt.NDArray[np.float64]
     idle: npt.NDArray[np.float64]
-    done: npt.NDArray[np.bool_]
+    finished: npt.NDArray[np.bool_]
     switches: npt.NDArray[np.int64]
 
     def usd(self, spot_usd_h: float, demand_usd_h: float) -> npt.NDArray[np.float64]:
@@ -49,7 +49,7 @@ def run_uniform_progress(
     """Hours of switching that are still to be paid."""
     mode = np.full(traces, IDLE)
     last = np.zeros(traces, dtype=bool)
-    spent = np.zeros((3, traces))
+    mode_hours = np.zeros((3, traces))
     switches = np.zeros(traces, dtype=np.int64)
     for n in range(min(steps, math.ceil(deadline_h / step_h))):
         now_h = n * step_h
@@ -57,11 +57,11 @@ def run_uniform_progress(
         up = there[:, n]
         remaining = left + owed
         slack = deadline_h - now_h - remaining
-        target, done = now_h * work_h / deadline_h, work_h - left
+        target, done_h = now_h * work_h / deadline_h, work_h - left
         # The step is the clock's grain: what is decided now holds for one.
         last |= slack <= 2 * switch_h + step_h
-        ahead = done >= (now_h + 2 * switch_h) * work_h / deadline_h
-        behind = done < target
+        ahead = done_h >= (now_h + 2 * switch_h) * work_h / deadline_h
+        behind = done_h < target
         riding = (mode == SPOT) & up
         wanted = np.where(
             riding & (slack > switch_h + step_h), SPOT,
@@ -80,12 +80,12 @@ def run_uniform_progress(
         mode = np.where(busy, wanted, IDLE)
         used = np.minimum(step_h, np.where(mode == IDLE, step_h, left + owed))
         for kind in (IDLE, SPOT, DEMAND):
-            spent[kind] += np.where(busy & (mode == kind), used, 0.0)
+            mode_hours[kind] += np.where(busy & (mode == kind), used, 0.0)
         room = np.where(busy & (mode != IDLE), step_h, 0.0)
         paid = np.minimum(owed, room)
         owed -= paid
         left = np.maximum(left - (room - paid), 0.0)
-    return SpotRun(spent[SPOT], spent[DEMAND], spent[IDLE], left <= DONE_H, switches)
+    return SpotRun(mode_hours[SPOT], mode_hours[DEMAND], mode_hours[IDLE], left <= DONE_H, switches)
 
 
 def draw_capacity(
@@ -100,5 +100,5 @@ def draw_capacity(
     )
     edges = np.cumsum(lengths, axis=1)
     middles = (np.arange(steps) + 0.5) * step_h
-    passed = np.stack([np.searchsorted(row, middles, side="right") for row in edges])
-    return np.asarray(passed % 2 == 0)
+    edge_counts = np.stack([np.searchsorted(row, middles, side="right") for row in edges])
+    return np.asarray(edge_counts % 2 == 0)

@@ -62,14 +62,14 @@ class ToleranceSignals(msgspec.Struct, frozen=True):
 def read_signals(
     views: Views, window: Window, settings: SpotSettings
 ) -> dict[Owner, ToleranceSignals]:
-    """Return the signals of every workload whose pods ask for GPUs."""
+    """Return the signals of every workload whose pods request GPUs."""
     pods = pl.DataFrame(
         views.query(compose_steps(LAST_SCRAPES, POD_OWNERS, "lives"), window.bounds())
     )
     if pods.is_empty():
         return {}
-    asked = {**window.bounds(), "burst_bps": settings.burst_bps}
-    bursts = pl.DataFrame(views.query(load_sql("bursts"), asked))
+    parameters = {**window.bounds(), "burst_bps": settings.burst_bps}
+    bursts = pl.DataFrame(views.query(load_sql("bursts"), parameters))
     written = find_write_bursts(pods, bursts)
     crowds = _count_concurrent(pods)
     survived = _count_survived(pods)
@@ -83,13 +83,13 @@ def read_signals(
         annotations=pl.col("annotations").drop_nulls().unique(),
         labels=pl.col("labels").last(),
     )
-    found: dict[Owner, ToleranceSignals] = {}
+    signals: dict[Owner, ToleranceSignals] = {}
     for row in facts.iter_rows(named=True):
         owner: Owner = tuple(row[name] for name in WORKLOAD)
         tolerance, why = read_tolerances().get(row["workload_kind"], ("unknown", ""))
-        said = _merge_annotations(row["annotations"])
+        annotations = _merge_annotations(row["annotations"])
         misread: list[str] = []
-        found[owner] = ToleranceSignals(
+        signals[owner] = ToleranceSignals(
             tolerance=tolerance,
             owner=why,
             replicas=crowds.get(owner, 1),
@@ -98,17 +98,19 @@ def read_signals(
             run_hours=row["run_hours"],
             ended=row["ended"],
             restarts_survived=survived.get(owner, 0),
-            checkpoints=parse_interval(said, misread) or written.get(owner),
-            local_volumes=tuple(said.get(LOCAL, ())),
-            claims=tuple(said.get(CLAIMS, ())),
-            forbidden=next((k for k, v in FORBIDS.items() if str(said.get(k)).lower() == v), None),
+            checkpoints=parse_interval(annotations, misread) or written.get(owner),
+            local_volumes=tuple(annotations.get(LOCAL, ())),
+            claims=tuple(annotations.get(CLAIMS, ())),
+            forbidden=next(
+                (k for k, v in FORBIDS.items() if str(annotations.get(k)).lower() == v), None
+            ),
             start=row["start"].replace(tzinfo=UTC),
-            deadline=_parse_timestamp(said, misread),
-            work_hours=_parse_number(said, misread),
+            deadline=_parse_timestamp(annotations, misread),
+            work_hours=_parse_number(annotations, misread),
             misread=tuple(misread),
             budget=_describe_budget(budgets, owner, row["labels"]),
         )
-    return found
+    return signals
 
 
 def _describe_budget(budgets: DisruptionBudgets, owner: Owner, labels: str | None) -> str:
@@ -143,35 +145,37 @@ def _count_survived(pods: pl.DataFrame) -> dict[Owner, int]:
 
 
 def _merge_annotations(texts: Sequence[str]) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for text in sorted(texts):
         noted = msgspec.json.decode(text)
         for name in (LOCAL, CLAIMS):
-            noted[name] = sorted({*said.get(name, ()), *noted.get(name, ())})
-        said |= noted
-    return said
+            noted[name] = sorted({*merged.get(name, ()), *noted.get(name, ())})
+        merged |= noted
+    return merged
 
 
-def _parse_timestamp(said: Mapping[str, Any], misread: list[str]) -> datetime | None:
-    if DEADLINE not in said:
+def _parse_timestamp(annotations: Mapping[str, Any], misread: list[str]) -> datetime | None:
+    if DEADLINE not in annotations:
         return None
     try:
-        moment = datetime.fromisoformat(str(said[DEADLINE]))
+        time = datetime.fromisoformat(str(annotations[DEADLINE]))
     except ValueError:
-        misread.append(f"{DEADLINE} is {said[DEADLINE]!r}, not a moment such as 2026-12-01T00:00Z")
+        misread.append(
+            f"{DEADLINE} is {annotations[DEADLINE]!r}, not a moment such as 2026-12-01T00:00Z"
+        )
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _parse_number(said: Mapping[str, Any], misread: list[str]) -> float | None:
-    if WORK not in said:
+def _parse_number(annotations: Mapping[str, Any], misread: list[str]) -> float | None:
+    if WORK not in annotations:
         return None
     try:
-        hours = float(said[WORK])
+        hours = float(annotations[WORK])
     except ValueError:
         hours = 0.0
     if not 0 < hours < float("inf"):
-        misread.append(f"{WORK} is {said[WORK]!r}, not hours above zero")
+        misread.append(f"{WORK} is {annotations[WORK]!r}, not hours above zero")
         return None
     return hours
 

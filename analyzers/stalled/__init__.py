@@ -1,1 +1,1 @@
-"""Jobs whose ranks spin or rest while the job gets no further."""
+"""Jobs whose ranks spin or are idle while the job makes no progress."""

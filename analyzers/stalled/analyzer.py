@@ -1,4 +1,4 @@
-"""Stalled jobs: all ranks spin, or rest, and the job gets no further.
+"""Stalled jobs: all ranks spin, or are idle, and the job makes no progress.
 
 pod ─► ranks.sql ──► jobs ─┐
 sample ─► quiet.sql ─► stretches without work, by device ─► of all ranks together ─┐
@@ -41,7 +41,7 @@ Pod = tuple[str, str, str]
 
 
 class StalledAnalyzer:
-    """Find jobs that hang: their ranks spin or rest, and nothing gets on.
+    """Find jobs that hang: their ranks spin or are idle, and nothing progresses.
 
     Source: telemetry-and-waste.md#signals.
     """
@@ -55,11 +55,11 @@ class StalledAnalyzer:
         if not stalls:
             return []
         costs = read_costs(views, window)
-        made = [build_finding(stall, costs, window) for stall in stalls]
-        return sorted(made, key=lambda f: (-f.gpu_hours, f.id))
+        findings = [build_finding(stall, costs, window) for stall in stalls]
+        return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return jobs that may be stalled, and why nobody can tell."""
+        """Return jobs that may be stalled, and why it is unknown."""
         return [
             Unjudged(
                 build_subject(doubt.job, doubt.segment.quiet),
@@ -76,36 +76,39 @@ class StalledAnalyzer:
     @cache_query
     def _judged(self, views: Views, window: Window) -> list[StalledJob | UncertainStall]:
         """Judge the last hours; of jobs that hang for longer, twice as many until it is seen."""
-        made: list[StalledJob | UncertainStall] = []
-        back, only = self.settings.lookback, frozenset[int]()
+        verdicts: list[StalledJob | UncertainStall] = []
+        lookback, only = self.settings.lookback, frozenset[int]()
         while True:
-            recent = Window(max(window.start, window.end - back), window.end)
-            found, cut = self._over(views, recent, only)
+            recent = Window(max(window.start, window.end - lookback), window.end)
+            recent_verdicts, cut = self._over(views, recent, only)
             if not cut or recent.start <= window.start:
-                return [*made, *found]
-            made += [verdict for verdict in found if verdict.job.owner not in cut]
-            back, only = 2 * back, frozenset(rank.who for job in cut.values() for rank in job.ranks)
+                return [*verdicts, *recent_verdicts]
+            verdicts += [verdict for verdict in recent_verdicts if verdict.job.owner not in cut]
+            lookback, only = (
+                2 * lookback,
+                frozenset(rank.who for job in cut.values() for rank in job.ranks),
+            )
 
     def _over(
         self, views: Views, recent: Window, only: frozenset[int]
     ) -> tuple[list[StalledJob | UncertainStall], dict[Owner, TrainingJob]]:
         """Judge some hours, of these pods alone (none = all); return the jobs whose hang is cut.
 
-        Of these nobody knows since when they hang, nor what they draw at work.
+        Since when these hang, and what they draw at work, is unknown.
         """
         least_s = self.settings.min_duration.total_seconds()
-        asked: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             **recent.bounds(), "kinds": list(_list_gang_kinds()), "chosen": sorted(only) or [0],
             "all_pods": not only,
         }  # fmt: skip
-        known = build_jobs(
-            views.query(compose_steps(LAST_SCRAPES, "stalled/ranks"), asked).to_pylist()
+        jobs = build_jobs(
+            views.query(compose_steps(LAST_SCRAPES, "stalled/ranks"), parameters).to_pylist()
         )
-        if not known:
+        if not jobs:
             return [], {}
         rows = views.query(
             compose_steps(LAST_SCRAPES, "stalled/ranks", "stalled/quiet"),
-            {**asked, **_name_limits("spin_engine", "spin_tensor", "spin_dram", "spin_sm",
+            {**parameters, **_name_limits("spin_engine", "spin_tensor", "spin_dram", "spin_sm",
                                      "spin_bps", "rest_engine", "most_gap", "still_readings",
                                      "still_s"),
              "least_s": least_s},
@@ -117,21 +120,21 @@ class StalledAnalyzer:
         candidates = [
             (job.within(segment.start, segment.end), segment)
             for owner, stretches in by_job.items()
-            if (job := known.get(owner)) is not None
+            if (job := jobs.get(owner)) is not None
             for segment in find_segments(stretches, least_s)
         ]
-        whole, found = self._whole(views, asked, candidates)
-        said = self._progress(views, recent, whole)
+        whole, uncertain = self._whole(views, parameters, candidates)
+        progress = self._progress(views, recent, whole)
         begin = recent.start.replace(tzinfo=None)
         cut = {
             job.owner: job
             for job, segment in whole
-            if segment.cut(begin) and _may_hang(job, segment, said)
+            if segment.cut(begin) and _may_hang(job, segment, progress)
         }
-        return [*found, *self._beside(views, recent, whole, said, least_s)], cut
+        return [*uncertain, *self._beside(views, recent, whole, progress, least_s)], cut
 
     def _whole(
-        self, views: Views, asked: dict[str, Any], candidates: Sequence[Candidate]
+        self, views: Views, parameters: dict[str, Any], candidates: Sequence[Candidate]
     ) -> tuple[list[Candidate], list[StalledJob | UncertainStall]]:
         """Return the stretches in which every GPU of a job does no work; name those half seen."""
         few = [(j, s) for j, s in candidates if len(s.quiet) < round(sum(r.gpus for r in j.ranks))]
@@ -142,7 +145,7 @@ class StalledAnalyzer:
         if not pods:
             return whole, []
         seen: dict[tuple[str, str, str], list[Any]] = {}
-        bounds = {name: asked[name] for name in ("since", "until")}
+        bounds = {name: parameters[name] for name in ("since", "until")}
         for row in views.query(load_sql("stalled/seen"), {**bounds, "pods": pods}).to_pylist():
             seen.setdefault((row["cluster"], row["namespace"], row["pod"]), []).append(row)
         doubts: list[StalledJob | UncertainStall] = []
@@ -167,15 +170,15 @@ class StalledAnalyzer:
         pods = _list_pods(candidates)
         if not pods:
             return {}
-        asked = {**recent.bounds(), "pods": pods, **_name_limits("most_gap")}
-        return group_unchanged(views.query(load_sql("stalled/progress"), asked).to_pylist())
+        parameters = {**recent.bounds(), "pods": pods, **_name_limits("most_gap")}
+        return group_unchanged(views.query(load_sql("stalled/progress"), parameters).to_pylist())
 
     def _beside(
         self,
         views: Views,
         recent: Window,
         candidates: Sequence[Candidate],
-        said: Mapping[Pod, Sequence[UnchangedStretch]],
+        progress: Mapping[Pod, Sequence[UnchangedStretch]],
         least_s: float,
     ) -> list[StalledJob | UncertainStall]:
         """Judge stretches by what is known beside the devices."""
@@ -189,15 +192,17 @@ class StalledAnalyzer:
         loud = pl.DataFrame(
             views.query(load_sql("bursts"), {**long.bounds(), **_name_limits("burst_bps")})
         ).filter(pl.col("who").is_in(pods))
-        kept = _find_checkpoints([job for job, _ in candidates], loud)
-        found = []
+        checkpoints = _find_checkpoints([job for job, _ in candidates], loud)
+        verdicts = []
         for job, segment in candidates:
             mine = loud.filter(pl.col("who").is_in([rank.who for rank in job.ranks]))
-            signals = StallSignals(said, hosts, kept.get(job.owner), mine["at_s"].to_list())
+            signals = StallSignals(
+                progress, hosts, checkpoints.get(job.owner), mine["at_s"].to_list()
+            )
             verdict = judge_job(job, segment, signals, least_s)
             if verdict is not None:
-                found.append(verdict)
-        return found
+                verdicts.append(verdict)
+        return verdicts
 
 
 def _list_pods(candidates: Sequence[Candidate]) -> list[int]:
@@ -205,11 +210,11 @@ def _list_pods(candidates: Sequence[Candidate]) -> list[int]:
 
 
 def _may_hang(
-    job: TrainingJob, segment: QuietSegment, said: Mapping[Pod, Sequence[UnchangedStretch]]
+    job: TrainingJob, segment: QuietSegment, progress: Mapping[Pod, Sequence[UnchangedStretch]]
 ) -> bool:
-    """Say whether a stretch may be a hang: devices that rest alone are the idle analyzer's."""
+    """Say whether a stretch may be a hang: devices that are idle alone are the idle analyzer's."""
     cluster, namespace = job.owner[:2]
-    tells = any((cluster, namespace, rank.pod) in said for rank in job.ranks)
+    tells = any((cluster, namespace, rank.pod) in progress for rank in job.ranks)
     return tells or any(quiet.spins for quiet in segment.quiet)
 
 
@@ -225,13 +230,13 @@ def _find_checkpoints(of: Sequence[TrainingJob], loud: pl.DataFrame) -> dict[Own
         schema={**dict.fromkeys((*WORKLOAD, "pod"), pl.String), "who": pl.UInt64},
         orient="row",
     )
-    found = find_write_bursts(pods, loud)
+    checkpoints = find_write_bursts(pods, loud)
     for job in of:
         for rank in job.ranks:
-            said = parse_interval(rank.annotations, [])
-            if said is not None:
-                found[job.owner] = said
-    return found
+            annotated = parse_interval(rank.annotations, [])
+            if annotated is not None:
+                checkpoints[job.owner] = annotated
+    return checkpoints
 
 
 def _list_gang_kinds() -> tuple[str, ...]:

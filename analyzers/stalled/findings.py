@@ -11,7 +11,10 @@ from fallow.models import Finding, State, Subject, finding_id
 from fallow.window import Window, format_duration
 
 ANALYZER, KIND = "stalled", "stalled_job"
-HELD_AS: dict[str, tuple[State, ...]] = {"spin": ("low", "productive"), "rest": ("idle", "low")}
+LEDGER_STATES: dict[str, tuple[State, ...]] = {
+    "spin": ("low", "productive"),
+    "rest": ("idle", "low"),
+}
 """States of the ledger that a stalled job's hours are in, by how it hangs."""
 
 
@@ -22,7 +25,7 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
     start = max(start, window.start)
     hours = round(sum(q.weight for q in stall.quiet) * (end - start).total_seconds() / 3600, 6)
     confirmed = stall.evidence == "confirmed"
-    kept = stall.checkpoints
+    checkpoints = stall.checkpoints
     return Finding(
         id=finding_id(ANALYZER, KIND, subject, start),
         analyzer=ANALYZER,
@@ -56,8 +59,8 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
                 "at": _format_time(stall.left.at),
             },
             "checkpoint": None
-            if kept is None
-            else {"every_s": round(kept.interval_h * 3600), "source": kept.source},
+            if checkpoints is None
+            else {"every_s": round(checkpoints.interval_h * 3600), "source": checkpoints.source},
             "actionable": confirmed,
             "reasons": []
             if confirmed
@@ -96,15 +99,15 @@ def _split_states(
     What spins is low, or productive where its power hides it. Hours that are not in the ledger yet
     are those of the first state.
     """
-    states = HELD_AS[how]
+    states = LEDGER_STATES[how]
     owner = subject.cluster, subject.namespace, subject.workload_kind, subject.workload
-    left, made = hours, {}
+    left, by_state = hours, {}
     for state in states:
         total = costs.total(owner, (state,))
         have = min(left, total.gpu_hours if total else 0.0)
-        made[state], left = round(have, 6), left - have
-    made[states[0]] = round(made[states[0]] + left, 6)
-    return {state: held for state, held in made.items() if held}
+        by_state[state], left = round(have, 6), left - have
+    by_state[states[0]] = round(by_state[states[0]] + left, 6)
+    return {state: amount for state, amount in by_state.items() if amount}
 
 
 def _explain(stall: StalledJob) -> str:
@@ -114,14 +117,14 @@ def _explain(stall: StalledJob) -> str:
     does = "spin and move no data" if stall.how == "spin" else "rest"
     if count == 1:
         does = does.replace("spin and move", "spins and moves").replace("rest", "rests")
-    said = [f"{gpus} {does} for {length}"]
+    parts = [f"{gpus} {does} for {length}"]
     if stall.progress is not None:
-        said.append(f"{stall.progress.metric} stands at {stall.progress.value:g}")
+        parts.append(f"{stall.progress.metric} stands at {stall.progress.value:g}")
     if stall.missed_s is not None:
-        said.append(f"no checkpoint for {format_duration(round(stall.missed_s))}")
+        parts.append(f"no checkpoint for {format_duration(round(stall.missed_s))}")
     if stall.left is not None:
-        said.append(f"{stall.left.pod} left first, at {stall.left.at:%H:%M:%S}")
-    return "; ".join(said)
+        parts.append(f"{stall.left.pod} left first, at {stall.left.at:%H:%M:%S}")
+    return "; ".join(parts)
 
 
 def _describe_signals(stall: StalledJob) -> dict[str, str]:
@@ -131,7 +134,7 @@ def _describe_signals(stall: StalledJob) -> dict[str, str]:
         now = sum(q.power_w or 0 for q in spinning) / len(spinning)
         work = sum(q.level_w or 0 for q in spinning) / len(spinning)
         power = f"{now:.0f} W flat, {work:.0f} W at work (mean of the ranks)"
-    kept = stall.checkpoints
+    checkpoints = stall.checkpoints
     return {
         "compute": "engines busy, no tensor, memory or link activity"
         if stall.how == "spin"
@@ -141,8 +144,9 @@ def _describe_signals(stall: StalledJob) -> dict[str, str]:
         if stall.progress is None
         else f"{stall.progress.metric} unchanged since {_format_time(stall.progress.since)}",
         "checkpoints": "unknown"
-        if kept is None
-        else f"every {format_duration(round(kept.interval_h * 3600))} by {kept.source}"
+        if checkpoints is None
+        else f"every {format_duration(round(checkpoints.interval_h * 3600))} "
+        f"by {checkpoints.source}"
         + (", the last one is overdue" if stall.missed_s is not None else ""),
         "ranks": "all alike"
         if stall.left is None
@@ -150,5 +154,5 @@ def _describe_signals(stall: StalledJob) -> dict[str, str]:
     }
 
 
-def _format_time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+def _format_time(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"

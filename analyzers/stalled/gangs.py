@@ -68,7 +68,7 @@ class QuietStretch(msgspec.Struct, frozen=True):
     spins: int
     """Samples in which it spins."""
     blinds: int
-    """Samples of which nobody knows whether it spins."""
+    """Samples for which it is unknown whether it spins."""
     last_spin: datetime | None
     first_rest: datetime | None
     least_w: float | None
@@ -88,8 +88,8 @@ class QuietStretch(msgspec.Struct, frozen=True):
         return self.cluster, self.namespace, self.workload_kind, self.workload
 
     @property
-    def rests(self) -> datetime | None:
-        """Return since when it rests until the end; None = it spins, or nobody knows."""
+    def idle_since(self) -> datetime | None:
+        """Return since when it is idle until the end; None = it spins, or unknown."""
         return self.left if self.spins else self.first_rest
 
     @property
@@ -118,11 +118,11 @@ class QuietSegment(msgspec.Struct, frozen=True):
 
 
 def build_jobs(rows: Iterable[Mapping[str, Any]]) -> dict[Owner, TrainingJob]:
-    """Return the jobs whose pods these are (rows of `ranks.sql`)."""
-    found: dict[Owner, list[Mapping[str, Any]]] = {}
+    """Return the jobs of these pods (rows of `ranks.sql`)."""
+    by_owner: dict[Owner, list[Mapping[str, Any]]] = {}
     for row in rows:
         owner: Owner = tuple(row[name] for name in OWNER)
-        found.setdefault(owner, []).append(row)
+        by_owner.setdefault(owner, []).append(row)
     return {
         owner: TrainingJob(
             owner,
@@ -135,7 +135,7 @@ def build_jobs(rows: Iterable[Mapping[str, Any]]) -> dict[Owner, TrainingJob]:
                 for r in pods
             ),
         )
-        for owner, pods in found.items()
+        for owner, pods in by_owner.items()
     }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def find_segments(stretches: Sequence[QuietStretch], least_s: float) -> list[Qui
 
     A device has at most one stretch at a time, so what overlaps are different devices.
     """
-    found: list[QuietSegment] = []
+    segments: list[QuietSegment] = []
     active: list[QuietStretch] = []
     ahead = sorted(stretches, key=lambda q: (q.start, q.device))
     for quiet in ahead:
@@ -155,7 +155,9 @@ def find_segments(stretches: Sequence[QuietStretch], least_s: float) -> list[Qui
         if segment.seconds < least_s:
             continue
         # A wider company that begins within it replaces it.
-        while found and len(found[-1].quiet) < len(active) and found[-1].end > segment.start:
-            found.pop()
-        found.append(segment)
-    return found
+        while (
+            segments and len(segments[-1].quiet) < len(active) and segments[-1].end > segment.start
+        ):
+            segments.pop()
+        segments.append(segment)
+    return segments

@@ -21,16 +21,16 @@ def find_phase(hosts: pl.DataFrame, job: TrainingJob, start: datetime, end: date
     return None
 
 
-def is_at_rest(
+def is_quiescent(
     hosts: pl.DataFrame, job: TrainingJob, start: datetime, end: datetime
 ) -> bool | None:
-    """Say whether every host of a job rests for a whole stretch; None = not every one is known."""
+    """Say whether every host of a job is quiescent in a stretch; None = not every one is known."""
     rows = _select_within(hosts, job, start, end)
-    known = read_limits()
+    limits = read_limits()
     if (
-        _find_most(rows, "read_bps") >= known["rest_bps"]
-        or _find_most(rows, "write_bps") >= known["rest_bps"]
-        or _find_most(rows, "cores") > known["rest_cores"]
+        _find_most(rows, "read_bps") >= limits["rest_bps"]
+        or _find_most(rows, "write_bps") >= limits["rest_bps"]
+        or _find_most(rows, "cores") > limits["rest_cores"]
     ):
         return False
     whole = rows.filter(pl.all_horizontal(pl.col("cores", "read_bps").is_not_null()))
@@ -50,17 +50,22 @@ def is_at_rest(
 
 
 def find_missed_checkpoint(
-    kept: Checkpoints | None, bursts: Sequence[float], start: datetime, end: datetime
+    checkpoints: Checkpoints | None, bursts: Sequence[float], start: datetime, end: datetime
 ) -> float | None:
     """Return the seconds since a job's last burst of writing, where the next one is missing.
 
-    None = it wrote on time, or nobody knows how often it writes. `bursts`: when (epoch seconds).
+    None = it wrote on time, or how often it writes is unknown. `bursts`: when (epoch seconds).
     """
-    if kept is None or kept.source != "writes" or not kept.regular or not bursts:
+    if (
+        checkpoints is None
+        or checkpoints.source != "writes"
+        or not checkpoints.regular
+        or not bursts
+    ):
         return None
     last = max(bursts)
     ago = _convert_to_epoch(end) - last
-    late = read_limits()["late_checkpoint"] * kept.interval_h * 3600
+    late = read_limits()["late_checkpoint"] * checkpoints.interval_h * 3600
     return ago if last <= _convert_to_epoch(start) and ago >= late else None
 
 
@@ -80,5 +85,5 @@ def _find_most(rows: pl.DataFrame, column: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _convert_to_epoch(moment: datetime) -> float:
-    return moment.replace(tzinfo=UTC).timestamp()
+def _convert_to_epoch(time: datetime) -> float:
+    return time.replace(tzinfo=UTC).timestamp()

@@ -8,7 +8,7 @@ import polars as pl
 
 from analyzers.checkpoints import Checkpoints
 from analyzers.stalled.gangs import QuietSegment, QuietStretch, TrainingJob
-from analyzers.stalled.hosts import find_missed_checkpoint, find_phase, is_at_rest
+from analyzers.stalled.hosts import find_missed_checkpoint, find_phase, is_quiescent
 from analyzers.stalled.limits import read_limits
 from analyzers.stalled.progress import JobProgress, UnchangedStretch, find_progress
 from fallow.models import Evidence
@@ -18,7 +18,7 @@ FIELDS = {
     "no_dram": "DCGM_FI_PROF_DRAM_ACTIVE",
     "no_link": "DCGM_FI_PROF_PCIE_TX_BYTES or DCGM_FI_PROF_NVLINK_TX_BYTES",
 }
-"""Fields of dcgm-exporter without which nobody can tell work from a spin."""
+"""Fields of dcgm-exporter that tell work from a spin."""
 
 
 class FirstLeaver(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class StalledJob(msgspec.Struct, frozen=True):
 
 
 class UncertainStall(msgspec.Struct, frozen=True):
-    """A job that may be stalled, and why nobody can tell."""
+    """A job that may be stalled, and why it is unknown."""
 
     job: TrainingJob
     segment: QuietSegment
@@ -66,22 +66,22 @@ class UncertainStall(msgspec.Struct, frozen=True):
 
 
 def judge_job(
-    job: TrainingJob, segment: QuietSegment, said: StallSignals, least_s: float
+    job: TrainingJob, segment: QuietSegment, signals: StallSignals, least_s: float
 ) -> StalledJob | UncertainStall | None:
     """Judge one job over a stretch in which all of its devices do no work.
 
     None = it is not stalled: it is in a phase that ends, or gets on.
     """
-    found = find_progress(job, said.progress, segment)
+    progress = find_progress(job, signals.progress, segment)
     start = segment.start
     # A step that ended in the stretch: what lies before it was no stall. One that ended just before
     # it shows in the metric up to two of its intervals later.
-    if found is not None and found.since > start + timedelta(seconds=2 * found.interval_s):
-        start = found.since
-    rests = [at for q in segment.quiet if (at := q.rests) is not None]
-    resting = len(rests) == len(segment.quiet)
+    if progress is not None and progress.since > start + timedelta(seconds=2 * progress.interval_s):
+        start = progress.since
+    idle_since = [at for q in segment.quiet if (at := q.idle_since) is not None]
+    resting = len(idle_since) == len(segment.quiet)
     if resting:
-        start = max(start, *rests, *([] if found is None else [found.since]))
+        start = max(start, *idle_since, *([] if progress is None else [progress.since]))
     waits = any(rank.phase == "Pending" for rank in job.ranks)
     if waits or (segment.end - start).total_seconds() < least_s:
         return None
@@ -93,46 +93,46 @@ def judge_job(
             job, segment, f"the telemetry of {frozen.device} repeats an old value"
         )
     if resting:
-        return _judge_resting(job, segment, found, said, start)
+        return _judge_resting(job, segment, progress, signals, start)
     # Devices alone say it until progress has stood still for as long itself.
-    stands = found is not None and (segment.end - found.since).total_seconds() >= least_s
-    return _judge_spinning(job, segment, found if stands else None, said, start)
+    stands = progress is not None and (segment.end - progress.since).total_seconds() >= least_s
+    return _judge_spinning(job, segment, progress if stands else None, signals, start)
 
 
 def _judge_spinning(
     job: TrainingJob,
     segment: QuietSegment,
-    found: JobProgress | None,
-    said: StallSignals,
+    progress: JobProgress | None,
+    signals: StallSignals,
     start: datetime,
 ) -> StalledJob | UncertainStall | None:
     """Judge a job whose devices spin: all of them, or all until one left."""
     leaver = _find_leaver(segment)
     if leaver is None and not all(q.spins and q.first_rest is None for q in segment.quiet):
         return None
-    if find_phase(said.hosts, job, start, segment.end) is not None:
+    if find_phase(signals.hosts, job, start, segment.end) is not None:
         return None
     if power := _explain_power(segment.quiet):
         return UncertainStall(job, segment, power)
-    missed = find_missed_checkpoint(said.checkpoints, said.bursts, start, segment.end)
-    confirmed = found is not None or leaver is not None or missed is not None
+    missed = find_missed_checkpoint(signals.checkpoints, signals.bursts, start, segment.end)
+    confirmed = progress is not None or leaver is not None or missed is not None
     return StalledJob(
         job, start, segment.end, segment.quiet, "spin", "confirmed" if confirmed else "suspected",
-        found, leaver, missed, said.checkpoints,
+        progress, leaver, missed, signals.checkpoints,
     )  # fmt: skip
 
 
 def _judge_resting(
     job: TrainingJob,
     segment: QuietSegment,
-    found: JobProgress | None,
-    said: StallSignals,
+    progress: JobProgress | None,
+    signals: StallSignals,
     start: datetime,
 ) -> StalledJob | UncertainStall | None:
-    """Judge a job whose devices rest: only progress that moved before tells it from idle work."""
-    if found is None or not found.moved:
+    """Judge a job whose devices are idle: it is stalled only if its progress moved before."""
+    if progress is None or not progress.moved:
         return None
-    quiet = is_at_rest(said.hosts, job, start, segment.end)
+    quiet = is_quiescent(signals.hosts, job, start, segment.end)
     if quiet is None:
         why = "its progress stands still and its GPUs rest, but whether its hosts prepare data, "
         return UncertainStall(
@@ -140,10 +140,10 @@ def _judge_resting(
         )
     if not quiet:
         return None
-    missed = find_missed_checkpoint(said.checkpoints, said.bursts, start, segment.end)
+    missed = find_missed_checkpoint(signals.checkpoints, signals.bursts, start, segment.end)
     return StalledJob(
-        job, start, segment.end, segment.quiet, "rest", "confirmed", found, None, missed,
-        said.checkpoints,
+        job, start, segment.end, segment.quiet, "rest", "confirmed", progress, None, missed,
+        signals.checkpoints,
     )  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def _find_leaver(segment: QuietSegment) -> FirstLeaver | None:
 
 def _explain_power(spinning: Sequence[QuietStretch]) -> str:
     """Say why the power does not show a spin; empty = it does, on every device."""
-    known = read_limits()
+    limits = read_limits()
     for q in spinning:
         if q.power_w is None or q.least_w is None or q.most_w is None:
             return f"its GPUs spin, but the power of {q.device} is unknown"
@@ -185,11 +185,11 @@ def _explain_power(spinning: Sequence[QuietStretch]) -> str:
             return (
                 f"its GPUs spin, but what {q.device} draws at work is unknown: it did no work yet"
             )
-        if q.power_w > known["spin_power"] * q.level_w:
+        if q.power_w > limits["spin_power"] * q.level_w:
             return (
                 f"its GPUs spin, but {q.device} draws {q.power_w:.0f} W, near the "
                 f"{q.level_w:.0f} W of its work"
             )
-        if q.most_w - q.least_w > known["flat_power"] * q.power_w:
+        if q.most_w - q.least_w > limits["flat_power"] * q.power_w:
             return f"its GPUs spin, but the power of {q.device} is not flat"
     return ""

@@ -43,16 +43,16 @@ def group_unchanged(
     rows: Iterable[Mapping[str, Any]],
 ) -> dict[tuple[str, str, str], list[UnchangedStretch]]:
     """Return stretches by cluster, namespace and pod."""
-    found: dict[tuple[str, str, str], list[UnchangedStretch]] = {}
+    unchanged: dict[tuple[str, str, str], list[UnchangedStretch]] = {}
     for row in rows:
-        one = msgspec.convert(row, UnchangedStretch)
-        found.setdefault((one.cluster, one.namespace, one.pod), []).append(one)
-    return found
+        stretch = msgspec.convert(row, UnchangedStretch)
+        unchanged.setdefault((stretch.cluster, stretch.namespace, stretch.pod), []).append(stretch)
+    return unchanged
 
 
 def find_progress(
     job: TrainingJob,
-    said: Mapping[tuple[str, str, str], Sequence[UnchangedStretch]],
+    unchanged: Mapping[tuple[str, str, str], Sequence[UnchangedStretch]],
     within: QuietSegment,
 ) -> JobProgress | None:
     """Return since when a job's progress stands still while its devices do no work.
@@ -64,9 +64,15 @@ def find_progress(
     cluster, namespace = job.owner[:2]
     series: dict[tuple[str, str], UnchangedStretch] = {}
     for rank in job.ranks:
-        for one in said.get((cluster, namespace, rank.pod), ()):
-            if named in (None, one.metric) and one.start < within.end and one.end > within.start:
-                series[one.pod, one.metric] = one  # in order of time: the last one stays
+        for stretch in unchanged.get((cluster, namespace, rank.pod), ()):
+            if (
+                named in (None, stretch.metric)
+                and stretch.start < within.end
+                and stretch.end > within.start
+            ):
+                series[stretch.pod, stretch.metric] = (
+                    stretch  # in order of time: the last one stays
+                )
     if not series:
         return None
     last = [*series.values()]

@@ -1,6 +1,6 @@
 -- Stretches in which what a pod says of its progress stays one value: one row per series and
 -- stretch. `moved` = it had another value before. A silence parts two stretches.
-WITH said AS (
+WITH reported AS (
     SELECT
         cluster,
         namespace,
@@ -42,7 +42,7 @@ parted AS (
                 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
             )
             AS moves
-    FROM said
+    FROM reported
 )
 
 SELECT

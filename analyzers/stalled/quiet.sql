@@ -1,6 +1,7 @@
 -- Stretches in which a job's device does no work: one row per device and stretch of at least
--- `least_s` seconds. It spins (its engine is busy and nothing moves), rests, or nobody knows which
--- (`blind`). `level_w` is the device's median power while it works. A silence parts two stretches.
+-- `least_s` seconds. It spins (its engine is busy and nothing moves), is idle (`rest`), or it
+-- is unknown which (`blind`). `level_w` is the device's median power while it works. A silence
+-- separates two stretches.
 -- Ratios are 32-bit floats: 1e-6 lets one that equals its limit count as equal.
 WITH pods AS (
     SELECT DISTINCT
@@ -12,7 +13,7 @@ WITH pods AS (
     FROM ranks
 ),
 
-held AS (
+attributed AS (
     SELECT
         s.cluster,
         s.namespace,
@@ -48,7 +49,7 @@ judged AS (
                 OR h.sm_active > $spin_sm + 1e-6
                 THEN 'work'
             WHEN h.engine IS null THEN 'blind'
-            -- A profiler that says 0 while kernels run is broken, not a witness.
+            -- A profiler that says 0 while kernels run is broken, not a signal.
             WHEN h.gr_engine_active <= $rest_engine AND h.util >= 0.1 THEN 'blind'
             WHEN h.engine <= $rest_engine THEN 'rest'
             WHEN h.engine < $spin_engine - 1e-6 THEN 'work'
@@ -57,7 +58,7 @@ judged AS (
                 THEN 'blind'
             ELSE 'spin'
         END AS state
-    FROM held AS h
+    FROM attributed AS h
     INNER JOIN pods AS p
         ON h.cluster = p.cluster AND h.namespace = p.namespace AND h.pod = p.pod
 ),
@@ -123,7 +124,7 @@ SELECT
     quantile_cont(q.power_w, 0.5) FILTER (WHERE q.state = 'spin' AND q.parent IS null) AS power_w,
     quantile_cont(q.power_w, 0.95) FILTER (WHERE q.state = 'spin' AND q.parent IS null) AS most_w,
     any_value(l.level_w) AS level_w,
-    -- A board that is powered uses energy, and a power read finer than whole watts moves.
+    -- A GPU that is powered uses energy, and a power read finer than whole watts moves.
     any_value(q.parent) IS null AND coalesce(
         (count(q.energy_mj) > 1 AND max(q.energy_mj) = min(q.energy_mj))
         OR max(q.ts) FILTER (WHERE q.energy_mj IS NOT null)

@@ -49,29 +49,33 @@ class TopologyAnalyzer:
         if not gangs:
             return []
         talk, costs = read_traffic(views, window, gangs), read_costs(views, window)
-        found = [made for g in gangs if (made := self._made(g, talk[g.number], window, costs))]
-        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+        findings = [
+            finding
+            for g in gangs
+            if (finding := self._build_finding(g, talk[g.number], window, costs))
+        ]
+        return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return jobs that lie wide for want of room, or of which nobody knows if they talk."""
+        """Return jobs spread for want of room, and jobs whose rank communication is unknown."""
         gangs = self._gangs(views, window)
         talk = read_traffic(views, window, gangs)
-        found = []
+        unjudged = []
         for gang in gangs:
             hours = sum(row["hours"] for row in gang.rows)
             if gang.then is None or not self._wide(gang.then):
-                found.append(Unjudged(_build_subject(gang), hours, (FULL,)))
+                unjudged.append(Unjudged(_build_subject(gang), hours, (FULL,)))
             elif all(value is None for value in talk[gang.number].values()):
-                found.append(Unjudged(_build_subject(gang), hours, (SILENT,)))
-        return found
+                unjudged.append(Unjudged(_build_subject(gang), hours, (SILENT,)))
+        return unjudged
 
     def _wide(self, lies: GangSpread) -> bool:
         return lies.score < self.settings.score
 
     def _gangs(self, views: Views, window: Window) -> list[PlacedGang]:
         """Return jobs that lie wider than the fleet's size makes them."""
-        asked = {"since": window.start, "until": window.end}
-        rows = views.query(load_sql("topology/gangs"), {**asked, "kinds": list(list_gang_kinds())})
+        bounds = {"since": window.start, "until": window.end}
+        rows = views.query(load_sql("topology/gangs"), {**bounds, "kinds": list(list_gang_kinds())})
         by_owner: dict[Owner, list[dict[str, Any]]] = {}
         for row in rows.to_pylist():
             owner = row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
@@ -79,7 +83,7 @@ class TopologyAnalyzer:
         if not by_owner:
             return []
         site = read_nodes(views)
-        found: list[PlacedGang] = []
+        gangs: list[PlacedGang] = []
         for placed in by_owner.values():
             models = {row["model"] for row in placed}
             hours = sum(row["hours"] for row in placed)
@@ -89,10 +93,10 @@ class TopologyAnalyzer:
             used = find_used_nodes(placed, places)
             lies = compare_spread(used, select_pool_nodes(used, places), placed[0]["model"])
             if self._wide(lies):
-                found.append(PlacedGang(len(found), tuple(placed), lies))
-        return list(compare_gangs(views, found, site))
+                gangs.append(PlacedGang(len(gangs), tuple(placed), lies))
+        return list(compare_gangs(views, gangs, site))
 
-    def _made(
+    def _build_finding(
         self,
         gang: PlacedGang,
         talk: Mapping[str, float | None],
@@ -112,11 +116,11 @@ class TopologyAnalyzer:
         total = costs.total(gang.owner, WORKED)
         hours = gang.rows[0]["all_hours"] if total is None else total.gpu_hours
         subject = _build_subject(gang)
-        start = max(window.start, gang.rows[0]["moment"].replace(tzinfo=UTC))
+        start = max(window.start, gang.rows[0]["started_at"].replace(tzinfo=UTC))
         end = min(window.end, max(row["until"] for row in gang.rows).replace(tzinfo=UTC))
         evidence: Evidence = "confirmed" if net is not None else "suspected"
         usd = None if total is None or total.usd is None else compute_share(total.usd, share)
-        found = round(hours * share, 6)
+        wasted_hours = round(hours * share, 6)
         why = _explain(gang, then)
         return Finding(
             id=finding_id(ANALYZER, KIND, subject, start),
@@ -127,7 +131,7 @@ class TopologyAnalyzer:
             verdict="wasteful",
             evidence=evidence,
             confidence=0.9 if evidence == "confirmed" else 0.45,
-            gpu_hours=found,
+            gpu_hours=wasted_hours,
             usd=usd,
             details={
                 "why": why,
@@ -156,7 +160,7 @@ class TopologyAnalyzer:
                     "(Kueue's podset-required-topology, Volcano's networkTopology)",
                     reversible=True,
                     undo="remove the affinity or the topology request",
-                    gpu_hours_per_day=round(found * 86_400 / window.seconds, 4),
+                    gpu_hours_per_day=round(wasted_hours * 86_400 / window.seconds, 4),
                     usd_per_day=compute_per_day(usd, window),
                     caution="it takes effect at the next start, and a required topology may wait "
                     "longer in the queue",

@@ -35,12 +35,12 @@ class PlacedGang(msgspec.Struct, frozen=True):
 
 def read_nodes(views: Views) -> dict[tuple[str, str | None], dict[str, GangNode]]:
     """Return the nodes of each cluster and model."""
-    found: dict[tuple[str, str | None], dict[str, GangNode]] = {}
+    by_model: dict[tuple[str, str | None], dict[str, GangNode]] = {}
     for row in views.query(load_sql("topology/nodes")).to_pylist():
         where = find_blocks(row["node"], row["zone"], row["labels"])
         place = GangNode(row["node"], row["gpus"], where, row["pool"])
-        found.setdefault((row["cluster"], row["model"]), {})[row["node"]] = place
-    return found
+        by_model.setdefault((row["cluster"], row["model"]), {})[row["node"]] = place
+    return by_model
 
 
 def find_used_nodes(rows: Sequence[Row], places: Mapping[str, GangNode]) -> list[GangNode]:
@@ -62,19 +62,21 @@ def compare_gangs(
     """Compare each job with what was free when it started, its own GPUs among it."""
     if not gangs:
         return
-    asked = [
+    starts = [
         {
             "gang": gang.number, "cluster": gang.rows[0]["cluster"],
-            "model": gang.rows[0]["model"], "moment": convert_to_us(gang.rows[0]["moment"]),
+            "model": gang.rows[0]["model"], "started_at": convert_to_us(gang.rows[0]["started_at"]),
         }
         for gang in gangs
     ]  # fmt: skip
-    taken: dict[int, dict[str, int]] = {}
-    for row in views.query(load_sql("topology/taken"), {"gangs": json.dumps(asked)}).to_pylist():
-        taken.setdefault(row["gang"], {})[row["node"]] = row["gpus"]
+    allocated: dict[int, dict[str, int]] = {}
+    for row in views.query(
+        load_sql("topology/allocated_gpus"), {"gangs": json.dumps(starts)}
+    ).to_pylist():
+        allocated.setdefault(row["gang"], {})[row["node"]] = row["gpus"]
     for gang in gangs:
         places = site[gang.rows[0]["cluster"], gang.rows[0]["model"]]
-        gone = taken.get(gang.number, {})
+        on_nodes = allocated.get(gang.number, {})
         used = find_used_nodes(gang.rows, places)
         own = {place.node: place.gpus for place in used}
         free = [
@@ -82,7 +84,7 @@ def compare_gangs(
                 place,
                 gpus=max(
                     own.get(place.node, 0),
-                    place.gpus - gone.get(place.node, 0) + own.get(place.node, 0),
+                    place.gpus - on_nodes.get(place.node, 0) + own.get(place.node, 0),
                 ),
             )
             for place in select_pool_nodes(used, places)
@@ -91,9 +93,9 @@ def compare_gangs(
         yield msgspec.structs.replace(gang, then=then)
 
 
-def convert_to_us(moment: datetime) -> int:
-    """Return a naive moment in UTC as microseconds since 1970."""
-    return round(moment.replace(tzinfo=UTC).timestamp() * MICRO)
+def convert_to_us(time: datetime) -> int:
+    """Return a naive time in UTC as microseconds since 1970."""
+    return round(time.replace(tzinfo=UTC).timestamp() * MICRO)
 
 
 @cache

@@ -1,6 +1,6 @@
 -- Where the pods of each job of some kinds lay when the last of them had started, whole GPUs only:
 -- one row per node and model of jobs on several nodes.
-WITH held AS (
+WITH allocations AS (
     SELECT
         a.cluster,
         a.namespace,
@@ -27,9 +27,9 @@ latest AS (
         namespace,
         workload_kind,
         workload,
-        max(start) AS moment,
+        max(start) AS started_at,
         sum(epoch(least("end", $until)) - epoch(greatest(start, $since))) / 3600 AS all_hours
-    FROM held
+    FROM allocations
     GROUP BY cluster, namespace, workload_kind, workload
     HAVING count(DISTINCT node) > 1
 )
@@ -41,7 +41,7 @@ SELECT
     h.workload,
     h.node,
     h.gpu_model AS model,
-    l.moment,
+    l.started_at,
     l.all_hours,
     any_value(h.team) AS team,
     max(h."end") AS until,
@@ -49,11 +49,11 @@ SELECT
     list_sort(list(DISTINCT h.pod)) AS pods,
     list_sort(list(DISTINCT h.device)) AS devices,
     sum(epoch(least(h."end", $until)) - epoch(greatest(h.start, $since))) / 3600 AS hours
-FROM held AS h
+FROM allocations AS h
 INNER JOIN latest AS l
     ON
         h.cluster = l.cluster AND h.namespace = l.namespace
         AND h.workload_kind = l.workload_kind AND h.workload = l.workload
-WHERE h.start <= l.moment AND h."end" > l.moment
+WHERE h.start <= l.started_at AND h."end" > l.started_at
 GROUP BY ALL
 ORDER BY ALL

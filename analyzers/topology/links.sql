@@ -1,5 +1,5 @@
 -- What the devices of some jobs moved over their links in the hours in which they worked.
-WITH asked AS (
+WITH job_devices AS (
     SELECT
         m.gang,
         m.cluster,
@@ -25,7 +25,7 @@ SELECT
     count(*) AS hours,
     avg(r.pcie_bps_max) AS pcie_bps,
     avg(r.nvlink_bps_max) AS nvlink_bps
-FROM asked AS m
+FROM job_devices AS m
 INNER JOIN rollup_1h AS r
     ON
         m.cluster = r.cluster AND m.device = r.device

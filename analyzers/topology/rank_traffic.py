@@ -16,22 +16,22 @@ def read_traffic(
     views: Views, window: Window, gangs: list[PlacedGang]
 ) -> dict[int, dict[str, float | None]]:
     """Return bytes a second: per pod on the network (the last days), per device over its links."""
-    found: dict[int, dict[str, float | None]] = {
+    traffic: dict[int, dict[str, float | None]] = {
         gang.number: {"net_bps": None, "pcie_bps": None, "nvlink_bps": None} for gang in gangs
     }
     if not gangs:
-        return found
+        return traffic
     devices = [
         {
             "gang": gang.number, "cluster": row["cluster"], "device": device,
-            "since": convert_to_us(row["moment"]), "until": convert_to_us(row["until"]),
+            "since": convert_to_us(row["started_at"]), "until": convert_to_us(row["until"]),
         }
         for gang in gangs for row in gang.rows for device in row["devices"]
     ]  # fmt: skip
-    asked = {"since": window.start, "until": window.end}
-    told = views.query(load_sql("topology/links"), {**asked, "devices": json.dumps(devices)})
-    for row in told.to_pylist():
-        found[row["gang"]] |= {n: row[n] for n in ("pcie_bps", "nvlink_bps")}
+    bounds = {"since": window.start, "until": window.end}
+    links = views.query(load_sql("topology/links"), {**bounds, "devices": json.dumps(devices)})
+    for row in links.to_pylist():
+        traffic[row["gang"]] |= {n: row[n] for n in ("pcie_bps", "nvlink_bps")}
     of_pod = {
         (row["cluster"], row["namespace"], pod): gang.number
         for gang in gangs for row in gang.rows for pod in row["pods"]
@@ -45,5 +45,5 @@ def read_traffic(
             number = of_pod[row["cluster"], row["namespace"], row["pod"]]
             heard.setdefault(number, []).append(row["net_bps"])
     for number, rates in heard.items():
-        found[number]["net_bps"] = sum(rates) / len(rates)
-    return found
+        traffic[number]["net_bps"] = sum(rates) / len(rates)
+    return traffic

@@ -56,22 +56,22 @@ class GangSpread(msgspec.Struct, frozen=True):
 @cache
 def read_levels() -> tuple[TopologyLevel, ...]:
     """Return the levels of `levels.csv`, the widest first."""
-    found: dict[str, list[dict[str, str]]] = defaultdict(list)
+    by_name: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in load_rows("topology/levels"):
-        found[row["level"]].append(row)
-    made = [
+        by_name[row["level"]].append(row)
+    levels = [
         TopologyLevel(
             name, int(rows[0]["rank"]), tuple(r["label"] for r in rows), float(rows[0]["gbs"])
         )
-        for name, rows in found.items()
+        for name, rows in by_name.items()
     ]
-    return tuple(sorted(made, key=lambda level: -level.rank))
+    return tuple(sorted(levels, key=lambda level: -level.rank))
 
 
 def find_blocks(node: str, zone: str | None, labels: str | None) -> dict[str, str]:
     """Return the block of a node on each level that its labels name; narrower ones within wider."""
-    said = json.loads(labels) if labels else {}
-    found: dict[str, str] = {}
+    node_labels = json.loads(labels) if labels else {}
+    blocks: dict[str, str] = {}
     path = ""
     for level in read_levels():
         if level.name == "zone":
@@ -79,11 +79,13 @@ def find_blocks(node: str, zone: str | None, labels: str | None) -> dict[str, st
         elif level.name == "node":
             name = node
         else:
-            name = next((said[label] for label in level.labels if said.get(label)), None)
+            name = next(
+                (node_labels[label] for label in level.labels if node_labels.get(label)), None
+            )
         if name:
             path = f"{path}/{name}"
-            found[level.name] = path
-    return found
+            blocks[level.name] = path
+    return blocks
 
 
 def compare_spread(
@@ -94,15 +96,15 @@ def compare_spread(
     Each level counts the fewest blocks that hold the job: the largest ones first.
     """
     size = sum(place.gpus for place in used)
-    known = [
+    levels = [
         level for level in read_levels() if all(level.name in p.blocks for p in (*used, *open_to))
     ]
-    now = {level.name: len({p.blocks[level.name] for p in used}) for level in known}
-    need = {level.name: _count_fewest(size, level.name, open_to) for level in known}
+    now = {level.name: len({p.blocks[level.name] for p in used}) for level in levels}
+    need = {level.name: _count_fewest(size, level.name, open_to) for level in levels}
     # A place among others can never be better than the best: what it has is possible too.
     need = {name: min(count, now[name]) for name, count in need.items()}
-    crossed = next((level for level in known if now[level.name] > 1), None)
-    must = next((level for level in known if need[level.name] > 1), None)
+    crossed = next((level for level in levels if now[level.name] > 1), None)
+    must = next((level for level in levels if need[level.name] > 1), None)
     peaks = read_gpu_peaks().get(model or "")
     inside = max((peaks.nvlink_gbs or 0) / 2 if peaks else 0, PCIE_GBS)
     return GangSpread(

@@ -22,7 +22,7 @@ def test_no_capacity_that_comes_and_goes_makes_it_late(
         return
     there = np.random.default_rng(seed).random((64, 80)) < part
     ran = run_uniform_progress(there, work_h=work, deadline_h=40.0, switch_h=switch, step_h=STEP)
-    assert ran.done.all()
+    assert ran.finished.all()
     used = ran.spot + ran.demand
     assert (used >= work - 1e-6).all()
     assert (used + ran.idle <= 40 + 1e-6).all()
@@ -42,7 +42,7 @@ def test_without_spot_it_keeps_pace_on_demand() -> None:
     ran = run_uniform_progress(
         np.zeros((1, 100), dtype=bool), work_h=20, deadline_h=50, switch_h=0.5, step_h=STEP
     )
-    assert ran.done[0]
+    assert ran.finished[0]
     assert ran.spot[0] == 0
     assert ran.switches[0] == 1  # it waits, falls behind, and stays where it then is
 

@@ -5,7 +5,7 @@ SELECT
     o.workload_kind,
     o.workload,
     max(o.team) AS team,
-    max_by(o.told, o.last_seen) FILTER (WHERE o.told IS NOT null) AS told,
+    max_by(o.slo, o.last_seen) FILTER (WHERE o.slo IS NOT null) AS slo,
     list_sort(list(DISTINCT s.metric)) AS metrics,
     sum(s.count) AS observed
 FROM latency_sample AS s

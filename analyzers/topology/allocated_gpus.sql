@@ -1,11 +1,11 @@
--- GPUs of each node that anybody held, the job itself too, at the moments when some jobs started. A
+-- Allocated GPUs of each node, the job's own too, at the times when some jobs started. A
 -- device that several pods share counts for each: what is free is never overstated.
-WITH asked AS (
+WITH starts AS (
     SELECT
         m.gang,
         m.cluster,
         m.model,
-        make_timestamp(m.moment) AS moment -- noqa: RF01
+        make_timestamp(m.started_at) AS started_at -- noqa: RF01
     FROM (
         SELECT
             unnest(
@@ -13,14 +13,14 @@ WITH asked AS (
                     $gangs,
                     '[{
                         "gang": "BIGINT", "cluster": "VARCHAR", "model": "VARCHAR",
-                        "moment": "BIGINT"
+                        "started_at": "BIGINT"
                     }]'
                 )
             ) AS m
     ) AS listed
 ),
 
-held AS (
+allocations AS (
     SELECT
         d.cluster,
         d.node,
@@ -37,17 +37,17 @@ changes AS (
         cluster,
         node,
         model,
-        start AS moment,
+        start AS changed_at,
         1 AS change
-    FROM held
+    FROM allocations
     UNION ALL
     SELECT
         cluster,
         node,
         model,
-        "end" AS moment,
+        "end" AS changed_at,
         -1 AS change
-    FROM held
+    FROM allocations
 ),
 
 counts AS (
@@ -55,8 +55,8 @@ counts AS (
         cluster,
         node,
         model,
-        moment,
-        sum(change) OVER (PARTITION BY cluster, node, model ORDER BY moment) AS gpus
+        changed_at,
+        sum(change) OVER (PARTITION BY cluster, node, model ORDER BY changed_at) AS gpus
     FROM changes
 ),
 
@@ -71,11 +71,11 @@ nodes AS (
 places AS (
     SELECT
         a.gang,
-        a.moment,
+        a.started_at,
         n.cluster,
         n.node,
         n.model
-    FROM asked AS a
+    FROM starts AS a
     INNER JOIN nodes AS n ON a.cluster = n.cluster AND a.model = n.model
 )
 
@@ -85,6 +85,8 @@ SELECT
     c.gpus::BIGINT AS gpus
 FROM places AS p
 ASOF INNER JOIN counts AS c
-    ON p.cluster = c.cluster AND p.node = c.node AND p.model = c.model AND p.moment >= c.moment
+    ON
+        p.cluster = c.cluster AND p.node = c.node AND p.model = c.model
+        AND p.started_at >= c.changed_at
 WHERE c.gpus > 0
 ORDER BY p.gang, p.node
