@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 3
 
-.PHONY: demo test mutate lint bench bench-small setup wheel-check written lock clean
+.PHONY: demo test mutate lint bench bench-small setup wheel-check release written lock clean
 
 setup: $(VENV)/.installed
 
@@ -42,6 +42,9 @@ bench-small: setup     ## the same benchmarks, small: keeps them working
 
 wheel-check: setup     ## build the wheel and run it outside the checkout
 	@bash .ci/wheel-check "$(VENV)"
+
+release: setup         ## dist/: the wheel, the chart, and the image where a builder and its base can be had (BASE=...)
+	@bash .ci/release "$(VENV)"
 
 written: setup         ## write what the code declares: reference pages, architecture, roles, the chart, its manifests
 	@$(BIN)/uv pip install -q --require-hashes -r deploy/helm/tools.lock
