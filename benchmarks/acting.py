@@ -98,7 +98,7 @@ def simulate_site(world: SimulatedSite) -> dict[str, Any]:
         every=EVERY,
         quirk=(world.quirks,) if world.quirks else (),
     )
-    return simulate(options, lambda _what, _part: None, policies([POLICIES]))
+    return simulate(options, lambda _step, _part: None, policies([POLICIES]))
 
 
 def table(documents: Sequence[dict[str, Any]]) -> str:
@@ -256,17 +256,17 @@ def _early(did: Sequence[dict[str, Any]]) -> list[Result]:
                 by_policy.setdefault(name, []).append(early)
     out = []
     for name, parts in sorted(by_policy.items()):
-        stops, back = (int(_sum(parts, key)) for key in ("stops", "within_declared"))
+        stops, returned = (int(_sum(parts, key)) for key in ("stops", "within_declared"))
         if not stops:
             continue
         soon, day = (_sum(parts, key) for key in ("within_min_expected_rest", "within_24h"))
         out.append(
             Result(
                 name=f"acting: {name}: upper end of its reversals",
-                value=interval(back, stops)[1],
+                value=interval(returned, stops)[1],
                 unit="",
                 reach=parts[0]["declared"],
-                note=f"{back} of {stops}; within 4 h {soon:.0f}, within 24 h {day:.0f}",
+                note=f"{returned} of {stops}; within 4 h {soon:.0f}, within 24 h {day:.0f}",
             )
         )
     return out

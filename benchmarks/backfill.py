@@ -219,7 +219,7 @@ def _stored(url: str, samples: int, size: str, home: Path) -> list[Result]:
     began = time.perf_counter()
     with Warehouse.open(settings, write=True, clock=lambda: START + 2 * DAY) as warehouse:
         added, _ = drain(
-            warehouse, collector, Window(START, START + DAY), lambda _what, _part: None
+            warehouse, collector, Window(START, START + DAY), lambda _step, _part: None
         )
     wall = time.perf_counter() - began
     _whole(collector, samples, samples)

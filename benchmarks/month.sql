@@ -29,7 +29,7 @@ slots AS (
     INNER JOIN range(1, 25) AS s (slot) ON s.slot <= len(l.sizes)
 ),
 
-drawn AS (
+random_turns AS (
     SELECT
         s.*,
         t.turn,
@@ -53,7 +53,7 @@ timed AS (
                 END
             )
         ) OVER (PARTITION BY node, slot ORDER BY turn) AS until_s
-    FROM drawn
+    FROM random_turns
 )
 
 SELECT

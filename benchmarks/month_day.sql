@@ -1,7 +1,7 @@
 -- One day of the fleet's five-minute rollups, as the rollup would have left them. A bucket in which
 -- a device changes hands has a row for each; a node is silent in one six-hour stretch of 500.
 INSERT INTO rollup_5m BY NAME
-WITH held AS (
+WITH clipped_turns AS (
     SELECT
         t.*,
         p.device,
@@ -24,10 +24,10 @@ buckets AS (
                 INTERVAL 5 MINUTE
             )
         ) AS bucket
-    FROM held
+    FROM clipped_turns
 ),
 
-looked AS (
+bucket_activity AS (
     SELECT
         *,
         epoch(least(until, bucket + INTERVAL 5 MINUTE)) - epoch(greatest(since, bucket))
@@ -74,7 +74,7 @@ SELECT
     CASE WHEN kind = 'free' THEN 70 WHEN busy THEN 300 + 300 * mood ELSE 118 END AS power_w_mean,
     n AS mem_used_bytes_n,
     CASE WHEN kind = 'free' THEN 0 ELSE 40000000000 END AS mem_used_bytes_max
-FROM looked
+FROM bucket_activity
 WHERE hash(node, quarter) % 500 <> 0
 ORDER BY device, bucket;
 

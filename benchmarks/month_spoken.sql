@@ -22,7 +22,7 @@ FROM (
         AND (hash(slot, epoch(ts)::BIGINT // 300) % 10) > 4 AS busy
     FROM turns
     WHERE kind = 'notebook' AND from_at < $day + INTERVAL 1 DAY AND to_at > $day
-) AS said
+) AS samples
 WHERE ts < $day + INTERVAL 1 DAY;
 
 INSERT INTO pod_sample BY NAME
@@ -54,5 +54,5 @@ FROM (
     FROM turns
     WHERE
         kind IN ('train', 'serve', 'parked') AND from_at < $day + INTERVAL 1 DAY AND to_at > $day
-) AS said
+) AS samples
 WHERE ts < $day + INTERVAL 1 DAY

@@ -13,9 +13,9 @@ WITH device AS (
 job AS (
     SELECT
         device.*,
-        moment.step,
-        hash(device.d, (moment.step + device.phase) // device.run_steps) AS job_hash
-    FROM device CROSS JOIN range($steps::BIGINT) AS moment (step)
+        steps.step,
+        hash(device.d, (steps.step + device.phase) // device.run_steps) AS job_hash
+    FROM device CROSS JOIN range($steps::BIGINT) AS steps (step)
 ),
 
 kind AS (

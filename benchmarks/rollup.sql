@@ -29,5 +29,5 @@ FROM (
         b,
         (hash(d // 8, (b + $first) // 24) % 1000) / 1000.0 AS x
     FROM range($devices) AS g (d), range($buckets) AS t (b) -- noqa: AL05
-) AS drawn
+) AS random_buckets
 ORDER BY device, bucket

@@ -33,7 +33,7 @@ def run(small: bool) -> list[Result]:
             value=took,
             unit="s",
             reach=60,
-            note=f"{sample_rows:,} rows; {len(world.cluster.tenures):,} pods held devices",
+            note=f"{sample_rows:,} rows; {len(world.cluster.allocations):,} pods held devices",
         ),
         Result(
             name="the same: peak memory",

@@ -47,7 +47,7 @@ def run(small: bool) -> list[Result]:
         cpu = time.process_time()
         list_s = min(_list(api, pods) for _ in range(3))
         cpu = (time.process_time() - cpu) / 3
-        looked = min(_list_through_collector(api, pods) for _ in range(2))
+        listed_s = min(_list_through_collector(api, pods) for _ in range(2))
         rate = _create(port, creates)
     pages = f"best of 3, pages of {KubernetesSettings().page_size}, pods of {size / 1000:.1f} kB"
     note = f"{pages}; {cpu:.2f} s of CPU on our side"
@@ -56,7 +56,7 @@ def run(small: bool) -> list[Result]:
         Result(name=name, value=list_s, unit="s", reach=2, note=note),
         Result(
             name=f"simulator: a collector's look at {pods:,} pods, rows and all",
-            value=looked,
+            value=listed_s,
             unit="s",
         ),
         Result(

@@ -57,11 +57,11 @@ class CheckRow(msgspec.Struct, frozen=True):
 
 
 class MetricSurvey(msgspec.Struct, frozen=True):
-    """What was asked: metric names by column, one witness's series, and all names."""
+    """Metric names by column, the series of one signal, and all names."""
 
     columns: Mapping[str, tuple[str, ...]]
     series: Sequence[Mapping[str, str]]
-    witness: str
+    signal_name: str
     names: frozenset[str]
 
 
@@ -79,14 +79,14 @@ def diagnose(
     """
     doctor = _Doctor(client, now, matchers)
     rows = [doctor.server(), doctor.skew(clock)]
-    survey = doctor.look()
+    survey = doctor.survey()
     if not survey.series:
         vendors = "dcgm-exporter, HAMi, AMD's or Ascend's exporter"
         finding = "no GPU series in the last 5 minutes"
         rows.append(CheckRow("telemetry", "bad", finding, f"let Prometheus scrape {vendors}"))
         return [*rows, doctor.kube_state(survey), doctor.reach(survey)]
     rows += [exporters(survey), label_style(survey), nodes(survey), mig(survey)]
-    rows += doctor.witnesses(survey)
+    rows += doctor.signals(survey)
     rows += [doctor.interval(survey), doctor.conflicts(survey), doctor.up(survey)]
     rows += [
         doctor.silent_nodes(survey),
@@ -139,7 +139,7 @@ def label_style(survey: MetricSurvey) -> CheckRow:
     renamed = sum("exported_pod" in w or "exported_namespace" in w for w in survey.series)
     named = sum(
         s is not None and s.pod is not None
-        for s in (resolve(survey.witness, w) for w in survey.series)
+        for s in (resolve(survey.signal_name, w) for w in survey.series)
     )
     style = "pod, namespace, container (honorLabels: true)"
     if renamed:
@@ -193,7 +193,7 @@ def owners(survey: MetricSurvey) -> CheckRow:
 
 
 def cadvisor(survey: MetricSurvey) -> CheckRow:
-    """Say whether there is a host witness."""
+    """Say whether there is a signal of hosts."""
     if "container_cpu_usage_seconds_total" in survey.names:
         return CheckRow(
             "host", "ok", "cAdvisor's CPU, memory and network are there: a second witness"
@@ -208,7 +208,7 @@ class _Doctor:
         self._now = now
         self._matchers = matchers
 
-    def _ask(
+    def _query(
         self, expression: str, at: datetime | None = None
     ) -> list[tuple[dict[str, str], float]]:
         return vector(self._client.query(expression, at or self._now))
@@ -217,7 +217,7 @@ class _Doctor:
         return selector(names, self._matchers)
 
     def server(self) -> CheckRow:
-        self._ask("vector(1)")
+        self._query("vector(1)")
         try:
             body = self._client.get("status/buildinfo", {})
             server_name = flavour(msgspec.json.decode(body)["data"])
@@ -236,7 +236,7 @@ class _Doctor:
             return CheckRow("clock", "ok", finding)
         return CheckRow("clock", "bad", finding, "synchronise both with NTP")
 
-    def look(self) -> MetricSurvey:
+    def survey(self) -> MetricSurvey:
         names = metric_names(self._client, Window.last(timedelta(hours=1), now=self._now))
         columns: dict[str, list[str]] = {}
         for name in names:
@@ -247,14 +247,14 @@ class _Doctor:
         best_name = ""
         for column in ("mem_used_bytes", "power_w", "gr_engine_active", "gpu_util_pct"):
             for name in columns.get(column, ()):
-                series_found = [label_set for label_set, _ in self._ask(self._select(name))]
+                series_found = [label_set for label_set, _ in self._query(self._select(name))]
                 if len(series_found) > len(best):
                     best, best_name = series_found, name
         return MetricSurvey(
             {k: tuple(sorted(v)) for k, v in columns.items()}, best, best_name, frozenset(names)
         )
 
-    def witnesses(self, survey: MetricSurvey) -> Iterator[CheckRow]:
+    def signals(self, survey: MetricSurvey) -> Iterator[CheckRow]:
         """Yield one row per model: which of the fields that matter are there."""
         by = ", ".join(labels_meaning("model"))
         total = Counter(_model(label_set) for label_set in survey.series)
@@ -265,7 +265,7 @@ class _Doctor:
             for name in survey.columns.get(column, ()):
                 selected = self._select(name)
                 for into, some in ((there, selected), (legal, f"{selected} <= {_highest(name):g}")):
-                    for label_set, count in self._ask(f"count by ({by}) ({some})"):
+                    for label_set, count in self._query(f"count by ({by}) ({some})"):
                         into.setdefault(_model(label_set), Counter())[column] += round(count)
         for model, devices in sorted(total.items()):
             legal_counts = legal.get(model, Counter())
@@ -282,7 +282,7 @@ class _Doctor:
             yield signal_row(model, devices, legal_counts, missing, blank)
 
     def interval(self, survey: MetricSurvey) -> CheckRow:
-        counts_found = self._ask(f"max(count_over_time({self._select(survey.witness)}[10m]))")
+        counts_found = self._query(f"max(count_over_time({self._select(survey.signal_name)}[10m]))")
         seconds = 600 / max(counts_found[0][1], 1) if counts_found else 600.0
         finding = f"a look every {format_duration(seconds)}"
         if seconds <= SLOW.total_seconds() * 1.1:
@@ -298,7 +298,7 @@ class _Doctor:
         expression = (
             f"count(({self._select(*util)} >= 10) and {on} ({self._select(*engine)} <= 0.01))"
         )
-        rows_found = self._ask(expression)
+        rows_found = self._query(expression)
         count = round(rows_found[0][1]) if rows_found else 0
         if not count:
             return CheckRow("conflicts", "ok", "profiling and GPU_UTIL agree")
@@ -315,7 +315,7 @@ class _Doctor:
         if not jobs or "up" not in survey.names:
             return CheckRow("exporters up", "warn", "no `up` series for the exporters' jobs")
         matchers = ", ".join(p for p in (f'job=~"{"|".join(jobs)}"', self._matchers) if p)
-        down = [label_set for label_set, _ in self._ask(f"up{{{matchers}}} == 0")]
+        down = [label_set for label_set, _ in self._query(f"up{{{matchers}}} == 0")]
         if not down:
             return CheckRow("exporters up", "ok", f"every target of {', '.join(jobs)} is up")
         names = sorted(node_of(label_set) or label_set.get("instance", "?") for label_set in down)
@@ -328,7 +328,7 @@ class _Doctor:
             return CheckRow("silent nodes", "ok", "not known: no kube_node_status_capacity")
         resource_matcher = 'resource=~"(nvidia|amd|huawei)_com_.*"'
         matchers = ", ".join(p for p in (resource_matcher, self._matchers) if p)
-        capacities = self._ask(f"kube_node_status_capacity{{{matchers}}} > 0")
+        capacities = self._query(f"kube_node_status_capacity{{{matchers}}} > 0")
         nodes_with_series = {node_of(label_set) for label_set in survey.series}
         with_gpus = {w.get("exported_node") or w.get("node", "") for w, _ in capacities}
         silent = sorted(with_gpus - nodes_with_series)
@@ -345,13 +345,13 @@ class _Doctor:
             return CheckRow(
                 "inventory", "warn", "no kube-state-metrics: owners and teams unknown", step
             )
-        sample = self._ask(f"topk(1, {self._select('kube_pod_info')})")
+        sample = self._query(f"topk(1, {self._select('kube_pod_info')})")
         renamed = any("exported_pod" in label_set for label_set, _ in sample)
         style = "exported_pod (honorLabels: false)" if renamed else "pod (honorLabels: true)"
         labelled = [
             label_set
             for label_set, _ in (
-                self._ask(f"topk(50, {self._select('kube_pod_labels')})")
+                self._query(f"topk(50, {self._select('kube_pod_labels')})")
                 if "kube_pod_labels" in survey.names
                 else []
             )
@@ -363,12 +363,12 @@ class _Doctor:
         return CheckRow("inventory", "warn", finding, step)
 
     def reach(self, survey: MetricSurvey) -> CheckRow:
-        signal_name = survey.witness or "up"
+        signal_name = survey.signal_name or "up"
         reached = timedelta()
-        for back in REACHES:
-            if not self._ask(f"count({self._select(signal_name)})", self._now - back):
+        for lookback in REACHES:
+            if not self._query(f"count({self._select(signal_name)})", self._now - lookback):
                 break
-            reached = back
+            reached = lookback
         if not reached:
             finding = "less than a day of GPU series"
             return CheckRow("history", "warn", finding, "longer history: a later scan sees more")

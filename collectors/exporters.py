@@ -44,7 +44,7 @@ class _Outcome(msgspec.Struct):
     target: str
     seconds: float
     error: str | None
-    look: TargetScrape | None
+    scrape: TargetScrape | None
     collector: str = SOURCE
     progress: dict[tuple[Pod, str], float] = msgspec.field(default_factory=dict)
 
@@ -84,11 +84,11 @@ class ExporterCollector:
         self._targets = list({target.name: target for target in targets}.values())
         self._reader = Reader()
 
-    def collect(self, window: Window) -> Iterator[Batch]:  # noqa: ARG002 (a look is always now)
-        """Yield one look at all: `sample`, `holding` where shared, `progress_sample`, `scrape`.
+    def collect(self, window: Window) -> Iterator[Batch]:  # noqa: ARG002 (a scrape is always now)
+        """Yield a scrape of every target: `sample`, `holding`, `progress_sample`, `scrape`.
 
-        All rows of a look bear the moment it began (in milliseconds), except lines that carry a
-        timestamp of their own.
+        All rows of a scrape have the time at which it began (in milliseconds), except lines that
+        carry a timestamp of their own.
         """
         started = self._clock().astimezone(UTC).replace(tzinfo=None)
         ts = np.datetime64(started, "ms").astype("datetime64[us]")
@@ -120,14 +120,14 @@ class ExporterCollector:
             async def work() -> None:
                 # Each worker takes the next target, so that a slow one holds up no other.
                 for target in waiting:
-                    outcome = await self._look(session, target, names)
+                    outcome = await self._scrape(session, target, names)
                     outcomes.append(outcome)
 
             workers = min(settings.concurrency, len(self._targets))
             await asyncio.gather(*(work() for _ in range(workers)))
         return outcomes
 
-    async def _look(
+    async def _scrape(
         self, session: aiohttp.ClientSession, target: _Target, names: frozenset[str]
     ) -> _Outcome:
         began = time.perf_counter()
@@ -218,7 +218,7 @@ def _scrapes(
     outcomes: Iterable[_Outcome], ts: np.datetime64, interval: float, cluster: str
 ) -> Batch:
     rows = sorted(outcomes, key=lambda outcome: outcome.target)
-    scrapes = [outcome.look or TargetScrape(outcome.target) for outcome in rows]
+    scrapes = [outcome.scrape or TargetScrape(outcome.target) for outcome in rows]
     errors = [o.error or _nothing(scrape) for o, scrape in zip(rows, scrapes, strict=True)]
     timestamp = ts.astype(datetime)
     return Batch.of(

@@ -110,7 +110,7 @@ class Frame:
         self._ts = ts
         measures = catalog.measures
         self._at = np.array([(_AT | {"share": -1})[m.column] for m in measures])[coded.measure]
-        self._held = np.array([m.table == "holding" for m in measures])[coded.measure]
+        self._is_holding = np.array([m.table == "holding" for m in measures])[coded.measure]
         self._measure, self._bits = coded.measure, coded.bits
         self._who = catalog.table[coded.identity]
         low = np.array([m.low for m in measures])[coded.measure]
@@ -123,17 +123,19 @@ class Frame:
 
     def samples(self, constants: Mapping[str, Any]) -> Batch | None:
         """Return the `sample` rows."""
-        has_holdings = bool(self._held.any())
-        if has_holdings and self._held.all():
+        has_holdings = bool(self._is_holding.any())
+        if has_holdings and self._is_holding.all():
             return None
         # Without per-pod values, as mostly, a slice spares a copy of every array.
-        own_values = ~self._held if has_holdings else slice(None)
+        own_values = ~self._is_holding if has_holdings else slice(None)
         owner_codes = self._who[own_values]
         grid = RowGrid(self._ts[own_values], owner_codes[:, DEVICE], len(self._catalog.devices))
-        row = np.full(len(self._held), -1, np.int64)
+        row = np.full(len(self._is_holding), -1, np.int64)
         row[own_values] = grid.row
         if has_holdings:
-            row[self._held] = grid.locate(self._ts[self._held], self._who[self._held, DEVICE])
+            row[self._is_holding] = grid.locate(
+                self._ts[self._is_holding], self._who[self._is_holding, DEVICE]
+            )
         cells = self._scatter(grid, own_values)
         self._spill(row, cells)
         owner, sharers = self._owners(len(grid), row)
@@ -141,7 +143,7 @@ class Frame:
         free = cells[_AT[TOTAL]] - cells[_AT["mem_used_bytes"]]
         missing = np.isnan(cells[_AT["mem_free_bytes"]])
         cells[_AT["mem_free_bytes"]][missing] = np.where(free >= 0, free, np.nan)[missing]
-        keep = self._boards(grid, cells, attributes["parent"])
+        keep = self._fold_gpu_rows(grid, cells, attributes["parent"])
         catalog = self._catalog
         data: dict[str, pa.Array] = {
             "ts": pa.array(grid.ts[keep]),
@@ -160,7 +162,7 @@ class Frame:
     def holdings(self, constants: Mapping[str, Any]) -> Batch | None:
         """Return the `holding` rows: one per moment, shared device and pod."""
         owned = self._who[:, OWNER] >= 0
-        shared = (self._held | (self._who[:, SHARED] > 0)) & owned
+        shared = (self._is_holding | (self._who[:, SHARED] > 0)) & owned
         own_values = shared | (owned & self._contested)
         if not own_values.any():
             return None
@@ -172,7 +174,7 @@ class Frame:
         table = np.full((len(HOLDING), len(grid)), np.nan)
         places = np.array([_HELD_AT.get(m.column, -1) for m in self._catalog.measures])
         place = places[self._measure[own_values]]
-        use = self._held[own_values] & self._good[own_values] & (place >= 0)
+        use = self._is_holding[own_values] & self._good[own_values] & (place >= 0)
         np.fmax.at(table, (place[use], grid.row[use]), self._value[own_values][use])
         # HAMi says 0 cores where no limit was asked for: that is no share, not an empty one.
         table[0][table[0] == 0] = np.nan
@@ -227,7 +229,7 @@ class Frame:
         owner_of_row = np.full(rows, -1, np.int64)
         last[row], owner_of_row[row] = pod, owner
         sharers = np.zeros(rows, np.int64)
-        sharers[row[self._held[owned] | (self._who[owned, SHARED] > 0)]] = 1
+        sharers[row[self._is_holding[owned] | (self._who[owned, SHARED] > 0)]] = 1
         contested = np.zeros(rows, np.bool_)
         contested[row[last[row] != pod]] = True
         if contested.any():
@@ -255,10 +257,10 @@ class Frame:
         empty = np.isnan(cells[at, row])
         np.fmax.at(cells, (at[empty], row[empty]), value[empty])
 
-    def _boards(self, grid: RowGrid, cells: Floats, parent: Ints) -> Bools:
-        """Fold a board's own row into its instances' rows; return which rows stay.
+    def _fold_gpu_rows(self, grid: RowGrid, cells: Floats, parent: Ints) -> Bools:
+        """Fold a GPU's own row into its instances' rows; return which rows stay.
 
-        A board beside its instances would be counted twice.
+        A GPU beside its instances would be counted twice.
         """
         keep = np.ones(len(grid), np.bool_)
         if not (parent >= 0).any():

@@ -74,19 +74,21 @@ class JupyterCollector:
     def collect(self, window: Window) -> Iterator[Batch]:
         """Look at every server once; the window only says that a look is due."""
         del window
-        answers = asyncio.run(self._ask_all())
+        answers = asyncio.run(self._fetch_all())
         yield from batches("notebook_sample", (row for row, _ in answers if row))
         yield from batches("scrape", (scrape for _, scrape in answers))
 
-    async def _ask_all(self) -> list[tuple[Row | None, Row]]:
+    async def _fetch_all(self) -> list[tuple[Row | None, Row]]:
         token = self._settings.token.get_secret_value()
         headers = {"Authorization": f"token {token}"} if token else {}
         timeout = aiohttp.ClientTimeout(total=self._settings.timeout.total_seconds())
         gate = asyncio.Semaphore(CONCURRENCY)
         async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
-            return list(await asyncio.gather(*(self._ask(session, gate, s) for s in self._servers)))
+            return list(
+                await asyncio.gather(*(self._fetch(session, gate, s) for s in self._servers))
+            )
 
-    async def _ask(
+    async def _fetch(
         self, session: aiohttp.ClientSession, gate: asyncio.Semaphore, server: NotebookServer
     ) -> tuple[Row | None, Row]:
         async with gate:

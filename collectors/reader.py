@@ -37,17 +37,17 @@ class TargetScrape(msgspec.Struct):
 
 
 class ScrapeCycle(msgspec.Struct, frozen=True):
-    """All targets' rows, and a look per target in the order they were fed."""
+    """All targets' rows, and a scrape per target in the order they were fed."""
 
     assembled: Assembled
-    looks: list[TargetScrape]
+    scrapes: list[TargetScrape]
 
 
 class _KnownTarget(msgspec.Struct, frozen=True):
     """A target's template and what its lines mean."""
 
     template: Template
-    known: Ints
+    lines_read: Ints
     coded: CodedSeries
     unknown: int
 
@@ -79,7 +79,7 @@ class Reader:
             scrape.unknown = known_target.unknown
             shape = known_target.template
             chunk = TailChunk(
-                known_target.coded, tails, known_target.known, shape.values, shape.stamped
+                known_target.coded, tails, known_target.lines_read, shape.values, shape.stamped
             )
         self._chunks.append(chunk)
         self._scrapes.append(scrape)

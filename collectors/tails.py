@@ -19,7 +19,7 @@ class TailChunk(msgspec.Struct, frozen=True):
     coded: CodedSeries
     text: bytes = b""
     """One value a line, after a space; or value, space and timestamp."""
-    known: Ints = msgspec.field(default_factory=lambda: np.zeros(0, np.int64))
+    lines_read: Ints = msgspec.field(default_factory=lambda: np.zeros(0, np.int64))
     """Which lines mean something to Fallow: those of `coded`."""
     lines: int = 0
     stamped: bool = False
@@ -69,9 +69,11 @@ def _cast_all(chunks: list[TailChunk]) -> list[TailChunk]:
         chunk_numbers = numbers[start : start + width * chunk.lines]
         start += width * chunk.lines
         # Most targets print nothing but GPU metrics: then all lines are known, in order.
-        reads_every_line = len(chunk.known) == chunk.lines
-        values = chunk_numbers[::width] if reads_every_line else chunk_numbers[::width][chunk.known]
-        stamps = _microseconds(chunk_numbers[1::2])[chunk.known] if chunk.stamped else None
+        reads_every_line = len(chunk.lines_read) == chunk.lines
+        values = (
+            chunk_numbers[::width] if reads_every_line else chunk_numbers[::width][chunk.lines_read]
+        )
+        stamps = _microseconds(chunk_numbers[1::2])[chunk.lines_read] if chunk.stamped else None
         chunks_settled.append(TailChunk(chunk.coded, values=values, stamps=stamps))
     return chunks_settled
 
@@ -111,8 +113,8 @@ def _floats(text: bytes, *, stamped: bool) -> Floats:
 def _patiently(chunk: TailChunk) -> TailChunk:
     """Parse one chunk's tails with the full grammar; a line without a value is refused."""
     tails = [parse_tail(tail) for tail in chunk.text.split(b"\n")[: chunk.lines]]
-    valued = np.array([tail is not None for tail in tails], np.bool_)[chunk.known]
-    known_tails = [tails[place] for place in chunk.known.tolist()]
+    valued = np.array([tail is not None for tail in tails], np.bool_)[chunk.lines_read]
+    known_tails = [tails[place] for place in chunk.lines_read.tolist()]
     rejected = sum(tail is None for tail in tails)
     pairs = [tail for tail in known_tails if tail is not None]
     return TailChunk(

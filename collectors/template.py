@@ -26,7 +26,7 @@ class Template(msgspec.Struct, frozen=True):
     """The text of each of these pieces that is not its value."""
     rest: Any
     """Takes the other pieces: comments, or what comes before the first value."""
-    said: bytes
+    rest_text: bytes
     """These pieces, joined."""
     fixed: int
     """Bytes of a body that are not values."""
@@ -51,7 +51,7 @@ class Template(msgspec.Struct, frozen=True):
             return None
         if not self.stamped and (tails[:1] != b" " or tails.count(b"\n ") != self.values - 1):
             return None
-        return tails if b"\n".join(self.rest(cuts)) == self.said else None
+        return tails if b"\n".join(self.rest(cuts)) == self.rest_text else None
 
 
 def learn(text: ExpositionText, body: bytes) -> Template | None:
@@ -88,7 +88,7 @@ def _between_braces(text: ExpositionText, body: bytes) -> Template | None:
             strip=bytes.removesuffix,
             beside=tuple(after),
             rest=itemgetter(slice(0, 1)),
-            said=cuts[0],
+            rest_text=cuts[0],
             fixed=0,
             values=len(text.lines),
         ),
@@ -118,7 +118,7 @@ def _lines(text: ExpositionText, body: bytes, *, stamped: bool, returns: bool) -
             strip=bytes.removeprefix,
             beside=(*beside, b""),
             rest=rest,
-            said=b"\n".join(rest(cuts)),
+            rest_text=b"\n".join(rest(cuts)),
             fixed=0,
             values=len(numbers),
             stamped=stamped,

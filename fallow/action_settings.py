@@ -67,13 +67,13 @@ class Channel(SettingsGroup):
 
     @field_validator("quiet")
     @classmethod
-    def _readable(cls, said: list[str]) -> list[str]:
-        for text in said:
+    def _readable(cls, hours: list[str]) -> list[str]:
+        for text in hours:
             try:
                 parse_quiet_hours(text)
             except UsageError as error:
                 raise ValueError(str(error)) from error
-        return said
+        return hours
 
 
 class NoticesSettings(SettingsGroup):
@@ -95,7 +95,7 @@ class NoticesSettings(SettingsGroup):
     link: str = Field("", description="such as https://fallow.example/case/{finding}; empty = none")
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _check_channels(self) -> Self:
         """Refuse names of channels that there are none of."""
         named = {*self.default, *self.operators, *(n for ns in self.owners.values() for n in ns)}
         unknown = sorted(named - set(self.channels))

@@ -695,7 +695,7 @@ class Settings(SettingsGroup):
         return self
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _check_destinations(self) -> Self:
         """Refuse reports to where there is nothing."""
         channels, stores = set(self.notices.channels), set(self.reports.stores)
         if both := sorted(channels & stores):

@@ -78,7 +78,7 @@ class Outage(msgspec.Struct, frozen=True):
 class Block(msgspec.Struct, frozen=True):
     """What is true of every device at every tick of a stretch of time: arrays [device, tick].
 
-    `holder` is a place in `holders`, -1 = nobody. `state` is a place in `STATES`. `hurts` says
+    `holder` is a place in `holders`, -1 = none. `state` is a place in `STATES`. `stop_harms` says
     that stopping the holder's workload at that tick would lose work. Sensors are what the hardware
     really does; what exporters show of it is another matter (`simulator.quirks`).
     """
@@ -89,7 +89,7 @@ class Block(msgspec.Struct, frozen=True):
     holders: tuple[Holder, ...]
     holder: Codes
     state: Codes
-    hurts: Marks
+    stop_harms: Marks
     sm_active: Floats
     """0-1, like the other ratios."""
     gr_engine_active: Floats

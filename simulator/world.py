@@ -1,8 +1,8 @@
 """The world: people, cluster, pods and failures in one simulated time.
 
     World.advance(until) ─► what happens, moment by moment ─► Block of every device and tick
-         │                   arrivals · cluster · finished work · owners · mishaps
-    World.store  what the Kubernetes API shows        World.look()  what the exporters show
+         │                   arrivals · cluster · finished work · owners · faults
+    World.store  what the Kubernetes API shows        World.snapshot()  what the exporters show
 
 Between two calls anybody may write to the store, as an enforcer does; the world acts on it when
 it next moves. Everything follows from the spec, the seed and those writes.
@@ -72,8 +72,8 @@ class Spec(msgspec.Struct, frozen=True):
     """First moment, seconds since the epoch; a whole tick."""
     mix: tuple[Category, ...] = categories()
     placement: Policy = "best-fit"
-    mishaps: float = 1.0
-    """How often nodes and boards fail, by the table's rates; 0 = never."""
+    fault_rate: float = 1.0
+    """How often nodes and GPUs fail, by the table's rates; 0 = never."""
     effects: float = 1.0
     """The same of heat and of XIDs that take nothing away."""
     returns: bool = True
@@ -131,7 +131,7 @@ class World:
         gpus = sum(n.pool.gpu_count for n in spec.nodes)
         self._coming = arrivals(mix, gpus, spec.start_s, end_s, seed)
         planted_nodes = {m.node for m in spec.planted}
-        random_faults = draw_faults(spec.nodes, spec.start_s, end_s, seed, often=spec.mishaps)
+        random_faults = draw_faults(spec.nodes, spec.start_s, end_s, seed, often=spec.fault_rate)
         happens = [*spec.planted, *(m for m in random_faults if m.node not in planted_nodes)]
         self._faults = sorted(happens, key=lambda m: (m.at_s, m.node))
         self._heat = _heat_effects(spec.heat, self.cluster.devices)
@@ -186,11 +186,11 @@ class World:
             self._block, self._snapshot = block, None
             # Who asks what hosts said meanwhile asks before the next block.
             self.cast.forget(
-                {*self._open, *(t.holder.uid for t in self.held(block.start, until_s))}
+                {*self._open, *(t.holder.uid for t in self.list_allocations(block.start, until_s))}
             )
         return block
 
-    def look(self) -> WorldSnapshot:
+    def snapshot(self) -> WorldSnapshot:
         """Return what is to be seen now; before the first advance, one tick is made.
 
         Raises:
@@ -202,10 +202,12 @@ class World:
                 objects = {kind: self.store.list(kind) for kind in EXPORTED_KINDS}
                 allocations = [t for t in self._open.values() if t.share < 1]
                 tick = len(block.ticks) - 1
-                self._snapshot = WorldSnapshot(block, tick, objects, self.host_looks(), allocations)
+                self._snapshot = WorldSnapshot(
+                    block, tick, objects, self.sample_hosts(), allocations
+                )
             return self._snapshot
 
-    def host_looks(self) -> list[HostSample]:
+    def sample_hosts(self) -> list[HostSample]:
         """Return what the hosts say of every pod that holds devices and runs."""
         with self._lock:
             at_s = self._clock - TICK_S
@@ -215,9 +217,9 @@ class World:
                 if self._runs(u)
             ]
 
-    def held(self, since_s: float, until_s: float) -> list[DeviceAllocation]:
+    def list_allocations(self, since_s: float, until_s: float) -> list[DeviceAllocation]:
         """Return who held devices in [since, until)."""
-        return [t for t in self.cluster.tenures if t.start_s < until_s and t.end_s > since_s]
+        return [t for t in self.cluster.allocations if t.start_s < until_s and t.end_s > since_s]
 
     def switch_off(self, key: Key) -> bool:
         """Stop a workload with its own handle, as an enforcer would; False = it is gone or off."""
@@ -230,7 +232,7 @@ class World:
         return True
 
     def lose(self, node: str, why: str, until_s: float, *, index: int | None = None) -> None:
-        """Let a node, or with `index` one of its boards, fail from now until a moment.
+        """Let a node, or with `index` one of its GPUs, fail from now until a moment.
 
         Raises:
             UsageError: no such node, cause (node-lost, spot, xid, cordoned) or board.
@@ -310,7 +312,7 @@ class World:
 
     def _hold(self) -> None:
         """Give new holders of devices their parts."""
-        allocations = self.cluster.tenures
+        allocations = self.cluster.allocations
         new = allocations[self._allocations_seen :]
         self._allocations_seen = len(allocations)
         for allocation in new:
@@ -368,7 +370,7 @@ class World:
 
     def _close_lost(self) -> None:
         """End the parts of pods whose node has just gone silent."""
-        allocations = self.cluster.tenures
+        allocations = self.cluster.allocations
         still = {t.holder.uid for t in allocations if t.end_s == inf}
         for pod_uid in [u for u in self._open if u not in still]:
             self._end_pod(pod_uid)
@@ -421,7 +423,9 @@ class World:
                 else ()
             )
             allocated = [
-                t for t in self.held(self._from_s, upto_s) if t.holder.uid in self.cast.scripts
+                t
+                for t in self.list_allocations(self._from_s, upto_s)
+                if t.holder.uid in self.cast.scripts
             ]
             block, self._carry = signals(
                 self.devices,

@@ -53,7 +53,7 @@ class LiveLookup:
     def _index(self, group: str, kind: str, path: str) -> dict[tuple[str, str], Meta] | None:
         if (group, kind) not in self._listed:
             index: dict[tuple[str, str], Meta] = {}
-            with self._polls.look(f"{self._api.host}{path}") as poll:
+            with self._polls.begin(f"{self._api.host}{path}") as poll:
                 for page in Listing(self._api, path, _pages, limit=self._limit, accept=PARTIAL):
                     poll.samples += len(page)
                     for item in page:

@@ -1,4 +1,4 @@
-"""Time every look at the API and write down whether it succeeded."""
+"""Time every poll of the API and write down whether it succeeded."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from fallow.kube.api import format_failure
 
 
 class Poll:
-    """One look while it lasts; `samples` counts what it has read."""
+    """One poll while it lasts; `samples` counts what it has read."""
 
     def __init__(self) -> None:
         self.samples = 0
@@ -30,7 +30,7 @@ class Polls:
         self.rows: list[dict[str, Any]] = []
 
     @contextmanager
-    def look(self, target: str) -> Iterator[Poll]:
+    def begin(self, target: str) -> Iterator[Poll]:
         """Write down how the body fared."""
         start, now = self._clock(), Poll()
         error: str | None = None
@@ -46,7 +46,7 @@ class Polls:
 
     @contextmanager
     def discovery(self, host: str, group: str) -> Iterator[None]:
-        """Write down a failure only: asking what is served is no look at the fleet."""
+        """Write down a failure only: discovery of what is served polls no objects."""
         start = self._clock()
         try:
             yield

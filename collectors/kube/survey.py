@@ -225,7 +225,7 @@ class Survey:
         decoder = msgspec.json.Decoder(Page[shape])  # type: ignore[valid-type]
         met: set[str] = set()  # a list that expired half-way brings objects again
         query_text = "".join(f"?{value}" for value in (query or {}).values())
-        with self._polls.look(f"{self._api.host}{path}{query_text}") as poll:
+        with self._polls.begin(f"{self._api.host}{path}{query_text}") as poll:
             for page in Listing(
                 self._api,
                 path,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -166,11 +166,6 @@ class AwsPrices:
             "cpu_usd_h": parts.cpu_usd_h,
             "memory_usd_h": parts.memory_usd_h,
         }
-
-
-def spot_window(now: datetime) -> Window:
-    """Return the 90 days of spot history that AWS keeps."""
-    return Window.last(timedelta(days=90), now=now)
 
 
 def _list_price(text: str, name: str) -> Decimal | None:

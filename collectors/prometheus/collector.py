@@ -146,12 +146,12 @@ class PrometheusCollector:
         metric_names_present = metric_names(self.client, window)
         if "kube_pod_info" in metric_names_present or "kube_node_info" in metric_names_present:
             yield from self._inventory(
-                window, metric_names_present, self._telemetry.witness(groups)
+                window, metric_names_present, self._telemetry.list_signal_names(groups)
             )
         for part, grid_query in self._gridded.items():
             wanted = grid_query.wanted(metric_names_present)
             if wanted:
-                held_by = self._telemetry.witness(groups)
+                held_by = self._telemetry.list_signal_names(groups)
                 yield from self._by_grid(window, part, grid_query, wanted, held_by)
 
     def _pieces(self, window: Window, part: str) -> list[Piece]:
@@ -243,7 +243,7 @@ class PrometheusCollector:
 
     def _holders(self, held_by: Sequence[str], window: Window) -> frozenset[tuple[str, str]]:
         holder_query = holders(held_by, self._settings.selector, f"{round(window.seconds)}s")
-        holder_rows = self._ask(holder_query, window.end)
+        holder_rows = self._query(holder_query, window.end)
         return frozenset((w.get("namespace", ""), w.get("pod", "")) for w, _ in holder_rows)
 
     def _state(self, metric_names_present: Sequence[str], window: Window) -> kube_state.KubeState:
@@ -256,7 +256,7 @@ class PrometheusCollector:
         for metric in metrics_present:
             selected = selector([metric["metric"]], self._settings.selector)
             only = f" == {metric['only']}" if metric["only"] else ""
-            series[metric["metric"]] = self._ask(
+            series[metric["metric"]] = self._query(
                 f"last_over_time({selected}{span}){only}", window.end
             )
         pods = self._lives("kube_pod_info", ("namespace", "pod", "uid"), window)
@@ -280,7 +280,7 @@ class PrometheusCollector:
             f"{side} by ({by}) ({side}_over_time({selected}[{round(window.seconds)}s]))"
             for side in ("min", "max")
         )
-        return [pod_identity.name_of(w) for w, _ in self._ask(f"{last} > {first}", window.end)]
+        return [pod_identity.name_of(w) for w, _ in self._query(f"{last} > {first}", window.end)]
 
     def _raw(self, names: Sequence[str], which: str, window: Window) -> Matrix:
         matchers = ", ".join(part for part in (self._settings.selector, which) if part)
@@ -294,12 +294,13 @@ class PrometheusCollector:
         interval_s = max(60, round(window.seconds / 360))
         span = f"[{round(window.seconds)}s:{interval_s}s]"
         first, last = (
-            self._ask(f"{side}_over_time({selected}{span})", window.end) for side in ("min", "max")
+            self._query(f"{side}_over_time({selected}{span})", window.end)
+            for side in ("min", "max")
         )
         start = window.start.timestamp()
         return _lives([*((w, max(v, start)) for w, v in first), *last], labels)
 
-    def _ask(self, expression: str, at: datetime) -> kube_state.Rows:
+    def _query(self, expression: str, at: datetime) -> kube_state.Rows:
         return vector(self.client.query(expression, at))
 
     def _by_grid(

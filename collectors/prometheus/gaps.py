@@ -37,7 +37,7 @@ class Silences:
     def rows(self, chunk: TelemetryChunk) -> list[dict[str, Any]]:
         """Return `scrape` rows with `up` false, one per silence, cut at the chunk's ends."""
         start, end = _naive(chunk.window.start), _naive(chunk.window.end)
-        scrape_times = chunk.looks
+        scrape_times = chunk.scrape_times
         pairs = np.unique(np.stack([scrape_times.node, scrape_times.ts.astype(np.int64)]), axis=1)
         bounds = np.searchsorted(pairs[0], np.arange(len(scrape_times.nodes) + 1))
         silences: list[tuple[str, np.datetime64, np.datetime64]] = []

@@ -73,12 +73,14 @@ class Latencies:
     ) -> Batch | None:
         """Return the `latency_sample` rows of a window whose ends lie on the grid."""
         holder_query = holders(held_by, self._matchers, RANGE)
-        parts = [b for m in wanted if (b := self._one(m, holder_query, window)) is not None]
+        parts = [b for m in wanted if (b := self._read_metric(m, holder_query, window)) is not None]
         if not parts:
             return None
         return Batch("latency_sample", pa.concat_tables([b.rows for b in parts]).combine_chunks())
 
-    def _one(self, metric: LatencyMetric, holder_query: str, window: Window) -> Batch | None:
+    def _read_metric(
+        self, metric: LatencyMetric, holder_query: str, window: Window
+    ) -> Batch | None:
         total_name, count_name = _needs(metric)[:2]
         total = self._lines(metric, total_name, holder_query, window)
         if metric.form == "mean":
@@ -98,8 +100,8 @@ class Latencies:
     ) -> dict[Pod, dict[str, Floats]]:
         matchers = ", ".join(p for p in (self._matchers, metric.matchers) if p)
         by = ", ".join(p for p in (metric.namespace_label, metric.pod_label, bound) if p)
-        grew = f"increase({selector([name], matchers)}[{RANGE}])"
-        summed = f"sum by ({by}) (max without ({replicas()}) ({grew}))"
+        increases = f"increase({selector([name], matchers)}[{RANGE}])"
+        summed = f"sum by ({by}) (max without ({replicas()}) ({increases}))"
         pod_expression = by_pod(summed, metric.namespace_label, metric.pod_label)
         question = f"({pod_expression}) and on (namespace, pod) ({holder_query})"
         buckets: dict[Pod, dict[str, Floats]] = {}
@@ -125,14 +127,14 @@ class Latencies:
         }
         for pod, counts in counts_by_pod.items():
             whole = counts.sum(axis=0)
-            spent = total.get(pod, {}).get("", np.full(len(at), np.nan)) * metric.scale
+            sums = total.get(pod, {}).get("", np.full(len(at), np.nan)) * metric.scale
             finite = [b * metric.scale for b in bounds[pod] if b != INFINITE]
             for place in np.flatnonzero(np.isfinite(whole)).tolist():
                 columns["ts"].append(at[place])
                 columns["namespace"].append(pod[0])
                 columns["pod"].append(pod[1])
                 columns["count"].append(whole[place])
-                columns["total_s"].append(spent[place] if np.isfinite(spent[place]) else None)
+                columns["total_s"].append(sums[place] if np.isfinite(sums[place]) else None)
                 columns["bounds"].append(finite)
                 columns["counts"].append(counts[:, place].tolist() if finite else [])
         if not columns["ts"]:

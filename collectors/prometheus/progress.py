@@ -59,13 +59,13 @@ class ProgressQueries:
         if ANNOTATIONS in wanted:
             names += self._annotated(window)
         holder_query = holders(held_by, self._matchers, RANGE)
-        batches = [self._one(name, holder_query, window) for name in dict.fromkeys(names)]
+        batches = [self._read_metric(name, holder_query, window) for name in dict.fromkeys(names)]
         parts = [batch.rows for batch in batches if batch is not None]
         if not parts:
             return None
         return Batch("progress_sample", pa.concat_tables(parts).combine_chunks())
 
-    def _one(self, name: str, holder_query: str, window: Window) -> Batch | None:
+    def _read_metric(self, name: str, holder_query: str, window: Window) -> Batch | None:
         last = f"last_over_time({selector([name], self._matchers)}[{RANGE}])"
         rank_expression = f"sum by (namespace, pod) (max without ({replicas()}) ({last}))"
         question = f"({rank_expression}) and on (namespace, pod) ({holder_query})"

@@ -80,8 +80,8 @@ class Steps:
         by = f"by ({metric.namespace_label}, {metric.pod_label})"
         if metric.form == "histogram":
             # Steps per second of stepping: told for all steps, or for those of every n-th alike.
-            spent = f"sum {by} ({of('_sum', 'rate')}){times}"
-            expression = f"sum {by} ({of('_count', 'rate')}) / ({spent})"
+            sum_rate = f"sum {by} ({of('_sum', 'rate')}){times}"
+            expression = f"sum {by} ({of('_count', 'rate')}) / ({sum_rate})"
         elif metric.form == "seconds":
             expression = f"1 / (max {by} ({of('', 'avg_over_time')}){times})"
         else:

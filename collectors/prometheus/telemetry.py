@@ -45,7 +45,7 @@ class MetricSamples(msgspec.Struct, frozen=True):
 
 
 class ScrapeTimes(msgspec.Struct, frozen=True):
-    """When each node was looked at, and each device's interval (by device code, in seconds)."""
+    """When each node was scraped, and each device's interval (by device code, in seconds)."""
 
     nodes: list[str]
     node: Ints
@@ -59,8 +59,8 @@ class TelemetryChunk(msgspec.Struct):
 
     window: Window
     samples: int
-    looks: ScrapeTimes
-    held: list[MetricSamples]
+    scrape_times: ScrapeTimes
+    metric_samples: list[MetricSamples]
     rejected: int = 0
 
 
@@ -120,13 +120,14 @@ class Telemetry:
         all_series = selector(
             [n for names_found in groups.values() for n in names_found], self._matchers
         )
-        signal_selector = selector(self.witness(groups), self._matchers)
+        signal_selector = selector(self.list_signal_names(groups), self._matchers)
         for share in (0.0, 0.5, 0.9):
             at = window.end - share * (window.end - window.start)
             count_rows = vector(self._client.query(f"count({all_series})", at))
-            looked = vector(self._client.query(f"max(count_over_time({signal_selector}[10m]))", at))
-            if count_rows and looked:
-                return float(count_rows[0][1] * min(looked[0][1] / 600, 1 / self._step_s))
+            scrapes = f"max(count_over_time({signal_selector}[10m]))"
+            scrape_rows = vector(self._client.query(scrapes, at))
+            if count_rows and scrape_rows:
+                return float(count_rows[0][1] * min(scrape_rows[0][1] / 600, 1 / self._step_s))
         return 0.0
 
     def before(
@@ -136,7 +137,7 @@ class Telemetry:
         by = ", ".join(dict.fromkeys((*labels_meaning("node"), "instance")))
         last_seen: dict[str, np.datetime64] = {}
         intervals: dict[str, np.timedelta64] = {}
-        for name in self.witness(groups):
+        for name in self.list_signal_names(groups):
             series = selector([name], self._matchers)
             timestamps_expression, span = f"timestamp({series})", f"[{round(window.seconds)}s:5m]"
             # Steps lie on the clock's grid: the newest sample may be five minutes after the last.
@@ -157,7 +158,7 @@ class Telemetry:
             if node is not None:
                 yield node, value
 
-    def witness(self, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    def list_signal_names(self, groups: Mapping[str, Sequence[str]]) -> list[str]:
         """Return the names of a metric that nearly every device has."""
         column = next((f"sample.{c}" for c in _SCRAPE_SIGNALS if f"sample.{c}" in groups), None)
         return list(groups[column or next(iter(groups))])
@@ -179,10 +180,10 @@ class Telemetry:
 
     def batches(self, chunk: TelemetryChunk) -> Iterator[Batch]:
         """Yield the chunk's rows in order of time; counts what is rejected into it."""
-        if not chunk.held:
+        if not chunk.metric_samples:
             return
         self._parts = [CodedSeries.joined(self._parts)]
-        coded, interval = self._parts[0], chunk.looks.interval_s
+        coded, interval = self._parts[0], chunk.scrape_times.interval_s
         device_of = np.array(self._device_of)
         for part in _slices(chunk):
             series = np.concatenate([h.series for h in part])
@@ -232,7 +233,7 @@ class Telemetry:
         return place
 
     def _scrape_times(self, samples_held: Sequence[MetricSamples]) -> ScrapeTimes:
-        """Let the fullest metric of each device say when it was looked at."""
+        """Take each device's scrape times from the metric of it that has the most samples."""
         device_of, node_of_ = np.array(self._device_of, int), np.array(self._node_of, int)
         devices_seen = np.zeros(len(self._devices.values), np.bool_)
         parts: list[tuple[Ints, Timestamps]] = []
@@ -281,7 +282,7 @@ def metric_names(client: PrometheusClient, window: Window) -> list[str]:
 
 
 def _median_spacing(series: Ints, device_of: Ints, ts: Timestamps, devices: int) -> Floats:
-    """Return the median seconds between two looks by device; NaN where there are not two."""
+    """Return the median seconds between two samples by device; NaN where there are not two."""
     out = np.full(devices, np.nan)
     if len(ts) < 2:  # noqa: PLR2004
         return out
@@ -300,9 +301,9 @@ def _median_spacing(series: Ints, device_of: Ints, ts: Timestamps, devices: int)
 
 def _slices(chunk: TelemetryChunk) -> Iterator[list[MetricSamples]]:
     """Cut a chunk into slices of time of at most about `SLICE` values, in order of time."""
-    pieces = -(-sum(len(h) for h in chunk.held) // SLICE)
+    pieces = -(-sum(len(h) for h in chunk.metric_samples) // SLICE)
     if pieces == 1:
-        yield chunk.held
+        yield chunk.metric_samples
         return
     start, end = (
         np.datetime64(m.replace(tzinfo=None), "us").astype(np.int64)
@@ -311,7 +312,7 @@ def _slices(chunk: TelemetryChunk) -> Iterator[list[MetricSamples]]:
     cuts = np.linspace(start, end, pieces + 1).astype(np.int64).view("datetime64[us]")
     for low, high in itertools.pairwise(cuts):
         part = []
-        for samples_of in chunk.held:
+        for samples_of in chunk.metric_samples:
             in_slice = np.flatnonzero((samples_of.ts >= low) & (samples_of.ts < high))
             if len(in_slice):
                 part.append(

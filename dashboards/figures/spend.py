@@ -18,7 +18,6 @@ HISTORY = timedelta(days=28)
 """What the forecast knows: four whole weeks, so that each weekday counts the same."""
 HALF_DAY = 12
 """Accounted hours from which a day counts."""
-BAND = 0.80
 Z80 = 1.2816
 """Standard normal quantile of 0.90: a band of 80 %."""
 CENT = Decimal("0.01")

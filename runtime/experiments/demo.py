@@ -122,7 +122,7 @@ def run_fleet(
     world = World(plant_world(gpus, start_s, window.seconds), seed)
     scripts: dict[str, Script] = {}
     truth = gather(_blocks(warehouse, world, window, scripts, progress), ())
-    truth = msgspec.structs.replace(truth, allocations=tuple(world.cluster.tenures))
+    truth = msgspec.structs.replace(truth, allocations=tuple(world.cluster.allocations))
     return truth, scripts, world
 
 
@@ -163,7 +163,9 @@ def _blocks(
         since_s = world.now_s
         block = world.advance(min(since_s + STEP_S, window.end.timestamp()))
         scripts.update(world.cast.scripts)
-        allocations = [t for t in world.held(since_s, world.now_s) if t.holder.uid in scripts]
+        allocations = [
+            t for t in world.list_allocations(since_s, world.now_s) if t.holder.uid in scripts
+        ]
         shared = [t for t in allocations if t.share < 1]
         pipeline.ingest(
             warehouse,

@@ -99,13 +99,13 @@ class SimulatedCluster:
 
     @property
     def devices(self) -> tuple[SimulatedDevice, ...]:
-        """Every GPU and MIG instance; tenures and outages name them by their places here."""
+        """Every GPU and MIG instance; allocations and outages name them by their places here."""
         return self._hardware.devices
 
     @property
-    def tenures(self) -> list[DeviceAllocation]:
+    def allocations(self) -> list[DeviceAllocation]:
         """Who held which devices when, oldest first; the end is infinite while it lasts."""
-        return self._hardware.tenures
+        return self._hardware.allocations
 
     @property
     def outages(self) -> list[Outage]:
@@ -182,7 +182,7 @@ class SimulatedCluster:
     def lose(
         self, node: str, now_s: float, why: str, until_s: float, *, index: int | None = None
     ) -> None:
-        """Let a node, or with `index` one of its boards, fail from now until a moment.
+        """Let a node, or with `index` one of its GPUs, fail from now until a moment.
 
         `why` is node-lost, spot, xid (of a board) or cordoned.
 

@@ -38,7 +38,7 @@ class Hardware:
     def __init__(self, specs: Sequence[SimulatedNode], seed: int) -> None:
         self.specs = {spec.name: spec for spec in specs}
         self.devices: tuple[SimulatedDevice, ...] = devices(specs, seed)
-        self.tenures: list[DeviceAllocation] = []
+        self.allocations: list[DeviceAllocation] = []
         self.outages: list[Outage] = []
         self.fleet = SchedulerFleet(_free(spec) for spec in specs)
         self.placed: dict[str, dict[str, Running]] = {spec.name: {} for spec in specs}
@@ -83,8 +83,8 @@ class Hardware:
         self, uid: str, holder: Holder, devices: tuple[int, ...], share: float, now_s: float
     ) -> None:
         """Open a tenure."""
-        self._open[uid] = len(self.tenures)
-        self.tenures.append(DeviceAllocation(holder, devices, now_s, inf, share))
+        self._open[uid] = len(self.allocations)
+        self.allocations.append(DeviceAllocation(holder, devices, now_s, inf, share))
         for place in devices:
             self._users.setdefault(place, set()).add(uid)
 
@@ -93,8 +93,8 @@ class Hardware:
         number = self._open.pop(uid, None)
         if number is None:
             return
-        allocation = self.tenures[number]
-        self.tenures[number] = msgspec.structs.replace(allocation, end_s=now_s)
+        allocation = self.allocations[number]
+        self.allocations[number] = msgspec.structs.replace(allocation, end_s=now_s)
         for place in allocation.devices:
             self._users[place].discard(uid)
             if place in self._closing and not self._users[place]:

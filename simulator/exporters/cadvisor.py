@@ -46,10 +46,10 @@ class Counters:
         for sample in samples:
             at_s = sample.at.timestamp()
             count = self._counted.get(sample.holder.uid) or _Counted(at_s)
-            passed = max(at_s - count.at_s, 0.0)
-            count.cpu_s += passed * sample.cpu_cores
-            count.received += passed * sample.network_rx_bytes_s
-            count.sent += passed * sample.network_tx_bytes_s
+            elapsed_s = max(at_s - count.at_s, 0.0)
+            count.cpu_s += elapsed_s * sample.cpu_cores
+            count.received += elapsed_s * sample.network_rx_bytes_s
+            count.sent += elapsed_s * sample.network_tx_bytes_s
             count.at_s = at_s
             counted[sample.holder.uid] = count
         self._counted = counted

@@ -19,7 +19,7 @@ from simulator.models import Block, DeviceAllocation, Holder, SimulatedDevice
 DRIVER = "570.133.20"
 SHIPPED, RECOMMENDED = "shipped", "recommended"
 """Lists of counters: the exporter's default one, and with SM_ACTIVE."""
-_SPELLINGS = ("names_46", "lower", "exported", "boards", "twice")
+_SPELLINGS = ("names_46", "lower", "exported", "beside_instances", "twice")
 _EXPORTER = {"container": "dcgm-exporter", "namespace": "gpu-operator"}
 _WHEN = "\x00"
 
@@ -69,7 +69,7 @@ class Texts:
         values = np.concatenate(
             [
                 telemetry.values[:, node_devices, 0].ravel(),
-                telemetry.board_values[:, node_devices, 0].ravel(),
+                telemetry.gpu_values[:, node_devices, 0].ravel(),
                 *(c.values[:, 0] for c in copies),
             ]
         )[template.wanted]
@@ -175,11 +175,15 @@ class _Writer:
         gpus_written: set[str] = set()
         for at, place in enumerate(node_devices):
             device = telemetry.devices[place]
-            if telemetry.boards[place] and field.board and device.uuid not in gpus_written:
+            if (
+                telemetry.beside_instances[place]
+                and field.per_gpu
+                and device.uuid not in gpus_written
+            ):
                 gpus_written.add(device.uuid)
                 gpu = msgspec.structs.replace(device, profile=None, instance=None)
                 where = (len(fields()) + number) * size + at
-                value = telemetry.board_values[number, place, 0]
+                value = telemetry.gpu_values[number, place, 0]
                 self._line(name, field, self._labels(gpu, None, field, value), where)
             if not telemetry.printed[number, place]:
                 continue

@@ -33,8 +33,8 @@ class ExporterField(msgspec.Struct, frozen=True):
     """Column units per printed unit."""
     mig: bool
     """MIG instances have it."""
-    board: bool
-    """The board says it once for all of its instances."""
+    per_gpu: bool
+    """The GPU has it once for all of its instances."""
     prof: bool
     shipped: bool
     """In the exporter's default list of counters."""

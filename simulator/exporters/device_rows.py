@@ -124,12 +124,12 @@ class _Rows:
         """Let a board's own series fill what its instances lack, as reading does."""
         telemetry = self._telemetry
         first: dict[str, int] = {}
-        for place in np.flatnonzero(telemetry.boards).tolist():
+        for place in np.flatnonzero(telemetry.beside_instances).tolist():
             first_index = first.setdefault(telemetry.devices[place].uuid, place)
             for number, field in enumerate(fields()):
-                if field.board and telemetry.printed[number, place]:
+                if field.per_gpu and telemetry.printed[number, place]:
                     own = self._values[number, place]
-                    gpu_values = telemetry.board_values[number, first_index]
+                    gpu_values = telemetry.gpu_values[number, first_index]
                     self._values[number, place] = np.where(np.isnan(own), gpu_values, own)
 
     def _copies(self) -> None:

@@ -51,8 +51,8 @@ class DeviceTelemetry(msgspec.Struct, frozen=True):
     """By [field, device, tick], in printed units; NaN = blank."""
     printed: Marks
     """By [field, device]: whether the exporter has the field at all."""
-    board_values: Doubles
-    """By [field, device, tick]: what the board's own line says; only where `boards`."""
+    gpu_values: Doubles
+    """By [field, device, tick]: the values of the GPU's own line; only where `beside_instances`."""
     holder: Codes
     """Place in `holders` of the pod that is named; -1 = none."""
     silent: Marks
@@ -61,7 +61,7 @@ class DeviceTelemetry(msgspec.Struct, frozen=True):
     lower: Marks
     exported: Marks
     names_46: Marks
-    boards: Marks
+    beside_instances: Marks
     twice: Marks
     copies: tuple[SharedSeries, ...]
 
@@ -108,14 +108,14 @@ def distort(
         holders=block.holders,
         values=values,
         printed=printed,
-        board_values=gpu_values,
+        gpu_values=gpu_values,
         holder=holder,
         silent=view.by_node("exporter-down") | restart,
         skew_s=view.skew(),
         lower=view.of_node("hostname-lower"),
         exported=view.of_node("exported-labels"),
         names_46=view.of_node("dcgm-4.6-names"),
-        boards=beside_instances,
+        beside_instances=beside_instances,
         twice=view.of_node("duplicate-scrapes"),
         copies=(
             *sharing,
@@ -337,7 +337,7 @@ def _without(quirks: Quirks, name: str) -> Quirks:
 
 
 def _partition(values: Doubles, printed: Marks, beside_instances: Marks) -> None:
-    """Let instances beside their boards say that they are not used, and nothing of memory."""
+    """Let instances beside their GPUs say that they are not used, and nothing of memory."""
     for i, field in enumerate(fields()):
         if field.column == "gpu_util_pct":
             printed[i] |= beside_instances

@@ -55,10 +55,10 @@ class HostRows:
         self._served[sample.holder.uid] = (sample.at, sample.requests_total)
         if before is None or sample.at <= before[0]:
             return None
-        passed = (sample.at - before[0]).total_seconds()
+        elapsed_s = (sample.at - before[0]).total_seconds()
         grown = sample.requests_total - before[1]
         # A counter that has fallen began again.
-        return (grown if grown >= 0 else sample.requests_total) / passed
+        return (grown if grown >= 0 else sample.requests_total) / elapsed_s
 
     def _notebooks(self, samples: Sequence[HostSample], node_of: Mapping[str, str]) -> Batch:
         ahead = [

@@ -77,7 +77,9 @@ def _histogram(histogram: Histogram, key: Mapping[str, str]) -> list[str]:
 
 def _triton(sample: HostSample, running: float, total: float) -> list[str]:
     key = quoted({"model": _MODEL, "version": "1"})
-    spent = sum(histogram.total_s for histogram in sample.latencies if histogram.metric == "e2e")
+    request_s = sum(
+        histogram.total_s for histogram in sample.latencies if histogram.metric == "e2e"
+    )
     request_count = f"{{{key}}} {total:.0f}\n"
     return [
         *_metric_header(
@@ -103,7 +105,7 @@ def _triton(sample: HostSample, running: float, total: float) -> list[str]:
             "counter",
             "Cumulative inference request duration in microseconds (includes cached requests)",
         ),
-        f"nv_inference_request_duration_us{{{key}}} {spent * 1e6:.0f}\n",
+        f"nv_inference_request_duration_us{{{key}}} {request_s * 1e6:.0f}\n",
         *_metric_header(
             "nv_inference_pending_request_count",
             "gauge",

@@ -42,8 +42,8 @@ class _Lines:
         """Append one series."""
         self._families[metric].append(f"{metric}{{{quoted(labels)}}} {_number(value)}\n")
 
-    def moment(self, metric: str, labels: Mapping[str, str], text: str | None) -> None:
-        """Append a series whose value is a moment, where there is one."""
+    def add_time(self, metric: str, labels: Mapping[str, str], text: str | None) -> None:
+        """Append a series whose value is a timestamp, where there is one."""
         if text:
             self.add(metric, labels, seconds(text))
 
@@ -86,9 +86,9 @@ def _pod(lines: _Lines, pod: Object) -> None:
     _owners(lines, "kube_pod_owner", key, owners)
     lines.add("kube_pod_labels", {**key, **labelled(meta.get("labels"))}, 1)
     _annotations(lines, "pod", key, meta)
-    lines.moment("kube_pod_created", key, meta.get("creationTimestamp"))
-    lines.moment("kube_pod_deletion_timestamp", key, meta.get("deletionTimestamp"))
-    lines.moment("kube_pod_start_time", key, status.get("startTime"))
+    lines.add_time("kube_pod_created", key, meta.get("creationTimestamp"))
+    lines.add_time("kube_pod_deletion_timestamp", key, meta.get("deletionTimestamp"))
+    lines.add_time("kube_pod_start_time", key, status.get("startTime"))
     for phase in PHASES if status.get("phase") else ():
         lines.add("kube_pod_status_phase", {**key, "phase": phase}, phase == status["phase"])
     for qos in QOS if status.get("qosClass") else ():
@@ -97,11 +97,11 @@ def _pod(lines: _Lines, pod: Object) -> None:
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "True":
             bound = condition.get("lastTransitionTime")
-            lines.moment("kube_pod_status_scheduled_time", key, bound)
+            lines.add_time("kube_pod_status_scheduled_time", key, bound)
     states = [s.get("state", {}).get("terminated") for s in status.get("containerStatuses") or ()]
     if states and all(states):
         ended = max((s.get("finishedAt") or "" for s in states if s), default="")
-        lines.moment("kube_pod_completion_time", key, ended)
+        lines.add_time("kube_pod_completion_time", key, ended)
     _containers(lines, key, spec, status)
 
 
@@ -139,7 +139,7 @@ def _node(lines: _Lines, node: Object) -> None:
         1,
     )
     lines.add("kube_node_labels", {**key, **labelled(meta.get("labels"))}, 1)
-    lines.moment("kube_node_created", key, meta.get("creationTimestamp"))
+    lines.add_time("kube_node_created", key, meta.get("creationTimestamp"))
     lines.add("kube_node_spec_unschedulable", key, bool(spec.get("unschedulable")))
     for taint in spec.get("taints") or ():
         taint_labels = {n: str(taint.get(n) or "") for n in ("key", "value", "effect")}
@@ -242,7 +242,7 @@ def quantity(amount: str | float) -> float:
 
 
 def seconds(text: str) -> float:
-    """Return the API's text of a moment as seconds since the epoch."""
+    """Return the API's text of a timestamp as seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp()
 
 

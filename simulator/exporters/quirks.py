@@ -28,7 +28,7 @@ class Quirk(msgspec.Struct, frozen=True):
     name: str
     scope: str
     values: Mapping[str, float]
-    what: str
+    description: str
 
 
 class QuirkMarks(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ def quirks_by_name() -> dict[str, Quirk]:
         values = {n: float(row[n]) for n in timed}
         more = dict(pair.split("=") for pair in row["more"].split())
         values |= {name: float(value) for name, value in more.items()}
-        by_name[row["name"]] = Quirk(row["name"], row["scope"], values, row["what"])
+        by_name[row["name"]] = Quirk(row["name"], row["scope"], values, row["description"])
     return by_name
 
 

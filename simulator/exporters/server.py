@@ -38,9 +38,9 @@ _START_S = 30
 
 
 class _IndexedSnapshot(msgspec.Struct):
-    """A look and what it is asked for by: made once per look."""
+    """A snapshot with the indexes that requests use: built once per snapshot."""
 
-    look: WorldSnapshot
+    snapshot: WorldSnapshot
     pods: dict[tuple[str, str], Mapping[str, Any]]
     node_of: dict[str, str]
     hosts: dict[tuple[str, str], HostSample]
@@ -49,7 +49,7 @@ class _IndexedSnapshot(msgspec.Struct):
 
 
 class ExporterServer:
-    """Serves a source's exporters while the context lasts; every answer is of its latest look."""
+    """Serves a source's exporters while the context lasts, from its latest snapshot."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ExporterServer:
     ) -> None:
         """Say where to serve: `port` 0 is any free one.
 
-        With `node_port` every node of the first look also gets a port of its own, counted from
+        With `node_port` every node of the first snapshot also gets a port of its own, counted from
         there (0: any free ones).
         """
         self._source, self._quirks = source, quirks or Quirks.of()
@@ -115,7 +115,7 @@ class ExporterServer:
 
     def notebooks(self) -> list[str]:
         """Return the notebook servers there are now, as the setting `jupyter.servers` has them."""
-        hosts = self._source.look().hosts
+        hosts = self._source.snapshot().hosts
         return [
             f"{h.holder.namespace}/{h.holder.pod}={self.url}/jupyter/{h.holder.namespace}/"
             f"{h.holder.pod}/"
@@ -131,7 +131,7 @@ class ExporterServer:
         """
         if job and job not in JOBS:
             raise UsageError(f"there is no job {job!r}", hint=f"jobs: {', '.join(JOBS)}")
-        return _targets(_index_snapshot(self._source.look()), self._port, self._node_ports, job)
+        return _targets(_index_snapshot(self._source.snapshot()), self._port, self._node_ports, job)
 
     def write_targets(self, path: Path) -> None:
         """Write all targets into a file for Prometheus' file_sd."""
@@ -173,8 +173,8 @@ class ExporterServer:
             await runner.cleanup()
 
     def _latest(self) -> _IndexedSnapshot:
-        snapshot = self._source.look()
-        if self._now is None or self._now.look is not snapshot:
+        snapshot = self._source.snapshot()
+        if self._now is None or self._now.snapshot is not snapshot:
             self._counters.advance(snapshot.hosts)
             self._now = _index_snapshot(snapshot)
         return self._now
@@ -190,9 +190,9 @@ class ExporterServer:
         return self._exporter(request, request.match_info["node"])
 
     def _exporter(self, request: web.Request, node: str) -> web.StreamResponse:
-        snapshot = self._latest().look
+        snapshot = self._latest().snapshot
         try:
-            body = self._texts.text(snapshot.block, snapshot.tick, node, snapshot.tenures)
+            body = self._texts.text(snapshot.block, snapshot.tick, node, snapshot.allocations)
         except UsageError as error:
             raise web.HTTPNotFound(text=str(error)) from error
         if body is None and request.transport is not None:
@@ -203,7 +203,7 @@ class ExporterServer:
         del request
         now = self._latest()
         if now.kube_state is None:
-            now.kube_state = kube_state.text(now.look.objects)
+            now.kube_state = kube_state.text(now.snapshot.objects)
         return _text(now.kube_state)
 
     async def _cadvisor(self, request: web.Request) -> web.StreamResponse:
@@ -211,7 +211,7 @@ class ExporterServer:
         node = request.match_info["node"]
         if node not in now.nodes:
             raise web.HTTPNotFound(text=f"there is no node {node!r}")
-        return _text(self._counters.text(now.look.hosts, now.node_of, node))
+        return _text(self._counters.text(now.snapshot.hosts, now.node_of, node))
 
     async def _jupyter(self, request: web.Request) -> web.StreamResponse:
         now, sample = self._host(request, jupyter.serves)

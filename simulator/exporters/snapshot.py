@@ -1,4 +1,4 @@
-"""What a world shows at one moment; the doors ask for nothing else."""
+"""What a world shows at one time: all that the exporters' servers need of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -9,25 +9,25 @@ from simulator.models import Block, DeviceAllocation, HostSample
 
 
 class WorldSnapshot(msgspec.Struct, frozen=True):
-    """A block and the tick of it that is now, the cluster's objects, and the hosts' looks."""
+    """A block and the tick of it that is now, the cluster's objects, and the hosts' samples."""
 
     block: Block
     tick: int
     objects: Mapping[str, Sequence[Mapping[str, Any]]]
     """By kind, as the API prints them."""
     hosts: Sequence[HostSample] = ()
-    tenures: Sequence[DeviceAllocation] = ()
+    allocations: Sequence[DeviceAllocation] = ()
     """Who shares devices; only those with a share below 1 matter."""
 
     @property
     def now_s(self) -> float:
-        """The moment, seconds since the epoch."""
+        """The time, in seconds since the epoch."""
         return float(self.block.ticks[self.tick])
 
 
 class SnapshotSource(Protocol):
-    """A world, seen from its exporters; called from the door's thread."""
+    """A world, seen from its exporters; called from the server's thread."""
 
-    def look(self) -> WorldSnapshot:
+    def snapshot(self) -> WorldSnapshot:
         """Return what is to be seen now; the very same object until something has changed."""
         ...

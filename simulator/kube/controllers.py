@@ -53,7 +53,6 @@ class Controllers:
         self._store = store
         self._since = store.version
         self._due: list[DueWrite] = []
-        self._generations: dict[str, int] = {}
 
     def enable(self, gap: Gap = 0, *, times: int = 1) -> None:
         """Let them write from now on; what was written before is seen already."""

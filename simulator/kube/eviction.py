@@ -1,6 +1,6 @@
 """Eviction: a delete that disruption budgets may refuse.
 
-A budget is spent before the pod's own preconditions are looked at, so an eviction that fails on
+A budget is spent before the pod's own preconditions are checked, so an eviction that fails on
 those (409) has spent it all the same, as on the real server.
 """
 
@@ -81,11 +81,11 @@ def _spend(store: "ObjectStore", budget: Object, pod: Object, *, dry_run: bool) 
         )
     if dry_run:
         return
-    spent = {
+    new_status = {
         "disruptionsAllowed": allowed - 1,
         "disruptedPods": {pod["metadata"]["name"]: server_metadata.rfc3339(store.now())},
     }
-    store.patch(PDB, meta["name"], meta["namespace"], {"status": spent}, subresource="status")
+    store.patch(PDB, meta["name"], meta["namespace"], {"status": new_status}, subresource="status")
 
 
 def _too_many_requests(message: str, *, retry_after: int | None = None) -> StatusError:

@@ -46,12 +46,12 @@ class ApiHandler:
     def __init__(self, store: ObjectStore, access: Access, faults: Faults) -> None:
         self._store, self._access, self._faults = store, access, faults
 
-    def asking(self, request: ApiRequest, target: RequestTarget) -> AccessReview:
-        """Return what a request wants to be allowed."""
+    def build_review(self, request: ApiRequest, target: RequestTarget) -> AccessReview:
+        """Return the access review of a request: the verb and the object that it needs."""
         verb = _READ.get(request.method, "")
         if not target.name and verb in {"get", "delete"}:
-            watching = request.query.get("watch") in {"true", "1"}
-            verb = {"get": "watch" if watching else "list", "delete": "deletecollection"}[verb]
+            is_watch = request.query.get("watch") in {"true", "1"}
+            verb = {"get": "watch" if is_watch else "list", "delete": "deletecollection"}[verb]
         kind = target.kind
         return AccessReview(verb, kind.group, target.resource, target.namespace, target.name)
 
@@ -81,7 +81,7 @@ class ApiHandler:
             raise StatusError(405, "MethodNotAllowed", message, {})
         return verb(request, target)
 
-    def _shown(self, request: ApiRequest, target: RequestTarget, item: Object) -> Object:
+    def _render(self, request: ApiRequest, target: RequestTarget, item: Object) -> Object:
         form = request.form
         if item.get("kind") == "Scale" and form == representations.TABLE:
             form = representations.WHOLE
@@ -109,7 +109,7 @@ class ApiHandler:
         if existing is None:
             raise not_found(kind.group, kind.plural, target.name)
         item = scale.scale_of(kind, existing) if target.subresource == "scale" else existing
-        return ApiResponse(self._shown(request, target, item))
+        return ApiResponse(self._render(request, target, item))
 
     def _create(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind, item = target.kind, _object(request.decoded())
@@ -130,7 +130,7 @@ class ApiHandler:
             validation=validation(request.query),
         )
         return ApiResponse(
-            self._shown(request, target, created), 201, _warnings(request, kind, item)
+            self._render(request, target, created), 201, _warnings(request, kind, item)
         )
 
     def _act(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
@@ -164,7 +164,7 @@ class ApiHandler:
             dry_run=is_dry_run(request.query),
             validation=validation(request.query),
         )
-        return ApiResponse(self._shown(request, target, new), 200, _warnings(request, kind, item))
+        return ApiResponse(self._render(request, target, new), 200, _warnings(request, kind, item))
 
     def _patch(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind = target.kind
@@ -197,7 +197,7 @@ class ApiHandler:
             validation=validation(request.query),
         )
         ignored = _warnings(request, kind, body) if isinstance(body, dict) else []
-        return ApiResponse(self._shown(request, target, new), 200, ignored)
+        return ApiResponse(self._render(request, target, new), 200, ignored)
 
     def _apply(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         """Apply server-side: what is not there yet is made."""
@@ -220,7 +220,7 @@ class ApiHandler:
             validation=validation(request.query),
         )
         warnings = _warnings(request, kind, body)
-        return ApiResponse(self._shown(request, target, new), 201 if is_new else 200, warnings)
+        return ApiResponse(self._render(request, target, new), 201 if is_new else 200, warnings)
 
     def _delete(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind, how = target.kind, _deletion_options(request, target.kind)
@@ -231,7 +231,7 @@ class ApiHandler:
             details = {"name": target.name, "group": kind.group, "kind": kind.plural}
             uid = {"uid": left["metadata"]["uid"]}
             return ApiResponse(success(details={**{k: v for k, v in details.items() if v}, **uid}))
-        return ApiResponse(self._shown(request, target, left))
+        return ApiResponse(self._render(request, target, left))
 
     def _delete_all(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         how = _deletion_options(request, target.kind)

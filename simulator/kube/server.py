@@ -52,7 +52,7 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
 
 
 class KubeServer:
-    """Serves a store on loopback; `asked` is what was asked.
+    """Serves a store on loopback; `requests` are the latest requests.
 
     `faults`, `access` and `controllers` are switches.
     """
@@ -65,7 +65,7 @@ class KubeServer:
         self.containers = exec.ExecContainers()
         self.answers = ApiHandler(store, self.access, self.faults)
         self.controllers = Controllers(store)
-        self.asked: deque[ReceivedRequest] = deque(maxlen=REMEMBERED)
+        self.requests: deque[ReceivedRequest] = deque(maxlen=REMEMBERED)
         self._watches = 0
         try:
             self._http = _Http(self, port)
@@ -112,8 +112,8 @@ class KubeServer:
         self._http.hang_up()
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Say that a watch is open: closing waits for its end."""
+    def hold_watch(self) -> Iterator[None]:
+        """Count an open watch while the context lasts: closing waits for its end."""
         with self.store.changed:
             self._watches += 1
         try:
@@ -181,7 +181,7 @@ class Handler(BaseHTTPRequestHandler):
         return cast("_Http", self.server).owner
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Keep quiet: `KubeServer.asked` remembers."""
+        """Keep quiet: `KubeServer.requests` remembers."""
         del format, args
 
     def do_GET(self) -> None:
@@ -198,8 +198,8 @@ class Handler(BaseHTTPRequestHandler):
         request = ApiRequest(self.command, parts.path.rstrip("/"), query, headers, body)
         watches = query.get("watch") in {"true", "1"}
         try:
-            with self._owner.watching() if watches else nullcontext():
-                self._owner.asked.append(
+            with self._owner.hold_watch() if watches else nullcontext():
+                self._owner.requests.append(
                     ReceivedRequest(self.command, request.path, query, headers)
                 )
                 self._dispatch(request)
@@ -249,7 +249,7 @@ class Handler(BaseHTTPRequestHandler):
         if about.resource == "pods/exec":
             self._exec(about, user)
             return
-        owner.access.check(user, owner.answers.asking(request, about))
+        owner.access.check(user, owner.answers.build_review(request, about))
         if request.method == "GET" and request.query.get("watch") in {"true", "1"}:
             self._watch(request, about)
         else:
@@ -285,8 +285,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _exec(self, about: RequestTarget, user: str) -> None:
         """Upgrade to a WebSocket and run a command; who may not create `pods/exec` may not."""
-        asking = AccessReview("create", "", about.resource, about.namespace, about.name)
-        self._owner.access.check(user, asking)
+        access_review = AccessReview("create", "", about.resource, about.namespace, about.name)
+        self._owner.access.check(user, access_review)
         key = self.headers.get("Sec-WebSocket-Key")
         if self.headers.get("Upgrade", "").lower() != "websocket" or not key:
             raise bad_request("you must upgrade the connection")

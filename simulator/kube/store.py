@@ -170,7 +170,7 @@ class ObjectStore:
             new = canonical.canonicalize(kind_served, new, {})
             new = admission.admit(self, kind_served, new)
             self._refuse(kind_served, name, rules.invalid_fields(kind_served, new))
-            self._ask_webhook(kind_served, new, None)
+            self._call_webhook(kind_served, new, None)
             admission.within_quota(self, kind_served, new, dry_run=dry_run)
             new = self._managed(kind_served, {}, new, manager, "", owned=owned)
             return new if dry_run else self._commit(kind_served, key, "ADDED", new, None)
@@ -413,7 +413,7 @@ class ObjectStore:
         if problems := list(wrongs):
             raise invalid(kind.group, kind.kind, name, problems)
 
-    def _ask_webhook(self, kind: ApiKind, new: Object, old: Object | None) -> None:
+    def _call_webhook(self, kind: ApiKind, new: Object, old: Object | None) -> None:
         webhook = self.webhooks.get(kind.key)
         if webhook is not None:
             webhook(new, old, self.list)
@@ -449,7 +449,7 @@ class ObjectStore:
         if new == old and same:
             return scale.scale_of(kind, old) if subresource == "scale" else old
         if subresource != "status":
-            self._ask_webhook(kind, new, old)
+            self._call_webhook(kind, new, old)
         if server_metadata.changes_generation(kind, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         new = self._managed(kind, old, new, manager, subresource, owned=owned)

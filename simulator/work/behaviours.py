@@ -1,6 +1,6 @@
 """Scripts: what a pod of a plan does at every tick, and what is true of it.
 
-    plan + start ─► phases (training.py, serving.py, notebook.py) ─► Script.look(ticks)
+    plan + start ─► phases (training.py, serving.py, notebook.py) ─► Script.play(ticks)
 
 Everything depends on the plan, the start and the absolute tick alone.
 
@@ -9,13 +9,14 @@ none of the pod's kernels runs on it; `low` and `productive` while they do, by w
 busy less than 30 % of the tick; `lost` while a job repeats work that a stop had thrown away
 (`WorkPlan.replay_s`), or spins in a collective that will never end.
 
-`hurts`: stopping the workload now would lose work. A job's does while it is unfinished and not
-hung: its kernels run, or progress since its last checkpoint is unsaved, or it prepares, evaluates
-or writes a checkpoint. A server's does while requests are in flight, and in the half hour before
-its next one, whose sender would find nobody. A notebook's does while a cell or a terminal's job
-runs, on the GPU or not; an idle notebook on a volume does not hurt (`pvc` = 0: always, once used).
-Whoever just started has a person waiting, and hurts. What is finished, forgotten or abandoned,
-and what hangs, does not. An idle rank shares its gang's `hurts`.
+`stop_harms`: stopping the workload now would lose work. The stop of a job does while the job is
+unfinished and not hung: its kernels run, or progress since its last checkpoint is unsaved, or it
+prepares, evaluates or writes a checkpoint. The stop of a server does while requests are in flight,
+and in the half hour before the next one, which nothing would answer. The stop of a notebook does
+while a cell or a terminal's job runs, on the GPU or not; of an idle notebook on a volume it does
+not (`pvc` = 0: always, once it was used). While a workload starts, a person waits for it, and a
+stop harms. Where work is finished, forgotten, abandoned or hung, it does not. An idle rank has the
+`stop_harms` of its gang.
 """
 
 import math
@@ -65,7 +66,7 @@ class PodActivity(msgspec.Struct, frozen=True):
     """[rank, tick] share of the device's memory held."""
     state: Codes
     """[rank, tick] places in `STATES`."""
-    hurts: Marks
+    stop_harms: Marks
     """[tick]"""
 
 
@@ -95,7 +96,7 @@ class Script:
         end = self.timeline.finish()
         return end if self.timeline.kind[-1] == kinds().number("done") else None
 
-    def look(self, ticks: Array, ranks: range | None = None) -> PodActivity:
+    def play(self, ticks: Array, ranks: range | None = None) -> PodActivity:
         """Return everything about some of the gang's ranks; this pod's unless named.
 
         Raises:
@@ -130,16 +131,16 @@ class Script:
             memory=np.where(unused, CONTEXT_MIB / self.memory_of_device_mib, self._memory)
             * self._memory_share(ticks, place, kind),
             state=self._state(ticks, kind, busy),
-            hurts=self._harm(ticks, place),
+            stop_harms=self._harm(ticks, place),
         )
 
     def activity(self, ticks: Array, rank: int = 0) -> Array:
         """Return SM_ACTIVE (0-1) of one rank."""
-        return np.asarray(self.look(ticks, range(rank, rank + 1)).sm[0])
+        return np.asarray(self.play(ticks, range(rank, rank + 1)).sm[0])
 
     def memory_mib(self, ticks: Array, rank: int = 0) -> Array:
         """Return the MiB that one rank holds of a whole device."""
-        activity = self.look(ticks, range(rank, rank + 1))
+        activity = self.play(ticks, range(rank, rank + 1))
         return np.asarray(activity.memory[0] * self.memory_of_device_mib)
 
     def idle_held(self, ticks: Array) -> Marks:
@@ -148,13 +149,13 @@ class Script:
         marks: Marks = at == STATES.index("idle")
         return marks
 
-    def hurts(self, ticks: Array) -> Marks:
+    def stop_harms(self, ticks: Array) -> Marks:
         """Return whether a stop would lose work (see the module's docstring)."""
         return self._harm(ticks, self.timeline.at(ticks))
 
     def active(self, ticks: Array) -> Marks:
         """Return whether it works, on a GPU or a host, or starts: a stop would cut that off."""
-        return np.asarray(kinds().hurts[self.timeline.kind_at(ticks)])
+        return np.asarray(kinds().stop_harms[self.timeline.kind_at(ticks)])
 
     def used(self, at_s: float) -> bool:
         """Say whether somebody has worked in this notebook since its start: it may hold files."""
@@ -320,7 +321,7 @@ class Script:
     def _harm(self, ticks: Array, place: npt.NDArray[np.intp]) -> Marks:
         timeline = self.timeline
         kind = timeline.kind[place]
-        marks = kinds().hurts[kind]
+        marks = kinds().stop_harms[kind]
         if self.family == "serving":
             # Runs alternate, so the phase after an OFF run is the next request's.
             timeline.grow(float(ticks[-1]) + MISSED_S if len(ticks) else self.start_s)

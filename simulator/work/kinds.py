@@ -1,7 +1,7 @@
 """Kinds of phases: what a device and its host do while a pod is in one (`kinds.csv`).
 
 One row says of a kind: `state`, its true state (`productive` becomes `low` where the device is
-busy less than LOW_BELOW of the time); `computes`, whether kernels run; `hurts`, whether a stop
+busy less than LOW_BELOW of the time); `computes`, whether kernels run; `stop_harms`, whether a stop
 would lose work; `context`, whether a CUDA context is open; `sampled`, whether its kernels are
 shorter than a scrape, so that gauges of one moment miss or overstate them. Then what the sensors
 show: SM_ACTIVE per busy time, tensor, FP32 and DRAM activity per SM_ACTIVE, the standard deviation
@@ -24,7 +24,6 @@ from simulator.models import STATES, Codes, Marks
 from simulator.work.chance import Array
 from simulator.work.distributions import read
 
-MARKS = ("computes", "hurts", "context", "sampled")
 LOW_BELOW = 0.30
 """Engine busy less than this is `low` (the ledger's own default)."""
 
@@ -35,7 +34,7 @@ class Kinds(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     state: Codes
     computes: Marks
-    hurts: Marks
+    stop_harms: Marks
     context: Marks
     sampled: Marks
     ratios: dict[str, Array]
@@ -56,7 +55,7 @@ def kinds() -> Kinds:
     rows = read("kinds.csv")
     marks = {
         c: np.array([row[c] == "1" for row in rows])
-        for c in ("computes", "hurts", "context", "sampled")
+        for c in ("computes", "stop_harms", "context", "sampled")
     }
     numbers = [c for c in rows[0] if c not in {"kind", "state", *marks}]
     return Kinds(

@@ -65,7 +65,7 @@ class _Sums(msgspec.Struct):
 
     holder: Codes
     state: Codes
-    hurts: Marks
+    stop_harms: Marks
     context: Marks
     off: Marks
     """Switched off."""
@@ -145,14 +145,14 @@ def _add(
     if not len(now):
         return
     first = script.plan.first_rank
-    activity = script.look(now, range(first, first + len(allocation.devices)))
+    activity = script.play(now, range(first, first + len(allocation.devices)))
     facts = kinds()
     at = (_rows(allocation.devices), span)
     vacant = sums.holder[at] < 0
     sums.holder[at] = np.where(vacant, place, sums.holder[at])
     # The states are in order: who is most at work says what a shared device is.
     sums.state[at] = np.where(vacant, activity.state, np.maximum(sums.state[at], activity.state))
-    sums.hurts[at] |= activity.hurts
+    sums.stop_harms[at] |= activity.stop_harms
     sums.context[at] |= facts.context[activity.kind]
     for name in ("busy", "now", "sm", "memory"):
         getattr(sums, name)[at] += getattr(activity, name)
@@ -184,7 +184,7 @@ def _take_away(sums: _Sums, outages: Sequence[Outage], ticks: Array) -> None:
         lost = sums.holder[row] < 0 if outage.why == "cordoned" else np.ones_like(sums.off[row])
         sums.off[row] |= outage.why in OFF
         sums.state[row] = np.where(lost, STATES.index("unavailable"), sums.state[row])
-        sums.hurts[row] &= ~lost
+        sums.stop_harms[row] &= ~lost
         sums.context[row] &= ~lost
         for name in ("busy", "now", "sm", "memory", *RATIOS):
             getattr(sums, name)[row] *= ~lost
@@ -222,7 +222,7 @@ def _measure(  # noqa: PLR0917  (everything meets here once)
         holders=tuple(t.holder for t in active_allocations),
         holder=sums.holder,
         state=sums.state,
-        hurts=sums.hurts,
+        stop_harms=sums.stop_harms,
         sm_active=_f32(sums.sm),
         gr_engine_active=_f32(sums.busy),
         tensor_active=_f32(sums.tensor),

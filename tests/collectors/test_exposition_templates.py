@@ -40,7 +40,7 @@ def rows(reading: ScrapeCycle) -> list[dict[str, object]]:
 
 
 def told(reading: ScrapeCycle) -> list[tuple[int, int, int, int, bool]]:
-    return [(x.values, x.refused, x.rejected, x.unknown, x.cut) for x in reading.looks]
+    return [(x.values, x.refused, x.rejected, x.unknown, x.cut) for x in reading.scrapes]
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_target_without_gpu_metrics_counts_them() -> None:
     reader = Reader()
     for _ in range(2):
         reading = look(reader, "go_goroutines 5\nprocess_open_fds 3\n")
-        assert reading.looks == [TargetScrape("t0", unknown=2)]
+        assert reading.scrapes == [TargetScrape("t0", unknown=2)]
 
 
 _values = st.lists(
@@ -189,7 +189,7 @@ def test_reference_expositions(
     name: str, expected: tuple[int, int, int], reference: Callable[[str], Path]
 ) -> None:
     reading = look(Reader(), reference(name).read_text())
-    (seen,) = reading.looks
+    (seen,) = reading.scrapes
     assert (len(rows(reading)), seen.values, seen.rejected) == expected
     by_index = {r["gpu_index"]: r for r in rows(reading)}
     if "h100" in name:
@@ -222,7 +222,7 @@ def test_real_expositions(
     name: str, expected: tuple[int, int | None, int], shared_data: Callable[[str], Path]
 ) -> None:
     reading = look(Reader(), shared_data(name).read_text().rstrip("\n") + "\n")
-    (seen,) = reading.looks
+    (seen,) = reading.scrapes
     devices, values, rejected = expected
     assert (len(rows(reading)), seen.rejected) == (devices, rejected)
     assert values is None or seen.values == values

@@ -60,7 +60,7 @@ def _rows(reader: Reader, body: bytes) -> str:
         for row in batch.rows.to_pylist()
     ]
     # Devices are numbered as they are met, so the order of rows is no part of the answer.
-    return repr((sorted(rows), reading.looks))
+    return repr((sorted(rows), reading.scrapes))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def test_a_look_brings_nodes_pods_and_their_top_owners(fleet: Cluster, look: Loo
         ("ada-0", "Notebook", "ada", "vision"),
         ("cron", "Pod", "cron", None),
     }
-    assert fleet.asked[0].path == "/apis"
+    assert fleet.requests[0].path == "/apis"
 
 
 def test_the_addresses_of_nodes_and_of_exporters_are_their_nodes(
@@ -106,13 +106,13 @@ def test_owners_are_listed_once_per_kind_and_not_read_one_by_one(
     fleet: Cluster, look: Look
 ) -> None:
     look()
-    owners = [a.path for a in fleet.asked if "replicasets" in a.path or "deployments" in a.path]
+    owners = [a.path for a in fleet.requests if "replicasets" in a.path or "deployments" in a.path]
     assert owners == ["/apis/apps/v1/replicasets", "/apis/apps/v1/deployments"]
 
 
 def test_kinds_that_are_not_served_are_not_asked_for(fleet: Cluster, look: Look) -> None:
     look()
-    asked = {a.path for a in fleet.asked}
+    asked = {a.path for a in fleet.requests}
     assert not [p for p in asked if "kueue" in p or "volcano" in p or "run.ai" in p]
 
 

@@ -32,7 +32,7 @@ def test_pages_are_joined_and_asked_for_packed_with_the_token_of_the_kubeconfig(
 ) -> None:
     pods(cluster, 5)
     assert names(listing(api)) == ["p0", "p1", "p2", "p3", "p4"]
-    lists = [a for a in cluster.asked if a.path == PODS]
+    lists = [a for a in cluster.requests if a.path == PODS]
     assert [a.query.get("limit") for a in lists] == ["2", "2", "2"]
     assert {a.headers["accept-encoding"] for a in lists} == {"gzip"}
     assert {a.headers["authorization"] for a in lists} == {"Bearer secret-token"}

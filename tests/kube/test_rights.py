@@ -42,7 +42,7 @@ def test_every_request_of_a_collection_is_within_the_readers_role(cluster: Any, 
 
 def _asked(cluster: KubeServer) -> set[tuple[str, str, str]]:
     found = set()
-    for request in cluster.asked:
+    for request in cluster.requests:
         parts = [p for p in request.path.split("/") if p]
         if len(parts) <= 3 and parts[0] == "apis" or len(parts) <= 2:  # noqa: RUF021  (discovery)
             continue

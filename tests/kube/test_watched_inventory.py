@@ -77,7 +77,7 @@ class Site:
 
     def lists(self, of: str = "/api/v1/pods") -> int:
         """Return how often a kind was listed from its beginning."""
-        asked = [a for a in self.cluster.asked if a.path == of and not a.query.get("watch")]
+        asked = [a for a in self.cluster.requests if a.path == of and not a.query.get("watch")]
         return len([a for a in asked if not a.query.get("continue")])
 
     @contextmanager

@@ -61,7 +61,7 @@ def test_a_list_comes_first_and_then_every_change(cluster: Cluster, watched: Wat
 
 
 def versions_watched(cluster: Cluster) -> list[str]:
-    return [a.query["resourceVersion"] for a in cluster.asked if a.query.get("watch")]
+    return [a.query["resourceVersion"] for a in cluster.requests if a.query.get("watch")]
 
 
 def test_a_broken_stream_goes_on_from_the_last_bookmark(cluster: Cluster, watched: Watched) -> None:
@@ -136,6 +136,6 @@ def test_watches_ask_for_bookmarks_and_an_end(cluster: Cluster, watched: Watched
     watched.next(2)
     put(cluster, "p1")
     watched.next()
-    (asked,) = [a for a in cluster.asked if a.query.get("watch")]
+    (asked,) = [a for a in cluster.requests if a.query.get("watch")]
     assert asked.query["allowWatchBookmarks"] == "true"
     assert int(asked.query["timeoutSeconds"]) > 0

@@ -188,7 +188,9 @@ def test_rests_are_those_of_the_blocks_less_the_work_on_hosts() -> None:
         blocks.append(world.advance(START + hour * HOUR))
         observer.see()
         scripts.update(world.cast.scripts)
-    truth = msgspec.structs.replace(gather(blocks, ()), allocations=tuple(world.cluster.tenures))
+    truth = msgspec.structs.replace(
+        gather(blocks, ()), allocations=tuple(world.cluster.allocations)
+    )
     known = courses(truth, scripts)
     marks = {owner: np.zeros(len(truth.ticks), bool) for owner in known}
     for one in observer.idle_times():

@@ -131,7 +131,7 @@ def test_a_pod_between_two_lists_is_in_the_inventory_with_its_end(
     assert 0 < rows[0]["lived"] < WAIT_S
     assert rows[1]["lived"] is None
     if place.server is not None:
-        asked = [a for a in place.server.asked if a.path == "/api/v1/pods"]
+        asked = [a for a in place.server.requests if a.path == "/api/v1/pods"]
         assert len([a for a in asked if not a.query.get("watch")]) == 1
 
 

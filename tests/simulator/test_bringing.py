@@ -23,7 +23,7 @@ def world() -> World:
         nodes=nodes_of(POOLS),
         start_s=START,
         mix=replace_shares({"kept": 0.2, "train": 0.0}),
-        mishaps=0.0,
+        fault_rate=0.0,
         effects=0.0,
         returns=False,
     )
@@ -35,7 +35,7 @@ def world() -> World:
 def test_every_kind_holds_devices_of_the_product_it_asks_for(world: World) -> None:
     nodes = {n["metadata"]["name"]: n["metadata"]["labels"] for n in world.store.list("Node")}
     seen = set()
-    for tenure in world.held(START + 1799, START + 1800):
+    for tenure in world.list_allocations(START + 1799, START + 1800):
         holder = tenure.holder
         key = (holder.workload_kind, holder.namespace, holder.workload)
         category = world.cast.roles[key].arrival.category
@@ -51,7 +51,7 @@ def test_every_kind_holds_devices_of_the_product_it_asks_for(world: World) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_a_handle_that_takes_its_pods_away(world: World, kind: str) -> None:
-    held = [t.holder for t in world.held(world.now_s - 1, world.now_s)]
+    held = [t.holder for t in world.list_allocations(world.now_s - 1, world.now_s)]
     holder = next(h for h in held if h.workload_kind == kind)
     key = (kind, holder.namespace, holder.workload)
     assert world.switch_off(key)
@@ -59,7 +59,7 @@ def test_every_kind_has_a_handle_that_takes_its_pods_away(world: World, kind: st
     obj = world.store.get(kind, holder.workload, holder.namespace)
     assert obj is not None
     assert switches.is_off(obj)
-    names = {t.holder.workload for t in world.held(world.now_s - 1, world.now_s)}
+    names = {t.holder.workload for t in world.list_allocations(world.now_s - 1, world.now_s)}
     assert holder.workload not in names
     category = world.cast.roles[key].arrival.category
     world.store.patch(kind, holder.workload, holder.namespace, switches.on(category))

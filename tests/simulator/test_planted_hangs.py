@@ -154,8 +154,8 @@ def test_a_gang_waits_for_its_first_rank() -> None:
     first.timeline.grow(BEGIN.timestamp() + HOURS * 3600)
     place = int(np.flatnonzero(first.timeline.kind == kinds().number("evaluate"))[0])
     now = first.timeline.begin[place] + np.arange(30.0, 600.0, 30.0)
-    assert first.look(now).sm.mean() > 0.3
-    assert other.look(now).sm.max() < 0.1
-    assert other.look(now).busy.min() > 0.95
-    assert first.hurts(now).all()
+    assert first.play(now).sm.mean() > 0.3
+    assert other.play(now).sm.max() < 0.1
+    assert other.play(now).busy.min() > 0.95
+    assert first.stop_harms(now).all()
     assert first.unsaved_s(float(now[-1])) >= 0

@@ -26,7 +26,8 @@ def only(shares: dict[str, float], nodes: dict[str, int], seed: int = 3, **spec:
     """Return a world in which only these categories are brought, all else left out."""
     mix = tuple(c for c in replace_shares(shares) if c.category in shares)
     there = nodes_of(nodes)
-    return World(Spec(nodes=there, start_s=START, mix=mix, mishaps=0.0, effects=0.0, **spec), seed)  # type: ignore[arg-type]
+    fields = {"fault_rate": 0.0, "effects": 0.0, **spec}
+    return World(Spec(nodes=there, start_s=START, mix=mix, **fields), seed)  # type: ignore[arg-type]
 
 
 def state(block: Block, name: str) -> int:
@@ -42,7 +43,7 @@ def test_one_seed_is_one_world_however_it_is_cut() -> None:
     whole = made().advance(START + 6 * HOUR)
     world = made()
     parts = [world.advance(START + h * HOUR) for h in (0.5, 2, 6)]
-    for name in ("sm_active", "power_w", "energy_mj", "state", "hurts", "xid"):
+    for name in ("sm_active", "power_w", "energy_mj", "state", "stop_harms", "xid"):
         together = np.concatenate([getattr(p, name) for p in parts], axis=1)
         np.testing.assert_array_equal(getattr(whole, name), together, err_msg=name)
     np.testing.assert_array_equal(
@@ -62,19 +63,19 @@ def test_what_is_held_has_a_state_of_use_and_what_is_not_has_none() -> None:
     }
     assert block.ticks[0] == START
     assert np.all(np.diff(block.ticks) == TICK_S)
-    assert not block.hurts[nobody].any()
+    assert not block.stop_harms[nobody].any()
 
 
 def test_pods_show_what_devices_they_hold_and_pools_are_about_full() -> None:
     world = made(64)
     world.advance(START + HOUR)
     pods = {p["metadata"]["uid"]: p for p in world.store.list("Pod")}
-    for tenure in world.held(START + HOUR - TICK_S, START + HOUR):
+    for tenure in world.list_allocations(START + HOUR - TICK_S, START + HOUR):
         node = pods[tenure.holder.uid]["spec"]["nodeName"]
         assert {world.devices[d].node for d in tenure.devices} == {node}
     held = sum(
         world.devices[d].weight * t.share
-        for t in world.held(START + HOUR - TICK_S, START + HOUR)
+        for t in world.list_allocations(START + HOUR - TICK_S, START + HOUR)
         for d in t.devices
     )
     assert 0.6 * 64 < held <= 64
@@ -87,7 +88,7 @@ def test_finished_jobs_end_their_pods_and_are_tidied_away() -> None:
     early = [key for key, at in world.finished.items() if at < START + 8 * HOUR]
     for kind, space, name in early:
         assert world.store.get(kind, name, space) is None
-    done = {t.holder.workload for t in world.cluster.tenures if t.end_s < inf}
+    done = {t.holder.workload for t in world.cluster.allocations if t.end_s < inf}
     assert {name for _, _, name in early} <= done
 
 
@@ -120,7 +121,8 @@ def test_who_stops_work_in_progress_does_harm_and_its_owner_resumes_it() -> None
     (uid,) = [
         u
         for u, s in world.cast.scripts.items()
-        if u in {t.holder.uid for t in world.held(START + 2 * HOUR - 1, START + 2 * HOUR)}
+        if u
+        in {t.holder.uid for t in world.list_allocations(START + 2 * HOUR - 1, START + 2 * HOUR)}
         and s.done_s is not None
         and s.done_s > START + 5 * HOUR
         and s.unsaved_s(START + 2 * HOUR) > 600
@@ -133,7 +135,7 @@ def test_who_stops_work_in_progress_does_harm_and_its_owner_resumes_it() -> None
     (stop,) = world.stops
     assert stop.active
     assert stop.lost_gpu_s == pytest.approx(before, abs=TICK_S)
-    tenures = [t for t in world.cluster.tenures if t.holder.workload == holder.workload]
+    tenures = [t for t in world.cluster.allocations if t.holder.workload == holder.workload]
     again = [t for t in tenures if t.start_s > stop.at_s]
     assert again, "an hour later its owner has resumed it"
     block = world.advance(START + 6 * HOUR)
@@ -145,7 +147,7 @@ def test_who_stops_work_in_progress_does_harm_and_its_owner_resumes_it() -> None
 def test_a_gang_begins_together_and_ends_together_when_a_node_goes() -> None:
     world = only({"pretrain": 1.0}, {"h100": 2, "h100-gke": 2}, seed=1)
     world.advance(START + 3 * HOUR)
-    held = world.held(world.now_s - 1, world.now_s)
+    held = world.list_allocations(world.now_s - 1, world.now_s)
     gang = [t for t in held if t.holder.workload == held[0].holder.workload]
     scripts = [world.cast.scripts[t.holder.uid] for t in gang]
     assert len(gang) == 2
@@ -155,13 +157,13 @@ def test_a_gang_begins_together_and_ends_together_when_a_node_goes() -> None:
     world.lose(node, "node-lost", world.now_s + 7200)
     world.advance(START + 4 * HOUR)
     uids = {t.holder.uid for t in gang}
-    ended = {t.holder.uid: t.end_s for t in world.cluster.tenures if t.holder.uid in uids}
+    ended = {t.holder.uid: t.end_s for t in world.cluster.allocations if t.holder.uid in uids}
     assert all(end < START + 3 * HOUR + 60 for end in ended.values()), ended
 
 
 @pytest.mark.parametrize(("often", "some"), [(0.0, False), (1000.0, True)])
 def test_failures_can_be_switched(often: float, some: bool) -> None:
-    block = made(mishaps=often).advance(START + 12 * HOUR)
+    block = made(fault_rate=often).advance(START + 12 * HOUR)
     assert bool(state(block, "unavailable")) is some
     if some:
         assert state(block, "lost"), "work was lost with the nodes"
@@ -180,11 +182,11 @@ def test_free_devices_are_stranded_only_beside_somebody_who_waits() -> None:
 
 def test_doors_see_one_look_until_the_world_has_moved() -> None:
     world = made(16)
-    first = world.look()
-    assert world.look() is first
+    first = world.snapshot()
+    assert world.snapshot() is first
     assert first.now_s == world.now_s - TICK_S
     world.advance(START + HOUR)
-    later = world.look()
+    later = world.snapshot()
     assert later is not first
     running = Counter(p["status"]["phase"] for p in later.objects["Pod"])["Running"]
     assert 0 < len(later.hosts) <= running

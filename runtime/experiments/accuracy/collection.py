@@ -68,7 +68,7 @@ def run_world(
     scripts: dict[str, Script] = {}
     truth = gather(_steps(warehouse, world, window, quirks, scripts, step_s), ())
     pipeline.account(warehouse, window)
-    return msgspec.structs.replace(truth, allocations=tuple(world.cluster.tenures)), scripts
+    return msgspec.structs.replace(truth, allocations=tuple(world.cluster.allocations)), scripts
 
 
 def _steps(  # noqa: PLR0917  (one caller)
@@ -85,7 +85,7 @@ def _steps(  # noqa: PLR0917  (one caller)
         until_s = min(now_s + step_s, end_s)
         block = world.advance(until_s)
         scripts.update(world.cast.scripts)
-        allocations = [t for t in world.held(now_s, until_s) if t.holder.uid in scripts]
+        allocations = [t for t in world.list_allocations(now_s, until_s) if t.holder.uid in scripts]
         pipeline.ingest(
             warehouse,
             inventory.batches(until_s),

@@ -51,7 +51,7 @@ def gather(blocks: Iterable[Block], allocations: Iterable[DeviceAllocation]) -> 
     Raises:
         ValueError: there is no block, or one does not begin where the one before ends.
     """
-    parts = [(b.ticks, b.devices, b.state.astype(np.int8), b.hurts) for b in blocks]
+    parts = [(b.ticks, b.devices, b.state.astype(np.int8), b.stop_harms) for b in blocks]
     if not parts:
         raise ValueError("no block, no truth")
     ticks = np.concatenate([p[0] for p in parts])
@@ -117,7 +117,7 @@ def _own(
     idle: Marks = truth.state[rows] == _IDLE
     if allocation.share >= 1:
         return idle, truth.harm[rows]
-    own = scripts[allocation.holder.uid].hurts(truth.ticks[span])
+    own = scripts[allocation.holder.uid].stop_harms(truth.ticks[span])
     return idle, np.broadcast_to(own, idle.shape)
 
 

@@ -241,7 +241,9 @@ class Enforcer:
 
     def _rows(self, block: Block, since_s: float, until_s: float) -> Iterator[Batch]:
         scripts = self.world.cast.scripts
-        allocations = [t for t in self.world.held(since_s, until_s) if t.holder.uid in scripts]
+        allocations = [
+            t for t in self.world.list_allocations(since_s, until_s) if t.holder.uid in scripts
+        ]
         yield from self._inventory.batches(until_s)
         thinned = thin_block(block, self.sample_every_s)
         shared = [t for t in allocations if t.share < 1]
@@ -264,7 +266,9 @@ class Enforcer:
         block, scripts = self.blocks[-1], self.world.cast.scripts
         last_s, ticks = float(block.ticks[-1]), len(block.ticks)
         allocations = [
-            t for t in self.world.held(last_s, self.world.now_s) if t.holder.uid in scripts
+            t
+            for t in self.world.list_allocations(last_s, self.world.now_s)
+            if t.holder.uid in scripts
         ]
         shared = [t for t in allocations if t.share < 1]
         last_block = msgspec.structs.replace(block, every_s=self.sample_every_s)

@@ -63,7 +63,7 @@ class Observer:
     def idle_times(self) -> list[IdleTime]:
         """Return every idle time so far, workload by workload, oldest first."""
         by_key: dict[Key, list[DeviceAllocation]] = defaultdict(list)
-        for allocation in self._world.cluster.tenures:
+        for allocation in self._world.cluster.allocations:
             holder = allocation.holder
             if holder.uid in self._scripts:
                 by_key[holder.workload_kind, holder.namespace, holder.workload].append(allocation)
@@ -136,7 +136,7 @@ def _idle_spans(script: Script, within: Span) -> Iterator[Span]:
     timeline = script.timeline
     timeline.grow(end_s)
     facts = kinds()
-    idle = (facts.state == STATES.index("idle")) & ~facts.hurts
+    idle = (facts.state == STATES.index("idle")) & ~facts.stop_harms
     ends = np.append(timeline.begin[1:], inf)
     for place in np.flatnonzero(idle[timeline.kind]).tolist():
         begin = max(float(timeline.begin[place]), start_s)

@@ -89,7 +89,7 @@ def read(
         start_s=START.timestamp(),
         mix=replace_shares(_shares(mix)),
         placement=_placement(placement),
-        mishaps=failures,
+        fault_rate=failures,
         effects=failures,
         horizon_s=days * DAY_S,
     )

@@ -3,7 +3,6 @@
 from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, child, keep
 from simulator.cluster.objects import (
     Object,
-    format_time,
     is_deleting,
     metadata_map,
     name,
@@ -116,8 +115,3 @@ def inference_service(obj: Object, sight: ControllerView) -> ChildChanges:
         )
     }
     return plan
-
-
-def stopped_at(now_s: float) -> Object:
-    """Return the merge patch that stops a Notebook."""
-    return {"metadata": {"annotations": {STOPPED: format_time(now_s)}}}

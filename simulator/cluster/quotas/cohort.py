@@ -1,11 +1,12 @@
-"""The arithmetic of a cohort: what is held of each queue, and what it may still take.
+"""The arithmetic of a cohort: the use of each queue's quota, and what it may still take.
 
 A queue keeps its nominal quota less what it lends (`lendingLimit`; no limit = it lends all) to
 itself; the rest of all queues is one pool. A queue may take from the pool its own part and, up to
 `borrowingLimit`, others'. So of one resource in one flavor
-    kept      = max(0, nominal - lending limit), 0 without a limit
-    pool      = sum over queues of nominal - kept, less max(0, used - kept)
-    available = max(0, kept - used) + min(pool, nominal + borrowing limit - max(used, kept))
+    unlendable = max(0, nominal - lending limit), 0 without a limit
+    pool       = sum over queues of nominal - unlendable, less max(0, used - unlendable)
+    available  = max(0, unlendable - used)
+                 + min(pool, nominal + borrowing limit - max(used, unlendable))
 Source: Kueue's documentation of cohorts, `borrowingLimit` and `lendingLimit`. Cohorts of cohorts
 (`Cohort.spec.parentName`) are not modelled.
 """
@@ -33,8 +34,8 @@ class Quota(msgspec.Struct, frozen=True):
     lending_limit: int | None = None
 
     @property
-    def kept(self) -> int:
-        """What nobody else may borrow."""
+    def unlendable(self) -> int:
+        """The part of the quota that no other queue may borrow."""
         return 0 if self.lending_limit is None else max(0, self.nominal - self.lending_limit)
 
 
@@ -74,13 +75,13 @@ class AdmittedClaim(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """What is held of every queue; a copy is for trying things on."""
+    """The admitted claims of every queue; trials run on a copy."""
 
     def __init__(
         self, queues: Mapping[str, ClusterQueue], admitted: Iterable[AdmittedClaim] = ()
     ) -> None:
         self.queues = queues
-        self.held: dict[str, AdmittedClaim] = {}
+        self.admitted: dict[str, AdmittedClaim] = {}
         self._by_queue: dict[str, dict[str, AdmittedClaim]] = {}
         self._mates: dict[str, list[ClusterQueue]] = {}
         for queue in queues.values():
@@ -92,7 +93,7 @@ class Ledger:
     def copy(self) -> "Ledger":
         """Return a ledger of its own."""
         twin = Ledger(self.queues)
-        twin.held = dict(self.held)
+        twin.admitted = dict(self.admitted)
         twin._by_queue = {queue: dict(claims) for queue, claims in self._by_queue.items()}
         twin._used = {queue: used.copy() for queue, used in self._used.items()}
         return twin
@@ -100,13 +101,13 @@ class Ledger:
     def add(self, admitted: AdmittedClaim) -> None:
         """Count a claim."""
         self.drop(admitted.claim.uid)
-        self.held[admitted.claim.uid] = admitted
+        self.admitted[admitted.claim.uid] = admitted
         self._by_queue.setdefault(admitted.claim.queue, {})[admitted.claim.uid] = admitted
         self._used.setdefault(admitted.claim.queue, Counter()).update(admitted.parts())
 
     def drop(self, uid: str) -> AdmittedClaim | None:
         """Count a claim no more."""
-        dropped = self.held.pop(uid, None)
+        dropped = self.admitted.pop(uid, None)
         if dropped is not None:
             del self._by_queue[dropped.claim.queue][uid]
             self._used[dropped.claim.queue].subtract(dropped.parts())
@@ -138,7 +139,7 @@ class Ledger:
         return self._open(queue, part, self.used)
 
     def greatest(self, queue: ClusterQueue, part: Part) -> int:
-        """Return what a queue could hold if nobody else held anything."""
+        """Return what a queue could hold if no other queue held anything."""
         return self._open(queue, part, lambda _queue, _part: 0)
 
     def _open(self, queue: ClusterQueue, part: Part, used: Callable[[str, Part], int]) -> int:
@@ -148,11 +149,11 @@ class Ledger:
         pool = 0
         for other in self.mates(queue):
             theirs = other.quota(part)
-            pool += theirs.nominal - theirs.kept
-            pool -= max(0, used(other.name, part) - theirs.kept)
+            pool += theirs.nominal - theirs.unlendable
+            pool -= max(0, used(other.name, part) - theirs.unlendable)
         if quota.borrowing_limit is not None:
-            pool = min(pool, quota.nominal + quota.borrowing_limit - max(own, quota.kept))
-        return max(0, quota.kept - own) + pool
+            pool = min(pool, quota.nominal + quota.borrowing_limit - max(own, quota.unlendable))
+        return max(0, quota.unlendable - own) + pool
 
 
 def parts(claim: QuotaClaim, flavors: Mapping[str, str]) -> dict[Part, int]:

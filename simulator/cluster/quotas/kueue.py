@@ -19,7 +19,7 @@ class Cohorts:
     def configure(self, queues: Iterable[ClusterQueue]) -> None:
         """Replace the queues; what is held stays held (lowering a quota evicts nothing)."""
         self.queues = {queue.name: queue for queue in queues}
-        self._ledger = Ledger(self.queues, self._ledger.held.values())
+        self._ledger = Ledger(self.queues, self._ledger.admitted.values())
 
     def hold(self, claim: QuotaClaim, flavors: Mapping[str, str], since_s: float = 0.0) -> None:
         """Count an admitted claim; again to date it anew."""
@@ -27,20 +27,20 @@ class Cohorts:
 
     def leaving(self, uid: str) -> None:
         """Say that a claim is being evicted: it counts until `release`, and goes first."""
-        if uid in self._ledger.held:
-            self._ledger.add(msgspec.structs.replace(self._ledger.held[uid], leaving=True))
+        if uid in self._ledger.admitted:
+            self._ledger.add(msgspec.structs.replace(self._ledger.admitted[uid], leaving=True))
 
     def release(self, uid: str) -> None:
         """Stop counting a claim: it is finished or evicted."""
         self._ledger.drop(uid)
 
-    def held(self) -> Mapping[str, AdmittedClaim]:
+    def admitted(self) -> Mapping[str, AdmittedClaim]:
         """Return the admitted claims by uid."""
-        return self._ledger.held
+        return self._ledger.admitted
 
     def to_drain(self) -> tuple[str, ...]:
         """Return the claims of queues whose `stopPolicy` is HoldAndDrain."""
-        admitted = self._ledger.held.items()
+        admitted = self._ledger.admitted.items()
         return tuple(
             uid
             for uid, admitted_claim in admitted

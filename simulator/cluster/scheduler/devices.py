@@ -49,7 +49,7 @@ def _served(
     request: PodRequest, fleet: SchedulerFleet, row: int, policy: Policy
 ) -> Iterator[tuple[int, MigInstance]]:
     """Yield instances in the order of serving, each held before the next is looked for."""
-    mig_devices = dict(enumerate(fleet.boards[row]))
+    mig_devices = dict(enumerate(fleet.mig_devices[row]))
     while True:
         choices = [
             (_cost(fleet.models[row], mig_device, name, start, policy), device, start, name)
@@ -64,7 +64,7 @@ def _served(
         mig_device = mig_devices[device]
         if mig_device is not None:
             mig_devices[device] = mig.hold(mig_device, MigInstance(name, start))
-        yield device, MigInstance(name, start, held=True)
+        yield device, MigInstance(name, start, allocated=True)
 
 
 def _cost(gpu_model: str, mig_device: MigDevice, name: str, start: int, policy: Policy) -> float:

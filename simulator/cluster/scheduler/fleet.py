@@ -32,7 +32,7 @@ _CHANGING = (
     "pods",
     "open",
     "version",
-    "held",
+    "used_milli",
     "works",
     "usable",
     "most",
@@ -77,9 +77,9 @@ class SchedulerFleet:
         """The fragmentation measure of the pods to expect (`types`), which fgd follows."""
         self.gradients: dict[object, tuple[Integers, Reals, Integers]] = {}
         """What fgd remembers by request: version seen, gradient, device. Copies share it."""
-        self.held = np.zeros((rows, width), np.int64)
+        self.used_milli = np.zeros((rows, width), np.int64)
         self.works = np.zeros((rows, width), bool)
-        self.boards: list[list[MigDevice | None]] = []
+        self.mig_devices: list[list[MigDevice | None]] = []
         self.usable = np.zeros((rows, width), np.int64)
         """Free milli-GPU that may be placed on: healthy devices that are not in MIG mode."""
         self.most = np.zeros(rows, np.int64)
@@ -89,7 +89,7 @@ class SchedulerFleet:
         self.instances: dict[str, Integers] = {}
         """How many instances of each profile a node can still serve."""
         self.spare = np.zeros(rows, np.int64)
-        """Milli-GPU that nobody holds, slices of boards in MIG mode included."""
+        """Milli-GPU that no pod holds, slices of GPUs in MIG mode included."""
         self._eligible: dict[object, tuple[Marks, Marks]] = {}
         for row, node in enumerate(self.nodes):
             self._lay(row, node)
@@ -101,7 +101,7 @@ class SchedulerFleet:
         for name in _CHANGING:
             setattr(twin, name, getattr(self, name).copy())
         twin.instances = {name: counts.copy() for name, counts in self.instances.items()}
-        twin.boards = [list(mig_devices) for mig_devices in self.boards]
+        twin.mig_devices = [list(mig_devices) for mig_devices in self.mig_devices]
         twin.nodes = list(self.nodes)
         twin.running = dict(self.running)
         return twin
@@ -110,8 +110,11 @@ class SchedulerFleet:
         """Return a fleet of this one node, that knows these of its pods, to try things on."""
         row = self.place_of[name]
         single_node = SchedulerFleet([self.node(name)], types=())
-        width = single_node.held.shape[1]
-        single_node.held[0], single_node.works[0] = self.held[row, :width], self.works[row, :width]
+        width = single_node.used_milli.shape[1]
+        single_node.used_milli[0], single_node.works[0] = (
+            self.used_milli[row, :width],
+            self.works[row, :width],
+        )
         single_node.refresh(0)
         single_node.running = {pod.request.uid: pod for pod in pods if pod.placement.node == name}
         return single_node
@@ -143,10 +146,10 @@ class SchedulerFleet:
         if placement.instances:
             room = all(
                 instance.start in mig.room(self.models[row], mig_device, instance.profile)
-                for mig_device, instance in self._asked(row, placement)
+                for mig_device, instance in self._list_instances(row, placement)
             )
         else:
-            used = [int(self.held[row, device]) for device in placement.devices]
+            used = [int(self.used_milli[row, device]) for device in placement.devices]
             room = all(part + placement.gpu_milli <= WHOLE for part in used)
         return bool(
             room
@@ -189,7 +192,7 @@ class SchedulerFleet:
             memory_mib=int(self.memory[row]),
             pods=int(self.pods[row]),
             gpu_milli=tuple(int(free) for free in self.usable[row, :width]),
-            mig=tuple(self.boards[row]),
+            mig=tuple(self.mig_devices[row]),
             open=bool(self.open[row]),
         )
 
@@ -252,16 +255,18 @@ class SchedulerFleet:
         self.version[row] = next(_STAMPS)
         if not gpus:
             return
-        free = np.where(self.works[row], WHOLE - self.held[row], 0)
-        self.spare[row] = self._recount(row, free) if any(self.boards[row]) else free.sum()
+        free = np.where(self.works[row], WHOLE - self.used_milli[row], 0)
+        self.spare[row] = self._recount(row, free) if any(self.mig_devices[row]) else free.sum()
         self.usable[row] = free
         self.most[row] = free.max()
         if not self.single[row]:
             self.units[row] = (free >= WHOLE // self.replicas[row]).sum()
 
-    def _asked(self, row: int, placement: Placement) -> list[tuple[MigDevice, MigInstance]]:
+    def _list_instances(
+        self, row: int, placement: Placement
+    ) -> list[tuple[MigDevice, MigInstance]]:
         pairs = zip(placement.devices, placement.instances, strict=True)
-        mig_devices = self.boards[row]
+        mig_devices = self.mig_devices[row]
         return [
             (mig_device, i)
             for device, i in pairs
@@ -276,11 +281,11 @@ class SchedulerFleet:
             mig.hold if sign > 0 else mig.give_back
         )
         for place, device in enumerate(placement.devices):
-            mig_device = self.boards[row][device] if placement.instances else None
+            mig_device = self.mig_devices[row][device] if placement.instances else None
             if mig_device is None:
-                self.held[row, device] += sign * placement.gpu_milli
+                self.used_milli[row, device] += sign * placement.gpu_milli
             else:
-                self.boards[row][device] = change(mig_device, placement.instances[place])
+                self.mig_devices[row][device] = change(mig_device, placement.instances[place])
         self.refresh(row, gpus=bool(placement.devices))
 
     def _lay(self, row: int, node: NodeFree) -> None:
@@ -296,16 +301,16 @@ class SchedulerFleet:
                 f"node {node.name!r} wants {node.replicas} time-slicing replicas",
                 hint=f"1 to {MAX_REPLICAS}",
             )
-        self.boards.append(mig_devices)
-        self.held[row, :width] = [WHOLE - free for free in node.gpu_milli]
+        self.mig_devices.append(mig_devices)
+        self.used_milli[row, :width] = [WHOLE - free for free in node.gpu_milli]
         self.works[row, :width] = True
 
     def _recount(self, row: int, free: Integers) -> int:
-        """Count what the boards in MIG mode can serve; they serve nothing else."""
+        """Count what the GPUs in MIG mode can serve; they serve nothing else."""
         model, spare = self.models[row], 0
         for counts in self.instances.values():
             counts[row] = 0
-        for device, mig_device in enumerate(self.boards[row]):
+        for device, mig_device in enumerate(self.mig_devices[row]):
             if mig_device is None:
                 continue
             free[device] = 0

@@ -98,7 +98,7 @@ def _mig_change(request: PodRequest, fleet: SchedulerFleet, rows: Integers) -> R
             continue
         model = fleet.models[row]
         where = placement(request, fleet, int(row), "fgd")
-        mig_devices = {device: fleet.boards[row][device] for device in where.devices}
+        mig_devices = {device: fleet.mig_devices[row][device] for device in where.devices}
         slices = max(kind.size for kind in mig.profiles(model).values())
         for device, instance in zip(where.devices, where.instances, strict=True):
             mig_device = mig_devices[device]

@@ -50,7 +50,7 @@ def used(gpu_model: str, instances: Iterable[MigInstance]) -> int:
 def room(gpu_model: str, device: MigDevice, name: str) -> tuple[int, ...]:
     """Return the starts at which a board can serve one more instance of a profile."""
     if device.fixed:
-        return tuple(i.start for i in device.instances if i.profile == name and not i.held)
+        return tuple(i.start for i in device.instances if i.profile == name and not i.allocated)
     kind = models().get(gpu_model, {}).get(name)
     same_profile = sum(i.profile == name for i in device.instances)
     if kind is None or same_profile >= kind.most:
@@ -64,7 +64,7 @@ def spare(gpu_model: str, device: MigDevice) -> int:
     kinds = profiles(gpu_model)
     slices = max(kind.size for kind in kinds.values())
     if device.fixed:
-        free = sum(kinds[i.profile].size for i in device.instances if not i.held)
+        free = sum(kinds[i.profile].size for i in device.instances if not i.allocated)
     else:
         free = slices - used(gpu_model, device.instances).bit_count()
     return free * WHOLE // slices
@@ -73,7 +73,7 @@ def spare(gpu_model: str, device: MigDevice) -> int:
 def hold(device: MigDevice, instance: MigInstance) -> MigDevice:
     """Return the board with an instance held, cut first where the board is not fixed."""
     rest = tuple(i for i in device.instances if i.start != instance.start)
-    held_instance = MigInstance(instance.profile, instance.start, held=True)
+    held_instance = MigInstance(instance.profile, instance.start, allocated=True)
     return MigDevice(tuple(sorted((*rest, held_instance), key=lambda i: i.start)), device.fixed)
 
 

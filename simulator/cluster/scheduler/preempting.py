@@ -194,14 +194,14 @@ def _without(fleet: SchedulerFleet, units: Iterable[_Unit]) -> SchedulerFleet:
 
 def _restore(trial: SchedulerFleet, unit: _Unit) -> bool:
     """Put a unit back where it was, if all of it still has room."""
-    back: list[str] = []
+    restored: list[str] = []
     for pod in unit.pods:
         if not trial.has_room(pod.request, pod.placement):
-            for uid in back:
+            for uid in restored:
                 trial.release(uid)
             return False
         trial.take(pod.request, pod.placement, pod.started_s)
-        back.append(pod.request.uid)
+        restored.append(pod.request.uid)
     return True
 
 

@@ -77,15 +77,15 @@ class PodGang(msgspec.Struct, frozen=True):
 
 
 class MigInstance(msgspec.Struct, frozen=True):
-    """A MIG instance on a board: where it starts on the axis of memory slices."""
+    """A MIG instance on a GPU: where it starts on the axis of memory slices."""
 
     profile: str
     start: int
-    held: bool = False
+    allocated: bool = False
 
 
 class MigDevice(msgspec.Struct, frozen=True):
-    """A board in MIG mode."""
+    """A GPU in MIG mode."""
 
     instances: tuple[MigInstance, ...] = ()
     fixed: bool = True

@@ -388,7 +388,7 @@ class Site:
         """Return the writes that were asked for, no dry runs, without leases and events."""
         return [
             f"{a.method} {a.path}"
-            for a in self.server.asked
+            for a in self.server.requests
             if a.method != "GET"
             and "dryRun" not in a.query
             and not any(word in a.path for word in ("/leases", "/events"))

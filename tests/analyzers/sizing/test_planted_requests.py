@@ -85,7 +85,7 @@ def planted(views: Any) -> dict[str, tuple[str, dict[str, float]]]:
     by_uid = {p["metadata"]["uid"]: p["metadata"]["labels"]["app"] for p in world.pods()}
     tenures = [
         DeviceAllocation(t.holder, t.devices, t.start_s, MOMENTS[-1] + 1)
-        for t in world.cluster.tenures
+        for t in world.cluster.allocations
     ]
     of = {uid: scripts[name] for uid, name in by_uid.items()}
     views.put(*container_rows(tenures, of, MOMENTS, cluster="c"))

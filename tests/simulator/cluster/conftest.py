@@ -73,7 +73,7 @@ class Small:
 
     def held(self) -> int:
         """How many devices are held now."""
-        return sum(len(t.devices) for t in self.cluster.tenures if t.end_s > self.now_s)
+        return sum(len(t.devices) for t in self.cluster.allocations if t.end_s > self.now_s)
 
     def events(self, reason: str) -> list[Object]:
         return [e for e in self.store.list("Event") if e["reason"] == reason]

@@ -85,12 +85,12 @@ def test_whatever_happens_no_device_is_held_twice_or_while_it_is_out(
 ) -> None:
     world = small({"h100": 1, "h100-spot": 1, "l4-shared": 1}, placement=placement)
     tell(world, shapes, story)
-    assert overlaps(world.cluster.tenures) <= 1 + EPSILON
+    assert overlaps(world.cluster.allocations) <= 1 + EPSILON
     for outage in world.cluster.outages:
-        for tenure in world.cluster.tenures:
+        for tenure in world.cluster.allocations:
             if outage.device in tenure.devices:
                 assert tenure.end_s <= outage.start_s or tenure.start_s >= outage.end_s
-    open_now = {t.holder.uid: t for t in world.cluster.tenures if t.end_s == inf}
+    open_now = {t.holder.uid: t for t in world.cluster.allocations if t.end_s == inf}
     alive = {p["metadata"]["uid"] for p in world.pods() if "nodeName" in p["spec"]}
     assert open_now.keys() <= alive
     for pod in world.pods("Running"):
@@ -109,7 +109,7 @@ def test_the_same_seed_tells_the_same_story_and_another_seed_another(
         world = small({"h100": 1, "h100-spot": 1}, seed=seed)
         tell(world, shapes, story)
         world.run(3600)
-        return world.cluster.tenures, world.store.list("Pod")
+        return world.cluster.allocations, world.store.list("Pod")
 
     assert told(7) == told(7)
     assert told(7) != told(8)
@@ -130,7 +130,7 @@ def test_pods_get_what_they_asked_for_whole_sliced_or_cut(small: Make, shapes: A
     bring("cut", "h100-mig-0", "nvidia.com/mig-3g.40gb", 1)
     bring("single", "a100-mig-0", "nvidia.com/gpu", 1)
     world.run(600)
-    found = {t.holder.pod: t for t in world.cluster.tenures}
+    found = {t.holder.pod: t for t in world.cluster.allocations}
     profiles = {
         name: [world.cluster.devices[d].profile for d in t.devices] for name, t in found.items()
     }
@@ -188,7 +188,7 @@ def test_a_lost_node_loses_its_work_at_once_and_its_pods_after_340_seconds(
     lost_s = world.now_s
     world.cluster.lose("h100-0", lost_s, "node-lost", lost_s + 3600)
     world.run(339)
-    assert {t.end_s for t in world.cluster.tenures} == {lost_s}
+    assert {t.end_s for t in world.cluster.allocations} == {lost_s}
     assert {o.why for o in world.cluster.outages} == {"node-lost"}
     ready = next(
         c for c in world.get("Node", "h100-0")["status"]["conditions"] if c["type"] == "Ready"
@@ -208,10 +208,10 @@ def test_a_node_that_comes_back_in_time_runs_its_pods_again_where_they_were(
     world = small({"h100": 1})
     world.make("Deployment", "d", shapes.deployment(2))
     world.run(600)
-    before = [t.devices for t in world.cluster.tenures]
+    before = [t.devices for t in world.cluster.allocations]
     world.cluster.lose("h100-0", world.now_s, "node-lost", world.now_s + 120)
     world.run(600)
-    again = [t.devices for t in world.cluster.tenures if t.end_s == inf]
+    again = [t.devices for t in world.cluster.allocations if t.end_s == inf]
     assert again == before
     assert {p["status"]["containerStatuses"][0]["restartCount"] for p in world.pods()} == {1}
 
@@ -241,13 +241,13 @@ def test_a_broken_board_fails_its_pod_and_is_offered_no_more(small: Make, shapes
     world = small({"h100": 1}, placement="first-fit")
     world.make("Job", "j", shapes.job())
     world.run(600)
-    (device,) = world.cluster.tenures[0].devices
+    (device,) = world.cluster.allocations[0].devices
     index = world.cluster.devices[device].index
     world.cluster.lose("h100-0", world.now_s, "xid", world.now_s + 86_400, index=index)
     world.run(600)
     assert world.get("Node", "h100-0")["status"]["allocatable"]["nvidia.com/gpu"] == "7"
     assert world.get("Job", "j")["status"]["failed"] == 1
-    assert world.cluster.tenures[-1].devices != (device,)
+    assert world.cluster.allocations[-1].devices != (device,)
     assert [(o.device, o.why) for o in world.cluster.outages] == [(device, "xid")]
 
 
@@ -284,7 +284,7 @@ def test_a_container_that_fails_starts_again_in_its_pod_ever_later(
         world.run(1)
         (status,) = world.pods()[0]["status"]["containerStatuses"]
         assert status["ready"]
-    assert len(world.cluster.tenures) == 1, "its devices stay its own"
+    assert len(world.cluster.allocations) == 1, "its devices stay its own"
 
 
 def test_a_pod_says_how_long_it_takes_to_stop(small: Make, shapes: Any) -> None:

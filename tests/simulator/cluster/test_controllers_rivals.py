@@ -255,5 +255,5 @@ def test_an_elastic_quota_evicts_the_borrower_for_its_minimum(small: Make, shape
     assert world.held() == 8
     world.make("Deployment", "d", shapes.deployment(2), namespace="team-b")
     world.run(600)
-    by_space = [t.holder.namespace for t in world.cluster.tenures if t.end_s > world.now_s]
+    by_space = [t.holder.namespace for t in world.cluster.allocations if t.end_s > world.now_s]
     assert (by_space.count("team-a"), by_space.count("team-b")) == (6, 2)

@@ -233,7 +233,7 @@ def test_nobody_slips_into_what_a_preemptor_waits_for(held: int, wanted: int) ->
     verdicts = cohorts.cycle([claim("a1", "a", wanted), claim("c1", "c", 1)])
     assert gist(verdicts[0][1]) == ("b1",)
     assert isinstance(verdicts[1][1], Refuse)
-    assert "b1" in cohorts.held()
+    assert "b1" in cohorts.admitted()
 
 
 def test_only_queues_that_hold_and_drain_are_drained() -> None:
@@ -298,16 +298,16 @@ def test_no_history_exceeds_a_quota_a_limit_or_the_cohort(
             assert verdict.flavors == flavors
         if isinstance(verdict, Admit):
             cohorts.hold(wanted, verdict.flavors, float(nth))
-        if leave and cohorts.held():
-            cohorts.release(min(cohorts.held()))
+        if leave and cohorts.admitted():
+            cohorts.release(min(cohorts.admitted()))
         held = {q.name: cohorts.used(q.name).get(part, 0) for q in made}
         quotas = {q.name: q.quota(part) for q in made}
         assert sum(held.values()) <= sum(quota.nominal for quota in quotas.values())
         for name, quota in quotas.items():
             if quota.borrowing_limit is not None:
                 assert held[name] <= quota.nominal + quota.borrowing_limit
-        lent = sum(min(quotas[n].nominal, quotas[n].nominal - quotas[n].kept) for n in held)
-        assert sum(max(0, held[n] - quotas[n].kept) for n in held) <= lent
+        lent = sum(min(quotas[n].nominal, quotas[n].nominal - quotas[n].unlendable) for n in held)
+        assert sum(max(0, held[n] - quotas[n].unlendable) for n in held) <= lent
 
 
 @given(queues, steps)
@@ -323,7 +323,7 @@ def test_a_cycle_leaves_what_judging_one_by_one_allows(
     ]
     verdicts = cohorts.cycle(pending)
     admitted = {one.uid for one, verdict in verdicts if isinstance(verdict, Admit)}
-    assert admitted == set(cohorts.held())
+    assert admitted == set(cohorts.admitted())
     assert not any(isinstance(verdict, Preempt) for _, verdict in verdicts[:1])
     total = sum(sum(cohorts.used(q.name).values()) for q in made)
     assert total <= sum(q.quota(("h100", GPU)).nominal for q in made)

@@ -148,7 +148,7 @@ def test_under_the_single_strategy_a_whole_gpu_is_an_instance() -> None:
 def test_a_board_cut_on_demand_keeps_the_starts_that_large_profiles_need(
     policy: Policy, halves: int
 ) -> None:
-    held = MigInstance("1g.10gb", 6, held=True)
+    held = MigInstance("1g.10gb", 6, allocated=True)
     fleet = SchedulerFleet([mig_node(MigDevice((held,), fixed=False))])
     found = place(asking("2g.20gb"), fleet, policy)
     assert found is not None

@@ -30,7 +30,7 @@ class Scraped:
         self.collector = ExporterCollector(settings, "sim", self._clock)
 
     def _clock(self) -> datetime:
-        return datetime.fromtimestamp(self.world.look().now_s, UTC) + self.late
+        return datetime.fromtimestamp(self.world.snapshot().now_s, UTC) + self.late
 
     def batches(self, ticks: Sequence[int] = (0,)) -> list[Batch]:
         """Return what Fallow's scraper makes of some ticks."""

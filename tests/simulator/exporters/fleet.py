@@ -107,7 +107,7 @@ def block(
     columns = {
         "holder": np.repeat([[h] for h, _ in plan], ticks, axis=1).astype(np.int16),
         "state": np.repeat([[STATES.index(_STATE[m])] for _, m in plan], ticks, 1).astype(np.int16),
-        "hurts": np.zeros(shape, np.bool_),
+        "stop_harms": np.zeros(shape, np.bool_),
         "sm_active": busy * 0.8,
         "gr_engine_active": busy,
         "tensor_active": busy * 0.4,
@@ -126,7 +126,7 @@ def block(
         **arrays,
     }
     for name, values in columns.items():
-        if name not in {"holder", "state", "hurts", "xid", "throttle_mask", "energy_mj"}:
+        if name not in {"holder", "state", "stop_harms", "xid", "throttle_mask", "energy_mj"}:
             columns[name] = np.asarray(values, np.float32)
     return Block(ticks=at, devices=DEVICES, holders=HOLDERS, **columns)
 
@@ -289,6 +289,6 @@ class World:
         at = datetime.fromtimestamp(float(self.block.ticks[tick]), UTC)
         self.now = WorldSnapshot(self.block, tick, objects(), hosts(at), self.tenures)
 
-    def look(self) -> WorldSnapshot:
+    def snapshot(self) -> WorldSnapshot:
         """Return the present look."""
         return self.now

@@ -212,9 +212,9 @@ def test_a_look_is_read_once_however_often_it_is_scraped() -> None:
     asked = []
 
     class Counting(fleet.World):
-        def look(self) -> WorldSnapshot:
+        def snapshot(self) -> WorldSnapshot:
             asked.append(1)
-            return super().look()
+            return super().snapshot()
 
     world = Counting()
     with ExporterServer(world) as door:

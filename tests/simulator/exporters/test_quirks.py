@@ -242,4 +242,4 @@ def test_strikes_follow_from_the_seed_alone_and_keep_their_rate() -> None:
 
 def test_the_table_names_every_quirk_of_the_issue() -> None:
     assert len(quirks_by_name()) == 16
-    assert all(quirk.what for quirk in quirks_by_name().values())
+    assert all(quirk.description for quirk in quirks_by_name().values())

@@ -49,7 +49,7 @@ def test_closing_ends_every_watch_and_frees_the_port(server: KubeServer, asked: 
 
     thread = threading.Thread(target=listen)
     thread.start()
-    while not server.asked:
+    while not server.requests:
         assert thread.is_alive()
     server.close()
     server.close()

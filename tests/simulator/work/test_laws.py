@@ -55,7 +55,7 @@ def test_the_pai_law_passes_through_its_published_points(place: float, util: flo
 
 def test_a_population_follows_the_pai_law() -> None:
     means = np.array(
-        [script(mix.draw(seed), WEEK[0]).look(WEEK).busy.mean() for seed in range(800)]
+        [script(mix.draw(seed), WEEK[0]).play(WEEK).busy.mean() for seed in range(800)]
     )
     # Four standard errors of a share among 800 pods are at most 7 points.
     assert (means == 0).mean() == pytest.approx(0.345, abs=0.06)
@@ -68,7 +68,7 @@ def test_training_has_the_activity_and_memory_of_acmes_working_gpus() -> None:
     compute = kinds().number("compute")
     sm, memory = [], []
     for seed in range(600):
-        look = script(WorkPlan("training", seed), MONDAY).look(ticks(MONDAY + 86_400, 120))
+        look = script(WorkPlan("training", seed), MONDAY).play(ticks(MONDAY + 86_400, 120))
         working = look.kind[0] == compute
         if working.any():
             sm.append(look.sm[0][working].mean())
@@ -82,7 +82,7 @@ def test_training_has_the_activity_and_memory_of_acmes_working_gpus() -> None:
 def test_serving_pods_are_on_and_off_as_the_measured_ones() -> None:
     days = ticks(MONDAY + 86_400, 2880)
     busy = np.stack(
-        [script(WorkPlan("serving", seed), MONDAY).look(days).busy[0] for seed in range(150)]
+        [script(WorkPlan("serving", seed), MONDAY).play(days).busy[0] for seed in range(150)]
     )
     # The trace of 80 pods: 66.66 % of samples at most 1 % busy, 7.56 % busy in the mean.
     assert (busy <= 0.01).mean() == pytest.approx(0.6666, abs=0.05)

@@ -56,4 +56,4 @@ def test_naming_one_parameter_leaves_the_others_as_they_were() -> None:
 
 def test_a_rank_outside_the_gang_is_refused() -> None:
     with pytest.raises(ValueError, match="rank 4 of a gang of 4"):
-        script(WorkPlan("training", 1, ranks=4), MONDAY).look(ticks=[MONDAY], ranks=range(5))  # type: ignore[arg-type]
+        script(WorkPlan("training", 1, ranks=4), MONDAY).play(ticks=[MONDAY], ranks=range(5))  # type: ignore[arg-type]

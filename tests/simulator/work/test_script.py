@@ -24,12 +24,12 @@ def ticks(begin: float, hours: float) -> Array:
 
 
 def places(ran: Script, over: Array, *names: str) -> npt.NDArray[np.intp]:
-    look = ran.look(over)
+    look = ran.play(over)
     return np.flatnonzero(np.isin(look.kind[0], [kinds().number(name) for name in names]))
 
 
 def state(ran: Script, over: Array) -> list[str]:
-    return [STATES[number] for number in ran.look(over).state[0]]
+    return [STATES[number] for number in ran.play(over).state[0]]
 
 
 @given(
@@ -44,29 +44,31 @@ def test_cutting_a_stretch_into_blocks_changes_nothing(
 ) -> None:
     plan = WorkPlan(name, seed, ranks=6)
     over = MONDAY + 30.0 * (begin + np.arange(1000, dtype=np.float64))
-    whole = script(plan, MONDAY).look(over)
+    whole = script(plan, MONDAY).play(over)
     pieces = script(plan, MONDAY)
     edges = [0, *sorted(set(cuts)), 1000]
-    looks = [pieces.look(over[a:b]) for a, b in pairwise(edges)]
+    looks = [pieces.play(over[a:b]) for a, b in pairwise(edges)]
     # Asked again, out of order and for other ranks, it is still the same.
-    again = pieces.look(over[:5], range(2, 4))
+    again = pieces.play(over[:5], range(2, 4))
     for field in ("kind", "busy", "sm", "now", "memory", "state"):
         joined = np.concatenate([getattr(look, field) for look in looks], axis=1)
         np.testing.assert_array_equal(joined, getattr(whole, field), err_msg=field)
         np.testing.assert_array_equal(getattr(again, field), getattr(whole, field)[2:4, :5])
-    np.testing.assert_array_equal(np.concatenate([look.hurts for look in looks]), whole.hurts)
+    np.testing.assert_array_equal(
+        np.concatenate([look.stop_harms for look in looks]), whole.stop_harms
+    )
 
 
 def test_every_pod_starts_without_compute_and_its_memory_grows() -> None:
     ran = script(WorkPlan("serving", 3, params={"pull_s": 120, "load_s": 300}), MONDAY)
     over = ticks(MONDAY, 0.25)
-    look = ran.look(over)
+    look = ran.play(over)
     starting = over < ran.startup_until_s
     assert ran.startup_until_s == MONDAY + 420
     assert set(np.array(state(ran, over))[starting]) == {"startup"}
     assert "startup" not in np.array(state(ran, over))[~starting]
     assert not look.busy[0][starting].any()
-    assert look.hurts[starting].all()
+    assert look.stop_harms[starting].all()
     loading = look.memory[0][(over >= MONDAY + 120) & starting]
     assert (np.diff(loading) > 0).all()
     # A server takes its share at once and keeps it, requests or not.
@@ -82,7 +84,7 @@ def test_training_loses_what_it_did_since_its_last_checkpoint() -> None:
     # A checkpoint that is still being written saves nothing.
     assert ran.unsaved_s(second - 1) > 3000
     assert ran.unsaved_s(second - 120) == pytest.approx(second - first - 120, abs=80)
-    assert ran.hurts(ticks(ran.startup_until_s, 20)).all()
+    assert ran.stop_harms(ticks(ran.startup_until_s, 20)).all()
     assert set(np.unique(state(ran, ticks(ran.startup_until_s, 20)))) == {"low", "productive"}
 
 
@@ -113,7 +115,7 @@ def test_finite_work_is_done_after_its_seconds_at_full_speed(name: str) -> None:
     assert ran.done_s - ran.startup_until_s > 7200 * 0.99
     at = np.array([ran.done_s - 1, ran.done_s + 30])
     assert ran.timeline.progress_at(at).tolist() == pytest.approx([7200, 7200], abs=2)
-    assert ran.hurts(at).tolist() == [True, False]
+    assert ran.stop_harms(at).tolist() == [True, False]
 
 
 def test_a_kept_cluster_is_idle_with_its_memory_when_the_work_is_done() -> None:
@@ -121,8 +123,8 @@ def test_a_kept_cluster_is_idle_with_its_memory_when_the_work_is_done() -> None:
     assert ran.done_s is None
     later = ticks(MONDAY + 86_400, 1)
     assert set(state(ran, later)) == {"idle"}
-    assert not ran.hurts(later).any()
-    assert (ran.look(later).memory > 0.04).all()
+    assert not ran.stop_harms(later).any()
+    assert (ran.play(later).memory > 0.04).all()
     assert ran.unsaved_s(MONDAY + 86_400) == 0
 
 
@@ -134,27 +136,27 @@ def test_a_hung_job_makes_no_progress_and_would_lose_nothing(
 ) -> None:
     ran = script(WorkPlan(name, 6, work_s=1e6), MONDAY)
     over = ticks(MONDAY + 10 * 3600, 4)
-    look = ran.look(over)
+    look = ran.play(over)
     assert set(state(ran, over)) == {truth}
     assert look.busy.mean() == pytest.approx(busy, abs=0.02)
     assert look.sm.max() < 0.1  # a collective's wait keeps few SMs busy
-    assert not look.hurts.any()
+    assert not look.stop_harms.any()
     assert np.ptp(ran.timeline.progress_at(over)) == 0
     assert ran.done_s is None
 
 
 def test_an_idle_rank_is_idle_in_a_gang_that_would_be_hurt() -> None:
-    look = script(WorkPlan("idle rank", 1, ranks=4), MONDAY).look(ticks(MONDAY + 3600, 6))
+    look = script(WorkPlan("idle rank", 1, ranks=4), MONDAY).play(ticks(MONDAY + 3600, 6))
     assert look.busy[:3].mean() > 0.5
     assert set(np.unique(look.state[3])) == {STATES.index("idle")}
     assert look.memory[3].max() < 0.02 < look.memory[0].min()
-    assert look.hurts.all()
+    assert look.stop_harms.all()
 
 
 def test_others_wait_for_a_straggler() -> None:
     plan = WorkPlan("straggling training", 1, ranks=3, params={"straggle": 0.5, "input_share": 0})
     ran, even = script(plan, MONDAY), script(WorkPlan("training", 1, ranks=3), MONDAY)
-    look = ran.look(ticks(MONDAY + 3600, 0.2))
+    look = ran.play(ticks(MONDAY + 3600, 0.2))
     assert look.sm[1].mean() == pytest.approx(look.sm[2].mean(), rel=0.1)
     assert 0.4 < look.sm[1].mean() / look.sm[0].mean() < 0.65
     assert look.busy[1].mean() == pytest.approx(look.busy[0].mean(), rel=0.1)
@@ -166,14 +168,14 @@ def test_preparing_on_the_cpu_is_idle_for_the_gpu_and_hurts() -> None:
     ran = script(WorkPlan("preparing training", 1), MONDAY)
     over = ticks(ran.startup_until_s, 0.9)
     assert set(state(ran, over)) == {"idle"}
-    assert ran.hurts(over).all()
+    assert ran.stop_harms(over).all()
     assert ran.cpu_cores(over).min() > 4
 
 
 def test_a_day_notebook_rests_at_night_and_on_weekends() -> None:
     busy = np.stack(
         [
-            script(WorkPlan("day notebook", n), MONDAY).look(ticks(MONDAY, 168)).busy[0]
+            script(WorkPlan("day notebook", n), MONDAY).play(ticks(MONDAY, 168)).busy[0]
             for n in range(30)
         ]
     )
@@ -190,12 +192,12 @@ def test_an_idle_notebook_on_a_volume_does_not_hurt_and_a_busy_kernel_does() -> 
     assert busy is not None
     assert busy.any()
     settled = over >= ran.startup_until_s
-    np.testing.assert_array_equal(ran.hurts(over)[settled], busy[settled])
+    np.testing.assert_array_equal(ran.stop_harms(over)[settled], busy[settled])
     # A cell that computes on the CPU hurts, too, though the GPU rests.
     on_cpu = places(ran, over, "cpu cell")
     assert set(np.array(state(ran, over))[on_cpu]) == {"idle"}
     unsaved = script(WorkPlan("day notebook", 9, params={"pvc": 0}), MONDAY)
-    assert unsaved.hurts(over)[np.flatnonzero(busy)[0] :].all()
+    assert unsaved.stop_harms(over)[np.flatnonzero(busy)[0] :].all()
 
 
 def test_a_silent_cell_leaves_its_last_activity_behind() -> None:
@@ -215,7 +217,7 @@ def test_training_from_a_terminal_leaves_the_kernel_idle() -> None:
     over = ticks(MONDAY + 3600, 20)
     working = places(ran, over, "terminal", "terminal cpu")
     assert len(working) > 100
-    assert ran.hurts(over)[working].all()
+    assert ran.stop_harms(over)[working].all()
     kernel, terminal, served = ran.kernel_busy(over), ran.terminal_last(over), ran.server_last(over)
     assert kernel is not None
     assert not kernel.any()
@@ -234,7 +236,7 @@ def test_an_open_tab_keeps_the_server_fresh_and_no_kernel_runs() -> None:
     assert look.server_last_activity == look.at
     assert look.kernel_last_activity is not None
     assert (look.at - look.kernel_last_activity).total_seconds() > 86_400
-    assert not ran.hurts(np.array([later])).any()
+    assert not ran.stop_harms(np.array([later])).any()
 
 
 def test_who_leaves_a_notebook_keeps_its_context_and_who_never_used_it_has_none() -> None:
@@ -242,9 +244,9 @@ def test_who_leaves_a_notebook_keeps_its_context_and_who_never_used_it_has_none(
     left, unused = (script(WorkPlan(f"{n} notebook", 2), MONDAY) for n in ("abandoned", "unused"))
     assert set(state(left, later)) == set(state(unused, later)) == {"idle"}
     assert places(left, later, "idle").size == places(unused, later, "bare").size == len(later)
-    assert left.look(later).memory.min() > 0.03
-    assert unused.look(later).memory.max() == 0
-    assert left.look(ticks(MONDAY, 4)).busy.max() > 0.05
+    assert left.play(later).memory.min() > 0.03
+    assert unused.play(later).memory.max() == 0
+    assert left.play(ticks(MONDAY, 4)).busy.max() > 0.05
 
 
 def test_a_server_hurts_while_it_serves_and_before_its_next_request() -> None:
@@ -253,12 +255,12 @@ def test_a_server_hurts_while_it_serves_and_before_its_next_request() -> None:
     running, total = ran.requests_running(over), ran.requests_total(over)
     assert running is not None
     assert total is not None
-    serves = ran.look(over).busy[0] > 0
+    serves = ran.play(over).busy[0] > 0
     np.testing.assert_array_equal(running > 0, serves)
     assert (np.diff(total) >= 0).all()
     assert total[-1] > total[0]
     soon = np.array([serves[i : i + 61].any() for i in range(len(over) - 61)])
-    hurts = ran.hurts(over)[: len(soon)]
+    hurts = ran.stop_harms(over)[: len(soon)]
     assert hurts[serves[: len(soon)]].all()
     assert (hurts != soon).mean() < 0.02  # requests between two ticks
     assert not hurts.all()
@@ -268,8 +270,8 @@ def test_a_server_hurts_while_it_serves_and_before_its_next_request() -> None:
 def test_a_model_without_traffic_stays_in_memory_and_does_not_hurt(name: str) -> None:
     ran = script(WorkPlan(name, 5), MONDAY)
     over = ticks(MONDAY + 10 * 3600, 48)
-    look = ran.look(over)
-    assert not look.hurts.any()
+    look = ran.play(over)
+    assert not look.stop_harms.any()
     assert look.memory.min() > 0.8
     total = ran.requests_total(over)
     assert total is not None
@@ -278,10 +280,10 @@ def test_a_model_without_traffic_stays_in_memory_and_does_not_hurt(name: str) ->
 
 def test_a_night_batch_works_at_night_and_holds_by_day() -> None:
     ran = script(WorkPlan("night batch", 1, params={"tz_h": 2}), MONDAY)
-    by_hour = ran.look(ticks(MONDAY + 86_400, 48)).busy[0].reshape(2, 24, 120).mean(axis=(0, 2))
+    by_hour = ran.play(ticks(MONDAY + 86_400, 48)).busy[0].reshape(2, 24, 120).mean(axis=(0, 2))
     assert by_hour[2:4].min() > 0.4  # local 4 to 6
     assert by_hour[8:21].max() == 0
-    assert not ran.hurts(ticks(MONDAY + 86_400 + 10 * 3600, 8)).any()
+    assert not ran.stop_harms(ticks(MONDAY + 86_400 + 10 * 3600, 8)).any()
 
 
 def test_an_idle_pod_is_at_rest_on_its_host() -> None:

@@ -188,7 +188,7 @@ def test_pods_that_share_a_device_add_up_to_no_more_than_it_has() -> None:
         np.testing.assert_allclose(getattr(ab, name), summed, rtol=1e-5)
     assert ab.mem_used_mib[0, -1] == pytest.approx(0.7 * 80 * 1024, rel=0.01)
     assert ab.power_w.max() <= 700 + NOISE_W
-    np.testing.assert_array_equal(ab.hurts, a.hurts | b.hurts)
+    np.testing.assert_array_equal(ab.stop_harms, a.stop_harms | b.stop_harms)
     # One context's base, not two.
     works = (a.sm_active[0] > 0) & (b.sm_active[0] > 0)
     expected = np.minimum(134 + 610 * ab.sm_active[0], 700)
@@ -234,7 +234,7 @@ def test_a_lost_node_is_off_and_counts_from_zero_when_it_is_back() -> None:
     over = block.ticks
     lost = (over >= MONDAY + 4000) & (over < MONDAY + 7000)
     assert {STATES[n] for n in block.state[4][lost]} == {"unavailable"}
-    assert not block.hurts[4][lost].any()
+    assert not block.stop_harms[4][lost].any()
     for name in ("power_w", "sm_active", "mem_used_mib", "sm_clock_mhz"):
         assert getattr(block, name)[4][lost].max() == 0, name
     assert np.ptp(block.energy_mj[4][lost]) == 0
