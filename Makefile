@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 3
 
-.PHONY: demo test mutate lint bench bench-small setup wheel-check release written lock clean
+.PHONY: demo test test-fast test-long mutate lint bench bench-small setup wheel-check release written lock clean
 
 setup: $(VENV)/.installed
 
@@ -17,9 +17,18 @@ demo: setup            ## the main job on an embedded synthetic fleet: no cluste
 	@$(BIN)/fallow demo
 
 # The hundreds of processes that tests start need not compile our modules each anew.
-test: setup            ## every test; those whose server or data is absent say so (REQUIRE=1: fail)
+test: setup            ## every test but long ones, with the slowest 20; those whose server or data is absent say so (REQUIRE=1: fail)
 	@bash .ci/test-servers $(if $(REQUIRE),--require)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS) -m "not long" --durations=20
+
+test-fast: setup       ## what one runs at every save: no server, no browser, two minutes on two cores
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n $(JOBS) --no-servers --hypothesis-profile=fast \
+	  -m "not (slow or long or server or browser or real_data)"
+
+test-long: setup       ## what is too heavy for make test; a release runs it
+	@bash .ci/test-servers $(if $(REQUIRE),--require)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS) -m long --durations=20; \
+	  code=$$?; [ $$code = 5 ] && { echo "make test-long: no test is marked long"; exit 0; } || exit $$code
 
 mutate: setup          ## how many planted faults the tests of what counts notice: 30 minutes, outside CI
 	@$(BIN)/python -m tests.mutation --jobs $(JOBS)

@@ -28,6 +28,8 @@ if SHARED:  # before anybody imports it
 # Two shared cores and an engine behind many properties: time is benchmarks' business.
 hypothesis_settings.register_profile("fallow", deadline=None)
 hypothesis_settings.load_profile("fallow")
+# `make test-fast`: properties are tried on a few examples, with the same ones each time.
+hypothesis_settings.register_profile("fast", deadline=None, max_examples=10, derandomize=True)
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 REFERENCE = DATA.parent / "reference"

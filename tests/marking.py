@@ -6,7 +6,7 @@ a process), directly or through other files of tests/. That is more than it must
 there, binding a socket or starting a process fails the test.
 """
 
-import re
+import ast
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,18 +16,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BROWSER = re.compile(r"\bplaywright\b")
-SERVER = re.compile(
-    r"^(?:from|import) (?:tests\.servers|simulator\.(?:kube|exporters)\.server|http\.server"
-    r"|socket|subprocess|socketserver|multiprocessing)\b|^from aiohttp import web\b",
-    re.MULTILINE,
-)
+BROWSER = ("playwright",)
+SERVER = (
+    "aiohttp.web", "http.server", "multiprocessing", "runtime.service.child",
+    "runtime.service.dashboard_process", "simulator.exporters.server", "simulator.kube.server",
+    "socket", "socketserver", "subprocess", "tests.servers",
+)  # fmt: skip
+"""Modules that start one, or that whoever imports them wants for it."""
 SHARED_FIXTURES = ROOT / "tests" / "conftest.py"
 SERVER_FIXTURES = frozenset({"prometheus_with_history"})
 """Those of the topmost conftest.py: every test could use one, so its imports say nothing."""
-_IMPORT = re.compile(
-    r"^(?:from (tests(?:\.\w+)*) import ([\w, ()\n]+)|import (tests[\w.]+))", re.MULTILINE
-)
 
 
 def marks(path: Path, fixtures: Iterable[tuple[str, Path]]) -> Iterator[str]:
@@ -52,20 +50,30 @@ def reach(path: Path) -> frozenset[str]:
         if file in seen or not file.is_relative_to(ROOT) or not file.exists():
             continue
         seen.add(file)
-        text = file.read_text(encoding="utf-8")
-        needs |= {"browser"} if BROWSER.search(text) else set()
-        needs |= {"server"} if SERVER.search(text) else set()
-        waiting += imported(text)
+        modules = imported_modules(file.read_text(encoding="utf-8"))
+        needs |= {"browser"} if any(_within(module, BROWSER) for module in modules) else set()
+        needs |= {"server"} if any(_within(module, SERVER) for module in modules) else set()
+        waiting += [
+            ROOT.joinpath(*module.split(".")).with_suffix(".py")
+            for module in modules
+            if module.startswith("tests.")
+        ]
     return frozenset(needs)
 
 
-def imported(text: str) -> Iterator[Path]:
-    """Yield the files of tests/ that a file's text imports, where they exist or not."""
-    for package, names, module in _IMPORT.findall(text):
-        whole = ROOT.joinpath(*(package or module).split("."))
-        yield whole.with_suffix(".py")
-        for name in re.findall(r"\w+", names):
-            yield (whole / name).with_suffix(".py")
+def imported_modules(text: str) -> set[str]:
+    """Return the full names of what a file imports, inside functions too; some are no modules."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def _within(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
 def mark_items(items: list[pytest.Item]) -> None:
@@ -94,11 +102,11 @@ def nothing_started() -> Iterator[None]:
     if not _Watch.installed:
         sys.addaudithook(_refuse)
         _Watch.installed = True
-    _Watch.active = True
+    before, _Watch.active = _Watch.active, True
     try:
         yield
     finally:
-        _Watch.active = False
+        _Watch.active = before
 
 
 def _refuse(event: str, arguments: tuple[object, ...]) -> None:

@@ -17,6 +17,8 @@ from fallow.settings import IdleSettings
 from fallow.window import Window
 from tests.analyzers.conftest import START, Memory, Site
 
+pytestmark = pytest.mark.slow
+
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 LENGTH = 9

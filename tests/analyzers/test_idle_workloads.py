@@ -13,6 +13,8 @@ from fallow.models import Finding
 from fallow.settings import IdleSettings
 from fallow.window import Window
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     Memory = Any
     Site = Any

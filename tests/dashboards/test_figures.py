@@ -33,7 +33,7 @@ from tests.dashboards.drawing import HOSTILE, hostile_rows, stored
 from warehouse.lake import Warehouse
 from warehouse.spend import read_spend as told
 
-pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]  # the demo's fleet is played once
 
 END = datetime(2026, 11, 16, tzinfo=UTC)
 WINDOW = Window(END - timedelta(days=3), END)

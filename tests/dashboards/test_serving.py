@@ -16,7 +16,7 @@ from fallow.dashboard_settings import DashboardSettings, OidcSettings
 from fallow.errors import UsageError
 from fallow.settings import Settings
 
-pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]  # the demo's fleet is played once
 
 OIDC = OidcSettings(
     metadata_url="https://id.example/.well-known/openid-configuration",

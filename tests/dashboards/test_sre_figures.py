@@ -26,7 +26,7 @@ from tests.dashboards.drawing import stored
 from tests.dashboards.sre_rows import END, JOB, LAST
 from warehouse.lake import Warehouse
 
-pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]  # the demo's fleet is played once
 
 DAY = Window(END - timedelta(days=1), END)
 HOUR = Window(END - timedelta(hours=1), END)

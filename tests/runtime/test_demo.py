@@ -10,6 +10,8 @@ import pytest
 
 from runtime.cli import run
 
+pytestmark = pytest.mark.slow
+
 
 def _play(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()

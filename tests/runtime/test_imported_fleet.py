@@ -3,10 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from collectors.samples_file import import_samples
 from fallow.settings import Settings
 from runtime.operations.imports import Importer
 from warehouse.lake import Warehouse
+
+pytestmark = pytest.mark.slow
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 STEP = timedelta(minutes=5)

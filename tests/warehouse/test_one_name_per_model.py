@@ -16,6 +16,8 @@ from warehouse.lake import Warehouse
 from warehouse.pricing import store_rates
 from warehouse.spend import read_spend
 
+pytestmark = pytest.mark.slow
+
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTES = 24 * 60
 WINDOW = Window(DAY, DAY + timedelta(days=1))

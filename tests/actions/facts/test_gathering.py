@@ -18,6 +18,8 @@ from tests.actions.cases import NOW, POLICY, finding
 from tests.actions.facts.test_waiting import THEN, Floor
 from tests.analyzers.conftest import Memory
 
+pytestmark = pytest.mark.slow
+
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 TOLD = {"actionable": True, "reasons": [], "coverage": 0.99, "read_from": "sample"}
 

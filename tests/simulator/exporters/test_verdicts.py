@@ -22,6 +22,8 @@ from simulator.exporters.quirks import Quirks
 from simulator.models import Block, DeviceAllocation
 from tests.simulator.exporters import fleet
 
+pytestmark = pytest.mark.slow
+
 TICKS = 300
 LENGTH_S = 30.0 * TICKS
 ALWAYS = "every_s=1000000000,length_s=1000000000"
