@@ -59,7 +59,7 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
         views.query(load_sql("demand/capacity"), {"since": window.start, "until": window.end})
     )
     demands = []
-    seen = views.query(load_sql("demand/seen")).to_pylist()
+    seen = views.query(load_sql("demand/clusters")).to_pylist()
     waiting = read_pending(views, MeasureTimes.at([row["cluster"] for row in seen], window.end))
     for row in seen:
         name, since = row["cluster"], max(_make_aware(row["first_seen"]), span["since"])

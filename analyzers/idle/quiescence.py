@@ -29,7 +29,7 @@ def read_activity(
             {
                 **window.bounds(),
                 **get_host_bounds(settings),
-                "held": named.write_json(),
+                "holds": named.write_json(),
                 "after_us": AFTER_US,
             },
         )

@@ -63,7 +63,7 @@ class ScalingAnalyzer:
             if row["gpus"] > 1 and is_gang(row["workload_kind"])
         ]
         parameters = {**window.bounds(), "kinds": list(KINDS)}
-        for row in views.query(load_sql("scaling/silent"), parameters).to_pylist():
+        for row in views.query(load_sql("scaling/jobs_without_throughput"), parameters).to_pylist():
             about = Subject(row["cluster"], "", "Fleet", row["cluster"])
             why = (
                 f"{row['jobs']} distributed jobs tell no throughput: name their metric in "

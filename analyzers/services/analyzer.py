@@ -54,7 +54,7 @@ class ServicesAnalyzer:
             ]
             unjudged += [Unjudged(service.subject, 0.0, (why,), window) for why in reasons]
         parameters = {**window.bounds(), "recent": max(window.start, window.end - RECENT)}
-        for row in views.query(load_sql("services/silent"), parameters).to_pylist():
+        for row in views.query(load_sql("services/pods_without_latency"), parameters).to_pylist():
             about = Subject(row["cluster"], "", "Fleet", row["cluster"])
             why = (
                 f"{row['pods']} serving pods tell no latency histogram: "

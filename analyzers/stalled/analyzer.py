@@ -146,7 +146,8 @@ class StalledAnalyzer:
             return whole, []
         seen: dict[tuple[str, str, str], list[Any]] = {}
         bounds = {name: parameters[name] for name in ("since", "until")}
-        for row in views.query(load_sql("stalled/seen"), {**bounds, "pods": pods}).to_pylist():
+        presence = views.query(load_sql("stalled/device_presence"), {**bounds, "pods": pods})
+        for row in presence.to_pylist():
             seen.setdefault((row["cluster"], row["namespace"], row["pod"]), []).append(row)
         doubts: list[StalledJob | UncertainStall] = []
         for job, segment in few:

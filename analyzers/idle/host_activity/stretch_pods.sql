@@ -12,7 +12,7 @@ FROM (
     SELECT
         unnest(
             from_json(
-                $held,
+                $holds,
                 '[{
                     "span": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
                     "pod": "VARCHAR", "pod_uid": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
