@@ -1,6 +1,6 @@
 """Decide about one case: a pure function of stored rows, a policy, what was done, and when.
 
-    observe ─► notify ─► grace ─► snapshot ─► act        the next rung, never one further
+    observe ─► notify ─► grace ─► snapshot ─► act        the next stage, never one further
 
 Every gate is asked, so that whoever wants to know why reads all reasons at once. A no that guards
 everything leaves nothing but watching; a no that guards the act leaves the notice. The same rows,
@@ -21,7 +21,7 @@ SNAPSHOT_AGE = timedelta(hours=1)
 
 
 def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> Decision:
-    """Return the next rung for a case, whether it may be taken now, and every reason.
+    """Return the next stage for a case, whether it may be taken now, and every reason.
 
     An allowed notice tells in its reasons what would keep the act away now; any other allowed
     step has none.
@@ -61,8 +61,8 @@ def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> D
 def _next_step(
     policy: Policy, facts: Facts, closed_gates: Sequence[ClosedGate], now: datetime
 ) -> Step:
-    """Return the rung that comes next: the last where the ladder ends before an act."""
-    steps = [stage.step for stage in policy.ladder]
+    """Return the stage that comes next: the last where they end before an act."""
+    steps = [stage.step for stage in policy.stages]
     if not {"notify", "act"} & set(steps):
         return "observe"
     if "notify" in steps and get_notice_time(facts) is None:
@@ -96,7 +96,7 @@ def _rule(closed_gates: Sequence[ClosedGate]) -> tuple[Ruling, datetime | None]:
 
 
 def _parameters(policy: Policy, facts: Facts) -> dict[str, Any]:
-    """Return what the executor is told: the finding's figures, its advice's, the rung's own."""
+    """Return what the executor is told: the finding's figures, its advice's, the stage's own."""
     stage = policy.stage("act")
     if stage is None:
         return {}

@@ -39,7 +39,7 @@ def policy() -> Policy:
         mode="enforce",
         match=Match(analyzer=("idle",)),
         allow=Allow(namespaces=("*",)),
-        ladder=(
+        stages=(
             Stage("observe"),
             Stage("notify"),
             Stage("grace", wait=timedelta(hours=4)),

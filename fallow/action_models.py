@@ -58,7 +58,7 @@ class CaseHistory(msgspec.Struct, frozen=True):
     """When a snapshot of this case was verified."""
     last_action_at: datetime | None = None
     restored_at: tuple[datetime, ...] = ()
-    """When owners took back what was stopped (regret)."""
+    """When owners took back what was stopped (reversals)."""
     contested_until: datetime | None = None
     """Somebody reverted us: we stop fighting until then."""
     open_action: str | None = None
@@ -134,7 +134,7 @@ class Decision(msgspec.Struct, frozen=True):
     subject: tuple[str, str, str, str]
     """cluster, kind, namespace, name"""
     verb: str
-    """What the last rung does: the recommendation's verb."""
+    """What the last stage does: the recommendation's verb."""
     step: Step
     ruling: Ruling
     reasons: tuple[Reason, ...]
@@ -149,7 +149,7 @@ class Decision(msgspec.Struct, frozen=True):
     generation: int | None = None
     seen_until: datetime | None = None
     parameters: dict[str, Any] = {}
-    """What the rung and the recommendation give the executor: a size, a profile, amounts.
+    """What the stage and the recommendation give the executor: a size, a profile, amounts.
 
     Always there when a policy acts: `capabilities`, the words of its `act` (an intent whose
     capability is none of them, and whose verb is none either, must not be carried out), and
@@ -260,7 +260,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     usd: Decimal | None
     restart_usd: Decimal | None = None
     """Cost of coming back: restart and cold start, already taken off `usd`."""
-    regretted: bool = False
+    is_reversed: bool = False
     unknown_gpu_hours: float = 0.0
     """Of devices whose telemetry ended while nothing says that their node is gone: counted neither
     as saved nor as spent. With the largest kind."""
@@ -272,7 +272,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
 
 def decision_id(policy: str, finding: str, step: Step) -> str:
-    """Hash what makes a decision the same decision: whose rule, about what, which rung."""
+    """Hash what makes a decision the same decision: whose rule, about what, which stage."""
     return _hash(policy, finding, step)
 
 

@@ -46,7 +46,7 @@ class BreakerSettings(SettingsGroup):
 class BackOffSettings(SettingsGroup):
     """How long somebody's refusal is respected."""
 
-    contested: Duration = Field(
+    reverted: Duration = Field(
         timedelta(hours=24),
         ge=timedelta(minutes=30),
         description="after somebody took an action back; doubles each time",
@@ -105,7 +105,7 @@ class NoticesSettings(SettingsGroup):
         return self
 
 
-class HubSettings(SettingsGroup):
+class JupyterHubSettings(SettingsGroup):
     """The JupyterHub whose users' servers may be stopped."""
 
     url: str = Field("", description="such as https://hub.example; empty = there is none")
@@ -145,9 +145,9 @@ class ActionsSettings(SettingsGroup):
         le=timedelta(hours=24),
         description="a write that waits for what the one before brings about is given up then",
     )
-    contest: Duration = Field(
+    reverted_within: Duration = Field(
         timedelta(minutes=30),
-        description="what is taken back this soon is contested, not regretted",
+        description="what is taken back this soon was reverted by a controller, not by its owner",
     )
     watch: Duration = Field(
         timedelta(days=14), description="how long an action can be undone and is watched"
@@ -162,4 +162,4 @@ class ActionsSettings(SettingsGroup):
     lease: LeaseSettings = LeaseSettings()
     breaker: BreakerSettings = BreakerSettings()
     back_off: BackOffSettings = BackOffSettings()
-    hub: HubSettings = HubSettings()
+    jupyterhub: JupyterHubSettings = JupyterHubSettings()

@@ -255,7 +255,7 @@ class Executor(Protocol):
 
 @runtime_checkable
 class ReviewsEffects(Protocol):
-    """An executor whose effect shows in stored rows, hours later: what it regrets is undone."""
+    """An executor whose effect shows in stored rows, hours later: what did harm is undone."""
 
     def review(self, action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
         """Return why an action did harm; () = it did not; None = too early to say."""

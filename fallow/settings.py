@@ -26,6 +26,7 @@ from pydantic import (
 from fallow.action_settings import ActionsSettings, NoticesSettings
 from fallow.dashboard_settings import DashboardSettings, FinanceSettings
 from fallow.errors import SettingsError
+from fallow.renamed import read_renames
 from fallow.report_settings import ReportsSettings
 from fallow.service_levels import (
     METRIC_NAME,
@@ -38,6 +39,8 @@ from fallow.settings_groups import S3, Duration, SettingsGroup, TimeZone
 from fallow.snapshot_settings import SnapshotSettings
 from fallow.window import format_duration
 
+RENAMED_SETTINGS = read_renames("setting")
+"""Settings of before 0.1.0 and what they are called now."""
 ENV_PREFIX = "FALLOW_"
 ENV_NESTING = "__"
 
@@ -320,7 +323,7 @@ class QuotaSettings(SettingsGroup):
         14, ge=7, le=200, description="days known before the first step of a back-test"
     )
     step_days: int = Field(1, ge=1, le=28, description="days between two steps of a back-test")
-    max_regret: float = Field(
+    max_missed_demand: float = Field(
         0.01, ge=0, le=0.5, description="most of a donor's demand that its history may have missed"
     )
     max_step: float = Field(
@@ -495,7 +498,7 @@ class AnomaliesSettings(SettingsGroup):
     min_share: float = Field(
         0.10, ge=0, le=10, description="least part of what was usual in the same hours"
     )
-    known: list[KnownChange] = Field(
+    known_changes: list[KnownChange] = Field(
         default_factory=list, description="planned changes, kept quiet: name, start, end"
     )
 
@@ -819,6 +822,10 @@ def _explain(error: ValidationError, origin: Mapping[str, str]) -> SettingsError
     )
     where = next(near, None)
     stands = f" (from {where})" if where else ""
+    if first["type"] == "extra_forbidden" and dotted in RENAMED_SETTINGS:
+        return SettingsError(
+            f"setting {dotted!r}{stands} is called {RENAMED_SETTINGS[dotted]} since 0.1.0"
+        )
     if first["type"] == "extra_forbidden":
         legal = sorted(_section(path[:-1]).model_fields)
         return SettingsError(

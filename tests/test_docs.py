@@ -109,7 +109,7 @@ def test_every_metric_is_documented() -> None:
 def test_every_key_of_a_policy_is_documented() -> None:
     page = _written()["policies.md"]
     keys = _keys(schema())
-    assert {"match.gpu_model", "ladder", "budgets"} & keys
+    assert {"match.gpu_model", "stages", "budgets"} & keys
     assert not [key for key in sorted(keys) if f"`{key}`" not in page]
 
 

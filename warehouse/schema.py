@@ -15,6 +15,7 @@ import duckdb
 
 from fallow import __version__, tables
 from fallow.errors import WarehouseError
+from fallow.renamed import read_renames
 from warehouse import statements
 from warehouse.storage import TYPES, get_storage
 
@@ -168,7 +169,18 @@ def _find_missing(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[tables.Co
     return {name: columns for name, columns in wanted.items() if columns}
 
 
+def _rename_columns(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Give columns of an older Fallow the names of today (`fallow/renamed.csv`)."""
+    have = _read_columns(cursor)
+    for old, new in read_renames("column").items():
+        table, old_name = old.split(".")
+        new_name = new.split(".")[1]
+        if old_name in have.get(table, ()) and new_name not in have[table]:
+            cursor.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{old_name}" TO "{new_name}"')
+
+
 def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
+    _rename_columns(cursor)
     for table, columns in _find_missing(cursor).items():
         listed = [f'"{c.name}" {TYPES[c.type]}' for c in columns]
         if len(columns) < len(tables.columns(table)):

@@ -1,7 +1,7 @@
 """Replay a policy over the site's own history, with data only up to each moment.
 
 analyzer ─► Past (what was found when) ─► replay (the same `decide`, as it would have gone)
-         ─► harm (was it used again?) ─► verdict (regret against what the policy declares)
+         ─► harm (was it used again?) ─► verdict (reversals against what the policy declares)
 """
 
 from actions.backtest.policy_replay import backtest

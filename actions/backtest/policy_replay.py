@@ -149,7 +149,7 @@ def backtest(  # noqa: PLR0917  (what it replays, over what, how)
 ) -> Backtest:
     """Replay a policy over what an analyzer found at each moment; see the module's docstring.
 
-    `within`: used again so soon after a stop is regret; None = what the policy says.
+    `within`: used again so soon after a stop counts as a reversal; None = what the policy says.
     """
     return _Replay(policy, past, views, window, turns, within).run(exact=exact)
 
@@ -185,7 +185,7 @@ def list_unknown_gates(policy: Policy) -> tuple[str, ...]:
     others are read at the act itself.
     """
     approval = ("approval",) if policy.approvals.when != "none" else ()
-    return (*approval, *ACT_TIME_GATES, "contested", "demoted") if policy.stage("act") else ()
+    return (*approval, *ACT_TIME_GATES, "reverted", "demoted") if policy.stage("act") else ()
 
 
 class _Replay:
@@ -206,7 +206,7 @@ class _Replay:
         self._policy = msgspec.structs.replace(as_enforced(policy), approvals=Approvals())
         self._past, self._views, self._window = past, views, window
         self._turn_times, self._at = turn_times, [to_micros(m) for m in turn_times]
-        self._within = within or policy.regret.within
+        self._within = within or policy.reversals.within
         self._case_rows = CaseRows(past.rows, policy.match, len(turn_times))
         lasts = self._case_rows.lasts()
         self._candidates = unresolved.find_candidates(past.rows, policy.match)
@@ -251,7 +251,7 @@ class _Replay:
             held=count_blocked(self._blocked, [case for case, _ in self._stops]),
             aborted=tuple(self._aborted),
             within=self._within,
-            declared=self._original.regret.rate,
+            declared=self._original.reversals.rate,
             exact=exact,
             unresolved=unresolved.find_unresolved(self._views, self._fleet_state, self._candidates),
             unknown=list_unknown_gates(self._original),
@@ -333,8 +333,8 @@ class _Replay:
             # The service sees it at its next turn.
             after = bisect_right(self._at, to_micros(stop.at))
             k = max(bisect_left(self._at, to_micros(stop.used_at)), after)
-            reversed_count += self._turn_times[k] - stop.at <= self._policy.regret.within
-        rate = self._policy.regret.rate
+            reversed_count += self._turn_times[k] - stop.at <= self._policy.reversals.within
+        rate = self._policy.reversals.rate
         self._is_demoted = self._is_demoted or reversed_count > max(
             1 if rate else 0, rate * len(acted)
         )
@@ -412,7 +412,7 @@ class _Replay:
         is_known = used is not None or to_micros(self._window.end) - at >= _to_microseconds(
             self._within
         )
-        regretted = used is not None and used - at <= _to_microseconds(self._within)
+        is_reversed = used is not None and used - at <= _to_microseconds(self._within)
         rate = decision.usd_per_day
         share = gpu_hours / (facts.gpus * DAY_HOURS) if facts.gpus else 0.0
         usd = None if rate is None else (rate * Decimal(repr(round(share, 9)))).quantize(_CENT)
@@ -435,7 +435,7 @@ class _Replay:
             back_at=from_micros(free_until),
             gpu_hours=gpu_hours,
             usd=usd,
-            regretted=regretted if is_known else None,
+            is_reversed=is_reversed if is_known else None,
         )
         self._stops.append((case, stop))
 

@@ -36,7 +36,7 @@ class BacktestStop(msgspec.Struct, frozen=True):
     """Until when its GPUs would have been free: used again, gone by itself, or the end of data."""
     gpu_hours: float
     usd: Decimal | None
-    regretted: bool | None
+    is_reversed: bool | None
     """Was it at work again within the time? None = the data end before that is known."""
 
 
@@ -77,29 +77,29 @@ class Backtest(msgspec.Struct, frozen=True):
 
     @property
     def judged(self) -> int:
-        """Return of how many stops it is known whether they were regretted."""
-        return sum(s.regretted is not None for s in self.stops)
+        """Return of how many stops it is known whether they were reversed."""
+        return sum(s.is_reversed is not None for s in self.stops)
 
     @property
-    def regretted(self) -> int:
-        """Return how many stops would have been regretted."""
-        return sum(s.regretted is True for s in self.stops)
+    def reversals(self) -> int:
+        """Return how many stops would have been reversed."""
+        return sum(s.is_reversed is True for s in self.stops)
 
     @property
     def rate(self) -> float | None:
-        """Return the share of judged stops that was regretted; None = nothing to judge."""
-        return self.regretted / self.judged if self.judged else None
+        """Return the share of judged stops that was reversed; None = nothing to judge."""
+        return self.reversals / self.judged if self.judged else None
 
     @property
     def interval(self) -> tuple[float, float]:
         """Return the 95 % interval of the rate."""
-        return wilson(self.regretted, self.judged)
+        return wilson(self.reversals, self.judged)
 
     @property
     def proof(self) -> ReversalProof:
         """Return what this history proves about the rate that the policy declares."""
         days = (self.window.end - self.window.start) / timedelta(days=1)
-        return ReversalProof(self.regretted, self.judged, self.declared, days)
+        return ReversalProof(self.reversals, self.judged, self.declared, days)
 
     @property
     def met(self) -> bool:
@@ -119,8 +119,8 @@ class Backtest(msgspec.Struct, frozen=True):
 
     @property
     def wasted(self) -> float:
-        """Return the GPU-hours freed by stops that were not regretted."""
-        return math.fsum(s.gpu_hours for s in self.stops if not s.regretted)
+        """Return the GPU-hours freed by stops that were not reversed."""
+        return math.fsum(s.gpu_hours for s in self.stops if not s.is_reversed)
 
 
 def wilson(hits: int, total: int) -> tuple[float, float]:

@@ -225,7 +225,7 @@ class _Service:
         if not returns:
             return None
         back_off = self._turns.settings.back_off
-        length: timedelta = min(back_off.contested * 2 ** min(len(returns) - 1, 10), back_off.most)
+        length: timedelta = min(back_off.reverted * 2 ** min(len(returns) - 1, 10), back_off.most)
         return max(returns) + length
 
     def _usage_at(self, k: int, now: datetime) -> BudgetUsage:
@@ -257,9 +257,9 @@ class _Service:
         for name, policy in self._policies.items():
             own = [act for act in self._acts if act.decision.policy == name]
             reversed_acts = [
-                a for a in own if a.back_at and a.back_at - a.at <= policy.regret.within
+                a for a in own if a.back_at and a.back_at - a.at <= policy.reversals.within
             ]
-            rate = policy.regret.rate
+            rate = policy.reversals.rate
             if len(reversed_acts) > max(1 if rate else 0, rate * len(own)):
                 self._demoted.add(name)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from actions.cluster.write_results import WriteResult, WriteVerdict, no_answer
 from fallow.action_models import Change
-from fallow.action_settings import HubSettings
+from fallow.action_settings import JupyterHubSettings
 from fallow.errors import AuthError, RefusedError, SettingsError, SourceError, TemporaryError
 
 _MEANINGS: dict[int, tuple[WriteVerdict, str]] = {
@@ -32,7 +32,7 @@ Server = Mapping[str, Any]
 class JupyterHubClient:
     """One hub, reached with the token of a service that may stop servers."""
 
-    def __init__(self, settings: HubSettings) -> None:
+    def __init__(self, settings: JupyterHubSettings) -> None:
         """Take where it is.
 
         Raises:
@@ -40,8 +40,8 @@ class JupyterHubClient:
         """
         if not settings.url:
             raise SettingsError(
-                "actions.hub.url is not set: no server of a JupyterHub can be stopped",
-                hint="set it to such as https://hub.example, and actions.hub.token",
+                "actions.jupyterhub.url is not set: no server of a JupyterHub can be stopped",
+                hint="set it to such as https://hub.example, and actions.jupyterhub.token",
             )
         import urllib3  # noqa: PLC0415  (only where there is a hub)
 
@@ -65,9 +65,9 @@ class JupyterHubClient:
             return _object(body)
         text = f"{self._url}{path}: HTTP {code}: {_read_message(body)}"
         if code == 401:  # noqa: PLR2004
-            raise AuthError(text, hint="actions.hub.token is not taken, or has expired")
+            raise AuthError(text, hint="actions.jupyterhub.token is not taken, or has expired")
         if code == 403:  # noqa: PLR2004
-            raise RefusedError(text, hint="actions.hub.token lacks the scope read:servers")
+            raise RefusedError(text, hint="actions.jupyterhub.token lacks the scope read:servers")
         if code >= SERVER_ERRORS or code == 429:  # noqa: PLR2004
             raise TemporaryError(text)
         raise SourceError(text)

@@ -39,7 +39,7 @@ def _evidence(case: GateInput) -> Iterator[Refusal]:
 @gate("wanted")
 def _wanted(case: GateInput) -> Iterator[Refusal]:
     """Ask that the probability of a return is within the rate of reversals that is declared."""
-    finding, rate = case.facts.finding, case.policy.regret.rate
+    finding, rate = case.facts.finding, case.policy.reversals.rate
     if finding.analyzer != "idle" or case.facts.recommendation.verb not in stop_verbs():
         return
     estimate = finding.details.get("wanted")

@@ -54,8 +54,8 @@ def _open(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"action {case.facts.history.open_action} on it has no outcome yet")
 
 
-@gate("contested")
-def _contested(case: GateInput) -> Iterator[Refusal]:
+@gate("reverted")
+def _reverted(case: GateInput) -> Iterator[Refusal]:
     until = case.facts.history.contested_until
     if until is not None and until > case.now:
         yield Refusal(f"somebody reverted us: left alone until {until:%F %R} UTC", until)
@@ -76,7 +76,7 @@ def _cool_down(case: GateInput) -> Iterator[Refusal]:
 
 @gate("trusted")
 def _trusted(case: GateInput) -> Iterator[Refusal]:
-    name, rate = case.policy.name, case.policy.regret.rate
+    name, rate = case.policy.name, case.policy.reversals.rate
     if name not in case.spent.trusted:
         none = f"no back-test of this text of the policy proved reversals within {rate:.1%}"
         yield Refusal(case.spent.unproved.get(name, none))
@@ -86,7 +86,7 @@ def _trusted(case: GateInput) -> Iterator[Refusal]:
 def _demoted(case: GateInput) -> Iterator[Refusal]:
     if case.policy.name in case.spent.demoted:
         yield Refusal(
-            f"owners took back more than {case.policy.regret.rate:.1%} of what it stopped"
+            f"owners took back more than {case.policy.reversals.rate:.1%} of what it stopped"
         )
 
 

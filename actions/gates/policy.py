@@ -74,7 +74,7 @@ def _verb(case: GateInput) -> Iterator[Refusal]:
     advice, stage = case.facts.recommendation, case.policy.stage("act")
     permitted = stage.verbs if stage else ()
     if not matches_any(permitted, advice.verb):
-        yield Refusal(f"{advice.verb!r} is not what the ladder allows ({join_words(permitted)})")
+        yield Refusal(f"{advice.verb!r} is not what the stages allow ({join_words(permitted)})")
     if not advice.reversible:
         yield Refusal(f"{advice.verb!r} cannot be undone")
 

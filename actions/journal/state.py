@@ -20,6 +20,7 @@ from fallow import case_identity
 from fallow.action_models import Action, CaseHistory, Facts, Outcome, Reason, Result
 from fallow.case_identity import CaseKin, StoredCase, get_judged_part, get_kin
 from fallow.models import Finding
+from fallow.renamed import read_renames
 
 SubjectKey = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
@@ -58,7 +59,7 @@ class WriteProgress(msgspec.Struct):
 
 
 class Reversal(msgspec.Struct, frozen=True):
-    """That somebody took back what was done: a person (that is regret) or a controller."""
+    """That somebody took back what was done: a person (a reversal) or a controller."""
 
     at: datetime
     by: str
@@ -548,10 +549,10 @@ class JournalState:
         self.trusted.pop(entry.key, None)
 
     def _on_backtested(self, entry: Entry) -> None:
-        document = entry.document
+        document = _rename_fields(entry)
         since, until = (datetime.fromisoformat(document[k]) for k in ("since", "until"))
         days = (until - since) / timedelta(days=1)
-        proof = ReversalProof(document["regretted"], document["judged"], document["declared"], days)
+        proof = ReversalProof(document["reversed"], document["judged"], document["declared"], days)
         self.replays[entry.key] = LastBacktest(document["fingerprint"], entry.at, proof)
 
     def _on_demoted(self, entry: Entry) -> None:
@@ -578,3 +579,12 @@ def format_subject_key(key: SubjectKey) -> str:
 def _parse_subject_key(entry: Entry) -> SubjectKey:
     cluster, kind, namespace, name = entry.key.split("/", 3)
     return cluster, kind, namespace, name
+
+
+def _rename_fields(entry: Entry) -> dict[str, Any]:
+    """Return an entry's document with the field names of today; entries themselves never change."""
+    names = read_renames("journal")
+    return {
+        names.get(f"{entry.kind}.{field}", f"{entry.kind}.{field}").partition(".")[2]: value
+        for field, value in entry.document.items()
+    }

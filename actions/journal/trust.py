@@ -102,7 +102,7 @@ def _explain_unproved(record: JournalState, policy: Policy, earlier: PolicyTrust
     if replay is not None and replay.fingerprint == _as_enforced(policy).fingerprint:
         return f"back-test of {replay.at:%Y-%m-%d}: {replay.proof}"
     prefix = "its text changed since it was trusted; " if earlier is not None else ""
-    return f"{prefix}no back-test of this text proved reversals within {policy.regret.rate:.1%}"
+    return f"{prefix}no back-test of this text proved reversals within {policy.reversals.rate:.1%}"
 
 
 def _as_enforced(policy: Policy) -> Policy:

@@ -1,4 +1,4 @@
-"""Watch what was done: owners who take it back are regret, controllers who do are a contest."""
+"""Watch what was done: a change by its owner is a reversal, one by a controller reverts us."""
 
 from datetime import datetime, timedelta
 
@@ -24,7 +24,7 @@ CHECK_INTERVALS = (
 """Up to which age an action is looked at how often; older ones hourly."""
 LONGEST_INTERVAL = timedelta(hours=1)
 REVERSAL_WINDOW = timedelta(days=30)
-"""Regret is counted over so long."""
+"""Reversals are counted over so long."""
 
 
 class DriftDetector:
@@ -72,7 +72,7 @@ class DriftDetector:
                 fields = find_differences(change.becomes, obj)
                 by = get_manager_name(find_last_writer(obj, fields))
                 context.contested(state, by)
-                if context.clock() - state.action.at > context.settings.contest:
+                if context.clock() - state.action.at > context.settings.reverted_within:
                     return None
                 why = Reason("reverted", f"{by} took back {', '.join(fields)}")
                 return context.conclude(state, "reverted", why, reverted_by=by)
@@ -91,7 +91,7 @@ def undo_harmful(context: ActionContext, reviewer: Reviewer) -> list[Outcome]:
                 context.record.append(event_types.REVIEWED, state.action.id, {})
             elif harm:
                 outcome = roll_back(context, state, "failed", *harm)
-                length = context.settings.back_off.contested
+                length = context.settings.back_off.reverted
                 context.back_off(state.workload, length, "; ".join(r.text for r in harm))
                 outcomes += [outcome] if outcome is not None else []
         except FallowError:
@@ -111,8 +111,8 @@ def demote_policies(record: JournalState, policies: tuple[Policy, ...], now: dat
         if trust is None or policy.name in record.demoted:
             continue
         since = max(trust.since, now - REVERSAL_WINDOW)
-        reversed_count, acted = record.count_reversals(policy.name, policy.regret.within, since)
-        rate = policy.regret.rate
+        reversed_count, acted = record.count_reversals(policy.name, policy.reversals.within, since)
+        rate = policy.reversals.rate
         if reversed_count > max(1 if rate else 0, rate * acted):
             document = {"taken_back": reversed_count, "acted": acted, "declared": rate}
             record.append(event_types.DEMOTED, policy.name, document)

@@ -116,7 +116,7 @@ def _verify_changes(context: ActionContext, state: ActionState) -> Outcome | Non
     if now - since < context.settings.settle:
         return None
     why = Reason("not sticking", f"still there: {', '.join(remaining[:5])}")
-    context.back_off(state.workload, context.settings.back_off.contested, why.text)
+    context.back_off(state.workload, context.settings.back_off.reverted, why.text)
     return context.conclude(state, "not sticking", why)
 
 

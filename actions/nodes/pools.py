@@ -123,7 +123,7 @@ def _eks_intent(
     if not region or not eks_cluster:
         raise RefusedError(
             f"the node group {pool} does not say its region and EKS cluster",
-            hint="name it in the policy's rung: eks_cluster: NAME",
+            hint="name it in the policy's stage: eks_cluster: NAME",
         )
     nodes, _ = get_pool_size(decision)
     path = f"eks/{region}/{eks_cluster}/nodegroups/{pool}"

@@ -79,7 +79,7 @@ STAGES = ("observe", "notify", "grace", "snapshot", "act")
 
 
 class StagesShape(ValueShape[list[tuple[Node, str, Any]]]):
-    """The ladder: words, or mappings of one key."""
+    """Stages: words, or mappings of one key."""
 
     words = "a list of observe, notify, grace: 24h, snapshot, act: suspend, in this order"
     schema: Mapping[str, Any] = {
@@ -104,7 +104,7 @@ class StagesShape(ValueShape[list[tuple[Node, str, Any]]]):
     }
 
     def read(self, node: Node, location: Location) -> list[tuple[Node, str, Any]] | None:
-        """Return each rung's node, its name and what stands with it."""
+        """Return each stage's node, its name and what stands with it."""
         if not isinstance(node, yaml.SequenceNode):
             location.report(node, f"is {describe_node(node)}; legal: {self.words}")
             return None
@@ -124,7 +124,7 @@ class StagesShape(ValueShape[list[tuple[Node, str, Any]]]):
             name, (_, value_node) = next(iter(entries.items()))
         if name not in STAGES:
             location.report(
-                node, f"no such rung{suggest_word(name, STAGES)}; legal: {', '.join(STAGES)}"
+                node, f"no such stage{suggest_word(name, STAGES)}; legal: {', '.join(STAGES)}"
             )
             return None
         stage_location = location.at(name)
@@ -288,7 +288,9 @@ REVERSALS = MappingShape(
             "`5%`",
         ),
         "within": KeySpec(
-            DurationShape(MINUTE, 30 * DAY), "taken back within this time is regret", "`24h`"
+            DurationShape(MINUTE, 30 * DAY),
+            "taken back within this time counts as a reversal",
+            "`24h`",
         ),
     }
 )
@@ -304,12 +306,12 @@ POLICY = MappingShape(
         "description": KeySpec(_line, "one line for people", "none"),
         "mode": KeySpec(
             ChoiceShape("notify", "enforce"),
-            "`notify` never goes further than a notice; `enforce` may climb the whole ladder",
+            "`notify` never goes further than a notice; `enforce` may take all stages",
             "`notify`",
         ),
         "match": KeySpec(MATCH, "which findings it is about: everything asked has to hold", "all"),
         "allow": KeySpec(ALLOW, "where it may act", "nowhere"),
-        "ladder": KeySpec(StagesShape(), "how far it goes, rung by rung", required=True),
+        "stages": KeySpec(StagesShape(), "how far it goes, stage by stage", required=True),
         "budgets": KeySpec(
             ListShape(BUDGET), "the most that may be done; all that hold at once count", "none"
         ),
@@ -341,7 +343,7 @@ POLICY = MappingShape(
             "rest between two actions on one object; doubles each time its owner took it back",
             "`6h`",
         ),
-        "regret": KeySpec(
+        "reversals": KeySpec(
             REVERSALS, "how often owners may take back what was stopped", "5% within 24h"
         ),
         "max_resources": KeySpec(

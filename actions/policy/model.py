@@ -1,7 +1,7 @@
 """A policy as a record. `reading.py` makes it from YAML; `docs/policies.md` explains every key.
 
-Policy ─► Match (which findings) · Allow (where it may act) · Ladder (how far, in which order)
-       ─► Budgets, blackouts, approvals, cool-down, regret (how often, and when not)
+Policy ─► Match (which findings) · Allow (where it may act) · Stages (how far, in which order)
+       ─► Budgets, blackouts, approvals, cool-down, reversals (how often, and when not)
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import msgspec
 
 from fallow.action_models import Step
 from fallow.models import Evidence
+from fallow.renamed import read_renames
 
 Mode = Literal["notify", "enforce"]
 When = Literal["none", "first", "always"]
@@ -71,7 +72,7 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """One step of the ladder."""
+    """One of a policy's stages, in their order."""
 
     step: Step
     wait: timedelta = timedelta(0)
@@ -148,7 +149,7 @@ class Policy(msgspec.Struct, frozen=True):
     mode: Mode = "notify"
     match: Match = Match()
     allow: Allow = Allow()
-    ladder: tuple[Stage, ...] = (Stage("observe"),)
+    stages: tuple[Stage, ...] = (Stage("observe"),)
     budgets: tuple[ActionBudget, ...] = ()
     concurrent: int = 2
     """Actions under way at once."""
@@ -163,7 +164,7 @@ class Policy(msgspec.Struct, frozen=True):
     min_age: timedelta = timedelta(hours=1)
     cool_down: timedelta = timedelta(hours=6)
     """Between two actions on one object; doubles with each time its owner took it back."""
-    regret: ReversalLimit = ReversalLimit()
+    reversals: ReversalLimit = ReversalLimit()
     max_resources: PolicyAmount = PolicyAmount(Decimal("0.2"), share=True)
     """More cases ready to be acted upon in one run than this abort the whole run."""
     source: str = ""
@@ -171,10 +172,15 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of all it says (not where it stands): trust in one text is none in another."""
-        bare = msgspec.structs.replace(self, source="")
-        return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()[:12]
+        """Hash of all it says (not where it stands): trust in one text is none in another.
+
+        The names of before 0.1.0 stay in the hash: a renamed key takes no trust away.
+        """
+        bare = msgspec.to_builtins(msgspec.structs.replace(self, source=""))
+        old_names = {new: old for old, new in read_renames("policy").items()}
+        named = {old_names.get(key, key): value for key, value in bare.items()}
+        return hashlib.sha256(msgspec.json.encode(named, order="sorted")).hexdigest()[:12]
 
     def stage(self, step: Step) -> Stage | None:
-        """Return its rung of this step, None = it has none."""
-        return next((candidate for candidate in self.ladder if candidate.step == step), None)
+        """Return its stage of this step, None = it has none."""
+        return next((candidate for candidate in self.stages if candidate.step == step), None)

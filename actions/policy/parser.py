@@ -110,7 +110,7 @@ def _policy(
         mode=values.get("mode", "notify"),
         match=Match(**_match(values.get("match", {}))),
         allow=Allow(**values.get("allow", {})),
-        ladder=tuple(_stage(name, value, capabilities) for _, name, value in values["ladder"]),
+        stages=tuple(_stage(name, value, capabilities) for _, name, value in values["stages"]),
         budgets=tuple(_budget(value) for _, value in values.get("budgets", ())),
         concurrent=int(values.get("concurrent", defaults.concurrent)),
         blackouts=tuple(_blackout(value) for _, value in values.get("blackouts", ())),
@@ -120,7 +120,7 @@ def _policy(
         on_benefit=values.get("on_benefit", False),
         min_age=values.get("min_age", defaults.min_age),
         cool_down=values.get("cool_down", defaults.cool_down),
-        regret=_reversal_limit(values.get("regret", {})),
+        reversals=_reversal_limit(values.get("reversals", {})),
         max_resources=values.get("max_resources", defaults.max_resources),
         source=f"{location.file}:{get_line(node)}",
     )

@@ -59,38 +59,38 @@ def check(
 
 
 def _stage_order(policy: Policy, text: PolicyText) -> None:
-    steps = [stage.step for stage in policy.ladder]
+    steps = [stage.step for stage in policy.stages]
     if not steps:
-        text.report("ladder", f"is empty; legal: {', '.join(STAGES)}, in this order")
+        text.report("stages", f"is empty; legal: {', '.join(STAGES)}, in this order")
     for (node, name, _), before in zip(
-        text.values["ladder"][1:], text.values["ladder"][:-1], strict=True
+        text.values["stages"][1:], text.values["stages"][:-1], strict=True
     ):
         if STAGES.index(name) <= STAGES.index(before[1]):
             order = " < ".join(STAGES)
             text.report(
-                "ladder", f"{name} cannot stand after {before[1]}: {order}, each once", node
+                "stages", f"{name} cannot stand after {before[1]}: {order}, each once", node
             )
     if "grace" in steps and "notify" not in steps:
-        text.report("ladder", "grace needs notify before it: it counts from a proved notice")
+        text.report("stages", "grace needs notify before it: it counts from a proved notice")
     if "snapshot" in steps and "act" not in steps:
-        text.report("ladder", "a snapshot needs an act after it")
+        text.report("stages", "a snapshot needs an act after it")
 
 
 def _acts(policy: Policy, text: PolicyText, capabilities: Capabilities) -> None:
-    for node, name, value in text.values["ladder"]:
+    for node, name, value in text.values["stages"]:
         for word in value["do"] if name == "act" else ():
             if word not in capabilities.verbs_by_word:
                 suggestion = suggest_word(word, capabilities.verbs_by_word)
                 legal = ", ".join(capabilities.verbs_by_word) or "nothing: no executor is installed"
                 text.report(
-                    "ladder.act", f"no executor can {word!r}{suggestion}; legal: {legal}", node
+                    "stages.act", f"no executor can {word!r}{suggestion}; legal: {legal}", node
                 )
     verbs = set(policy.stage("act").verbs) if policy.stage("act") else set()  # type: ignore[union-attr]
-    steps = {stage.step for stage in policy.ladder}
+    steps = {stage.step for stage in policy.stages}
     if verbs & stop_verbs() and not {"notify", "grace"} <= steps:
         stop_words = ", ".join(sorted(verbs & stop_verbs()))
         text.report(
-            "ladder", f"what stops a workload ({stop_words}) needs notify and grace before it"
+            "stages", f"what stops a workload ({stop_words}) needs notify and grace before it"
         )
 
 
@@ -98,12 +98,12 @@ def _waits(policy: Policy, text: PolicyText, interval: timedelta) -> None:
     minimum = MIN_TURNS * interval
     grace = policy.stage("grace")
     for key, value in (
-        ("ladder", grace.wait if grace else None),
+        ("stages", grace.wait if grace else None),
         ("min_age", policy.min_age or None),
         ("cool_down", policy.cool_down),
     ):
         if value is not None and value < minimum:
-            name = "grace" if key == "ladder" else key
+            name = "grace" if key == "stages" else key
             text.report(
                 key,
                 f"{name} of {_span(value)} is shorter than {MIN_TURNS} looks of {_span(interval)}; "
@@ -160,7 +160,7 @@ def _analyzers(policy: Policy, text: PolicyText) -> None:
 
 def _enforcing(policy: Policy, values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if policy.stage("act") is None:
-        yield "mode", "enforce needs an act in the ladder; legal: notify, or add act"
+        yield "mode", "enforce needs an act in the stages; legal: notify, or add act"
     if "namespaces" not in values.get("allow", {}) and not policy.allow.cluster_objects:
         requirement = "the namespaces it may act in, [] = none yet (or cluster_objects: true)"
         yield "allow", f"enforce needs allow.namespaces: {requirement}"

@@ -16,9 +16,13 @@ from actions.policy.model import PolicyAmount
 from actions.policy.tree import Location, Node, describe_node, is_null, read_pairs, to_plain
 from fallow.crontab import parse_triggers
 from fallow.errors import UsageError
+from fallow.renamed import read_renames
 from fallow.window import format_duration, parse_duration
 
 T = TypeVar("T")
+RENAMED_KEYS = read_renames("policy")
+"""Keys of before 0.1.0 and what they are called now."""
+
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 _FIRST = re.compile(r"first ([1-9]\d{0,5})")
@@ -349,7 +353,9 @@ class MappingShape(ValueShape[dict[str, Any]]):
         entries = read_pairs(node, location)
         for name, (key_node, value) in entries.items():
             key, key_location = self.keys.get(name), location.at(name)
-            if key is None:
+            if key is None and (new_name := RENAMED_KEYS.get(name)) in self.keys:
+                key_location.report(key_node, f"is called {new_name} since 0.1.0")
+            elif key is None:
                 suggestion = suggest_word(name, self.keys)
                 key_location.report(
                     key_node, f"no such key{suggestion}; legal here: {', '.join(self.keys)}"
@@ -358,8 +364,9 @@ class MappingShape(ValueShape[dict[str, Any]]):
                 key_location.report(value, f"nothing stands here; legal: {key.shape.words}")
             else:
                 values[name] = key.shape.read(value, key_location)
+        present = {RENAMED_KEYS.get(name, name) for name in entries}
         for name, key in self.keys.items():
-            if key.required and name not in entries:
+            if key.required and name not in present:
                 location.at(name).report(node, f"is missing; legal: {key.shape.words}")
         return values
 

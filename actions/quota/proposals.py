@@ -42,7 +42,7 @@ class RebalanceProposal(msgspec.Struct, frozen=True):
 
 
 class RebalanceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a policy's rung may say of a rebalance; the stricter of it and the proposal counts."""
+    """What a policy's stage may say of a rebalance; the stricter of it and the proposal counts."""
 
     floor_gpus: float | None = None
     max_step: float | None = None

@@ -56,7 +56,7 @@ class MigExecutor:
         if not isinstance(layout, str) or not layout:
             raise RefusedError(
                 f"Node/{node_target.name}: no layout is named",
-                hint="name one of mig-parted's configurations in the policy's rung: mig_config",
+                hint="name one of mig-parted's configurations in the policy's stage: mig_config",
             )
         if labels(node).get(LABEL) == layout:
             raise RefusedError(f"Node/{node_target.name} is asked to be {layout} already")

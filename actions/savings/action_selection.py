@@ -40,7 +40,7 @@ def _to_measured(state: ActionState, watched: timedelta | None) -> MeasuredActio
         returned_at=get_return_time(state),
         deleted_at=state.ended,
         idle_since=facts.finding.window.start if facts is not None else None,
-        regretted=_is_reversed(state),
+        is_reversed=_is_reversed(state),
         until=None if watched is None else state.action.at + watched,
     )
 

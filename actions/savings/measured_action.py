@@ -19,7 +19,7 @@ class MeasuredAction(msgspec.Struct, frozen=True):
     """When its workload came back, whoever did that; None = it stands."""
     idle_since: datetime | None
     """When the idle stretch began."""
-    regretted: bool = False
+    is_reversed: bool = False
     deleted_at: datetime | None = None
     """When its owner took away what was stopped: from then on it would have held nothing."""
     until: datetime | None = None

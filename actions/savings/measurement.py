@@ -228,7 +228,7 @@ def _entries(
                     None if usd is None else usd - ((cost or Decimal()) if n == 0 else 0)
                 ),
                 restart_usd=_round_down(cost) if n == 0 else None,
-                regretted=action.regretted,
+                is_reversed=action.is_reversed,
                 unknown_gpu_hours=parts.unknown_hours if n == 0 else 0.0,
                 held_gpu_hours=parts.held_hours if n == 0 else 0.0,
                 held_usd=None

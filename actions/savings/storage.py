@@ -124,7 +124,7 @@ def _batch(
             "predicted_usd": [e.predicted_usd for e in entries],
             "usd": [e.usd for e in entries],
             "restart_usd": [e.restart_usd for e in entries],
-            "is_regretted": [e.regretted for e in entries],
+            "is_reversed": [e.is_reversed for e in entries],
             "held_gpu_hours": [e.held_gpu_hours for e in entries],
             "held_usd": [e.held_usd for e in entries],
             "unknown_gpu_hours": [e.unknown_gpu_hours for e in entries],

@@ -27,7 +27,7 @@ _FIELDS = ("minReplicaCount", "maxReplicaCount", "triggers")
 
 
 class WarmPoolSettings(msgspec.Struct, frozen=True):
-    """What a policy's rung says of a warm pool; the head-room comes from the finding."""
+    """What a policy's stage says of a warm pool; the head-room comes from the finding."""
 
     image: str
     """An image that does nothing."""
@@ -59,7 +59,7 @@ class WarmPoolExecutor:
         """Return what makes the pool, or what sets one that is there to what is advised now.
 
         Raises:
-            UsageError: the rung names no image, or the finding no head-room by the hour.
+            UsageError: the stage names no image, or the finding no head-room by the hour.
             RefusedError: the namespace is not there, or something else has the pool's name.
             TemporaryError: the API does not answer.
         """
@@ -84,7 +84,7 @@ def read_pool(decision: Decision) -> WarmPool:
     """Return the warm pool that a decision asks for.
 
     Raises:
-        UsageError: the rung or the finding does not say what is needed.
+        UsageError: the stage or the finding does not say what is needed.
     """
     fields = {
         k: v for k, v in decision.parameters.items() if k in WarmPoolSettings.__struct_fields__
@@ -94,7 +94,7 @@ def read_pool(decision: Decision) -> WarmPool:
     except msgspec.ValidationError as error:
         raise UsageError(
             f"the warm pool is not described as it must be: {error}",
-            hint="the rung names at least an image that does nothing: image: IMAGE",
+            hint="the stage names at least an image that does nothing: image: IMAGE",
         ) from error
     if len(pool_settings.headroom_by_hour_utc) != HOURS_PER_DAY or pool_settings.gpus_per_pod < 1:
         raise UsageError("a warm pool takes head-room for 24 hours, and pods of one GPU or more")

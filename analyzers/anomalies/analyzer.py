@@ -33,7 +33,7 @@ class AnomaliesAnalyzer:
         """Return the rises of the window, the most dollars first; falls are in the summary."""
         grid = read_series(views, window, self.settings)
         rises = [c for c in _drop_repeats(grid, find_changes(grid, self.settings)) if c.change > 0]
-        rises = [c for c in rises if not self._is_expected(c)]
+        rises = [c for c in rises if not self._is_planned(c)]
         workloads = _read_workloads(views, rises)
         findings = [build_finding(rise, workloads[n]) for n, rise in enumerate(rises)]
         return sorted(findings, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
@@ -52,7 +52,7 @@ class AnomaliesAnalyzer:
         return {
             "series": len(grid.keys),
             "falls": listed(c for c in all_of if c.change < 0),
-            "planned": listed(c for c in all_of if c.change > 0 and self._is_expected(c)),
+            "planned": listed(c for c in all_of if c.change > 0 and self._is_planned(c)),
         }
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
@@ -79,10 +79,12 @@ class AnomaliesAnalyzer:
                     unjudged.append(Unjudged(about, round(hours, 6), (reason,), window))
         return unjudged
 
-    def _is_expected(self, change: SpendChange) -> bool:
+    def _is_planned(self, change: SpendChange) -> bool:
         return any(
-            event.name == change.key.name and event.start < change.end and event.end > change.start
-            for event in self.settings.known
+            planned.name == change.key.name
+            and planned.start < change.end
+            and planned.end > change.start
+            for planned in self.settings.known_changes
         )
 
 

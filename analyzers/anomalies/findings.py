@@ -102,7 +102,7 @@ def _recommend(
         target=f"{about.workload_kind}/{about.workload}",
         why=_explain(change),
         reversible=True,
-        caution="a statistic, not a verdict: a planned change belongs into anomalies.known",
+        caution="a statistic, not a verdict: a planned change belongs into anomalies.known_changes",
         saving="capacity",
         effort="continuous",
         claims=tuple(_claim_excess(about.cluster, workloads, more, usd)) if wasted else (),

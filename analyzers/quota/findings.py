@@ -150,7 +150,7 @@ def _build_stranded(
     if moved is not None:
         words = {
             "gpus": moved.gpus,
-            "regret": max(g.trial.missed_share for g in moved.gifts),
+            "missed": max(g.trial.missed_share for g in moved.gifts),
             "days": len(group.hours) / 24,
         }
     served = hours if moved is None else min(hours, _sum_served(measures, moved))

@@ -22,8 +22,8 @@ def describe_proposal(group: QuotaGroup, proposal: QuotaProposal | None) -> dict
                     "to_gpus": g.after,
                     "keeps_quantile": g.trial.keep_quantile,
                     "backtest_steps": g.trial.steps,
-                    "regret_gpu_hours": g.trial.missed_gpu_hours,
-                    "regret_share": g.trial.missed_share,
+                    "missed_gpu_hours": g.trial.missed_gpu_hours,
+                    "missed_share": g.trial.missed_share,
                     "patch": _build_patch(group, g.column, g.before, g.after),
                 }
                 for g in proposal.gifts

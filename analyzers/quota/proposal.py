@@ -54,7 +54,7 @@ class QuotaProposal(msgspec.Struct, frozen=True):
 def backtest_donor(
     demand: Doubles, nominal: Doubles, keep: float, settings: QuotaSettings
 ) -> DonorTrial:
-    """Return what a donor misses that gives, at each step, all above a quantile of past demand.
+    """Return the demand missed by giving away all above a quantile of the past's, at each step.
 
     At each step only what came before is known. Missed = GPU-hours of demand within the old
     guarantee, of the week after each step, above what would have been left.
@@ -153,7 +153,7 @@ def _offer_gift(group: QuotaGroup, n: int, settings: QuotaSettings) -> QuotaGift
         if after >= before:
             continue
         trial = backtest_donor(demand, nominal, keep, settings)
-        if trial.missed_share <= settings.max_regret:
+        if trial.missed_share <= settings.max_missed_demand:
             return QuotaGift(n, before, float(after), trial)
         worst = (
             f"had it kept the {keep:.0%} quantile of its past demand, it would have missed "

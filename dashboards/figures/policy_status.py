@@ -12,9 +12,9 @@ MOST = 500
 
 
 def list_policies(views: Views, filters: Filters) -> pa.Table:
-    """Return a row per policy: its words, its rung and what the last plan does by it.
+    """Return a row per policy: its words, its stage and what the last plan does by it.
 
-    rung: notifies (its text says so), not trusted yet (no back-test of this text proved its rate
+    stage: notifies (its text says so), not trusted yet (no back-test of this text proved its rate
     of reversals), may act, demoted (owners took back too much). trusted_by, trusted_at and
     trust_reason: of a person who trusts it by hand. closed: the blackout that is on;
     opens_at (UTC).
@@ -36,7 +36,7 @@ def by_hand(row: Mapping[str, Any]) -> str:
 def backtests(views: Views, filters: Filters) -> pa.Table:
     """Return the replays, the newest first.
 
-    Columns: policy, at, actor, since, until (UTC), stops, judged, regretted, rate_pct with its
+    Columns: policy, at, actor, since, until (UTC), stops, judged, reversed, rate_pct with its
     95 % interval low_pct to high_pct, upper_pct (one-sided: what counts), declared_pct, gpu_hours
     freed, met, is_its_text (of the text in force).
     """

@@ -63,7 +63,7 @@ def verified(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return what actions begun in the window saved as measured, a row per kind of dollars.
 
     Columns: kind (`KINDS`), actions, gpu_hours, usd, predicted_gpu_hours, predicted_usd,
-    restart_usd (already taken off), regretted (actions), unknown_gpu_hours (their telemetry ended:
+    restart_usd (already taken off), reversed (actions), unknown_gpu_hours (their telemetry ended:
     counted neither way), held_gpu_hours, held_usd.
     """
     return run_query(views, ("savings/verified",), window, filters)

@@ -45,7 +45,7 @@ VERIFIED = (
     ReportColumn("usd", "saved", "usd"),
     ReportColumn("predicted_usd", "predicted", "usd"),
     ReportColumn("restart_usd", "restarts", "usd"),
-    ReportColumn("regretted", "regretted", "number"),
+    ReportColumn("reversed", "reversals", "number"),
 )
 CASES = (
     ReportColumn("workload", "what"),

@@ -64,7 +64,7 @@ def rises(request: PageRequest) -> None:
             ("anomalies",),
             "No rise was found in this window.",
             "The analyzer needs three weeks before an hour to call it unusual; planned changes "
-            "belong into `anomalies.known`.",
+            "belong into `anomalies.known_changes`.",
         )
         return
     page.table(

@@ -20,7 +20,7 @@ VERIFIED = {
         "unknown GPU-hours", "their telemetry ended: counted neither as saved nor as spent"
     ),
     "actions": page.number("actions"),
-    "regretted": page.number("regretted", "taken back by their owner within 24 h"),
+    "reversed": page.number("reversals", "taken back by their owner within 24 h"),
 }
 CASES = {
     "stage": page.name("stage", "small"),

@@ -10,7 +10,7 @@ TITLE, ICON, ORDER = "Policies", ":material/policy:", 70
 
 POLICIES = {
     "policy": page.name("policy"),
-    "rung": page.name("may it act"),
+    "stage": page.name("may it act"),
     "open": page.name("open now", "small"),
     "does": page.number("acts on", "cases of the last plan that it acts on now"),
     "tells": page.number("tells"),
@@ -19,7 +19,7 @@ POLICIES = {
     "usd_per_day": page.usd("USD a day", "of what it does, tells or holds"),
     "actions": page.number("actions ever"),
     "taken_back": page.number("taken back"),
-    "ladder": page.name("ladder", "large"),
+    "stages": page.name("stages", "large"),
     "description": page.name("in words", "large"),
 }
 TEXT = {
@@ -28,13 +28,13 @@ TEXT = {
     "allows": page.name("may act in", "large"),
     "budgets": page.name("budgets", "large"),
     "approvals": page.name("who approves", "small"),
-    "declared": page.name("regret declared"),
+    "declared": page.name("reversals declared"),
     "fingerprint": page.name("text", "small"),
     "source": page.name("file and line", "large"),
 }
 BACKTESTS = {
     "policy": page.name("policy"),
-    "verdict": page.name("regret", "small"),
+    "verdict": page.name("reversals", "small"),
     "rate_pct": page.percent("used again"),
     "upper_pct": page.percent("upper end, 95 %"),
     "declared_pct": page.percent("declared"),
@@ -64,7 +64,7 @@ def policies(request: PageRequest) -> None:
             "what is wrong with them, and `fallow up` shows them here with its next analysis.",
         )
         return
-    of = {stage: [r for r in rows if r["rung"] == stage] for stage in _STAGES}
+    of = {stage: [r for r in rows if r["stage"] == stage] for stage in _STAGES}
     usd_known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
     page.metrics(
         ("May act", f"{len(of['may act'])}", f"of {len(rows)} policies"),
@@ -105,14 +105,14 @@ def backtests(request: PageRequest) -> None:
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     closed = row["closed"]
     until = f" until {row['opens_at']:%Y-%m-%d %H:%M} UTC" if row["opens_at"] else ""
-    within = (row["regret_within_s"] or 0) / 3600
-    stage = row["rung"]
+    within = (row["reversal_within_s"] or 0) / 3600
+    stage = row["stage"]
     since = f" since {row['demoted_at']:%Y-%m-%d}" if row["demoted_at"] else ""
     return {
         **row,
-        "rung": ": ".join(filter(None, (stage + since, policy_status.by_hand(row)))),
+        "stage": ": ".join(filter(None, (stage + since, policy_status.by_hand(row)))),
         "open": f"closed{until}: {closed}" if closed else "open",
-        "declared": f"{row['regret_rate'] or 0:.1%} within {within:g} h",
+        "declared": f"{row['reversal_rate'] or 0:.1%} within {within:g} h",
     }
 
 

@@ -112,7 +112,7 @@ def backtest(
     *,
     since: Annotated[str, typer.Option(help="30d, or START/END")] = "30d",
     within: Annotated[
-        str | None, typer.Option(help="used again so soon is regret [the policy's]")
+        str | None, typer.Option(help="used again so soon counts as a reversal [the policy's]")
     ] = None,
     step: Annotated[str | None, typer.Option(help="between moments, a multiple of 5m [1h]")] = None,
     top: Annotated[int, typer.Option(min=0, help="rows of a table, 0 = all")] = 40,
@@ -138,9 +138,9 @@ def backtest(
             now=run.now(),
             cluster=run.options.get("cluster"),
         )
-    lax = result.within < rule.regret.within
+    lax = result.within < rule.reversals.within
     if lax:
-        declared = format_duration(rule.regret.within.total_seconds())
+        declared = format_duration(rule.reversals.within.total_seconds())
         run.say(f"not for the journal: --within {within} is shorter than the policy's {declared}")
     if not (dry_run or lax):
         plans.record_backtest(settings, result, run.now(), actor=settings.actions.actor)

@@ -191,7 +191,7 @@ def _row(policy: "Policy") -> dict[str, Any]:
     return {
         "policy": policy.name,
         "mode": policy.mode,
-        "ladder": " > ".join(stage.step for stage in policy.ladder),
+        "stages": " > ".join(stage.step for stage in policy.stages),
         "act": ", ".join(act.do) if act else "",
         "namespaces": ", ".join(policy.allow.namespaces) or "nowhere",
         "fingerprint": policy.fingerprint,

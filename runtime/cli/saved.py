@@ -61,6 +61,6 @@ def saved(
         )
     if total["actions"]:
         run.say(
-            f"taken back by their owners within 24 h: {total['regretted']} of {total['actions']} "
-            f"({total['regret_low']:.1%} to {total['regret_high']:.1%})"
+            f"taken back by their owners within 24 h: {total['reversed']} of {total['actions']} "
+            f"({total['reversal_low']:.1%} to {total['reversal_high']:.1%})"
         )

@@ -281,7 +281,7 @@ def _event_text(row: Mapping[str, Any]) -> str:
 
 def _savings_table(rows: Sequence[Mapping[str, Any]]) -> str:
     names = ("kind", "predicted_gpu_hours", "gpu_hours", "predicted_usd", "usd", "restart_usd")
-    brief = [{name: row[name] for name in (*names, "end", "is_regretted")} for row in rows]
+    brief = [{name: row[name] for name in (*names, "end", "is_reversed")} for row in rows]
     return render(brief, "table", noun="savings") if rows else "nothing is measured yet"
 
 

@@ -323,7 +323,7 @@ def actor(
 
 def open_transports(settings: Settings) -> "dict[str, Transport]":
     """Return the transports beside Kubernetes: changes name them."""
-    hub_settings = settings.actions.hub
+    hub_settings = settings.actions.jupyterhub
     return {
         "aws": EksClient(),
         **({"jupyterhub": JupyterHubClient(hub_settings)} if hub_settings.url else {}),

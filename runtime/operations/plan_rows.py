@@ -141,12 +141,12 @@ def policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Bat
                 "matches": ", ".join(_describe_conditions(policy.match)) or "every finding",
                 "allows": ", ".join(_describe_conditions(policy.allow))
                 or "nothing: no namespace is listed",
-                "ladder": " → ".join(_describe_stage(stage) for stage in policy.ladder)
+                "stages": " → ".join(_describe_stage(stage) for stage in policy.stages)
                 + (f", {_describe_recurrence(policy.act_window)}" if policy.act_window else ""),
                 "budgets": "; ".join(_describe_budget(b) for b in policy.budgets) or "none",
                 "approvals": _describe_approvals(policy),
-                "regret_rate": policy.regret.rate,
-                "regret_within_s": policy.regret.within.total_seconds(),
+                "reversal_rate": policy.reversals.rate,
+                "reversal_within_s": policy.reversals.within.total_seconds(),
                 "closed": "; ".join(b.name for b in on) or None,
                 "opens_at": None
                 if None in ends

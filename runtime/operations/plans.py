@@ -274,7 +274,7 @@ def record_backtest(
         "step_s": backtest.step.total_seconds(),
         "stops": len(backtest.stops),
         "judged": backtest.judged,
-        "regretted": backtest.regretted,
+        "reversed": backtest.reversals,
         "rate": backtest.rate,
         "interval": list(backtest.interval),
         "upper_end": backtest.proof.upper_end,

@@ -29,7 +29,7 @@ def total_savings(
     """Return what actions since a time saved, by policy, action, team or kind, and the sum.
 
     Dollars are in cents: one sum is rounded once, and the groups and kinds sum to it. `usd` is null
-    where a part has no price. Regret is of actions: those that their owner took back
+    where a part has no price. Reversals count actions: those that their owner took back
     within 24 h, as a share with its 95 % Wilson interval.
     """
     rows = [r for r in _read_rows(warehouse, settings, now) if _to_aware_utc(r["start"]) >= since]
@@ -100,7 +100,7 @@ def _measure_open(warehouse: "Warehouse", settings: Settings, now: datetime) -> 
 
 def _sum_rows(key: Mapping[str, Any], rows: Sequence[Row], by: str) -> Row:
     actions = {row["action"]: row for row in rows}
-    regretted = sum(bool(row["is_regretted"]) for row in actions.values())
+    reversed_count = sum(bool(row["is_reversed"]) for row in actions.values())
     total: Row = dict(key)
     if by == "action" and rows:
         total |= {name: rows[0][name] for name in ABOUT}
@@ -118,13 +118,18 @@ def _sum_rows(key: Mapping[str, Any], rows: Sequence[Row], by: str) -> Row:
     total["restart_usd"] = sum((row["restart_usd"] or Decimal() for row in rows), Decimal())
     if by == "kind":
         return {name: value for name, value in total.items() if name not in KINDS}
-    return total | _reversal_columns(regretted, len(actions))
+    return total | _reversal_columns(reversed_count, len(actions))
 
 
-def _reversal_columns(regretted: int, of: int) -> Row:
-    low, high = wilson(regretted, of) if of else (0.0, 1.0)
-    rate = regretted / of if of else None
-    return {"regretted": regretted, "regret": rate, "regret_low": low, "regret_high": high}
+def _reversal_columns(reversed_count: int, of: int) -> Row:
+    low, high = wilson(reversed_count, of) if of else (0.0, 1.0)
+    rate = reversed_count / of if of else None
+    return {
+        "reversed": reversed_count,
+        "reversal_rate": rate,
+        "reversal_low": low,
+        "reversal_high": high,
+    }
 
 
 def _hours(rows: Iterable[Row], name: str) -> float:

@@ -213,7 +213,7 @@ def stop_rows(backtest: "Backtest", top: int = 0) -> list[dict[str, Any]]:
             "gpu_hours": s.gpu_hours,
             "usd": s.usd,
             "used_again": None if s.used_at is None else s.used_at.replace(tzinfo=None),
-            "regretted": {True: "yes", False: "no", None: "unknown"}[s.regretted],
+            "reversed": {True: "yes", False: "no", None: "unknown"}[s.is_reversed],
         }
         for s in listed
     ]
@@ -234,10 +234,10 @@ def backtest_document(backtest: "Backtest") -> dict[str, Any]:
         "stopped": len(backtest.stops),
         "gpu_hours": round(backtest.gpu_hours, 4),
         "usd": backtest.usd,
-        "regret": {
+        "reversals": {
             "within_s": backtest.within.total_seconds(),
             "judged": backtest.judged,
-            "regretted": backtest.regretted,
+            "reversed": backtest.reversals,
             "rate": backtest.rate,
             "interval_95": [round(low, 6), round(high, 6)],
             "upper_end_95": round(backtest.proof.upper_end, 6),

@@ -24,7 +24,7 @@ POLICY = Policy(
     mode="enforce",
     match=Match(analyzer=("idle",)),
     allow=Allow(namespaces=("team-*",)),
-    ladder=(
+    stages=(
         Stage("observe"),
         Stage("notify"),
         Stage("grace", wait=24 * HOUR),

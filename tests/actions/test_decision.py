@@ -102,7 +102,7 @@ def test_no_policy_however_bold_acts_on_a_doubt(data: st.DataObject) -> None:
     bold = policy(
         match=Match(),
         allow=Allow(("*",), (), production=True, cluster_objects=True),
-        ladder=data.draw(
+        stages=data.draw(
             st.sampled_from(
                 [
                     (Stage("act", verbs=("*",)),),
@@ -178,7 +178,7 @@ ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "identity": ({"uid": None}, {}, {}),
     "fights": ({"autoscaled_by": ("Argo CD",)}, {}, {}),
     "open": ({"history": history(open_action="a1")}, {}, {}),
-    "contested": ({"history": history(contested_until=NOW + HOUR)}, {}, {}),
+    "reverted": ({"history": history(contested_until=NOW + HOUR)}, {}, {}),
     "age": ({"created_at": NOW - timedelta(minutes=59)}, {}, {}),
     "benefit": (
         {"recommendation": advice(gpu_hours_per_day=0.0, usd_per_day=None), "usd_per_day": None},
@@ -242,7 +242,7 @@ def test_first_sight_only_warns_however_long_it_was_idle() -> None:
     decision = decided(facts(finding=long, history=CaseHistory()))
     assert (decision.step, decision.ruling) == ("notify", "allow")
     assert "first-sight" in gate_names(decision)
-    bare = policy(ladder=(Stage("act", do=("suspend",), verbs=("stop",)),))
+    bare = policy(stages=(Stage("act", do=("suspend",), verbs=("stop",)),))
     for seen in (None, NOW):
         decision = decided(facts(finding=long, history=CaseHistory(first_seen=seen)), bare)
         assert (decision.step, decision.ruling) == ("act", "hold")
@@ -289,8 +289,8 @@ def test_a_notice_of_an_earlier_stretch_is_none_of_this_one() -> None:
 
 
 def test_a_notify_policy_tells_and_goes_no_further() -> None:
-    for ladder in (policy().ladder, policy().ladder[:2], policy().ladder[:3]):
-        only = policy(mode="notify", ladder=ladder)
+    for stages in (policy().stages, policy().stages[:2], policy().stages[:3]):
+        only = policy(mode="notify", stages=stages)
         assert decided(facts(history=CaseHistory()), only).step == "notify"
         decision = decided(facts(), only)
         assert decision.ruling == "deny"
@@ -298,7 +298,7 @@ def test_a_notify_policy_tells_and_goes_no_further() -> None:
 
 
 def test_a_policy_that_observes_does_nothing_and_says_so() -> None:
-    decision = decided(facts(history=CaseHistory()), policy(ladder=(Stage("observe"),)))
+    decision = decided(facts(history=CaseHistory()), policy(stages=(Stage("observe"),)))
     assert (decision.step, decision.ruling, decision.reasons) == ("observe", "allow", ())
 
 
@@ -315,7 +315,7 @@ def test_without_a_back_test_or_after_regret_a_policy_never_leaves_notify(why: s
 @pytest.mark.parametrize("verdict", ["busy", "unknown", "partly idle", "wasteful"])
 def test_only_what_is_idle_as_a_whole_is_stopped(verb: str, verdict: str) -> None:
     """One busy GPU of eight, one busy replica of three: the workload is not idle."""
-    bold = policy(ladder=(Stage("act", verbs=("*",)),))
+    bold = policy(stages=(Stage("act", verbs=("*",)),))
     decision = decided(facts(finding=finding(verdict=verdict), recommendation=advice(verb)), bold)
     assert not acts(decision)
     assert "verdict" in gate_names(decision)
@@ -397,7 +397,7 @@ def test_eight_idle_gpus_on_eight_nodes_do_not_justify_one_pod_that_wants_eight(
 def test_production_and_what_serves_are_left_alone_unless_named(
     kind: str, namespace: str, changes: dict[str, Any], listed: tuple[str, ...]
 ) -> None:
-    able = policy(allow=Allow(("*",), listed), ladder=(Stage("act", verbs=("*",)),))
+    able = policy(allow=Allow(("*",), listed), stages=(Stage("act", verbs=("*",)),))
     made = facts(finding=finding(kind, namespace), **changes)
     assert not acts(decided(made, able))
 
@@ -414,9 +414,9 @@ def test_what_serves_is_stopped_once_it_is_named_and_production_once_it_is_allow
 
 def test_objects_without_a_namespace_need_a_word_of_their_own() -> None:
     node = facts(finding=finding("Node", "", verdict="wasteful"), recommendation=advice("recycle"))
-    ladder = (Stage("act", verbs=("recycle",)),)
-    assert not acts(decided(node, policy(allow=Allow(("*",)), ladder=ladder)))
-    assert acts(decided(node, policy(allow=Allow(cluster_objects=True), ladder=ladder)))
+    stages = (Stage("act", verbs=("recycle",)),)
+    assert not acts(decided(node, policy(allow=Allow(("*",)), stages=stages)))
+    assert acts(decided(node, policy(allow=Allow(cluster_objects=True), stages=stages)))
 
 
 @pytest.mark.parametrize(
@@ -486,8 +486,8 @@ def test_the_first_actions_need_approval_and_four_eyes_are_two_different_people(
 
 
 def test_a_required_snapshot_comes_before_the_act_and_only_when_all_else_allows_it() -> None:
-    ladder = (*policy().ladder[:3], SNAPSHOT, policy().ladder[3])
-    asked = policy(ladder=ladder)
+    stages = (*policy().stages[:3], SNAPSHOT, policy().stages[3])
+    asked = policy(stages=stages)
     assert (decided(facts(), asked).step, decided(facts(), asked).ruling) == ("snapshot", "allow")
     for taken, step in (
         (NOW, "act"),
@@ -499,8 +499,8 @@ def test_a_required_snapshot_comes_before_the_act_and_only_when_all_else_allows_
     assert (held.step, held.ruling) == ("snapshot", "hold")
     acted = history(snapshot_at=NOW - HOUR, last_action_at=NOW - timedelta(minutes=30))
     assert decided(facts(history=acted), asked).step == "snapshot"
-    optional = (*ladder[:3], Stage("snapshot", what=("manifest",)), ladder[4])
-    assert decided(facts(), policy(ladder=optional)).step == "act"
+    optional = (*stages[:3], Stage("snapshot", what=("manifest",)), stages[4])
+    assert decided(facts(), policy(stages=optional)).step == "act"
 
 
 def test_a_case_is_held_until_the_last_of_the_moments_that_free_it() -> None:

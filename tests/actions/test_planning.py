@@ -47,7 +47,7 @@ def test_what_has_no_price_comes_last() -> None:
 
 
 def test_an_object_gets_one_decision_by_the_policy_that_goes_furthest() -> None:
-    watching = replace(WIDE, name="observe-all", ladder=(Stage("observe"),))
+    watching = replace(WIDE, name="observe-all", stages=(Stage("observe"),))
     second = replace(case("a"), finding=replace(case("a").finding, id="other"))
     made = plan([watching, WIDE], [case("a"), second], SPENT, NOW)
     assert [(d.policy, d.step) for d in made.decisions] == [("idle-notebooks", "act")]

@@ -21,7 +21,7 @@ def refusals(details: dict[str, Any], verb: str = "stop") -> list[str]:
 
 @pytest.mark.parametrize(("above", "held"), [(0.0, False), (0.0001, True)])
 def test_the_probability_is_held_against_the_declared_rate(above: float, held: bool) -> None:
-    rate = POLICY.regret.rate
+    rate = POLICY.reversals.rate
     estimate = {**WANTED, "probability": rate + above, "exposures": 99, "returns": 1}
     assert bool(refusals({"wanted": estimate})) is held
 
@@ -30,7 +30,7 @@ def test_too_little_history_says_how_much_is_missing() -> None:
     few = {**WANTED, "probability": 0.125, "exposures": 3, "own_days": 1}
     (text,) = refusals({"wanted": few})
     assert "too little history, 0 returns of 3 rests" in text
-    rate = POLICY.regret.rate
+    rate = POLICY.reversals.rate
     assert f"for {rate:.1%}" in text
 
 

@@ -33,7 +33,7 @@ POLICY = {
     "mode": "enforce",
     "match": {"analyzer": "idle", "evidence": "confirmed"},
     "allow": {"namespaces": [SPACE]},
-    "ladder": ["observe", "notify", {"grace": "6m"}, {"act": "suspend"}],
+    "stages": ["observe", "notify", {"grace": "6m"}, {"act": "suspend"}],
     "min_age": "1h",
     "budgets": [{"workloads": 3, "per": "1d"}],
     "max_resources": 3,

@@ -28,9 +28,9 @@ name: {name}
 mode: enforce
 match: {{analyzer: idle, kind: [idle_job, idle_notebook]}}
 allow: {{namespaces: [ns]}}
-ladder: [observe, notify, {{grace: 3h}}, {{act: suspend}}]
+stages: [observe, notify, {{grace: 3h}}, {{act: suspend}}]
 budgets: [{{workloads: 5, per: 1d}}]
-regret: {{rate: {rate}, within: 24h}}
+reversals: {{rate: {rate}, within: 24h}}
 max_resources: 100%
 """
 
@@ -188,10 +188,10 @@ def test_a_proved_rate_is_trusted_and_one_that_is_not_exits_with_3(
     assert met.code == 0, met.err
     told = json.loads(met.out)
     assert told["schema"] == "fallow.backtest/v1"
-    assert (told["stopped"], told["regret"]["met"]) == (3, True)
-    assert {"evidence", "awake", "contested"} <= {*told["unknown"]}
+    assert (told["stopped"], told["reversals"]["met"]) == (3, True)
+    assert {"evidence", "awake", "reverted"} <= {*told["unknown"]}
     assert "approval" not in told["unknown"]
-    assert told["regret"]["upper_end_95"] == pytest.approx(0.974679, abs=1e-6)
+    assert told["reversals"]["upper_end_95"] == pytest.approx(0.974679, abs=1e-6)
     with Journal.open(stored / "journal.sqlite", lambda: END, write=False) as journal:
         record = JournalState(journal).catch_up()
         assert record.trusted["own"].fingerprint == told["fingerprint"]

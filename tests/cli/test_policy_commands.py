@@ -9,7 +9,7 @@ import pytest
 
 Fallow = Callable[..., Any]
 SHIPPED = Path(__file__).parents[2] / "policies"
-GOOD = "name: watch\nladder: [observe]\n"
+GOOD = "name: watch\nstages: [observe]\n"
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def test_good_policies_are_listed_and_the_exit_code_is_0(fallow: Fallow) -> None
 
 
 def test_every_error_is_one_line_and_the_exit_code_is_2(fallow: Fallow, folder: Path) -> None:
-    (folder / "bad.yaml").write_text("name: B\nmod: x\nladder: [run]\n")
+    (folder / "bad.yaml").write_text("name: B\nmod: x\nstages: [run]\n")
     ran = fallow("policy", "check")
     assert (ran.code, ran.out) == (2, "")
     lines = ran.err.splitlines()
@@ -48,7 +48,7 @@ def test_every_error_is_one_line_and_the_exit_code_is_2(fallow: Fallow, folder: 
     assert [(p["file"], p["line"], p["key"]) for p in body["problems"]] == [
         ("policies/bad.yaml", 1, "name"),
         ("policies/bad.yaml", 2, "mod"),
-        ("policies/bad.yaml", 3, "ladder[0]"),
+        ("policies/bad.yaml", 3, "stages[0]"),
     ]
 
 
@@ -67,7 +67,7 @@ def test_what_is_not_there_is_named(fallow: Fallow, words: list[str], said: str)
 
 
 def test_a_stranger_s_policy_cannot_drive_the_terminal(fallow: Fallow, folder: Path) -> None:
-    (folder / "odd.yaml").write_text('"\\e[2J": 1\nladder: ["\\e[31m\\n"]\n')
+    (folder / "odd.yaml").write_text('"\\e[2J": 1\nstages: ["\\e[31m\\n"]\n')
     ran = fallow("policy", "check")
     assert ran.code == 2
     assert all(c.isprintable() or c == "\n" for c in ran.err)
@@ -94,7 +94,7 @@ def test_show_tells_what_holds_where_nothing_is_said(fallow: Fallow) -> None:
 
 def test_the_schema_is_json(fallow: Fallow) -> None:
     told = json.loads(fallow("policy", "schema").out)
-    assert told["required"] == ["name", "ladder"]
+    assert told["required"] == ["name", "stages"]
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def _backtested(  # noqa: PLR0917
         "until": end.isoformat(),
         "stops": judged + 2,
         "judged": judged,
-        "regretted": back,
+        "reversed": back,
         "rate": back / judged,
         "interval": [0.0, 0.088] if not back else [0.053, 0.297],
         "upper_end": get_upper_end(back, judged),
@@ -160,9 +160,9 @@ def policies(settings: Settings, names: Sequence[str]) -> None:
             f"name: {name}\ndescription: stop what rests\nmode: enforce\n"
             f"match: {{analyzer: idle, kind: {kind}, evidence: confirmed}}\n"
             "allow: {namespaces: ['*'], kinds: [Deployment, Notebook, Job]}\n"
-            "ladder: [observe, notify, {grace: 24h}, {snapshot: {what: [manifest]}}, "
+            "stages: [observe, notify, {grace: 24h}, {snapshot: {what: [manifest]}}, "
             "{act: suspend}]\n"
             "budgets: [{workloads: 5%, per: 1d}]\napprovals: {when: always}\n"
-            "regret: {rate: 5%, within: 24h}\n"
+            "reversals: {rate: 5%, within: 24h}\n"
         )
         (folder / f"{name}.yaml").write_text(text)

@@ -401,7 +401,7 @@ def _acted() -> list[Batch]:
             "end": [at + timedelta(hours=2)],
             "gpu_hours": [0.75],
             "usd": [Decimal("1.5")],
-            "is_regretted": [False],
+            "is_reversed": [False],
         },
     )
     return [journal, measured]

@@ -116,7 +116,7 @@ def test_names_are_text_and_the_page_is_small(view: str, site: Settings, draw: D
 
 def test_policy_whose_text_is_trusted_may_act(site: Settings, draw: Draw) -> None:
     page = draw("sre_policies", site, window="24h")
-    assert page.dataframe[0].value["rung"].to_list() == ["may act"]
+    assert page.dataframe[0].value["stage"].to_list() == ["may act"]
     assert [m.value for m in page.metric if m.label == "May act"] == ["1"]
 
 
@@ -135,7 +135,7 @@ def test_policy_trusted_by_hand_says_by_whom_and_why(tmp_path: Path, draw: Draw)
         copy_journal(journal, lake, "c")
     said = "trusted by hand by ann on 2026-11-16: no complaint in two weeks"
     page = draw("sre_policies", settings, window="24h")
-    assert page.dataframe[0].value["rung"].to_list() == [f"may act: {said}"]
+    assert page.dataframe[0].value["stage"].to_list() == [f"may act: {said}"]
     plan = texts(draw("sre_actions", settings, window="24h"))
     (line,) = (text for text in plan if "trusted by hand by ann" in text)
     assert "no complaint in two weeks" in line

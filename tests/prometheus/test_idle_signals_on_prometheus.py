@@ -204,14 +204,14 @@ RULE = Policy(
     mode="enforce",
     match=Match(analyzer=("idle",)),
     allow=Allow(namespaces=("team-*",), kinds=("PyTorchJob", "Notebook", "Deployment")),
-    ladder=(
+    stages=(
         Stage("observe"),
         Stage("notify"),
         Stage("grace", wait=30 * MINUTE),
         Stage("act", do=("suspend",), verbs=("stop", "suspend", "scale to zero")),
     ),
     min_age=10 * MINUTE,
-    regret=ReversalLimit(rate=0.10),
+    reversals=ReversalLimit(rate=0.10),
     concurrent=1000,
     max_resources=PolicyAmount(Decimal(1000)),
 )
@@ -311,8 +311,8 @@ def soon(lake: Warehouse) -> Judged:
 @pytest.fixture(scope="module")
 def strict(lake: Warehouse) -> Judged:
     """Return the plan of a policy that declares 4 %."""
-    regret = msgspec.structs.replace(RULE.regret, rate=0.04)
-    return judged(lake, "4h", msgspec.structs.replace(RULE, regret=regret))
+    regret = msgspec.structs.replace(RULE.reversals, rate=0.04)
+    return judged(lake, "4h", msgspec.structs.replace(RULE, reversals=regret))
 
 
 PAIRS = [

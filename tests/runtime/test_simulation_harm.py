@@ -48,7 +48,7 @@ def test_a_kernels_memory_is_lost_unless_its_owner_was_told() -> None:
 
 
 def test_early_returns_count_a_day_the_least_rest_and_what_the_policy_declares() -> None:
-    rule = Policy("p", regret=ReversalLimit(0.1, timedelta(hours=12)))
+    rule = Policy("p", reversals=ReversalLimit(0.1, timedelta(hours=12)))
     backs = [None, 4 * HOUR, 4 * HOUR + 1, 12 * HOUR, 24 * HOUR, 24 * HOUR + 1]
     found = count_returns([(stop(back_s=back), TOLD) for back in backs], [rule])
     for name in ("*", "p"):

@@ -30,7 +30,7 @@ def policy(**more: object) -> Policy:
         "name": "notebooks",
         "mode": "enforce",
         "match": Match(analyzer=("idle",), kind=("idle_notebook",)),
-        "ladder": (
+        "stages": (
             Stage("observe"),
             Stage("notify"),
             Stage("grace", wait=timedelta(hours=4)),
@@ -70,8 +70,8 @@ def test_it_waits_for_the_minimum_duration_a_turn_and_the_grace() -> None:
 
 
 def test_without_a_grace_first_sight_still_only_warns() -> None:
-    steps = tuple(r for r in policy().ladder if r.step != "grace")
-    assert acts(rest(), policy(ladder=steps)) == [(4.0, 72.0)]
+    steps = tuple(r for r in policy().stages if r.step != "grace")
+    assert acts(rest(), policy(stages=steps)) == [(4.0, 72.0)]
 
 
 def test_it_leaves_out_what_is_wanted_within_the_least_rest() -> None:
@@ -103,12 +103,12 @@ def test_it_does_not_release_twice_what_it_has_released() -> None:
 
 
 def test_it_leaves_out_what_would_do_harm() -> None:
-    bare = tuple(r for r in policy().ladder if r.step != "snapshot")
-    quiet = tuple(r for r in policy().ladder if r.step not in {"notify", "grace"})
+    bare = tuple(r for r in policy().stages if r.step != "snapshot")
+    quiet = tuple(r for r in policy().stages if r.step not in {"notify", "grace"})
     assert acts(rest(files=True))
-    assert acts(rest(files=True), policy(ladder=bare)) == []
+    assert acts(rest(files=True), policy(stages=bare)) == []
     assert acts(rest(memory=True))
-    assert acts(rest(memory=True), policy(ladder=quiet)) == []
+    assert acts(rest(memory=True), policy(stages=quiet)) == []
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_it_leaves_out_what_would_do_harm() -> None:
         (policy(allow=Allow(kinds=("Notebook",))), True),
         (policy(mode="notify"), False),
         (policy(on_pressure=True), False),
-        (policy(ladder=(Stage("observe"), Stage("notify"))), False),
+        (policy(stages=(Stage("observe"), Stage("notify"))), False),
     ],
 )
 def test_it_acts_on_the_kinds_that_a_policy_names(rule: Policy, released: bool) -> None:
@@ -153,9 +153,9 @@ def test_who_acts_at_night_alone_waits_for_the_night() -> None:
 def test_of_two_policies_the_one_that_may_act_first_does() -> None:
     steps = tuple(
         msgspec.structs.replace(r, wait=timedelta(hours=1)) if r.step == "grace" else r
-        for r in policy().ladder
+        for r in policy().stages
     )
-    made = releases([rest()], [policy(), policy(name="b", ladder=steps)], TURNS, END, idle=IDLE)
+    made = releases([rest()], [policy(), policy(name="b", stages=steps)], TURNS, END, idle=IDLE)
     assert [(r.policy, r.at_s / HOUR) for r in made] == [("b", 4.0)]
 
 

@@ -7,7 +7,7 @@ SELECT
     (j.document ->> '$.until')::TIMESTAMPTZ::TIMESTAMP AS until,
     (j.document ->> '$.stops')::INTEGER AS stops,
     (j.document ->> '$.judged')::INTEGER AS judged,
-    (j.document ->> '$.regretted')::INTEGER AS regretted,
+    coalesce(j.document ->> '$.reversed', j.document ->> '$.regretted')::INTEGER AS reversed,
     100 * (j.document ->> '$.rate')::DOUBLE AS rate_pct,
     100 * (j.document ->> '$.interval[0]')::DOUBLE AS low_pct,
     100 * (j.document ->> '$.interval[1]')::DOUBLE AS high_pct,

@@ -61,11 +61,11 @@ SELECT
     p.source,
     p.matches,
     p.allows,
-    p.ladder,
+    p.stages,
     p.budgets,
     p.approvals,
-    p.regret_rate,
-    p.regret_within_s,
+    p.reversal_rate,
+    p.reversal_within_s,
     p.closed,
     p.opens_at,
     CASE
@@ -73,13 +73,13 @@ SELECT
         WHEN s.demoted > s.trusted THEN 'demoted'
         WHEN s.revoked < s.trusted AND (s.trusts ->> '$.fingerprint') = p.fingerprint THEN 'may act'
         ELSE 'not trusted yet'
-    END AS rung,
+    END AS stage,
     CASE WHEN s.demoted > s.trusted THEN s.demoted_at END AS demoted_at,
-    CASE WHEN rung = 'may act' AND (s.trusts ->> '$.by') = 'hand' THEN s.trusted_by END
+    CASE WHEN stage = 'may act' AND (s.trusts ->> '$.by') = 'hand' THEN s.trusted_by END
         AS trusted_by,
-    CASE WHEN rung = 'may act' AND (s.trusts ->> '$.by') = 'hand' THEN s.trusted_at END
+    CASE WHEN stage = 'may act' AND (s.trusts ->> '$.by') = 'hand' THEN s.trusted_at END
         AS trusted_at,
-    CASE WHEN rung = 'may act' THEN s.trusts ->> '$.reason' END AS trust_reason,
+    CASE WHEN stage = 'may act' THEN s.trusts ->> '$.reason' END AS trust_reason,
     (s.demotion ->> '$.taken_back')::INTEGER AS demoted_for,
     coalesce(d.acts, 0) AS does,
     coalesce(d.tells, 0) AS tells,

@@ -100,7 +100,7 @@ def _count_returns(
     at_night = [s for s, c in stops if is_night(policies.get(c.policy))]
     others = [(s, c) for s, c in stops if not is_night(policies.get(c.policy))]
     early = sum(is_wanted_within(s, DAY) for s, _ in others)
-    declared = [(s, policies[c.policy].regret) for s, c in others if c.policy in policies]
+    declared = [(s, policies[c.policy].reversals) for s, c in others if c.policy in policies]
     reversed_ = sum(is_wanted_within(s, reversal.within) for s, reversal in declared)
     rates = {reversal.rate for _, reversal in declared}
     return EarlyReturns(

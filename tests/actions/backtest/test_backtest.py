@@ -83,20 +83,20 @@ def test_what_rests_is_told_and_stopped_after_grace(town: Town) -> None:
     assert stop.gpu_hours == pytest.approx(44)
     assert stop.usd == Decimal("105.60")
     assert stop.used_at is None
-    assert stop.regretted is False
+    assert stop.is_reversed is False
 
 
-def test_what_is_used_again_is_regretted_and_freed_only_until_then(town: Town) -> None:
+def test_what_is_used_again_is_reversed_and_freed_only_until_then(town: Town) -> None:
     town.add("back", rests((10, 12)))
     town.settle()
     made = replayed(town.views, rule(cool_down=timedelta(hours=10)))
     first = made.stops[0]
     assert (first.at, first.used_at) == (START + 4 * HOUR, START + 10 * HOUR)
     assert first.gpu_hours == pytest.approx(6)
-    assert first.regretted is True
+    assert first.is_reversed is True
     # Its owner came back at ten: the cool-down doubles, 10 h become 20.
     assert made.stops[1].at == START + 30 * HOUR
-    assert (made.judged, made.regretted, made.met) == (1, 1, False)
+    assert (made.judged, made.reversals, made.met) == (1, 1, False)
 
 
 def test_a_stop_is_not_judged_where_the_data_end_too_early(town: Town) -> None:
@@ -104,7 +104,7 @@ def test_a_stop_is_not_judged_where_the_data_end_too_early(town: Town) -> None:
     town.settle()
     (stop,) = replayed(town.views, rule()).stops
     assert stop.at == START + 34 * HOUR
-    assert stop.regretted is None
+    assert stop.is_reversed is None
 
 
 def test_nothing_stopped_proves_nothing(town: Town) -> None:
@@ -224,7 +224,7 @@ def eventful() -> Iterator[tuple[Memory, PastFindings]]:
         rule(),
         rule(cool_down=timedelta(hours=2), budgets=(ActionBudget(gpus=PolicyAmount(Decimal(3))),)),
         rule(match=Match(analyzer=("idle",), gpu_hours=7.0, usd_per_day=Decimal(60))),
-        rule(ladder=(*rule().ladder[:3], Stage("snapshot", required=True), rule().ladder[3])),
+        rule(stages=(*rule().stages[:3], Stage("snapshot", required=True), rule().stages[3])),
         rule(min_age=timedelta(hours=60), max_resources=PolicyAmount(Decimal("0.4"), share=True)),
     ],
 )
@@ -304,18 +304,18 @@ def test_a_rate_is_met_where_the_upper_end_of_its_interval_is_within_it(town: To
         town.add(f"w{n}")
     town.settle()
     # 1 of 4: the upper end is 75.14 % (R: binom.test(1, 4, alternative = "less")).
-    made = replayed(town.views, rule(regret=ReversalLimit(rate=0.752)))
-    assert (made.judged, made.regretted) == (4, 1)
+    made = replayed(town.views, rule(reversals=ReversalLimit(rate=0.752)))
+    assert (made.judged, made.reversals) == (4, 1)
     assert made.met
-    assert not replayed(town.views, rule(regret=ReversalLimit(rate=0.751))).met
+    assert not replayed(town.views, rule(reversals=ReversalLimit(rate=0.751))).met
 
 
 def test_three_stops_without_a_reversal_prove_no_rate_of_one_percent(town: Town) -> None:
     for n in range(3):
         town.add(f"w{n}")
     town.settle()
-    made = replayed(town.views, rule(regret=ReversalLimit(rate=0.01)))
-    assert (made.judged, made.regretted, made.met) == (3, 0, False)
+    made = replayed(town.views, rule(reversals=ReversalLimit(rate=0.01)))
+    assert (made.judged, made.reversals, made.met) == (3, 0, False)
     assert made.proof.missing_stops == 296
     assert made.proof.upper_end == pytest.approx(0.6316, abs=1e-4)
 
@@ -349,10 +349,10 @@ class Wasteful:
 def test_what_tells_nothing_of_its_looks_is_seen_by_them_as_they_were(town: Town) -> None:
     town.add("resting")
     town.settle()
-    ladder = (Stage("observe"), Stage("notify"), Stage("act", verbs=("annotate",)))
+    stages = (Stage("observe"), Stage("notify"), Stage("act", verbs=("annotate",)))
     at = [START + n * 12 * HOUR for n in range(1, 4)]
     past = replay_analyzer(Wasteful(), town.views, WHOLE, at)
-    policy = rule(match=Match(kind=("waste",)), ladder=ladder)
+    policy = rule(match=Match(kind=("waste",)), stages=stages)
     made = backtest(policy, past, town.views, WHOLE, at, exact=True)
     assert [(s.verb, (s.at - START) / HOUR) for s in made.stops] == [("annotate", 24)]
 

@@ -67,7 +67,7 @@ def test_one_policy_alone_promises_its_notice_and_its_act_at_their_turns(town: T
 def test_of_several_policies_the_one_that_goes_furthest_decides_about_an_object(town: Town) -> None:
     town.add("resting")
     town.settle()
-    slow = rule(name="slow", ladder=(*rule().ladder[:2], *rule().ladder[3:]))
+    slow = rule(name="slow", stages=(*rule().stages[:2], *rule().stages[3:]))
     # `slow` has no grace: at first sight both notify, the first of them; an hour later `slow`
     # has not been heard yet, and its notice goes before the other's grace; then it acts.
     assert shown(made(town, rule(), slow)) == [

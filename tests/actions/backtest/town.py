@@ -144,7 +144,7 @@ def rule(**changes: Any) -> Policy:
         mode="notify",
         match=Match(analyzer=("idle",), kind=("idle_job", "idle_notebook")),
         allow=Allow(namespaces=("ns",)),
-        ladder=(
+        stages=(
             Stage("observe"),
             Stage("notify"),
             Stage("grace", wait=3 * HOUR),

@@ -9,7 +9,7 @@ from actions.cluster.jupyterhub import JupyterHubClient
 from actions.cluster.pointers import get_value
 from actions.reclaim.jupyterhub import build_change
 from fallow.action_models import Change, Target
-from fallow.action_settings import HubSettings
+from fallow.action_settings import JupyterHubSettings
 from fallow.errors import RefusedError, SettingsError, TemporaryError
 from tests.servers.jupyterhub import TOKEN, HubServer, jupyterhub
 
@@ -24,7 +24,7 @@ def served() -> Iterator[HubServer]:
 
 def door(served: HubServer, **settings: Any) -> JupyterHubClient:
     return JupyterHubClient(
-        HubSettings.model_validate({"url": served.url, "token": TOKEN, **settings})
+        JupyterHubSettings.model_validate({"url": served.url, "token": TOKEN, **settings})
     )
 
 
@@ -117,5 +117,5 @@ def test_a_hub_that_does_not_answer_is_away(served: HubServer) -> None:
 
 
 def test_without_a_hub_the_setting_is_named() -> None:
-    with pytest.raises(SettingsError, match=r"actions\.hub\.url"):
-        JupyterHubClient(HubSettings())
+    with pytest.raises(SettingsError, match=r"actions\.jupyterhub\.url"):
+        JupyterHubClient(JupyterHubSettings())

@@ -41,8 +41,8 @@ def back_tested(
         "since": (NOW - timedelta(days=days)).isoformat(),
         "until": NOW.isoformat(),
         "judged": judged,
-        "regretted": back,
-        "declared": rule.regret.rate,
+        "reversed": back,
+        "declared": rule.reversals.rate,
     }
     record.append(event_types.BACKTESTED, rule.name, figures)
 

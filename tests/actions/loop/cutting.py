@@ -17,7 +17,7 @@ from tests.actions.loop.site import POLICY, Site
 NODE = "h100-0"
 LAYOUT, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 OLD, NEW = "all-disabled", "all-1g.10gb"
-CUTS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Stage("act", do=("mig",))))
+CUTS = msgspec.structs.replace(POLICY, stages=(*POLICY.stages[:-1], Stage("act", do=("mig",))))
 ASKED = {"mig_config": NEW, "processes": 0, "capabilities": ["mig"], "allowed_namespaces": ["*"]}
 sites.GROUPS |= {"Node": "", "NodePool": "karpenter.sh"}
 sites.VERBS |= {"NodePool": "scale in pool"}

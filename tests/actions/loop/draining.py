@@ -22,7 +22,7 @@ from tests.actions.loop.site import (
 )
 
 SICK, OTHER = "h100-0", "a100-0"
-DRAINS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Stage("act", do=("drain",))))
+DRAINS = msgspec.structs.replace(POLICY, stages=(*POLICY.stages[:-1], Stage("act", do=("drain",))))
 ASKED = {"capabilities": ["drain"], "allowed_namespaces": ["*"], "why": "XID 79 twice"}
 sites.GROUPS["Node"] = ""
 

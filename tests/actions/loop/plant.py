@@ -42,11 +42,11 @@ name: reclaim
 mode: enforce
 match: {analyzer: idle, evidence: confirmed}
 allow: {namespaces: ["*"], kinds: [Notebook, Deployment, StatefulSet]}
-ladder: [observe, notify, {grace: 10m}, {act: [suspend, scale]}]
+stages: [observe, notify, {grace: 10m}, {act: [suspend, scale]}]
 budgets: [{workloads: 90%, per: 1d}]
 concurrent: 5
 cool_down: 6h
-regret: {rate: 10%, within: 2h}
+reversals: {rate: 10%, within: 2h}
 max_resources: 100%
 """
 

@@ -21,7 +21,7 @@ from tests.actions.loop.site import (
 )
 
 RESIZES = msgspec.structs.replace(
-    POLICY, ladder=(*POLICY.ladder[:-1], Stage("act", do=("resize",)))
+    POLICY, stages=(*POLICY.stages[:-1], Stage("act", do=("resize",)))
 )
 MIB = 2**20
 ASKED = {

@@ -40,7 +40,7 @@ Object = dict[str, Any]
 POLICY = Policy(
     name="idle",
     mode="enforce",
-    ladder=(Stage("notify"), Stage("grace", wait=timedelta(hours=1)), Stage("act", do=("scale",))),
+    stages=(Stage("notify"), Stage("grace", wait=timedelta(hours=1)), Stage("act", do=("scale",))),
 )
 SETTINGS = ActionsSettings(enabled=True)
 VERBS = {
@@ -172,12 +172,12 @@ def decide(policy: Policy, facts: Facts, spent: BudgetUsage, now: datetime) -> D
         step = "notify"
     elif now - history.notified_at < timedelta(hours=1):
         step, reasons = "grace", [Reason("grace", "its owner has time still")]
-    elif (rung := policy.stage("snapshot")) and rung.required and history.snapshot_at is None:
+    elif (stage := policy.stage("snapshot")) and stage.required and history.snapshot_at is None:
         step = "snapshot"
     if history.open_action:
         reasons.append(Reason("open", history.open_action))
     if history.contested_until and history.contested_until > now:
-        reasons.append(Reason("contested", "left alone"))
+        reasons.append(Reason("reverted", "left alone"))
     if history.kept_until and history.kept_until > now:
         reasons.append(Reason("kept", "its owner keeps it"))
     if step == "act" and policy.approvals.when == "always" and not history.approved_by:

@@ -18,7 +18,7 @@ from tests.actions.loop import cutting
 from tests.actions.loop.site import POLICY, Evidence, Site
 from tests.servers import s3
 
-SHRINKS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Stage("act", do=("pool",))))
+SHRINKS = msgspec.structs.replace(POLICY, stages=(*POLICY.stages[:-1], Stage("act", do=("pool",))))
 SAID = {
     "same_type": {"nodes": 3},
     "today": {"nodes": 5, "gpus": 40},

@@ -81,7 +81,7 @@ def policy(grace: timedelta) -> Policy:
         mode="enforce",
         match=Match(analyzer=("idle",)),
         allow=Allow(namespaces=("*",), kinds=("Deployment",)),
-        ladder=(
+        stages=(
             Stage("notify"),
             Stage("grace", wait=grace),
             Stage("act", do=("scale",), verbs=("scale*",)),

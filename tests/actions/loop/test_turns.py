@@ -524,7 +524,7 @@ def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(si
 
 
 def test_a_policy_whose_owners_take_back_too_much_only_notifies(site: Site) -> None:
-    site.policy = msgspec.structs.replace(POLICY, regret=ReversalLimit(rate=0.0))
+    site.policy = msgspec.structs.replace(POLICY, reversals=ReversalLimit(rate=0.0))
     site.deployment()
     actor = site.actor()
     trust = {"fingerprint": site.policy.fingerprint, "forced": False}
@@ -628,8 +628,12 @@ def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
 
 
 def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site: Site) -> None:
-    rungs = (*POLICY.ladder[:2], Stage("snapshot", what=("home",), required=True), POLICY.ladder[2])
-    site.policy = msgspec.structs.replace(POLICY, ladder=rungs)
+    stages = (
+        *POLICY.stages[:2],
+        Stage("snapshot", what=("home",), required=True),
+        POLICY.stages[2],
+    )
+    site.policy = msgspec.structs.replace(POLICY, stages=stages)
     site.deployment()
 
     class Keeper:

@@ -232,11 +232,11 @@ def told_of(policy: Policy, now: datetime) -> list[str]:
 )
 def test_a_notice_announces_the_moment_of_a_stop_in_a_window(hour: int, when: str) -> None:
     window = RecurringWindow("0 20 * * *", timedelta(hours=9), "Europe/Berlin")
-    rungs = tuple(
-        msgspec.structs.replace(rung, wait=timedelta(hours=4)) if rung.step == "grace" else rung
-        for rung in cases.policy().ladder
+    stages = tuple(
+        msgspec.structs.replace(stage, wait=timedelta(hours=4)) if stage.step == "grace" else stage
+        for stage in cases.policy().stages
     )
-    night = cases.policy(act_window=window, ladder=rungs)
+    night = cases.policy(act_window=window, stages=stages)
     now = NOW.replace(hour=hour) + timedelta(days=hour == 0)
     lines = told_of(night, now)
     assert lines[2] == (

@@ -570,7 +570,7 @@ def test_a_site_that_follows_decisions_never_overdraws_and_never_does_too_much_a
 ) -> None:
     """The whole decision, turn by turn: each action is under way for an hour."""
     rule = policy(
-        budgets=tuple(budgets), concurrent=concurrent, min_age=timedelta(0), ladder=(LAST,)
+        budgets=tuple(budgets), concurrent=concurrent, min_age=timedelta(0), stages=(LAST,)
     )
     uses: list[CountedAction] = []
     now = start
@@ -601,4 +601,4 @@ def test_a_site_that_follows_decisions_never_overdraws_and_never_does_too_much_a
                 assert not overdrawn(budget, name, rule.name, uses[: number_ + 1])
 
 
-LAST = msgspec.structs.replace(policy().ladder[-1])
+LAST = msgspec.structs.replace(policy().stages[-1])

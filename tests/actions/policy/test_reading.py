@@ -47,7 +47,7 @@ class Quota:
 
 
 CAN = Capabilities.of((Reclaim, Scale, Quota))
-LEAST = "name: p\nladder: [observe]\n"
+LEAST = "name: p\nstages: [observe]\n"
 
 
 def problems(tmp_path: Path, text: str | bytes) -> list[str]:
@@ -68,7 +68,7 @@ def good(tmp_path: Path, text: str) -> Policy:
 ODD: list[tuple[str, str | bytes, str]] = [
     ("nothing", "", "p.yaml: holds no policy"),
     ("a tab", LEAST + "match:\n\tkind: a\n", "p.yaml:4: is not YAML: a tab; indent with spaces"),
-    ("not UTF-8", b"name: p\nladder: [\xff]\n", "p.yaml:2: is not UTF-8"),
+    ("not UTF-8", b"name: p\nstages: [\xff]\n", "p.yaml:2: is not UTF-8"),
     ("control characters", LEAST + "description: a\x07b\n", "p.yaml:3: is not YAML"),
     ("a deep nest", "name: " + "[" * 5000, "p.yaml:1: is nested deeper than 16 levels"),
     ("a huge file", "# " + "x" * 300_000, "p.yaml: has 300,002 bytes"),
@@ -90,14 +90,14 @@ def table() -> list[tuple[str, str | bytes, str]]:
 BAD = [*ODD, *table()]
 SEEN_BY_THE_SCHEMA = {
     "no name",
-    "no ladder",
+    "no stages",
     "an unknown key",
     "an unknown key inside",
     "a mode",
     "a duration without unit",
-    "a rung",
+    "a stage",
     "a number too large",
-    "regret as a number",
+    "reversals as a number",
     "a blackout without a name",
 }
 
@@ -112,7 +112,7 @@ def test_a_bad_file_is_refused_with_its_line_the_key_and_what_is_legal(
 
 
 def test_all_that_is_wrong_is_told_at_once_and_read_tells_the_first(tmp_path: Path) -> None:
-    text = "name: A\nmode: x\nmatch: {kid: a, gpus: -1}\nladder: [run]\n"
+    text = "name: A\nmode: x\nmatch: {kid: a, gpus: -1}\nstages: [run]\n"
     assert [line.split(":")[1] for line in problems(tmp_path, text)] == ["1", "2", "3", "3", "4"]
     with pytest.raises(UsageError) as refused:
         read_policies([tmp_path / "p.yaml"], capabilities=CAN)
@@ -168,7 +168,7 @@ match:
   min_duration: 8h
   usd_per_day: 2.50
 allow: {namespaces: [], kinds: Notebook, production: true, cluster_objects: true}
-ladder:
+stages:
   - observe
   - notify
   - grace: 1d
@@ -188,7 +188,7 @@ on_pressure: true
 on_benefit: true
 min_age: 0s
 cool_down: 12h
-regret: {rate: 2.5%, within: 48h}
+reversals: {rate: 2.5%, within: 48h}
 max_resources: 30
 """
     policy = good(tmp_path, text)
@@ -196,7 +196,7 @@ max_resources: 30
     assert policy.match.labels == {"app": ("web-*",), "tier": ("a", "b")}
     assert (policy.match.confidence, policy.match.usd_per_day) == (0.9, Decimal("2.50"))
     assert (policy.allow.kinds, policy.allow.production) == (("Notebook",), True)
-    assert policy.ladder[2:] == (
+    assert policy.stages[2:] == (
         Stage("grace", wait=24 * HOUR),
         Stage("snapshot", what=("manifest", "home"), required=False),
         Stage(
@@ -232,7 +232,7 @@ max_resources: 30
     assert policy.approvals == Approvals("first", 10, four_eyes=True)
     assert (policy.on_pressure, policy.on_benefit) == (True, True)
     assert (policy.min_age, policy.cool_down) == (timedelta(0), 12 * HOUR)
-    assert policy.regret == ReversalLimit(0.025, 48 * HOUR)
+    assert policy.reversals == ReversalLimit(0.025, 48 * HOUR)
     assert policy.max_resources == PolicyAmount(Decimal(30))
     assert {name.partition(".")[0].partition("[")[0] for name, _ in keys.list_keys()} == set(
         yaml.safe_load(text)
@@ -265,7 +265,7 @@ def test_the_schema_for_editors_names_every_key_and_is_json() -> None:
     told = json.loads(json.dumps(keys.schema()))
     assert set(told["properties"]) == set(keys.POLICY.keys)
     assert told["additionalProperties"] is False
-    assert told["required"] == ["name", "ladder"]
+    assert told["required"] == ["name", "stages"]
     assert "schedule" in told["properties"]["budgets"]["items"]["properties"]
     validator = import_module("jsonschema").Draft202012Validator(told)
     for path in sorted((DOCS.parents[1] / "policies").glob("*.yaml")):

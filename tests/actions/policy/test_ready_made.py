@@ -261,7 +261,7 @@ def test_a_rate_is_proved_by_as_many_stops_as_128_gpus_see_in_60_days(
 ) -> None:
     for name in CASES:
         needed = PROVED_BY.get(name, 29)
-        assert count_needed_stops(0, policies[name].regret.rate) == needed, name
+        assert count_needed_stops(0, policies[name].reversals.rate) == needed, name
         if needed < 11:
             assert policies[name].approvals.when == "always"
 

@@ -10,7 +10,7 @@ from actions.cluster.obstacles import find_obstacles
 from actions.cluster.owners import find_top_owner
 from actions.executors import choose_executor
 from fallow.action_models import Intent, Target
-from fallow.action_settings import HubSettings
+from fallow.action_settings import JupyterHubSettings
 from simulator.kube.server import KubeServer
 from tests.actions.places import bare, current, door, says
 from tests.actions.reclaim.examples import decided
@@ -332,7 +332,7 @@ def test_a_hub_stops_its_own_pod_and_starts_it_again(living: Living) -> None:
                 living.small.store.delete("Pod", "jupyter-ada", SPACE)
 
         hub.changed = changed
-        way = JupyterHubClient(HubSettings.model_validate({"url": hub.url, "token": TOKEN}))
+        way = JupyterHubClient(JupyterHubSettings.model_validate({"url": hub.url, "token": TOKEN}))
         intent = living.intent("JupyterServer", "stop", "ada")
         assert way.send(intent.changes[0], dry_run=True).ok
         assert way.send(intent.changes[0], dry_run=False).ok

@@ -163,7 +163,7 @@ def test_savings_are_kept_and_keeping_them_again_changes_nothing(
     ]
     assert len(entries) == 3
     assert not any(r["is_final"] for r in rows)
-    assert [r["is_regretted"] for r in rows] == [True, False, False]
+    assert [r["is_reversed"] for r in rows] == [True, False, False]
     assert {r["team"] for r in rows} == {"team-a"}
     store_savings(lake, record(settings), "c", WATCHED, NOW)
     assert stored(lake) == rows
@@ -244,9 +244,9 @@ def test_the_command_adds_up_however_it_is_asked(
     rows, total = told["savings"], told["total"]
     assert sum(r["usd"] for r in rows) == pytest.approx(total["usd"])
     assert total["usd"] == pytest.approx(sum(total[k] or 0 for k in ("cash", "served", "released")))
-    assert (total["actions"], total["regretted"], total["regret"]) == (2, 1, 0.5)
-    assert total["regret_low"] == pytest.approx(0.0945, abs=1e-3)
-    assert total["regret_high"] == pytest.approx(0.9055, abs=1e-3)
+    assert (total["actions"], total["reversed"], total["reversal_rate"]) == (2, 1, 0.5)
+    assert total["reversal_low"] == pytest.approx(0.0945, abs=1e-3)
+    assert total["reversal_high"] == pytest.approx(0.9055, abs=1e-3)
     ran = fallow("saved", "--by", by, *where)
     assert "taken back by their owners within 24 h: 1 of 2" in ran.err
     assert fallow("saved", "--by", "owner", *where).code == 2

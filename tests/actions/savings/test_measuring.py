@@ -227,11 +227,11 @@ def test_nothing_is_saved_once_it_came_back_and_starting_again_is_taken_off(view
             }
         ],
     )
-    (entry,) = measure_savings(views, [acted(back=6, regretted=True)], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted(back=6, is_reversed=True)], rates("GPU-0"), NOW)
     assert round(entry.gpu_hours, 6) == 5.75
     assert entry.usd == Decimal("14.375")
     assert entry.restart_usd == Decimal("0.625")
-    assert entry.regretted
+    assert entry.is_reversed
 
 
 def test_a_share_of_a_device_saves_its_share_and_neighbours_are_not_served(views: Memory) -> None:

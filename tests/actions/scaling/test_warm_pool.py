@@ -77,16 +77,16 @@ def living(*, keda: bool) -> Iterator[Site]:
         yield Site(store, server.url)
 
 
-def decided(by_hour: tuple[float, ...] = DAY, **rung: Any) -> Decision:
-    said = {"image": "registry.site/pause:1", "headroom_by_hour_utc": list(by_hour), **rung}
+def decided(by_hour: tuple[float, ...] = DAY, **stage: Any) -> Decision:
+    said = {"image": "registry.site/pause:1", "headroom_by_hour_utc": list(by_hour), **stage}
     subject = ("lab", "Fleet", "", "lab")
     return Decision(
         "d", "warm", "f", subject, "shrink-headroom", "act", "allow", (), NOW, parameters=said
     )
 
 
-def intend(door: KubeClient, *args: Any, **rung: Any) -> Intent:
-    return WarmPoolExecutor().intend(decided(*args, **rung), door)
+def intend(door: KubeClient, *args: Any, **stage: Any) -> Intent:
+    return WarmPoolExecutor().intend(decided(*args, **stage), door)
 
 
 def pool(by_hour: tuple[float, ...] = DAY, **more: Any) -> WarmPool:
@@ -172,7 +172,7 @@ def test_what_bears_the_name_and_is_not_ours_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rung", "why"),
+    ("stage", "why"),
     [
         ({"image": None}, "not described as it must be"),
         ({"headroom_by_hour_utc": [1.0]}, "24 hours"),
@@ -182,9 +182,9 @@ def test_what_bears_the_name_and_is_not_ours_is_left_alone() -> None:
         ({"metric": 'fallow_x") or vector(9', "prometheus": "http://p"}, "cannot follow"),
     ],
 )
-def test_what_is_not_said_right_is_one_clear_line(rung: dict[str, Any], why: str) -> None:
+def test_what_is_not_said_right_is_one_clear_line(stage: dict[str, Any], why: str) -> None:
     with living(keda=False) as site, pytest.raises(UsageError, match=why):
-        intend(site.door, **rung)
+        intend(site.door, **stage)
 
 
 def test_placeholders_are_last_of_all_and_nobody_is_to_stop_them() -> None:
@@ -203,8 +203,8 @@ def test_a_metric_of_ours_may_scale_it_instead() -> None:
     trigger = manifests.scaler(one)["spec"]["triggers"][0]["metadata"]
     assert (trigger["query"], trigger["threshold"]) == ("max(fallow_gpus)", "2")
     with living(keda=False) as site:
-        rung = {"metric": "fallow_gpus", "prometheus": "http://prometheus:9090"}
-        note = intend(site.door, **rung).notes[-1]
+        stage = {"metric": "fallow_gpus", "prometheus": "http://prometheus:9090"}
+        note = intend(site.door, **stage).notes[-1]
         (shown,) = yaml.safe_load_all(note.partition("\n")[2])
         assert shown["kind"] == "HorizontalPodAutoscaler"
         answer = site.door.get(f"/api/v1/namespaces/{SPACE}")

@@ -129,7 +129,7 @@ def test_a_planned_change_is_kept_quiet_and_told(make_books: Any) -> None:
     books.post("vision", {"productive": lambda h: 30.0 if h >= -48 else 4.0})
     known = [{"name": "vision", "start": books.window.start, "end": books.window.end}]
     assert found(books)
-    assert found(books, known=known) == []
+    assert found(books, known_changes=known) == []
     settings = AnomaliesSettings.model_validate({"known": known})
     told = AnomaliesAnalyzer(settings).summary(books.views, books.window)
     assert [p["subject"] for p in told["planned"]] == ["vision"]

@@ -310,7 +310,7 @@ def test_a_parent_queue_is_not_counted_beside_its_children(make_ground: Make) ->
 
 @pytest.mark.parametrize(
     ("key", "value", "legal"),
-    [("max_regret", 0.9, "0.5"), ("history_days", 3, "7"), ("max_step", 0, "0")],
+    [("max_missed_demand", 0.9, "0.5"), ("history_days", 3, "7"), ("max_step", 0, "0")],
 )
 def test_illegal_thresholds_name_what_is_legal(key: str, value: float, legal: str) -> None:
     with pytest.raises(SettingsError, match=legal):
@@ -341,7 +341,7 @@ days = st.lists(st.lists(st.floats(0, 12), min_size=3, max_size=3), min_size=7, 
 def test_a_proposal_moves_quota_and_makes_none(
     nominal: list[int], used: list[list[float]], waiting: list[list[float]], regret: float
 ) -> None:
-    chosen = QuotaSettings(max_regret=regret)
+    chosen = QuotaSettings(max_missed_demand=regret)
     one = group(nominal, used, waiting)
     said: QuotaMeasures = measure_group(one)
     free = one.money.free[one.inside]

@@ -1,0 +1,34 @@
+"""What has another name since 0.1.0: settings, policy keys, columns, fields, gates.
+
+`renamed.csv` is the table; CHANGELOG.md lists it, and a test holds both equal. An old setting or
+policy key is refused by its new name, a column is renamed in the warehouse, and an old field of
+the journal is read for ever: its chain of hashes is never rewritten.
+"""
+
+import csv
+from functools import cache
+from importlib.resources import files
+from typing import Literal, NamedTuple, get_args
+
+Kind = Literal["setting", "policy", "column", "journal", "json", "gate"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+class Rename(NamedTuple):
+    """A name that changed: of what kind, before, and now."""
+
+    kind: str
+    old: str
+    new: str
+
+
+@cache
+def list_renames() -> tuple[Rename, ...]:
+    """Return the table of names that changed, in its order."""
+    text = files("fallow").joinpath("renamed.csv").read_text(encoding="utf-8")
+    return tuple(Rename(**row) for row in csv.DictReader(text.splitlines()))
+
+
+def read_renames(kind: Kind) -> dict[str, str]:
+    """Return the new names of a kind by the old ones."""
+    return {rename.old: rename.new for rename in list_renames() if rename.kind == kind}
