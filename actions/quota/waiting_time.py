@@ -5,7 +5,7 @@ Three questions, each enough to take a step back:
   harm > good   harm: what givers waited for within what they gave away,
                 sum over hours of max(0, min(used + waiting, old) - max(used, new));
                 good: what receivers used of what they got, max(0, min(used, new) - old)
-  regret        harm above a twentieth of what givers asked within their old guarantees: the
+  reversal      harm above a twentieth of what givers asked within their old guarantees: the
                 back-test promised less, and a guarantee goes before somebody else's good
   longer lines  hours waited per GPU-hour had, sum waiting / sum used, rose by a quarter and above
                 that of every single day before, though no more was asked for
