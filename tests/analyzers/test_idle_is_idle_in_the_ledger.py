@@ -27,6 +27,8 @@ from simulator.world import Spec, World
 from warehouse import ledger
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 11, 2, tzinfo=UTC)
 MICRO = 1_000_000
 BUCKET_US = 300 * MICRO

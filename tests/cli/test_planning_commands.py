@@ -19,6 +19,8 @@ from tests.analyzers.conftest import START
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
 
+pytestmark = pytest.mark.slow
+
 Fallow = Callable[..., Any]
 END = START + HOURS * HOUR
 AT = f"{END:%Y-%m-%dT%H:%M}"

@@ -21,6 +21,8 @@ from tests.rates import every_gpu
 from warehouse import audits
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 END = datetime(2026, 11, 16, tzinfo=UTC)
 WINDOW = Window.last(timedelta(days=2), now=END)
 HOUR = (WINDOW.start + timedelta(hours=5)).replace(tzinfo=None)

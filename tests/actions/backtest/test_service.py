@@ -18,6 +18,8 @@ from tests.actions.backtest.test_backtest import IDLE
 from tests.actions.backtest.town import HOUR, HOURS, Town, moments, rests, rule
 from tests.analyzers.conftest import START
 
+pytestmark = pytest.mark.slow
+
 WHOLE = Window(START, START + HOURS * HOUR)
 Shown = list[tuple[str, str, str, float]]
 

@@ -13,6 +13,8 @@ from fallow.window import Window
 from tests.actions.backtest.town import HOUR, HOURS, Town, moments, rule
 from tests.analyzers.conftest import START
 
+pytestmark = pytest.mark.slow
+
 WHOLE = Window(START, START + HOURS * HOUR)
 FIRST = 24
 """Hours after which the first inventory is taken."""

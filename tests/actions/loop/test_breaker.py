@@ -11,6 +11,8 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 DEVICES = 20
 EVERY = timedelta(minutes=1)
 

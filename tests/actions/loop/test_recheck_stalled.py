@@ -15,6 +15,8 @@ from tests.actions import cases
 from tests.analyzers.gangs import SHOWN
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 START = NOW - timedelta(minutes=30)
 PROGRESS = {"metric": "train_global_step", "value": 130.0, "since": "2026-11-20T11:30:00Z"}

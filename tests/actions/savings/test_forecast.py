@@ -5,6 +5,8 @@ import pytest
 
 from actions.savings.forecast import IdleStretches, expected_rest, forecast_savings
 
+pytestmark = pytest.mark.slow
+
 
 def stretches(
     lengths: np.ndarray, *, age: float = 0.0, horizon: float = 48.0, gpus: float = 1.0,

@@ -17,6 +17,8 @@ from actions.savings.measurement import measure_savings
 from fallow.action_models import LedgerEntry
 from tests.analyzers.conftest import Memory
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 11, 1, tzinfo=UTC)
 ACT = START + timedelta(hours=10)
 NOW = ACT + timedelta(hours=20)

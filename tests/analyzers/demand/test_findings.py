@@ -16,6 +16,8 @@ from fallow.errors import SettingsError
 from fallow.settings import DemandSettings, load
 from runtime.operations.findings import document
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "golden"
 Make = Callable[..., Any]
 

@@ -18,6 +18,8 @@ from fallow.window import Window
 from tests.analyzers.fragmentation.conftest import WINDOW
 from tests.analyzers.goldens import agree
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "golden"
 END = WINDOW.end.replace(tzinfo=None)
 LAST = END - timedelta(minutes=5)

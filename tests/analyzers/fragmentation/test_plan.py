@@ -20,6 +20,8 @@ from analyzers.fragmentation.placement import (
 )
 from analyzers.fragmentation.planning import plan_moves
 
+pytestmark = pytest.mark.slow
+
 
 class Books:
     """What is free on each place while moves are tried: an account of its own."""

@@ -16,6 +16,8 @@ from fallow.models import Finding
 from fallow.settings import PoolsSettings
 from tests.analyzers.goldens import agree
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "golden"
 Pools = Any
 DAY_H100_NODE = Decimal("1320.96")

@@ -18,6 +18,8 @@ from analyzers.pools.packing import PackedNodes
 from analyzers.pools.planning import NodeMix, pack_singles, plan_for_peaks, plan_mix
 from analyzers.pools.shapes import WHOLE, PackingProblem, PodShape, TypeOffer
 
+pytestmark = pytest.mark.slow
+
 
 def offer(name: str = "a", **more: Any) -> TypeOffer:
     known: dict[str, Any] = {

@@ -17,6 +17,8 @@ from fallow.xids import xid_meaning, xid_meanings
 from runtime.operations.findings import document
 from tests.analyzers.goldens import agree
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "golden"
 Ward = Any
 APPLICATIONS = [c for c, said in xid_meanings().items() if said.class_ == "application"]

@@ -12,6 +12,8 @@ from simulator.work.behaviours import WorkPlan, script
 from simulator.work.chance import Array
 from simulator.work.kinds import kinds
 
+pytestmark = pytest.mark.slow
+
 MONDAY = 1_789_948_800.0
 """2026-09-21 00:00 UTC."""
 
