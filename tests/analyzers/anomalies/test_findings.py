@@ -130,7 +130,7 @@ def test_a_planned_change_is_kept_quiet_and_told(make_books: Any) -> None:
     known = [{"name": "vision", "start": books.window.start, "end": books.window.end}]
     assert found(books)
     assert found(books, known_changes=known) == []
-    settings = AnomaliesSettings.model_validate({"known": known})
+    settings = AnomaliesSettings.model_validate({"known_changes": known})
     told = AnomaliesAnalyzer(settings).summary(books.views, books.window)
     assert [p["subject"] for p in told["planned"]] == ["vision"]
 
