@@ -110,10 +110,10 @@ def _draw_cards(module: ModuleType, person: signin.Person) -> None:
     request = PageRequest(window, filters, extent_known, known_coverage, person, settings)
     line.caption(_window_caption(request))
     page.card(_show_warnings, request, height=0)
-    if window.start >= extent_known.looks.end or window.end <= extent_known.looks.start:
+    if window.start >= extent_known.samples.end or window.end <= extent_known.samples.start:
         data_text = (
-            f"{extent_known.looks.start:%Y-%m-%d %H:%M} to "
-            f"{extent_known.looks.end:%Y-%m-%d %H:%M} UTC"
+            f"{extent_known.samples.start:%Y-%m-%d %H:%M} to "
+            f"{extent_known.samples.end:%Y-%m-%d %H:%M} UTC"
         )
         when = "in the future" if window.start >= datetime.now(UTC) else "there"
         page.show_nothing(
@@ -128,7 +128,7 @@ def _show_warnings(request: PageRequest) -> None:
     extent_known = request.extent
     down = [
         collector
-        for collector in data.query(data_health.collector_health, extent_known.looks.end)
+        for collector in data.query(data_health.collector_health, extent_known.samples.end)
         if collector.down
     ]
     for collector in down[:3]:
@@ -140,8 +140,9 @@ def _show_warnings(request: PageRequest) -> None:
         st.warning(
             f"**Collector {page.plain(collector.collector)} of cluster "
             f"{page.plain(collector.cluster)} is "
-            f"down:** each of its newest looks failed ({collector.looks:,}), the last success was "
-            f"{last}. What it brings is missing below. {page.plain(collector.error or '', 200)}",
+            f"down:** each of its newest looks failed ({collector.scrapes:,}), the last success "
+            f"was {last}. What it brings is missing below. "
+            f"{page.plain(collector.error or '', 200)}",
             icon=":material/cloud_off:",
         )
     now, interval = datetime.now(UTC), request.settings.service.collect_every
@@ -180,7 +181,7 @@ def _window(
 ) -> Window | None:
     now = datetime.now(UTC)
     hour = Window(now - coverage.HOUR, now).whole().end
-    end = min(newest.end, hour) if newest else min(extent_held.looks.end, now)
+    end = min(newest.end, hour) if newest else min(extent_held.samples.end, now)
     try:
         return parse_window(text, now, end).whole()
     except UsageError as error:
@@ -200,7 +201,7 @@ def parse_window(text: str, now: datetime, end: datetime) -> Window:
 
 
 def _filters(extent_held: extents.DataExtent) -> Filters:
-    names_offered = data.query_rarely(extents.names, _days(extent_held.looks))
+    names_offered = data.query_rarely(extents.names, _days(extent_held.samples))
     choices: dict[str, str | None] = {}
     with st.sidebar:
         for key in ("cluster", "team", "namespace", "model", "pool"):
@@ -236,7 +237,7 @@ def _midnight(timestamp: datetime) -> datetime:
 
 
 def _window_caption(request: PageRequest) -> str:
-    window, data_window = request.window, request.extent.looks
+    window, data_window = request.window, request.extent.samples
     span = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
     parts = [
         f"{span} ({format_duration(window.seconds)})",

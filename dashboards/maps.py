@@ -174,10 +174,10 @@ def track(
     height: int = 110,
     colours: Sequence[str] = (BLUE, SLATE),
 ) -> Chart:
-    """Draw lines over time: column moment, and one per key of `lines`, which says its name."""
+    """Draw lines over time: column at, and one per key of `lines`, which says its name."""
     palette = dict(zip(lines, colours, strict=False))
     records = [
-        {"moment": row["moment"], "series": name, "value": row[key]}
+        {"at": row["at"], "series": name, "value": row[key]}
         for key, name in lines.items()
         for row in rows
     ]
@@ -194,7 +194,7 @@ def track(
                 legend=alt.Legend(orient="top") if len(lines) > 1 else None,
             ),
             tooltip=[
-                alt.Tooltip("moment:T", title="from", format="%d %b %H:%M"),
+                alt.Tooltip("at:T", title="from", format="%d %b %H:%M"),
                 alt.Tooltip("series:N", title="what"),
                 alt.Tooltip("value:Q", title=title, format=form),
             ],
@@ -213,10 +213,10 @@ def state_track(
     form: str = "~s",
     height: int = 150,
 ) -> Chart:
-    """Stack states over time: columns moment, later, state and the value's."""
+    """Stack states over time: columns at, later, state and the value's."""
     order = {state: n for n, state in enumerate(state_scale().domain)}
     records: list[dict[str, Any]] = []
-    for _, step in groupby(rows, key=lambda r: r["moment"]):
+    for _, step in groupby(rows, key=lambda r: r["at"]):
         low = 0.0
         for row in sorted(step, key=lambda r: order.get(r["state"], 99)):
             high = low + float(row[value] or 0)
@@ -233,7 +233,7 @@ def state_track(
             y2="high:Q",
             color=alt.Color("state:N", title=None, scale=state_scale([*used])),
             tooltip=[
-                alt.Tooltip("moment:T", title="from", format="%d %b %H:%M"),
+                alt.Tooltip("at:T", title="from", format="%d %b %H:%M"),
                 alt.Tooltip("state:N"),
                 alt.Tooltip(f"{value}:Q", title=title, format=",.2f"),
             ],
@@ -246,7 +246,7 @@ def state_track(
 def marks(
     rows: Sequence[Mapping[str, Any]], span: tuple[datetime, datetime], height: int = 150
 ) -> Chart:
-    """Draw what happened as ticks, a row per kind: columns moment, kind, what."""
+    """Draw what happened as ticks, a row per kind: columns at, kind, detail."""
     kinds = sorted({visible(str(row["kind"])) for row in rows})
     chart: alt.Chart = (
         alt.Chart(values(rows))
@@ -255,9 +255,9 @@ def marks(
             x=_time(span),
             y=alt.Y("kind:N", title=None, sort=kinds, axis=alt.Axis(labelLimit=120)),
             tooltip=[
-                alt.Tooltip("moment:T", title="at", format="%d %b %H:%M:%S"),
+                alt.Tooltip("at:T", title="at", format="%d %b %H:%M:%S"),
                 alt.Tooltip("kind:N"),
-                alt.Tooltip("what:N"),
+                alt.Tooltip("detail:N"),
             ],
         )
         .properties(height=max(60, min(height, 24 * len(kinds) + 40)))
@@ -268,7 +268,7 @@ def marks(
 def _time(span: tuple[datetime, datetime]) -> alt.X:
     ends = [f"{timestamp:%Y-%m-%dT%H:%M:%S}Z" for timestamp in span]
     return alt.X(
-        "moment:T",
+        "at:T",
         title=None,
         scale=alt.Scale(type="utc", domain=ends, nice=False),
         axis=alt.Axis(format="%d %b %H:%M", labelOverlap=True),

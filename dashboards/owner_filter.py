@@ -12,7 +12,7 @@ KEY = "owner"
 
 def owners(request: PageRequest) -> tuple[str, ...]:
     """Let people choose whose, and return the teams and namespaces; () = say who first."""
-    data_window = request.extent.looks
+    data_window = request.extent.samples
     names_offered = data.query_rarely(extents.names, Window(data_window.start, data_window.end))
     owners_listed = [
         *dict.fromkeys((*names_offered.get("team", ()), *names_offered.get("namespace", ())))

@@ -136,7 +136,7 @@ def show_no_findings(
     if not absence.why:
         show_nothing(missing, then)
         return
-    show_nothing(absence.what or missing, " ".join(plain(why, 600) for why in absence.why))
+    show_nothing(absence.summary or missing, " ".join(plain(why, 600) for why in absence.why))
 
 
 def table(

@@ -2,5 +2,5 @@
 
 Pages and reports show the same figures, so they show the same numbers to the cent. A figure is
 pure: it reads rows through `Views`, keeps nothing, and knows neither Streamlit nor a clock. What
-touches many rows is SQL in the files beside the modules; `figures.asking` composes it.
+touches many rows is SQL in the files beside the modules; `figures.query` composes it.
 """

@@ -1,6 +1,6 @@
 -- What each analyzer's last run advises, a row per recommendation: what it saves on top of those
 -- before it in the waterfall, as far as its finding lies in the window.
-WITH known AS (
+WITH advised_findings AS (
     SELECT
         f.id,
         f.analyzer,
@@ -46,29 +46,29 @@ WITH known AS (
 )
 
 SELECT
-    known.id,
-    known.analyzer,
-    known.kind,
-    known.cluster,
-    known.namespace,
-    known.team,
-    known.workload,
-    known.evidence,
-    known.start,
-    known."end",
-    known.found_at,
+    advised_findings.id,
+    advised_findings.analyzer,
+    advised_findings.kind,
+    advised_findings.cluster,
+    advised_findings.namespace,
+    advised_findings.team,
+    advised_findings.workload,
+    advised_findings.evidence,
+    advised_findings.start,
+    advised_findings."end",
+    advised_findings.found_at,
     advised.verb,
     advised.target,
     coalesce(advised.saving, 'capacity') AS saving,
     coalesce(advised.effort, 'quick win') AS effort,
-    coalesce(advised.marginal_gpu_hours, 0) * known.part AS gpu_hours,
-    (advised.marginal_usd::DOUBLE * known.part)::DECIMAL(18, 6) AS usd,
-    advised.marginal_idle_gpu_hours * known.part AS idle_gpu_hours,
-    advised.marginal_in_use_gpu_hours * known.part AS in_use_gpu_hours,
-    (advised.marginal_in_use_usd::DOUBLE * known.part)::DECIMAL(18, 6) AS in_use_usd
-FROM known
+    coalesce(advised.marginal_gpu_hours, 0) * advised_findings.part AS gpu_hours,
+    (advised.marginal_usd::DOUBLE * advised_findings.part)::DECIMAL(18, 6) AS usd,
+    advised.marginal_idle_gpu_hours * advised_findings.part AS idle_gpu_hours,
+    advised.marginal_in_use_gpu_hours * advised_findings.part AS in_use_gpu_hours,
+    (advised.marginal_in_use_usd::DOUBLE * advised_findings.part)::DECIMAL(18, 6) AS in_use_usd
+FROM advised_findings
 WHERE
-    ($cluster::VARCHAR IS null OR known.cluster = $cluster)
-    AND ($team::VARCHAR IS null OR known.team = $team)
-    AND ($namespace::VARCHAR IS null OR known.namespace = $namespace)
-    AND ($model::VARCHAR IS null OR list_contains(known.models, $model))
+    ($cluster::VARCHAR IS null OR advised_findings.cluster = $cluster)
+    AND ($team::VARCHAR IS null OR advised_findings.team = $team)
+    AND ($namespace::VARCHAR IS null OR advised_findings.namespace = $namespace)
+    AND ($model::VARCHAR IS null OR list_contains(advised_findings.models, $model))

@@ -34,14 +34,14 @@ class PluginRun(msgspec.Struct, frozen=True):
 
 
 class MissingFindings(msgspec.Struct, frozen=True):
-    """Why a list of findings is empty; `what` is "" where all was analysed and none found."""
+    """Why a list of findings is empty; `summary` is "" where all was analysed and none found."""
 
-    what: str
+    summary: str
     why: tuple[str, ...] = ()
 
-    def said(self, none: str) -> str:
+    def sentence(self, none: str) -> str:
         """Return one sentence for it; `none` says that none was found."""
-        return " ".join(filter(None, (self.what or none, *self.why)))
+        return " ".join(filter(None, (self.summary or none, *self.why)))
 
 
 def runs(views: Views) -> tuple[PluginRun, ...]:

@@ -41,7 +41,7 @@ def list_rises(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the last analysis' rises that touch the window, the dearest first.
 
     Columns: id, kind, cluster, name (team or namespace), start, end, gpu_hours, usd, why, seen_by,
-    unit (usd or gpu_hours), actual, usual and change in it, weeks_compared, because (JSON; its
+    unit (usd or gpu_hours), actual, usual and change in it, weeks_compared, reasons (JSON; its
     parts sum to change).
     """
     return run_query(views, (LATEST, "anomalies/listed"), window, filters)

@@ -11,15 +11,15 @@ from warehouse.audits import format_banner, run_audits
 from warehouse.lake import Warehouse
 
 RECENT = timedelta(days=1)
-"""A collector that did not look for longer than this is not looking any more."""
+"""A collector without a scrape for longer than this does not run any more."""
 
 
 class CollectorHealth(msgspec.Struct, frozen=True):
-    """One collector's last hour of looks."""
+    """One collector's last hour of scrapes."""
 
     cluster: str
     collector: str
-    looks: int
+    scrapes: int
     succeeded: int
     last_success: datetime | None
     targets_down: int
@@ -27,19 +27,19 @@ class CollectorHealth(msgspec.Struct, frozen=True):
 
     @property
     def down(self) -> bool:
-        """Whether every look failed."""
+        """Whether every scrape failed."""
         return self.succeeded == 0
 
 
 def audits(views: Views, window: Window) -> str | None:
     """Return the banner of the audits that fail over a window; None = its ledger adds up."""
-    if not isinstance(views, Warehouse):  # a test's rows have no books
+    if not isinstance(views, Warehouse):  # a test's rows have no ledger
         return None
     return format_banner(run_audits(views, window))
 
 
 def collector_health(views: Views, until: datetime) -> tuple[CollectorHealth, ...]:
-    """Return how the newest looks of each collector went, of the day before a moment."""
+    """Return how the newest scrapes of each collector went, of the day before a time."""
     recent = (until - RECENT).replace(tzinfo=None)
     rows = run_query(views, ("data_health/collectors",), None, recent=recent).to_pylist()
     return tuple(CollectorHealth(**row) for row in rows)

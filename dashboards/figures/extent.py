@@ -1,4 +1,4 @@
-"""What there is to look at: from when to when, whose, and whether the books balance."""
+"""What the warehouse has: from when to when, and of which clusters, teams and pools."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,16 +13,16 @@ MOST_NAMES = 1000
 
 
 class DataExtent(msgspec.Struct, frozen=True):
-    """From the first look to the end of the last, and the end of the newest accounted hour."""
+    """From the first sample to the end of the last, and the end of the newest accounted hour."""
 
-    looks: Window
+    samples: Window
     accounted: datetime | None
 
 
 def extent(views: Views) -> DataExtent | None:
-    """Return what the warehouse holds; None = no look at any device."""
-    row = run_query(views, ("extent/held",), None).to_pylist()[0]
-    first, last, hour = row["first_look"], row["last_look"], row["last_hour"]
+    """Return what the warehouse holds; None = no sample of any device."""
+    row = run_query(views, ("extent/bounds",), None).to_pylist()[0]
+    first, last, hour = row["first_sample"], row["last_sample"], row["last_hour"]
     if first is None or last is None or last <= first:
         return None
     sample_window = Window(first.replace(tzinfo=UTC), last.replace(tzinfo=UTC))

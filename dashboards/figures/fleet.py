@@ -45,7 +45,7 @@ def cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
     Columns: cluster, pool, node, device (null = several), state (the longest of the hour), model,
     devices, gpus (physical), usd_h, idle_usd_h, workload (null = several), workloads, node_gpus.
     """
-    steps = ("paid", "fleet/span", "fleet/told", "fleet/cells")
+    steps = ("paid", "fleet/span", "fleet/newest_hour", "fleet/cells")
     return run_query(views, steps, hour(until), filters, most=MOST_CELLS)
 
 
@@ -55,7 +55,7 @@ def nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
     Columns: cluster, pool, node, model, gpus, idle_gpus, free_gpus, unknown_gpus, idle_usd_h,
     usd_h, workload (who holds the most of it).
     """
-    steps = ("paid", "fleet/span", "fleet/told", "fleet/nodes")
+    steps = ("paid", "fleet/span", "fleet/newest_hour", "fleet/nodes")
     return run_query(views, steps, hour(until), filters, most=MOST_ROWS)
 
 

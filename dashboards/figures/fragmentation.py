@@ -79,12 +79,12 @@ class PoolFragmentation(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """One layout of MIG boards: what is held, what is free, and what would strand less."""
+    """One layout of GPUs in MIG mode: what is held, what is free, and what would strand less."""
 
     id: str
     name: str
-    boards: int
-    held: str
+    gpus: int
+    allocated: str
     free: str
     cut_again: str
 
@@ -102,7 +102,7 @@ def pools(views: Views, window: Window, filters: Filters) -> tuple[PoolFragmenta
 
 
 def cuts(views: Views, window: Window, filters: Filters) -> tuple[Cut, ...]:
-    """Return the layouts of MIG boards that strand slices, as the last analysis saw them."""
+    """Return the layouts of GPUs in MIG mode that strand slices, by the last analysis."""
     return tuple(
         Cut(
             finding.id,

@@ -58,5 +58,5 @@ def teams(views: Views, window: Window, filters: Filters, office: Office) -> pa.
 def _query_week(
     views: Views, name: str, window: Window, filters: Filters, office: Office, **more: int
 ) -> pa.Table:
-    steps = ("paid", "heatmap/clocked", f"heatmap/{name}")
+    steps = ("paid", "heatmap/local_hours", f"heatmap/{name}")
     return run_query(views, steps, window, filters, **msgspec.structs.asdict(office), **more)

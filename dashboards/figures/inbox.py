@@ -47,13 +47,13 @@ def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
     what was done to it), usd_rank (usd / disruption), snoozed_until; and what the last plan says:
     policy, step, ruling, why, next_at, request.
     """
-    steps = (*ADVICE, "first_advice", "journal", "acted", "rests", "planned", "inbox/listed")
+    steps = (*ADVICE, "first_advice", "journal", "acted", "snoozes", "planned", "inbox/listed")
     return run_query(views, steps, window, filters, most=MOST)
 
 
 def read_finding(views: Views, finding: str) -> FindingDetail | None:
     """Return a finding whole; None = there is none of that id."""
-    rows = run_query(views, ("inbox/one",), None, id=finding).to_pylist()
+    rows = run_query(views, ("inbox/one_finding",), None, id=finding).to_pylist()
     if not rows:
         return None
     row = rows[0]

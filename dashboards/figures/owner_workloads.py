@@ -29,7 +29,7 @@ def workloads(views: Views, window: Window, filters: Filters, owners: Owners) ->
         "paid",
         "journal",
         "planned",
-        "rests",
+        "snoozes",
         "owner_workloads/coming",
         "owner_workloads/workloads",
     )
@@ -39,20 +39,21 @@ def workloads(views: Views, window: Window, filters: Filters, owners: Owners) ->
 def coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
     """Return what policies have in mind for the owners' workloads, what comes soonest first.
 
-    Columns: cluster, whom, namespace, workload_kind, workload, owner, verb, policy, finding, step,
-    ruling, gate, why, next_at, told_at, kept_until (UTC), gpus, usd_per_day, acts, at, says.
+    Columns: cluster, subject, namespace, workload_kind, workload, owner, verb, policy, finding,
+    step, ruling, gate, why, next_at, notified_at, kept_until (UTC), gpus, usd_per_day, acts,
+    at, says.
     """
-    steps = ("journal", "planned", "rests", "owner_workloads/coming")
+    steps = ("journal", "planned", "snoozes", "owner_workloads/coming")
     return run_query(views, steps, None, filters, owners=[*owners])
 
 
 def actions_taken(views: Views, filters: Filters, owners: Owners, oldest: datetime) -> pa.Table:
     """Return what was done to the owners' workloads since a moment, the newest first.
 
-    Columns: id, cluster, at, whom, owner, namespace, verb, policy, result, why, freed_gpus,
+    Columns: id, cluster, at, subject, owner, namespace, verb, policy, result, why, freed_gpus,
     restored_by, restored_at, lost.
     """
-    steps = ("journal", "acted", "owner_workloads/taken")
+    steps = ("journal", "acted", "owner_workloads/recent_actions")
     naive = oldest.replace(tzinfo=None)
     return run_query(views, steps, None, filters, owners=[*owners], oldest=naive, most=MOST)
 

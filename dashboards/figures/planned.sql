@@ -21,7 +21,7 @@ SELECT
     acts,
     reasons ->> '$[0].gate' AS gate,
     array_to_string(from_json(reasons -> '$[*].text', '["VARCHAR"]'), '; ') AS why,
-    concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS whom
+    concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS subject
 FROM plan
 WHERE
     ($cluster::VARCHAR IS null OR cluster = $cluster)

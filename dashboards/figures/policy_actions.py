@@ -16,7 +16,7 @@ STANDS = frozenset({"done", "not sticking"})
 def plan(views: Views, filters: Filters) -> pa.Table:
     """Return what policies decide now, a row per object: done, told, held, refused, watched.
 
-    Columns: whom, cluster, owner, verb, says, policy, step, gate and why (of what is not done),
+    Columns: subject, cluster, owner, verb, says, policy, step, gate and why (of what is not done),
     next_at (UTC), gpus, gpu_hours_per_day, usd_per_day, finding, request, and of the whole plan
     at, aborted (why nothing is done at all) and acts (the service carries it out).
     """
@@ -24,7 +24,7 @@ def plan(views: Views, filters: Filters) -> pa.Table:
 
 
 def waiting(views: Views, filters: Filters) -> pa.Table:
-    """Return what waits for approval: id of the request, whom, verb, policy, who asked and when.
+    """Return what waits for approval: id of the request, subject, verb, policy, who asked and when.
 
     `planned`: the case is still in the plan; approved_by: who agreed already where two have to.
     """
@@ -36,15 +36,17 @@ def waiting(views: Views, filters: Filters) -> pa.Table:
 def actions_done(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the actions of the window and those under way, the newest first.
 
-    Columns: id, cluster, at, whom, owner, verb, policy, result, why, actor, freed_gpus,
+    Columns: id, cluster, at, subject, owner, verb, policy, result, why, actor, freed_gpus,
     restored_by, restored_at, ended, lost (what cannot be brought back), saved_usd,
     saved_gpu_hours (measured so far), finding.
     """
-    return run_query(views, ("journal", "acted", "policy_actions/done"), window, filters, most=MOST)
+    return run_query(
+        views, ("journal", "acted", "policy_actions/past_actions"), window, filters, most=MOST
+    )
 
 
 def refused(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return what the loop refused at the last moment: at, whom, policy, why, actor, decision."""
+    """Return what the loop refused before acting: at, subject, policy, why, actor, decision."""
     return run_query(views, ("journal", "policy_actions/refused"), window, filters, most=MOST)
 
 

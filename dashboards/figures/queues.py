@@ -17,7 +17,7 @@ from warehouse.steps import POD_OWNERS
 
 KEYS = ("team", "queue", "priority", "size")
 MOST, MOST_STEPS = 300, 1000
-DEMAND_STEPS = (POD_OWNERS, "queues/asking")
+DEMAND_STEPS = (POD_OWNERS, "queues/gpu_requests")
 
 
 class BlockedPair(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ def waits(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
 
 
 def hours(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return moment (UTC), waiting_gpus, free_gpus and idle_gpus, on the mean of each step."""
+    """Return at (UTC), waiting_gpus, free_gpus and idle_gpus, on the mean of each step."""
     steps = ("paid", *DEMAND_STEPS, "queues/hours")
     return run_query(views, steps, window, filters, step_s=step_s(window))
 
@@ -120,7 +120,7 @@ def _pairs(finding: FindingRow) -> list[BlockedPair]:
             kind=finding.kind,
             cluster=finding.cluster,
             waits=waits_,
-            because_of=because,
+            because_of=blocker,
             how=how,
             gpu_hours=hours,
             usd=finding.usd,
@@ -128,7 +128,7 @@ def _pairs(finding: FindingRow) -> list[BlockedPair]:
             found_at=finding.found_at,
             id=finding.id,
         )
-        for waits_, because, how, hours in rows
+        for waits_, blocker, how, hours in rows
     ]
 
 

@@ -53,7 +53,7 @@ def cases(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the cases that somebody asked about, approved or acted upon, the newest first.
 
     Columns: id (of the finding), stage, team, workload, kind, gpu_hours and usd it would save,
-    asked_at, approved_at, acted_at (UTC), result, verified_gpu_hours, verified_usd.
+    requested_at, approved_at, acted_at (UTC), result, verified_gpu_hours, verified_usd.
     """
     steps = (*ADVICE, "savings/cases", "savings/listed")
     return run_query(views, steps, window, filters, most=MOST)

@@ -157,25 +157,25 @@ def month(views: Views, until: datetime, filters: Filters, budget: Decimal | Non
     priced_hours = [h for h in zip(hours_utc, rows["usd"].to_pylist(), strict=True) if h[0] < until]
     month_hours = [(hour, usd) for hour, usd in priced_hours if hour >= start]
     paid = [usd for _, usd in month_hours if usd is not None]
-    spent = sum(paid, Decimal()) if paid else None
+    usd_to_date = sum(paid, Decimal()) if paid else None
     recent = [(hour, float(usd)) for hour, usd in priced_hours if usd is not None]
     last = [usd for hour, usd in recent if hour >= until - timedelta(days=1)]
     fresh = len(last) >= HALF_DAY
     outlook = _outlook(recent, until) if fresh else None
     ahead = _hours(until, end)
-    forecast, low, high = _ends(spent, outlook, ahead)
+    forecast, low, high = _ends(usd_to_date, outlook, ahead)
     return Month(
         start=start,
         until=until,
         end=end,
-        usd=spent,
+        usd=usd_to_date,
         run_rate=_cents(sum(last) / len(last) * _hours(start, end)) if fresh else None,
         forecast=forecast,
         low=low,
         high=high,
         budget=budget,
         missing_hours=max(0, math.ceil(_hours(start, until)) - len(month_hours)),
-        path=_path(month_hours, spent, outlook, until, end),
+        path=_path(month_hours, usd_to_date, outlook, until, end),
     )
 
 
@@ -199,17 +199,21 @@ def _outlook(hours: list[tuple[datetime, float]], until: datetime) -> Outlook | 
 
 
 def _ends(
-    spent: Decimal | None, outlook: Outlook | None, ahead: float
+    usd_to_date: Decimal | None, outlook: Outlook | None, ahead: float
 ) -> tuple[Decimal | None, Decimal | None, Decimal | None]:
-    if spent is None or outlook is None:
+    if usd_to_date is None or outlook is None:
         return None, None, None
     more, half = outlook.after(ahead / 24)
-    return spent + _cents(more), spent + _cents(max(0.0, more - half)), spent + _cents(more + half)
+    return (
+        usd_to_date + _cents(more),
+        usd_to_date + _cents(max(0.0, more - half)),
+        usd_to_date + _cents(more + half),
+    )
 
 
 def _path(
     month_hours: list[tuple[datetime, Decimal | None]],
-    spent: Decimal | None,
+    usd_to_date: Decimal | None,
     outlook: Outlook | None,
     until: datetime,
     end: datetime,
@@ -221,22 +225,22 @@ def _path(
         total += float(usd or 0)
         sums[hour.replace(hour=0)] = total
     points = [Point(day=day, paid=paid) for day, paid in sums.items()]
-    if spent is None or outlook is None:
+    if usd_to_date is None or outlook is None:
         return tuple(points)
     day = until
     while day < end:
         more, half = outlook.after(_hours(until, day) / 24)
-        at = float(spent) + more
+        at = float(usd_to_date) + more
         # The day's mark is the day's beginning; the sum is the one at its end.
         day_start = (day - timedelta(microseconds=1)).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        points.append(Point(day_start, None, at, max(float(spent), at - half), at + half))
+        points.append(Point(day_start, None, at, max(float(usd_to_date), at - half), at + half))
         day = min(end, day + timedelta(days=1))
     more, half = outlook.after(_hours(until, end) / 24)
-    at = float(spent) + more
+    at = float(usd_to_date) + more
     last = (end - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    return (*points, Point(last, None, at, max(float(spent), at - half), at + half))
+    return (*points, Point(last, None, at, max(float(usd_to_date), at - half), at + half))
 
 
 def _hours(start: datetime, end: datetime) -> float:

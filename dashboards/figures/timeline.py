@@ -62,7 +62,7 @@ def list_subjects(
     if key not in KEYS:
         raise UsageError(f"there is no timeline of {key!r}", hint=f"legal: {', '.join(KEYS)}")
     return _query_timeline(
-        views, (*PAID, "timeline/known"), window, filters, subject, by=key, most=MOST
+        views, (*PAID, "timeline/subjects"), window, filters, subject, by=key, most=MOST
     )
 
 
@@ -75,7 +75,7 @@ def totals(
 
 
 def states(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
-    """Return moment, later (UTC), state, gpu_hours, usd, gpus and usd_h (means) by step."""
+    """Return at, later (UTC), state, gpu_hours, usd, gpus and usd_h (means) by step."""
     return _query_timeline(
         views, (*PAID, "timeline/states"), window, filters, subject, step_s=3600 * step_h(window)
     )
@@ -93,12 +93,12 @@ def places(views: Views, window: Window, filters: Filters, subject: TimelineSubj
 def measures(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
     """Return what telemetry said, a row per step; null = nobody looked.
 
-    Columns: moment (UTC), activity_pct (mean of the devices), most_pct, memory_gb and power_w (of
+    Columns: at (UTC), activity_pct (mean of the devices), most_pct, memory_gb and power_w (of
     the devices together: whole ones, also where shared), temp_c (hottest), devices.
     """
     fine = align_window(window).seconds <= FINE.total_seconds()
     rolled = f"timeline/{'fine' if fine else 'coarse'}/rolled"
-    steps = ("timeline/held", rolled, "timeline/looked", "timeline/measures")
+    steps = ("timeline/allocations", rolled, "timeline/device_rollups", "timeline/measures")
     sample_every_s = 300 if fine else 3600
     step_s = sample_every_s if fine else sample_every_s * step_h(window)
     return _query_timeline(
@@ -107,7 +107,7 @@ def measures(views: Views, window: Window, filters: Filters, subject: TimelineSu
 
 
 def events(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
-    """Return what happened, the newest first: moment (UTC), kind, what."""
+    """Return what happened, the newest first: at (UTC), kind, detail."""
     return _query_timeline(
         views, (POD_OWNERS, "timeline/events"), window, filters, subject, most=MOST_EVENTS
     )

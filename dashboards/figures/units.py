@@ -61,4 +61,10 @@ def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 def _unit(name: str) -> tuple[str, ...]:
     """Return the steps of a unit of work: whose pods counted how much, and what that cost."""
-    return ("paid", "units/pods", f"units/{name}/counted", "units/spent", f"units/{name}/{name}")
+    return (
+        "paid",
+        "units/pods",
+        f"units/{name}/counted",
+        "units/unit_costs",
+        f"units/{name}/{name}",
+    )

@@ -89,8 +89,10 @@ def waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfal
     savings = savings_of(views, window, filters)
     saved = sum(s.gpu_hours for s in savings)
     (unadvised,) = run_query(views, (LATEST, "waterfall/unadvised"), window, filters).to_pylist()
-    kept = max(0.0, hours - saved)
-    return GpuHourWaterfall(hours, usd, tuple(steps), savings, kept, unadvised["gpu_hours"])
+    remaining_hours = max(0.0, hours - saved)
+    return GpuHourWaterfall(
+        hours, usd, tuple(steps), savings, remaining_hours, unadvised["gpu_hours"]
+    )
 
 
 def savings_of(views: Views, window: Window, filters: Filters) -> tuple[Saving, ...]:

@@ -36,7 +36,7 @@ def write(document: ReportDocument) -> bytes:
     page = Template(_read("page.html")).substitute(
         title=escape(document.title),
         style=_read("page.css"),
-        whose=_sentence(amounts.name(document.whose)),
+        subject=_sentence(amounts.name(document.subject)),
         window=escape(format_window(document.window)),
         made_at=f"{document.made_at:%d %b %Y %H:%M} UTC",
         warnings=f'<ul class="warned">{warned}</ul>' if warned else "",

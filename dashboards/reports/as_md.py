@@ -23,7 +23,7 @@ def write(document: ReportDocument) -> bytes:
         f"# {document.title}",
         "",
         (
-            f"{_name(document.whose)}, {format_window(document.window)}, US dollars, made "
+            f"{_name(document.subject)}, {format_window(document.window)}, US dollars, made "
             f"{document.made_at:%Y-%m-%d %H:%M} UTC"
         ),
         "",

@@ -27,7 +27,7 @@ def write(document: ReportDocument) -> bytes:
     drawings: dict[str, bytes] = {}
     body: dict[str, Any] = {
         "title": document.title,
-        "about": f"{amounts.cut(document.whose, 80)}  ·  {format_window(document.window)}"
+        "about": f"{amounts.cut(document.subject, 80)}  ·  {format_window(document.window)}"
         "  ·  US dollars",
         "made_at": f"made {document.made_at:%d %b %Y %H:%M} UTC",
         "warnings": [amounts.strip_marks(line) for line in document.warnings],

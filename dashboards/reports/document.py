@@ -80,7 +80,7 @@ class ReportDocument(msgspec.Struct, frozen=True):
     audience: str
     window: Window
     made_at: datetime
-    whose: str
+    subject: str
     """The team, or the clusters that it is about."""
     figures: tuple[HeadlineFigure, ...]
     story: tuple[Statement, ...]

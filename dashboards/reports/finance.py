@@ -144,7 +144,7 @@ def document(request: ReportRequest) -> ReportDocument:
         audience="finance",
         window=window,
         made_at=request.now,
-        whose=", ".join(filters.named.values()) or "every cluster",
+        subject=", ".join(filters.named.values()) or "every cluster",
         figures=figures,
         story=story,
         warnings=report_request.warnings(request, paid),
@@ -250,8 +250,10 @@ def _budget_section(request: ReportRequest, month: spend.Month) -> tuple[ReportS
         blocks.append(TextBlock((f"Line: {month.method}.",), small=True))
     planned = request.settings.finance.teams_usd_per_month
     if planned:
-        held = extent.extent(request.views)
-        at = anomalies.budget_time(request.window, held.accounted if held else None, request.now)
+        data_extent = extent.extent(request.views)
+        at = anomalies.budget_time(
+            request.window, data_extent.accounted if data_extent else None, request.now
+        )
         team_budgets = anomalies.budgets(request.views, at, request.filters, planned)
         rows = [
             {**{n: getattr(b, n) for n in b.__struct_fields__}, "stands": b.stands}

@@ -69,16 +69,16 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
             "no hour is accounted yet", hint="fallow collect --once or fallow up do the books"
         )
     end = min(window.end, data_extent.accounted)
-    if end <= max(window.start, data_extent.looks.start):
+    if end <= max(window.start, data_extent.samples.start):
         raise UsageError(
             f"nothing is accounted from {window.start:%Y-%m-%d %H:%M} to "
             f"{window.end:%Y-%m-%d %H:%M} UTC",
             hint=(
                 "the data are "
-                f"{data_extent.looks.start:%Y-%m-%dT%H:%MZ}/{data_extent.accounted:%Y-%m-%dT%H:%MZ}"
+                f"{data_extent.samples.start:%Y-%m-%dT%H:%MZ}/{data_extent.accounted:%Y-%m-%dT%H:%MZ}"
             ),
         )
-    return align_window(Window(max(window.start, data_extent.looks.start), end))
+    return align_window(Window(max(window.start, data_extent.samples.start), end))
 
 
 def of_bill(lost: WasteByState, waterfall_total: waterfall.GpuHourWaterfall) -> str:

@@ -63,7 +63,7 @@ SAVES = ("gpu_hours", "usd")
 COLLECTORS = (
     ReportColumn("collector", "collector"),
     ReportColumn("cluster", "cluster"),
-    ReportColumn("looks", "looks", "number"),
+    ReportColumn("scrapes", "looks", "number"),
     ReportColumn("succeeded", "succeeded", "number"),
     ReportColumn("targets_down", "targets down", "number"),
     ReportColumn("last_success", "last success", "moment"),
@@ -90,7 +90,7 @@ def document(request: ReportRequest) -> ReportDocument:
         audience="sre",
         window=window,
         made_at=request.now,
-        whose=", ".join(filters.named.values()) or "every cluster",
+        subject=", ".join(filters.named.values()) or "every cluster",
         figures=(
             HeadlineFigure(
                 "Working now",

@@ -131,7 +131,7 @@ def advice_sentence(request: ReportRequest, advice: list[dict[str, object]]) -> 
     """Say what to do first, or why nothing is advised."""
     if not advice:
         absence = analysis_runs.absence(request.views, request.window)
-        return absence.said("Nothing is advised: no finding touches this window.")
+        return absence.sentence("Nothing is advised: no finding touches this window.")
     parts = [
         f"{row['verb']} {amounts.name(row['workload'], 48)} of {amounts.name(row['team'], 32)} "
         f"({_saves(row)})"

@@ -59,7 +59,7 @@ def document(request: ReportRequest) -> ReportDocument:
         audience="team",
         window=window,
         made_at=request.now,
-        whose=team,
+        subject=team,
         figures=(
             HeadlineFigure(
                 "Fully loaded", usd(bill["total_usd"]), "own GPUs, nodes, a share of the free"

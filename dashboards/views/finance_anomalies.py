@@ -17,7 +17,7 @@ RISE_COLUMNS = {
     "usd": page.usd("more than usual, USD"),
     "gpu_hours": page.number("GPU-hours more"),
     "why": page.name("why", "large"),
-    "because": page.name("because"),
+    "reasons": page.name("because"),
     "start": page.time_column("since"),
     "end": page.time_column("until"),
     "weeks_compared": page.number("weeks compared"),
@@ -68,7 +68,7 @@ def rises(request: PageRequest) -> None:
         )
         return
     page.table(
-        [{**r, "because": _reason_text(r["because"])} for r in rows],
+        [{**r, "reasons": _reason_text(r["reasons"])} for r in rows],
         RISE_COLUMNS,
         table_name="Rises",
     )

@@ -64,7 +64,7 @@ def window_text(window: Window) -> str:
 
 
 def _nothing(request: PageRequest) -> None:
-    data_window = request.extent.looks
+    data_window = request.extent.samples
     longest = (data_window.end - data_window.start) / 2
     half = int(longest / timedelta(hours=1))
     page.show_nothing(

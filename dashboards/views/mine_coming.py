@@ -11,19 +11,19 @@ from dashboards.page import PageRequest, money, plain
 TITLE, ICON, ORDER = "What is coming", ":material/event_upcoming:", 20
 
 COMING = {
-    "whom": page.name("workload", "large"),
+    "subject": page.name("workload", "large"),
     "says": page.name("what will happen", "large"),
     "next_at": page.time_column("when"),
     "kept_until": page.time_column("kept until"),
     "usd_per_day": page.usd("costs, USD a day"),
     "gpus": page.number("GPUs"),
     "why": page.name("why not before", "large"),
-    "told_at": page.time_column("notice given"),
+    "notified_at": page.time_column("notice given"),
     "policy": page.name("policy", "small"),
 }
 ACTION_COLUMNS = {
     "at": page.time_column("when"),
-    "whom": page.name("workload", "large"),
+    "subject": page.name("workload", "large"),
     "verb": page.name("what was done"),
     "result": page.name("result", "small"),
     "lost": page.name("lost", "large"),
@@ -74,7 +74,7 @@ def coming(request: PageRequest) -> None:
         key="case",
         label="Workload",
         table_name="What policies have in mind, the soonest first",
-        name_of=lambda row: f"{row['whom']}: {row['says']}",
+        name_of=lambda row: f"{row['subject']}: {row['says']}",
     )
     if not busy[0]["acts"]:
         page.note("Nothing acts here yet: this is what policies would do.")
@@ -101,7 +101,7 @@ def actions_taken(request: PageRequest) -> None:
     if not owners:
         return
     page.heading("What was done")
-    now = request.extent.looks.end
+    now = request.extent.samples.end
     rows = data.query(
         owner_workloads.actions_taken, request.filters, owners, now - request.settings.actions.watch
     )
@@ -116,7 +116,7 @@ def actions_taken(request: PageRequest) -> None:
         key="action",
         label="Action",
         table_name="What was done, the newest first",
-        name_of=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
+        name_of=lambda row: f"{row['verb']} {row['subject']} ({row['id']})",
     )
     if choice is None:
         return

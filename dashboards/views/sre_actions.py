@@ -12,19 +12,19 @@ TITLE, ICON, ORDER = "Actions", ":material/bolt:", 60
 
 FINDING = "finding_link"
 WAITING = {
-    "whom": page.name("whom", "large"),
+    "subject": page.name("whom", "large"),
     "verb": page.name("what it would do"),
     "usd_per_day": page.usd("saves, USD a day"),
     "gpus": page.number("GPUs"),
     "owner": page.name("owner", "small"),
     "policy": page.name("policy", "small"),
-    "asked_at": page.time_column("asked"),
+    "requested_at": page.time_column("asked"),
     "approved_by": page.name("agreed already", "small"),
     "id": page.name("request", "small"),
 }
 ACTION_COLUMNS = {
     "at": page.time_column("when"),
-    "whom": page.name("whom", "large"),
+    "subject": page.name("whom", "large"),
     "verb": page.name("what was done"),
     "result": page.name("result", "small"),
     "saved_usd": page.usd("saved so far, USD"),
@@ -37,7 +37,7 @@ ACTION_COLUMNS = {
 }
 PLAN = {
     "says": page.name("the plan"),
-    "whom": page.name("whom", "large"),
+    "subject": page.name("whom", "large"),
     "verb": page.name("what to do"),
     "why": page.name("why not now", "large"),
     "next_at": page.time_column("goes on at"),
@@ -49,7 +49,7 @@ PLAN = {
 }
 REFUSED = {
     "at": page.time_column("when"),
-    "whom": page.name("whom", "large"),
+    "subject": page.name("whom", "large"),
     "why": page.name("why", "large"),
     "policy": page.name("policy", "small"),
 }
@@ -92,7 +92,7 @@ def waiting(request: PageRequest) -> None:
         key="request",
         label="Request",
         table_name="Actions that wait for approval",
-        name_of=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
+        name_of=lambda row: f"{row['verb']} {row['subject']} ({row['id']})",
     )
     if choice is None:
         return
@@ -124,11 +124,11 @@ def actions_done(request: PageRequest) -> None:
         key="action",
         label="Action",
         table_name="Actions, the newest first",
-        name_of=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
+        name_of=lambda row: f"{row['verb']} {row['subject']} ({row['id']})",
     )
     if choice is None:
         return
-    now = request.extent.looks.end.replace(tzinfo=None)
+    now = request.extent.samples.end.replace(tzinfo=None)
     if not policy_actions.undo_state(
         choice["result"], choice["at"], now, request.settings.actions.watch
     ):

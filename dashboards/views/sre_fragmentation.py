@@ -59,8 +59,8 @@ PACKING = {
 }
 CUTS = {
     "name": page.name("pool and model"),
-    "boards": page.number("boards"),
-    "held": page.name("held"),
+    "gpus": page.number("boards"),
+    "allocated": page.name("held"),
     "free": page.name("free"),
     "cut_again": page.name("cut again as"),
 }
@@ -267,8 +267,8 @@ def _plan_text(pool: PoolFragmentation) -> str:
 
 def _stand(pool: PoolFragmentation) -> str:
     stay = ", ".join(f"{n} {page.plain(why)}" for why, n in pool.plan.stay.items())
-    because = page.plain(pool.plan.why or "enough whole slots are free", 200)
-    return f"{page.plain(pool.name)}: {because}{f' (pods that stay: {stay})' if stay else ''}."
+    reason = page.plain(pool.plan.why or "enough whole slots are free", 200)
+    return f"{page.plain(pool.name)}: {reason}{f' (pods that stay: {stay})' if stay else ''}."
 
 
 def _name(workload: Mapping[str, Any]) -> str:

@@ -36,9 +36,9 @@ PLACES = {
     "model": page.name("model", "small"),
 }
 EVENTS = {
-    "moment": page.time_column("when"),
+    "at": page.time_column("when"),
     "kind": page.name("what"),
-    "what": page.name("of whom", "large"),
+    "detail": page.name("of whom", "large"),
 }
 TRACKS = (
     ("activity_pct", "activity, %", {"activity_pct": "mean", "most_pct": "most of any device"}),

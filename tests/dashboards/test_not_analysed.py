@@ -48,29 +48,29 @@ def keep(warehouse: Warehouse, result: Result, reason: str = "", window: Window 
 def test_none_found_not_analysed_and_cannot_be_judged_differ(lake: Warehouse) -> None:
     none = "No fragmentation was found."
     absent = analysis_runs.absence(lake, WINDOW, ONE)
-    assert absent.what == "Not analysed."
-    assert "fragmentation did not run over this window" in absent.said(none)
-    assert "`fallow analyze fragmentation`" in absent.said(none)
+    assert absent.summary == "Not analysed."
+    assert "fragmentation did not run over this window" in absent.sentence(none)
+    assert "`fallow analyze fragmentation`" in absent.sentence(none)
 
     keep(lake, "done", window=EARLIER)
-    assert analysis_runs.absence(lake, WINDOW, ONE).what == "Not analysed.", (
+    assert analysis_runs.absence(lake, WINDOW, ONE).summary == "Not analysed.", (
         "it judged another window"
     )
 
     keep(lake, "withheld", "no inventory of nodes")
     absent = analysis_runs.absence(lake, WINDOW, ONE)
-    assert absent.what == "Cannot be judged."
-    assert "fragmentation (no inventory of nodes)" in absent.said(none)
+    assert absent.summary == "Cannot be judged."
+    assert "fragmentation (no inventory of nodes)" in absent.sentence(none)
 
     keep(lake, "failed", "it failed (ZeroDivisionError: division by zero)")
-    assert analysis_runs.absence(lake, WINDOW, ONE).what == "Cannot be judged."
+    assert analysis_runs.absence(lake, WINDOW, ONE).summary == "Cannot be judged."
 
     late = Window(WINDOW.start, WINDOW.end + timedelta(hours=1))
     keep(lake, "done", window=late)
-    assert analysis_runs.absence(lake, WINDOW, ONE).said(none) == none
+    assert analysis_runs.absence(lake, WINDOW, ONE).sentence(none) == none
 
     some = analysis_runs.absence(lake, WINDOW, ("fragmentation", "idle"))
-    assert some.said(none).startswith(f"{none} Not analysed: idle did not run")
+    assert some.sentence(none).startswith(f"{none} Not analysed: idle did not run")
 
 
 def test_a_page_over_data_that_nobody_analysed_does_not_say_none(

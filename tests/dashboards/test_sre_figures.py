@@ -117,7 +117,7 @@ def test_timeline_sums_to_the_bill(known: Warehouse, whose: TimelineSubject) -> 
 
 def test_timeline_tells_what_devices_did_while_they_were_held(known: Warehouse) -> None:
     rows = timeline.measures(known, Window(END - timedelta(days=2), END), ALL, TimelineSubject(JOB))
-    by = {r["moment"]: r for r in rows.to_pylist()}
+    by = {r["at"]: r for r in rows.to_pylist()}
     held, before = by[LAST], by[LAST - timedelta(hours=10)]
     assert (held["activity_pct"], held["most_pct"]) == (25.0, 75.0)
     assert (held["power_w"], held["memory_gb"], held["devices"]) == (300.0, 2.0, 2)
@@ -132,7 +132,7 @@ def test_timeline_tells_what_happened(known: Warehouse) -> None:
     job = timeline.events(known, DAY, ALL, TimelineSubject(workload=JOB)).to_pylist()
     assert [e["kind"] for e in job] == ["pod placed", "pod created"]
     node = timeline.events(known, DAY, ALL, TimelineSubject(node="two")).to_pylist()
-    assert [(e["kind"], e["what"]) for e in node] == [
+    assert [(e["kind"], e["detail"]) for e in node] == [
         ("NodeNotReady", "Node two: kubelet stopped posting")
     ]
     assert not timeline.events(known, DAY, ALL, TimelineSubject(workload="nobody")).num_rows

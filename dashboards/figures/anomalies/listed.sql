@@ -15,7 +15,7 @@ SELECT
     (f.document ->> '$.details.usual')::DOUBLE AS usual,
     (f.document ->> '$.details.change')::DOUBLE AS change,
     (f.document ->> '$.details.weeks_compared')::INTEGER AS weeks_compared,
-    (f.document -> '$.details.because')::VARCHAR AS because
+    (f.document -> '$.details.because')::VARCHAR AS reasons
 FROM latest_findings AS f
 WHERE
     f.analyzer = 'anomalies'

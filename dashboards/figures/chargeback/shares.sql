@@ -40,7 +40,7 @@ portions AS (
     INNER JOIN bills AS b ON o.cluster = b.cluster
 ),
 
-rests AS (
+remainders AS (
     SELECT
         *,
         nobodys - sum(portion) OVER (PARTITION BY cluster) AS rest,
@@ -73,4 +73,4 @@ SELECT
         WHEN NOT owned THEN -usd_gpu
         ELSE portion_gpu + CASE WHEN largest_gpu THEN rest_gpu ELSE 0 END
     END AS shared_usd_gpu
-FROM rests
+FROM remainders

@@ -1,4 +1,4 @@
--- How each collector's newest looks went: the last hour of its looks.
+-- How each collector's newest scrapes went: the last hour of its scrapes.
 WITH newest AS (
     SELECT
         cluster,
@@ -12,7 +12,7 @@ WITH newest AS (
 SELECT
     s.cluster,
     s.collector,
-    count(*) AS looks,
+    count(*) AS scrapes,
     count(*) FILTER (WHERE s.up) AS succeeded,
     max(s.until) FILTER (WHERE s.up) AS last_success,
     count(DISTINCT s.target) FILTER (WHERE NOT s.up) AS targets_down,

@@ -1,7 +1,7 @@
 -- A row per GPU, or, of more than `most` of them, per node and state; the nodes that burn most
 -- come first where even those are too many.
 WITH few AS (
-    SELECT count(*) <= $most AS is_few FROM told
+    SELECT count(*) <= $most AS is_few FROM newest_hour
 ),
 
 merged AS (
@@ -18,7 +18,7 @@ merged AS (
         sum(t.idle_usd_h) AS idle_usd_h,
         CASE WHEN count(DISTINCT t.workload) = 1 THEN any_value(t.workload) END AS workload,
         count(DISTINCT t.workload) FILTER (WHERE t.workload <> '(platform)') AS workloads
-    FROM told AS t
+    FROM newest_hour AS t
     CROSS JOIN few
     GROUP BY t.cluster, t.pool, t.node, CASE WHEN few.is_few THEN t.device END, t.state
 ),

@@ -11,7 +11,7 @@ SELECT
     sum(idle_usd_h)::DECIMAL(18, 4) AS idle_usd_h,
     sum(usd_h)::DECIMAL(18, 4) AS usd_h,
     arg_max(workload, idle_usd_h) FILTER (WHERE state = 'idle') AS workload
-FROM told
+FROM newest_hour
 GROUP BY cluster, pool, node
 ORDER BY idle_usd_h DESC NULLS LAST, idle_gpus DESC, free_gpus DESC, node ASC
 LIMIT $most

@@ -5,7 +5,7 @@ SELECT
     coalesce(sum(gpu_hours) FILTER (WHERE NOT in_office), 0) AS idle_gpu_hours,
     coalesce(sum(gpu_hours) FILTER (WHERE in_office), 0) AS office_idle_gpu_hours,
     100 * idle_gpu_hours / sum(gpu_hours) AS outside_pct
-FROM clocked
+FROM local_hours
 WHERE state = 'idle'
 GROUP BY team
 HAVING idle_gpu_hours > 0

@@ -2,7 +2,7 @@
 SELECT
     weekday,
     hour,
-    count(DISTINCT date_trunc('day', moment))::INTEGER AS days,
+    count(DISTINCT date_trunc('day', local_time))::INTEGER AS days,
     sum(gpu_hours) AS gpu_hours,
     sum(usd) AS usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0) AS productive_gpu_hours,
@@ -14,6 +14,6 @@ SELECT
     100 * idle_gpu_hours / nullif(sum(gpu_hours), 0) AS idle_pct,
     100 * free_gpu_hours / nullif(sum(gpu_hours), 0) AS free_pct,
     100 * unknown_gpu_hours / nullif(sum(gpu_hours), 0) AS unknown_pct
-FROM clocked
+FROM local_hours
 GROUP BY ALL
 ORDER BY weekday ASC, hour ASC

@@ -1,6 +1,6 @@
 -- Findings that advise something, by dollars over disruption: one, and one more for each time that
 -- the owner took back what was done to the workload before.
-WITH back AS (
+WITH restored_actions AS (
     SELECT
         cluster,
         concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS workload,
@@ -34,8 +34,8 @@ SELECT
     p.next_at,
     p.request
 FROM first_advice AS f
-LEFT JOIN back AS b ON f.cluster = b.cluster AND f.workload = b.workload
-LEFT JOIN rests AS r ON f.cluster = r.cluster AND f.id = r.finding
+LEFT JOIN restored_actions AS b ON f.cluster = b.cluster AND f.workload = b.workload
+LEFT JOIN snoozes AS r ON f.cluster = r.cluster AND f.id = r.finding
 LEFT JOIN planned AS p ON f.cluster = p.cluster AND f.id = p.finding
 ORDER BY usd_rank DESC NULLS LAST, f.gpu_hours DESC, f.id ASC
 LIMIT $most

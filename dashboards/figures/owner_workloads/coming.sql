@@ -2,7 +2,7 @@
 WITH keeps AS (
     SELECT
         cluster,
-        about AS whom,
+        about AS subject,
         arg_max((document ->> '$.until')::TIMESTAMPTZ::TIMESTAMP, seq) AS until
     FROM journal
     WHERE kind = 'kept'
@@ -13,7 +13,7 @@ notices AS (
     SELECT
         cluster,
         about AS finding,
-        min(ts) AS told_at
+        min(ts) AS notified_at
     FROM journal
     WHERE kind = 'noticed'
     GROUP BY ALL
@@ -21,7 +21,7 @@ notices AS (
 
 SELECT
     p.cluster,
-    p.whom,
+    p.subject,
     p.namespace,
     p.workload_kind,
     p.workload,
@@ -38,7 +38,7 @@ SELECT
     p.usd_per_day,
     p.acts,
     p.ts AS at,
-    n.told_at,
+    n.notified_at,
     greatest(k.until, r.until) AS kept_until,
     CASE
         WHEN p.gate = 'kept' THEN 'nothing: it is kept'
@@ -54,8 +54,8 @@ FROM planned AS p
 LEFT JOIN keeps AS k
     ON
         p.cluster = k.cluster
-        AND concat_ws('/', p.cluster, p.workload_kind, p.namespace, p.workload) = k.whom
-LEFT JOIN rests AS r ON p.cluster = r.cluster AND p.finding = r.finding
+        AND concat_ws('/', p.cluster, p.workload_kind, p.namespace, p.workload) = k.subject
+LEFT JOIN snoozes AS r ON p.cluster = r.cluster AND p.finding = r.finding
 LEFT JOIN notices AS n ON p.cluster = n.cluster AND p.finding = n.finding
 WHERE
     list_contains($owners, p.owner)
@@ -69,4 +69,4 @@ ORDER BY
     END ASC,
     p.next_at ASC NULLS LAST,
     p.usd_per_day DESC NULLS LAST,
-    p.whom ASC
+    p.subject ASC

@@ -1,5 +1,5 @@
 -- Workloads of somebody's teams or namespaces, the dearest first, and what is decided about them.
-WITH held AS (
+WITH owner_use AS (
     SELECT
         cluster,
         workload,
@@ -32,7 +32,7 @@ SELECT
         ELSE h.last_state
     END AS state,
     p.says
-FROM held AS h
-LEFT JOIN coming AS p ON h.cluster = p.cluster AND h.workload = p.whom
+FROM owner_use AS h
+LEFT JOIN coming AS p ON h.cluster = p.cluster AND h.workload = p.subject
 ORDER BY h.usd DESC NULLS LAST, h.gpu_hours DESC, h.workload ASC
 LIMIT $most

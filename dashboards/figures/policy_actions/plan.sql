@@ -1,6 +1,6 @@
 -- What policies decide now: done first, then told, held, refused; the dearest first in each.
 SELECT
-    whom,
+    subject,
     cluster,
     owner,
     verb,
@@ -34,5 +34,5 @@ ORDER BY
         ELSE 4
     END ASC,
     usd_per_day DESC NULLS LAST,
-    whom ASC
+    subject ASC
 LIMIT $most

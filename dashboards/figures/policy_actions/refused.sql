@@ -9,7 +9,7 @@ SELECT
         nullif(r.document ->> '$.subject[2]', ''),
         r.document ->> '$.subject[1]',
         r.document ->> '$.subject[3]'
-    ) AS whom,
+    ) AS subject,
     r.actor
 FROM journal AS r
 WHERE r.kind = 'refused' AND r.ts >= $since AND r.ts < $until

@@ -1,5 +1,5 @@
 -- What waits for somebody's approval: asked and approved by nobody, or by one where two have to.
-WITH asked AS (
+WITH requests AS (
     SELECT
         cluster,
         about AS id,
@@ -9,8 +9,8 @@ WITH asked AS (
         any_value(document ->> '$.subject[1]') AS workload_kind,
         any_value(document ->> '$.subject[2]') AS namespace,
         any_value(document ->> '$.subject[3]') AS workload,
-        min(ts) AS asked_at,
-        any_value(actor) AS asked_by
+        min(ts) AS requested_at,
+        any_value(actor) AS requested_by
     FROM journal
     WHERE kind = 'asked'
     GROUP BY cluster, about
@@ -30,23 +30,23 @@ agreed AS (
 SELECT
     a.id,
     a.cluster,
-    concat_ws('/', nullif(a.namespace, ''), a.workload_kind, a.workload) AS whom,
+    concat_ws('/', nullif(a.namespace, ''), a.workload_kind, a.workload) AS subject,
     a.verb,
     a.policy,
     a.finding,
-    a.asked_at,
-    a.asked_by,
+    a.requested_at,
+    a.requested_by,
     g.approved_by,
     p.owner,
     p.gpus,
     p.usd_per_day,
     p.finding IS NOT null AS planned
-FROM asked AS a
+FROM requests AS a
 LEFT JOIN agreed AS g ON a.cluster = g.cluster AND a.id = g.id
 LEFT JOIN planned AS p ON a.cluster = p.cluster AND a.finding = p.finding AND a.policy = p.policy
 WHERE
     (g.approvals IS null OR p.gate = 'approval')
     AND ($namespace::VARCHAR IS null OR a.namespace = $namespace)
     AND ($team::VARCHAR IS null OR p.owner = $team)
-ORDER BY planned DESC, p.usd_per_day DESC NULLS LAST, a.asked_at ASC
+ORDER BY planned DESC, p.usd_per_day DESC NULLS LAST, a.requested_at ASC
 LIMIT $most

@@ -11,7 +11,7 @@ WITH trust AS (
     WHERE kind IN ('demoted', 'trusted', 'revoked')
 ),
 
-said AS (
+trust_events AS (
     SELECT
         cluster,
         about AS policy,
@@ -89,7 +89,7 @@ SELECT
     coalesce(a.actions, 0) AS actions,
     coalesce(a.taken_back, 0) AS taken_back
 FROM policy AS p
-LEFT JOIN said AS s ON p.cluster = s.cluster AND p.policy = s.policy
+LEFT JOIN trust_events AS s ON p.cluster = s.cluster AND p.policy = s.policy
 LEFT JOIN decided AS d ON p.cluster = d.cluster AND p.policy = d.policy
 LEFT JOIN did AS a ON p.cluster = a.cluster AND p.policy = a.policy
 WHERE $cluster::VARCHAR IS null OR p.cluster = $cluster

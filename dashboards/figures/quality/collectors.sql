@@ -3,7 +3,7 @@ SELECT
     cluster,
     collector,
     count(DISTINCT target) AS targets,
-    count(*) AS looks,
+    count(*) AS scrapes,
     100.0 * count(*) FILTER (WHERE up) / count(*) AS up_pct,
     max(until) FILTER (WHERE up) AS last_success,
     greatest(0, epoch($now::TIMESTAMP) - epoch(max(until) FILTER (WHERE up))) / 60 AS lag_min,

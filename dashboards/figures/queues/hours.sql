@@ -25,14 +25,14 @@ waited AS (
             )
         ) / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step) AS waiting_gpus
     FROM steps AS s
-    INNER JOIN asking AS a
+    INNER JOIN gpu_requests AS a
         ON
             a.created_at < s.step + to_seconds($step_s)
             AND coalesce(a.waited_until, $until::TIMESTAMP) > s.step
     GROUP BY s.step
 ),
 
-held AS (
+paid_hours AS (
     SELECT
         time_bucket(to_seconds($step_s), bucket, $since::TIMESTAMP) AS step,
         coalesce(sum(gpu_hours) FILTER (WHERE state = 'free'), 0) AS free_gpu_hours,
@@ -42,7 +42,7 @@ held AS (
 )
 
 SELECT
-    s.step AS moment,
+    s.step AS at,
     coalesce(w.waiting_gpus, 0) AS waiting_gpus,
     h.free_gpu_hours * 3600 / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
         AS free_gpus,
@@ -50,5 +50,5 @@ SELECT
         AS idle_gpus
 FROM steps AS s
 LEFT JOIN waited AS w ON s.step = w.step
-LEFT JOIN held AS h ON s.step = h.step
+LEFT JOIN paid_hours AS h ON s.step = h.step
 ORDER BY s.step ASC

@@ -1,5 +1,5 @@
 -- The newest word of each quota of GPUs in the window's last day; MIG instances as parts of GPUs.
-WITH said AS (
+WITH latest AS (
     SELECT
         cluster,
         kind,
@@ -43,6 +43,6 @@ SELECT
     newest['pending'] AS pending,
     newest['waiting'] * unit AS waiting,
     ts
-FROM said
+FROM latest
 ORDER BY coalesce(waiting, 0) DESC, used DESC NULLS LAST, cluster ASC, kind ASC, name ASC
 LIMIT $most

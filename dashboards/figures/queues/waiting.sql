@@ -11,7 +11,7 @@ SELECT
     max(epoch($until::TIMESTAMP - a.created_at)) / 3600 AS hours,
     sum(a.gpus * epoch($until::TIMESTAMP - a.created_at)) / 3600 AS gpu_hours,
     any_value(r.message) AS message
-FROM asking AS a
+FROM gpu_requests AS a
 LEFT JOIN refused AS r
     ON a.cluster = r.cluster AND a.namespace = r.namespace AND a.pod = r.pod
 WHERE a.waited_until IS null OR a.waited_until >= $until

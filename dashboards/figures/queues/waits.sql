@@ -16,7 +16,7 @@ WITH keyed AS (
             epoch(least(coalesce(waited_until, $until::TIMESTAMP), $until::TIMESTAMP))
             - epoch(greatest(created_at, $since::TIMESTAMP))
         ) * gpus / 3600 AS gpu_hours
-    FROM asking
+    FROM gpu_requests
     WHERE waited_until IS null OR waited_until >= $since
 )
 

@@ -34,7 +34,7 @@ acts AS (
         i.about AS action,
         i.finding,
         i.ts,
-        max(o.result) FILTER (WHERE o.result = 'done') AS done,
+        max(o.result) FILTER (WHERE o.result = 'done') AS success,
         arg_max(o.result, o.ts) AS result
     FROM journal AS i
     LEFT JOIN journal AS o ON i.cluster = o.cluster AND i.about = o.about AND o.kind = 'outcome'
@@ -55,7 +55,7 @@ measured AS (
 steps AS (
     SELECT
         finding,
-        min(ts) FILTER (WHERE kind = 'asked') AS asked_at,
+        min(ts) FILTER (WHERE kind = 'asked') AS requested_at,
         min(ts) FILTER (WHERE kind = 'approved') AS approved_at,
         min(ts) FILTER (WHERE kind = 'intent') AS acted_at
     FROM journal
@@ -67,12 +67,12 @@ ends AS (
     SELECT
         finding,
         arg_max(result, ts) AS result,
-        bool_or(done IS NOT null) AS took
+        bool_or(success IS NOT null) AS took
     FROM acts
     GROUP BY finding
 ),
 
-known AS (
+merged AS (
     SELECT
         coalesce(a.id, s.finding) AS id,
         coalesce(a.cluster, f.cluster) AS cluster,
@@ -84,7 +84,7 @@ known AS (
         coalesce(a.kind, f.kind) AS kind,
         coalesce(a.gpu_hours, f.gpu_hours, 0) AS gpu_hours,
         CASE WHEN a.id IS null THEN f.usd ELSE a.usd END AS usd,
-        s.asked_at,
+        s.requested_at,
         s.approved_at,
         s.acted_at,
         e.result,
@@ -104,10 +104,10 @@ SELECT
         WHEN verified_gpu_hours IS NOT null THEN 'verified'
         WHEN took THEN 'acted'
         WHEN approved_at IS NOT null OR acted_at IS NOT null THEN 'approved'
-        WHEN asked_at IS NOT null THEN 'asked'
+        WHEN requested_at IS NOT null THEN 'asked'
         ELSE 'identified'
     END AS stage
-FROM known
+FROM merged
 WHERE
     (gpu_hours > 0 OR acted_at IS NOT null)
     AND ($team::VARCHAR IS null OR team = $team)

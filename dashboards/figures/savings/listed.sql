@@ -7,7 +7,7 @@ SELECT
     kind,
     gpu_hours,
     usd,
-    asked_at,
+    requested_at,
     approved_at,
     acted_at,
     result,
@@ -15,5 +15,5 @@ SELECT
     verified_usd
 FROM cases
 WHERE stage <> 'identified'
-ORDER BY coalesce(acted_at, approved_at, asked_at) DESC, id ASC
+ORDER BY coalesce(acted_at, approved_at, requested_at) DESC, id ASC
 LIMIT $most

@@ -42,27 +42,27 @@ findings AS (
 
 happened AS (
     SELECT
-        created_at AS moment,
+        created_at AS at,
         'pod created' AS kind,
-        pod AS what
+        pod AS detail
     FROM pods
     UNION ALL
     SELECT
-        coalesce(scheduled_at, started_at) AS moment,
+        coalesce(scheduled_at, started_at) AS at,
         'pod placed' AS kind,
-        pod || coalesce(' on ' || node, '') AS what
+        pod || coalesce(' on ' || node, '') AS detail
     FROM pods
     UNION ALL
     SELECT
-        coalesce(finished_at, deleted_at) AS moment,
+        coalesce(finished_at, deleted_at) AS at,
         'pod ended' AS kind,
-        pod || ' (' || coalesce(phase, 'phase unknown') || ')' AS what
+        pod || ' (' || coalesce(phase, 'phase unknown') || ')' AS detail
     FROM pods
     UNION ALL
     SELECT
-        e.ts AS moment,
+        e.ts AS at,
         e.reason AS kind,
-        concat_ws(': ', e.kind || ' ' || e.name, e.message) AS what
+        concat_ws(': ', e.kind || ' ' || e.name, e.message) AS detail
     FROM event AS e
     WHERE
         ($cluster::VARCHAR IS null OR e.cluster = $cluster)
@@ -82,33 +82,33 @@ happened AS (
         )
     UNION ALL
     SELECT
-        found_at AS moment,
+        found_at AS at,
         'finding' AS kind,
-        kind || ' by ' || analyzer || ': ' || coalesce(document ->> '$.details.why', id) AS what
+        kind || ' by ' || analyzer || ': ' || coalesce(document ->> '$.details.why', id) AS detail
     FROM findings
     UNION ALL
     SELECT
-        a.ts AS moment,
+        a.ts AS at,
         'action: ' || a.kind AS kind,
-        concat_ws(' ', a.about, 'by', a.actor) AS what
+        concat_ws(' ', a.about, 'by', a.actor) AS detail
     FROM action AS a
     WHERE
         (a.document ->> '$.finding') IN (SELECT f.id FROM findings AS f)
         OR a.about IN (SELECT f.id FROM findings AS f)
     UNION ALL
     SELECT
-        s.start AS moment,
+        s.start AS at,
         'action: ' || coalesce(s.verb, 'done') AS kind,
-        s.action || coalesce(' of policy ' || s.policy, '') AS what
+        s.action || coalesce(' of policy ' || s.policy, '') AS detail
     FROM saving AS s
     WHERE s.namespace || '/' || s.workload_kind || '/' || s.workload = $workload
 )
 
 SELECT
-    moment,
-    kind,
-    what
-FROM happened
-WHERE moment >= $since AND moment <= $until
-ORDER BY moment DESC, kind ASC, what ASC
+    h.at,
+    h.kind,
+    h.detail
+FROM happened AS h
+WHERE h.at >= $since AND h.at <= $until
+ORDER BY h.at DESC, h.kind ASC, h.detail ASC
 LIMIT $most

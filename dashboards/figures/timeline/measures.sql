@@ -9,7 +9,7 @@ WITH each AS (
         sum(mem_used_bytes_mean * mem_used_bytes_n) / nullif(sum(mem_used_bytes_n), 0) AS memory,
         sum(power_w_mean * power_w_n) / nullif(sum(power_w_n), 0) AS power,
         max(temp_c_max) AS temp
-    FROM looked
+    FROM device_rollups
     GROUP BY bucket, cluster, device
 ),
 
@@ -36,7 +36,7 @@ steps AS (
 )
 
 SELECT
-    s.step AS moment,
+    s.step AS at,
     100 * avg(t.activity) AS activity_pct,
     100 * max(t.most)::DOUBLE AS most_pct,
     avg(t.memory) / 1e9 AS memory_gb,

@@ -10,7 +10,7 @@ WITH stepped AS (
 )
 
 SELECT
-    step AS moment,
+    step AS at,
     least(step + to_seconds($step_s), $until::TIMESTAMP) AS later,
     state,
     gpu_hours,

@@ -24,7 +24,7 @@ WITH priced AS (
         AND ($cluster::VARCHAR IS null OR cluster = $cluster)
 ),
 
-posted AS (
+daily AS (
     SELECT
         day,
         cluster,
@@ -48,7 +48,7 @@ shares AS (
     SELECT
         *,
         usd::DOUBLE / nullif(sum(usd) OVER (PARTITION BY day, cluster, node)::DOUBLE, 0) AS part
-    FROM posted
+    FROM daily
 ),
 
 places AS (
@@ -64,7 +64,7 @@ places AS (
     GROUP BY ALL
 ),
 
-told AS (
+described AS (
     SELECT
         s.*,
         nullif(p.region, '') AS region,
@@ -169,7 +169,7 @@ SELECT
     strftime(price_as_of, $form) AS x_PriceAsOf,
     namespace AS x_Namespace,
     workload_kind AS x_WorkloadKind
-FROM told
+FROM described
 WHERE $team::VARCHAR IS null OR team = $team
 ORDER BY
     day ASC, cluster ASC, node ASC, team ASC, holder ASC NULLS FIRST, state ASC, pool ASC, model ASC

@@ -10,7 +10,7 @@ SELECT
     1e6 * s.usd::DOUBLE / nullif(c.requests, 0) AS usd_per_million_requests,
     1e6 * s.usd::DOUBLE / nullif(c.tokens, 0) AS usd_per_million_tokens
 FROM counted AS c
-INNER JOIN spent AS s
+INNER JOIN unit_costs AS s
     ON
         c.cluster = s.cluster AND c.namespace = s.namespace
         AND c.workload_kind = s.workload_kind AND c.workload_name = s.workload_name

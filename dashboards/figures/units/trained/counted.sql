@@ -1,6 +1,6 @@
 -- What each workload trained on: samples or tokens as the job's own metric counts them. A metric
 -- that tells the whole job's throughput is counted once, from the pod that tells most of it.
-WITH told AS (
+WITH pod_work AS (
     SELECT
         cluster,
         namespace,
@@ -20,7 +20,7 @@ SELECT
     p.owner.name AS workload_name,
     t.work,
     coalesce(max(t.job_work), sum(t.own_work)) AS amount
-FROM told AS t
+FROM pod_work AS t
 INNER JOIN pods AS p
     ON t.cluster = p.cluster AND t.namespace = p.namespace AND t.pod = p.pod
 GROUP BY ALL

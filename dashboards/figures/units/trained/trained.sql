@@ -9,7 +9,7 @@ SELECT
     s.usd,
     1e6 * s.usd::DOUBLE / nullif(c.amount, 0) AS usd_per_million
 FROM counted AS c
-INNER JOIN spent AS s
+INNER JOIN unit_costs AS s
     ON
         c.cluster = s.cluster AND c.namespace = s.namespace
         AND c.workload_kind = s.workload_kind AND c.workload_name = s.workload_name

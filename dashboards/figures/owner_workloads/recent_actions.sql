@@ -3,7 +3,7 @@ SELECT
     action AS id,
     cluster,
     ts AS at,
-    concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS whom,
+    concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS subject,
     owner,
     namespace,
     verb,

@@ -1,6 +1,6 @@
 -- Pods that ask for GPUs: since when, and until when they waited (null = they wait still). A pod
 -- that the inventory does not show any more stopped waiting when it was last seen.
-WITH looks AS (
+WITH last_lists AS (
     SELECT
         cluster,
         max(last_seen) - INTERVAL 15 MINUTE AS newest
@@ -27,10 +27,10 @@ SELECT
         WHEN p.node IS NOT null THEN p.created_at
         WHEN coalesce(p.finished_at, p.deleted_at) IS NOT null
             THEN coalesce(p.finished_at, p.deleted_at)
-        WHEN p.last_seen < looks.newest THEN p.last_seen
+        WHEN p.last_seen < last_lists.newest THEN p.last_seen
     END AS waited_until
 FROM pod_owners AS p
-INNER JOIN looks ON p.cluster = looks.cluster
+INNER JOIN last_lists ON p.cluster = last_lists.cluster
 WHERE
     p.gpu_request > 0
     AND p.created_at < $until

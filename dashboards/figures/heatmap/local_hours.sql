@@ -1,7 +1,7 @@
 -- What was paid by team and state, with the hour of the week by the clock of the place.
 WITH summed AS (
     SELECT
-        timezone($zone, timezone('UTC', bucket)) AS moment,
+        timezone($zone, timezone('UTC', bucket)) AS local_time,
         team,
         state,
         sum(gpu_hours) AS gpu_hours,
@@ -11,9 +11,9 @@ WITH summed AS (
 )
 
 SELECT
-    moment,
-    isodow(moment)::INTEGER AS weekday,
-    hour(moment)::INTEGER AS hour,
+    local_time,
+    isodow(local_time)::INTEGER AS weekday,
+    hour(local_time)::INTEGER AS hour,
     weekday <= 5 AND hour >= $first AND hour < $last AS in_office,
     team,
     state,

@@ -13,7 +13,7 @@ SELECT
     a.action AS id,
     a.cluster,
     a.ts AS at,
-    concat_ws('/', nullif(a.namespace, ''), a.workload_kind, a.workload) AS whom,
+    concat_ws('/', nullif(a.namespace, ''), a.workload_kind, a.workload) AS subject,
     a.owner,
     a.verb,
     a.policy,

@@ -23,7 +23,7 @@ WHERE
         $workload::VARCHAR IS null
         OR EXISTS (
             SELECT 1
-            FROM held AS h
+            FROM allocations AS h
             WHERE
                 h.cluster = r.cluster
                 AND h.device = r.device
