@@ -243,24 +243,27 @@ def _kept_annotations(
         kept_values[OWNERS] = dict(top.protections)
     if space:
         kept_values[NAMESPACE] = dict(space)
+    return kept_values | _describe_volumes(pod) | _describe_placement(pod)
+
+
+def _describe_volumes(pod: Pod) -> dict[str, Any]:
+    """Return the pod's claims and the volumes that lie on its node, as annotations of ours."""
     volumes = pod.spec.volumes or ()
     claims = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
-    if claims:
-        kept_values[PVCS] = sorted(claims)
     local = [v.name for v in volumes if v.host_path or (v.empty_dir and not v.empty_dir.medium)]
-    if local:
-        kept_values[LOCAL] = sorted(local)
-    selector = node_selector(pod)
-    if selector:
-        kept_values[SELECTOR] = selector
-    borne = [
+    named = {PVCS: sorted(claims), LOCAL: sorted(local)}
+    return {key: names for key, names in named.items() if names}
+
+
+def _describe_placement(pod: Pod) -> dict[str, Any]:
+    """Return the nodes that the pod selects and the taints it tolerates, as annotations of ours."""
+    tolerations = [
         [t.key or "", t.operator or "Equal", t.value or "", t.effect or ""]
         for t in pod.spec.tolerations or ()
         if t.key not in _EVERYWHERE
     ]
-    if borne:
-        kept_values[TOLERATIONS] = borne
-    return kept_values
+    described = {SELECTOR: node_selector(pod), TOLERATIONS: tolerations}
+    return {key: value for key, value in described.items() if value}
 
 
 def node_selector(pod: Pod) -> dict[str, list[str]]:

@@ -76,33 +76,46 @@ def within_quota(store: "ObjectStore", kind: ApiKind, item: Object, *, dry_run: 
         return
     updates: list[tuple[str, Mapping[str, str]]] = []
     for quota_object in store.list("ResourceQuota", meta["namespace"]):
-        name, status = quota_object["metadata"]["name"], quota_object.get("status") or {}
-        hard = status.get("hard") or {}
-        if not hard or not quota.is_in_scope(quota_object["spec"], item):
-            continue
-        usage = quota.usage(kind, item)
-        if kind.key == "Pod" and (missing := quota.missing_amounts(item["spec"], hard)):
-            why = f"failed quota: {name}: must specify {','.join(missing)}"
-            raise forbidden(kind.group, kind.plural, meta["name"], why)
-        usage = {k: v for k, v in usage.items() if k in hard and v}
-        used = {k: amount((status.get("used") or {}).get(k, "0")) for k in usage}
-        over = sorted(k for k in usage if used[k] + usage[k] > amount(hard[k]))
-        if over:
-            parts = (
-                ("requested", {k: format_amount(usage[k]) for k in over}),
-                ("used", {k: format_amount(used[k]) for k in over}),
-                ("limited", {k: hard[k] for k in over}),
-            )
-            message = ", ".join(f"{label}: {_join_amounts(amounts)}" for label, amounts in parts)
-            why = f"exceeded quota: {name}, {message}"
-            raise forbidden(kind.group, kind.plural, meta["name"], why)
-        if usage:
-            updates.append((name, _sum(used, usage)))
+        hard = (quota_object.get("status") or {}).get("hard") or {}
+        if hard and quota.is_in_scope(quota_object["spec"], item):
+            usage_now = _charge(quota_object, hard, kind, item)
+            if usage_now:
+                updates.append((quota_object["metadata"]["name"], usage_now))
     if dry_run:
         return
     for name, used_now in updates:
         body = {"status": {"used": used_now}}
         store.patch("ResourceQuota", name, meta["namespace"], body, subresource="status")
+
+
+def _charge(
+    quota_object: Object, hard: Mapping[str, str], kind: ApiKind, item: Object
+) -> dict[str, str]:
+    """Return the usage of one quota with the object's own added; empty = it uses none of it.
+
+    Raises:
+        ApiError: 403 the quota is exceeded, or wants amounts that the object does not say.
+    """
+    name = quota_object["metadata"]["name"]
+    object_name = item["metadata"]["name"]
+    usage = quota.usage(kind, item)
+    if kind.key == "Pod" and (missing := quota.missing_amounts(item["spec"], hard)):
+        why = f"failed quota: {name}: must specify {','.join(missing)}"
+        raise forbidden(kind.group, kind.plural, object_name, why)
+    usage = {k: v for k, v in usage.items() if k in hard and v}
+    used_amounts = quota_object["status"].get("used") or {}
+    used = {k: amount(used_amounts.get(k, "0")) for k in usage}
+    over = sorted(k for k in usage if used[k] + usage[k] > amount(hard[k]))
+    if over:
+        parts = (
+            ("requested", {k: format_amount(usage[k]) for k in over}),
+            ("used", {k: format_amount(used[k]) for k in over}),
+            ("limited", {k: hard[k] for k in over}),
+        )
+        message = ", ".join(f"{label}: {_join_amounts(amounts)}" for label, amounts in parts)
+        why = f"exceeded quota: {name}, {message}"
+        raise forbidden(kind.group, kind.plural, object_name, why)
+    return _sum(used, usage)
 
 
 def _join_amounts(amounts: Mapping[str, str]) -> str:

@@ -49,25 +49,13 @@ def apply(
     )
     own = leaves(wanted_fields, custom=custom)
     entries = list((old.get("metadata") or {}).get("managedFields") or ())
-    me = (manager, "Apply", subresource)
-    own_entry = next((e for e in entries if _key(e) == me), None)
-    others = [e for e in entries if e is not own_entry]
+    own_entry, others = _split_entries(entries, (manager, "Apply", subresource))
     wrong = [p for p in own if value_at(old, p) != value_at(wanted_fields, p)]
-    clashes = [(e, p) for e in others for p in wrong if p[-1] != "." and _owns(e, p)]
-    if clashes and not force:
-        raise _conflict(clashes)
-    conflicting = [p for _, p in clashes]
-    other_entries = [{**e, "fieldsV1": without(e["fieldsV1"], conflicting)} for e in others]
-    other_entries = [e for e in other_entries if e["fieldsV1"]]
+    other_entries = _take_over(others, wrong, force=force)
     new = _merge(dict(old), wanted_fields, custom=custom)
-    dropped = (
-        [] if own_entry is None else [p for p in paths(own_entry["fieldsV1"]) if p not in set(own)]
-    )
-    for path in sorted(dropped, key=len, reverse=True):
-        if not any(_owns(e, path) for e in other_entries):
-            new = remove_leaf(
-                new, path, lambda item: not any(_owns(e, item) for e in other_entries)
-            )
+    if own_entry is not None:
+        dropped = [p for p in paths(own_entry["fieldsV1"]) if p not in set(own)]
+        new = _give_back(new, dropped, other_entries)
     entry = entry_of(
         manager,
         "Apply",
@@ -79,6 +67,40 @@ def apply(
     if own_entry is not None and own_entry["fieldsV1"] == entry["fieldsV1"] and new == old:
         return dict(old), entries
     return new, [*other_entries, entry] if own else other_entries
+
+
+def _split_entries(
+    entries: Sequence[Object], key: tuple[str, str, str]
+) -> tuple[Object | None, list[Object]]:
+    """Return the applier's own entry of `managedFields`, and those of the others."""
+    own_entry = next((e for e in entries if _key(e) == key), None)
+    return own_entry, [e for e in entries if e is not own_entry]
+
+
+def _take_over(others: Sequence[Object], wrong: Sequence[Path], *, force: bool) -> list[Object]:
+    """Return the other managers' entries without the fields that the applier takes from them.
+
+    `wrong` are the applied fields that have another value. One that another manager owns is a
+    conflict unless `force`.
+    """
+    clashes = [(e, p) for e in others for p in wrong if p[-1] != "." and _owns(e, p)]
+    if clashes and not force:
+        raise _conflict(clashes)
+    conflicting = [p for _, p in clashes]
+    entries = [{**e, "fieldsV1": without(e["fieldsV1"], conflicting)} for e in others]
+    return [e for e in entries if e["fieldsV1"]]
+
+
+def _give_back(new: Object, dropped: Sequence[Path], other_entries: Sequence[Object]) -> Object:
+    """Return the object without the fields that the applier dropped and that no other owns."""
+
+    def is_free(path: Path) -> bool:
+        return not any(_owns(e, path) for e in other_entries)
+
+    for path in sorted(dropped, key=len, reverse=True):
+        if is_free(path):
+            new = remove_leaf(new, path, is_free)
+    return new
 
 
 def _merge(old: Any, new: Any, *, custom: bool, name: str = "") -> Any:

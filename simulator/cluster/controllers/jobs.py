@@ -32,12 +32,13 @@ def job(obj: Object, sight: ControllerView) -> ChildChanges:
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    spec, pods = obj["spec"], oldest(sight.view.children(uid(obj), "Pod"))
-    succeeded, wrong = _counted(obj, pods, "Succeeded"), _counted(obj, pods, "Failed")
+    spec, pods, now = obj["spec"], oldest(sight.view.children(uid(obj), "Pod")), sight.now_s
+    succeeded, failed = _counted(obj, pods, "Succeeded"), _counted(obj, pods, "Failed")
     active = [p for p in pods if is_live(p)]
-    status: Object = {
+    has_failed_often = failed > spec.get("backoffLimit", 6)
+    plan.status = {
         "succeeded": succeeded,
-        "failed": wrong,
+        "failed": failed,
         "active": len(active),
         "ready": sum(map(is_ready, active)),
         "terminating": sum(is_deleting(p) and not has_ended(p) for p in pods),
@@ -45,52 +46,65 @@ def job(obj: Object, sight: ControllerView) -> ChildChanges:
     if has_condition(obj, "Complete") or has_condition(obj, "Failed"):
         plan.drop = active
         _retire(plan, obj, sight)
-        plan.status = status
-        return plan
-    completions = spec.get("completions")
-    now = sight.now_s
-    suspended = has_condition(obj, "Suspended")
-    if (completions is not None and succeeded >= completions) or (
-        completions is None and succeeded and not active
-    ):
-        condition = (
-            "Complete",
-            True,
-            "CompletionsReached",
-            "Reached expected number of succeeded pods",
-        )
-        status |= {
-            "completionTime": format_time(now),
-            "conditions": set_conditions(obj, now, condition),
-        }
-        plan.events.append(("Normal", "Completed", "Job completed"))
+    elif _is_complete(spec, succeeded, active):
         plan.drop = active
-    elif wrong > spec.get("backoffLimit", 6) or _late(plan, obj, sight):
-        late = wrong <= spec.get("backoffLimit", 6)
-        why = (
-            ("DeadlineExceeded", "Job was active longer than specified deadline")
-            if late
-            else ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-        )
-        status["conditions"] = set_conditions(obj, now, ("Failed", True, *why))
-        plan.events.append(("Warning", *why))
+        plan.status |= _complete(plan, obj, now)
+    elif has_failed_often or _late(plan, obj, sight):
         plan.drop = active
+        plan.status |= _fail(plan, obj, now, late=not has_failed_often)
     elif spec.get("suspend"):
         plan.drop = active
-        status["startTime"] = None
-        if not suspended:
-            condition = ("Suspended", True, "JobSuspended", "Job suspended")
-            status["conditions"] = set_conditions(obj, now, condition)
-            plan.events.append(("Normal", "Suspended", "Job suspended"))
+        plan.status |= _suspend(plan, obj, now)
     else:
-        if suspended:
-            condition = ("Suspended", False, "JobResumed", "Job resumed")
-            status |= {"conditions": set_conditions(obj, now, condition)}
-        if suspended or not value_at(obj, "status", "startTime"):
-            status["startTime"] = format_time(now)
+        plan.status |= _start(obj, now)
         _fill(plan, obj, pods, active, succeeded)
-    plan.status = status
     return plan
+
+
+def _is_complete(spec: Object, succeeded: int, active: list[Object]) -> bool:
+    completions = spec.get("completions")
+    if completions is None:
+        return bool(succeeded and not active)
+    return bool(succeeded >= completions)
+
+
+def _complete(plan: ChildChanges, obj: Object, now_s: float) -> Object:
+    plan.events.append(("Normal", "Completed", "Job completed"))
+    why = ("CompletionsReached", "Reached expected number of succeeded pods")
+    return {
+        "completionTime": format_time(now_s),
+        "conditions": set_conditions(obj, now_s, ("Complete", True, *why)),
+    }
+
+
+def _fail(plan: ChildChanges, obj: Object, now_s: float, *, late: bool) -> Object:
+    why = (
+        ("DeadlineExceeded", "Job was active longer than specified deadline")
+        if late
+        else ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    )
+    plan.events.append(("Warning", *why))
+    return {"conditions": set_conditions(obj, now_s, ("Failed", True, *why))}
+
+
+def _suspend(plan: ChildChanges, obj: Object, now_s: float) -> Object:
+    if has_condition(obj, "Suspended"):
+        return {"startTime": None}
+    plan.events.append(("Normal", "Suspended", "Job suspended"))
+    condition = ("Suspended", True, "JobSuspended", "Job suspended")
+    return {"startTime": None, "conditions": set_conditions(obj, now_s, condition)}
+
+
+def _start(obj: Object, now_s: float) -> Object:
+    """Return the status of a job that runs: since now if it is new or was suspended."""
+    suspended = has_condition(obj, "Suspended")
+    status: Object = {}
+    if suspended:
+        condition = ("Suspended", False, "JobResumed", "Job resumed")
+        status["conditions"] = set_conditions(obj, now_s, condition)
+    if suspended or not value_at(obj, "status", "startTime"):
+        status["startTime"] = format_time(now_s)
+    return status
 
 
 def _counted(obj: Object, pods: list[Object], phase: str) -> int:

@@ -1,5 +1,7 @@
 """RayCluster: a head and groups of workers; RayJob: a cluster that lives for one job."""
 
+from typing import NamedTuple
+
 from simulator.cluster.controllers.child_changes import (
     ChildChanges,
     ControllerView,
@@ -33,31 +35,56 @@ def ray_cluster(obj: Object, sight: ControllerView) -> ChildChanges:
     pods = [
         p for p in all_pods if is_live(p) or (has_ended(p) and not is_deleting(p) and _of_job(obj))
     ]
-    stopped = bool(obj["spec"].get("suspend"))
-    groups = [("headgroup", "head", 1, obj["spec"].get("headGroupSpec") or {})]
-    for group in obj["spec"].get("workerGroupSpecs") or ():
-        count = 0 if group.get("suspend") else int(group.get("replicas", 1))
-        groups.append((group["groupName"], "worker", count, group))
-    group_names = {group_name for group_name, *_ in groups}
-    for group_name, role, count, group in groups:
-        have = oldest(p for p in pods if metadata_map(p, "labels").get(GROUP) == group_name)
-        wanted = 0 if stopped else count
-        plan.drop += have[wanted:]
-        for _ in range(wanted - len(have)):
-            plan.make.append(_member(obj, group_name, role, group))
-    plan.drop += [p for p in pods if metadata_map(p, "labels").get(GROUP) not in group_names]
+    groups = _list_groups(obj)
+    _keep_replicas(plan, obj, pods, groups)
     workers = [p for p in pods if metadata_map(p, "labels").get(NODE_TYPE) == "worker"]
-    here = [p for p in all_pods if not has_ended(p)]
-    up = bool(pods) and all(map(is_ready, pods)) and not plan.make
-    state = "suspended" if stopped and not here else ("ready" if up and not stopped else "")
+    is_ready_whole = bool(pods) and all(map(is_ready, pods)) and not plan.make
     plan.status = {
-        "state": state,
-        "desiredWorkerReplicas": sum(count for _, role, count, _ in groups if role == "worker"),
+        "state": _name_state(obj, all_pods, ready=is_ready_whole),
+        "desiredWorkerReplicas": sum(g.replicas for g in groups if g.role == "worker"),
         "availableWorkerReplicas": sum(map(is_ready, workers)),
         "readyWorkerReplicas": sum(map(is_ready, workers)),
         "observedGeneration": obj["metadata"].get("generation", 1),
     }
     return plan
+
+
+class _Group(NamedTuple):
+    """The head or a group of workers: how many pods of which template."""
+
+    name: str
+    role: str
+    replicas: int
+    spec: Object
+
+
+def _list_groups(obj: Object) -> list[_Group]:
+    groups = [_Group("headgroup", "head", 1, obj["spec"].get("headGroupSpec") or {})]
+    for spec in obj["spec"].get("workerGroupSpecs") or ():
+        replicas = 0 if spec.get("suspend") else int(spec.get("replicas", 1))
+        groups.append(_Group(spec["groupName"], "worker", replicas, spec))
+    return groups
+
+
+def _keep_replicas(
+    plan: ChildChanges, obj: Object, pods: list[Object], groups: list[_Group]
+) -> None:
+    """Make and drop pods until each group has its replicas; pods of no group go."""
+    group_of = {uid(p): metadata_map(p, "labels").get(GROUP) for p in pods}
+    for group in groups:
+        have = oldest(p for p in pods if group_of[uid(p)] == group.name)
+        wanted = 0 if obj["spec"].get("suspend") else group.replicas
+        plan.drop += have[wanted:]
+        for _ in range(wanted - len(have)):
+            plan.make.append(_member(obj, group.name, group.role, group.spec))
+    names = {group.name for group in groups}
+    plan.drop += [p for p in pods if group_of[uid(p)] not in names]
+
+
+def _name_state(obj: Object, all_pods: list[Object], *, ready: bool) -> str:
+    if obj["spec"].get("suspend"):
+        return "" if any(not has_ended(p) for p in all_pods) else "suspended"
+    return "ready" if ready else ""
 
 
 def _of_job(obj: Object) -> bool:
@@ -81,21 +108,34 @@ def ray_job(obj: Object, sight: ControllerView) -> ChildChanges:
     have = sight.view.children(uid(obj), "RayCluster")
     pods = [p for c in have for p in sight.view.children(uid(c), "Pod")]
     heads = [p for p in pods if metadata_map(p, "labels").get(NODE_TYPE) == "head"]
-    phases = {value_at(p, "status", "phase") for p in heads}
-    before = value_at(obj, "status", "jobStatus", default="")
-    over_now = before in {"SUCCEEDED", "FAILED"}
-    if over_now or phases & {"Succeeded", "Failed"}:
-        job = before if over_now else ("SUCCEEDED" if "Succeeded" in phases else "FAILED")
+    result = _job_result(obj, heads)
+    if result:
         if obj["spec"].get("shutdownAfterJobFinishes"):
             plan.drop = [c for c in have if not is_deleting(c)]
-        state = "Complete" if job == "SUCCEEDED" else "Failed"
-        plan.status = {"jobStatus": job, "jobDeploymentStatus": state}
+        state = "Complete" if result == "SUCCEEDED" else "Failed"
+        plan.status = {"jobStatus": result, "jobDeploymentStatus": state}
         return plan
     if obj["spec"].get("suspend"):
         plan.drop = [c for c in have if not is_deleting(c)]
         state = "Suspended" if not have else "Suspending"
         plan.status = {"jobStatus": "", "jobDeploymentStatus": state, "rayClusterName": ""}
         return plan
+    _keep_cluster(plan, obj, have, running=bool(heads) and all(map(is_ready, heads)))
+    return plan
+
+
+def _job_result(obj: Object, heads: list[Object]) -> str:
+    """Return SUCCEEDED or FAILED of a job that has ended, else nothing."""
+    before = str(value_at(obj, "status", "jobStatus", default=""))
+    if before in {"SUCCEEDED", "FAILED"}:
+        return before
+    phases = {value_at(p, "status", "phase") for p in heads}
+    if "Succeeded" in phases:
+        return "SUCCEEDED"
+    return "FAILED" if "Failed" in phases else ""
+
+
+def _keep_cluster(plan: ChildChanges, obj: Object, have: list[Object], *, running: bool) -> None:
     # A resumed job gets a new cluster: its name counts how often that happened.
     count = int(value_at(obj, "status", "started", default=0)) + (0 if have else 1)
     cluster_name = f"{name(obj)}-{template_hash([uid(obj), count])[:5]}"
@@ -103,11 +143,9 @@ def ray_job(obj: Object, sight: ControllerView) -> ChildChanges:
     new_cluster = child(obj, "ray.io/v1", "RayCluster", cluster_name, spec)
     if not have or name(have[0]) == cluster_name:
         keep(plan, have, [new_cluster])
-    running = bool(heads) and all(map(is_ready, heads))
     plan.status = {
         "jobStatus": "RUNNING" if running else "PENDING",
         "jobDeploymentStatus": "Running" if running else "Initializing",
         "rayClusterName": cluster_name,
         "started": count,
     }
-    return plan
