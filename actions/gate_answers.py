@@ -22,9 +22,9 @@ class GateAnswer(msgspec.Struct, frozen=True):
     """What one gate says."""
 
     gate: str
-    asks: str
+    question: str
     open: bool
-    said: str
+    refusal: str
     until: datetime | None = None
     """When time alone opens it."""
     way: str = ""
@@ -44,15 +44,15 @@ def answer_gates(
     for gate in gates():
         refusals = closed.get(gate.gate)
         if refusals is None:
-            answers.append(GateAnswer(gate.gate, gate.asks, open=True, said="yes"))
+            answers.append(GateAnswer(gate.gate, gate.question, open=True, refusal=""))
             continue
         until = [until_time for _, until_time in refusals if until_time is not None]
         answers.append(
             GateAnswer(
                 gate=gate.gate,
-                asks=gate.asks,
+                question=gate.question,
                 open=False,
-                said="; ".join(text for text, _ in refusals),
+                refusal="; ".join(text for text, _ in refusals),
                 until=max(until) if len(until) == len(refusals) else None,
                 way=read_remedies().get(gate.gate, ""),
             )

@@ -244,9 +244,9 @@ class _Replay:
             step=self._turn_times[1] - self._turn_times[0]
             if len(self._turn_times) > 1
             else timedelta(0),
-            moments=len(self._turn_times),
+            evaluations=len(self._turn_times),
             cases=self._case_rows.count,
-            told=self._notified,
+            notified=self._notified,
             stops=tuple(stop for _, stop in self._stops),
             held=count_blocked(self._blocked, [case for case, _ in self._stops]),
             aborted=tuple(self._aborted),
@@ -430,7 +430,7 @@ class _Replay:
             gpus=decision.gpus,
             usd_per_day=rate,
             idle_since=finding.window.start,
-            told_at=self._cases[case].announced.get(decision.verb),
+            notified_at=self._cases[case].announced.get(decision.verb),
             used_at=None if used is None else from_micros(used),
             back_at=from_micros(free_until),
             gpu_hours=gpu_hours,

@@ -28,8 +28,8 @@ class BacktestStop(msgspec.Struct, frozen=True):
     gpus: float
     usd_per_day: Decimal | None
     idle_since: datetime
-    told_at: datetime | None
-    """When its owner would have been told; None = the policy tells nobody."""
+    notified_at: datetime | None
+    """When its owner would have been notified; None = the policy notifies nobody."""
     used_at: datetime | None
     """When it was next at work in truth; None = never again in the data."""
     back_at: datetime
@@ -58,10 +58,10 @@ class Backtest(msgspec.Struct, frozen=True):
     """Of the policy as it would enforce: trust in one text is none in another."""
     window: Window
     step: timedelta
-    moments: int
+    evaluations: int
     cases: int
     """Findings that the policy is about."""
-    told: int
+    notified: int
     """Owners' notices."""
     stops: tuple[BacktestStop, ...]
     held: tuple[BlockedCases, ...]
@@ -69,7 +69,7 @@ class Backtest(msgspec.Struct, frozen=True):
     within: timedelta
     declared: float
     exact: bool
-    """True: the analyzer was asked at every moment; False: its past was told at once."""
+    """True: the analyzer judged at each evaluation; False: it gave its past at once."""
     unresolved: tuple[UnresolvedCase, ...] = ()
     """Cases whose object no inventory tells: none of them was stopped."""
     unknown: tuple[str, ...] = ()

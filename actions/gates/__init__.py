@@ -37,7 +37,7 @@ class Gate(msgspec.Struct, frozen=True):
     gate: str
     guards: Literal["notify", "act"]
     ruling: Ruling
-    asks: str
+    question: str
     source: str
 
 
@@ -68,5 +68,7 @@ def find_closed_gates(case: GateInput) -> tuple[ClosedGate, ...]:
 def table() -> str:
     """Return the gates as a table in Markdown."""
     lines = ["| gate | guards | its no | asks | from |", "|---|---|---|---|---|"]
-    lines += [f"| {g.gate} | {g.guards} | {g.ruling} | {g.asks}? | {g.source} |" for g in gates()]
+    lines += [
+        f"| {g.gate} | {g.guards} | {g.ruling} | {g.question}? | {g.source} |" for g in gates()
+    ]
     return "\n".join(lines) + "\n"

@@ -36,9 +36,9 @@ CHECKS: dict[str, GateCheck] = {}
 def gate(name: str) -> Callable[[GateCheck], GateCheck]:
     """Make a function a gate."""
 
-    def put(asks: GateCheck) -> GateCheck:
-        CHECKS[name] = asks
-        return asks
+    def put(check: GateCheck) -> GateCheck:
+        CHECKS[name] = check
+        return check
 
     return put
 

@@ -164,9 +164,9 @@ def answer_rows(report: "WhyNotReport") -> list[dict[str, Any]]:
             "finding": finding.id,
             "since": finding.window.start,
             "gate": answer.gate,
-            "asks": answer.asks,
+            "question": answer.question,
             "answer": "yes" if answer.open else "no",
-            "said": "" if answer.open else answer.said,
+            "refusal": answer.refusal,
             "until": answer.until,
             "what_would_help": answer.way,
         }
@@ -190,7 +190,7 @@ def render_answers(report: "WhyNotReport", output: str, *, every: bool) -> str:
             {
                 "gate": a.gate,
                 "answer": "yes" if a.open else "no",
-                "said": "" if a.open else a.said,
+                "refusal": a.refusal,
                 "what would help": "" if a.open else a.way,
             }
             for a in shut
@@ -227,10 +227,10 @@ def backtest_document(backtest: "Backtest") -> dict[str, Any]:
         "fingerprint": backtest.fingerprint,
         "window": backtest.window,
         "step_s": backtest.step.total_seconds(),
-        "moments": backtest.moments,
+        "evaluations": backtest.evaluations,
         "exact": backtest.exact,
         "cases": backtest.cases,
-        "told": backtest.told,
+        "notified": backtest.notified,
         "stopped": len(backtest.stops),
         "gpu_hours": round(backtest.gpu_hours, 4),
         "usd": backtest.usd,
@@ -273,11 +273,12 @@ def backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
     money = "at no known price" if usd is None else f"${usd:,.2f}"
     scope = (
         f"policy {backtest.policy} ({backtest.fingerprint}) from {start:%Y-%m-%d %H:%M} to "
-        f"{end:%Y-%m-%d %H:%M} UTC, {backtest.moments} moments every "
+        f"{end:%Y-%m-%d %H:%M} UTC, {backtest.evaluations} evaluations every "
         f"{format_duration(backtest.step.total_seconds())}"
     )
     freed = (
-        f"{backtest.cases} cases, {backtest.told} owners told, {len(backtest.stops)} stopped: "
+        f"{backtest.cases} cases, {backtest.notified} owners notified, "
+        f"{len(backtest.stops)} stopped: "
         f"{backtest.gpu_hours:,.1f} GPU-hours freed, {money}"
     )
     lines = [scope, freed, _describe_reversals(backtest)]

@@ -151,7 +151,7 @@ def test_every_gate_of_the_table_is_asked_in_its_order_and_no_other() -> None:
     rows = list(csv.DictReader(text.splitlines()))
     assert [g.gate for g in gates()] == [row["gate"] for row in rows]
     assert {g.gate for g in gates()} == set(CHECKS)
-    assert all(row["asks"] and row["source"] for row in rows)
+    assert all(row["question"] and row["source"] for row in rows)
 
 
 ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {

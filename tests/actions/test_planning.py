@@ -88,7 +88,7 @@ def test_why_not_asks_every_gate_and_says_what_would_help() -> None:
     assert [a.gate for a in told] == [g.gate for g in gates()]
     no = {a.gate: a for a in told if not a.open}
     assert set(no) == {"coverage", "mode", "identity"}
-    assert no["coverage"].said == "coverage is 50.0%, below 95%"
+    assert no["coverage"].refusal == "coverage is 50.0%, below 95%"
     assert no["mode"].way == "set `mode: enforce`"
 
 

@@ -128,7 +128,7 @@ def test_what_has_no_resolved_owner_is_refused_with_that_reason(
     told = json.loads(fallow("why-not", "gone-0", *words, "-o", "json").out)
     assert told["workload"] == "unresolved/ns/gone-0"
     (gate,) = [row for row in told["why_not"] if row["gate"] == "resolved"]
-    assert (gate["answer"], gate["said"]) == ("no", "the top owner: unknown")
+    assert (gate["answer"], gate["refusal"]) == ("no", "the top owner: unknown")
 
 
 def test_a_plan_of_an_old_past_says_so(fallow: Fallow, stored: Path, rules: Path) -> None:

@@ -67,7 +67,7 @@ def decided(made: Backtest, until: datetime) -> list[Any]:
     """Return what was decided by a moment, without what came of it."""
     return [
         (s.at, s.finding, s.subject, s.verb, s.owner, s.gpus, s.usd_per_day, s.idle_since,
-         s.told_at)
+         s.notified_at)
         for s in made.stops
         if s.at <= until
     ]  # fmt: skip
@@ -79,7 +79,7 @@ def test_what_rests_is_told_and_stopped_after_grace(town: Town) -> None:
     made = replayed(town.views, rule())
     (stop,) = made.stops
     assert stop.subject == ("c", "Job", "ns", "resting")
-    assert (stop.told_at, stop.at) == (START + 1 * HOUR, START + 4 * HOUR)
+    assert (stop.notified_at, stop.at) == (START + 1 * HOUR, START + 4 * HOUR)
     assert stop.gpu_hours == pytest.approx(44)
     assert stop.usd == Decimal("105.60")
     assert stop.used_at is None
@@ -145,8 +145,8 @@ def test_the_shortest_stretch_of_a_policy_is_waited_for(town: Town, least: int, 
     assert stop.at == START + hour * HOUR
     past = replay_analyzer(WholeWorkloads(), town.views, WHOLE, moments())
     slow = backtest(rule(match=match), past, town.views, WHOLE, moments(), exact=True)
-    assert [(s.at, s.told_at, s.gpu_hours) for s in slow.stops] == [
-        (stop.at, stop.told_at, stop.gpu_hours)
+    assert [(s.at, s.notified_at, s.gpu_hours) for s in slow.stops] == [
+        (stop.at, stop.notified_at, stop.gpu_hours)
     ]
 
 
@@ -235,7 +235,7 @@ def test_the_replay_decides_as_asking_at_every_moment_does(
     fast = replayed(views, policy)
     slow = backtest(policy, past, views, WHOLE, moments(), exact=True)
     assert fast.stops == slow.stops
-    assert (fast.told, fast.cases) == (slow.told, slow.cases)
+    assert (fast.notified, fast.cases) == (slow.notified, slow.cases)
     assert len(fast.stops) + len(fast.aborted) > 0
 
 
