@@ -14,7 +14,7 @@ MOST = 3
 """Reasons that a sentence names."""
 
 
-class PluginRun(msgspec.Struct, frozen=True):
+class LastPluginRun(msgspec.Struct, frozen=True):
     """What came of the last run of a plugin; the window is what an analyzer judged."""
 
     cluster: str
@@ -44,19 +44,19 @@ class MissingFindings(msgspec.Struct, frozen=True):
         return " ".join(filter(None, (self.summary or none, *self.why)))
 
 
-def runs(views: Views) -> tuple[PluginRun, ...]:
+def runs(views: Views) -> tuple[LastPluginRun, ...]:
     """Return what came of the last run of each plugin."""
     return tuple(
-        PluginRun(**row) for row in run_query(views, ("data_health/plugins",), None).to_pylist()
+        LastPluginRun(**row) for row in run_query(views, ("data_health/plugins",), None).to_pylist()
     )
 
 
-def faults(views: Views) -> tuple[PluginRun, ...]:
+def faults(views: Views) -> tuple[LastPluginRun, ...]:
     """Return the plugins whose last run ended with an exception."""
     return tuple(run for run in runs(views) if run.result == "failed")
 
 
-def fault(run: PluginRun) -> str:
+def fault(run: LastPluginRun) -> str:
     """Say of a plugin that failed; its names are a stranger's."""
     return f"The {run.kind} {run.plugin} of cluster {run.cluster} is left out: {run.reason}."
 

@@ -135,7 +135,7 @@ class _Answers:
 
 
 def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class ServiceRequestHandler(BaseHTTPRequestHandler):
         timeout = REQUEST_TIMEOUT_S
 
         def do_GET(self) -> None:
@@ -166,4 +166,4 @@ def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_args: object) -> None:
             """Say nothing: scrapes are no news."""
 
-    return Handler
+    return ServiceRequestHandler

@@ -138,7 +138,7 @@ class _Http(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, owner: KubeServer, port: int) -> None:
-        super().__init__((HOST, port), Handler)
+        super().__init__((HOST, port), ApiRequestHandler)
         self.owner = owner
         self._open: set[socket.socket] = set()
 
@@ -169,7 +169,7 @@ class _Http(ThreadingHTTPServer):
         del request, client_address
 
 
-class Handler(BaseHTTPRequestHandler):
+class ApiRequestHandler(BaseHTTPRequestHandler):
     """Answers the requests of one connection."""
 
     protocol_version = "HTTP/1.1"
