@@ -1,10 +1,8 @@
 """Every gate's answer about one case under one policy, and what would have to change."""
 
-import csv
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
@@ -14,6 +12,7 @@ from actions.policy.model import Policy
 from fallow.action_models import Facts
 from fallow.errors import UsageError
 from fallow.models import Subject
+from fallow.resources import read_table
 
 MOST_NAMED = 8
 
@@ -102,5 +101,4 @@ def _listed(names: Sequence[str]) -> str:
 @cache
 def read_remedies() -> dict[str, str]:
     """Return what would open each gate (`remedies.csv`)."""
-    text = files("actions").joinpath("remedies.csv").read_text(encoding="utf-8")
-    return {row["gate"]: row["way"] for row in csv.DictReader(text.splitlines())}
+    return {row["gate"]: row["way"] for row in read_table("actions", "remedies.csv")}

@@ -12,17 +12,16 @@ they are undone and what is lost are those of the objects' own controllers: the 
 nothing or does damage.
 """
 
-import csv
 from collections.abc import Iterable
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
 from fallow.case_identity import get_judged_part
 from fallow.models import Claim, Finding, Recommendation, State
 from fallow.protections import protections
+from fallow.resources import read_table
 
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
@@ -82,7 +81,7 @@ def explain_protection(workload_kind: str, namespace: str) -> str | None:
 @cache
 def read_verbs() -> dict[str, Verb]:
     """Return the stop verb of each kind of workload."""
-    rows = csv.DictReader(_text("verbs.csv").splitlines())
+    rows = read_table("actions", "verbs.csv")
     return {row["workload_kind"]: Verb(**row) for row in rows}
 
 
@@ -90,10 +89,6 @@ def read_verbs() -> dict[str, Verb]:
 def stop_verbs() -> frozenset[str]:
     """Return the verbs that stop a workload: all of it has to be idle, and its owner told."""
     return frozenset({"evict", *(verb.verb for verb in read_verbs().values())})
-
-
-def _text(name: str) -> str:
-    return files("actions").joinpath(name).read_text(encoding="utf-8")
 
 
 def _stop(finding: Finding, verb: Verb) -> Recommendation:

@@ -1,9 +1,8 @@
 """The analyzers' SQL and facts: one statement, step or table per file, beside what uses it."""
 
-import csv
 from functools import cache
-from importlib.resources import files
 
+from fallow.resources import read_table, read_text
 from warehouse.steps import compose_query
 
 LAST_SCRAPES = "warehouse:inventory/last_lists"
@@ -15,7 +14,7 @@ OWNERS = "owners"
 @cache
 def load_sql(name: str) -> str:
     """Return the text of `<name>.sql`."""
-    return files("analyzers").joinpath(f"{name}.sql").read_text(encoding="utf-8").strip()
+    return read_text("analyzers", f"{name}.sql").strip()
 
 
 @cache
@@ -30,5 +29,4 @@ def compose_steps(*names: str, once: str = "") -> str:
 
 def load_rows(name: str) -> list[dict[str, str]]:
     """Return the rows of `<name>.csv`."""
-    text = files("analyzers").joinpath(f"{name}.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_table("analyzers", f"{name}.csv")

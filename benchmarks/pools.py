@@ -8,7 +8,6 @@ import csv
 import time
 from collections import Counter
 from decimal import Decimal
-from importlib.resources import files
 from pathlib import Path
 
 from analyzers.pools.catalogue import NodeOverhead, OfferTerms, list_offers
@@ -16,6 +15,7 @@ from analyzers.pools.planning import plan_mix
 from analyzers.pools.shapes import WHOLE, PackingProblem, PodShape, TypeOffer
 from benchmarks.month import peak_gib
 from benchmarks.result import Result
+from fallow.resources import read_table
 
 PODS = 8_152
 OPENB = Path(__file__).resolve().parents[2] / "shared/data/openb/openb_pod_list_default.csv"
@@ -54,10 +54,9 @@ def _alone(alone: tuple[tuple[str, int, float], ...]) -> str:
 
 def _offers() -> list[TypeOffer]:
     """Return AWS's types at the prices of the built-in card, less what DaemonSets take."""
-    text = files("collectors.prices").joinpath("rate_card.csv").read_text(encoding="utf-8")
     rates = [
         {**row, "node_usd_h": Decimal(row["usd_per_hour"]), "as_of": None}
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("collectors.prices", "rate_card.csv")
         if row["usd_per_hour"]
     ]
     overhead = NodeOverhead(1000, 2048, 8, seen=False)
@@ -68,8 +67,7 @@ def _pods() -> tuple[list[PodShape], str]:
     if OPENB.exists():
         with OPENB.open(encoding="utf-8") as lines:
             return [_shape(row) for row in csv.DictReader(lines)], "openb's own list"
-    text = files("fallow").joinpath("typical_pods.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = read_table("fallow", "typical_pods.csv")
     part = PODS / sum(int(row["pods"]) for row in rows)
     pod_shapes = [_shape(row) for row in rows for _ in range(round(int(row["pods"]) * part))]
     return pod_shapes, "openb's published mix"

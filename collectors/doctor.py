@@ -5,12 +5,10 @@
 Findings follow from label names and metric names, so every query is about now and small.
 """
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +19,7 @@ from collectors.prometheus.raw import selector
 from collectors.prometheus.telemetry import metric_names
 from collectors.series import labels_meaning, measure_of, node_of, resolve
 from fallow.errors import SourceError
+from fallow.resources import read_table
 from fallow.window import Window, format_duration
 
 Status = Literal["ok", "warn", "bad", "away", "off"]
@@ -409,8 +408,7 @@ def _highest(name: str) -> float:
 @cache
 def fields() -> tuple[dict[str, str], ...]:
     """Return the fields that matter: the column, dcgm-exporter's line, and why."""
-    text = files("collectors").joinpath("dcgm_fields.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(read_table("collectors", "dcgm_fields.csv"))
 
 
 def _model(label_set: Mapping[str, str]) -> str:

@@ -1,11 +1,10 @@
 """Metrics that say how far a job is: steps, samples or tokens since its start."""
 
-import csv
 from collections.abc import Collection
 from functools import cache
-from importlib.resources import files
 
 from collectors import exposition
+from fallow.resources import read_table
 
 NAMESPACES = ("exported_namespace", "namespace")
 PODS = ("exported_pod", "pod")
@@ -16,8 +15,7 @@ Pod = tuple[str, str]
 @cache
 def progress_metrics() -> tuple[str, ...]:
     """Return the names of `progress_metrics.csv`."""
-    text = files("collectors").joinpath("progress_metrics.csv").read_text("utf-8")
-    return tuple(row["name"] for row in csv.DictReader(text.splitlines()))
+    return tuple(row["name"] for row in read_table("collectors", "progress_metrics.csv"))
 
 
 def read_progress(

@@ -6,13 +6,13 @@ The names are data: `metrics.csv` (metric to column, scale and legal range) and 
 (label to meaning). Sources: reference domain dossier 1.1-1.8; NVML header for clock events.
 """
 
-import csv
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
 
 import msgspec
+
+from fallow.resources import read_table
 
 EXPORTER_CONTAINERS = frozenset(
     {
@@ -240,8 +240,7 @@ def clock_events() -> dict[str, int]:
 
 @cache
 def _rows(name: str) -> list[dict[str, str]]:
-    text = files("collectors").joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_table("collectors", name)
 
 
 def identify(labels: Mapping[str, str]) -> Identity | None:

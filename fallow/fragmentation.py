@@ -10,15 +10,15 @@ part of the measure. Source: Weng et al., "Beware of Fragmentation" (USENIX ATC'
 Depends on numpy and msgspec alone: the simulator's scheduler and the analyzers share it.
 """
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from fallow.resources import read_table
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -50,8 +50,7 @@ def typical_mix() -> tuple[PodType, ...]:
 
     Source: Alibaba openb trace 2023 (Apache-2.0), reduced by `mix` to 95 % of 8,152 pods.
     """
-    text = files("fallow").joinpath("typical_pods.csv").read_text("utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = read_table("fallow", "typical_pods.csv")
     pods = sum(int(row["pods"]) for row in rows)
     return tuple(
         PodType(

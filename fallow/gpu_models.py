@@ -1,11 +1,11 @@
 """Canonical GPU models: what a driver's model string means (`gpu_models.csv`)."""
 
-import csv
 import re
 from functools import cache
-from importlib.resources import files
 
 import msgspec
+
+from fallow.resources import read_table
 
 
 class GpuModel(msgspec.Struct, frozen=True):
@@ -29,7 +29,6 @@ class GpuModel(msgspec.Struct, frozen=True):
 @cache
 def gpu_models() -> tuple[GpuModel, ...]:
     """Return every known model; the first whose pattern matches wins."""
-    text = files("fallow").joinpath("gpu_models.csv").read_text(encoding="utf-8")
     return tuple(
         GpuModel(
             row["gpu_model"],
@@ -42,7 +41,7 @@ def gpu_models() -> tuple[GpuModel, ...]:
             float(row["idle_context_w"]),
             int(row["mig_slices"]) if row["mig_slices"] else None,
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("fallow", "gpu_models.csv")
     )
 
 

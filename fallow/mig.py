@@ -5,14 +5,13 @@ mask. Source of the table: `nvidia-smi mig -lgipp` on A100 and H100 boards, name
 mig-parted; the starts of H200, B200 and GB200 are inferred from the same profile ids.
 """
 
-import csv
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
 from fallow.errors import UsageError
+from fallow.resources import read_table
 
 Layout = tuple[tuple[str, int], ...]
 """Profiles and the slices where they start, by start."""
@@ -42,9 +41,8 @@ class Profile(msgspec.Struct, frozen=True):
 @cache
 def models() -> dict[str, dict[str, Profile]]:
     """Return the profiles of every canonical GPU model that knows MIG."""
-    text = files("fallow").joinpath("mig_profiles.csv").read_text("utf-8")
     by_model: dict[str, dict[str, Profile]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_table("fallow", "mig_profiles.csv"):
         for model, name in zip(row["gpu_models"].split(), row["profiles"].split(), strict=True):
             by_model.setdefault(model, {})[name] = Profile(
                 name,

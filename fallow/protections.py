@@ -8,14 +8,14 @@ unless it says false, `until` a moment, else this very value), `veto` (what the 
 the verdict, or only acting; a moment is weighed by the gate `kept`, which knows what time it is).
 """
 
-import csv
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
+
+from fallow.resources import read_table
 
 OWNERS = "fallow.owner-annotations"
 """Of a stored pod: what the table names on the owners above it."""
@@ -48,8 +48,7 @@ class Protection(msgspec.Struct, frozen=True):
 @cache
 def protections() -> tuple[Protection, ...]:
     """Return the rows of the table."""
-    text = files("fallow").joinpath("protections.csv").read_text(encoding="utf-8")
-    return tuple(Protection(**row) for row in csv.DictReader(text.splitlines()))
+    return tuple(Protection(**row) for row in read_table("fallow", "protections.csv"))
 
 
 @cache

@@ -5,10 +5,10 @@ policy key is refused by its new name, a column is renamed in the warehouse, and
 the journal is read for ever: its chain of hashes is never rewritten.
 """
 
-import csv
 from functools import cache
-from importlib.resources import files
 from typing import Literal, NamedTuple, get_args
+
+from fallow.resources import read_table
 
 Kind = Literal["setting", "policy", "column", "journal", "json", "gate"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -25,8 +25,7 @@ class Rename(NamedTuple):
 @cache
 def list_renames() -> tuple[Rename, ...]:
     """Return the table of names that changed, in its order."""
-    text = files("fallow").joinpath("renamed.csv").read_text(encoding="utf-8")
-    return tuple(Rename(**row) for row in csv.DictReader(text.splitlines()))
+    return tuple(Rename(**row) for row in read_table("fallow", "renamed.csv"))
 
 
 def read_renames(kind: Kind) -> dict[str, str]:

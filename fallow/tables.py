@@ -6,14 +6,13 @@ Timestamps are UTC without a zone (microseconds); null means missing, never zero
 decimal(18, 8) US dollars.
 """
 
-import csv
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import pyarrow as pa
 
 from fallow.errors import SourceError
+from fallow.resources import read_table
 
 TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -72,8 +71,7 @@ def key(table: str) -> tuple[str, ...]:
 @cache
 def _read() -> dict[str, tuple[Column, ...]]:
     by_table: dict[str, list[Column]] = {}
-    text = files("fallow").joinpath("tables.csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_table("fallow", "tables.csv"):
         column = Column(
             row["table"], row["column"], row["type"], row["key"] == "1", row["unit"], row["meaning"]
         )

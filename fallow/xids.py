@@ -1,10 +1,10 @@
 """What NVIDIA's XIDs mean: class, severity, action (`xids.csv`)."""
 
-import csv
 from functools import cache
-from importlib.resources import files
 
 import msgspec
+
+from fallow.resources import read_table
 
 
 class XidMeaning(msgspec.Struct, frozen=True):
@@ -27,10 +27,9 @@ _UNKNOWN = XidMeaning("unknown", "log", "look it up", "")
 @cache
 def xid_meanings() -> dict[int, XidMeaning]:
     """Return every XID that is listed, by its code."""
-    text = files("fallow").joinpath("xids.csv").read_text(encoding="utf-8")
     return {
         int(row["xid"]): XidMeaning(row["class"], row["severity"], row["action"], row["meaning"])
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("fallow", "xids.csv")
     }
 
 

@@ -4,15 +4,14 @@ The shares of capacity (`mix.csv`) are a choice of this world. Lives are drawn f
 times (`lives.csv`) by their quantiles, log-linear between them.
 """
 
-import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import numpy as np
 
 from fallow.errors import UsageError
+from fallow.resources import read_table
 from simulator.work.chance import draw_uniform
 
 DAY_S = 86_400.0
@@ -69,8 +68,9 @@ class Arrival(msgspec.Struct, frozen=True):
 @cache
 def categories() -> tuple[Category, ...]:
     """Return the rows of `mix.csv`."""
-    text = files("simulator").joinpath("mix.csv").read_text(encoding="utf-8")
-    return tuple(msgspec.convert(row, Category, strict=False) for row in _rows(text))
+    return tuple(
+        msgspec.convert(row, Category, strict=False) for row in read_table("simulator", "mix.csv")
+    )
 
 
 def replace_shares(shares: Mapping[str, float]) -> tuple[Category, ...]:
@@ -157,14 +157,9 @@ def _draw_lifetimes(
 
 @cache
 def _lifetimes() -> dict[str, tuple[list[float], list[float]]]:
-    text = files("simulator").joinpath("lives.csv").read_text(encoding="utf-8")
     by_life: dict[str, tuple[list[float], list[float]]] = {}
-    for row in _rows(text):
+    for row in read_table("simulator", "lives.csv"):
         quantiles, seconds = by_life.setdefault(row["life"], ([], []))
         quantiles.append(float(row["quantile"]))
         seconds.append(float(row["seconds"]))
     return by_life
-
-
-def _rows(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(text.splitlines()))

@@ -1,13 +1,12 @@
 """When which node or GPU fails or is taken by the cloud: drawn from `hardware_faults.csv`."""
 
-import csv
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import numpy as np
 
+from fallow.resources import read_table
 from simulator.cluster.nodes import SimulatedNode
 
 DAY_S = 86_400.0
@@ -62,8 +61,7 @@ def _without_overlaps(faults: Sequence[HardwareFault]) -> list[HardwareFault]:
 
 @cache
 def _rates() -> tuple[tuple[str, str, float, float, float], ...]:
-    text = files("simulator").joinpath("hardware_faults.csv").read_text(encoding="utf-8")
     return tuple(
         (r["why"], r["of"], float(r["per_day"]), float(r["low_s"]), float(r["high_s"]))
-        for r in csv.DictReader(text.splitlines())
+        for r in read_table("simulator", "hardware_faults.csv")
     )

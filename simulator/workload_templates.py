@@ -4,13 +4,12 @@ Pods ask for a GPU product by node label, so that whole GPUs, instances and shar
 their own nodes. Sizes are the medians of a published cluster's pods (`shapes.csv`).
 """
 
-import csv
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from fallow.errors import UsageError
+from fallow.resources import read_table
 from simulator.arrivals import Arrival, Category
 from simulator.work.plans import behaviours
 
@@ -86,8 +85,7 @@ def pod_size(gpus: int, weight: float = 1.0) -> tuple[int, int]:
 
 @cache
 def _shapes() -> Mapping[int, tuple[int, int]]:
-    text = files("simulator").joinpath("shapes.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = read_table("simulator", "shapes.csv")
     return {int(r["gpus"]): (int(r["cpu_milli"]), int(r["memory_mib"])) for r in rows}
 
 

@@ -1,13 +1,12 @@
 """Who held what share of which device when: from telemetry's names and the pod inventory."""
 
-import csv
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from fallow.protocols import Views
+from fallow.resources import read_table
 from fallow.tables import schema
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS, compose_query
@@ -71,6 +70,5 @@ def derive_allocations(views: Views, window: Window) -> pa.Table:
 
 @cache
 def _read_exporters() -> tuple[list[str], list[str]]:
-    text = files("warehouse").joinpath("allocation/holders.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = read_table("warehouse", "allocation/holders.csv")
     return sorted({r["namespace"] for r in rows}), sorted({r["label"] for r in rows})

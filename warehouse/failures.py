@@ -1,15 +1,14 @@
 """Say what an engine's error means: what failed, where, and what to do (`failures.csv`)."""
 
-import csv
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.resources import files
 
 import duckdb
 
 from fallow.errors import FallowError, TemporaryError, WarehouseError
+from fallow.resources import read_table
 
 
 class CatalogBusyError(TemporaryError):
@@ -54,8 +53,7 @@ def explain_error(error: Exception, where: str) -> FallowError:
 
 @cache
 def _read_failures() -> tuple[tuple[str, str, str, str], ...]:
-    text = files("warehouse").joinpath("failures.csv").read_text(encoding="utf-8")
     return tuple(
         (row["pattern"], row["kind"], row["message"], row["hint"])
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("warehouse", "failures.csv")
     )

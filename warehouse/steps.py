@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Sequence
 from functools import cache
-from importlib.resources import files
+
+from fallow.resources import read_text
 
 POD_OWNERS = "warehouse:inventory/pod_owners"
 """Step: pods under the owner that the ledger, pages and advice name."""
@@ -11,7 +12,7 @@ POD_OWNERS = "warehouse:inventory/pod_owners"
 @cache
 def load_step(path: str, package: str = "warehouse") -> str:
     """Return the text of one step such as `ledger/spans`."""
-    text = files(package).joinpath(f"{path}.sql").read_text(encoding="utf-8")
+    text = read_text(package, f"{path}.sql")
     return text.strip().removesuffix(";")
 
 

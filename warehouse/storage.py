@@ -5,12 +5,12 @@ upsert   a key is kept up to date: the newest row wins, null never overwrites a 
 derived  written only by this package's own modules (rollups, allocation, ledger)
 """
 
-import csv
 from functools import cache
-from importlib.resources import files
 from typing import Literal
 
 import msgspec
+
+from fallow.resources import read_table
 
 TYPES = {
     "string": "VARCHAR",
@@ -57,7 +57,6 @@ def get_storage(table: str) -> TableStorage:
 
 @cache
 def _load_storage() -> dict[str, TableStorage]:
-    text = files("warehouse").joinpath("storage.csv").read_text(encoding="utf-8")
     return {
         row["table"]: TableStorage(
             row["table"],
@@ -67,5 +66,5 @@ def _load_storage() -> dict[str, TableStorage]:
             tuple(row["sort"].split()),
             row["newest"] or None,
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("warehouse", "storage.csv")
     }

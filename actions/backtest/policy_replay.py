@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from importlib.resources import files
 from typing import NamedTuple
 
 import msgspec
@@ -47,6 +46,7 @@ from actions.recommend import recommend
 from fallow.action_models import CaseHistory, Decision, Facts, Reason, Step
 from fallow.models import Finding, Recommendation
 from fallow.protocols import PastFindings, Views
+from fallow.resources import read_text
 from fallow.window import Window
 
 HOUR_US = 3600 * 1_000_000
@@ -527,7 +527,7 @@ def _read_next_use(
     if lasts.is_empty():
         return {}
     hourly = all(time_us % HOUR_US == 0 for time_us in at)
-    sql = (files("actions.backtest") / "used.sql").read_text(encoding="utf-8").strip()
+    sql = read_text("actions.backtest", "used.sql").strip()
     parameters = {"cases": lasts.write_json(), "since": window.start, "until": window.end}
     rows = views.query(sql, {**parameters, "hourly": hourly}).to_pylist()
     return {r["case_id"]: r["used_us"] for r in rows if r["used_us"] is not None}

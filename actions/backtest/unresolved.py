@@ -6,7 +6,6 @@ first inventory has a name, and nothing to act upon: a back-test names it and co
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from actions.plan import Subject
 from actions.policy.model import Match
 from fallow.models import UNRESOLVED
 from fallow.protocols import Views
+from fallow.resources import read_text
 
 _KEY = ("cluster", "namespace", "workload_kind", "workload")
 
@@ -115,7 +115,7 @@ def _explain(
 
 
 def _first_inventories(views: Views) -> dict[str, datetime]:
-    sql = (files("actions.backtest") / "first_inventories.sql").read_text(encoding="utf-8").strip()
+    sql = read_text("actions.backtest", "first_inventories.sql").strip()
     return {r["cluster"]: from_micros(r["first_us"]) for r in views.query(sql).to_pylist()}
 
 

@@ -5,12 +5,10 @@ pending pod holds none, whatever it asks for. The figures are physical GPUs, as 
 of the inventory: a MIG instance is its compute slices, a time-sliced replica its part of a GPU.
 """
 
-import csv
 import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -29,6 +27,7 @@ from fallow.errors import RefusedError
 from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, GpuResource, gpu_resource
 from fallow.kube.quantities import quantity
 from fallow.protocols import ClusterReader, Right
+from fallow.resources import read_table
 
 CLAIMS = Right("resource.k8s.io", "resourceclaims", ("list",))
 OPTIONAL_RIGHTS = (
@@ -207,8 +206,7 @@ class _Allocations:
 @cache
 def read_gpu_drivers() -> frozenset[str]:
     """Return the DRA drivers whose devices are GPUs (`gpu_drivers.csv`)."""
-    text = files("fallow.kube").joinpath("gpu_drivers.csv").read_text(encoding="utf-8")
-    return frozenset(row["driver"] for row in csv.DictReader(text.splitlines()))
+    return frozenset(row["driver"] for row in read_table("fallow.kube", "gpu_drivers.csv"))
 
 
 def _devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], GpuDevice]]:

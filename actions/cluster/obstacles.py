@@ -5,11 +5,9 @@ Deployment at zero alone, KEDA keeps the replicas it was told to pause at, and w
 say of an object no GitOps tool puts back.
 """
 
-import csv
 import json
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
@@ -30,6 +28,7 @@ from actions.cluster.pointers import MISSING, resolve_pointer
 from actions.reclaim import kueue
 from fallow.action_models import Intent, Reason
 from fallow.protocols import ClusterReader
+from fallow.resources import read_table
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -48,8 +47,7 @@ class GitOpsTool(msgspec.Struct, frozen=True):
 @cache
 def gitops_tools() -> tuple[GitOpsTool, ...]:
     """Return the rows of `gitops.csv`."""
-    text = files("actions.cluster").joinpath("gitops.csv").read_text(encoding="utf-8")
-    return tuple(GitOpsTool(**row) for row in csv.DictReader(text.splitlines()))
+    return tuple(GitOpsTool(**row) for row in read_table("actions.cluster", "gitops.csv"))
 
 
 def find_obstacles(

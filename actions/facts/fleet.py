@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from importlib.resources import files
 from typing import Any
 
 import polars as pl
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from actions.policy.budgets import BudgetUsage
 from fallow.protocols import Views
+from fallow.resources import read_text
 from fallow.window import Window
 from warehouse.pricing import derive_device_rates
 
@@ -19,7 +19,7 @@ LOOKBACK = timedelta(hours=1)
 
 def read_fleet(views: Views, now: datetime) -> BudgetUsage:
     """Return the GPUs, workloads, owners and dollars an hour of the hour before a moment."""
-    sql = (files("actions.facts") / "fleet.sql").read_text(encoding="utf-8").strip()
+    sql = read_text("actions.facts", "fleet.sql").strip()
     since = now - LOOKBACK
     row = views.query(sql, {"since": since, "until": now}).to_pylist()[0]
     rates = derive_device_rates(views, Window(since, now))

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from fallow.action_models import PodRef
 from fallow.models import UNRESOLVED, Subject
 from fallow.protocols import Views
+from fallow.resources import read_text
 from warehouse.steps import POD_OWNERS, compose_query, load_step
 
 MICRO = 1_000_000
@@ -370,7 +370,7 @@ def from_micros(us: float) -> datetime:
 
 @cache
 def _sql(name: str) -> str:
-    return files("actions.facts").joinpath(f"{name}.sql").read_text(encoding="utf-8").strip()
+    return read_text("actions.facts", f"{name}.sql").strip()
 
 
 @cache

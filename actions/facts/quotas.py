@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from fallow.protocols import Views
+from fallow.resources import read_text
 
 OF_NAMESPACES = "ElasticQuota"
 """Kinds that begin so guarantee something to a namespace; a ResourceQuota guarantees nothing."""
@@ -49,4 +49,4 @@ def _all(rows: list[Row]) -> bool | None:
 
 @cache
 def _sql() -> str:
-    return files("actions.facts").joinpath("quotas.sql").read_text(encoding="utf-8").strip()
+    return read_text("actions.facts", "quotas.sql").strip()

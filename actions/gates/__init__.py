@@ -5,10 +5,8 @@ the act), whether its no is a `deny` or a `hold`, and where it comes from. What 
 passes a gate.
 """
 
-import csv
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 from typing import Literal
 
 import msgspec
@@ -16,6 +14,7 @@ import msgspec
 from actions.gates import environment, evidence, history, policy
 from actions.gates.registry import CHECKS, GateInput, get_notice_time
 from fallow.action_models import Reason, Ruling
+from fallow.resources import read_table
 
 __all__ = [
     "CHECKS",
@@ -52,8 +51,7 @@ class ClosedGate(msgspec.Struct, frozen=True):
 @cache
 def gates() -> tuple[Gate, ...]:
     """Return the gates in their order."""
-    text = files("actions").joinpath("gates.csv").read_text(encoding="utf-8")
-    return tuple(msgspec.convert(row, Gate) for row in csv.DictReader(text.splitlines()))
+    return tuple(msgspec.convert(row, Gate) for row in read_table("actions", "gates.csv"))
 
 
 def find_closed_gates(case: GateInput) -> tuple[ClosedGate, ...]:

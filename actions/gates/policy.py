@@ -1,15 +1,14 @@
 """What is asked of the policy: is this its case, and may it act here, on this, in this way?"""
 
-import csv
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 
 from actions.gates.registry import GateInput, Refusal, gate, join_words
 from actions.policy.matching import explain_mismatch, matches_any
 from actions.recommend import explain_protection, stop_verbs
 from fallow.action_models import Facts
+from fallow.resources import read_table
 
 
 @gate("match")
@@ -109,5 +108,4 @@ def _serving() -> frozenset[str]:
 
 
 def _table(name: str) -> list[dict[str, str]]:
-    text = files("actions.policy").joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_table("actions.policy", name)

@@ -5,12 +5,12 @@ read and apply. Who does not put the label into a pod template is never touched;
 container sets itself is left; a pod is admitted whatever goes wrong.
 """
 
-import csv
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
+
+from fallow.resources import read_table
 
 API = "admissionregistration.k8s.io/v1"
 """Stable from Kubernetes 1.36 on (KEP-3962)."""
@@ -36,8 +36,7 @@ class Default(msgspec.Struct, frozen=True):
 @cache
 def defaults() -> tuple[Default, ...]:
     """Return the rows of `admission.csv`."""
-    text = files("actions.hints").joinpath("admission.csv").read_text(encoding="utf-8")
-    return tuple(Default(**row) for row in csv.DictReader(text.splitlines()))
+    return tuple(Default(**row) for row in read_table("actions.hints", "admission.csv"))
 
 
 def manifests() -> list[dict[str, Any]]:

@@ -1,13 +1,13 @@
 """Check whether tensor cores woke up after a hint: the same pipe, before and after."""
 
 from datetime import datetime, timedelta
-from importlib.resources import files
 from typing import Literal
 
 import msgspec
 
 from fallow.models import Subject
 from fallow.protocols import Views
+from fallow.resources import read_text
 
 LEAST_HOURS = 2.0
 """GPU-hours at work on either side, below which a mean says little."""
@@ -40,7 +40,7 @@ def woke_up(
         "taken": hinted,
         "until": now,
     }
-    text = files("actions.hints").joinpath("waking.sql").read_text(encoding="utf-8")
+    text = read_text("actions.hints", "waking.sql")
     row = views.query(text, asked).to_pylist()[0]
     return Waking(_verdict(row["before"], row["after"], row), **row)
 

@@ -1,8 +1,8 @@
 """The types of the journal's rows: `event_types.csv` says what each means and what its key is."""
 
-import csv
 from functools import cache
-from importlib.resources import files
+
+from fallow.resources import read_table
 
 SEEN, NOTICED, UNNOTICED = "seen", "noticed", "unnoticed"
 ASKED, APPROVED, KEPT, REFUSED = "asked", "approved", "kept", "refused"
@@ -20,5 +20,4 @@ FLEET = "fleet"
 @cache
 def event_types() -> frozenset[str]:
     """Return every kind of row."""
-    text = files("actions.journal").joinpath("event_types.csv").read_text(encoding="utf-8")
-    return frozenset(row["kind"] for row in csv.DictReader(text.splitlines()))
+    return frozenset(row["kind"] for row in read_table("actions.journal", "event_types.csv"))

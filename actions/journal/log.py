@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +22,7 @@ from typing import Any, Self
 import msgspec
 
 from fallow.errors import TemporaryError, UsageError, WarehouseError
+from fallow.resources import read_text
 
 BUSY_S = 30.0
 """How long an append waits for another process's append (each takes milliseconds)."""
@@ -270,7 +270,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _schema() -> str:
-    return files("actions.journal").joinpath("schema.sql").read_text(encoding="utf-8")
+    return read_text("actions.journal", "schema.sql")
 
 
 def _check_link(row: tuple[Any, ...], expected: int, previous: str) -> str | None:

@@ -7,10 +7,10 @@ thaws it: zeros that a broken exporter goes on writing look like idle devices ev
 
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 
 from fallow.action_settings import BreakerSettings
 from fallow.protocols import Views
+from fallow.resources import read_text
 from fallow.window import format_duration
 
 EPSILON = 1e-6
@@ -60,4 +60,4 @@ def find_incident(
 
 @cache
 def _sql() -> str:
-    return files("actions.loop").joinpath("breaker.sql").read_text(encoding="utf-8")
+    return read_text("actions.loop", "breaker.sql")

@@ -1,10 +1,8 @@
 """What every part of the loop works with."""
 
-import csv
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -16,6 +14,7 @@ from actions.loop.sender import ChangeSender
 from fallow.action_models import Outcome, Reason, Result, Target
 from fallow.action_settings import ActionsSettings
 from fallow.errors import UsageError
+from fallow.resources import read_table
 
 MAX_DELAY = timedelta(seconds=90)
 """A write without an answer may still arrive this late: the API server ends every request after
@@ -76,8 +75,7 @@ class ActionContext(msgspec.Struct, frozen=True):
 @cache
 def controllers() -> Mapping[str, str]:
     """Return the field managers that are no people, and what they are."""
-    text = files("actions.loop").joinpath("controllers.csv").read_text(encoding="utf-8")
-    return {row["manager"]: row["what"] for row in csv.DictReader(text.splitlines())}
+    return {row["manager"]: row["what"] for row in read_table("actions.loop", "controllers.csv")}
 
 
 def get_manager_name(writer: tuple[str, datetime | None] | None) -> str:

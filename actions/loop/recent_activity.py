@@ -6,11 +6,11 @@ vanish. Whoever is about to stop something takes the first of them seriously.
 
 from datetime import datetime, timedelta
 from functools import cache
-from importlib.resources import files
 
 from actions.loop.breaker import EPSILON
 from fallow.models import Finding
 from fallow.protocols import Views
+from fallow.resources import read_text
 
 LOOKBACK_INTERVALS = 2.5
 """So many intervals back: the last two looks at least."""
@@ -45,4 +45,4 @@ def find_active_device(
 
 @cache
 def _sql() -> str:
-    return files("actions.loop").joinpath("recent_activity.sql").read_text(encoding="utf-8")
+    return read_text("actions.loop", "recent_activity.sql")

@@ -11,13 +11,13 @@ ends the stretch a minute early. Whoever is about to stop something asks the las
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from fallow.action_models import Facts
 from fallow.protocols import Views
+from fallow.resources import read_text
 from fallow.window import format_duration
 
 EPSILON = 1e-6
@@ -221,4 +221,4 @@ def _to_reading(row: Mapping[str, Any]) -> SignalReading:
 
 @cache
 def _sql(name: str) -> str:
-    return files("actions.loop").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    return read_text("actions.loop", f"{name}.sql")

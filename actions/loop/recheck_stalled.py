@@ -11,13 +11,13 @@ nothing has changed since the hang was judged:
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
 from actions.loop.recheck import EPSILON, LOOKBACK, Recheck, SignalReading, explain_age
 from fallow.action_models import Facts
 from fallow.protocols import Views
+from fallow.resources import read_text
 from warehouse.signals import SPIN
 
 WORDS = {
@@ -104,4 +104,4 @@ def device_readings(readings: Iterable[StalledReading]) -> list[SignalReading]:
 
 @cache
 def _sql() -> str:
-    return files("actions.loop").joinpath("recheck_stalled.sql").read_text(encoding="utf-8")
+    return read_text("actions.loop", "recheck_stalled.sql")

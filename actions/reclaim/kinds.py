@@ -1,12 +1,12 @@
 """The switch of each kind of workload, as data (`kinds.csv`); the words are in `verbs.csv`."""
 
-import csv
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
+
+from fallow.resources import read_table
 
 
 class WorkloadKind(msgspec.Struct, frozen=True):
@@ -50,8 +50,7 @@ class WorkloadKind(msgspec.Struct, frozen=True):
 @cache
 def kinds() -> dict[str, WorkloadKind]:
     """Return the rows of `kinds.csv` by kind."""
-    text = files("actions.reclaim").joinpath("kinds.csv").read_text(encoding="utf-8")
-    return {row["kind"]: WorkloadKind(**row) for row in csv.DictReader(text.splitlines())}
+    return {row["kind"]: WorkloadKind(**row) for row in read_table("actions.reclaim", "kinds.csv")}
 
 
 def is_known(kind: str) -> bool:

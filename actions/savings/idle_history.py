@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Self
 
 import msgspec
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from actions.savings.forecast import HOUR_S, Flags, Floats
 from actions.savings.measured_action import MeasuredAction
 from fallow.protocols import Views
+from fallow.resources import read_text
 
 FRESH_S = HOUR_S
 """A stretch whose finding is older than this has ended."""
@@ -37,7 +37,7 @@ class IdleHistory(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, views: Views, actions: Sequence[MeasuredAction], now: datetime) -> Self:
         """Read what the idle analyzer found until now."""
-        sql = files("actions.savings").joinpath("stretches.sql").read_text(encoding="utf-8")
+        sql = read_text("actions.savings", "stretches.sql")
         rows = views.query(sql, {"now": now, "fresh_s": FRESH_S}).to_pylist()
         keys = tuple(
             (r["cluster"], r["namespace"], r["workload_kind"], r["workload"]) for r in rows

@@ -18,7 +18,6 @@ taken off.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -34,6 +33,7 @@ from actions.savings.idle_history import IdleHistory
 from actions.savings.measured_action import MeasuredAction
 from fallow.action_models import LedgerEntry, SavingKind
 from fallow.protocols import Views
+from fallow.resources import read_text
 from fallow.window import Window
 
 SLACK_S = 600.0
@@ -315,4 +315,4 @@ def _horizon(action: MeasuredAction, now: datetime) -> datetime:
 
 
 def _sql(name: str) -> str:
-    return files("actions.savings").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    return read_text("actions.savings", f"{name}.sql")

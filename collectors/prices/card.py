@@ -4,7 +4,6 @@ import csv
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -12,6 +11,7 @@ import msgspec
 
 from fallow.errors import UsageError
 from fallow.gpu_models import gpu_models
+from fallow.resources import read_text
 
 Term = Literal["on-demand", "spot", "reserved", "amortised"]
 TERMS: tuple[str, ...] = get_args(Term)
@@ -46,7 +46,7 @@ COLUMNS = CardRow.__struct_fields__
 
 def built_in() -> tuple[CardRow, ...]:
     """Return the rate card that ships with Fallow."""
-    text = files("collectors.prices").joinpath("rate_card.csv").read_text(encoding="utf-8")
+    text = read_text("collectors.prices", "rate_card.csv")
     return read(text.splitlines(), "the built-in rate card")
 
 

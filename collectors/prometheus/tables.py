@@ -1,9 +1,9 @@
 """Read this folder's tables (`*.csv`): metrics, labels, and the queries that fill columns."""
 
-import csv
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+
+from fallow.resources import read_table
 
 Row = dict[str, str]
 
@@ -11,8 +11,7 @@ Row = dict[str, str]
 @cache
 def table(name: str) -> tuple[Row, ...]:
     """Return the rows of `<name>.csv` in the order of the file."""
-    text = files("collectors.prometheus").joinpath(f"{name}.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(read_table("collectors.prometheus", f"{name}.csv"))
 
 
 def available(name: str, present: Sequence[str]) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from html import escape
-from importlib.resources import files
 from itertools import count
 from string import Template
 
@@ -17,6 +16,7 @@ from dashboards.reports.document import (
     TextBlock,
 )
 from dashboards.reports.report_request import format_window
+from fallow.resources import read_text
 
 FONT = "system-ui"
 WIDTH = 680
@@ -52,7 +52,7 @@ def write(document: ReportDocument) -> bytes:
 
 
 def _read(name: str) -> str:
-    return files("dashboards.reports").joinpath(name).read_text(encoding="utf-8")
+    return read_text("dashboards.reports", name)
 
 
 def _sentence(text: str) -> str:

@@ -1,11 +1,11 @@
 """Which extended resources stand for GPUs (`gpu_resources.csv`)."""
 
-import csv
 import re
 from functools import cache
-from importlib.resources import files
 
 import msgspec
+
+from fallow.resources import read_table
 
 MIG_SLICES = 7
 """Compute slices of a whole GPU (A30 has 4: telemetry-and-waste.md#fragmentation-and-mig)."""
@@ -25,8 +25,7 @@ class GpuResource(msgspec.Struct, frozen=True):
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], str, str]]:
-    text = files("fallow.kube").joinpath("gpu_resources.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = read_table("fallow.kube", "gpu_resources.csv")
     return [(re.compile(r["pattern"]), r["vendor"], r["form"]) for r in rows]
 
 

@@ -1,11 +1,11 @@
 """Links from a pod to its owner that are no owner references (`owner_links.csv`)."""
 
-import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 import msgspec
+
+from fallow.resources import read_table
 
 NAMESAKES = {("batch.volcano.sh", "Job"): "VolcanoJob"}
 """Kinds that bear the name of a built-in one, and what rows call them."""
@@ -34,8 +34,7 @@ class OwnerLink(msgspec.Struct, frozen=True):
 @cache
 def owner_links() -> tuple[OwnerLink, ...]:
     """Return the links in the order of the file."""
-    text = files("fallow.kube").joinpath("owner_links.csv").read_text(encoding="utf-8")
-    return tuple(OwnerLink(**row) for row in csv.DictReader(text.splitlines()))
+    return tuple(OwnerLink(**row) for row in read_table("fallow.kube", "owner_links.csv"))
 
 
 def kind_in_rows(group: str, kind: str) -> str:

@@ -3,14 +3,13 @@
 `fallow --help` reads the table alone; a command's module imports what the command needs.
 """
 
-import csv
 from importlib import import_module
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from fallow.resources import read_table
 from runtime.cli.options import root_options
 
 EPILOG = """\
@@ -30,8 +29,7 @@ class CommandEntry(NamedTuple):
 
 def read_commands() -> dict[str, CommandEntry]:
     """Return the table of commands by name, in the order of the help."""
-    text = files("runtime.cli").joinpath("commands.csv").read_text(encoding="utf-8")
-    return {row["name"]: CommandEntry(**row) for row in csv.DictReader(text.splitlines())}
+    return {row["name"]: CommandEntry(**row) for row in read_table("runtime.cli", "commands.csv")}
 
 
 class CommandTable(TyperGroup):

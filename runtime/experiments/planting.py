@@ -5,16 +5,15 @@ lose nothing or its other devices compute. Other troubles are those of `planted.
 badly done, and what befalls nodes and GPUs.
 """
 
-import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import numpy as np
 
 from fallow.models import Finding
+from fallow.resources import read_table
 from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, runs
 from simulator.exporters.device_telemetry import key
 from simulator.models import TICK_S, Marks
@@ -143,8 +142,7 @@ def _is_about(finding: Finding, subject: str, of: str) -> bool:
 
 @cache
 def _kinds() -> tuple[dict[str, str], ...]:
-    text = files("runtime.experiments").joinpath("planted.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(read_table("runtime.experiments", "planted.csv"))
 
 
 def _unused(course: Course, gpus: Doubles, idle: Marks) -> Marks:

@@ -6,11 +6,9 @@ Charts cannot read beyond their own folder, so these files lie in it as copies. 
 equal to what this writes.
 """
 
-import csv
 import json
 import sys
 from collections.abc import Iterable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import yaml
 from actions import executors
 from actions.rights import OWN, roles, rules
 from fallow.protocols import Right
+from fallow.resources import read_table
 from fallow.settings import Settings
 from runtime.generators.rbac import reader_rights
 
@@ -148,8 +147,7 @@ def _loosen(node: Any) -> None:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    text = files("runtime.generators").joinpath(f"{name}.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_table("runtime.generators", f"{name}.csv")
 
 
 def main(folder: str) -> None:

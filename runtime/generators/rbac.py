@@ -6,9 +6,7 @@
 bound in the namespaces that policies allow and nowhere else. A test keeps the files equal to this.
 """
 
-import csv
 import sys
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,16 @@ from actions.reclaim.kinds import kinds
 from actions.reclaim.subjects import plural
 from actions.rights import manifests, rules
 from fallow.protocols import Right
+from fallow.resources import read_table
 
 HEAD = "# Written by `python -m runtime.generators.rbac deploy/rbac` from what the code declares.\n"
 
 
 def reader_rights() -> tuple[Right, ...]:
     """Return what collecting reads: `reads.csv`, and every kind that may own a GPU pod."""
-    text = files("collectors.kube").joinpath("reads.csv").read_text(encoding="utf-8")
     listed = [
         Right(row["group"], row["resource"], tuple(row["verbs"].split()))
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("collectors.kube", "reads.csv")
     ]
     owners = [
         Right(kind.group, plural(name), ("get", "list"))

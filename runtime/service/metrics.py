@@ -3,12 +3,10 @@
 No workload, pod or team is a label: details belong to the warehouse.
 """
 
-import csv
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
@@ -26,6 +24,7 @@ from fallow.action_models import LedgerEntry, Result, SavingKind
 from fallow.case_identity import get_judged_part
 from fallow.models import Evidence, Finding
 from fallow.protocols import WatchCounts
+from fallow.resources import read_table
 from fallow.window import Window
 from runtime.operations.queries import sql
 from runtime.service.delivery.outbox import RESULTS
@@ -71,7 +70,6 @@ class MetricSpec(msgspec.Struct, frozen=True):
 @cache
 def metrics() -> tuple[MetricSpec, ...]:
     """Return every metric there is."""
-    text = files("runtime.service").joinpath("metrics.csv").read_text(encoding="utf-8")
     return tuple(
         MetricSpec(
             row["name"],
@@ -80,7 +78,7 @@ def metrics() -> tuple[MetricSpec, ...]:
             ServiceRole(row["role"].split()[0]),
             row["meaning"],
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("runtime.service", "metrics.csv")
     )
 
 

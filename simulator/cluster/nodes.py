@@ -4,17 +4,16 @@ The shares of the pools in a fleet are a choice of this world; instance types, s
 are those of the price catalogue and of GPU feature discovery.
 """
 
-import csv
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from fallow.errors import UsageError
 from fallow.gpu_models import gpu_models
+from fallow.resources import read_table
 from simulator.cluster.labels import labels
 from simulator.cluster.mig import GpuLayout, gpu_layouts
 from simulator.cluster.objects import format_time
@@ -64,9 +63,9 @@ class SimulatedNode(msgspec.Struct, frozen=True):
 @cache
 def pools() -> Mapping[str, PoolSpec]:
     """Return the pools by name."""
-    text = files("simulator.cluster").joinpath("pools.csv").read_text(encoding="utf-8")
     rows = (
-        msgspec.convert(row, PoolSpec, strict=False) for row in csv.DictReader(text.splitlines())
+        msgspec.convert(row, PoolSpec, strict=False)
+        for row in read_table("simulator.cluster", "pools.csv")
     )
     return {row.name: row for row in rows}
 

@@ -4,14 +4,13 @@ A row's `templates` are paths of pod templates beneath `spec`; `{}` is every key
 every item of a list. `*field` names the count, which lies beside the last `{}`, `[]` or template.
 """
 
-import csv
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
+from fallow.resources import read_table
 from simulator.cluster.objects import Object, nested_patch, value_at
 
 
@@ -25,8 +24,7 @@ class PodSet(msgspec.Struct, frozen=True):
 
 @cache
 def _rows() -> dict[str, dict[str, str]]:
-    text = files("simulator.cluster").joinpath("suspendable.csv").read_text(encoding="utf-8")
-    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}
+    return {row["kind"]: row for row in read_table("simulator.cluster", "suspendable.csv")}
 
 
 def suspendable() -> tuple[str, ...]:

@@ -4,13 +4,12 @@ Fields, their order, help texts and DCGM 4.6 names: reference domain dossier 1.1
 sample expositions. Models: names and framebuffer sizes as the driver prints them.
 """
 
-import csv
 import re
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
+from fallow.resources import read_table
 from simulator.models import SimulatedDevice
 
 BLANKS: dict[str, float] = {"i32": 2147483632, "i64": 9223372036854775794, "f64": 140737488355328.0}
@@ -93,5 +92,4 @@ def bus(index: int) -> str:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    text = files("simulator.exporters").joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_table("simulator.exporters", name)

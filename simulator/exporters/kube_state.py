@@ -4,14 +4,13 @@ Labels, resource names and units are spelled as its version 2 spells them (refer
 dossier 1.7): every sign that is no letter or digit is `_`, label keys are snake case.
 """
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from fallow.resources import read_table
 from simulator.exporters.dcgm import quoted
 
 Object = Mapping[str, Any]
@@ -262,6 +261,5 @@ def _number(value: float) -> str:
 
 @cache
 def _families() -> tuple[tuple[str, str, str], ...]:
-    source = files("simulator.exporters").joinpath("kube_families.csv")
-    rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines())
+    rows = read_table("simulator.exporters", "kube_families.csv")
     return tuple((r["metric"], r["type"], r["help"]) for r in rows)

@@ -6,17 +6,16 @@ in each, a key is struck with probability `rate`, for `length_s` somewhere withi
 without `every_s` strikes its keys for ever. Names and defaults: `quirks.csv`.
 """
 
-import csv
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fallow.errors import UsageError
+from fallow.resources import read_table
 from simulator.models import Marks
 
 Doubles = npt.NDArray[np.float64]
@@ -46,9 +45,8 @@ class QuirkMarks(msgspec.Struct, frozen=True):
 @cache
 def quirks_by_name() -> dict[str, Quirk]:
     """Return every quirk by name."""
-    text = files("simulator.exporters").joinpath("quirks.csv").read_text(encoding="utf-8")
     by_name = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_table("simulator.exporters", "quirks.csv"):
         always = float(row["every_s"]) == 0
         timed = ("rate",) if always else ("rate", "every_s", "length_s")
         values = {n: float(row[n]) for n in timed}

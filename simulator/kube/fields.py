@@ -4,11 +4,10 @@ The real server knows every field at every depth. `spec_fields.csv` knows the fi
 kinds that Fallow writes; what it does not list is stored as it came.
 """
 
-import csv
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from fallow.resources import read_table
 from simulator.kube.kinds import ApiKind
 from simulator.kube.status import InvalidField, bad_request, invalid
 
@@ -19,9 +18,9 @@ _TOP = {"apiVersion", "kind", "metadata", "spec", "status"}
 
 @cache
 def _known_fields() -> dict[str, frozenset[str]]:
-    text = files("simulator.kube").joinpath("spec_fields.csv").read_text(encoding="utf-8")
     return {
-        row["kind"]: frozenset(row["fields"].split()) for row in csv.DictReader(text.splitlines())
+        row["kind"]: frozenset(row["fields"].split())
+        for row in read_table("simulator.kube", "spec_fields.csv")
     }
 
 

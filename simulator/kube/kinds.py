@@ -1,13 +1,12 @@
 """The kinds that are served (`resources.csv`), and those that a CustomResourceDefinition adds."""
 
-import csv
 from collections.abc import Iterable, Mapping
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from fallow.errors import UsageError
+from fallow.resources import read_table
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
@@ -56,7 +55,6 @@ def _scale(text: str) -> ScalePaths | None:
 
 def builtin_kinds() -> list[ApiKind]:
     """Return the rows of `resources.csv`."""
-    text = files("simulator.kube").joinpath("resources.csv").read_text(encoding="utf-8")
     return [
         ApiKind(
             kind=row["kind"],
@@ -70,7 +68,7 @@ def builtin_kinds() -> list[ApiKind]:
             scale=_scale(row["scale"]),
             short=tuple(row["short"].split()),
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("simulator.kube", "resources.csv")
     ]
 
 

@@ -11,12 +11,11 @@
 `fit.py` fits the first three.
 """
 
-import csv
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
+from fallow.resources import read_table
 from simulator.work.chance import Array
 
 FITTED = ("acme.csv", "gentd26.csv")
@@ -24,8 +23,7 @@ FITTED = ("acme.csv", "gentd26.csv")
 
 def read(name: str) -> list[dict[str, str]]:
     """Return the rows of one of this folder's tables."""
-    text = files("simulator.work").joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_table("simulator.work", name)
 
 
 @cache

@@ -8,9 +8,7 @@ whether an allocated device is idle, low or productive comes from its own utilis
 memory traffic, power and energy, never from its host or its owner.
 """
 
-import csv
 from datetime import datetime, timedelta
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +16,7 @@ import polars as pl
 
 from fallow.gpu_models import gpu_models
 from fallow.protocols import Views
+from fallow.resources import read_table
 from fallow.settings import Settings
 from fallow.tables import schema
 from fallow.window import Window
@@ -52,8 +51,7 @@ LEARN_WINDOW = timedelta(days=7)
 
 
 def _read_spin() -> dict[str, float]:
-    text = files("warehouse.signals").joinpath("spin.csv").read_text(encoding="utf-8")
-    return {row["name"]: float(row["value"]) for row in csv.DictReader(text.splitlines())}
+    return {row["name"]: float(row["value"]) for row in read_table("warehouse.signals", "spin.csv")}
 
 
 SPIN = _read_spin()

@@ -5,19 +5,19 @@ a process shares them and a tier move simply leads to another schema.
 """
 
 import threading
-from importlib.resources import files
 
 import duckdb
 
 from fallow import tables
+from fallow.resources import read_text
 from warehouse.views.tiers import TierState, define_view
 
 _MOVES = {"watermark", "cold_file"}
 """What says where rows lie."""
 _INTERNAL = ("watermark", "dirty", "unposted", "cold_file", "schema_version")
 
-_STATE = (files("warehouse.views") / "state.sql").read_text(encoding="utf-8")
-_BARE = (files("warehouse.views") / "bare.sql").read_text(encoding="utf-8")
+_STATE = read_text("warehouse.views", "state.sql")
+_BARE = read_text("warehouse.views", "bare.sql")
 
 
 class ViewSchemas:

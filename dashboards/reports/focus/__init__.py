@@ -4,11 +4,8 @@ The dollars are the ledger's, to the cent; idle time and what nobody held are ro
 What is written is `columns.csv`; `charges.sql` says where each column comes from.
 """
 
-import csv
-import io
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +16,7 @@ from dashboards.figures.query import Filters
 from dashboards.figures.spend import totals
 from dashboards.reports.amounts import hours, usd
 from fallow.protocols import Views
+from fallow.resources import read_table
 from fallow.window import Window
 from warehouse.ledger import align_window
 from warehouse.steps import load_step
@@ -66,8 +64,7 @@ def columns(version: str) -> dict[str, str]:
 
     A copy stands in 1.0 under the name by which focus-validator 1.0.0 asks for a column.
     """
-    text = files("dashboards.reports.focus").joinpath("columns.csv").read_text(encoding="utf-8")
-    column_rows = csv.DictReader(io.StringIO(text))
+    column_rows = read_table("dashboards.reports.focus", "columns.csv")
     return {
         row["column"]: row["same_as"] or row["column"]
         for row in column_rows

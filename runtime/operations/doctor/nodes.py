@@ -1,10 +1,10 @@
 """Whether telemetry and inventory mean the same nodes."""
 
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from collectors.doctor import CheckRow, few
+from fallow.resources import read_text
 
 if TYPE_CHECKING:
     from fallow.protocols import Views
@@ -18,11 +18,7 @@ STEP = (
 
 def check_nodes(views: "Views") -> Iterator[CheckRow]:
     """Name the nodes of devices that the cluster's inventory does not have: unresolved."""
-    text = (
-        files("runtime.operations.doctor")
-        .joinpath("unresolved_nodes.sql")
-        .read_text(encoding="utf-8")
-    )
+    text = read_text("runtime.operations.doctor", "unresolved_nodes.sql")
     rows = views.query(text, {"days": DAYS}).to_pylist()
     if not rows:
         return

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from collectors.doctor import CheckRow, few
 from collectors.prices.aws import AwsPrices
 from fallow.errors import FallowError, UsageError
+from fallow.resources import read_text
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations.doctor.fault import fault_row
@@ -57,7 +57,7 @@ def _check_aws(settings: Settings, now: datetime) -> Iterator[CheckRow]:
 
 def check_unpriced(views: "Views", now: datetime) -> Iterator[CheckRow]:
     """Say which models' GPU-hours of the last week of data have no price."""
-    text = files("runtime.operations.doctor").joinpath("unpriced.sql").read_text(encoding="utf-8")
+    text = read_text("runtime.operations.doctor", "unpriced.sql")
     rows = views.query(text, {"days": RECENT.days, "now": now}).to_pylist()
     hours = sum(row["gpu_hours"] for row in rows)
     without = [row for row in rows if row["unpriced"] > 0]

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,6 +20,7 @@ import msgspec
 
 from fallow.errors import TemporaryError, UsageError, WarehouseError
 from fallow.report_settings import Schedule
+from fallow.resources import read_text
 from fallow.settings import Settings
 from runtime.operations.reports import Report
 
@@ -92,9 +92,7 @@ class Outbox:
         return outbox
 
     def _make(self) -> None:
-        schema = (
-            files("runtime.service.delivery").joinpath("schema.sql").read_text(encoding="utf-8")
-        )
+        schema = read_text("runtime.service.delivery", "schema.sql")
         with self._changing():
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")

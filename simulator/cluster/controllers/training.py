@@ -1,10 +1,9 @@
 """PyTorchJob and its sisters (`training.csv`): replicas by role, named by place."""
 
-import csv
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from fallow.resources import read_table
 from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, pod
 from simulator.cluster.objects import (
     Object,
@@ -27,9 +26,8 @@ ROLE, JOB = "training.kubeflow.org/replica-type", "training.kubeflow.org/job-nam
 @cache
 def kinds() -> dict[str, dict[str, str]]:
     """Return the rows of `training.csv` by kind."""
-    folder = files("simulator.cluster.controllers")
-    text = folder.joinpath("training.csv").read_text(encoding="utf-8")
-    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}
+    rows = read_table("simulator.cluster.controllers", "training.csv")
+    return {row["kind"]: row for row in rows}
 
 
 def training_job(obj: Object, sight: ControllerView) -> ChildChanges:
