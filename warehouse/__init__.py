@@ -1,1 +1,1 @@
-"""The warehouse keeps the rows: the only room that speaks SQL to an engine."""
+"""Store the rows and answer queries: the only package that sends SQL to an engine."""

@@ -10,14 +10,16 @@ from fallow.addresses import is_ip
 def resolve_nodes(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
     """Return rows (`cluster`, `node`, ...) with nodes for addresses that the inventory knows.
 
-    An address that it does not know stays: what stands on it is not another node's.
+    An address that the inventory does not know stays unresolved: its devices must not be
+    attributed to another node.
     """
     place = rows.schema.get_field_index("node")
     coded = rows.column(place).combine_chunks().dictionary_encode()
     addresses = [name for name in coded.dictionary.to_pylist() if name and is_ip(name)]
     if not addresses:
         return rows
-    # An address is a node's within its cluster; a batch is of one cluster, else each by its own.
+    # An address is unique only within its cluster. A batch has the rows of one cluster; otherwise
+    # each row names its own.
     for cluster in pc.unique(rows.column("cluster")).to_pylist():
         node_of = dict(
             cursor.execute(

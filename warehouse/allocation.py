@@ -1,4 +1,4 @@
-"""Who held what share of which device when: from telemetry's names and the pod inventory."""
+"""Derive which pod held what share of which device when, from telemetry and the pod inventory."""
 
 from functools import cache
 from typing import TYPE_CHECKING
@@ -49,9 +49,9 @@ TOUCHING = 'start <= $until AND "end" >= $since'
 def write_allocations(wh: "Warehouse", window: Window) -> int:
     """Write the `allocation` rows of the window; return how many touch it.
 
-    Read: rollup_5m, holding, pod, node, device. Whole devices and MIG instances are exact; time
-    slicing and use beyond what was asked for are estimates; shares of a device never sum to more
-    than 1 at any moment. Running it again, or over overlapping windows, gives the same rows.
+    Read: rollup_5m, holding, pod, node, device. Whole devices and MIG instances are exact. Time
+    slicing, and use above the request, are estimates. The shares of one device never sum to more
+    than 1 at any time. A second run, or a run over an overlapping window, gives the same rows.
     """
     rows = derive_allocations(wh, window)
     wh.replace("allocation", rows, TOUCHING, window.bounds())
@@ -59,7 +59,7 @@ def write_allocations(wh: "Warehouse", window: Window) -> int:
 
 
 def derive_allocations(views: Views, window: Window) -> pa.Table:
-    """Return the `allocation` rows that touch the window, as `allocate` would write them."""
+    """Return the `allocation` rows of the window, as `write_allocations` would write them."""
     namespaces, labels = _read_exporters()
     rows = views.query(
         compose_query(STEPS),

@@ -1,9 +1,13 @@
 """Prove that the tables add up: each audit is SQL that returns no rows when all is well.
 
-The ledger's seconds are the devices' seconds, its dollars the rates' dollars; no device is
-allocated over 1.0 and no two exact allocations overlap; energy grows, and no faster than a board
-can use it; nothing is later than now; looks speak for no more than their bucket, and every covered
-second is of one class.
+The audits check that:
+
+- the ledger's seconds equal the devices' seconds, and its dollars equal seconds times rates
+- no device is allocated more than once over, and no two exact allocations overlap
+- energy only increases, and no faster than a GPU can use it
+- no row is later than now
+- device samples are valid for no more seconds than their bucket has
+- every covered second is of exactly one class
 """
 
 from collections.abc import Sequence
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 MOST_SHOWN = 5
-"""At most so many rows of a failed audit are kept for people to read."""
+"""Rows of a failed audit that are kept for people to read, at most."""
 
 MOST_NAMED = 3
 """Failed audits that the banner spells out; the others are counted."""
@@ -40,7 +44,7 @@ class AuditFailure(msgspec.Struct, frozen=True):
     sample: tuple[dict[str, Any], ...]
 
     def __str__(self) -> str:
-        # A float's last digits differ between two runs of one sum: the sentence must not.
+        # Two runs of one sum can differ in a float's last digits: the sentence must not differ.
         columns = {
             k: f"{v:.10g}" if isinstance(v, float) else v
             for k, v in next(iter(self.sample), {}).items()
@@ -50,7 +54,7 @@ class AuditFailure(msgspec.Struct, frozen=True):
 
 
 def format_banner(failures: Sequence[AuditFailure | str]) -> str | None:
-    """Return what page, report, command line and log say of failed audits; None = none failed."""
+    """Return the warning that pages, reports, CLI and log show; None = no audit failed."""
     if not failures:
         return None
     sentences = "; ".join(str(failure) for failure in failures[:MOST_NAMED])
@@ -70,7 +74,7 @@ def list_audits() -> tuple[str, ...]:
 
 
 def run_audits(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailure]:
-    """Run every audit over the whole hours of a window, or over everything; return the failures."""
+    """Run every audit over the whole hours of a window, or over all rows; return the failures."""
     since, until = _round_hours(window) if window else _find_ledger_range(warehouse)
     limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
     parameters = {
@@ -104,7 +108,7 @@ def _round_hours(window: Window) -> tuple[datetime, datetime]:
 
 
 def _find_ledger_range(warehouse: "Warehouse") -> tuple[datetime, datetime]:
-    """Return the stretch of all rollups and ledger rows: prices have no use for all of time."""
+    """Return the time range of all rollups and ledger rows: pricing all of time would be slow."""
     rows = warehouse.query(
         "SELECT min(since) AS since, max(until) AS until FROM ("
         "SELECT min(bucket) AS since, max(bucket) AS until FROM rollup_1h"

@@ -14,7 +14,7 @@ CATALOG_FILE = "catalog.sqlite"
 
 
 class CatalogLocation(msgspec.Struct, frozen=True):
-    """Where one warehouse lies."""
+    """The place of one warehouse: its catalog and its data files."""
 
     catalog: str
     data: str
@@ -23,20 +23,20 @@ class CatalogLocation(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What messages call this warehouse; never a connection string, which may hold secrets."""
+        """The warehouse's name in messages; never a connection string, which may hold secrets."""
         return str(self.home) if self.embedded else f"in PostgreSQL with data in {self.data}"
 
     @property
     def remote(self) -> bool:
-        """Whether the data files lie in an object store, where a finished write is durable."""
+        """Whether the data files are in an object store, where a finished write is durable."""
         return "://" in self.data
 
 
 def locate_catalog(settings: Settings) -> CatalogLocation:
-    """Return where the settings say the warehouse lies.
+    """Return the catalog's place as the settings give it.
 
     Raises:
-        WarehouseError: the catalog is neither SQLite's nor PostgreSQL's.
+        WarehouseError: the catalog is neither SQLite nor PostgreSQL.
     """
     home = settings.home.expanduser().absolute()
     wanted = settings.warehouse
@@ -126,8 +126,8 @@ def _attach(connection: duckdb.DuckDBPyConnection, where: CatalogLocation, *, wr
     try:
         connection.execute(attach)
     except duckdb.Error as error:
-        # Of several processes that begin a new catalog at once PostgreSQL lets one make its tables,
-        # and tells the others when they are there.
+        # When several processes open a new catalog at the same time, PostgreSQL lets one of them
+        # create its tables and makes the others wait until the tables exist.
         if where.embedded or not write or "already exists" not in str(error):
             raise
         connection.execute(attach)

@@ -1,7 +1,8 @@
 """The cold tier's store: a folder, or a prefix of any S3-compatible object store.
 
-A file appears under its final name whole or not at all: a rename in a folder, one PUT in a store.
-Names say what is in a file, so that putting it twice puts the same bytes' rows in the same place.
+A file appears under its final name completely or not at all: by a rename in a folder, by one PUT in
+a store. A file's name is derived from its content, so that a second write of the same rows replaces
+the file by an equal one.
 """
 
 import os
@@ -23,7 +24,7 @@ _BLOCK = 1 << 20
 
 
 class ColdStore(Protocol):
-    """Where archived files lie."""
+    """The store of archived files."""
 
     root: str
 
@@ -34,14 +35,14 @@ class ColdStore(Protocol):
         """Remove a file; one that is not there is no error."""
 
     def blocks(self, path: str) -> Iterator[bytes]:
-        """Yield a file's bytes; FileNotFoundError where it is not there."""
+        """Yield a file's bytes; raise FileNotFoundError where it does not exist."""
 
     def listed(self) -> Iterator[tuple[str, datetime]]:
         """Yield every file's path and when it was written (aware UTC)."""
 
 
 def open_store(settings: Settings) -> ColdStore:
-    """Return the store the settings name; by default a folder under home."""
+    """Return the store that the settings name; by default a folder under the home folder."""
     wanted = settings.warehouse.cold
     if "://" in wanted:
         if not wanted.startswith("s3://"):
@@ -64,7 +65,7 @@ class ColdFolder:
         """Make the staged file appear at `path`, durable, replacing what was there."""
         final = Path(path)
         final.parent.mkdir(parents=True, exist_ok=True)
-        # The staged file may lie on another disk: copy beside the final name, then rename.
+        # The staged file may be on another disk: copy it beside the final name, then rename it.
         near = final.with_name(f".{final.name}.{os.getpid()}")
         try:
             with staged.open("rb") as source, near.open("wb") as target:

@@ -1,4 +1,4 @@
-"""Where the figures that people read end, and how many of their hours have data."""
+"""Find where relative windows end, and measure how many of their hours have data."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,13 +11,13 @@ from warehouse.steps import load_step
 
 HOUR = timedelta(hours=1)
 STALE = 3
-"""Intervals: data older than this many are stale. One late scrape is none."""
+"""Intervals after which data are stale. One late scrape must not make them stale."""
 
 
 class NewestHour(msgspec.Struct, frozen=True):
-    """The end of the newest hour that every cluster has which is not too far behind.
+    """The end of the newest hour that every cluster has, except the clusters that are too late.
 
-    `behind`: the clusters that are, each with the end of its own newest hour.
+    `behind`: the late clusters, each with the end of its own newest hour.
     """
 
     end: datetime
@@ -25,7 +25,7 @@ class NewestHour(msgspec.Struct, frozen=True):
 
 
 class LateCluster(msgspec.Struct, frozen=True):
-    """A cluster that is too far behind: where its hours end, and how many the window has of it."""
+    """A cluster that is too far behind: the end of its hours, and how many are in the window."""
 
     cluster: str
     end: datetime
@@ -33,7 +33,7 @@ class LateCluster(msgspec.Struct, frozen=True):
 
 
 class WindowCoverage(msgspec.Struct, frozen=True):
-    """How many hours a window has, how many of them have data, and who lacks the rest."""
+    """How many hours a window has, how many of them have data, and which clusters lack the rest."""
 
     hours: int
     hours_with_data: int
@@ -41,13 +41,13 @@ class WindowCoverage(msgspec.Struct, frozen=True):
 
     @property
     def spoken(self) -> str:
-        """Say how many hours have data."""
+        """Return a sentence about how many hours have data."""
         return f"{self.hours_with_data} of {self.hours} h have data"
 
     def late(self, now: datetime, name: Callable[[str], str] = str) -> list[str]:
-        """Name each cluster that is behind, with its last hour and what the total lacks.
+        """Name each cluster that is behind, with its last hour and the hours that the total lacks.
 
-        `name` writes a stranger's name so that it is only text where the line is shown.
+        `name` escapes a name from outside, so that the place that shows the line treats it as text.
         """
         return [
             f"cluster {name(late_cluster.cluster)} is behind: its last hour ended "
@@ -60,7 +60,7 @@ class WindowCoverage(msgspec.Struct, frozen=True):
 
 
 class ClusterAge(msgspec.Struct, frozen=True):
-    """When a cluster's newest sample ended (UTC), and how far its samples lie apart."""
+    """When a cluster's newest sample ended (UTC), and the interval of its samples."""
 
     cluster: str
     newest: datetime
@@ -90,7 +90,7 @@ def name_stale(
 ) -> list[str]:
     """Name each cluster whose data are stale, and since when.
 
-    `every`: how often samples are collected. `name` as in `Coverage.late`.
+    `every`: how often samples are collected. `name`: as in `WindowCoverage.late`.
     """
     return [
         f"the data of cluster {name(age.cluster)} are stale: the newest sample is "
@@ -112,7 +112,7 @@ def find_newest(views: Views, lag: timedelta, cluster: str | None = None) -> New
         return None
     last = max(ends.values())
     near = [end for end in ends.values() if last - end <= lag]
-    # An hour is whole: a step of five minutes in the ledger ends its hour.
+    # Hours are whole: a five-minute bucket in the ledger means that its hour has data.
     end = min(near).replace(minute=0, second=0, microsecond=0)
     return NewestHour(end, {name: at for name, at in ends.items() if last - at > lag})
 
@@ -120,7 +120,7 @@ def find_newest(views: Views, lag: timedelta, cluster: str | None = None) -> New
 def measure_coverage(
     views: Views, window: Window, behind: dict[str, datetime], cluster: str | None = None
 ) -> WindowCoverage:
-    """Return how many of the hours that a window touches have data, in all and of who is behind."""
+    """Return how many hours of a window have data, in total and per late cluster."""
     whole = window.whole()
     rows = views.query(
         load_step("coverage/hours"), {**whole.bounds(), "cluster": cluster}
@@ -138,7 +138,7 @@ def measure_coverage(
 
 
 def parse_window(text: str, now: datetime, end: datetime) -> Window:
-    """Read `7d` (so long until `end`) or `START/END` (moments, `now`, or durations ago).
+    """Read `7d` (this long until `end`) or `START/END` (timestamps, `now`, or durations ago).
 
     Raises:
         UsageError: the text is neither, or the window is empty.

@@ -15,11 +15,11 @@ _NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7")
 """A data file's name holds a version 7 UUID: its first 48 bits are milliseconds since 1970."""
 
 _SLACK_MS = 2_000
-"""Folders are stamped with a clock that may lag: by a tick, on network file systems by seconds."""
+"""Folder times come from a clock that may lag: a tick locally, seconds on network file systems."""
 
 
 class DataFiles:
-    """The data files under a local folder; a remote one is durable without us."""
+    """The data files under a local folder; remote files are durable without a sync."""
 
     def __init__(self, place: CatalogLocation) -> None:
         self._root = None if place.remote else Path(place.data)
@@ -27,7 +27,7 @@ class DataFiles:
         self._reached: set[str] = set()
 
     def now(self) -> int:
-        """Return the moment to give to `sync` later, in milliseconds since 1970."""
+        """Return the timestamp to pass to `sync` later, in milliseconds since 1970."""
         return time.time_ns() // 1_000_000 - 1
 
     def sync(self, since: int) -> int:
@@ -52,8 +52,8 @@ class DataFiles:
         if not folders:
             self._leaves.add(path)
         below = sum(self._sync_folder(Path(folder), since) for folder in folders)
-        # A folder made on the way to a new file is an entry of its parent: flush the whole way,
-        # once for each folder.
+        # A new folder on the way to a new file is an entry of its parent: flush every folder of the
+        # path, each once.
         if new or (below and not self._reached.issuperset(folders)):
             _sync(path)
         if below:

@@ -1,7 +1,7 @@
-"""Marks of what is to be made anew: 5-minute buckets by the rollup, hours by the ledger.
+"""Mark what must be derived again: 5-minute buckets for the rollup, hours for the ledger.
 
-A mark is set in the transaction that makes it necessary and taken away after what it asks for is
-done, so a process that dies in between leaves work to be done again, never work undone.
+A mark is set in the transaction that makes the work necessary, and cleared after the work is done.
+A process that dies in between therefore causes repeated work, never missing work.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
 MERGE_GAP = timedelta(hours=6)
-"""Hours to post that are nearer than this are posted in one go."""
+"""Hours to write that are closer together than this are written in one call."""
 VALIDITY = 1.25
-"""A sample is valid for 1.25 intervals: a scrape that is a quarter late leaves no gap."""
+"""A sample is valid for 1.25 intervals: a scrape that is late by a quarter leaves no gap."""
 
 Marks = frozenset[tuple[str, datetime]]
-"""(cluster, bucket) pairs known to be marked in the lake."""
+"""(cluster, bucket) pairs that are known to be marked in the lake."""
 
 
 def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, marked_before: Marks) -> Marks:
     """Mark the buckets of sample rows, and the next one where a sample is still valid in it.
 
-    Buckets in `marked_before` cost nothing: most samples lie in a bucket that is marked already.
-    Returns `marked_before` with the new ones.
+    Buckets in `marked_before` need no query: most samples are in a bucket that is marked already.
+    Returns `marked_before` with the new marks.
     """
     step = int(BUCKET.total_seconds() * 1e6)
     ts = rows.column("ts").to_numpy().astype("datetime64[us]").astype(np.int64)
@@ -64,7 +64,7 @@ def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, marked_befor
 
 
 def mark_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
-    """Mark the hours of [start, end), naive UTC on hour edges: the ledger owes them."""
+    """Mark the hours of [start, end), naive UTC on hour edges: the ledger must write them again."""
     cursor.execute(
         "INSERT INTO unposted BY NAME"
         " SELECT unnest(range($start::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR)) AS bucket"
@@ -74,14 +74,14 @@ def mark_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime
 
 
 def mark_reassigned_hours(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> None:
-    """Mark the hours posted before the owner or the team of pods that arrive was known."""
+    """Mark the hours that were written before the owner or team of the incoming pods was known."""
     cursor.register("incoming", pods)
     cursor.execute(f"INSERT INTO unposted BY NAME {load_step('inventory/owners_known_later')}")
     cursor.unregister("incoming")
 
 
 def mark_all_hours(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Mark every hour that was posted: what prices it has changed."""
+    """Mark every hour that the ledger has: the prices have changed."""
     cursor.execute(
         "INSERT INTO unposted BY NAME"
         " SELECT DISTINCT time_bucket(INTERVAL 1 HOUR, bucket) AS bucket FROM ledger"
@@ -90,7 +90,7 @@ def mark_all_hours(cursor: duckdb.DuckDBPyConnection) -> None:
 
 
 def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
-    """Return a window and what the ledger owes, near ones as one, oldest first."""
+    """Return the window and all marked hours as windows, close ones joined, oldest first."""
     marks = warehouse.query("SELECT DISTINCT bucket FROM unposted ORDER BY ALL")["bucket"]
     hours = [m.replace(tzinfo=UTC) for m in marks.to_pylist()]
     parts = sorted([(window.start, window.end), *((h, h + HOUR) for h in hours)])
@@ -104,7 +104,7 @@ def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
 
 
 def clear_marks(warehouse: "Warehouse", window: Window) -> None:
-    """Take away the marks of the hours that a posted window touches."""
+    """Clear the marks of the hours that a written window touches."""
     start, end = (m.astimezone(UTC).replace(tzinfo=None) for m in (window.start, window.end))
     with warehouse.transaction() as cursor:
         cursor.execute(

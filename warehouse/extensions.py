@@ -1,8 +1,8 @@
-"""Load the engine's extensions, signed: from installed packages, else from its own repository.
+"""Load the engine's signed extensions: from installed packages, else from DuckDB's repository.
 
 The packages hold the files that DuckDB's repository serves, so the engine's signature check stays
-on; nothing is copied, so a read-only root file system will do. Hashing a file of 34 MB takes the
-engine 0.13 s: a process has each file checked once, and again when it changed.
+on. Nothing is copied, so a read-only root file system is enough. The engine takes 0.13 s to hash a
+file of 34 MB: a process has each file checked once, and again when the file changed.
 """
 
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ import duckdb
 from fallow.errors import WarehouseError
 
 _checked: dict[Path, tuple[int, int, int]] = {}
-"""Files whose signature the engine accepted in this process: inode, size, time of change."""
+"""Files whose signature the engine accepted in this process: inode, size, change time."""
 
 
 def build_config(names: Iterable[str]) -> dict[str, str | bool | int | float | list[str]]:
     """Return the settings of an engine that is to load these extensions.
 
-    It checks signatures unless this process had it check every one of these very files before.
+    The engine checks signatures, unless this process has had all of these files checked before.
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False
@@ -35,7 +35,8 @@ def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Load one extension such as `ducklake` or `sqlite_scanner`.
 
     Raises:
-        WarehouseError: it is neither packaged nor reachable; the hint says what to install.
+        WarehouseError: no package has it and DuckDB's repository is not reachable; the hint names
+            what to install.
     """
     packaged = _find_packaged(name)
     try:

@@ -1,4 +1,4 @@
-"""Say what an engine's error means: what failed, where, and what to do (`failures.csv`)."""
+"""Explain an engine's error: what failed, where, and what to do (`failures.csv`)."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from fallow.resources import read_table
 
 
 class CatalogBusyError(TemporaryError):
-    """Report a commit that met another; nothing was written and it may be made again."""
+    """Report a commit that conflicts with another; nothing was written and it may be repeated."""
 
 
 _KINDS: dict[str, type[FallowError]] = {
@@ -22,7 +22,7 @@ _KINDS: dict[str, type[FallowError]] = {
 }
 
 _SECRET = re.compile(r"(password\s*=\s*|://[^:/@\s]+:)('[^']*'|[^\s\"@]+)")
-"""PostgreSQL's answers quote the connection string."""
+"""PostgreSQL's error messages contain the connection string."""
 
 
 @contextmanager
@@ -30,8 +30,9 @@ def explain_errors(where: str) -> Iterator[None]:
     """Turn errors of the engine and of the disk into one line about the warehouse at `where`.
 
     Raises:
-        TemporaryError: it may pass: disk full, catalog busy, PostgreSQL or S3 away.
-        WarehouseError: it will not pass by itself: damaged file, no permission, refused.
+        TemporaryError: a later attempt may succeed: disk full, catalog busy, PostgreSQL or S3
+            not reachable.
+        WarehouseError: no later attempt will succeed: damaged file, no permission, refused.
     """
     try:
         yield
@@ -40,7 +41,7 @@ def explain_errors(where: str) -> Iterator[None]:
 
 
 def explain_error(error: Exception, where: str) -> FallowError:
-    """Return the Fallow error that says what this one means."""
+    """Return the Fallow error that explains this engine error."""
     text = _SECRET.sub(r"\1***", " ".join(str(error).split()))
     for pattern, kind, message, hint in _read_failures():
         if re.search(pattern, text):

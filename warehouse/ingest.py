@@ -1,4 +1,4 @@
-"""Store batches once: whatever is sent twice, late or out of order, the tables end up the same.
+"""Store batches once: repeated, late or unordered batches lead to the same tables.
 
 A call is one transaction. Append tables keep the first row of a key; upsert tables keep the
 newest row, column by column, and a null never overwrites a value. Rows from the future are left
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _EARLIEST = {"first_seen", "created_at"}
 _LATEST = {"last_seen", "done_until"}
 _MODELLED = {"node", "rate"}
-"""Tables whose `gpu_model` comes from labels and settings, in as many spellings."""
+"""Tables whose `gpu_model` comes from labels and settings, which spell it differently."""
 
 
 class IngestResult(msgspec.Struct, frozen=True):
-    """What became of the rows of one call.
+    """How many rows of one call were added, were duplicates, or were from the future.
 
-    rows = added + duplicates + future; `added` are rows that were new, or that changed something
-    in a table kept up to date.
+    rows = added + duplicates + future. `added` counts new rows, and rows that changed something in
+    an upsert table.
     """
 
     rows: int = 0
@@ -75,17 +75,18 @@ _busy_again = Retrying(
     wait=wait_random_exponential(multiplier=0.1, max=2),
     reraise=True,
 )
-"""The rows are still in hand, so a commit that met a busy catalog is simply made again."""
+"""Attempts at a commit. The rows are still in memory, so a commit that failed because the catalog
+was busy can be repeated."""
 
 
 def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
     added = 0
-    # No day younger than this can lie in the cold tier, whatever raw_days was or will be.
+    # No day younger than this can be in the cold tier, whatever value raw_days has or had.
     recent = (warehouse.clock() - timedelta(days=1)).astimezone(UTC).replace(tzinfo=None)
     with warehouse.turn:
         dirty = warehouse.dirty
         with warehouse.transaction() as cursor:
-            # What an address stands for is read before what bears it is written.
+            # Read which node an address belongs to before the rows with the address are written.
             for table, sent in sorted(work, key=lambda part: part[0] != "address"):
                 if table == "sample":
                     sent = resolve_nodes(cursor, sent)  # noqa: PLW2901  (the same rows)
@@ -103,12 +104,12 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
 
 
 def _name_models(table: str, rows: pa.Table) -> pa.Table:
-    """Return the rows with one name per GPU model, whatever spelling their source uses."""
+    """Return the rows with one name per GPU model, whatever the spelling of their source."""
     if table not in _MODELLED:
         return rows
     place = rows.schema.get_field_index("gpu_model")
     coded = rows.column(place).combine_chunks().dictionary_encode()
-    # A key is never null: a rate of any model says so with an empty text.
+    # A key is never null: a rate that applies to any model has an empty text.
     names = pa.array([model_name(m) or m for m in coded.dictionary.to_pylist()], pa.string())
     return rows.set_column(place, rows.schema.field(place), names.take(coded.indices))
 
@@ -130,8 +131,8 @@ def _append_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) 
         there = " AND ".join(span)
         result = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
         if not _count_changes(result):
-            # Nothing of that time is stored, as for every first look: no join is needed. A stream
-            # is read by one thread, which for some thousand rows is a quarter less work.
+            # No row of that time is stored yet, as for every first delivery: no join is needed. One
+            # thread reads a stream, which costs a quarter less for some thousand rows.
             cursor.register("incoming", rows.to_reader())
             return _count_changes(
                 cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}')
@@ -146,7 +147,7 @@ def _append_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) 
 
 
 def _bound_range(table: str, rows: pa.Table) -> list[str]:
-    """Return literal bounds on the moment, so that the engine opens only files in that range."""
+    """Return literal bounds on the timestamp, so that the engine opens only files in that range."""
     time_column = get_storage(table).time_column
     if (
         time_column is None
@@ -169,7 +170,7 @@ def _is_distinct(rows: pa.Table, keys: tuple[str, ...]) -> bool:
 
 
 def _select_first(table: str) -> str:
-    """Return SQL for one row per key of `incoming`: the same one in whatever order they came."""
+    """Return SQL for one row per key of `incoming`: the same row in every order of arrival."""
     keys = ", ".join(f'"{k}"' for k in tables.key(table))
     rest = ", ".join(f'"{c.name}" NULLS LAST' for c in tables.columns(table) if not c.key)
     place = f"row_number() OVER (PARTITION BY {keys} ORDER BY {rest})"
@@ -177,7 +178,7 @@ def _select_first(table: str) -> str:
 
 
 def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
-    """Keep rows up to date in this transaction, by the table's rule; return how many changed."""
+    """Update rows in this transaction by the table's rule; return how many changed."""
     cursor.register("incoming", rows)
     keys = tables.key(table)
     newest = get_storage(table).newest

@@ -32,12 +32,12 @@ from warehouse.views import ViewSchemas
 
 
 def utc_now() -> datetime:
-    """Return the present moment, aware."""
+    """Return the current time, aware."""
     return datetime.now(UTC)
 
 
 class Warehouse:
-    """An open warehouse. Make one with `Warehouse.open`."""
+    """An open warehouse. Open one with `Warehouse.open`."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class Warehouse:
         write: bool = False,
         clock: Callable[[], datetime] = utc_now,
     ) -> Self:
-        """Open the warehouse the settings name; writing makes and migrates it.
+        """Open the warehouse that the settings name; open for writing creates and migrates it.
 
         Raises:
-            TemporaryError: another process is writing, or PostgreSQL or S3 is away.
-            WarehouseError: there is none yet (reading), it is a newer Fallow's, it is damaged,
-                or its folder cannot be written.
+            TemporaryError: another process is writing, or PostgreSQL or S3 is not reachable.
+            WarehouseError: there is none yet (reading), a newer Fallow wrote it, it is damaged, or
+                its folder cannot be written.
         """
         place = catalog.locate_catalog(settings)
         lock = None
@@ -109,30 +109,31 @@ class Warehouse:
         return cls(connection, settings, place, lock, clock, write=write)
 
     def ingest(self, batches: Iterable[Batch]) -> IngestResult:
-        """Store batches, all or nothing: when this returns they are durable.
+        """Store batches, all or none: when this returns they are durable.
 
         Raises:
-            TemporaryError: it may pass (disk full, catalog away); nothing was written.
-            WarehouseError: opened for reading, or the warehouse is damaged.
+            TemporaryError: a later call may succeed (disk full, catalog not reachable); nothing
+                was written.
+            WarehouseError: it is open for reading only, or it is damaged.
         """
         return ingest.ingest_batches(self, batches)
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """Run one read-only statement with `$name` parameters over the nouns' views.
+        """Run one read-only statement with `$name` parameters over the tables' views.
 
-        The statement sees one snapshot, however many writers commit meanwhile. Aware moments
-        among the parameters become the tables' naive UTC.
+        The statement sees one snapshot, however many writers commit meanwhile. Aware timestamps
+        among the parameters are converted to the tables' naive UTC.
 
         Raises:
             UsageError: it is not one SELECT, or the engine refuses it (unknown table or column).
-            TemporaryError: S3 or the catalog is away.
+            TemporaryError: S3 or the catalog is not reachable.
         """
         with self.reading() as cursor:
             return statements.run_select(cursor, sql, parameters or {})
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a cursor on one snapshot whose names are the nouns. For this room's own modules."""
+        """Yield a cursor on one snapshot of the views. For this package's own modules."""
         with explain_errors(self.place.name):
             cursor = self._cursor()
             try:
@@ -145,7 +146,7 @@ class Warehouse:
 
     @contextmanager
     def snapshot(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a cursor on one snapshot of the lake's tables. For this room's own modules."""
+        """Yield a cursor on one snapshot of the lake's tables. For this package's own modules."""
         with explain_errors(self.place.name):
             cursor = self._cursor()
             try:
@@ -159,10 +160,10 @@ class Warehouse:
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a cursor inside one write transaction; unqualified names are the lake's tables.
+        """Yield a cursor in one write transaction; unqualified names are the lake's tables.
 
         It commits when the block ends, after the new files are safe on disk, and rolls back when
-        the block raises. For this room's own modules.
+        the block raises. For this package's own modules.
 
         Raises:
             TemporaryError, WarehouseError: as `ingest`.
@@ -177,13 +178,13 @@ class Warehouse:
                 raise RuntimeError("a write transaction is open already in this thread")
             turn = nullcontext() if self.place.embedded else queue_writers(self._connection)
             self._writing = True
-            self.dirty = frozenset()  # whoever writes may be the rollup, which clears marks
+            self.dirty = frozenset()  # the writer may be the rollup, which clears marks
             began = self._files.now()
             cursor = self._cursor()
             try:
                 with turn:
                     cursor.begin()
-                    cursor.execute("USE lake")  # after BEGIN: one look at the catalog, not two
+                    cursor.execute("USE lake")  # after BEGIN: one catalog query, not two
                     try:
                         yield cursor
                         self._files.sync(began)
@@ -197,7 +198,7 @@ class Warehouse:
                 cursor.close()
 
     def keep_dirty(self, marks: Marks) -> None:
-        """Remember marks that are committed; with several writing processes nobody can."""
+        """Keep marks that are committed; with several writing processes no process knows them."""
         if self.place.embedded:
             self.dirty = marks
 
@@ -208,9 +209,9 @@ class Warehouse:
         where_sql: str = "true",
         parameters: Mapping[str, Any] | None = None,
     ) -> int:
-        """Put `rows` in the place of the table's rows that `where_sql` names, in one transaction.
+        """Replace the table's rows that `where_sql` selects by `rows`, in one transaction.
 
-        Returns how many rows were put.
+        Returns how many rows were written.
         """
         with self.transaction() as cursor:
             statements.run_change(
@@ -228,10 +229,10 @@ class Warehouse:
         where_sql: str,
         parameters: Mapping[str, Any],
     ) -> int:
-        """Put a query's rows in the place of the table's rows that `where_sql` names.
+        """Replace the table's rows that `where_sql` selects by a query's rows.
 
-        Like `query` and `replace` in one transaction, but the rows never leave the engine; both
-        texts take of `parameters` what they name. Returns how many rows were put.
+        Like `query` and `replace` in one transaction, but the rows never leave the engine. Both
+        texts may use any of `parameters`. Returns how many rows were written.
         """
         while True:
             with self.transaction() as cursor:
@@ -243,7 +244,7 @@ class Warehouse:
             self._views.ready()
 
     def close(self) -> None:
-        """Let go of the files and of the writer's lock."""
+        """Close the files and release the writer's lock."""
         with suppress(duckdb.Error):
             self._connection.close()
         if self._lock is not None:

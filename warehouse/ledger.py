@@ -1,4 +1,4 @@
-"""The GPU-hour ledger: every device's every second in exactly one state, priced."""
+"""Write the GPU-hour ledger: every second of every device in exactly one state, with its price."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -48,23 +48,23 @@ STEPS = (
 )
 SIZES = {"1h": 3600, "5m": 300}
 DEVICE_HOURS = 500_000
-"""So many buckets of devices are counted by one statement: 10,000 GPUs' two days take 1 GB."""
+"""Device-buckets that one statement processes: two days of 10,000 GPUs take 1 GB of memory."""
 LAST_STEP = "bucket >= $since AND bucket < $until"
 
 
 def write_ledger(wh: "Warehouse", window: Window, step: str = "1h") -> int:
     """Write the `ledger` rows of every bucket that the window touches; return how many.
 
-    Read: rollup_5m and rollup_1h (by way of `signal`, which is written first), allocation,
+    Read: rollup_5m and rollup_1h (through `signal`, which is written first), allocation,
     work_lost, device, node, pod, event, rate. Hours in which a device changes hands, starts up or
-    computes what is later lost are read in five-minute steps. Posting again gives the same rows;
-    posting after late data gives what is then true.
+    computes what is later lost are read in five-minute steps. A repeated call gives the same rows;
+    a call after late data gives the rows that follow from all data.
 
     Raises:
         UsageError: `step` is neither 1h nor 5m.
     """
     whole = align_window(window, step)
-    # Startups read what a device did before the window.
+    # Startups depend on what a device did before the window.
     early = timedelta(seconds=wh.settings.ledger.startup.total_seconds() + BUCKET_S)
     signals.write_signals(wh, align_window(Window(whole.start - early, whole.end), "5m"))
     return sum(
@@ -76,14 +76,14 @@ def write_ledger(wh: "Warehouse", window: Window, step: str = "1h") -> int:
 
 
 def compute_stride(views: Views, step: str = "1h") -> timedelta:
-    """Return how much time one statement takes at once, in whole hours: less of a larger fleet."""
+    """Return the time one statement processes, in whole hours: less for a larger fleet."""
     devices = views.query("SELECT count(*) AS n FROM device")["n"][0].as_py()
     hours = DEVICE_HOURS // max(1, devices) * SIZES[step] // 3600
     return timedelta(hours=max(1, hours))
 
 
 def build_parameters(window: Window, settings: Settings, step: str = "1h") -> dict[str, Any]:
-    """Return what the ledger's statement needs to know beside the tables."""
+    """Return the parameters of the ledger's statement, beside the tables."""
     return {
         **window.bounds(),
         "step_s": SIZES[step],

@@ -1,11 +1,12 @@
-"""Who may write: one process with a SQLite catalog, one transaction at a time with PostgreSQL.
+"""Decide who may write: one process with SQLite, one transaction at a time with PostgreSQL.
 
-With a SQLite catalog two writers would fail each other's commits ("database is locked", measured:
-43 of 47 compactions lost), so the second is told at the door. The kernel frees the lock however
-the holder ends, `kill -9` included; the file's content (the holder's pid) is only for messages.
+With a SQLite catalog two writers would make each other's commits fail ("database is locked",
+measured: 43 of 47 compactions lost), so the second writer is refused when it opens. The kernel
+frees the lock however its holder ends, `kill -9` included. The file's content (the holder's pid)
+is only for messages.
 
-PostgreSQL takes several writing processes. They queue for each transaction, because two that store
-the same new key at once would both succeed: the lake has no unique keys.
+PostgreSQL takes several writing processes. They queue for each transaction: two that store the same
+new key at the same time would both succeed, because the lake has no unique keys.
 """
 
 import fcntl
@@ -49,7 +50,7 @@ class WriterLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock back; harmless when it is not held."""
+        """Release the lock; harmless when it is not held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -57,17 +58,17 @@ class WriterLock:
 
 _QUEUE = int.from_bytes(b"FALLOW", "big")
 _PATIENCE = "120s"
-"""Longer than any of our transactions; who waits longer waits for somebody who hangs."""
+"""Longer than any of our transactions: a longer wait means that another process hangs."""
 
 
 @contextmanager
 def queue_writers(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Hold the PostgreSQL catalog's advisory lock: other processes' writes wait.
 
-    It lies in a transaction of its own, which ends with this block or with this process.
+    The lock is in a transaction of its own, which ends with this block or with this process.
 
     Raises:
-        duckdb.Error: nobody let us through within two minutes, or PostgreSQL is away.
+        duckdb.Error: the lock was not free within two minutes, or PostgreSQL is not reachable.
     """
     cursor = connection.cursor()
     try:

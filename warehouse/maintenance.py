@@ -1,16 +1,16 @@
-"""Keep the warehouse small and quick, say what it holds, prove that it can be read.
+"""Keep the warehouse small and fast, report what it holds, check that it can be read.
 
-Compaction is six kinds of step, each one transaction, so that a process killed anywhere leaves
-what was or what shall be, and the next call goes on:
+Compaction has six kinds of step. Each step is one transaction, so that a process killed at any time
+leaves the state before or after a step, and the next call continues:
 
-    expire    forget snapshots older than a day: nobody reads them
-    clean     remove the files that only those needed
-    flush     write out the dead rows of the tables that the catalog itself keeps
-    rewrite   files of which much was deleted, without what was deleted
-    merge     many small files of a partition into one, sorted
-    sweep     remove files that belong to nobody: a killed process left them
+    expire    delete snapshots older than a day: no query reads them
+    clean     remove the files that only those snapshots needed
+    flush     write out the dead rows of the tables that the catalog itself stores
+    rewrite   rewrite files with many deleted rows, without those rows
+    merge     merge many small files of a partition into one sorted file
+    sweep     remove files that no snapshot has: a killed process left them
 
-What a merge or a rewrite replaces stays on disk for a day, so that who reads it reads on.
+Files that a merge or a rewrite replaces stay on disk for a day, so that running queries can finish.
 """
 
 from collections.abc import Callable
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 SNAPSHOT_AGE = timedelta(days=1)
-"""How long replaced files and old snapshots stay at least; the day's end is added (`_before`)."""
+"""How long replaced files and old snapshots stay at least; `_compute_cutoff` adds the day's end."""
 
 SMALL = 64 << 20
-"""Bytes below which a file is merged with its neighbours: an hour of samples of 10,000 GPUs."""
+"""Bytes below which a file is merged with its neighbours: one hour of samples of 10,000 GPUs."""
 
 HOLED = 0.05
 """Share of a file's rows that must be deleted before it is rewritten."""
 
 INLINED = 1_000
-"""Rows of an inlined table, dead ones included, from which it is written out: days of marks."""
+"""Rows of an inlined table, dead ones included, at which it is written out: marks of some days."""
 
 _COLUMNS = pa.schema(
     {
@@ -79,7 +79,7 @@ class CompactionResult(msgspec.Struct, frozen=True):
 
 
 def read_status(warehouse: "Warehouse") -> pa.Table:
-    """Say what lies in each tier, from the catalog: no file of a table is opened.
+    """Return what each tier holds, from the catalog: no data file of a table is opened.
 
     tier: hot (raw samples), warm (rollups), cold (archived days), books (all other tables), retired
     (replaced files that wait for their removal), catalog. rows, bytes, files; oldest and newest
@@ -107,11 +107,11 @@ def read_status(warehouse: "Warehouse") -> pa.Table:
 def compact_warehouse(
     warehouse: "Warehouse", *, on_step: Callable[[str], None] = lambda _: None
 ) -> CompactionResult:
-    """Tidy the lake and the cold tier; `on_step` hears of each step before and after its commit.
+    """Compact the lake and the cold tier; call `on_step` before and after each step's commit.
 
     Raises:
-        TemporaryError: the disk is full, the catalog or the store is away; the steps that were
-            done stay done and the next call goes on.
+        TemporaryError: the disk is full, or the catalog or the store is not reachable. Completed
+            steps stay complete and the next call continues.
     """
     expired = _run_function(warehouse, "expire_snapshots", on_step)
     removed = _run_function(warehouse, "cleanup_old_files", on_step)
@@ -186,11 +186,11 @@ def _compact_catalog(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection"
 
 
 def _compute_cutoff(warehouse: "Warehouse") -> datetime:
-    """Return the moment (aware UTC) whose older snapshots and files may go.
+    """Return the timestamp (aware UTC) before which snapshots and files may be deleted.
 
-    It is the last microsecond of a day, because a SQLite catalog compares only the days: asked
-    for "older than noon" it takes the whole day, files retired a second ago included, and fails
-    who reads them. Asked for a day's end, SQLite and PostgreSQL mean the same.
+    It is the last microsecond of a day, because a SQLite catalog compares only the dates: for
+    "older than noon" it deletes the whole day, also files that were replaced a second ago, and
+    their readers fail. For a day's end SQLite and PostgreSQL delete the same.
     """
     oldest_read = warehouse.clock().astimezone(UTC) - SNAPSHOT_AGE
     return oldest_read.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(
@@ -267,7 +267,7 @@ def _sweep_orphans(warehouse: "Warehouse", on_step: Callable[[str], None]) -> in
 
 
 def _refuse_foreign(warehouse: "Warehouse", strays: list[str]) -> None:
-    """Refuse to remove what the lake did not write: a cold tier or people's files in its folder."""
+    """Refuse to remove files that the lake did not write, such as a cold tier in its folder."""
     foreign = [path for path in strays if not is_data_file(path.rpartition("/")[2])]
     if foreign:
         raise WarehouseError(

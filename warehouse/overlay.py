@@ -1,4 +1,4 @@
-"""The warehouse as it would be with some rows more: read in memory, stored nowhere."""
+"""Query the warehouse as if it had some more rows: they are in memory and never stored."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ _ALL = "false"
 
 
 class Overlay:
-    """Views in which rows of some nouns stand instead of those that a condition names."""
+    """Views in which given rows replace those that a condition selects."""
 
     def __init__(self, warehouse: "Warehouse") -> None:
         self._warehouse = warehouse
@@ -26,7 +26,7 @@ class Overlay:
     def put(
         self, noun: str, rows: pa.Table, without: str = _ALL, /, **parameters: Any
     ) -> "Overlay":
-        """Let rows stand for those of a noun that a condition (SQL with $parameters) names."""
+        """Replace the table's rows that a condition (SQL with $parameters) selects by `rows`."""
         self._put[noun] = (without, parameters, rows.cast(schema(noun)))
         return self
 
@@ -37,7 +37,8 @@ class Overlay:
             views = row[0] if row else "main"
             for noun, (without, values, rows) in self._put.items():
                 cursor.register(f"overlay_{noun}", rows)
-                # A view takes no parameters: they are values of ours, written out.
+                # A view takes no parameters. These values are our own, so they are written as
+                # literals.
                 cursor.execute(
                     f'CREATE TEMP VIEW "{noun}" AS SELECT * FROM memory.{views}."{noun}" '
                     f"WHERE NOT coalesce({_write_condition(without, values)}, false) "
@@ -49,9 +50,9 @@ class Overlay:
 def overlay_inventory(
     warehouse: "Warehouse", nodes: pa.Table, pods: pa.Table, window: Window
 ) -> Overlay:
-    """Return views that know these nodes and pods, and who held what in a window by them.
+    """Return views with these nodes and pods, and with the allocations of a window that follow.
 
-    Rows of the same uid are replaced, and those that a source without uids made of the same name.
+    They replace rows of the same uid, and rows that a source without uids wrote for the same name.
     """
     uids, names = pods.column("uid").to_pylist(), _list_names(pods)
     hashed = "regexp_full_match(uid, '[0-9a-f]{32}')"
@@ -77,7 +78,7 @@ def _list_names(pods: pa.Table) -> list[str]:
 
 
 def _write_condition(condition: str, parameters: Mapping[str, Any]) -> str:
-    """Return a condition with its parameters written out as literals of the engine."""
+    """Return a condition with its parameters as SQL literals."""
     for name, value in parameters.items():
         condition = condition.replace(f"${name}", _write_literal(value))
     return condition

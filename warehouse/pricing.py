@@ -1,4 +1,4 @@
-"""Which rate prices which device when, and keeping rates in the warehouse."""
+"""Decide which rate prices which device when, and store rates in the warehouse."""
 
 from typing import TYPE_CHECKING
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 STRETCHES = tuple(f"pricing/{name}" for name in ("subjects", "kinds", "offers", "stretches"))
-"""Steps that need `devices` before them and the parameters since, until, region."""
+"""Steps that need the step `devices` before them and the parameters since, until, region."""
 PRICES = (*STRETCHES, "pricing/prices")
-"""The same averaged per bucket of `step_s` seconds."""
+"""The same steps, averaged per bucket of `step_s` seconds."""
 WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem")
-"""Sources that say all they know each time: what they stop saying no longer holds."""
+"""Sources that report all their rates each time: a rate that they no longer report has ended."""
 
 
 def store_rates(wh: "Warehouse", rates: Batch) -> int:
     """Store a price source's `rate` rows; return how many.
 
-    Sources that know only the present state (settings, rate card, on-prem) replace what they said
-    before, so that a setting taken back is gone, and where that changes a price the ledger owes
-    every hour it has posted; histories (spot, commitments) are added to.
+    Sources that have only the present state (settings, rate card, on-prem) replace their earlier
+    rows, so that a removed setting is gone. Where that changes a price, all hours of the ledger are
+    marked to be written again. Histories (spot, commitments) are added to.
     """
     sources = set(rates.rows["source"].to_pylist())
     if sources & {"rate-card", "derived"}:
@@ -54,11 +54,11 @@ def _read_latest(wh: "Warehouse", sources: list[str]) -> pa.Table:
 
 
 def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:
-    """Return who prices each device and when: the rows behind the ledger's dollars.
+    """Return which rate prices each device and when: the rows behind the ledger's dollars.
 
     Columns: cluster, device, from_at, to_at, loaded_usd_h and gpu_usd_h (USD per hour of this
-    device, by its weight), source, reference, as_of, rank (docs/prices.md). A device that no rate
-    prices has no row.
+    device, by its weight), source, reference, as_of, rank (docs/prices.md). A device without a rate
+    has no row.
     """
     return views.query(
         compose_query(

@@ -1,5 +1,5 @@
--- The answer: the window's claims, with what the table already holds before and after it, and
--- stretches that touch made one.
+-- The result: the window's claims together with the rows that the table already has before and
+-- after the window. Stretches that touch each other become one row.
 WITH rows_outside AS (
     SELECT * REPLACE (least("end", $since) AS "end")
     FROM allocation

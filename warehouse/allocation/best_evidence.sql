@@ -1,5 +1,5 @@
--- The best evidence per device and pod, clipped to the window. Without an inventory the pod's
--- uid is a hash of its name, the same that collectors give.
+-- The best evidence per device and pod, clipped to the window. Without an inventory, the pod's uid
+-- is a hash of its name: the same hash that the collectors write.
 SELECT
     cluster,
     device,

@@ -1,4 +1,4 @@
--- Claims as they are charged: the greater of what was asked for and what was used, hour by hour
+-- Claims as they are charged: per hour, the greater of the request and the measured use
 -- (OpenCost's max(request, usage)).
 WITH beyond AS (
     SELECT

@@ -1,6 +1,7 @@
--- Who claims what share of which device when, with the owner's name. Shares: what the source
--- says; HAMi = the greater of core and memory share; KAI = the fraction asked for; else all.
--- A pod that no inventory has is of an unresolved owner: it may be of any kind.
+-- Which pod claims what share of which device when, with its owner. The share is what the source
+-- reports; for HAMi the greater of core share and memory share; for KAI the requested fraction;
+-- otherwise the whole device. The owner of a pod that no inventory has is unresolved: its kind is
+-- not known.
 WITH stretches AS (
     SELECT h.* FROM best_evidence AS h
     ANTI JOIN users AS u

@@ -1,4 +1,4 @@
--- Stretches of time in which the charged claims on a device sum to more than the device.
+-- Stretches of time in which the charged claims on a device sum to more than one device.
 WITH edges AS (
     SELECT
         cluster,

@@ -1,5 +1,5 @@
--- First and last buckets of runs in which others were seen too: the looks that name the pod say
--- for how many of the bucket's seconds it was there.
+-- First and last buckets of runs on devices where other pods were seen too. The device samples that
+-- name the pod show for how many seconds of such a bucket the pod held the device.
 WITH shared_devices AS (
     SELECT
         cluster,

@@ -1,6 +1,7 @@
--- Everything that says that a pod held a device: one row per stretch, best evidence first.
--- A known life outranks the looks: a terminating pod still owns its device, and so does one that
--- is pulling its image (admission to termination, telemetry-and-waste.md#money).
+-- Every piece of evidence that a pod held a device: one row per stretch, best evidence first. A
+-- lifetime that the inventory knows outranks the device samples: a terminating pod still holds its
+-- device, and so does a pod that pulls its image (admission to termination,
+-- telemetry-and-waste.md#money).
 SELECT
     cluster,
     device,

@@ -1,4 +1,5 @@
--- Claims as they are; on crowded devices cut where claims change, and scaled down to one device.
+-- Claims as they are. On overcommitted devices, claims are cut at each change and scaled down so
+-- that they sum to one device.
 SELECT
     c.cluster,
     c.device,

@@ -1,4 +1,4 @@
--- Stretches of a mixed device in which one pod is named in every bucket that was looked at.
+-- Stretches of a mixed device in which one pod is named in every bucket that has device samples.
 SELECT
     r.cluster,
     r.device,

@@ -1,6 +1,6 @@
--- Looks at shared devices on which a pod is named after it ended: its series linger for minutes
--- (telemetry-and-waste.md#telemetry-faults), and a pod that came after it seems to share.
--- `there` = the pod still lived.
+-- Samples of shared devices on which a pod is still named after it ended. Exporters keep its series
+-- for some minutes (telemetry-and-waste.md#telemetry-faults), so the next pod seems to share the
+-- device. `there` = the pod had not ended yet. `alone` = all other pods in the sample had ended.
 WITH devices AS (
     SELECT DISTINCT
         h.cluster,

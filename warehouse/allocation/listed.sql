@@ -1,5 +1,5 @@
--- Devices that a DRA claim, a HAMi annotation or an imported placement names for a pod. An
--- element is a UUID, or an object with `device` (or `uuid`) and perhaps `share`.
+-- Devices that a DRA claim, a HAMi annotation or an imported placement assigns to a pod. An element
+-- is a UUID, or an object with `device` (or `uuid`) and an optional `share`.
 WITH elements AS (
     SELECT
         cluster,

@@ -1,11 +1,13 @@
--- Pods that may have lived in the window. A life is known when the inventory says when the pod
--- was admitted; it lasts to the pod's end, or as long as the inventory or telemetry sees it. One
--- that waits still may have begun since it was seen, but no life begins before its pod was made:
--- a time of scheduling before that is of the pod that bore the name earlier.
--- Pods that ended in the hour before are named too: their series linger.
--- A source without UIDs hashes the name, or the name and the creation: beside a better identity
--- of the same life it is left out.
--- Two pods never bear one name at once: a life is over when the next of its name begins.
+-- Pods that may have run in the window, with their lifetimes. The start of a lifetime is known when
+-- the inventory has the pod's admission time. The lifetime ends with the pod, or when the inventory
+-- and telemetry last saw it. A pending pod may have started after the inventory last saw it, but no
+-- lifetime starts before its pod was created: an earlier scheduling time belongs to an earlier pod
+-- with the same name.
+-- Pods that ended in the hour before the window are included, because exporters still name them. A
+-- source without UIDs uses a hash of the name, or of the name and the creation time. Such a row is
+-- left out where a row with a better identity describes the same lifetime.
+-- Two pods never have one name at the same time: a lifetime ends when the next pod with its name
+-- starts.
 WITH named AS (
     SELECT
         p.cluster,

@@ -1,6 +1,7 @@
--- Telemetry's names joined to the inventory's pods. Names are used again (StatefulSets): a life
--- must overlap the stretch in which the name was seen by a bucket, or be the best there is. Of
--- lives on several nodes only those on the device's own count, where nodes go by one name.
+-- Telemetry's pod names joined to the inventory's pods. StatefulSets use names again, so a lifetime
+-- must overlap the stretch in which the name was seen by at least one bucket, or be the best match.
+-- Where lifetimes on several nodes match, only those on the device's own node count, provided that
+-- telemetry and inventory use the same node names.
 WITH overlapping AS (
     SELECT
         s.*,

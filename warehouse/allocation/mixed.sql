@@ -1,6 +1,7 @@
--- Devices where a pod of unknown life is missing from buckets in which others were seen: only
--- there must the buckets themselves say when the device changed hands. They are few: taken from
--- one list, so that the planner knows it and hashes them instead of the rollups.
+-- Devices where a pod without a known lifetime is missing from buckets in which other pods were
+-- seen. Only there do the buckets themselves have to show when the device changed hands. These
+-- devices are few: reading them from one list lets the planner know that, and hash them instead of
+-- the rollups.
 WITH listed_once AS (
     SELECT list(DISTINCT struct_pack(cluster := m.cluster, device := m.device)) AS devices
     FROM matched AS m

@@ -1,4 +1,4 @@
--- Unbroken runs of pods whose life the inventory does not know.
+-- Uninterrupted runs of pods whose lifetime the inventory does not know.
 SELECT
     m.cluster,
     m.device,

@@ -1,4 +1,5 @@
--- Which pod telemetry names on which device, and from when to when. Pod '' = it names nobody.
+-- Which pod telemetry names on which device, first and last bucket. Pod '' = telemetry names no
+-- pod.
 SELECT
     cluster,
     device,

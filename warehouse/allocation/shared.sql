@@ -1,5 +1,5 @@
 -- Pods that share a device by time slicing, MPS or a vGPU scheduler, as the exporter names them,
--- and the lives in which it did.
+-- with the lifetimes in which they shared it.
 WITH in_inventory AS (
     SELECT
         n.cluster,

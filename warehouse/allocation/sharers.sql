@@ -1,5 +1,5 @@
--- Pods that exporters name beside others on a device, and from when to when. `alone` = only
--- series of pods that had ended were ever beside it.
+-- Pods that exporters name together with other pods on a device, first and last timestamp.
+-- `alone` = the other pods had ended in every sample.
 WITH named_pods AS (
     SELECT
         cluster,

@@ -1,7 +1,7 @@
--- Pods that ask for GPUs, run, and whose devices nobody names (exporters lose pod labels,
--- telemetry-and-waste.md#telemetry-faults), spread over the devices of their node that nobody
--- else held meanwhile. With as
--- many devices asked for as there are, that is exact; else it is an estimate.
+-- Running pods that request GPUs and whose devices no source names (exporters lose pod labels,
+-- telemetry-and-waste.md#telemetry-faults). They are spread over the devices of their node that no
+-- other pod held at the time. Where the requests equal the number of such devices, the result is
+-- exact; otherwise it is an estimate.
 WITH requesting_pods AS (
     SELECT
         l.cluster,

@@ -1,5 +1,5 @@
--- What part of a shared device each pod used, by the hour: whole hours, so that any window over
--- the same looks says the same. The greater of compute and memory, as for requests.
+-- What part of a shared device each pod used, per hour: the greater of compute and memory, as for
+-- requests. Whole hours, so that every window over the same samples gives the same result.
 SELECT
     h.cluster,
     h.device,

@@ -1,5 +1,5 @@
--- Holder pods (KAI, Run:ai) own a whole device for the pods that share it: those carry the same
--- label value on the same node. What the users do not ask for stays free.
+-- Holder pods (KAI, Run:ai) own a whole device for the pods that share it. Those pods have the same
+-- label value on the same node. What they do not request stays free.
 WITH labels AS (SELECT unnest($holder_labels) AS label),
 
 groups AS (

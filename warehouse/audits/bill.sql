@@ -1,6 +1,6 @@
--- Every hour's dollars are its GPU-seconds at one rate: over the states of one device and bucket
--- the price of a GPU-second is one (the root of the squares by which dollars miss it), and what has
--- no rate has no dollars.
+-- The dollars of an hour are its GPU-seconds at one rate: all states of one device and bucket must
+-- have the same price per GPU-second, and rows without a rate have no dollars. `off_usd` is the
+-- root of the sum of squares by which the rows' dollars differ from that.
 WITH device_hours AS (
     SELECT
         cluster,

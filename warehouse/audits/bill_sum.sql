@@ -1,4 +1,4 @@
--- The ledger's dollars are the bill within a cent: GPU-seconds times the rate of their bucket.
+-- The ledger's dollars equal the bill within one cent: GPU-seconds times the rate of their bucket.
 SELECT
     l.cluster,
     sum(l.usd) AS ledger_usd,

@@ -1,6 +1,6 @@
--- Looks never speak for more than their bucket has, nor for less than nothing. Only where two names
--- were seen on a device at the same time can a bucket have several rows to sum; these stretches
--- are few, and come from one list so that the planner knows it.
+-- Device samples are valid for no more seconds than their bucket has, and never for less than zero.
+-- A bucket has several rows to sum only where two pod names were seen on a device at the same time.
+-- These stretches are few: they come from one list, so that the planner knows it.
 WITH names_5m AS (
     SELECT
         cluster,

@@ -1,5 +1,5 @@
--- Energy only grows (resets count from zero), and no faster than 1.2 times the board's TDP over
--- the hour and the longest silence a delta may span.
+-- Energy only increases (a reset counts from zero), and no faster than 1.2 times the GPU's TDP over
+-- the hour plus the longest gap that one increase may span.
 WITH tdp AS (
     SELECT
         unnest($models) AS gpu_model,

@@ -1,4 +1,4 @@
--- Nothing is later than now and the tolerance for clocks that run ahead.
+-- No row is later than now plus the tolerance for clocks that are ahead.
 SELECT
     'sample' AS noun,
     count(*) AS row_count,

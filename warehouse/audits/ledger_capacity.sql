@@ -1,5 +1,5 @@
--- The ledger's seconds of a device's hour are the seconds the device was there. Boards that ever
--- held instances, and devices only the ledger knows, may not exceed the hour.
+-- The ledger's seconds in a device's hour equal the seconds in which the device existed. For GPUs
+-- that ever had MIG instances, and devices that only the ledger has, the hour is the upper limit.
 WITH ledger_hours AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- At no moment is more of a device allocated than there is of it.
+-- At no time does the allocation of a device exceed the device.
 WITH turns AS (
     SELECT
         cluster,

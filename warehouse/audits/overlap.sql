@@ -1,4 +1,4 @@
--- No two exact whole-device allocations of one device overlap, nor one pod's with itself.
+-- No two exact whole-device allocations of one device overlap, and no pod's overlap with its own.
 WITH exact AS (
     SELECT
         cluster,

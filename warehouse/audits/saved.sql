@@ -1,5 +1,6 @@
--- What an action saved is a part of what the devices it had held cost since, and those are no more
--- than its share of the devices that its allocations name; each kind of an action is there once.
+-- The saving of an action is at most what the devices that it released have cost since. Those
+-- devices are at most the share that its allocations name. Each kind of saving occurs once per
+-- action.
 WITH acts AS (
     SELECT
         cluster,
@@ -20,7 +21,7 @@ WITH acts AS (
     GROUP BY cluster, action
 ),
 
--- an allocation that ended minutes before the act is what was acted upon
+-- an allocation that ended minutes before the action is the one that the action released
 allocated_devices AS (
     SELECT
         a.cluster,

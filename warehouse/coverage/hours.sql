@@ -1,5 +1,5 @@
--- How many hours of the window have data, of each cluster and (cluster null) of any. An hour in
--- which every device is unknown has none.
+-- How many hours of the window have data, per cluster and (cluster null) in any cluster. An hour in
+-- which every device is unknown has no data.
 SELECT
     cluster,
     count(DISTINCT date_trunc('hour', bucket)) AS hours

@@ -1,4 +1,4 @@
--- The newest hour of each cluster that is in the ledger.
+-- The newest hour of each cluster in the ledger.
 SELECT
     cluster,
     max(bucket) AS hour

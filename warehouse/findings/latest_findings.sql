@@ -1,6 +1,6 @@
--- What each analyzer's last run found, cluster by cluster. A run that found nothing has no rows in
--- `finding`: the table `plugin_run` says that there was one. A run that failed or was withheld
--- judged nothing, so it takes nothing back.
+-- The findings of each analyzer's last run, per cluster. A run without findings has no rows in
+-- `finding`, but the table `plugin_run` has the run. A run that failed or was withheld decided
+-- nothing, so the findings of the run before it stay valid.
 WITH judged AS (
     SELECT
         plugin AS analyzer,

@@ -1,4 +1,4 @@
--- When each cluster's pods were last looked at.
+-- When each cluster's pods were last listed.
 SELECT
     cluster,
     max(last_seen) AS last_list

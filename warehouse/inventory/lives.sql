@@ -1,5 +1,5 @@
--- When each pod that asks for GPUs was made, placed and over. One that the last look at its cluster
--- still saw lives to the end.
+-- When each pod that requests GPUs was created, scheduled and ended. A pod that the last list of
+-- its cluster contains has not ended.
 SELECT
     p.cluster,
     p.namespace,

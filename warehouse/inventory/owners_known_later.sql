@@ -1,6 +1,6 @@
--- Hours to post again because pods that arrive (`incoming`) bring an owner or a team that was not
--- known when they were posted. Pods of the same workload count too where none of them had a team.
--- Hours that no five-minute rollup is left of stay as they are.
+-- Hours to write again because incoming pods (`incoming`) have an owner or a team that was not
+-- known when the hours were written. Other pods of the same workload count too if none of them had
+-- a team. Hours without five-minute rollups stay as they are.
 WITH newly_known AS (
     SELECT
         b.cluster,

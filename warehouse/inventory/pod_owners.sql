@@ -1,8 +1,9 @@
--- Pods under the owner that the ledger, pages and advice name. A bare pod is its own owner, of kind
--- Pod: its inventory says so. An owner that no inventory resolves is of kind `unresolved`, named as
--- the object right above the pod, else as the pod itself.
--- `paying_team` is the pod's own team, else that of other pods of its workload, else the namespace:
--- what was listed before a label was there is no team of its own. `team` stays as it was listed.
+-- Pods under the owner that ledger, pages and advice show. A bare pod is its own owner, of kind
+-- Pod, because its inventory says so. An owner that no inventory resolves is of kind `unresolved`;
+-- its name is that of the object directly above the pod, else of the pod itself.
+-- `paying_team` is the pod's own team, else the team of other pods of its workload, else the
+-- namespace. A pod that was listed before it had a team label has no team of its own. `team` stays
+-- as it was listed.
 WITH known_teams AS (
     SELECT
         cluster,

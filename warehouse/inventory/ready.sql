@@ -1,4 +1,4 @@
--- When nodes became ready and ceased to be, as events tell it.
+-- When nodes became ready and not ready, from events.
 SELECT
     cluster,
     name AS node,

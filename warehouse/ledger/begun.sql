@@ -1,5 +1,6 @@
--- Since when anything is known of a cluster: its first sample, or its first scrape where no sample
--- ever came. A node is older than that: its creation says nothing about who looked at it.
+-- The start of a cluster's data: its first sample, or its first scrape where no sample ever
+-- arrived. A node may be older than that: its creation time does not show when Fallow began to
+-- observe it.
 WITH sampled AS (
     SELECT
         cluster,

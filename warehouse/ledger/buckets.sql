@@ -1,4 +1,4 @@
--- The device's existence cut at the edges of the ledger's buckets.
+-- The time in which a device exists, cut at the edges of the ledger's buckets.
 SELECT
     device_id,
     kind,

@@ -1,4 +1,5 @@
--- What is not plain, in cells: five minutes in cut hours, else the ledger's bucket.
+-- Device time that is not in `plain`, in cells: five minutes in cut hours, else the ledger's
+-- bucket.
 WITH others AS (
     SELECT b.*
     FROM buckets AS b

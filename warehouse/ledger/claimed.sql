@@ -1,5 +1,6 @@
--- Each holder with the looks that name it. `used` is the part of those looks that its own seconds
--- take; within 0.1 % the looks and the seconds are the same stretch (float noise).
+-- Each holder with the device samples that name it. `used` is the part of those samples' seconds
+-- that belongs to the holder's own seconds. Where the two differ by at most 0.1 % they are the same
+-- stretch (float noise).
 SELECT
     h.device_id,
     h.bucket,

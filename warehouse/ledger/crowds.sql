@@ -1,5 +1,5 @@
--- Devices that need every second told apart: held by several at once or in part, or out of service
--- for a while.
+-- Devices whose seconds must be counted one by one: several pods hold them at the same time, a pod
+-- holds them in part, or they are out of service for a while.
 WITH turns AS (
     SELECT
         device_id,

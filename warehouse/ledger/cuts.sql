@@ -1,4 +1,4 @@
--- Hours in which a device changes hands, starts up or computes what is later lost: they are read in
+-- Hours in which a device changes hands, starts up or computes what is later lost. They are read in
 -- five-minute steps.
 WITH edges AS (
     SELECT

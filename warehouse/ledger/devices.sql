@@ -1,5 +1,5 @@
--- Everything the ledger has rows of, once: what its name, place, model and weight are. The weight
--- of an unpartitioned rest differs by bucket and stands in `counted`.
+-- Everything that has rows in the ledger, once: name, node, model and weight. The weight of a GPU's
+-- unpartitioned part differs by bucket: `weights` has it.
 SELECT
     device_id,
     any_value(cluster) AS cluster,

@@ -1,5 +1,5 @@
--- When a node could not be given work. Only what was seen: the events' stretches, and the present
--- state from its last change (else from the hour in which it was seen) on.
+-- When a node could not accept work. Only what was observed: the stretches from events, and the
+-- current state from its last change on (or from the hour in which it was first seen).
 WITH changes AS (
     SELECT
         cluster,

@@ -1,5 +1,5 @@
--- Five-minute looks: all of them when the ledger's step is five minutes, else the cut hours, bucket
--- by bucket: a plain equality costs less over a day of looks than reckoning each one's hour.
+-- Five-minute signals: all of them when the ledger's step is five minutes, else those of the cut
+-- hours. The join is by bucket: equality is cheaper than computing the hour of each row of a day.
 WITH cut_buckets AS (
     SELECT
         device_id,

@@ -1,4 +1,4 @@
--- Device-hours that five-minute looks tell of; elsewhere the hour is the finest there is.
+-- Device-hours that have five-minute signals; elsewhere the hour is the finest step.
 SELECT DISTINCT
     device_id,
     time_bucket(INTERVAL 1 HOUR, bucket) AS hour_at

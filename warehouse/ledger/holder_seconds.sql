@@ -1,5 +1,5 @@
--- Seconds of each cell that each pod held: `time_s` on the clock, `own_s` its share of them,
--- `start_s` of them in startup.
+-- Seconds of each cell in which each pod held the device: `time_s` the elapsed time, `own_s` that
+-- time times the pod's share, `start_s` the part of `time_s` in startup.
 WITH pieces AS (
     SELECT
         c.device_id,

@@ -1,4 +1,4 @@
--- The workload that each number stands for; 0 is nobody.
+-- The workload behind each number; 0 = unallocated.
 SELECT
     holder_id,
     any_value(namespace) AS namespace,

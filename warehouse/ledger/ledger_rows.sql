@@ -1,6 +1,7 @@
--- The answer: states weighed and priced, numbers made names again. Dollars are rounded along the
--- running sum of a device's bucket, so that its rows sum to its rounded price exactly and no row is
--- off by more than 1e-8. What a device did beside its idle seconds has its effective utilisation.
+-- The result: states with weights and prices, and numbers replaced by names. Dollars are rounded
+-- along the running sum of a device's bucket. So its rows sum to its rounded price exactly, and
+-- each row is off by at most 1e-8. The effective utilisation of a holder is assigned to its active
+-- seconds, at most 1; its idle seconds get the remainder.
 WITH priced AS MATERIALIZED (
     SELECT
         s.device_id,
@@ -49,7 +50,7 @@ WITH priced AS MATERIALIZED (
     LEFT JOIN prices AS p ON k.kind = p.kind AND s.bucket = p.bucket
 ),
 
--- The order of the states is that of the running sum.
+-- The order of the states is the order of the running sum.
 parts AS (
     SELECT
         device_id,

@@ -1,5 +1,5 @@
 -- The part of each cell that a pod held in which its work was later lost (`work_lost`): what it
--- computed since its last checkpoint, when a failure or a preemption ended it.
+-- computed between its last checkpoint and the failure or preemption that ended it.
 WITH stretches AS (
     SELECT
         o.device_id,

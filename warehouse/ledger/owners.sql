@@ -1,6 +1,6 @@
--- Who held what in the window, and since when the pod has been there: only a birth that is known,
--- or a change of hands that was watched, can be a startup. Numbers stand for names from here on:
--- `owner_id` for a pod on a device, `holder_id` for a workload.
+-- Who held what in the window, and when the pod was born. Only a known birth, or an observed change
+-- of hands, can begin a startup. From here on numbers replace names: `owner_id` for a pod on a
+-- device, `holder_id` for a workload.
 WITH named_devices AS (
     SELECT DISTINCT
         device_id,

@@ -1,6 +1,7 @@
--- Buckets in which nothing happens: one holder or none throughout, past its startup, and looks with
--- one name at most, so that they are the holder's whomever they name. Nine in ten are such; the
--- others are counted cell by cell (`cells` and on), by the same arithmetic with its general terms.
+-- Simple buckets: one holder or none throughout, no startup, and device samples with at most one
+-- pod name, so that all samples belong to the holder whatever name they have. Nine in ten buckets
+-- are of this kind. The others are counted cell by cell (from `cells` on), by the same arithmetic
+-- with its general terms.
 WITH named_once AS (
     SELECT
         l.device_id,

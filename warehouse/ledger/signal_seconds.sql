@@ -1,7 +1,7 @@
--- Seconds by what the looks said, per device, cell (five minutes or an hour) and pod named;
--- `owner_id` null = the looks name nobody, or one who did not hold the device. Looks without a name
--- are of the one pod that holds the whole device throughout the cell: an exporter that lost its
--- labels in the middle of an hour says no less about the device.
+-- Seconds by state as the signals show them, per device, cell (five minutes or an hour) and named
+-- pod. `owner_id` null = the samples name no pod, or a pod that did not hold the device. Samples
+-- without a name belong to the pod that holds the whole device throughout the cell: an exporter
+-- that lost its pod labels in the middle of an hour still measures the device.
 WITH named_devices AS (
     SELECT DISTINCT
         device_id,

@@ -1,6 +1,7 @@
--- What exists when, as the ledger counts it, clipped to the window. A GPU in MIG mode is its
--- instances plus what no instance covers (`<UUID>/unpartitioned`); before and after that era it
--- is itself. Devices that only a claim or a placement names are capacity that nobody looks at.
+-- Which devices exist when, as the ledger counts them, clipped to the window. A GPU in MIG mode is
+-- counted as its instances plus the part that no instance covers (`<UUID>/unpartitioned`); before
+-- and after MIG mode it is counted as itself. Devices that only a claim or a placement names are
+-- capacity without telemetry.
 WITH eras AS (
     SELECT
         cluster,

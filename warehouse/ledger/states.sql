@@ -1,9 +1,9 @@
--- Seconds by state, one row per device, bucket and holder: holders first, then what nobody held.
--- What nobody speaks for, conflicts and looks without a compute witness are unknown. Activity that
--- no holder explains is named by its state with nobody as its owner
--- (telemetry-and-waste.md#telemetry-faults): neither idle
--- nor free. `before_s` are the seconds of the bucket's earlier rows; `effective` is the holder's
--- mean effective utilisation while its use was known, null where no signal measured it.
+-- Seconds by state, one row per device, bucket and holder: allocated time first, then the rest.
+-- Unknown are seconds for which no sample is valid, whose signals contradict each other, or without
+-- a compute signal. Activity that no holder explains has no owner and keeps its own state
+-- (telemetry-and-waste.md#telemetry-faults): it is neither idle nor free.
+-- `before_s` = the seconds of the bucket's earlier rows. `effective` = the holder's mean effective
+-- utilisation over the time in which its use was known; null where no signal measured it.
 WITH holding_pods AS (
     SELECT
         c.device_id,

@@ -1,10 +1,11 @@
--- GPUs that a node has by its inventory and nobody looks at: `<node>/untracked<k>`, unknown. Their
--- model is that of the node's devices where telemetry ever named it: labels can be coarser.
--- Where a node's time begins or ends, a device that is there for all but five minutes of it counts
--- as there: sources start and end apart. Nothing is known from before a cluster's first sample.
--- What the kubelet cannot give out (allocatable below the node's boards) is unavailable.
--- Devices on a node that the inventory does not have (an exporter's address that nobody could
--- resolve) are boards of a node of which telemetry names none: both would be counted twice.
+-- GPUs that a node has by its inventory and that have no telemetry: `<node>/untracked<k>`, unknown.
+-- Their model is that of the node's devices where telemetry named it, because labels can be
+-- coarser. Where a node's lifetime begins or ends, a device that exists for all but five minutes of
+-- the bucket counts as present throughout: the sources start and end at different times. Nothing is
+-- known about the time before a cluster's first sample.
+-- GPUs that the kubelet cannot allocate (allocatable below the node's count) are unavailable.
+-- Devices on a node that the inventory does not have (an exporter's address that could not be
+-- resolved) belong to a node without named telemetry: to count both would count them twice.
 WITH modelled AS (
     SELECT
         cluster,

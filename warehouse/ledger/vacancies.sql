@@ -1,6 +1,7 @@
--- Per cell: what nobody held. `rest_s` was left of devices that were held in part, `vacant_s` was
--- held by nobody at all; `pool` are the looks that name no holder, spread over all they may be
--- about: `over_s` seconds. `spare_s` are looks of a part-holder beyond its part.
+-- Per cell: unallocated time. `rest_s` = what partial holders left of a device, `vacant_s` = time
+-- without any holder. `pool` = the samples that name no holder; they are spread over all the
+-- seconds that they may belong to (`over_s`). `spare_s` = samples of a partial holder beyond its
+-- share.
 WITH downs AS (
     SELECT
         c.device_id,

@@ -1,4 +1,4 @@
--- The weight of an unpartitioned rest: what the instances leave of the GPU in that bucket.
+-- The weight of a GPU's unpartitioned part: what its instances leave of it in that bucket.
 WITH capacity AS (
     SELECT
         b.device_id,

@@ -1,5 +1,5 @@
--- Tables worth a rewrite (a file whose deleted share is high) or a merge (several small files in
--- one partition; files with deletes are never merged).
+-- Tables that need a rewrite (a file with a high share of deleted rows) or a merge (several small
+-- files in one partition; files with deleted rows are never merged).
 WITH partition_of AS (
     SELECT
         data_file_id,

@@ -1,4 +1,4 @@
--- Rows of every live data file, by the name of the file (which no two share).
+-- Rows of every live data file by the file's name, which is unique.
 SELECT
     live_table.table_name,
     regexp_extract(file.path, '[^/]*$') AS name,

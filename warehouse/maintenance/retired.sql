@@ -1,5 +1,5 @@
--- Files that no reader needs any more, or only one that began before they were replaced.
--- A file scheduled for removal is known by its path only.
+-- Files that no reader needs any more, or only a reader that began before they were replaced.
+-- Only the path of a file that is scheduled for removal is known.
 SELECT
     path,
     path_is_relative::BOOLEAN AS relative,

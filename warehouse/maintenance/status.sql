@@ -1,7 +1,6 @@
--- What lies where, from the catalog: no file of a noun is opened.
+-- What each tier holds, from the catalog: no data file of a table is opened.
 -- $names, $tiers, $time_columns: for each table its tier and the column that holds its time, or
--- null.
--- $measured: the columns of `sample` that count as samples.
+-- null. $measured: the columns of `sample` that count as values.
 WITH noun AS (
     SELECT
         unnest($names) AS name,

@@ -1,4 +1,4 @@
--- What the warehouse knows about itself. The nouns' own tables come from fallow/tables.csv.
+-- What the warehouse stores about itself. The other tables come from fallow/tables.csv.
 CREATE TABLE watermark (name VARCHAR, moment TIMESTAMP);
 CREATE TABLE dirty (cluster VARCHAR, bucket TIMESTAMP);
 CREATE TABLE unposted (bucket TIMESTAMP);

@@ -1,4 +1,4 @@
--- What the ledger posted dollars for, told apart as prices tell devices apart.
+-- What the ledger has dollars for, with the columns by which prices distinguish devices.
 SELECT
     row_number() OVER (ORDER BY cluster, node, model) AS device_id,
     cluster,

@@ -1,4 +1,4 @@
--- Devices alone, without the ledger's untracked ones.
+-- Devices without the ledger's untracked ones.
 SELECT
     device_id,
     any_value(cluster) AS cluster,

@@ -1,4 +1,4 @@
--- Every rate that could price a kind of node; the lowest rank wins (docs/prices.md has the list).
+-- Every rate that can price a kind of node; the lowest rank wins (docs/prices.md lists the ranks).
 WITH ranked AS (
     SELECT
         k.kind,

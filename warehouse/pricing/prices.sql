@@ -1,5 +1,5 @@
 -- USD per GPU-hour of each kind of device per bucket: the mean over the bucket, weighted by how
--- long each price held. A bucket that no price covers whole has none.
+-- long each price was valid. A bucket that is not fully covered by prices has none.
 WITH buckets AS (
     SELECT unnest(
         generate_series($since, $until - INTERVAL 1 MICROSECOND, to_seconds($step_s))

@@ -1,5 +1,6 @@
--- Each kind's window cut wherever an offer begins or ends, with the best offer of the stretch.
--- A live answer outranks the card at the same rank; a newer price outranks an older one.
+-- The window of each kind, cut wherever an offer begins or ends, with the best offer of each
+-- stretch. A live price outranks the rate card at the same rank; a newer price outranks an older
+-- one.
 WITH edges AS (
     SELECT
         kind,

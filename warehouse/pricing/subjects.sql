@@ -1,5 +1,5 @@
--- What prices tell nodes apart by, per device. Devices that every price must treat alike are of
--- one `kind`.
+-- The columns by which prices distinguish nodes, per device. Devices that every price must treat
+-- alike have the same `kind`.
 SELECT
     d.device_id,
     d.cluster,
