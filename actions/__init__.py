@@ -1,1 +1,1 @@
-"""Actions turn findings into what would remove them."""
+"""Recommend, decide and carry out the actions that remove the waste of findings."""

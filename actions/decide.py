@@ -1,10 +1,10 @@
-"""Decide about one case: a pure function of stored rows, a policy, what was done, and when.
+"""Decide about one case: a pure function of stored rows, a policy, past actions and the time.
 
     observe ─► notify ─► grace ─► snapshot ─► act        the next stage, never one further
 
-Every gate is asked, so that whoever wants to know why reads all reasons at once. A no that guards
-everything leaves nothing but watching; a no that guards the act leaves the notice. The same rows,
-policy and moment give the same decision, byte for byte.
+Every gate is evaluated, so that a reader sees all reasons at once. A refusal by a gate that guards
+everything leaves only observation; a refusal by a gate that guards the act leaves the notice. The
+same rows, policy and time give the same decision, byte for byte.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from actions.policy.model import Policy
 from fallow.action_models import Decision, Facts, Ruling, Step, decision_id
 
 SNAPSHOT_AGE = timedelta(hours=1)
-"""A verified snapshot that is older is taken again before the act."""
+"""A verified snapshot older than this is taken again before the act."""
 
 
 def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> Decision:
     """Return the next stage for a case, whether it may be taken now, and every reason.
 
-    An allowed notice tells in its reasons what would keep the act away now; any other allowed
-    step has none.
+    The reasons of an allowed notice list what would block the act now; any other allowed step has
+    no reasons.
     """
     closed_gates = find_closed_gates(GateInput(policy, facts, usage, now))
     step = _next_step(policy, facts, closed_gates, now)
@@ -61,7 +61,7 @@ def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> D
 def _next_step(
     policy: Policy, facts: Facts, closed_gates: Sequence[ClosedGate], now: datetime
 ) -> Step:
-    """Return the stage that comes next: the last where they end before an act."""
+    """Return the stage that comes next; the last one where the stages end before an act."""
     steps = [stage.step for stage in policy.stages]
     if not {"notify", "act"} & set(steps):
         return "observe"
@@ -78,7 +78,7 @@ def _next_step(
 
 
 def _has_fresh_snapshot(facts: Facts, now: datetime) -> bool:
-    """Say whether a verified snapshot of this case is fresh, and later than any act on it."""
+    """Return whether a verified snapshot of this case is fresh and later than any act on it."""
     snapshot_at, acted_at = facts.history.snapshot_at, facts.history.last_action_at
     if snapshot_at is None or now - snapshot_at > SNAPSHOT_AGE:
         return False
@@ -86,7 +86,7 @@ def _has_fresh_snapshot(facts: Facts, now: datetime) -> bool:
 
 
 def _rule(closed_gates: Sequence[ClosedGate]) -> tuple[Ruling, datetime | None]:
-    """Return the strictest ruling, and when time alone opens what holds."""
+    """Return the strictest ruling, and when it opens if only time has to pass."""
     if not closed_gates:
         return "allow", None
     if any(c.gate.ruling == "deny" for c in closed_gates):
@@ -96,7 +96,7 @@ def _rule(closed_gates: Sequence[ClosedGate]) -> tuple[Ruling, datetime | None]:
 
 
 def _parameters(policy: Policy, facts: Facts) -> dict[str, Any]:
-    """Return what the executor is told: the finding's figures, its advice's, the stage's own."""
+    """Return the executor's parameters: from the finding, its recommendation and the stage."""
     stage = policy.stage("act")
     if stage is None:
         return {}

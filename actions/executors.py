@@ -10,7 +10,10 @@ from fallow.protocols import Executor
 
 
 def load_executors() -> dict[str, Executor]:
-    """Return one of each installed executor, by name; one that cannot be loaded is left out."""
+    """Return one instance of each installed executor, by name.
+
+    One that fails to load is left out.
+    """
     executors: dict[str, Any] = {}
     for name in installed("executors"):
         try:
@@ -21,16 +24,16 @@ def load_executors() -> dict[str, Executor]:
 
 
 def get_name(executor: Executor) -> str:
-    """Return the name that an executor is installed under; its class's where it is not."""
+    """Return the name that an executor is installed under; else the name of its class."""
     names = (n for n, e in load_executors().items() if type(e) is type(executor))
     return next(names, type(executor).__name__)
 
 
 def choose_executor(decision: Decision) -> Executor:
-    """Return the executor of a decision's kind and verb (or the capability a policy asks for).
+    """Return the executor of a decision's kind and verb (or of the capability a policy requires).
 
     Raises:
-        RefusedError: nothing installed does that to this kind; the message says what does what.
+        RefusedError: no installed executor does that to this kind; the message lists what exists.
     """
     _, kind, namespace, name = decision.subject
     candidates = [e for e in load_executors().values() if kind in e.kinds]

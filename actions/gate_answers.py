@@ -1,4 +1,4 @@
-"""Every gate's answer about one case under one policy, and what would have to change."""
+"""Return every gate's answer about one case under one policy, and what would have to change."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -18,14 +18,14 @@ MOST_NAMED = 8
 
 
 class GateAnswer(msgspec.Struct, frozen=True):
-    """What one gate says."""
+    """The answer of one gate."""
 
     gate: str
     question: str
     open: bool
     refusal: str
     until: datetime | None = None
-    """When time alone opens it."""
+    """When it opens if only time has to pass."""
     way: str = ""
     """What else would have to change."""
 
@@ -33,7 +33,7 @@ class GateAnswer(msgspec.Struct, frozen=True):
 def answer_gates(
     policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime
 ) -> list[GateAnswer]:
-    """Return every gate's answer in their order, open or shut."""
+    """Return the answers of all gates in their order, open or closed."""
     closed: dict[str, list[tuple[str, datetime | None]]] = {}
     for closed_gate in find_closed_gates(GateInput(policy, facts, usage, now)):
         closed.setdefault(closed_gate.gate.gate, []).append(
@@ -60,10 +60,10 @@ def answer_gates(
 
 
 def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
-    """Return the workload that a text names: Kind/namespace/name, or a part only one has.
+    """Return the workload that a text names: Kind/namespace/name, or a part that only one has.
 
     Raises:
-        UsageError: none is meant, or several are.
+        UsageError: the text matches no workload, or several.
     """
     by_name = {format_subject(s): s for s in subjects}
     if text in by_name:
@@ -81,7 +81,7 @@ def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
 
 
 def format_subject(subject: Subject) -> str:
-    """Write a workload as people do: Kind/namespace/name."""
+    """Format a workload as Kind/namespace/name."""
     return f"{subject.workload_kind}/{subject.namespace}/{subject.workload}"
 
 

@@ -1,7 +1,7 @@
-"""Replay a policy over the site's own history, with data only up to each moment.
+"""Replay a policy over the site's own history; each evaluation reads only earlier data.
 
-analyzer ─► Past (what was found when) ─► replay (the same `decide`, as it would have gone)
-         ─► harm (was it used again?) ─► verdict (reversals against what the policy declares)
+analyzer ─► past findings (what was found at which time) ─► replay (the same `decide` as live)
+         ─► harm (was the workload used again?) ─► verdict (reversals against the declared rate)
 """
 
 from actions.backtest.policy_replay import backtest

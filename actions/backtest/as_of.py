@@ -1,8 +1,8 @@
-"""Views of the site as it was at a moment: nothing that was written or came later.
+"""Query the site's data as of a past time: rows written or dated later are left out.
 
-Inventory rows are kept as they were last seen, so what has no moment of its own (labels,
-annotations, priority) is today's; readiness of nodes is what events had told, the phase of a pod
-what its moments tell.
+The inventory stores only the last state of an object. Fields without a timestamp of their own
+(labels, annotations, priority) therefore have today's values. The readiness of a node comes from
+events, the phase of a pod from its timestamps.
 """
 
 import re
@@ -28,17 +28,17 @@ _AT = "TIMESTAMP '{at}'"
 
 
 class AsOf:
-    """Views in which every noun is as it was known just before a moment."""
+    """Views in which every table holds only what was known just before a given time."""
 
     def __init__(
         self, views: Views, at: datetime, *, devices_until: datetime | None = None
     ) -> None:
-        """`devices_until`: end of the samples of devices as of then; none = `at`."""
+        """`devices_until`: end of the device samples; None = `at`."""
         self._views = views
         self._shadows = _shadows(_format_timestamp(at), _format_timestamp(devices_until or at))
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """Run one read-only statement over what was known then."""
+        """Run one read-only statement over the rows known at that time."""
         head = _HEAD.match(sql)
         body = sql[head.end() :] if head else sql
         words = set(re.findall(r"[a-z_0-9]+", body.lower()))
@@ -57,7 +57,7 @@ def _format_timestamp(timestamp: datetime) -> str:
 
 
 def _shadows(at: str, devices_until: str) -> dict[str, str]:
-    """Return a common table expression per noun, of the noun's own name."""
+    """Return a common table expression per table, with the table's own name."""
     shadows = {
         view: f"{view} AS (SELECT * FROM {view} WHERE {column} < {at})"
         for view, column in _TIME_COLUMNS.items()

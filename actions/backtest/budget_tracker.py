@@ -1,4 +1,4 @@
-"""What budgets leave at one moment, asked about one case after the other."""
+"""Compute what budgets leave at one time, while cases are decided one after the other."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ from fallow.action_models import Decision, Facts, Reason
 
 
 class BudgetTracker:
-    """The budgets of a policy while its cases are decided, the dearest first."""
+    """The budgets of a policy while its cases are decided, the most expensive case first."""
 
     def __init__(
         self,
@@ -28,14 +28,20 @@ class BudgetTracker:
         now: datetime,
         concurrent: int | None = None,
     ) -> None:
-        """`concurrent`: so many acts at once, their outcomes known by the next turn; None = any."""
+        """`concurrent`: the most acts in one evaluation, all complete by the next.
+
+        None = no limit.
+        """
         self._policy, self._now = policy, now
         self._concurrent, self._count = concurrent, 0
         self._usage = msgspec.structs.replace(usage, uses=tuple(uses))
         self._exhausted: tuple[BudgetBlock, ...] | None = None
 
     def admit(self, decision: Decision, facts: Facts) -> Decision:
-        """Return an allowed act as it is where there is room for it, and take that; else held."""
+        """Return an allowed act and charge it to the budgets.
+
+        Return it as held if it does not fit.
+        """
         if self._concurrent is not None and self._count >= self._concurrent:
             text = f"{self._count} actions are under way, concurrent is {self._concurrent}"
             why = (Reason("concurrent", text),)
@@ -57,6 +63,7 @@ class BudgetTracker:
     def _find_blocks(self, facts: Facts) -> tuple[BudgetBlock, ...]:
         blocks = find_blocks(self._policy, facts, self._usage, self._now)
         if len(blocks) == 1 and get_remaining(self._policy, self._usage, self._now).workloads == 0:
-            # Nothing fits whatever its size: the answer is the same for every other case.
+            # The budget is exhausted for a case of any size, so the answer is the same for every
+            # other case.
             self._exhausted = blocks
         return blocks

@@ -1,8 +1,8 @@
-"""Rows of an analyzer's past that a policy may be about, and the moments at which one may change.
+"""Select an analyzer's past rows that match a policy, and the times at which a decision may change.
 
-Vectorised, so that `decide` is only asked where its answer can differ: when a case is first seen,
-when anything about it changes that does not merely grow, and when it passes a number that the
-policy asks for.
+The selection is vectorised. `decide` is then called only where its result can differ: when a case
+is first found, when one of its values changes other than by growing, and when a value passes a
+threshold of the policy.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _STATIC = ("cluster", "namespace", "workload_kind", "kind")
 
 
 class CaseRows:
-    """The rows of a policy's cases: where each begins, what row it has when, when it changes."""
+    """The rows of a policy's cases: where each case begins, its row at each time, its changes."""
 
     def __init__(self, rows: pa.Table, match: Match, turn_count: int) -> None:
         frame: pl.DataFrame = pl.DataFrame(rows).with_row_index("row")
@@ -43,13 +43,13 @@ class CaseRows:
             self.at[turn].append(case)
 
     def row_at(self, case: int, k: int) -> int | None:
-        """Return the row of a case at a moment; None = it was not found then."""
+        """Return the row of a case at an evaluation; None = the case was not found then."""
         low, high = self._low[case], self._high[case]
         position = low + int(np.searchsorted(self.k[low:high], k))
         return int(self.row[position]) if position < high and self.k[position] == k else None
 
     def lasts(self) -> pl.DataFrame:
-        """Return of each case whom it is about and until when it lasted."""
+        """Return for each case its workload and the time at which it ended."""
         last = self._frame[self._high - 1] if self.count else self._frame
         return last.select(
             "cluster", "namespace", "workload_kind", "workload", since="end"
@@ -57,7 +57,7 @@ class CaseRows:
 
 
 def _possible_kinds(frame: pl.DataFrame, match: Match) -> pl.DataFrame:
-    """Return the kinds of cases that the policy may be about: what it asks never changes."""
+    """Return the kinds of cases that the policy may match; these columns never change in a case."""
     kinds = frame.select(_STATIC).unique(maintain_order=True)
     return kinds.filter(pl.Series([may_match(row, match) for row in kinds.iter_rows(named=True)],
                                  dtype=pl.Boolean))  # fmt: skip
@@ -77,7 +77,7 @@ def may_match(row: dict[str, Any], match: Match) -> bool:
 
 
 def _mark_changes(frame: pl.DataFrame, match: Match) -> pl.DataFrame:
-    """Add `changed`: the first row of a case, and each that differs from the row before it."""
+    """Add `changed`: the first row of a case, and each row that differs from the row before it."""
     per_day = DAY_US / (pl.col("end") - pl.col("start"))
     least_us = round(match.min_duration.total_seconds() * 1_000_000)
     usd = (pl.col("usd") * per_day).fill_null(-1.0)

@@ -1,4 +1,4 @@
--- When the first inventory of each cluster was taken.
+-- When the first inventory of each cluster was read.
 SELECT
     cluster,
     epoch_us(min(first_seen)) AS first_us

@@ -1,4 +1,4 @@
-"""How large the fleet was at each moment: budgets in percent are shares of it."""
+"""Compute how large the fleet was at each time: budgets in percent are shares of this size."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ from fallow.protocols import Views
 
 
 class FleetSizes:
-    """The fleet's size at each moment, from who held what just before it."""
+    """The fleet's size at each time, from the allocations just before that time."""
 
     def __init__(
         self, views: Views, fleet_state: FleetState, policy: Policy, turns: Sequence[datetime]
@@ -42,7 +42,7 @@ class FleetSizes:
         self._priced = any(b.usd_per_hour and b.usd_per_hour.share for b in policy.budgets)
 
     def at(self, k: int) -> BudgetUsage:
-        """Return the fleet at a moment; dollars only where a budget is a share of them."""
+        """Return the fleet at a given time; dollars only where a budget is a share of them."""
         priced = read_fleet(self._views, self._turns[k]) if self._priced else BudgetUsage()
         return BudgetUsage(
             fleet_gpus=float(self._gpus[k]),
@@ -55,7 +55,7 @@ class FleetSizes:
 
 
 def _largest_nodes(fleet_state: FleetState, at: np.ndarray) -> np.ndarray:
-    """Return, per moment, the most devices that any node had shown by then."""
+    """Return, per time, the most devices that any node had shown by then."""
     counts = [
         np.searchsorted(np.sort([d["first_us"] for d in devices]), at, side="left")
         for devices in fleet_state.devices.values()
@@ -64,7 +64,7 @@ def _largest_nodes(fleet_state: FleetState, at: np.ndarray) -> np.ndarray:
 
 
 def _count_holders(allocations: pl.DataFrame, holder: str, at: np.ndarray) -> np.ndarray:
-    """Count, per moment, who held anything just before it."""
+    """Count, per time, the workloads and owners with an allocation just before it."""
     edges = pl.concat(
         [
             allocations.select(holder, at="start", step=1),

@@ -1,9 +1,9 @@
-"""The replay: at each moment the same `decide` as live, on what was known then.
+"""Replay one policy: each evaluation calls the same `decide` as live, on the data known then.
 
-What is taken for granted, because history does not tell: notices are delivered at once, whoever
-has to approve does, snapshots succeed, actions stick, and no more actions are under way than the
-policy allows. Owners did what they truly did: a workload that was stopped comes back when it was
-next at work, and is left alone until then.
+The replay makes assumptions where history has no data: notices are delivered at once, approvers
+approve, snapshots succeed, actions stick, and no more actions are under way than the policy allows.
+Owners behave as they did in fact: a stopped workload comes back at the time of its next real use,
+and the replay does not act on it before then.
 """
 
 from bisect import bisect_left, bisect_right
@@ -56,56 +56,59 @@ _EARLIER_STAGES = frozenset({"first-sight", "notice", "grace"})
 _FLEETING = frozenset(
     {"first-sight", "notice", "pressure", "benefit", "open", "frozen", "concurrent"}
 )
-"""Gates that may open at the next moment although nothing about the case changes."""
+"""Gates that may open at the next evaluation although nothing about the case changes."""
 
 
 class PromisedStep(msgspec.Struct, frozen=True):
-    """A step that a back-test says the service would take, and at which of its turns."""
+    """A step that a back-test expects the service to take, and the evaluation at which it does."""
 
     at: datetime
     step: Step
     subject: Subject
     finding: str
     depends: tuple[str, ...] = ()
-    """Gates whose answer history does not tell: the step is promised only if they open."""
+    """Gates that history cannot evaluate: the service takes the step only if they open."""
     policy: str = ""
 
     @property
     def met(self) -> bool:
-        """Say whether history tells every gate's answer: what it does not tell is not met."""
+        """Return whether history evaluates every gate; a gate without an answer is not met."""
         return not self.depends
 
 
 class PolicyReplay(msgspec.Struct, frozen=True):
-    """A back-test, with every step that it promises and all that was decided on the way."""
+    """A back-test, every step that it expects, and all decisions on the way to them."""
 
     backtest: Backtest
     promises: tuple[PromisedStep, ...]
     decisions: tuple[Decision, ...]
-    """Of every case at every turn at which anything about it could change."""
+    """The decision of every case, at every evaluation at which anything about the case could
+    change."""
 
 
 class ReplayTurns(msgspec.Struct, frozen=True):
-    """What the service's turns have besides their times, where a back-test is of these alone.
+    """Conditions of the service's evaluations besides their times, for a replay of exactly these.
 
-    A back-test by the hour of a service that has a turn every minute knows neither.
+    An hourly back-test of a service that evaluates every minute knows none of them.
     """
 
     concurrent: int | None = None
-    """Acts that may be under way at once; they are over by the next turn."""
+    """The maximum number of acts under way at once; each is complete by the next evaluation."""
     incident: Callable[[datetime], str | None] = lambda _at: None
-    """Says why telemetry as a whole is not to be trusted: nothing is done at that turn."""
+    """Returns why telemetry as a whole is unreliable at an evaluation, which then takes no action.
+    """
     lived: bool = False
-    """The policy acted in these rows: what it stopped is stopped in them, and who has it back made
-    new pods of it. A policy that owners reverse more often than it declares stops acting; else the
-    replay goes on, and counts how often they would have."""
+    """True: the policy acted in these rows. What it stopped is stopped in them, and an owner who
+    restored a workload made new pods of it. A policy that owners reverse more often than it
+    declares stops acting. False: the replay goes on and counts how often owners would have
+    reversed it."""
 
 
 ANY_TURNS = ReplayTurns()
 
 
 class _Surroundings(NamedTuple):
-    """Who waits, quotas, looks and what workloads hold at a moment; None = nobody asks."""
+    """Pending workloads, quotas, device samples and allocations at one time; None = not needed."""
 
     line: PendingWorkloads | None
     quotas: Quotas | None
@@ -133,7 +136,7 @@ class _WorkloadProgress:
 
 
 def as_enforced(policy: Policy) -> Policy:
-    """Return a policy as it would enforce: that is what its back-test is of."""
+    """Return a policy in its enforcing form: the back-test evaluates that form."""
     return msgspec.structs.replace(policy, mode="enforce")
 
 
@@ -147,9 +150,9 @@ def backtest(  # noqa: PLR0917  (what it replays, over what, how)
     *,
     exact: bool = False,
 ) -> Backtest:
-    """Replay a policy over what an analyzer found at each moment; see the module's docstring.
+    """Replay a policy over what an analyzer found at each time; see the module's docstring.
 
-    `within`: used again so soon after a stop counts as a reversal; None = what the policy says.
+    `within`: a use this soon after a stop counts as a reversal; None = the policy's own value.
     """
     return _Replay(policy, past, views, window, turns, within).run(exact=exact)
 
@@ -162,10 +165,10 @@ def replay(  # noqa: PLR0917  (what it replays, over what, how)
     turn_times: Sequence[datetime],
     replay_turns: ReplayTurns,
 ) -> PolicyReplay:
-    """Replay a policy, and return beside its back-test the steps that it promises, turn by turn.
+    """Replay a policy; return its back-test and the steps that it expects at each evaluation.
 
-    They are what the service does when it lives through the window at these very turns, if every
-    gate named in `depends` opens.
+    A service that runs through the window at these same evaluations takes exactly these steps, if
+    every gate named in `depends` opens.
     """
     run_state = _Replay(policy, past, views, window, turn_times, None, replay_turns)
     return PolicyReplay(
@@ -174,15 +177,15 @@ def replay(  # noqa: PLR0917  (what it replays, over what, how)
 
 
 ACT_TIME_GATES = ("evidence", "awake", "away", "identity", "snapshot", "kept", "fights", "pressure")
-"""Gates of the moment of an act: sources are read again, objects, who protects them, who waits. No
-history tells their answers at the turn itself."""
+"""Gates that are evaluated at the time of an act: they read the sources, the objects, their
+protections and the pending pods again. History has no answers for that time."""
 
 
 def list_unknown_gates(policy: Policy) -> tuple[str, ...]:
-    """Return the gates of an act whose answer history does not tell under this policy.
+    """Return the gates of an act that history cannot evaluate under this policy.
 
-    People answer some: who approves, and how owners take a stop that in history never was. The
-    others are read at the act itself.
+    People answer some of them: the approvers, and owners whose workload was never really stopped in
+    this history. The others are evaluated at the act itself.
     """
     approval = ("approval",) if policy.approvals.when != "none" else ()
     return (*approval, *ACT_TIME_GATES, "reverted", "demoted") if policy.stage("act") else ()
@@ -217,7 +220,7 @@ class _Replay:
         self._used = _read_next_use(views, lasts, window, self._at)
         self._fleets = FleetSizes(views, self._fleet_state, self._policy, turn_times)
         self._horizon = get_horizon([self._policy])
-        # Who holds more than its guarantee changes without any row of a case.
+        # Who is over its nominal quota changes without a change in any row of a case.
         self._fleeting = _FLEETING | ({"match"} if policy.match.over_quota else set())
         self._due = self._case_rows.at
         self._cases: dict[int, _CaseProgress] = defaultdict(_CaseProgress)
@@ -261,7 +264,8 @@ class _Replay:
         now = self._turn_times[k]
         case_findings = []
         if self._due[k] and self._turns.incident(now) is not None:
-            # Nothing is even planned; a person lets it go on, at the next turn without a cause.
+            # The service does not even plan. A person thaws it, at the next evaluation without an
+            # incident.
             self._later(k, self._due[k])
             return
         for case in sorted(set(self._due[k])):
@@ -319,9 +323,10 @@ class _Replay:
             self._apply(k, now, case, facts, decision)
 
     def _demoted(self, now: datetime) -> bool:
-        """Say whether owners have taken back more by now than the policy declares.
+        """Return whether owners reversed more actions by now than the policy declares.
 
-        As in `actions.loop.drift.demote_policies`: one reversal is bad luck, where any is allowed.
+        The rule is that of `actions.loop.drift.demote_policies`: a single reversal does not demote
+        a policy that declares that some may happen.
         """
         if not self._turns.lived:
             return False
@@ -330,7 +335,7 @@ class _Replay:
         for stop in acted:
             if stop.used_at is None or stop.used_at > now:
                 continue
-            # The service sees it at its next turn.
+            # The service detects it at its next evaluation.
             after = bisect_right(self._at, to_micros(stop.at))
             k = max(bisect_left(self._at, to_micros(stop.used_at)), after)
             reversed_count += self._turn_times[k] - stop.at <= self._policy.reversals.within
@@ -343,7 +348,7 @@ class _Replay:
     def _decided(
         self, case: int, facts: Facts, free: BudgetUsage, now: datetime
     ) -> tuple[Decision, Facts]:
-        """Decide as if nothing was spent; a snapshot that comes next is taken, and kept."""
+        """Decide with full budgets. A snapshot that comes next is taken, and is kept."""
         decision = decide(self._policy, facts, free, now)
         if decision.step != "snapshot" or decision.ruling != "allow":
             return decision, facts
@@ -374,7 +379,7 @@ class _Replay:
                 if decision.verb not in progress.announced:
                     progress.announced = {decision.verb: now}
                 self._notified += 1
-                # Until its grace is over nothing else comes of it; at least one moment passes.
+                # Nothing changes before the grace period ends; wait for at least one evaluation.
                 grace = self._policy.stage("grace")
                 wait = _to_microseconds(grace.wait) if grace else 0
                 self._wake(case, self._at[k] + max(wait, 1))
@@ -384,7 +389,7 @@ class _Replay:
         self._hold(k, case, facts, decision)
 
     def _hold(self, k: int, case: int, facts: Facts, decision: Decision) -> None:
-        """Remember what keeps a case, and when to ask about it again."""
+        """Record what holds a case, and when to evaluate it again."""
         ready = is_ready(decision)
         for reason in decision.reasons:
             if reason.gate not in _EARLIER_STAGES and (ready or reason.gate not in CAPACITY_GATES):
@@ -397,7 +402,8 @@ class _Replay:
             self._again(k, case)
         edge = self._fleet_state.next_edge(get_workload_key(facts.finding.subject), self._at[k])
         if edge is not None:
-            # Strictly after: what changes at a moment is not known before the next one.
+            # Strictly after: a change at an evaluation's own time is known only at the next
+            # evaluation.
             self._wake(case, edge + 1)
 
     def _stop(self, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
@@ -440,7 +446,7 @@ class _Replay:
         self._stops.append((case, stop))
 
     def _freed(self, key: WorkloadKey, at: int, used: int | None) -> tuple[int, float]:
-        """Return until when a workload's GPUs would have been free, and the GPU-hours till then."""
+        """Return until when a workload's GPUs would be free, and the GPU-hours until then."""
         end = to_micros(self._window.end) if used is None else used
         stretches = [
             (min(h.end, end) - max(h.start, at), min(h.end, end), h.share * h.weight)
@@ -451,7 +457,7 @@ class _Replay:
         return max((until for _, until, _ in stretches), default=at), round(hours, 6)
 
     def _around(self, now: datetime, findings: Sequence[Finding]) -> "_Surroundings":
-        """Return what facts need besides the ground, where this policy or a case asks for it."""
+        """Return what facts need besides the fleet state, where this policy or a case needs it."""
         needs_queue = self._policy.on_pressure or self._policy.on_benefit
         quiet = [finding for finding in findings if not has_sample_times(finding)]
         partly = [f for f in findings if get_workload_key(f.subject) in self._partly_seen_keys]
@@ -496,7 +502,7 @@ class _Replay:
             self._due[k + 1].append(case)
 
     def _wake(self, case: int, at: float) -> None:
-        """Ask again at the first moment that is not before `at`."""
+        """Schedule the next evaluation at the first time that is not before `at`."""
         k = bisect_left(self._at, at)
         if k < len(self._at):
             self._due[k].append(case)
@@ -512,7 +518,7 @@ def _get_subject(finding: Finding) -> Subject:
 
 
 def _get_rule(reason: Reason) -> str:
-    """Return a budget's rule, or nothing: other gates are counted as a whole."""
+    """Return a budget's rule, or an empty text: the cases of other gates are counted per gate."""
     return reason.text.partition(": ")[0] if reason.gate in {"budget", "blackout"} else ""
 
 
@@ -523,7 +529,7 @@ def _to_microseconds(length: timedelta) -> int:
 def _read_next_use(
     views: Views, lasts: pl.DataFrame, window: Window, at: Sequence[int]
 ) -> dict[int, int]:
-    """Return when each case's workload was next at work after its stretch."""
+    """Return when each case's workload was next in use after its idle stretch."""
     if lasts.is_empty():
         return {}
     hourly = all(time_us % HOUR_US == 0 for time_us in at)

@@ -1,4 +1,4 @@
-"""What a back-test says: what would have been stopped, what it freed, whom it harmed."""
+"""The result of a back-test: what the policy would have stopped, freed and harmed."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from fallow.action_models import Reason
 from fallow.window import Window
 
 Z = 1.959963984540054
-"""Of a 95 % interval."""
+"""The normal quantile of a 95 % interval."""
 
 
 class BacktestStop(msgspec.Struct, frozen=True):
-    """One thing the policy would have done, and what came of the workload in truth."""
+    """One action that the policy would have taken, and what the workload did in fact."""
 
     at: datetime
     finding: str
@@ -29,25 +29,26 @@ class BacktestStop(msgspec.Struct, frozen=True):
     usd_per_day: Decimal | None
     idle_since: datetime
     notified_at: datetime | None
-    """When its owner would have been notified; None = the policy notifies nobody."""
+    """When the policy would have notified the owner; None = the policy sends no notices."""
     used_at: datetime | None
-    """When it was next at work in truth; None = never again in the data."""
+    """When the workload was next in use in fact; None = not again in the data."""
     back_at: datetime
-    """Until when its GPUs would have been free: used again, gone by itself, or the end of data."""
+    """Until when its GPUs would have been free: the workload's next use, its own end, or the end of
+    data."""
     gpu_hours: float
     usd: Decimal | None
     is_reversed: bool | None
-    """Was it at work again within the time? None = the data end before that is known."""
+    """Was it in use again within the time? None = the data end before that is known."""
 
 
 class BlockedCases(msgspec.Struct, frozen=True):
-    """A gate or one budget of it, and how many cases it ever kept from the next step."""
+    """A gate, or one budget of it, and the number of cases that it ever blocked."""
 
     gate: str
     what: str
     cases: int
     never: int
-    """Of these, how many were never acted upon at all."""
+    """The number of these cases that were never acted upon at all."""
 
 
 class Backtest(msgspec.Struct, frozen=True):
@@ -55,29 +56,31 @@ class Backtest(msgspec.Struct, frozen=True):
 
     policy: str
     fingerprint: str
-    """Of the policy as it would enforce: trust in one text is none in another."""
+    """The fingerprint of the policy in its enforcing form: trust in one text does not extend to
+    another."""
     window: Window
     step: timedelta
     evaluations: int
     cases: int
-    """Findings that the policy is about."""
+    """Findings that the policy matches."""
     notified: int
-    """Owners' notices."""
+    """Notices to owners."""
     stops: tuple[BacktestStop, ...]
     held: tuple[BlockedCases, ...]
     aborted: tuple[tuple[datetime, Reason], ...]
     within: timedelta
     declared: float
     exact: bool
-    """True: the analyzer judged at each evaluation; False: it gave its past at once."""
+    """True: the analyzer ran at each evaluation; False: the analyzer returned its whole past at
+    once."""
     unresolved: tuple[UnresolvedCase, ...] = ()
-    """Cases whose object no inventory tells: none of them was stopped."""
+    """Cases whose object is in no inventory; the back-test stops none of them."""
     unknown: tuple[str, ...] = ()
-    """Gates of an act whose answer history does not tell: no stop counts them as met."""
+    """Gates of an act that history cannot evaluate; no stop counts them as met."""
 
     @property
     def judged(self) -> int:
-        """Return of how many stops it is known whether they were reversed."""
+        """Return the number of stops for which the data show whether they were reversed."""
         return sum(s.is_reversed is not None for s in self.stops)
 
     @property
@@ -87,7 +90,7 @@ class Backtest(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float | None:
-        """Return the share of judged stops that was reversed; None = nothing to judge."""
+        """Return the share of judged stops that was reversed; None = no stop was judged."""
         return self.reversals / self.judged if self.judged else None
 
     @property
@@ -103,7 +106,7 @@ class Backtest(msgspec.Struct, frozen=True):
 
     @property
     def met(self) -> bool:
-        """Say whether the rate declared is proved: see `actions.policy.reversals`."""
+        """Return whether the declared rate is proved: see `actions.policy.reversals`."""
         return self.proof.met
 
     @property
@@ -113,7 +116,7 @@ class Backtest(msgspec.Struct, frozen=True):
 
     @property
     def usd(self) -> Decimal | None:
-        """Return the dollars of the hours it would have freed; None = a price is not known."""
+        """Return the dollars of the GPU-hours it would have freed; None = a price is not known."""
         prices = [s.usd for s in self.stops]
         return None if None in prices else sum((u for u in prices if u is not None), Decimal(0))
 
@@ -124,7 +127,7 @@ class Backtest(msgspec.Struct, frozen=True):
 
 
 def wilson(hits: int, total: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share (Wilson 1927); nothing judged says nothing."""
+    """Return Wilson's 95 % interval of a share (Wilson 1927); with nothing judged it is 0 to 1."""
     if not total:
         return 0.0, 1.0
     share, square = hits / total, Z * Z
@@ -140,7 +143,7 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
 def count_blocked(
     blocked: Mapping[tuple[str, str], set[int]], acted: Sequence[int]
 ) -> tuple[BlockedCases, ...]:
-    """Sum up which gate kept which cases, the most cases first."""
+    """Count the cases that each gate blocked, the most cases first."""
     acted_cases = set(acted)
     rows = [
         BlockedCases(gate, rule, len(cases), len(cases - acted_cases))

@@ -1,12 +1,13 @@
-"""The replay of a service: all its policies at its own turns, planned as its actor plans them.
+"""Replay a service: all its policies at its own evaluations, planned as its actor plans them.
 
-    pasts of analyzers ─► findings of a turn ─► cases (fallow.case_identity)
-      ─► facts, as of the turn ─► `plan`, the same as live ─► promised steps
-      ─► what the next turn knows of each case
+    pasts of analyzers ─► findings of an evaluation ─► cases (fallow.case_identity)
+      ─► facts, as of the evaluation ─► `plan`, the same as live ─► expected steps
+      ─► what the next evaluation knows of each case
 
-A back-test of one policy does not know which policy goes first on an object, nor that the cases of
-one end the turn of all. This one does. What no history tells is asked of `ReplayAnswers`; where
-these do not know, the step is promised only under the gates that it names.
+A back-test of one policy does not know which policy acts first on an object, nor that too many
+cases of one policy abort the evaluation for all. This replay does. `ReplayAnswers` supplies the
+answers that are not in history. Where it has no answer, the step is expected only under the gates
+that it names.
 """
 
 from collections import defaultdict
@@ -49,28 +50,30 @@ CaseKey = tuple[str, str]
 
 
 class ReplayAnswers(msgspec.Struct, frozen=True):
-    """What is known of the answers that no history tells."""
+    """The known answers to the questions that history cannot answer."""
 
     approves: bool = False
-    """Whoever has to approve does, between the turn that asks and the next; else nobody knows."""
+    """True: approvers approve between the evaluation that requests it and the next; False: unknown.
+    """
     shut: Callable[[Decision], tuple[str, ...] | None] = lambda _decision: None
-    """Return which gates of `ACT_TIME_GATES` refused an act; nothing = none did; None = unknown."""
+    """Return which gates of `ACT_TIME_GATES` refused an act; empty = none did; None = unknown."""
 
 
 class ServiceTurns(msgspec.Struct, frozen=True):
-    """The turns of a service, and what they have besides their times."""
+    """The evaluations of a service, and their conditions besides their times."""
 
     times: Sequence[datetime]
     settings: ActionsSettings
     incident: Callable[[datetime], str | None] = lambda _at: None
-    """Says why telemetry as a whole is not to be trusted: nothing is done at that turn."""
+    """Returns why telemetry as a whole is unreliable at an evaluation, which then takes no action.
+    """
     lag: timedelta = timedelta(0)
-    """From a turn until its acts: their evidence is read again."""
+    """The time from an evaluation to its acts: the evidence is read again in between."""
     answers: ReplayAnswers = ReplayAnswers()
 
 
 class ServiceReplay(msgspec.Struct, frozen=True):
-    """What a service would have done, and all that its plans said."""
+    """What a service would have done, and the text of all its plans."""
 
     promises: tuple[PromisedStep, ...]
     plans: tuple[tuple[datetime, ActionPlan], ...]
@@ -83,7 +86,7 @@ class _Act(msgspec.Struct):
     decision: Decision
     key: WorkloadKey
     back_at: datetime | None = None
-    """At which turn its owner was seen to have it back."""
+    """The evaluation at which the service detected that the owner restored the workload."""
 
 
 class _Row(NamedTuple):
@@ -98,10 +101,11 @@ def replay(
     window: Window,
     turns: ServiceTurns,
 ) -> ServiceReplay:
-    """Return every notice and act of a service with these policies, turn by turn.
+    """Return every notice and act of a service with these policies, evaluation by evaluation.
 
-    `pasts`: what each analyzer found at each turn, by its name. The rows are those of a service
-    that acted: what it stopped is stopped in them, and who has it back made new pods of it.
+    `pasts`: what each analyzer found at each evaluation, by analyzer name. The rows are those of a
+    service that acted: what it stopped is stopped in them, and owners who restored a workload made
+    new pods of it.
     """
     service = _Service(policies, pasts, views, window, turns)
     for k in range(len(turns.times)):
@@ -146,7 +150,7 @@ class _Service:
         self._take_back(now)
         self._demote()
         if self._turns.incident(now) is not None:
-            return  # nothing is even planned; a person lets it go on at a turn without a cause
+            return  # no planning at all until a person thaws the service
         facts = self._cases(self._facts(now, self._findings_at(k)))
         histories = {
             (name, f.finding.id): self._history(name, f.finding, get_subject(f), k)
@@ -160,16 +164,19 @@ class _Service:
         if plan_now.aborted is None:
             self._take(k, now, plan_now, {f.finding.id: f for f in facts})
 
-    # What a turn knows.
+    # What an evaluation knows.
 
     def _findings_at(self, k: int) -> list[Finding]:
-        """Return what is found at a turn; what was stopped is gone until its owner has it back."""
+        """Return the findings of an evaluation.
+
+        A stopped workload has none until it is restored.
+        """
         away = {act.key for act in self._acts if act.back_at is None}
         findings = [row.past.finding(row.number) for row in self._rows[k]]
         return [finding for finding in findings if get_workload_key(finding.subject) not in away]
 
     def _facts(self, now: datetime, findings: Sequence[Finding]) -> list[Facts]:
-        """Return the facts of all findings that recommend something, as `gather` does live."""
+        """Return the facts of all findings with a recommendation, as `gather` does live."""
         advised = [(f, r[0]) for f in findings if f.window.start < now and (r := recommend(f))]
         if not advised:
             return []
@@ -190,7 +197,7 @@ class _Service:
         ]  # fmt: skip
 
     def _cases(self, facts: Sequence[Facts]) -> list[Facts]:
-        """Return facts with their findings as the cases that they go on since earlier turns."""
+        """Return facts whose findings carry the case that they continue."""
         findings = [f.finding for f in facts]
         uids = {n: f.uid for n, f in enumerate(facts) if f.uid is not None}
         stored = {kin: [*self._stretches[kin].values()] for kin in map(get_kin, findings)}
@@ -213,7 +220,7 @@ class _Service:
             first_seen=self._first_seen.get(finding.id),
             notified_at=min(announced.values(), default=None),
             announced=announced,
-            # Two, where a policy asks for four eyes.
+            # Two approvers, where a policy requires two people.
             approved_by=(ASSUMED_APPROVER, f"{ASSUMED_APPROVER} else") if approved else (),
             last_action_at=max((act.at for act in acts), default=None),
             restored_at=returns,
@@ -221,7 +228,7 @@ class _Service:
         )
 
     def _contested(self, returns: Sequence[datetime]) -> datetime | None:
-        """Return until when a workload is left alone whose owner took back what was done."""
+        """Return until when a workload is left alone after its owner reversed an action."""
         if not returns:
             return None
         back_off = self._turns.settings.back_off
@@ -245,7 +252,7 @@ class _Service:
         return count_action(act.decision, act.at)
 
     def _take_back(self, now: datetime) -> None:
-        """See which owners made new pods of what was stopped, as the turn before it plans does."""
+        """Detect which owners made new pods of a stopped workload, as the service does first."""
         for act in self._acts:
             if act.back_at is None:
                 next_pod = self._fleet_state.next_pod(act.key, to_micros(act.at))
@@ -253,7 +260,10 @@ class _Service:
                     act.back_at = now
 
     def _demote(self) -> None:
-        """As `actions.loop.drift.demote_policies`: one reversal is bad luck, if any is allowed."""
+        """Demote as `actions.loop.drift.demote_policies` does.
+
+        If any reversal is allowed, one is.
+        """
         for name, policy in self._policies.items():
             own = [act for act in self._acts if act.decision.policy == name]
             reversed_acts = [
@@ -263,7 +273,7 @@ class _Service:
             if len(reversed_acts) > max(1 if rate else 0, rate * len(own)):
                 self._demoted.add(name)
 
-    # What a turn does.
+    # What an evaluation does.
 
     def _take(self, k: int, now: datetime, plan: ActionPlan, facts: Mapping[str, Facts]) -> None:
         for decision in plan.decisions:
@@ -292,7 +302,7 @@ class _Service:
             self._acts.append(_Act(now + self._turns.lag, decision, key))
 
     def _opened(self, decision: Decision) -> tuple[bool, tuple[str, ...]]:
-        """Say whether an act is allowed, and under which gates that only people open."""
+        """Return whether an act is allowed, and the gates on the way that only people open."""
         if decision.ruling == "allow":
             return True, ()
         needs_approval = {reason.gate for reason in decision.reasons} == {APPROVAL}

@@ -1,4 +1,4 @@
-"""The past of any analyzer, by asking it at every moment: exact, and as slow as that sounds."""
+"""Build the past of any analyzer by running it at every evaluation: exact, and slow."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from fallow.protocols import Analyzer, Views
 from fallow.window import Window
 
 MAX_AGE = timedelta(minutes=10)
-"""An idle stretch that ended longer ago is over."""
+"""An idle stretch whose finding ended longer ago than this is over."""
 
 
 class StepwisePast:
-    """What an analyzer said at each moment, one after the other."""
+    """What an analyzer found at each evaluation."""
 
     def __init__(self, rows: pa.Table, findings: Sequence[Finding]) -> None:
         self.rows, self._findings = rows, findings
@@ -37,11 +37,11 @@ def replay_analyzer(
     turns: Sequence[datetime],
     longest: timedelta | None = None,
 ) -> StepwisePast:
-    """Ask an analyzer at every moment for [window.start, moment), with rows of before it only.
+    """Run an analyzer at every evaluation over [window.start, evaluation), with earlier rows only.
 
-    `longest`: so much of it at most, as it is asked live; None = all. A finding whose start moves
-    on with the window is the same case (`fallow.case_identity`). Idle stretches that are over are
-    left out. Every row has a mark of its own.
+    `longest`: the longest window, as the live service uses it; None = the whole window. A finding
+    whose start moves with the window is the same case (`fallow.case_identity`). Idle stretches that
+    are over are left out. Every row has its own mark, so that it counts as a change.
     """
     rows: list[tuple[int, int, Finding]] = []
     cases: dict[str, int] = {}

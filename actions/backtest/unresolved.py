@@ -1,7 +1,8 @@
-"""The cases of a replayed past of which it is not known which object they were about.
+"""Find the cases of a replayed past whose Kubernetes object is unknown.
 
-Telemetry names pods; only an inventory says which object they were of. What was over before the
-first inventory has a name, and nothing to act upon: a back-test names it and counts no stop of it.
+Telemetry names pods; only an inventory names the object that owns them. A workload that ended
+before the first inventory has a name, but no object to act upon. The back-test names such a case
+and counts no stop of it.
 """
 
 from datetime import datetime, timedelta
@@ -25,7 +26,7 @@ _KEY = ("cluster", "namespace", "workload_kind", "workload")
 
 
 class UnresolvedCase(msgspec.Struct, frozen=True):
-    """A case whose object is unknown, as it was when it was found last."""
+    """A case whose object is unknown, as in its last finding."""
 
     subject: Subject
     idle_since: datetime
@@ -36,7 +37,7 @@ class UnresolvedCase(msgspec.Struct, frozen=True):
 
 
 def find_candidates(rows: pa.Table, match: Match) -> pl.DataFrame:
-    """Return the last row of each case that a policy may be about, if its owner were known.
+    """Return the last row of each case that a policy would match if the case's owner were known.
 
     Columns: cluster, namespace, workload_kind, workload, start and end (us since 1970), gpu_hours,
     usd.
@@ -95,9 +96,9 @@ def _possible(row: dict[str, Any], match: Match) -> bool:
 def _explain(
     fleet_state: FleetState, key: WorkloadKey, end: int, inventory_start: datetime | None
 ) -> str | None:
-    """Return why it is unknown which object a workload was at a moment; None = it is known."""
+    """Return why the object of a workload at a given time is unknown; None = it is known."""
     if not key[1]:
-        return None  # a node, a pool or a quota, whose name is its identity
+        return None  # a node, a pool or a quota: its name is its identity
     pods = fleet_state.pods(key, end)
     uids = {p.workload_uid for p in pods}
     if len(uids) == 1 and None not in uids and is_owner_resolved(pods, key):

@@ -1,5 +1,5 @@
--- When each case's workload was next at work after its stretch: its devices computed for a minute
--- of an hour (or five minutes), a kernel or terminal did something, a request was served.
+-- When each case's workload was next in use after its stretch: its devices computed for a minute of
+-- an hour (or of five minutes), a kernel or terminal was active, or a request was served.
 WITH asked AS (
     SELECT
         h.case_id,

@@ -1,1 +1,1 @@
-"""The door to a cluster: read, send what others wrote as data, say what the answer means."""
+"""Read from and write to one cluster, and interpret the API server's replies."""

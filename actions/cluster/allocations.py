@@ -1,8 +1,9 @@
-"""How many GPUs pods hold: by extended resources, by shares of one, by DRA claims.
+"""Count the GPUs that pods hold: extended resources, shares of one GPU, and DRA claims.
 
-A pod holds GPUs from the moment it is bound to a node until its containers have exited for good; a
-pending pod holds none, whatever it asks for. The figures are physical GPUs, as in `pod.gpu_request`
-of the inventory: a MIG instance is its compute slices, a time-sliced replica its part of a GPU.
+A pod holds GPUs from the time it is bound to a node until its containers have exited for good. A
+pending pod holds none, whatever it requests. The figures are physical GPUs, as in `pod.gpu_request`
+of the inventory: a MIG instance counts as its share of the compute slices, a time-sliced replica as
+its part of a GPU.
 """
 
 import re
@@ -34,18 +35,18 @@ OPTIONAL_RIGHTS = (
     Right("", "nodes", ("get",)),
     Right("resource.k8s.io", "resourceslices", ("list",)),
 )
-"""Without nodes a time-sliced replica counts as a whole GPU; without slices a device is known by
-its driver and its name."""
+"""Messages. Without nodes a time-sliced replica counts as a whole GPU. Without slices a device is
+known only by its driver and its name."""
 SIDECAR = "Always"
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation of a claim that the scheduler made for a plain `nvidia.com/gpu`."""
+"""Annotation of the claim that the scheduler created for an extended resource `nvidia.com/gpu`."""
 SHARING = {
     "nvidia.com/gpu.sharing-strategy": "nvidia.com/gpu.replicas",
     "cloud.google.com/gke-gpu-sharing-strategy": (
         "cloud.google.com/gke-max-shared-clients-per-gpu"
     ),
 }
-"""Labels of nodes that share their GPUs in time, and those that say among how many."""
+"""Labels of nodes that time-share their GPUs, and the labels that give the number of replicas."""
 KAI_FRACTION, KAI_MEMORY, KAI_DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 _MIG = re.compile(r"(?:^|-)mig-(?P<slices>\d+)g")
 _WHOLE = Fraction(1)
@@ -53,7 +54,7 @@ _GROUP = "resource.k8s.io"
 
 
 class GpuDevice(msgspec.Struct, frozen=True):
-    """A device of a ResourceSlice: whether it is a GPU, what part of one, and its capacity."""
+    """A device of a ResourceSlice: whether it is a GPU, its share of one GPU, and its capacity."""
 
     gpu: bool
     share: Fraction
@@ -61,11 +62,11 @@ class GpuDevice(msgspec.Struct, frozen=True):
 
 
 def count_allocated_gpus(pods: Iterable[Object], cluster: ClusterReader) -> dict[str, float]:
-    """Return the physical GPUs that each pod holds, by its uid; those that wait hold 0.0.
+    """Return the physical GPUs that each pod holds, by pod uid; a pending pod holds 0.0.
 
-    A device that several pods reserve counts in equal parts, a HAMi or KAI share as asked for, a
-    KAI share in MiB as the whole GPU. Claims are listed once for each namespace, and only where a
-    pod has one.
+    A device that several pods reserve is divided equally among them. A HAMi or KAI share counts as
+    requested; a KAI share in MiB counts as the whole GPU. Claims are listed once per namespace, and
+    only where a pod has one.
 
     Raises:
         RefusedError: claims may not be listed.
@@ -76,7 +77,7 @@ def count_allocated_gpus(pods: Iterable[Object], cluster: ClusterReader) -> dict
 
 
 def sum_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Return what a pod reserves of each extended resource that stands for GPUs.
+    """Return what a pod reserves of each extended resource that represents GPUs.
 
     Init containers run one after the other, so the largest counts; sidecars stay and add.
     """
@@ -99,7 +100,7 @@ def sum_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
 
 
 class _Allocations:
-    """Counts the GPUs of pods and reads what that takes, each thing once."""
+    """Counts the GPUs of pods, and reads each object that this needs once."""
 
     def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
@@ -135,7 +136,7 @@ class _Allocations:
         return total * min(max(parts, default=_WHOLE), _WHOLE)
 
     def _shared_among(self, node: str) -> int:
-        """Return how many pods share one GPU of a node in time; 1 where that may not be read."""
+        """Return how many pods time-share one GPU of a node; 1 where the node may not be read."""
         if node not in self._replicas:
             try:
                 node_labels = labels(self._cluster.get(f"/api/v1/nodes/{node}") or {})
@@ -152,7 +153,8 @@ class _Allocations:
     def _claimed(self, pod: Object, *, counted: bool) -> Fraction:
         """Return what a pod holds by resource claims.
 
-        The claim behind a plain extended resource is left out where the resource itself counted.
+        The claim that the scheduler created for an extended resource is left out where the resource
+        itself was counted.
         """
         extended = get_path(pod, "status", "extendedResourceClaimStatus", "resourceClaimName")
         if not get_path(pod, "spec", "resourceClaims") and not extended:
@@ -174,8 +176,8 @@ class _Allocations:
         return self._claims[space]
 
     def _device(self, result: Mapping[str, Any]) -> Fraction:
-        """Return the part of a GPU that one allocated device is; 0 for what is none."""
-        if result.get("adminAccess"):  # monitoring sees the device; it holds nothing
+        """Return the share of a GPU that one allocated device is; 0 for a device that is no GPU."""
+        if result.get("adminAccess"):  # admin access for monitoring: it allocates nothing
             return Fraction(0)
         driver = str(result.get("driver") or "")
         key = str(result.get("pool")), str(result.get("device"))
@@ -210,13 +212,13 @@ def read_gpu_drivers() -> frozenset[str]:
 
 
 def _devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], GpuDevice]]:
-    """Yield the devices of slices; those of a pool's newest generation come last and win."""
+    """Yield the devices of slices; those of a pool's newest generation come last and override."""
     for resource_slice in sorted(
         slices, key=lambda s: get_path(s, "spec", "pool", "generation") or 0
     ):
         pool = str(get_path(resource_slice, "spec", "pool", "name"))
         for device in get_path(resource_slice, "spec", "devices") or ():
-            fields = {**device, **(device.get("basic") or {})}  # before v1 all lay under `basic`
+            fields = {**device, **(device.get("basic") or {})}  # before v1 they were under `basic`
             attributes = fields.get("attributes") or {}
             profile = str((attributes.get("profile") or {}).get("string") or "").partition("g")[0]
             share = Fraction(int(profile), MIG_SLICES) if profile.isdecimal() else _WHOLE

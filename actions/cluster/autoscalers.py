@@ -1,4 +1,4 @@
-"""Who scales an object: HorizontalPodAutoscalers and KEDA's ScaledObjects."""
+"""Find the autoscalers of an object: HorizontalPodAutoscalers and KEDA's ScaledObjects."""
 
 from actions.cluster.objects import (
     Object,
@@ -18,10 +18,10 @@ _GROUPS = {HPA: "autoscaling", KEDA_OBJECT: "keda.sh"}
 
 
 def find_autoscalers(obj: Object, cluster: ClusterReader) -> list[Object]:
-    """Return the autoscalers whose target an object is; KEDA's own HPA is not counted twice.
+    """Return the autoscalers that target an object; the HPA that KEDA creates is not counted again.
 
     Raises:
-        RefusedError: they may not be read, so nobody knows.
+        RefusedError: the autoscalers may not be read, so the answer is unknown.
         TemporaryError: the API does not answer.
     """
     scalers: list[Object] = []
@@ -49,5 +49,5 @@ def _scales(scaler: Object, obj: Object) -> bool:
 
 
 def get_paused_replicas(scaler: Object) -> str | None:
-    """Return the replicas at which somebody paused KEDA, or None."""
+    """Return the number of replicas at which KEDA was paused, or None."""
     return annotations(scaler).get(PAUSED_REPLICAS)

@@ -1,8 +1,8 @@
-"""The one door to one cluster: reads as executors see it, and `send` for what the loop writes.
+"""Read and write one cluster: reads as executors need them, and `send` for the loop's writes.
 
-Reads are tried again; a write is sent once. Every write carries our field manager, strict
-validation (an operator too old for a field refuses it instead of dropping it) and, where the
-change is guarded, the uid and resourceVersion of the object it was meant for.
+Reads are retried; a write is sent once. Every write has our field manager and strict validation: an
+operator too old for a field then refuses the write instead of dropping the field. A guarded change
+also has the uid and the resourceVersion of the object that it was meant for.
 """
 
 import time
@@ -27,13 +27,13 @@ Object = Mapping[str, Any]
 MANAGER = "fallow"
 PAGE_SIZE = 500
 REDISCOVER_S = 60.0
-"""What the server does not serve is believed for so long."""
+"""The answer that the server does not serve a kind is cached for this many seconds."""
 JSON_PATCH = "application/json-patch+json"
 _pages = msgspec.json.Decoder(Page[dict[str, Any]])
 
 
 class KubeClient:
-    """One cluster, by the name that rows give it."""
+    """One cluster, by the name that stored rows use."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class KubeClient:
 
     @property
     def client(self) -> Any:
-        """The official client, for what is no plain request (a command inside a container)."""
+        """Return the official client, for calls that are no plain request (an exec)."""
         return self._api.client
 
     @property
     def api(self) -> ApiConnection:
-        """The connection, for who reads rows and not objects."""
+        """Return the connection, for callers that read rows and not objects."""
         return self._api
 
     @property
@@ -70,7 +70,7 @@ class KubeClient:
         return self._api.host
 
     def get(self, path: str) -> Object | None:
-        """Return one object; None = it is not there.
+        """Return one object; None = it does not exist.
 
         Raises:
             RefusedError: the API forbids reading it.
@@ -102,7 +102,7 @@ class KubeClient:
         uids: set[str] = set()
         try:
             for page in Listing(self._api, path, _pages, limit=self._page, query=query):
-                for item in page:  # an expired list begins anew: objects come again
+                for item in page:  # an expired list starts again: objects repeat
                     uid = str((item.get("metadata") or {}).get("uid") or id(item))
                     if uid not in uids:
                         uids.add(uid)
@@ -114,10 +114,10 @@ class KubeClient:
         return objects
 
     def collection(self, kind: str, group: str | None = None, namespace: str = "") -> str | None:
-        """Return the path of a kind's collection by discovery; None = it is not served here.
+        """Return the path of a kind's collection by discovery; None = the server does not serve it.
 
-        Without a group the core is asked first, then the others in the server's order. What is
-        not known is asked for anew once a minute, so that what was installed meanwhile is found.
+        Without a group the core group is tried first, then the others in the server's order. An
+        unknown kind is looked up again once a minute, so that a newly installed kind is found.
         """
         try:
             path = self._collection(kind, group, namespace)
@@ -143,7 +143,7 @@ class KubeClient:
         return list_workload_pods(target, self)
 
     def send(self, change: Change, *, dry_run: bool) -> WriteResult:
-        """Send one write, once, and say what the server's answer means.
+        """Send one write once, and return what the server's answer means.
 
         A dry run goes through admission, quotas and budgets, and stores nothing.
         """
@@ -168,11 +168,11 @@ class KubeClient:
 
 
 def add_preconditions(change: Change) -> Any:
-    """Return a patch's body with the uid and resourceVersion of the object it was meant for."""
+    """Return a patch body with the uid and resourceVersion of the object that it was meant for."""
     preconditions = {"uid": change.target.uid, "resourceVersion": change.target.resource_version}
     preconditions = {k: v for k, v in preconditions.items() if v}
     if change.content_type == JSON_PATCH:
-        # A version that is put in its place is compared by the server: 409 and not a bare 422.
+        # With a replaced version the server compares it and answers 409, not a 422 without a cause.
         tests = [{"op": "test", "path": "/metadata/uid", "value": change.target.uid}]
         version = change.target.resource_version
         if version:
@@ -185,13 +185,13 @@ def add_preconditions(change: Change) -> Any:
 def connect(
     settings: Settings, context: str | None = None, *, pause: BackOff | None = None
 ) -> KubeClient:
-    """Open the cluster of a kubeconfig context, else the configured one, and see that it answers.
+    """Connect to a kubeconfig context, else to the configured cluster, and check that it answers.
 
     Raises:
         SettingsError: no such context, or no configuration at all; the legal ones are named.
-        AuthError: the API server does not take our credentials.
-        RefusedError: it takes them and lets us read nothing.
-        TemporaryError: it cannot be reached.
+        AuthError: the API server does not accept our credentials.
+        RefusedError: the API server accepts them and permits no read.
+        TemporaryError: the API server cannot be reached.
     """
     context_name = context or settings.actions.context or settings.kubernetes.context
     timeout_s = settings.kubernetes.timeout.total_seconds()

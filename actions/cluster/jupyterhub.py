@@ -1,8 +1,8 @@
-"""The door to a JupyterHub: stop and start users' servers through its REST API.
+"""Stop and start users' servers through the REST API of a JupyterHub.
 
-The hub starts and stops a server's pod itself; whoever takes the pod away leaves the hub waiting
-for it. A change says whether a server is to run; the hub's own verbs stay in here. Nothing is
-removed: a named server that was stopped keeps its name, and its volume stays.
+The hub itself starts and stops the pod of a server. If another client deletes that pod, the hub
+goes on waiting for it. A change states whether a server is to run; only this module knows the hub's
+own verbs. Nothing is removed: a named server that was stopped keeps its name, and its volume stays.
 """
 
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ Server = Mapping[str, Any]
 
 
 class JupyterHubClient:
-    """One hub, reached with the token of a service that may stop servers."""
+    """One hub, called with the token of a service that may stop servers."""
 
     def __init__(self, settings: JupyterHubSettings) -> None:
-        """Take where it is.
+        """Take the hub's URL and token from settings.
 
         Raises:
             SettingsError: no hub is configured.
@@ -51,10 +51,10 @@ class JupyterHubClient:
         self._pool = urllib3.PoolManager(timeout=timeout, retries=False)
 
     def get(self, path: str) -> Mapping[str, Any] | None:
-        """Return what the hub says of a user; None = there is no such user.
+        """Return the hub's record of a user; None = there is no such user.
 
         Raises:
-            AuthError: the token is not taken.
+            AuthError: the token is not accepted.
             RefusedError: the token lacks a scope.
             TemporaryError: no answer.
         """
@@ -73,10 +73,10 @@ class JupyterHubClient:
         raise SourceError(text)
 
     def send(self, change: Change, *, dry_run: bool) -> WriteResult:
-        """Stop or start the server that a change names, once, if that is still to be done.
+        """Stop or start the server that a change names, once, if it is not yet in that state.
 
-        A dry run asks whether the server is there to be stopped, or free to be started. 202 means
-        that the hub is at it: `servers` says when it is done.
+        A dry run checks whether the server runs and can be stopped, or is stopped and can be
+        started. 202 means that the hub has begun; the field `servers` shows when it is done.
         """
         try:
             answer = self._check_server(change)
@@ -97,7 +97,7 @@ class JupyterHubClient:
         return WriteResult(verdict, code, reason=_read_message(body), cause=cause)
 
     def _check_server(self, change: Change) -> WriteResult:
-        """Say whether a server is as it has to be before a write."""
+        """Return whether a server is in the state that a write requires."""
         user = self.get(change.read)
         if user is None:
             return WriteResult("gone", 404, reason=f"{self._url} knows nobody of {change.read}")
@@ -119,7 +119,7 @@ class JupyterHubClient:
 
 
 def _name(path: str) -> str:
-    """Return the name of the server; the default one has none."""
+    """Return the name of the server; the default server has an empty name."""
     _, named, name = path.rpartition("/servers/")
     return unquote(name) if named else ""
 

@@ -1,4 +1,4 @@
-"""Small words about API objects, as the server gave them."""
+"""Read common fields of API objects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +46,7 @@ def group(api_version: str) -> str:
 
 
 def get_path(obj: Object, *path: str) -> Any:
-    """Return what lies at a path of keys; None where a key is absent."""
+    """Return the value at a path of keys; None where a key is absent."""
     value: Any = obj
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -76,7 +76,7 @@ def has_condition(obj: Object, condition: str) -> bool:
 
 
 def to_target(obj: Object, cluster: str, kind: str = "", api_version: str = "") -> Target:
-    """Return an object as a target; items of lists do not say their kind."""
+    """Return an object as a target; items of lists do not carry their kind."""
     metadata = meta(obj)
     return Target(
         cluster=cluster,

@@ -1,8 +1,8 @@
-"""Who would fight back: GitOps, autoscalers, Kueue, an owner above, a rollout under way.
+"""Find what would revert a change: GitOps, autoscalers, Kueue, an owner above, a rollout.
 
-With the intent at hand only those who would undo just these writes are named: an HPA leaves a
-Deployment at zero alone, KEDA keeps the replicas it was told to pause at, and what Git does not
-say of an object no GitOps tool puts back.
+If the intent is given, only those that would undo exactly these writes are named. An HPA ignores a
+Deployment at zero replicas, KEDA keeps the replicas at which it was paused, and no GitOps tool
+restores a field that is not in Git.
 """
 
 import json
@@ -36,7 +36,7 @@ KUEUE = "kueue.x-k8s.io"
 
 
 class GitOpsTool(msgspec.Struct, frozen=True):
-    """A GitOps tool: a word by which it marks what it keeps, or its field managers."""
+    """A GitOps tool: the text in its tracking labels or annotations, or its field managers."""
 
     tool: str
     where: str
@@ -53,10 +53,10 @@ def gitops_tools() -> tuple[GitOpsTool, ...]:
 def find_obstacles(
     obj: Object, cluster: ClusterReader, *, intent: Intent | None = None
 ) -> tuple[Reason, ...]:
-    """Return why a change of an object would be undone, or is not safe now; () = nobody fights.
+    """Return why a change of an object would be undone or is unsafe now; () = there is no obstacle.
 
     Raises:
-        RefusedError: what would have to be read may not be.
+        RefusedError: an object that has to be read may not be.
         TemporaryError: the API does not answer.
     """
     pairs = [
@@ -82,7 +82,7 @@ def _transitions(obj: Object) -> Iterator[tuple[str, str]]:
 
 
 def explain_rollout(obj: Object) -> str | None:
-    """Say why a rollout counts as under way, or None."""
+    """Return why a rollout counts as under way, or None."""
     status, generation = obj.get("status") or {}, meta(obj).get("generation")
     observed = status.get("observedGeneration")
     if isinstance(observed, int) and isinstance(generation, int) and observed < generation:
@@ -114,7 +114,7 @@ def _gitops(obj: Object, intent: Intent | None) -> Iterator[tuple[str, str]]:
 
 
 def find_gitops_tool(obj: Object) -> str | None:
-    """Return the GitOps tool that keeps an object; None = none, or it was told not to."""
+    """Return the GitOps tool that manages an object; None = none, or the object is excluded."""
     marks = {"label": labels(obj), "annotation": annotations(obj)}
     managers = {str(e.get("manager") or "") for e in meta(obj).get("managedFields") or ()}
     if any(t.where == "off" and _is_turned_off(t.key, obj) for t in gitops_tools()):
@@ -133,7 +133,7 @@ def _is_turned_off(rule: str, obj: Object) -> bool:
 
 
 def _is_tracked(obj: Object, pointer: str) -> bool:
-    """A field that is absent, or that the applied manifest does not name, is not in Git."""
+    """Return whether Git may manage a field: present, and in the applied manifest if known."""
     if resolve_pointer(obj, pointer) is MISSING:
         return False
     applied = annotations(obj).get(LAST_APPLIED)

@@ -1,4 +1,4 @@
-"""Climb from a pod along its controllers; what cannot be read ends the climb as unknown.
+"""Follow a pod's controllers upwards; an owner that cannot be read makes the owner unknown.
 
 Each owner is read once. After a few owners of one kind the whole kind is listed: a namespace with
 hundreds of Jobs then costs one request and not hundreds.
@@ -20,13 +20,16 @@ MAX_SINGLE_READS = 3
 
 
 class UnknownOwner(msgspec.Struct, frozen=True):
-    """Who owns a pod cannot be told, so nothing is done to it."""
+    """The owner of a pod is unknown, so nothing acts on it."""
 
     reason: str
 
 
 class OwnerChainReader:
-    """Reads owners, each once, for as long as it lives: make a new one for every look."""
+    """Reads owners and caches each one for its lifetime.
+
+    Create a new reader for every evaluation.
+    """
 
     def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
@@ -52,7 +55,7 @@ class OwnerChainReader:
             above = self._named(owner_link.kind, owner_link.group, namespace(pod), name)
             if isinstance(above, UnknownOwner):
                 return above
-            if above is not None:  # a label is only a hint: without an object the chain stands
+            if above is not None:  # a label is only a hint: the chain is valid without its object
                 return self._climb((*owners, above))
         return owners
 

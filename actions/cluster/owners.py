@@ -1,7 +1,7 @@
-"""The topmost owner that can be acted upon; unmanaged, forbidden or missing owners mean nobody.
+"""Find the topmost owner of a pod; an unmanaged, forbidden or missing owner yields none.
 
-Whoever stands highest undoes what is done to those below. So the topmost owner itself has to be
-of a kind that an executor knows how to stop; else nothing is done at all.
+The topmost controller reverts changes to the objects below it. So the topmost owner itself must be
+of a kind that an executor can stop; else nothing is done at all.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def read_chain(pod: Object, cluster: ClusterReader) -> tuple[Object, ...] | Unkn
 
 
 def find_top_owner(pod: Object, cluster: ClusterReader) -> Target | UnknownOwner:
-    """Return the topmost owner of a pod if it can be acted upon, the pod itself where bare.
+    """Return the topmost owner of a pod if an executor can act on it; a bare pod is its own.
 
     Raises:
         TemporaryError: the API does not answer.

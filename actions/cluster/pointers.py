@@ -1,10 +1,10 @@
-"""JSON pointers (RFC 6901) of objects: read, and the merge patch that writes them."""
+"""Read JSON pointers (RFC 6901) of objects, and build the merge patches that write them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 MISSING: Final = object()
-"""What lies where nothing lies; null is a value."""
+"""The value of a pointer that is absent; null is a value."""
 
 
 def split_pointer(pointer: str) -> tuple[str, ...]:
@@ -13,12 +13,12 @@ def split_pointer(pointer: str) -> tuple[str, ...]:
 
 
 def join_pointer(*keys: str) -> str:
-    """Return the pointer of keys."""
+    """Return the JSON pointer of a list of keys."""
     return "".join("/" + k.replace("~", "~0").replace("/", "~1") for k in keys)
 
 
 def resolve_pointer(obj: Any, pointer: str) -> Any:
-    """Return what lies at a pointer, or MISSING."""
+    """Return the value at a pointer, or MISSING."""
     value = obj
     for key in split_pointer(pointer):
         if isinstance(value, Mapping) and key in value:
@@ -33,13 +33,13 @@ def resolve_pointer(obj: Any, pointer: str) -> Any:
 
 
 def get_value(obj: Any, pointer: str) -> Any:
-    """Return what a change keeps of a pointer: the value, None where it is absent."""
+    """Return the value of a pointer as a change stores it; None where it is absent."""
     value = resolve_pointer(obj, pointer)
     return None if value is MISSING else value
 
 
 def build_merge_patch(pointer: str, value: Any) -> dict[str, Any]:
-    """Return the merge patch that sets a pointer; None takes it away."""
+    """Return the merge patch that sets a pointer; None removes it."""
     patch: Any = value
     for key in reversed(split_pointer(pointer)):
         patch = {key: patch}
@@ -49,8 +49,9 @@ def build_merge_patch(pointer: str, value: Any) -> dict[str, Any]:
 def find_highest_absent(obj: Any, pointer: str) -> str:
     """Return the pointer itself, or that of its highest part that is absent.
 
-    Taking away the part that a write brought with it leaves the object just as it was. Labels and
-    annotations are everybody's, so the map itself never counts: the server drops an empty one.
+    If an undo removes the part that the write added, the object is exactly as before. Several
+    clients share labels and annotations, so the map itself never counts: the server drops an empty
+    one.
     """
     keys = split_pointer(pointer)
     first = 3 if keys[:1] == ("metadata",) else 1

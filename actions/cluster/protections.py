@@ -1,8 +1,8 @@
-"""What its owner, or another tool at its owner's word, keeps from being stopped.
+"""Find the protections of a workload, set by its owner or by a tool on the owner's behalf.
 
-A protection on a pod, on any owner above it or on the namespace protects the whole workload. The
-annotations, kinds and namespaces are those of `fallow/protections.csv`; here they are read from the
-objects as they are now.
+A protection on a pod, on any owner above it or on the namespace protects the whole workload.
+`fallow/protections.csv` lists the annotations, kinds and namespaces. This module reads them from
+the live objects.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +20,16 @@ GATE = "protected"
 def find_protections(
     chain: Sequence[Object], namespace_object: Object | None, now: datetime | None = None
 ) -> tuple[Reason, ...]:
-    """Return why a workload is not stopped; () = nobody protects it.
+    """Return why a workload must not be stopped; () = it has no protection.
 
-    `chain`: its pods and every owner above them. Without `now` a moment protects for ever, as
-    does one that cannot be read. Without its namespace's object nobody knows: that is a reason.
+    `chain`: its pods and every owner above them. Without `now`, a protection with an end date never
+    expires; one whose date cannot be parsed never does. Without the namespace's object its
+    protections are unknown, which is itself a reason.
     """
     reasons = [] if namespace_object is not None else ["its namespace cannot be read"]
     for obj in chain:
         kind = str(obj.get("kind") or "Pod")
-        # A pod with owners is stopped through them; one without is its executor's to judge.
+        # A pod with owners is stopped through them; the executor judges a pod without owners.
         why = explain_protection("" if kind == "Pod" else kind, namespace(obj))
         if why is not None:
             reasons.append(f"{format_object(obj, 'Pod')}: {why}")

@@ -1,4 +1,4 @@
-"""What a kubelet made of an in-place resize: the spec says what was asked, the status what is."""
+"""Read how far a kubelet applied an in-place resize: the spec requests, the status reports."""
 
 from typing import Literal
 
@@ -15,18 +15,21 @@ INFEASIBLE, ERROR = "Infeasible", "Error"
 
 
 class ResizeStatus(msgspec.Struct, frozen=True):
-    """How far a resize is: applied, waiting (deferred, in progress, not said), or impossible."""
+    """The state of a resize.
+
+    Applied, waiting (deferred, in progress, not reported), or impossible.
+    """
 
     state: Literal["applied", "waiting", "impossible"]
     why: str = ""
 
 
 def read_resize_status(change: Change, pod: Object) -> ResizeStatus | None:
-    """Return how far the kubelet is with a resize that the spec shows; None = the change is none.
+    """Return how far the kubelet is with a resize in the spec; None = the change is no resize.
 
-    The pod's conditions `PodResizePending` (Infeasible, Deferred) and `PodResizeInProgress` say
-    what keeps it; without them the amounts of `status.containerStatuses[].resources` must be those
-    of the change. A status that shows no amounts proves nothing.
+    The pod's conditions `PodResizePending` (Infeasible, Deferred) and `PodResizeInProgress` name
+    the reason for a delay. Without them, the amounts of `status.containerStatuses[].resources` must
+    equal those of the change. A status without amounts proves nothing.
     """
     if not change.path.endswith(RESIZE):
         return None
@@ -50,7 +53,7 @@ def read_resize_status(change: Change, pod: Object) -> ResizeStatus | None:
 
 
 def _actual(pod: Object, pointer: str) -> str | None:
-    """Return what a container has, by the pointer of its spec."""
+    """Return a container's actual amounts, by the pointer of its spec."""
     _, _, index, _, side, resource = split_pointer(pointer)
     container = get_value(pod, f"/spec/containers/{index}/name")
     for status in get_path(pod, "status", "containerStatuses") or ():

@@ -1,4 +1,4 @@
-"""All pods of an object, those without GPUs and those that still wait included."""
+"""List all pods of an object, including pods without GPUs and pending pods."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ SIDECAR = "Always"
 
 
 def list_workload_pods(target: Target, cluster: ClusterReader) -> Sequence[Object]:
-    """Return the pods whose owners, or whose jump of labels, lead to the object.
+    """Return the pods whose owners, or whose controller labels, lead to the object.
 
     Raises:
         RefusedError: pods may not be listed.
@@ -58,9 +58,9 @@ def _is_owned(pod: Object, target: Target, climber: OwnerChainReader) -> bool:
 
 
 def count_requested_gpus(pod: Object) -> float:
-    """Return how many GPUs a pod asks for, MIG instances as their share of a board.
+    """Return how many GPUs a pod requests; a MIG instance counts as its share of a GPU.
 
-    Devices of a resource claim are not counted: 0 then, though the pod may hold some.
+    Devices of a resource claim are not counted: the result is then 0, though the pod may hold some.
     """
     spec = pod.get("spec") or {}
     running = [

@@ -1,8 +1,9 @@
-"""What an API server's answer to a write means for us.
+"""Interpret an API server's answer to a write.
 
-Every rule was measured on kube-apiserver 1.36 (tests/actions/cluster holds them to a server):
-a uid that no longer fits is 422 and not 409; a budget's refusal is 429 like throttling, and only
-its cause tells them apart; two budgets on one pod are 500, which no waiting helps.
+Every rule was measured on kube-apiserver 1.36 (tests/actions/cluster checks them against a server).
+A uid that no longer matches gives 422 and not 409. A refusal by a disruption budget is 429 like
+throttling, and only the cause tells the two apart. Two budgets on one pod give 500, and retrying
+does not help.
 """
 
 import re
@@ -15,7 +16,8 @@ from fallow.kube.api import Reply, decode_status
 from fallow.kube.api_objects import ApiStatus
 
 WriteVerdict = Literal["done", "conflict", "gone", "refused", "throttled", "invalid", "away"]
-"""conflict: it changed, decide again. throttled: later. away: nobody knows whether it took."""
+"""conflict: the object changed, decide again. throttled: retry later. away: whether the write took
+effect is unknown."""
 
 OK = 200
 ERRORS = 300
@@ -39,33 +41,33 @@ _RULES: tuple[tuple[tuple[int, ...], str, WriteVerdict, str], ...] = (
     ((401,), "", "refused", "credentials"),
     ((408,), "", "away", "server"),
 )
-"""Codes, a word of a cause, of the reason or of the message, and what the answer means then."""
+"""Codes, a text of the cause, of the reason or of the message, and what the answer means then."""
 
 
 class WriteResult(msgspec.Struct, frozen=True):
-    """What came of one write."""
+    """The result of one write."""
 
     verdict: WriteVerdict
     code: int
     object: Mapping[str, Any] | None = None
-    """The object after the write; None where it did not take."""
+    """The object after the write; None where the write was not applied."""
     reason: str = ""
-    """In words, one line."""
+    """The explanation, one line."""
     cause: str = ""
     """uid, version, exists, manager, test, budget, budgets, rate, quota, admission, rights, …"""
     retry_after: float | None = None
-    """Seconds after which it may be tried again, where the server says so."""
+    """Seconds after which a retry is allowed, where the server states them."""
     manager: str | None = None
     """The field manager that our write conflicts with."""
 
     @property
     def ok(self) -> bool:
-        """Say whether the write took, or would take."""
+        """Return whether the write was applied, or a dry run would apply it."""
         return self.verdict == "done"
 
 
 def interpret_reply(reply: Reply, *, json_patch: bool = False) -> WriteResult:
-    """Return what a reply means; `json_patch`: a 422 without a word is a failed `test`."""
+    """Return what a reply means; `json_patch`: a 422 without a cause is a failed `test`."""
     if OK <= reply.code < ERRORS:
         return WriteResult("done", reply.code, _object(reply.body))
     status = decode_status(reply.body)
@@ -88,7 +90,7 @@ def interpret_reply(reply: Reply, *, json_patch: bool = False) -> WriteResult:
 
 
 def no_answer(text: str) -> WriteResult:
-    """Return the answer that did not come: the write may have taken or not."""
+    """Return the result for a missing answer: the write may have been applied or not."""
     return WriteResult("away", 0, reason=text, cause="timeout")
 
 
@@ -110,7 +112,7 @@ def _verdict(
 
 
 def _budgets(status: ApiStatus) -> list[str]:
-    """Return what a refusal says about disruption budgets."""
+    """Return what a refusal states about disruption budgets."""
     causes = status.details.causes if status.details else None
     return [c.message for c in causes or () if c.reason == "DisruptionBudget" and c.message]
 

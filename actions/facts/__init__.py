@@ -1,8 +1,8 @@
-"""Facts: all that stored rows say about a case at one moment, and nothing later.
+"""Facts: all that stored rows contain about a case at one time, from earlier rows only.
 
-findings ─► gathering.py ─► Facts          ground.py  who held what, pods, nodes, read once
-                                           waiting.py who waits, and would these GPUs do
-                                           fleet.py   what budgets in percent are shares of
+findings ─► case_facts.py ─► Facts    fleet_state.py    allocations, pods and nodes, read once
+                                      pending_queue.py  who waits, and would these GPUs fit
+                                      fleet.py          the base of budgets in percent
 """
 
 from actions.facts.case_facts import gather_facts

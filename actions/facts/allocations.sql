@@ -1,4 +1,4 @@
--- Who held which device between two moments, and what the device is.
+-- Which workload had each device allocated between two times, and the device's properties.
 SELECT
     a.cluster,
     a.device,
@@ -8,7 +8,7 @@ SELECT
     a.team,
     a.attribution,
     a.pod,
-    -- A source without UIDs hashes the name (and the creation): that is no uid of the API.
+    -- A source without UIDs hashes the name (and the creation time): that is no uid of the API.
     CASE WHEN regexp_full_match(a.pod_uid, '[0-9a-f]{32}') THEN '' ELSE a.pod_uid END AS pod_uid,
     d.node,
     d.gpu_model,

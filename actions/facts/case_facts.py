@@ -1,4 +1,4 @@
-"""From findings to facts, with nothing later than the moment the facts are of."""
+"""Build facts from findings, with no data later than the time of the facts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -32,9 +32,9 @@ from warehouse.workload_gpus import WorkloadGpus
 
 HOUR_US = 3600 * 1_000_000
 ROLLUP_S = 300.0
-"""What rollups tell is told every five minutes."""
+"""Rollups are computed in buckets of 300 s."""
 PLATFORM = "platform"
-"""Who is told about what belongs to no team: nodes, pools, quotas of the cluster."""
+"""The owner of subjects that belong to no team: nodes, pools, quotas of the cluster."""
 _ROLLED = "rollup_5m"
 _WHOLE = 1 - 1e-6
 Histories = Mapping[tuple[str, str], CaseHistory]
@@ -47,10 +47,10 @@ def gather_facts(
     now: datetime,
     histories: Histories = NONE,
 ) -> list[Facts]:
-    """Return the facts of all findings that recommend something, in their order.
+    """Return the facts of all findings with a recommendation, in their order.
 
-    `histories` are by policy and finding; one goes into facts only where it is the finding's only
-    one (`plan` looks each up again).
+    `histories` are by policy and finding. A history goes into the facts only where it is the only
+    one of its finding (`plan` looks each up again).
     """
     advised = [(f, r) for f in findings if f.window.start < now and (r := recommend(f))]
     if not advised:
@@ -91,9 +91,9 @@ def build_facts(
     quotas: Quotas | None = None,
     held_gpus: WorkloadGpus | None = None,
 ) -> Facts:
-    """Return the facts of one finding; without a `pending`, who waits is unknown.
+    """Return the facts of one finding; without a `pending`, it is unknown who waits.
 
-    `held` is what its workload holds by the inventory; None = that was not read.
+    `held` is the workload's allocation by the inventory; None = that was not read.
     """
     key, cluster = get_workload_key(finding.subject), finding.subject.cluster
     at, end = to_micros(now), to_micros(min(finding.window.end, now))
@@ -102,7 +102,7 @@ def build_facts(
     nodes = _nodes(finding, pods, allocations)
     until, interval, coverage, conflicts = _sample_quality(finding, allocations, now, samples)
     if finding.kind == STALLED and until is not None:
-        # Whatever its devices did since the hang ended, they did not hang.
+        # Later samples of its devices do not count: after the hang ended they did not hang.
         until = min(until, finding.window.end)
     uids = {p.workload_uid for p in pods}
     node = None if workload else fleet_state.nodes.get((cluster, finding.subject.workload))
@@ -148,7 +148,7 @@ def build_facts(
 
 
 class LatestSamples:
-    """Looks at the devices, and at the clusters' APIs, of findings that do not tell them."""
+    """The latest device samples and inventories, for findings that do not contain their times."""
 
     def __init__(
         self, views: Views, fleet_state: FleetState, findings: Sequence[Finding], now: datetime
@@ -166,7 +166,7 @@ class LatestSamples:
 
 
 def has_sample_times(finding: Finding) -> bool:
-    """Say whether a finding itself tells until when and how well its devices were seen."""
+    """Return whether a finding itself contains the end and the coverage of its device samples."""
     return finding.verdict in {"idle", "partly idle"} and "coverage" in finding.details
 
 
@@ -176,10 +176,10 @@ def _sample_quality(
     now: datetime,
     samples: LatestSamples | None,
 ) -> tuple[datetime | None, float | None, float | None, tuple[str, ...]]:
-    """Return until when it was seen, how often, how well, and what contradicted itself.
+    """Return the time of the last sample, the interval, the coverage, and the source conflicts.
 
-    An idle finding was seen until its stretch ends: whatever its devices did since, they were not
-    idle.
+    For an idle finding the last sample is the end of its stretch: the devices were not idle
+    afterwards.
     """
     intervals = [h.interval_s for h in allocations]
     interval = None if not allocations or None in intervals else max(i for i in intervals if i)
@@ -217,7 +217,10 @@ def _gpus(
     allocations: Sequence[WorkloadAllocation],
     on_node: int | None,
 ) -> float:
-    """Return the GPUs that acting would touch: of idle ranks only those, of a node all."""
+    """Return the GPUs that an act affects.
+
+    Of a partly idle workload the idle ones, of a node all.
+    """
     if finding.verdict == "partly idle" and allocations:
         idle = set(finding.details.get("devices") or ())
         return round(sum(h.share * h.weight for h in allocations if h.device in idle), 6)
@@ -269,7 +272,10 @@ def _shared(
 
 
 def is_owner_resolved(pods: Sequence[PodRecord], key: WorkloadKey) -> bool | None:
-    """Say whether an inventory tells the top owner of a workload's pods; None = it has none."""
+    """Return whether an inventory names the top owner of a workload's pods.
+
+    None = it has no pods.
+    """
     if not pods:
         return None
     return bool(key[2] and key[3]) and all(p.resolved for p in pods)
@@ -287,7 +293,7 @@ def _ready(
 
 
 def _skew(pods: Sequence[PodRecord], *, workload: bool) -> float | None:
-    """Return by how many seconds the API's clock is seen to be ahead of ours, at least."""
+    """Return a lower bound of the seconds by which the API's clock is ahead of ours."""
     leads = [p.ahead for p in pods if p.ahead is not None]
     if not leads:
         return 0.0 if pods or not workload else None
@@ -297,7 +303,7 @@ def _skew(pods: Sequence[PodRecord], *, workload: bool) -> float | None:
 def _removes_node(
     fleet_state: FleetState, key: WorkloadKey, allocations: Sequence[WorkloadAllocation], at: int
 ) -> bool | None:
-    """Say whether a node would hold no GPU pod any more, and can go: it is of a pool."""
+    """Return whether the act leaves a node without GPU pods that its pool can remove."""
     node_keys = {(key[0], h.node) for h in allocations if h.node}
     if not node_keys:
         return None
@@ -314,7 +320,7 @@ def _removes_node(
 
 
 def _vetoes(finding: Finding, held_gpus: WorkloadGpus | None) -> tuple[str, ...]:
-    """Return what forbids to act: what the finding says, and replicas that nobody saw."""
+    """Return what forbids an act: the finding's vetoes, and replicas without evidence."""
     vetoes = list(map(str, finding.details.get("vetoes") or ()))
     if held_gpus is not None and held_gpus.gap is not None:
         vetoes.append(held_gpus.gap)
@@ -340,7 +346,7 @@ def _usd(advice: Recommendation) -> Decimal | None:
 
 
 def _priority(pods: Sequence[PodRecord]) -> str | None:
-    """Return the priority class; where they differ, one of the system's first."""
+    """Return the priority class; where the pods' classes differ, a system class comes first."""
     classes = sorted({p.priority_class for p in pods if p.priority_class})
     system = [name for name in classes if name.startswith("system-")]
     return next(iter(system or classes), None)
@@ -352,7 +358,7 @@ def _single(values: Any) -> str | None:
 
 
 def _common(label_sets: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the labels that all pods bear with one value."""
+    """Return the labels that all pods have with the same value."""
     if not label_sets:
         return {}
     first, *others = label_sets
@@ -360,11 +366,11 @@ def _common(label_sets: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _all(pods: Sequence[PodRecord]) -> dict[str, str]:
-    """Return the annotations of any pod: what one forbids is forbidden for all.
+    """Return the annotations of any pod: a protection of one pod protects all.
 
-    What the table of protections names counts too where it is a label, or stands on an owner.
+    An entry of the table of protections also counts as a label, or on an owner.
     """
-    # Names without a domain are the collector's own notes about volumes and places.
+    # Names without a domain are the collector's own annotations about volumes and placement.
     prefixed = {
         name: value
         for pod in pods

@@ -1,4 +1,4 @@
-"""What the inventory says that cases hold, and what of it the devices in evidence cover."""
+"""Compare what cases hold by the inventory with the devices that their evidence covers."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,14 +19,17 @@ class WorkloadCoverage:
         self._by_finding = {f.id: rows[n] for n, f in enumerate(with_pods)}
 
     def of(self, finding: Finding) -> WorkloadGpus | None:
-        """Return what a finding's workload holds; None = it is about no workload's pods."""
+        """Return the allocation of a finding's workload.
+
+        None = the finding is about no workload's pods.
+        """
         return self._by_finding.get(finding.id)
 
 
 def limit_coverage(coverage: float | None, held_gpus: WorkloadGpus | None) -> float | None:
-    """Return the coverage of a case's devices, lowered by what its workload holds beyond them.
+    """Return the coverage of a case's devices, lowered for the other GPUs of its workload.
 
-    Both count: the whole stretch, and the pods that are bound at its end.
+    Both the whole stretch and the pods bound at its end are compared.
     """
     if held_gpus is None or coverage is None:
         return coverage
@@ -41,9 +44,9 @@ def limit_coverage(coverage: float | None, held_gpus: WorkloadGpus | None) -> fl
 def find_partly_seen(
     views: Views, keys: Sequence[WorkloadKey], since: datetime, until: datetime
 ) -> frozenset[WorkloadKey]:
-    """Return the workloads of which any pod was unseen between two timestamps.
+    """Return the workloads with a pod without evidence between two timestamps.
 
-    Only these need a second query for each moment of a replay.
+    Only these workloads need a second query for each time of a replay.
     """
     start, end = to_micros(since), to_micros(until)
     stretches = [WorkloadStretch(n, *key, start, end) for n, key in enumerate(keys) if key[1]]

@@ -1,5 +1,5 @@
--- When devices were last looked at before a moment, how much of the day before was covered, and for
--- how long sources contradicted themselves in the hour before.
+-- When each device was last sampled before a given time, how much of the day before was covered,
+-- and for how long its sources contradicted each other in the hour before.
 WITH asked AS (
     SELECT
         unnest($clusters) AS cluster,

@@ -1,4 +1,4 @@
-"""The size of the fleet: what a budget in percent is a share of."""
+"""Read the size of the fleet, the base of budgets in percent."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -18,7 +18,7 @@ LOOKBACK = timedelta(hours=1)
 
 
 def read_fleet(views: Views, now: datetime) -> BudgetUsage:
-    """Return the GPUs, workloads, owners and dollars an hour of the hour before a moment."""
+    """Return the GPUs, workloads, owners and dollars per hour of the hour before a given time."""
     sql = read_text("actions.facts", "fleet.sql").strip()
     since = now - LOOKBACK
     row = views.query(sql, {"since": since, "until": now}).to_pylist()[0]
@@ -39,7 +39,7 @@ def read_fleet(views: Views, now: datetime) -> BudgetUsage:
 
 
 def _largest(views: Views, rates: pa.Table, parameters: dict[str, Any]) -> float | None:
-    """Return the dollars an hour of the most expensive node; None = no priced device has a node."""
+    """Return the dollars per hour of the most expensive node; None = no priced device has a node."""
     rows = views.query(
         "SELECT DISTINCT cluster, device, node FROM device "
         "WHERE node IS NOT NULL AND first_seen < $until AND last_seen >= $since",

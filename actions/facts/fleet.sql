@@ -1,4 +1,4 @@
--- How large the fleet is: what budgets in percent are shares of.
+-- How large the fleet is: the base of budgets in percent.
 WITH held AS (
     SELECT
         a.cluster,

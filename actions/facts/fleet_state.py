@@ -1,7 +1,7 @@
-"""The ground that facts stand on: who held what, which pods and nodes there were, read once.
+"""Read allocations, pods and nodes once, as the common input of all facts.
 
-Everything here may be asked about any moment of the time it was read for, and answers from rows
-of before that moment.
+Every function may be called for any time of the window that was read. It answers from rows before
+that time.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ NodeKey = tuple[str, str]
 
 
 class WorkloadAllocation(msgspec.Struct, frozen=True, gc=False):
-    """That a workload held a device, or a share of it, for a time."""
+    """The allocation of a device, or of a share of it, to a workload for a time."""
 
     key: WorkloadKey
     owner: str | None
@@ -46,7 +46,7 @@ class WorkloadAllocation(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
-    """A pod and when it was there; moments in microseconds."""
+    """A pod and the time in which it existed; times in microseconds since 1970."""
 
     key: WorkloadKey
     uid: str
@@ -76,12 +76,12 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def annotation_map(self) -> dict[str, Any]:
-        """Return the annotations that were kept."""
+        """Return the annotations that the collector stored."""
         return _read(self.annotations)
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
-    """A node as it was last seen."""
+    """A node in its last observed state."""
 
     cluster: str
     node: str
@@ -102,17 +102,17 @@ class NodeRecord(msgspec.Struct, frozen=True):
 
 
 def to_micros(timestamp: datetime) -> int:
-    """Return a moment as microseconds since 1970."""
+    """Return a time as microseconds since 1970."""
     return round(timestamp.timestamp() * MICRO)
 
 
 def get_workload_key(subject: Subject) -> WorkloadKey:
-    """Return whom rows are about."""
+    """Return the key of the workload that a subject names."""
     return subject.cluster, subject.namespace, subject.workload_kind, subject.workload
 
 
 class FleetState:
-    """Rows of one stretch of time, by workload, by device and by node."""
+    """Rows of one window, by workload, by device and by node."""
 
     def __init__(
         self, views: Views, since: datetime, until: datetime, keys: Iterable[WorkloadKey] = ()
@@ -123,7 +123,7 @@ class FleetState:
         self._edges: dict[WorkloadKey, list[int]] = {}
 
     def allocations_at(self, key: WorkloadKey, at: int) -> list[WorkloadAllocation]:
-        """Return what a workload held just before a moment."""
+        """Return a workload's allocations just before a given time."""
         return [
             allocation
             for allocation in self._by_key.get(key, ())
@@ -131,11 +131,11 @@ class FleetState:
         ]
 
     def all_allocations(self, key: WorkloadKey) -> list[WorkloadAllocation]:
-        """Return what a workload ever held."""
+        """Return all allocations of a workload in the window."""
         return self._by_key.get(key, [])
 
     def next_edge(self, key: WorkloadKey, at: int) -> int | None:
-        """Return the next moment at which its pods, holders of its devices or nodes change."""
+        """Return the next time at which its pods, its devices' allocations or its nodes change."""
         if key not in self._edges:
             self._edges[key] = self._edges_of(key)
         edges = self._edges[key]
@@ -170,7 +170,7 @@ class FleetState:
         return self._events.get((node_key[0], node_key[1] or ""), ([], []))[0]
 
     def device_allocations_at(self, device: tuple[str, str], at: int) -> list[WorkloadAllocation]:
-        """Return who held a device just before a moment."""
+        """Return the allocations of a device just before a given time."""
         return [
             allocation
             for allocation in self._by_device.get(device, ())
@@ -178,7 +178,7 @@ class FleetState:
         ]
 
     def node_allocations_at(self, node_key: NodeKey, at: int) -> list[WorkloadAllocation]:
-        """Return who held devices of a node just before a moment."""
+        """Return the allocations of a node's devices just before a given time."""
         return [
             allocation
             for allocation in self._by_node.get(node_key, ())
@@ -186,15 +186,15 @@ class FleetState:
         ]
 
     def pods(self, key: WorkloadKey, at: int) -> list[PodRecord]:
-        """Return the pods of a workload that were there just before a moment."""
+        """Return the pods of a workload that existed just before a given time."""
         return [p for p in self._pods_by_key.get(key, ()) if p.begin < at <= p.end]
 
     def next_pod(self, key: WorkloadKey, at: int) -> int | None:
-        """Return when the next pod of a workload came after a moment; None = none did."""
+        """Return when the workload's next pod was created after a given time; None = no pod was."""
         return min((p.begin for p in self._pods_by_key.get(key, ()) if p.begin > at), default=None)
 
     def pending_at(self, at: int) -> list[PodRecord]:
-        """Return the pods that asked for GPUs just before a moment and had no node."""
+        """Return the pods that requested GPUs just before a given time and had no node."""
         return [
             p
             for p in self._waited
@@ -202,7 +202,7 @@ class FleetState:
         ]
 
     def ready(self, node_key: NodeKey, at: int) -> bool | None:
-        """Say whether a node was ready: as its events say, else as it was seen."""
+        """Return whether a node was ready: by its latest event or its last observed state."""
         node = self.nodes.get(node_key)
         times, states = self._events.get(node_key, ((), ()))
         index = bisect_left(times, at)
@@ -212,11 +212,11 @@ class FleetState:
             return node.ready
         if index:
             return states[index - 1]
-        # It was seen later as well: nothing says that it was away.
+        # The node was observed later too: nothing shows that it was not ready.
         return None if node is None else True
 
     def requested_at(self, at: datetime) -> dict[NodeKey, tuple[int, int]]:
-        """Return the milli-CPU and bytes that pods had asked for on each node."""
+        """Return the milli-CPU and bytes that pods requested on each node."""
         if at not in self._requested:
             rows = self._views.query(_sql("node_requests"), {"until": at}).to_pylist()
             self._requested[at] = {
@@ -227,7 +227,7 @@ class FleetState:
 
     @cached_property
     def nodes(self) -> dict[NodeKey, NodeRecord]:
-        """Return the nodes that were there."""
+        """Return the nodes that existed in the window."""
         rows = self._views.query(
             _sql("nodes"), {"since": self.since - timedelta(hours=1), "until": self.until}
         ).to_pylist()
@@ -235,7 +235,10 @@ class FleetState:
 
     @cached_property
     def devices(self) -> dict[NodeKey, list[dict[str, Any]]]:
-        """Return the devices of each node that could be held: no board that is cut up."""
+        """Return the allocatable devices of each node.
+
+        A GPU split into MIG instances is left out.
+        """
         rows = self._views.query(
             "SELECT cluster, device, parent, node, gpu_model, profile, epoch_us(first_seen) AS "
             "first_us, epoch_us(last_seen) AS last_us FROM device WHERE node IS NOT NULL "
@@ -251,7 +254,7 @@ class FleetState:
 
     @cached_property
     def allocations(self) -> list[WorkloadAllocation]:
-        """Return all holds."""
+        """Return all allocations."""
         rows = self._views.query(
             _sql("allocations"), {"since": self.since, "until": self.until}
         ).to_pydict()
@@ -283,7 +286,7 @@ class FleetState:
 
     @cached_property
     def all_pods(self) -> list[PodRecord]:
-        """Return the pods with GPUs, and those of the workloads asked for."""
+        """Return the pods with GPUs, and all pods of the workloads in `keys`."""
         keys = ["/".join(key) for key in sorted(self._keys)]
         rows = self._views.query(
             compose_query((POD_OWNERS, "pods"), "actions.facts"),
@@ -309,7 +312,8 @@ class FleetState:
     def _waited(self) -> list[PodRecord]:
         """Return the pods that ever waited for more than a second.
 
-        The phase is today's: what has run to its end since waited before it was placed.
+        The stored phase is today's. A pod that has ended since then also waited before it was
+        placed.
         """
         return [
             p
@@ -347,7 +351,7 @@ _POD_COLUMNS = (
 def read_latest_samples(
     views: Views, devices: Sequence[tuple[str, str]], now: datetime
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return when devices were last looked at before a moment, with coverage and conflicts."""
+    """Return when devices were last sampled before a given time, with coverage and conflicts."""
     if not devices:
         return {}
     rows = views.query(
@@ -358,13 +362,13 @@ def read_latest_samples(
 
 
 def read_inventories(views: Views, now: datetime) -> dict[str, dict[str, Any]]:
-    """Return when each cluster's API was last looked at before a moment."""
+    """Return when each cluster's API was last read before a given time."""
     rows = views.query(_sql("inventories"), {"until": now}).to_pylist()
     return {r["cluster"]: r for r in rows}
 
 
 def from_micros(us: float) -> datetime:
-    """Return microseconds since 1970 as an aware moment."""
+    """Return microseconds since 1970 as an aware time."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
 
 

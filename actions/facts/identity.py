@@ -1,9 +1,9 @@
-"""Who it is that the evidence saw: pods of telemetry to the top owner that the API shows, by uid.
+"""Resolve the pods of telemetry to the top owner in the API, by uid.
 
-A source may name pods without a uid, or owners without one. Then a name may be somebody else's by
-now. A pod of the API is the one that the evidence saw only where that is certain: by the uid where
-the evidence has it, else by the name, the node, and a start before the idle stretch began. What is
-not certain stays unknown, says why, and is never acted upon.
+A source may name pods without a uid, or owners without one. Another object may have the same name
+by now. A pod of the API is the pod of the evidence only where that is certain: by the uid where the
+evidence has it, else by the name, the node, and a start before the idle stretch began. Otherwise
+the identity stays unknown with a reason, and no action follows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,29 +39,29 @@ from fallow.models import UNRESOLVED
 from fallow.protocols import ClusterReader
 
 BUCKET = timedelta(minutes=5)
-"""Rollups tell of five minutes at a time: a stretch may seem to begin so much before its pod."""
+"""Rollups have buckets of five minutes: a stretch may seem to begin this long before its pod."""
 
 
 class _UnknownIdentity(Exception):  # noqa: N818  (an answer, not a failure)
-    """Why it cannot be said who it is."""
+    """Why the identity of a case is unknown."""
 
 
 def is_unresolved(facts: Facts) -> bool:
-    """Say whether stored rows do not tell which object a case is about."""
+    """Return whether stored rows leave the object of a case unknown."""
     workload = bool(facts.finding.subject.namespace)
     return workload and (not facts.uid or facts.owner_resolved is not True)
 
 
 def mark_unidentified(facts: Iterable[Facts], why: str) -> list[Facts]:
-    """Return facts in which each case that is not resolved says why."""
+    """Return facts in which each unresolved case carries the reason."""
     return [replace(f, unidentified=why) if is_unresolved(f) else f for f in facts]
 
 
 def identify(facts: Sequence[Facts], cluster: ClusterReader) -> list[Facts]:
-    """Return facts with uid, generation and owner of what the API shows for certain.
+    """Return facts with the uid, generation and owner that the API shows for certain.
 
-    A case whose pods the inventory does not know takes the kind and the name of their top owner.
-    An API that is away, or that forbids to read, leaves a case unknown with that as its reason.
+    A case whose pods are not in the inventory takes the kind and the name of their top owner. If
+    the API does not answer, or forbids the read, the case stays unknown with that reason.
     """
     results, reader = [], _Reader(cluster)
     for case in facts:
@@ -139,7 +139,7 @@ def _identify(facts: Facts, reader: _Reader) -> Facts:
 
 
 def _check_pod(ref: PodRef, pod: Object | None, facts: Facts) -> Object:
-    """Return the pod of the API where it is the one that the evidence saw."""
+    """Return the pod of the API if it is the pod of the evidence."""
     if pod is None:
         raise _UnknownIdentity(f"pod {ref.pod} is not there any more")
     if ref.uid:
@@ -181,10 +181,10 @@ def _find_top(pods: Sequence[Object], reader: _Reader) -> Object:
 def _check_all_pods(
     top: Object, case_pods: Sequence[Object], reader: _Reader, *, all_pods: bool
 ) -> None:
-    """Raise where a pod of the workload is bound that the evidence is not about.
+    """Raise where a bound pod of the workload is not in the evidence.
 
-    Where an inventory judged the workload, those without devices were judged with it; where there
-    is none (`every`), nobody saw what they do.
+    An inventory that judged the workload also judged its pods without devices. Without an inventory
+    (`all_pods`), nothing shows what these pods do.
     """
     uids = {uid(pod) for pod in case_pods}
     bound = [
@@ -203,7 +203,7 @@ def _check_all_pods(
 
 
 def _unresolved(pods: Iterable[Object]) -> Iterator[tuple[str, str]]:
-    """Yield what rows call pods of which they do not know the top owner."""
+    """Yield the names that rows use for pods whose top owner they do not know."""
     for pod in pods:
         yield UNRESOLVED, name(pod)
         owner = controller(pod)
@@ -222,7 +222,7 @@ def _ready(pods: Sequence[Object], cluster: ClusterReader) -> bool | None:
 
 
 def _ahead(created_times: Sequence[datetime | None], now: datetime) -> float:
-    """Return by how many seconds the API's clock is seen to be ahead of ours, at least."""
+    """Return a lower bound of the seconds by which the API's clock is ahead of ours."""
     return max(
         0.0, *((created - now).total_seconds() for created in created_times if created is not None)
     )
@@ -234,7 +234,7 @@ def _common(pods: Sequence[Object]) -> dict[str, str]:
 
 
 def _all(objects: Sequence[Object]) -> dict[str, str]:
-    """Return the annotations of any of them: what one forbids is forbidden for all."""
+    """Return the annotations of any of the objects: a protection of one protects all."""
     return {k: str(v) for obj in objects for k, v in annotations(obj).items() if "/" in k}
 
 

@@ -1,5 +1,5 @@
--- When each cluster's API was last looked at before a moment, how often, and with what success in
--- the day before.
+-- When each cluster's API was last read before a given time, how often, and the share of successful
+-- reads in the day before.
 SELECT
     cluster,
     epoch_us(max(coalesce(until, ts)) FILTER (WHERE up)) AS seen_us,

@@ -1,4 +1,4 @@
--- CPU and memory that pods on each node had asked for at a moment.
+-- CPU and memory that pods requested on each node at a given time.
 SELECT
     cluster,
     node,

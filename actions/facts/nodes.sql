@@ -1,4 +1,4 @@
--- Nodes that were there, as they were last seen.
+-- Nodes that existed, in their last observed state.
 SELECT
     cluster,
     node,

@@ -1,9 +1,9 @@
-"""Who waits for GPUs, and whether the GPUs of a case would really admit them.
+"""Find who waits for GPUs, and whether freeing the GPUs of a case would admit them.
 
-A waiter is a whole workload: all of its waiting pods get a place, or none counts. A pod's place
-is one node that is ready, whose taints it bears, whose labels it asks for, with so many free
-devices of its sort (whole GPUs, or instances of one MIG profile) and enough CPU and memory.
-What fits onto what is free already does not wait for GPUs, and freeing more admits nobody.
+A pending workload counts as a whole: all of its pending pods are placed, or none counts. A pod is
+placed on one node that is ready, whose taints it tolerates and whose labels it selects, with enough
+free devices of the requested type (whole GPUs, or instances of one MIG profile), CPU and memory. A
+pod that fits on free capacity does not wait for GPUs, and freeing more admits nobody.
 """
 
 import json
@@ -43,7 +43,7 @@ DeviceType = str
 
 
 class PodDemand(msgspec.Struct, frozen=True):
-    """What one pod asks of its node."""
+    """What one pod requests of its node."""
 
     device_type: DeviceType
     count: int
@@ -54,21 +54,21 @@ class PodDemand(msgspec.Struct, frozen=True):
 
 
 class WorkloadDemand(msgspec.Struct, frozen=True):
-    """What a waiting workload asks for: one need per pod, the largest first."""
+    """What a pending workload requests: one demand per pod, the largest first."""
 
     cluster: str
     needs: tuple[PodDemand, ...]
 
 
 class FreeCapacity(msgspec.Struct):
-    """What is free on a node."""
+    """The free capacity of a node."""
 
     devices: dict[DeviceType, int]
     cpu_milli: float
     memory_bytes: float
 
     def copy(self) -> "FreeCapacity":
-        """Return the same, to be changed."""
+        """Return a copy that may be changed."""
         return FreeCapacity(dict(self.devices), self.cpu_milli, self.memory_bytes)
 
     def fits(self, demand: PodDemand) -> bool:
@@ -80,28 +80,28 @@ class FreeCapacity(msgspec.Struct):
         )
 
     def take(self, demand: PodDemand) -> None:
-        """Put a pod here."""
+        """Allocate a pod's demand here."""
         self.devices[demand.device_type] -= demand.count
         self.cpu_milli -= demand.cpu_milli
         self.memory_bytes -= demand.memory_bytes
 
 
 class _PendingWorkload(msgspec.Struct, frozen=True):
-    """One waiting workload, and what of it finds no place as things are."""
+    """One pending workload, and its pods that fit nowhere now."""
 
     key: WorkloadKey
     gpus: float
     since: datetime
     shape: WorkloadDemand | None
     left: tuple[PodDemand, ...] = ()
-    """The pods without a place; empty = all have one already."""
+    """The pods without a placement; empty = all fit already."""
     rest: Mapping[NodeKey, FreeCapacity] = {}
-    """What its other pods leave free."""
+    """The capacity that its other pods leave free."""
     why: str = ""
 
 
 class PendingWorkloads:
-    """The line at one moment."""
+    """The pending workloads at one time."""
 
     def __init__(self, fleet_state: FleetState, now: datetime) -> None:
         self._fleet_state, self._now, self._at = fleet_state, now, to_micros(now)
@@ -109,9 +109,9 @@ class PendingWorkloads:
     def admits(
         self, allocations: Sequence[WorkloadAllocation], pods: Sequence[PodRecord]
     ) -> tuple[Waiter, ...] | None:
-        """Return who waits, and whether they run once these holds and pods are gone.
+        """Return who waits, and whether they run once these allocations and pods are gone.
 
-        None where the inventory shows no pods at all: then who waits is unknown.
+        None where the inventory has no pods at all: then it is unknown who waits.
         """
         if not self._fleet_state.all_pods:
             return None
@@ -172,7 +172,10 @@ class PendingWorkloads:
     def _place_pods(
         self, workload_demand: WorkloadDemand
     ) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
-        """Put pods onto what is free; return those without a place, and what is left over."""
+        """Place pods on free capacity.
+
+        Return the pods without a placement, and the remaining capacity.
+        """
         remaining: dict[NodeKey, FreeCapacity] = {}
         without_node = []
         for demand in workload_demand.needs:
@@ -184,7 +187,7 @@ class PendingWorkloads:
             if not fitting_nodes:
                 without_node.append(demand)
                 continue
-            # The fullest node that will do, so that large gaps stay for large pods.
+            # Use the fullest node that fits, so that large gaps remain for large pods.
             node_key = min(
                 fitting_nodes,
                 key=lambda p: (self._capacity_of(remaining, p).devices[demand.device_type], p),
@@ -195,7 +198,7 @@ class PendingWorkloads:
     def _check_admission(
         self, pending: _PendingWorkload, freed: Mapping[NodeKey, FreeCapacity]
     ) -> tuple[bool, str]:
-        """Say whether the pods without a place find one on the nodes that a case frees."""
+        """Return whether the pods without a placement fit on the nodes that a case frees."""
         capacities: dict[NodeKey, FreeCapacity] = {}
         for node_key, freed_capacity in freed.items():
             capacity = self._capacity_of(pending.rest, node_key).copy()
@@ -235,7 +238,7 @@ class PendingWorkloads:
     def _freed(
         self, allocations: Sequence[WorkloadAllocation], pods: Sequence[PodRecord]
     ) -> dict[NodeKey, FreeCapacity]:
-        """Return what a case frees on each node: only devices that nobody else holds."""
+        """Return what a case frees on each node: only devices without another allocation."""
         capacities: dict[NodeKey, FreeCapacity] = {}
         for allocation in allocations:
             others = self._fleet_state.device_allocations_at(
@@ -264,7 +267,7 @@ class PendingWorkloads:
         ]
 
     def _explain_unfit(self, node_key: NodeKey, demand: PodDemand) -> str:
-        """Say why a node is not for a pod, whatever is free on it; empty = it is."""
+        """Return why a pod may not run on a node, whatever is free on it; empty = it may."""
         node = self._fleet_state.nodes[node_key]
         if node.unschedulable or self._fleet_state.ready(node_key, self._at) is not True:
             return f"{node_key[1]} takes no pods: it is cordoned or not ready"
@@ -288,7 +291,7 @@ class PendingWorkloads:
 
     @cached_property
     def _free(self) -> dict[NodeKey, FreeCapacity]:
-        """Return what is free on each node now."""
+        """Return the current free capacity of each node."""
         requested = self._fleet_state.requested_at(self._now)
         capacities: dict[NodeKey, FreeCapacity] = {}
         for node_key, node in self._fleet_state.nodes.items():
@@ -315,14 +318,14 @@ class PendingWorkloads:
 
 
 def _free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:
-    """Return a node's CPU and memory that nobody asked for; what is not known is no obstacle."""
+    """Return a node's CPU and memory without a request; an unknown amount is no obstacle."""
     cpu = float("inf") if node.cpu_milli is None else node.cpu_milli - requested[0]
     memory = float("inf") if node.memory_bytes is None else node.memory_bytes - requested[1]
     return cpu, memory
 
 
 def _get_key(pod: PodRecord) -> WorkloadKey:
-    """Return whose pod it is; one whose owner is not known stands alone."""
+    """Return the key of a pod's owner; a pod whose owner is unknown stands alone."""
     if pod.resolved:
         return pod.key
     return (pod.key[0], pod.key[1], UNRESOLVED, pod.pod)
@@ -351,7 +354,7 @@ def _to_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None
 
 
 def _device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:
-    """Return which devices a pod asks for and how many; None = it asks for shares or claims."""
+    """Return the device type and the number that a pod requests; None = shares or claims."""
     resource = pod.gpu_resource or ""
     if match := _MIG.match(resource):
         count = pod.gpus * _SLICES / int(match[3])

@@ -1,6 +1,6 @@
--- Pods that were there between two moments: those with GPUs, and those of the workloads asked for.
--- A pod that nobody saw end is there until ten minutes after it was last seen, or until the next
--- of its name was made: two never bear one name at once.
+-- Pods that existed between two times: those with GPUs, and those of the workloads in the
+-- parameters. A pod without an observed end exists until ten minutes after it was last seen, or
+-- until the next pod of its name was created: two pods never have one name at the same time.
 WITH begun AS (
     SELECT
         *,
@@ -43,7 +43,7 @@ SELECT
     epoch_us(begin_at) AS begin_us,
     epoch_us(end_at) AS end_us,
     epoch_us(coalesce(scheduled_at, started_at)) AS placed_us,
-    -- The API's clock against ours: a pod cannot be made after it was first seen.
+    -- The API's clock against ours: a pod cannot be created after it was first seen.
     epoch_us(created_at) - epoch_us(first_seen) AS ahead_us
 FROM seen
 WHERE

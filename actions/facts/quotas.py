@@ -1,4 +1,4 @@
-"""Whether a workload's queue, or its namespace, holds more GPUs than it is guaranteed."""
+"""Check whether a workload's queue or namespace holds more GPUs than its nominal quota."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,12 +9,12 @@ from fallow.protocols import Views
 from fallow.resources import read_text
 
 OF_NAMESPACES = "ElasticQuota"
-"""Kinds that begin so guarantee something to a namespace; a ResourceQuota guarantees nothing."""
+"""Kinds with these prefixes guarantee GPUs to a namespace; a ResourceQuota guarantees nothing."""
 Row = Mapping[str, Any]
 
 
 class Quotas:
-    """What quotas and queues held at a moment, as they were last seen before it."""
+    """What quotas and queues held at a given time, from their last observed state before it."""
 
     def __init__(self, views: Views, now: datetime) -> None:
         rows = views.query(_sql(), {"until": now}).to_pylist()
@@ -28,7 +28,9 @@ class Quotas:
                 self._queues.setdefault((row["cluster"], row["name"]), []).append(row)
 
     def over(self, cluster: str, namespace: str, queue: str | None) -> bool | None:
-        """Say whether more is held than guaranteed; None = nothing says, or not all is known.
+        """Return whether more is held than guaranteed.
+
+        None = no quota applies, or a figure is unknown.
 
         A Kueue workload names the LocalQueue of its namespace, which names the ClusterQueue.
         """
@@ -42,7 +44,7 @@ class Quotas:
 
 
 def _all(rows: list[Row]) -> bool | None:
-    """Return what all say; None where none says anything, or they do not agree."""
+    """Return the common answer; None where there is none, or the answers differ."""
     answers = {row["over"] for row in rows}
     return answers.pop() if len(answers) == 1 else None
 

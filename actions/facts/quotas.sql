@@ -1,5 +1,5 @@
--- How much of their guaranteed GPUs quotas and queues held when they were last seen, within the
--- hour before a moment. Instances of MIG become the GPUs that they are parts of, 7 slices each.
+-- How much of their guaranteed GPUs quotas and queues held when they were last read, within the
+-- hour before a given time. MIG instances are converted to GPUs, with 7 slices each.
 WITH gpus AS (
     SELECT 'nvidia.com/gpu' AS resource
     UNION

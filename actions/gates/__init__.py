@@ -1,8 +1,8 @@
-"""The gates between a case and an act: each asks one question and says why it says no.
+"""The gates between a case and an act: each checks one condition and explains its refusal.
 
-`gates.csv` lists them in their order, with what each guards (a notice and all after it, or only
-the act), whether its no is a `deny` or a `hold`, and where it comes from. What is not known never
-passes a gate.
+`gates.csv` lists the gates in their order. It gives what each guards (a notice and all after it, or
+only the act), whether its refusal is a `deny` or a `hold`, and its source. Unknown data never pass
+a gate.
 """
 
 from datetime import datetime
@@ -27,7 +27,7 @@ __all__ = [
     "table",
 ]
 _GATE_MODULES = (policy, evidence, environment, history)
-"""Whose gates register themselves."""
+"""Modules whose gates register themselves on import."""
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 class ClosedGate(msgspec.Struct, frozen=True):
-    """A gate that says no to a case."""
+    """A gate that refuses a case."""
 
     gate: Gate
     reason: Reason
@@ -55,7 +55,7 @@ def gates() -> tuple[Gate, ...]:
 
 
 def find_closed_gates(case: GateInput) -> tuple[ClosedGate, ...]:
-    """Return every gate that says no, in their order."""
+    """Return every gate that refuses, in their order."""
     return tuple(
         ClosedGate(gate, Reason(gate.gate, refusal.text), refusal.until)
         for gate in gates()

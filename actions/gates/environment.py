@@ -1,4 +1,4 @@
-"""What is asked of the object and those beside it: who fights, who waits, is anything freed?"""
+"""Gates of the object and its surroundings: obstacles, pending workloads, and capacity freed."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What is asked of the evidence: is it whole, fresh, of one mind, and about nobody else?"""
+"""Gates of the evidence: is it complete, fresh, free of conflicts, and about this owner only?"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ def _evidence(case: GateInput) -> Iterator[Refusal]:
 
 @gate("wanted")
 def _wanted(case: GateInput) -> Iterator[Refusal]:
-    """Ask that the probability of a return is within the rate of reversals that is declared."""
+    """Refuse unless the probability of a return is within the declared rate of reversals."""
     finding, rate = case.facts.finding, case.policy.reversals.rate
     if finding.analyzer != "idle" or case.facts.recommendation.verb not in stop_verbs():
         return

@@ -1,4 +1,4 @@
-"""What is asked of what was done and said before: by us, by the owner, by those who approve."""
+"""Gates of the history: earlier actions, the owner's protections, and approvals."""
 
 from collections.abc import Iterator
 from datetime import UTC
@@ -15,7 +15,8 @@ from fallow.protections import (
 )
 
 MOST_DOUBLINGS = 8
-"""Of the cool-down: a workload that was taken back so often rests 256 cool-downs, 64 days."""
+"""Maximum doublings of the cool-down: after so many reversals a workload is left alone for 256
+cool-downs (64 days)."""
 
 
 @gate("kept")

@@ -1,4 +1,4 @@
-"""What is asked of the policy: is this its case, and may it act here, on this, in this way?"""
+"""Gates of the policy: does it match this case, and does it allow this action here?"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a gate is asked about, what it answers, and the book of all gates."""
+"""The input of a gate, its refusal, and the registry of all gates."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from fallow.window import format_duration
 
 
 class GateInput(msgspec.Struct, frozen=True):
-    """All that a gate may look at."""
+    """All data that a gate may read."""
 
     policy: Policy
     facts: Facts
@@ -22,7 +22,7 @@ class GateInput(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A gate's no: why, and until when, if time alone can change it."""
+    """A gate's refusal: the reason, and the end if only time can change it."""
 
     text: str
     until: datetime | None = None
@@ -30,11 +30,11 @@ class Refusal(msgspec.Struct, frozen=True):
 
 GateCheck = Callable[[GateInput], Iterator[Refusal]]
 CHECKS: dict[str, GateCheck] = {}
-"""What each gate asks, by its name in `gates.csv`."""
+"""The check of each gate, by its name in `gates.csv`."""
 
 
 def gate(name: str) -> Callable[[GateCheck], GateCheck]:
-    """Make a function a gate."""
+    """Register a function as a gate."""
 
     def put(check: GateCheck) -> GateCheck:
         CHECKS[name] = check
@@ -44,21 +44,22 @@ def gate(name: str) -> Callable[[GateCheck], GateCheck]:
 
 
 def join_words(words: tuple[str, ...]) -> str:
-    """Return words for a sentence."""
+    """Join words for a sentence."""
     return ", ".join(words) or "empty"
 
 
 def format_span(length: timedelta) -> str:
-    """Return a length as people say it."""
+    """Format a duration for people."""
     return format_duration(length.total_seconds())
 
 
 def get_notice_time(facts: Facts) -> datetime | None:
-    """Return when a notice of this stretch of waste was proved that announced what is advised now.
+    """Return when delivery was proved of a notice of this stretch that announced the same verb.
 
-    An earlier stretch's does not count, and one that announced something else named other losses.
-    Where a stop was announced and the evidence is weaker now, no weaker notice follows: it would
-    say that nothing happens by itself, and the stop would come as soon as the evidence is back.
+    A notice of an earlier stretch does not count. A notice that announced another verb named other
+    losses. Where a stop was announced and the evidence is weaker now, no weaker notice follows: it
+    would state that nothing happens automatically, and the stop would come as soon as the evidence
+    is strong again.
     """
     history = facts.history
     verb = facts.recommendation.verb

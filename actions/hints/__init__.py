@@ -1,1 +1,1 @@
-"""Hints to owners: what to change, in their framework's own lines, and whether it was changed."""
+"""Hints to owners: the change in their framework's own code, and whether it was made."""

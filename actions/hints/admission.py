@@ -1,8 +1,8 @@
-"""Environment defaults for pods whose owner asked for a format by a label, as admission policies.
+"""Build admission policies that set environment defaults in pods whose owner set a format label.
 
-Fallow installs none of this and needs no right to: the manifests are for the platform's people to
-read and apply. Who does not put the label into a pod template is never touched; a variable that a
-container sets itself is left; a pod is admitted whatever goes wrong.
+Fallow installs none of this and needs no permission for it: platform engineers review and apply the
+manifests. A pod template without the label is never changed. A variable that a container sets
+itself is kept. A pod is admitted whatever fails.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ from fallow.resources import read_table
 API = "admissionregistration.k8s.io/v1"
 """Stable from Kubernetes 1.36 on (KEP-3962)."""
 LABEL = "fallow.dev/precision"
-"""On a pod, put there by its owner: the format it may use."""
+"""Label on a pod, set by its owner: the format it may use."""
 _NEVER = ("kube-system", "kube-public", "kube-node-lease")
 _GPU = (
     "has(c.resources) && has(c.resources.limits) && "
@@ -46,7 +46,7 @@ def manifests() -> list[dict[str, Any]]:
 
 
 def expression(row: Default) -> str:
-    """Return the CEL that gives the variable to containers with GPUs which do not set it."""
+    """Return the CEL that adds the variable to GPU containers that do not set it."""
     condition = f"{_GPU} && !(has(c.env) && c.env.exists(e, e.name == '{row.variable}'))"
     variable = f"Object.spec.containers.env{{name: '{row.variable}', value: '{row.value}'}}"
     return (

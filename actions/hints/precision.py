@@ -1,7 +1,7 @@
-"""Say to a workload's owner which format its work could run in, and the lines that do it.
+"""Tell a workload's owner which number format its work could run in, with the code that does it.
 
-The hint is an annotation; the workload is not changed and nothing restarts. Whether the owner took
-it is measured afterwards (`waking.py`).
+The hint is an annotation; the workload is not changed and nothing restarts. Whether the owner
+followed it is measured afterwards (`waking.py`).
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from fallow.protocols import ClusterReader, Right
 
 HINT = "/metadata/annotations/fallow.dev~1hint"
 MAX_LENGTH = 8192
-"""Characters of a hint; the API takes 256 KiB for all annotations together."""
+"""Maximum characters of a hint; the API allows 256 KiB for all annotations together."""
 ANNOTATED_KINDS = tuple(k for k, row in kinds().items() if row.switch in {"replicas", "field"})
-"""Kinds that take an annotation without being anybody's copy: a pod's is lost with the pod."""
+"""Kinds that keep an annotation; one on a pod is lost with the pod."""
 
 
 class PrecisionExecutor:
-    """Annotate a workload with what fewer bits would give it."""
+    """Annotate a workload with the gain that a smaller number format would give."""
 
     kinds: ClassVar[frozenset[str]] = frozenset(ANNOTATED_KINDS)
     capabilities: ClassVar[frozenset[str]] = frozenset({"hint"})
@@ -46,7 +46,7 @@ class PrecisionExecutor:
         """Return the annotation, and its undo.
 
         Raises:
-            RefusedError: it is gone, carries this hint already, or no range was estimated.
+            RefusedError: the workload is gone, has this hint already, or no range was estimated.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)
@@ -64,10 +64,10 @@ class PrecisionExecutor:
 
 
 def format_hint(parameters: Mapping[str, Any], workload: str) -> str:
-    """Return what the owner is told: the ranges, what they assume, and the lines.
+    """Return the owner's hint: the ranges, their assumptions, and the lines of code.
 
     Raises:
-        RefusedError: the finding holds no range.
+        RefusedError: the finding has no range.
     """
     ranges = parameters.get("ranges") or ()
     if not ranges:

@@ -1,4 +1,4 @@
-"""Check whether tensor cores woke up after a hint: the same pipe, before and after."""
+"""Check whether a workload uses its tensor cores after a hint: the same pipe before and after."""
 
 from datetime import datetime, timedelta
 from typing import Literal
@@ -10,15 +10,16 @@ from fallow.protocols import Views
 from fallow.resources import read_text
 
 LEAST_HOURS = 2.0
-"""GPU-hours at work on either side, below which a mean says little."""
+"""GPU-hours of work before and after below which a mean is not reliable."""
 WOKE = 2.0
-"""Times as busy as before: the low end of what TF32 promises is less, noise is much less."""
+"""Minimum ratio of the activity after a hint to before. The low end of the gain that TF32 promises
+is smaller than this ratio; noise is much smaller."""
 ASLEEP = 0.02
-"""Below this a pipe sleeps whatever it was before (settings: precision.tensor_asleep)."""
+"""Below this activity (0-1) a pipe counts as unused (settings: precision.tensor_asleep)."""
 
 
 class Waking(msgspec.Struct, frozen=True):
-    """How busy tensor cores were before a hint and after it; None = nobody measured."""
+    """Tensor core activity (0-1) before a hint and after it; None = not measured."""
 
     verdict: Literal["woke up", "still asleep", "unknown"]
     before: float | None
@@ -30,7 +31,7 @@ class Waking(msgspec.Struct, frozen=True):
 def woke_up(
     views: Views, subject: Subject, hinted: datetime, now: datetime, *, back: timedelta
 ) -> Waking:
-    """Compare a workload's tensor activity at work before and after a hint."""
+    """Compare a workload's tensor activity during work before and after a hint."""
     asked = {
         "cluster": subject.cluster,
         "namespace": subject.namespace,

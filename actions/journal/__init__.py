@@ -1,4 +1,7 @@
-"""What was seen, told, approved, done and undone: append-only, hash-chained, kill-safe."""
+"""The journal of observations, notices, approvals, acts and undos: append-only and hash-chained.
+
+It survives a kill of the process at any point.
+"""
 
 from actions.journal.log import BrokenLink, Entry, Journal
 from actions.journal.state import ActionState, JournalState

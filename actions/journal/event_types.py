@@ -1,4 +1,4 @@
-"""The types of the journal's rows: `event_types.csv` says what each means and what its key is."""
+"""The types of the journal's rows: `event_types.csv` defines each type and its key."""
 
 from functools import cache
 
@@ -19,5 +19,5 @@ FLEET = "fleet"
 
 @cache
 def event_types() -> frozenset[str]:
-    """Return every kind of row."""
+    """Return every type of row."""
     return frozenset(row["kind"] for row in read_table("actions.journal", "event_types.csv"))

@@ -1,9 +1,9 @@
-"""The journal: one SQLite file that only grows, and whose rows vouch for each other.
+"""The journal: one append-only SQLite file whose rows are hash-chained.
 
-Every row carries the hash of the row before it, so a changed, lost or inserted row breaks the
-chain at a place that `verify` names. Several processes may append: the service acts while people
-approve, keep, undo and freeze from the command line. A row is on disk before `append` returns
-(WAL, synchronous=FULL): what was journalled before a write is there after a power cut.
+Every row carries the hash of the row before it, so a changed, lost or inserted row breaks the chain
+at a place that `verify` names. Several processes may append: the service acts while people approve,
+keep, undo and freeze from the command line. A row is on disk before `append` returns (WAL,
+synchronous=FULL): a row written before a change is there after a power cut.
 """
 
 import fcntl
@@ -25,16 +25,16 @@ from fallow.errors import TemporaryError, UsageError, WarehouseError
 from fallow.resources import read_text
 
 BUSY_S = 30.0
-"""How long an append waits for another process's append (each takes milliseconds)."""
+"""Seconds that an append waits for another process's append (each takes milliseconds)."""
 POLL_S = 0.05
-"""How often a process that waits to act looks whether it may."""
+"""Seconds between two attempts of a process that waits for its turn to act."""
 GENESIS = "0" * 64
-"""What the first row names as the row before it."""
+"""The previous hash that the first row names."""
 COLUMNS = "seq, at, kind, key, actor, document, previous, hash"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One row: what happened, to what (an action, a finding, a policy), and who did it."""
+    """One row: what happened, its subject (an action, a finding, a policy), and the actor."""
 
     seq: int
     at: datetime
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class BrokenLink(msgspec.Struct, frozen=True):
-    """The first row at which the chain does not hold, and why."""
+    """The first row at which the chain is broken, and why."""
 
     seq: int
     why: str
@@ -72,7 +72,7 @@ class Journal:
         write: bool = True,
         actor: str = "fallow",
     ) -> Self:
-        """Open a journal, and create it where it is not there and `write` asks for that.
+        """Open a journal; create it where it does not exist and `write` is set.
 
         Raises:
             UsageError: there is no journal to read.
@@ -121,7 +121,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Close the file; closing twice is once."""
+        """Close the file; a second call has no effect."""
         with self._lock:
             self._connection.close()
 
@@ -183,10 +183,10 @@ class Journal:
         return [_entry(row) for row in rows]
 
     def follow(self, after: int, previous: str) -> list[Entry]:
-        """Return the rows after one, of which the hash is given, each held to the chain.
+        """Return the rows after one whose hash is given, each checked against the chain.
 
         Raises:
-            WarehouseError: a link does not hold. Nothing may act by a journal that was changed.
+            WarehouseError: a link is broken. No process may act on a journal that was changed.
         """
         with self._lock:
             try:
@@ -206,9 +206,9 @@ class Journal:
         return [_entry(row) for row in rows]
 
     def verify(self, copied: Iterable[tuple[int, str]] = ()) -> BrokenLink | None:
-        """Return the first broken link of the chain, None = every row is as it was written.
+        """Return the first broken link of the chain; None = every row is as it was written.
 
-        `known` are rows' numbers and hashes as kept elsewhere (the warehouse's copy): only they
+        `known` are rows' numbers and hashes as stored elsewhere (the warehouse's copy). Only they
         can show that rows were cut off at the end.
         """
         copied_hashes = dict(copied)
@@ -226,10 +226,10 @@ class Journal:
 
     @contextmanager
     def alone(self, wait_s: float = BUSY_S) -> Iterator[None]:
-        """Let no other process act by this journal meanwhile; appending stays allowed.
+        """Let no other process act on this journal meanwhile; appending stays allowed.
 
         Raises:
-            TemporaryError: another process acts by it for too long.
+            TemporaryError: another process acts on it for too long.
         """
         path = self.path.with_name(self.path.name + ".acting")
         with path.open("a") as handle:
@@ -256,7 +256,7 @@ class Journal:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to WAL; SQLite does not wait where another process opens the new file just now."""
+    """Switch to WAL; SQLite does not wait while another process opens the new file."""
     deadline = time.monotonic() + BUSY_S
     while True:
         try:
@@ -285,13 +285,13 @@ def _check_link(row: tuple[Any, ...], expected: int, previous: str) -> str | Non
 
 
 def _hash(previous: str, seq: int, *parts: str) -> str:
-    # Lengths, so that no two rows can be spelled alike.
+    # Lengths separate the fields, so that no two rows have the same text to hash.
     text = "".join(f"{len(part)}:{part}" for part in (previous, str(seq), *parts))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def canonical(document: Any) -> str:
-    """Return a document as rows keep it: JSON that is spelled one way only."""
+    """Return a document as rows store it: JSON in canonical form."""
     plain = msgspec.to_builtins(document, enc_hook=str)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 

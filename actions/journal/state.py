@@ -1,7 +1,7 @@
-"""What the journal says, in memory: every case, every action, who froze what, whom to trust.
+"""The journal's state in memory: every case and action, every freeze, and trust in policies.
 
-A record follows a journal: `catch_up` takes in the rows that this and other processes wrote
-since. Only rows make it, so after any crash it is the same again.
+The state follows a journal: `catch_up` reads the rows that this and other processes wrote since. It
+is built from rows only, so after a crash it is the same again.
 """
 
 from collections import defaultdict
@@ -27,29 +27,31 @@ SubjectKey = tuple[str, str, str, str]
 CaseKey = tuple[str, str]
 """policy, finding"""
 REWRITE_SHARE = 1 / 4
-"""A case that lasts is written down again after this part of what its analyzer looks back."""
+"""A continuing case is written again after this part of its analyzer's lookback."""
 MAX_STORED_CASES = 8
-"""Cases of one workload and kind that are kept in mind: a window shows no more of them."""
+"""Cases of one workload and kind that are kept in memory; a window shows no more of them."""
 READ_BACK, SUCCESS = 0, 2
-"""Answers: 0 stands for one that never came while the object shows that the change took."""
+"""Codes of success: 0 stands for an answer that never came while the object shows that the change
+was applied."""
 
 
 class WriteProgress(msgspec.Struct):
-    """How far the writes of an action, or of its undo, came: by the number of the change."""
+    """Progress of the writes of an action, or of its undo, by the number of the change."""
 
     sending: dict[int, datetime] = {}
-    """When each was about to be sent, last."""
+    """When each was last about to be sent."""
     sent: dict[int, int] = {}
-    """How each was answered: an HTTP code, or 0 where only reading it back told."""
+    """The answer to each: an HTTP code, or 0 where only reading the object back showed the result.
+    """
 
     @property
     def open(self) -> dict[int, datetime]:
-        """Return the changes that were sent, perhaps, and never answered."""
+        """Return the changes that may have been sent and were never answered."""
         return {n: at for n, at in self.sending.items() if n not in self.sent}
 
     @property
     def took(self) -> set[int]:
-        """Return the changes that the API took, by its answer or as read back."""
+        """Return the changes that the API applied, by its answer or as read back."""
         return {n for n, code in self.sent.items() if code == READ_BACK or code // 100 == SUCCESS}
 
     @property
@@ -59,7 +61,7 @@ class WriteProgress(msgspec.Struct):
 
 
 class Reversal(msgspec.Struct, frozen=True):
-    """That somebody took back what was done: a person (a reversal) or a controller."""
+    """The reversal of an action: by a person (a reversal) or by a controller (a revert)."""
 
     at: datetime
     by: str
@@ -67,18 +69,18 @@ class Reversal(msgspec.Struct, frozen=True):
 
 
 class UndoState(msgspec.Struct, frozen=True):
-    """That an undo was begun: by whom, when, and whether people asked for it."""
+    """The begin of an undo: by whom, when, and whether a person requested it."""
 
     by: str
     at: datetime
     asked: bool
     ends: Result = "undone"
-    """What the outcome is to be."""
+    """The intended outcome."""
     why: tuple[Reason, ...] = ()
 
 
 class ActionState(msgspec.Struct):
-    """One action as the journal tells it."""
+    """The state of one action by the journal."""
 
     action: Action
     facts: Facts | None = None
@@ -91,31 +93,31 @@ class ActionState(msgspec.Struct):
     """Numbers of the rows of its last outcome and of its last undo."""
     restored: "Reversal | None" = None
     ended: datetime | None = None
-    """When its object was seen to be gone."""
+    """When its object was observed to be gone."""
     reviewed: bool = False
     """Stored rows show that it did no harm."""
     snapshot_restored: bool = False
-    """What its snapshot kept was given back, or cannot be."""
+    """The contents of its snapshot were restored, or cannot be."""
 
     @property
     def outcome(self) -> Outcome | None:
-        """Return what came of it last, None = that is not known yet."""
+        """Return its last outcome; None = not known yet."""
         return self.outcomes[-1] if self.outcomes else None
 
     @property
     def is_open(self) -> bool:
-        """Tell whether its outcome, or that of its undo, is still to come."""
+        """Return whether its outcome, or that of its undo, is still open."""
         concluded, undoing = self.order
         return self.outcome is None or undoing > concluded
 
     @property
     def has_written(self) -> bool:
-        """Tell whether any of its changes took, or may have."""
+        """Return whether any of its changes was applied, or may have been."""
         return bool(self.writes.took or self.writes.open)
 
     @property
     def workload(self) -> SubjectKey:
-        """Return whom it was done to."""
+        """Return the workload that it acted on."""
         return self.action.decision.subject
 
 
@@ -132,14 +134,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 
 class KeptWorkload(msgspec.Struct, frozen=True):
-    """That an owner keeps a workload."""
+    """The request of an owner to keep a workload."""
 
     until: datetime
     by: str
 
 
 class ActiveFreeze(msgspec.Struct, frozen=True):
-    """That nothing may act: since when, by whom, and why."""
+    """A freeze of all actions: since when, by whom, and why."""
 
     at: datetime
     by: str
@@ -147,23 +149,23 @@ class ActiveFreeze(msgspec.Struct, frozen=True):
 
 
 class PolicyTrust(msgspec.Struct, frozen=True):
-    """That a policy of this text may do more than notify, since a moment."""
+    """The permission for a policy of this text to do more than notify, since a given time."""
 
     fingerprint: str
     since: datetime
     by: str = ""
     reason: str = ""
     by_hand: bool = False
-    """A person opened it; else its back-test proved what it declares."""
+    """True: a person trusts it by hand; False: its back-test proved what it declares."""
 
     @property
     def text(self) -> str:
-        """Return trust by hand in words."""
+        """Return trust by hand as text."""
         return f"trusted by hand by {self.by} on {self.since:%Y-%m-%d}: {self.reason}"
 
 
 class LastBacktest(msgspec.Struct, frozen=True):
-    """What the last back-test of a policy gave."""
+    """The result of the last back-test of a policy."""
 
     fingerprint: str
     at: datetime
@@ -171,7 +173,7 @@ class LastBacktest(msgspec.Struct, frozen=True):
 
 
 class JournalState:
-    """The journal in memory."""
+    """The state of the journal in memory."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -195,7 +197,7 @@ class JournalState:
         self._last_read = (0, GENESIS)
 
     def catch_up(self) -> "JournalState":
-        """Take in what was written since.
+        """Read the rows that were written since the last call.
 
         Raises:
             WarehouseError: a row is not what was written.
@@ -208,18 +210,18 @@ class JournalState:
         return self
 
     def append(self, kind: str, key: str, document: Any, *, actor: str = "") -> Entry:
-        """Write a row, and take it in."""
+        """Write a row, and update the state."""
         entry = self.journal.append(kind, key, document, actor=actor or None)
         self.catch_up()
         return entry
 
     def extend(self, rows: Iterable[tuple[str, str, Any]]) -> None:
-        """Write rows in one go, and take them in."""
+        """Write rows in one transaction, and update the state."""
         self.journal.extend(rows)
         self.catch_up()
 
     def history(self, policy: str, finding: Finding) -> CaseHistory:
-        """Return what is known about a case under a policy."""
+        """Return the history of a case under a policy."""
         subject = finding.subject
         key = (subject.cluster, subject.workload_kind, subject.namespace, subject.workload)
         case = (policy, finding.id)
@@ -244,20 +246,20 @@ class JournalState:
     def histories(
         self, policies: Iterable[str], findings: Sequence[Finding]
     ) -> dict[CaseKey, CaseHistory]:
-        """Return what is known about all cases, by policy and finding."""
+        """Return the histories of all cases, by policy and finding."""
         return {(p, f.id): self.history(p, f) for p in policies for f in findings}
 
     def notified_at(self, policy: str, finding: Finding) -> datetime | None:
-        """Return when a notice of a case was first proved to be delivered; None = never.
+        """Return when delivery of a notice of a case was first proved; None = never.
 
-        One from before the case began was about another stretch.
+        A notice from before the case began was about another stretch.
         """
         return min((at for at, _ in self._notices(policy, finding)), default=None)
 
     def announced(self, policy: str, finding: Finding) -> dict[str, datetime]:
         """Return what the last notices announced, and since when: at most one verb.
 
-        A notice that announces something else takes the one before it back.
+        A notice that announces another verb withdraws the one before it.
         """
         announced_verbs: dict[str, datetime] = {}
         for at, verb in sorted(self._notices(policy, finding)):
@@ -274,10 +276,10 @@ class JournalState:
         return case_identity.resolve([finding], self.stretches([finding]))[0].id
 
     def continue_cases(self, facts: Sequence[Facts]) -> list[Facts]:
-        """Return facts with their findings as the cases that they go on: id, start, figures.
+        """Return facts whose findings carry the case that they continue: id, start, figures.
 
-        What goes on for longer than analyzers look back begins, for them, a little later each
-        time. It is the same case as long as each sight overlaps the one before.
+        A case that lasts longer than its analyzer looks back begins a little later in each finding.
+        It is the same case as long as each finding overlaps the one before.
         """
         findings = [f.finding for f in facts]
         uids = {n: f.uid for n, f in enumerate(facts) if f.uid is not None}
@@ -288,12 +290,12 @@ class JournalState:
         ]
 
     def stretches(self, findings: Iterable[Finding]) -> dict[CaseKin, list[StoredCase]]:
-        """Return the cases of the findings' workloads as turns saw them last."""
+        """Return the cases of the findings' workloads as of their last evaluation."""
         kins = dict.fromkeys(get_kin(f) for f in findings)
         return {kin: [*self._stretches[kin].values()] for kin in kins if kin in self._stretches}
 
     def sightings(self, facts: Iterable[Facts]) -> list[tuple[str, str, Any]]:
-        """Return the rows to write of cases that are new, or were written down long ago."""
+        """Return the rows to write for cases that are new, or were written long ago."""
         rows: list[tuple[str, str, Any]] = []
         for finding, uid in ((f.finding, f.uid) for f in facts):
             kin, until = get_kin(finding), finding.window.end
@@ -313,7 +315,7 @@ class JournalState:
         return rows
 
     def _snoozed_until(self, finding: Finding) -> datetime | None:
-        """Return until when somebody snoozed a case, under its finding's id or its own."""
+        """Return until when a person snoozed a case, under its finding's id or its own."""
         ids = {finding.id, self.case(finding)}
         return max((self.snoozed[i] for i in ids if i in self.snoozed), default=None)
 
@@ -327,19 +329,19 @@ class JournalState:
         return tuple(self._approved.get((policy, finding), {}))
 
     def last_refusal(self, decision: str) -> str | None:
-        """Return the reasons that were last written down for a decision, in one line."""
+        """Return the last journalled reasons for a decision, in one line."""
         return self._refused.get(decision)
 
     def unnoticed_at(self, finding: str) -> datetime | None:
-        """Return when a notice last could not be delivered."""
+        """Return when delivery of a notice last failed."""
         return self._unnoticed.get(finding)
 
     def list_open(self) -> list[ActionState]:
-        """Return the actions whose outcome is still to come, oldest first."""
+        """Return the actions whose outcome is still open, oldest first."""
         return [state for state in self.actions.values() if state.is_open]
 
     def list_unrestored(self) -> list[ActionState]:
-        """Return undone actions whose snapshot is still to be given back."""
+        """Return undone actions whose snapshot is still to be restored."""
         return [
             state
             for state in self.actions.values()
@@ -351,7 +353,7 @@ class JournalState:
         ]
 
     def read_snapshot(self, state: ActionState) -> dict[str, Any] | None:
-        """Return the snapshot of an action as it was written down."""
+        """Return the snapshot of an action as it was journalled."""
         for entry in reversed(self.journal.entries(event_types.SNAPSHOT)):
             if entry.document["id"] == state.action.snapshot:
                 document: dict[str, Any] = entry.document["snapshot"]
@@ -359,7 +361,7 @@ class JournalState:
         return None
 
     def list_standing(self, since: datetime) -> list[ActionState]:
-        """Return what was done since a moment, and neither undone nor taken back."""
+        """Return the actions since a given time that were neither undone nor reversed."""
         return [
             state
             for state in self.actions.values()
@@ -372,7 +374,10 @@ class JournalState:
         ]
 
     def uses(self, since: datetime) -> tuple[CountedAction, ...]:
-        """Return what counts against budgets since a moment: all that may have reached anybody."""
+        """Return what counts against budgets since a given time.
+
+        All that may have affected an owner.
+        """
         return tuple(
             count_action(state.action.decision, state.action.at)
             for state in self.actions.values()
@@ -388,10 +393,10 @@ class JournalState:
         return dict(counts)
 
     def count_reversals(self, policy: str, within: timedelta, since: datetime) -> tuple[int, int]:
-        """Return how many actions of a policy were taken back in time, and how many it took.
+        """Return how many of a policy's actions owners reversed in time, and how many it took.
 
-        Actions since a moment that stopped something; taken back = its owner restored it, or it
-        was undone, within `within` of the act.
+        The actions are those since a given time that stopped something. An action is reversed if
+        its owner restored the workload, or it was undone, within `within` of the act.
         """
         acted = [
             state
@@ -404,10 +409,10 @@ class JournalState:
         return len(reversed_actions), len(acted)
 
     def count_reversals_of(self, key: SubjectKey) -> int:
-        """Return how many times somebody took back what was done to a workload."""
+        """Return how many times the actions on a workload were reversed."""
         return sum(state.restored is not None for state in self._by_subject.get(key, []))
 
-    # How each kind of row changes it.
+    # How each type of row changes the state.
 
     def _on_seen(self, entry: Entry) -> None:
         self._seen.setdefault(entry.key, entry.at)
@@ -415,7 +420,10 @@ class JournalState:
             self._store_case(kin, entry)
 
     def _store_case(self, kin: Any, entry: Entry) -> None:
-        """Keep how far a case came. Older rows do not say its start: it was seen then, at least."""
+        """Store the progress of a case.
+
+        Older rows have no start: the time of the row is an upper bound.
+        """
         document, cases = entry.document, self._stretches[kin]
         stored = cases.pop(entry.key, None)
         start = document.get("start")
@@ -536,7 +544,7 @@ class JournalState:
     def _on_trusted(self, entry: Entry) -> None:
         document = entry.document
         if document.get("by") == "backtest" and "upper_end" not in document:
-            return  # of a time when 0 of 3 reversals counted as a proof of 1 %
+            return  # written when 0 of 3 reversals counted as a proof of 1 %
         by_hand = document.get("by") == "hand"
         author = entry.actor if by_hand else str(document.get("by", ""))
         reason = str(document.get("reason", ""))
@@ -572,7 +580,7 @@ def _is_reversed(state: ActionState, within: timedelta) -> bool:
 
 
 def format_subject_key(key: SubjectKey) -> str:
-    """Write a workload as the key of a row."""
+    """Format a workload as the key of a row."""
     return "/".join(key)
 
 
@@ -582,7 +590,7 @@ def _parse_subject_key(entry: Entry) -> SubjectKey:
 
 
 def _rename_fields(entry: Entry) -> dict[str, Any]:
-    """Return an entry's document with the field names of today; entries themselves never change."""
+    """Return an entry's document with today's field names; the entries themselves never change."""
     names = read_renames("journal")
     return {
         names.get(f"{entry.kind}.{field}", f"{entry.kind}.{field}").partition(".")[2]: value

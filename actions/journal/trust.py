@@ -1,4 +1,4 @@
-"""Trust in a policy: proved by a back-test, or given by hand; always in one text of it.
+"""Trust in a policy: proved by a back-test, or given by hand; always for one text of the policy.
 
 back-test met ─► trusted ─┐
 `fallow policy trust` ────┴─► in force while the text is the same, until demoted or revoked
@@ -20,7 +20,7 @@ MOST_REASON = 500
 
 
 class TrustState(msgspec.Struct, frozen=True):
-    """How far a policy of one text may go by what the journal says, and why.
+    """How far a policy of one text may go by the journal, and why.
 
     `how`: backtest, hand, demoted, or empty where it is not trusted.
     """
@@ -34,9 +34,9 @@ class TrustState(msgspec.Struct, frozen=True):
 
 
 def trust_by_hand(record: JournalState, policy: Policy, by: str, reason: str) -> PolicyTrust:
-    """Write down that a person trusts this text of a policy without a proof; return the trust.
+    """Record that a person trusts this text of a policy without a proof; return the trust.
 
-    It ends when the text changes, when owners take back too much, or by `revoke`.
+    It ends when the text changes, when owners reverse too many actions, or by `revoke`.
 
     Raises:
         UsageError: no person or no reason is given, or the policy only notifies.
@@ -52,7 +52,7 @@ def trust_by_hand(record: JournalState, policy: Policy, by: str, reason: str) ->
 
 
 def revoke(record: JournalState, name: str, by: str, reason: str = "") -> None:
-    """Write down that a policy is trusted no more, however it came to be.
+    """Record that a policy is trusted no more, whatever the trust was based on.
 
     Raises:
         UsageError: it is not trusted.
@@ -65,7 +65,7 @@ def revoke(record: JournalState, name: str, by: str, reason: str = "") -> None:
 
 
 def with_trust(usage: BudgetUsage, record: JournalState, policies: Sequence[Policy]) -> BudgetUsage:
-    """Return what was spent together with which policies are trusted, and why others are not."""
+    """Return the budget usage with the trusted policies, and why others are not trusted."""
     states = read_trust_states(record, policies).values()
     texts = {p.name: p.fingerprint for p in policies}
     trusted = {n for n, trust in record.trusted.items() if texts.get(n) == trust.fingerprint}

@@ -1,6 +1,6 @@
-"""The journal's rows as a noun of the warehouse, so that reports and dashboards read them.
+"""Copy the journal's rows to a table of the warehouse, for reports and dashboards.
 
-The copy also vouches for the journal: rows cut off at its end are missing only here.
+The copy also helps to verify the journal: only the copy shows that rows at its end were cut off.
 """
 
 from typing import TYPE_CHECKING
