@@ -1,12 +1,12 @@
-"""Roll samples up to 5 minutes and hours, and keep the devices.
+"""Roll device samples up to 5 minutes and hours, and keep the table of devices up to date.
 
     sample ──► rollup_5m ──► rollup_1h
        └─────► device
 
-A refresh replaces whole buckets (delete and insert in one transaction), of all devices or of the
-few that late rows touched, so that running twice equals running once. Ingest writes down what is
-due (`dirty`), in the transaction that stores the rows. A sample can be valid in the next bucket,
-and an increase of energy can end there, so the buckets that one reaches are refreshed with it.
+A refresh replaces whole buckets (delete and insert in one transaction), of all devices or only of
+the few devices with late rows, so that two runs equal one. Ingest marks the buckets to refresh
+(`dirty`) in the transaction that stores the rows. A sample can be valid in the next bucket, and an
+increase of energy can end there, so the buckets that a sample reaches are refreshed with its own.
 """
 
 from collections.abc import Iterator
@@ -33,17 +33,19 @@ if TYPE_CHECKING:
 BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
 CHUNK = timedelta(hours=3)
-"""Least of a long stretch that is done at once: 3 h of 10,000 devices take about 1 GB."""
+"""Shortest part of a long window that one transaction refreshes: 3 h of 10,000 devices need
+about 1 GB of memory."""
 MOST_SAMPLES = 3_000_000
-"""A small fleet's chunks grow to so many samples: a transaction costs half a second."""
+"""A small fleet's parts are longer, up to so many samples: a transaction costs half a second."""
 MOST_CHUNKS = 56
-"""But to no more than a week."""
+"""The longest part, as a multiple of the shortest: a week."""
 
 MERGE_GAP = timedelta(minutes=30)
-"""Due buckets nearer than this are refreshed in one go: cheaper than two."""
+"""Dirty buckets closer together than this are refreshed in one transaction, which is cheaper."""
 
 FEW, FEW_SHARE = 500, 0.2
-"""Late samples of so few of a stretch's devices are rolled up for these devices only."""
+"""If at most so many devices of a part, and at most this share of them, have late samples, only
+these devices are rolled up."""
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
 
@@ -57,17 +59,18 @@ class BucketRange(msgspec.Struct, frozen=True):
 
 
 def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
-    """Refresh the rollups and devices of a window's buckets, or of all that are due.
+    """Refresh the rollups and devices of a window's buckets, or of all dirty buckets.
 
     Returns:
         How many 5-minute buckets were refreshed.
 
     Raises:
-        TemporaryError: it may pass (disk full, catalog or S3 away); what is due stays due.
+        TemporaryError: a later call may succeed (disk full, catalog or S3 not reachable); dirty
+            buckets stay dirty.
     """
     buckets = 0
     due = _list_due(warehouse) if window is None else _list_within(warehouse, window)
-    # Latest first: the chunk that clears a bucket's mark comes after the buckets it reaches.
+    # Latest first: the part that clears a bucket's mark comes after the buckets that it reaches.
     for stretch in sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
         with warehouse.transaction() as cursor:
             _refresh(warehouse, cursor, stretch, whole=window is not None)
@@ -184,13 +187,13 @@ def _refresh(
         f"{with_samples} FROM ({load_step('rollup/device')})", {**span, "first": start, "last": end}
     ).to_arrow_table()
     if devices.num_rows:
-        # Telemetry comes before the inventory that names the node of an address.
+        # Telemetry may arrive before the inventory that has the node of an address.
         ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
     cursor.execute(
         'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
         where,
     )
-    # Whether the end of an hour was idle is known when the next one's stretch is.
+    # Whether the end of an hour is idle is known only when the next hour's stretch is known.
     dirty.mark_hours(cursor, hours["first"] - HOUR, hours["last"])
     cursor.execute("DROP TABLE temp.gathered")
     cursor.unregister("model")
@@ -200,7 +203,7 @@ def _refresh(
 def _find_touched(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> list[str] | None:
-    """Return the devices to roll up anew where late samples touched few; None for all."""
+    """Return the devices to roll up again where few have late samples; None for all devices."""
     stored = cursor.execute(
         'SELECT count(*) FROM rollup_5m WHERE "cluster" = $cluster'
         " AND bucket >= $first AND bucket < $last",
@@ -212,14 +215,14 @@ def _find_touched(
     result = cursor.execute(f"WITH {sample} FROM ({load_step('rollup/touched')})", where)
     devices = result.to_arrow_table()
     touched: list[str] = devices.filter(devices["touched"])["device"].to_pylist()
-    # Named in the statement, so that the engine passes over the files of the others.
+    # Literals in the statement let the engine skip the files of other devices.
     return touched if 0 < len(touched) <= min(FEW, FEW_SHARE * devices.num_rows) else None
 
 
 def _read_reach(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> tuple[timedelta, list[str]]:
-    """Return for how long before a stretch a sample matters, and the model strings since then."""
+    """Return how far before a stretch samples still count, and the model strings since then."""
     longest = cursor.execute(load_step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
     lookback = _compute_reach(longest[0] if longest else None)
     sources = (
@@ -263,7 +266,7 @@ def _put_rows(
 
 
 def _read_model_facts(models: list[str]) -> pa.Table:
-    """Return what `fallow/gpu_models.csv` knows about each model string."""
+    """Return the facts of `fallow/gpu_models.csv` about each model string."""
     facts = [canonical(m) for m in models]
     return pa.table(
         {
@@ -277,7 +280,7 @@ def _read_model_facts(models: list[str]) -> pa.Table:
 
 
 class CompiledReductions(msgspec.Struct, frozen=True):
-    """The reductions as this engine's SQL."""
+    """The reductions as SQL of this engine."""
 
     gathered: str
     rolled_5m: str

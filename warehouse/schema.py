@@ -1,8 +1,8 @@
-"""Bring a lake to this Fallow's schema: numbered migrations, then the nouns' tables.
+"""Migrate a lake to this Fallow's schema: numbered migrations, then columns of tables.csv.
 
 `migrations/NNNN_what.sql` run in order, each in a transaction with its row in `schema_version`.
-Tables and columns that `fallow/tables.csv` gained are added after them, so that most changes of
-the nouns need no migration.
+New tables and columns of `fallow/tables.csv` are added after them, so that most changes of the
+tables need no migration.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ from warehouse.storage import TYPES, get_storage
 
 _LAKE_OPTIONS = {
     "parquet_compression": "zstd",
-    # Level 1 costs 0.6 % of size against level 3 once sorted, and a scrape's insert is faster.
+    # Sorted data are 0.6 % larger with level 1 than with level 3, and inserting a scrape is faster.
     "parquet_compression_level": "1",
     "parquet_version": "2",
 }
 _INLINED = ("dirty", "watermark")
-"""Tables of a few rows, kept in the catalog: a Parquet file each time would cost more."""
+"""Tables of a few rows, kept in the catalog: a Parquet file for each change would cost more."""
 
 
 @cache
@@ -46,7 +46,7 @@ def get_current() -> int:
 
 
 def read_version(cursor: duckdb.DuckDBPyConnection) -> int:
-    """Return the lake's schema version; 0 when nothing has been made yet."""
+    """Return the lake's schema version; 0 when the lake is new."""
     if "schema_version" not in _read_columns(cursor):
         return 0
     row = cursor.execute("SELECT max(version) FROM lake.main.schema_version").fetchone()
@@ -57,7 +57,7 @@ def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     """Refuse a lake that this Fallow cannot read as it is.
 
     Raises:
-        WarehouseError: no warehouse there, an older one, or one a newer Fallow has written.
+        WarehouseError: there is no warehouse, an older one, or one that a newer Fallow wrote.
     """
     version = read_version(cursor)
     _refuse_newer(cursor, version, where)
@@ -79,10 +79,10 @@ def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
 
 
 def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Run what is missing, each step in a transaction of its own.
+    """Run the missing migrations, each in a transaction of its own.
 
     Raises:
-        WarehouseError: a newer Fallow has written this lake.
+        WarehouseError: a newer Fallow wrote this lake.
     """
     version = read_version(cursor)
     _refuse_newer(cursor, version, where)
@@ -95,13 +95,14 @@ def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
                 _add_missing(cursor)
                 _record_version(cursor, number)
             version = number
-            with _run_transaction(cursor):  # one look at the catalog for all options
+            with _run_transaction(cursor):  # one catalog query for all options
                 for table in _INLINED:
                     _set_option(cursor, "data_inlining_row_limit", "100", table)
                 for table in tables.table_names():
                     if get_storage(table).mode == "append" or table == "ledger":
-                        # Compaction sorts; sorting each look or posting as well would slow it.
-                        # Rollups are written by both cores only when they are sorted.
+                        # Compaction sorts; sorting each scrape and each ledger write too would make
+                        # them slower. Two cores write rollups in parallel only when they are
+                        # sorted.
                         _set_option(cursor, "sort_on_insert", "false", table)
     if _find_missing(cursor):
         with _run_transaction(cursor):
@@ -110,7 +111,7 @@ def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
 
 @contextmanager
 def _run_transaction(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Do all of the block in one transaction, or nothing of it."""
+    """Commit all statements of the block, or none of them."""
     cursor.begin()
     try:
         yield
@@ -147,7 +148,7 @@ def _set_option(cursor: duckdb.DuckDBPyConnection, option: str, value: str, tabl
 
 def _record_version(cursor: duckdb.DuckDBPyConnection, number: int) -> None:
     row = (number, datetime.now(UTC), __version__)
-    # Literals: the binding of a parameter imports pandas, half a second of a command's life.
+    # Literals: binding a parameter imports pandas, which takes half a second at each command.
     values = ", ".join(map(statements.write_literal, row))
     cursor.execute(f"INSERT INTO schema_version VALUES ({values})")
 
@@ -170,7 +171,7 @@ def _find_missing(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[tables.Co
 
 
 def _rename_columns(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Give columns of an older Fallow the names of today (`fallow/renamed.csv`)."""
+    """Rename columns that an older Fallow created (`fallow/renamed.csv`)."""
     have = _read_columns(cursor)
     for old, new in read_renames("column").items():
         table, old_name = old.split(".")

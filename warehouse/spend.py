@@ -1,4 +1,4 @@
-"""Where GPU-hours and dollars went, by what people ask for; the rows add up."""
+"""Report where GPU-hours and dollars went, by the requested columns; the rows add up."""
 
 from collections.abc import Sequence
 from typing import Literal, get_args
@@ -17,7 +17,7 @@ KEYS: tuple[str, ...] = get_args(SpendKey)
 VIEWS: tuple[str, ...] = get_args(SpendView)
 STEPS = ("spend/grouped", "spend/shared_out", "spend/answered")
 PLATFORM = "(platform)"
-"""Who owns what nobody held."""
+"""The owner of unallocated time."""
 
 
 def read_spend(
@@ -32,16 +32,16 @@ def read_spend(
     """Return GPU-hours and dollars of the ledger's hours that the window touches.
 
     Columns: those of `by`, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
-    unknown_gpu_hours, unpriced_gpu_hours, known_gpu_hours (held, and their use is known),
-    busy_gpu_hours (of those, with work), effective_gpu_hours (held, times their effective
-    utilisation; null = not measured), measured_gpu_hours (held, where it was measured), share_pct
-    (% of gpu_hours), price_as_of (UTC). Rows sum to the capacity and the bill. What nobody held is
-    `(platform)`'s; with `share_unallocated` its dollars go to the owners of the same cluster in
-    proportion to theirs, its hours stay.
+    unknown_gpu_hours, unpriced_gpu_hours, known_gpu_hours (allocated, and their use is known),
+    busy_gpu_hours (of those, with work), effective_gpu_hours (allocated, times their effective
+    utilisation; null = not measured), measured_gpu_hours (allocated, where it was measured),
+    share_pct (% of gpu_hours), price_as_of (UTC). Rows sum to the capacity and the bill.
+    `(platform)` owns unallocated time. With `share_unallocated` its dollars go to the owners of the
+    same cluster in proportion to theirs; its hours stay.
     View `loaded`: a GPU costs its part of the whole node; `gpu`: its GPU part only.
 
     Raises:
-        UsageError: `by` or `view` is none of the legal ones.
+        UsageError: `by` or `view` is not a legal value.
     """
     wrong = [name for name in by if name not in KEYS]
     if wrong or not by:

@@ -1,4 +1,4 @@
-"""Let people's SQL read and nothing else."""
+"""Run SQL from users that can read and do nothing else."""
 
 import json
 import re
@@ -26,7 +26,7 @@ _REFUSED = (
 
 _MOST_ALLOWED = 1000
 _ALLOWED: set[str] = set()
-"""Texts of queries that only read, as far as this process has asked them."""
+"""Texts of queries that were checked in this process and only read."""
 
 _READS = {
     "ducklake_current_snapshot",
@@ -35,8 +35,8 @@ _READS = {
     "ducklake_snapshots",
     "ducklake_table_info",
 }
-"""The catalog's functions that only look. All others are refused by name: a SELECT may call
-`ducklake_cleanup_old_files`, and not even a read-only transaction stops it."""
+"""The catalog's functions that only read. All others are refused by name: a SELECT may call
+`ducklake_cleanup_old_files`, and even a read-only transaction does not prevent it."""
 
 _ACTS = {
     "add_data_files",
@@ -56,10 +56,11 @@ _ENGINES = ("ducklake_", "postgres_", "sqlite_", "pg_")
 def run_select(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
 ) -> pa.Table:
-    """Run one SELECT on a cursor whose names are the nouns.
+    """Run one SELECT on a cursor whose unqualified names are the tables' views.
 
     Raises:
-        UsageError: it is not one SELECT, it calls what would act, or the engine refuses it.
+        UsageError: it is not one SELECT, it calls a function that changes something, or the
+            engine refuses it.
     """
     try:
         _allow_select(cursor, sql)
@@ -77,7 +78,7 @@ def run_select(
 
 
 def _allow_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Refuse what is not one SELECT that only reads; what was allowed once is not parsed again."""
+    """Refuse all but one SELECT that only reads; a text that was allowed is not parsed again."""
     if sql in _ALLOWED:
         return
     kinds = [statement.type for statement in cursor.extract_statements(sql)]
@@ -96,14 +97,14 @@ def _allow_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 
 def run_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> int:
-    """Run one of this room's own statements that change rows; return how many it changed."""
+    """Run one of this package's own statements that change rows; return how many it changed."""
     named = {n: v for n, v in parameters.items() if f"${n}" in sql}
     row = (_execute(cursor, sql, named) if named else cursor.execute(sql)).fetchone()
     return int(row[0]) if row else 0
 
 
 def bind_parameters(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return parameters with aware moments as the tables' naive UTC."""
+    """Return parameters with aware timestamps converted to the tables' naive UTC."""
     return {name: _make_naive(value) for name, value in (parameters or {}).items()}
 
 
@@ -133,22 +134,22 @@ def write_literal(value: Any) -> str:  # noqa: PLR0911  (one case per type)
 def _execute(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
 ) -> duckdb.DuckDBPyConnection:
-    # The Python binding of a parameter imports pandas (0.5 s of a command's life). With literals
-    # in their places the engine plans the same query and prunes the same files; unlike that of an
-    # EXECUTE its answer streams, which spares a large one a copy (a third of its processors' time).
+    # The Python binding of a parameter imports pandas (0.5 s per command). With literals instead,
+    # the engine plans the same query and reads the same files. Unlike the result of an EXECUTE, the
+    # result is streamed, so that a large one needs no copy (a third of its CPU time).
     return cursor.execute(_write_literals(sql, parameters))
 
 
 def _write_literals(sql: str, parameters: Mapping[str, Any]) -> str:
-    """Return a statement with literals in the places of its `$name` parameters.
+    """Return a statement with literals instead of its `$name` parameters.
 
     Raises:
-        duckdb.InvalidInputException: a name has no value, or a value has no place.
+        duckdb.InvalidInputException: a name has no value, or a value is not used.
     """
     encoded, named = sql.encode(), set()
     starts = [start for start, _ in duckdb.tokenize(sql)]
     parts, copied_to = [], 0
-    # The engine's own tokens: what looks like a parameter in a text or a comment is none.
+    # The engine's own tokens: `$name` inside a string or a comment is not a parameter.
     for start, word, end in zip(starts, starts[1:], [*starts[2:], len(encoded)], strict=False):
         match = _NAME.match(encoded, word, end)
         if encoded[start:word] != b"$" or not match:

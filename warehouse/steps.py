@@ -1,4 +1,4 @@
-"""Compose one query from named steps, one SELECT per file, in the order they build on another."""
+"""Compose one query from named steps, one SELECT per file, each built on the steps before it."""
 
 from collections.abc import Collection, Sequence
 from functools import cache
@@ -6,7 +6,7 @@ from functools import cache
 from fallow.resources import read_text
 
 POD_OWNERS = "warehouse:inventory/pod_owners"
-"""Step: pods under the owner that the ledger, pages and advice name."""
+"""Step: pods under the owner that ledger, pages and advice show."""
 
 
 @cache
@@ -21,9 +21,9 @@ def compose_query(
 ) -> str:
     """Return `WITH a AS (...), b AS (...) SELECT * FROM b` over the steps' files.
 
-    A step's name is its file's name, and `package:path` is one of another package; the last
-    step's rows are the answer, in their order. The query runs as one statement, so that every step
-    sees one snapshot. A step named in `once` is computed once, however many steps read it.
+    A step's name is its file's name, and `package:path` is a file of another package; the last
+    step's rows are the result, in their order. The query runs as one statement, so that every step
+    sees one snapshot. A step named in `once` is computed once, even if several steps read it.
     """
     names, parts = [], []
     for path in paths:

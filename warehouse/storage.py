@@ -1,7 +1,7 @@
-"""How each table is kept (`storage.csv`): its mode, partitions, sort order and recency.
+"""Define how each table is stored (`storage.csv`): its mode, partitions, sort order and recency.
 
-append   a key is written once; a row that is already there is a duplicate
-upsert   a key is kept up to date: the newest row wins, null never overwrites a value
+append   a key is written once; a row with a key that exists is a duplicate
+upsert   a key is updated: the newest row wins, null never overwrites a value
 derived  written only by this package's own modules (rollups, allocation, ledger)
 """
 
@@ -35,7 +35,7 @@ _PARTITIONS = {
 
 
 class TableStorage(msgspec.Struct, frozen=True):
-    """How one table is kept; `time_column` is the column that time ranges and partitions cut by."""
+    """How one table is stored; `time_column` is the column of time ranges and partitions."""
 
     table: str
     mode: Literal["append", "upsert", "derived"]
@@ -47,7 +47,7 @@ class TableStorage(msgspec.Struct, frozen=True):
 
 @cache
 def get_storage(table: str) -> TableStorage:
-    """Return how a table is kept.
+    """Return how a table is stored.
 
     Raises:
         KeyError: no such table.

@@ -1,17 +1,18 @@
 """Move days of rows from the lake to the cold tier, safe at any interruption.
 
-    1 copy      the day's rows to a staged Parquet file, named after what is in it
-    2 put       the file into the store, whole or not at all; read it back and compare
-    3 commit    one transaction: same rows still? register the file and delete the rows
+    1 copy      the day's rows to a staged Parquet file, named after its content
+    2 put       the file into the store, completely or not at all; read it back and compare
+    3 commit    in one transaction: check that the rows are the same, register the file, delete
+                the rows
 
-The registration is the watermark that every view obeys: until step 3 commits, the rows are the
-lake's and the file is nobody's; after it, the other way round. Each step can be repeated: the name
-is made of the day, the schema and a checksum of the rows, so that a repeated copy lands on itself
-and a copy of other rows never touches a file that somebody may be reading.
+Every view follows the registration. Until step 3 commits, the rows in the lake are valid and no
+view reads the file; after it, the views read the file. Each step can be repeated. The file's name
+consists of the day, the schema and a checksum of the rows: a repeated copy replaces itself, and a
+copy of other rows never changes a file that a query may be reading.
 
-Late rows of an archived day stay in the lake, where views see them, and become a second file of
-that day at the next move. Rollups are replaced, not appended to: `thaw` brings a day back into the
-lake inside the transaction that replaces its buckets.
+Late rows of an archived day stay in the lake, where views read them, and become a second file of
+that day at the next move. Rollups are replaced, not appended to: `restore_days` moves a day back
+into the lake inside the transaction that replaces its buckets.
 """
 
 import hashlib
@@ -51,7 +52,7 @@ RAW = (
 ROLLED = ("rollup_5m", "rollup_1h")
 DAY = timedelta(days=1)
 ORPHAN_AGE = timedelta(days=2)
-"""Files nobody registered are removed after this: no reader's snapshot lives so long."""
+"""Files without a registration are removed after this: no reader's snapshot lasts so long."""
 
 
 class MoveResult(msgspec.Struct, frozen=True):
@@ -76,12 +77,12 @@ class ArchivedFile(msgspec.Struct, frozen=True):
 def move_to_cold(
     warehouse: "Warehouse", now: datetime, *, on_step: Callable[[str], None] = lambda _: None
 ) -> MoveResult:
-    """Archive every whole day that is older than the settings keep; `on_step` hears of each step.
+    """Archive every whole day older than the settings keep; call `on_step` at each step.
 
     Raises:
-        TemporaryError: the store is away, the disk is full, or rows came meanwhile; nothing is
-            lost and nothing hidden, and the next call goes on.
-        WarehouseError: the store refuses us.
+        TemporaryError: the store is not reachable, the disk is full, or rows arrived meanwhile.
+            Nothing is lost and nothing is hidden, and the next call continues.
+        WarehouseError: the store refuses access.
     """
     _delete_signals(warehouse, compute_horizon(warehouse.settings.warehouse, "signal", now))
     place = open_store(warehouse.settings)
@@ -98,7 +99,7 @@ def move_to_cold(
 
 
 def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
-    """Delete old signals: whoever posts such hours again derives them anew from the rollups."""
+    """Delete old signals: they are derived again from the rollups when such hours are written."""
     with warehouse.snapshot() as cursor:
         row = cursor.execute("SELECT count(*) FROM signal WHERE bucket < $1", [before]).fetchone()
     if row and row[0]:
@@ -107,18 +108,19 @@ def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
 
 
 def compute_horizon(settings: WarehouseSettings, table: str, now: datetime) -> datetime:
-    """Return the midnight (naive UTC) before which a table's days belong in the cold tier."""
+    """Return the midnight (naive UTC); a table's days before it belong in the cold tier."""
     days = settings.raw_days if table in RAW else settings.warm_days
     horizon = now.astimezone(UTC).replace(tzinfo=None) - timedelta(days=days)
     return horizon.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
-    """Remove files that no registration names any more, or never did; return how many."""
+    """Remove files that no registration names, now or ever; return how many."""
     place = open_store(warehouse.settings)
     with warehouse.snapshot() as cursor:
         referenced_paths = {path for _, path in read_state(cursor).cold}
-        # A thawed day's file is old, yet who began to read before the thaw reads it still.
+        # The file of a restored day is old, but a query that began before the restore still reads
+        # it.
         ends = cursor.execute(
             "SELECT min(snapshot_id), max(snapshot_id) FROM ducklake_snapshots('lake')"
         ).fetchone()
@@ -136,13 +138,13 @@ def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
 
 
 def read_state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
-    """Return where rows lie, as this transaction sees it."""
+    """Return in which tier rows are, as this transaction sees it."""
     files = cursor.execute("SELECT noun, path FROM lake.main.cold_file ORDER BY ALL")
     return TierState(cold=tuple(files.fetchall()))
 
 
 def build_source(noun: str, seen: TierState) -> str:
-    """Return `noun AS (...)` over all tiers, to stand in a WITH inside a write transaction."""
+    """Return `noun AS (...)` over all tiers, for a WITH clause inside a write transaction."""
     listed = define_view(noun, seen) or f'SELECT * FROM lake.main."{noun}"'
     return f'"{noun}" AS NOT MATERIALIZED ({listed})'
 
@@ -154,7 +156,7 @@ def restore_days(
     start: datetime,
     end: datetime,
 ) -> None:
-    """Bring a rollup's archived days of [start, end) back into the lake, to be replaced there."""
+    """Move a rollup's archived days of [start, end) back into the lake, where they are replaced."""
     days = [d for d in (parse_name(p)[0] for p in seen.files(table)) if start - DAY < d < end]
     if not days:
         return
@@ -169,7 +171,7 @@ def restore_days(
 def drop_archived(
     cursor: "duckdb.DuckDBPyConnection", table: str, rows: pa.Table, before: datetime
 ) -> pa.Table:
-    """Return the rows whose key no archived file holds; only rows older than `before` may be."""
+    """Return the rows whose key no archived file has; files have only rows older than `before`."""
     time_column = get_storage(table).time_column
     if table not in RAW or time_column is None or not rows.num_rows:
         return rows
@@ -266,7 +268,7 @@ def _compute_checksum(
     rows: str,
     parameters: dict[str, Any] | None = None,
 ) -> tuple[int, int]:
-    """Return how many rows there are and the checksum of them all, in whatever order."""
+    """Return the number of rows and a checksum over all of them that ignores their order."""
     columns = ", ".join(f'"{c.name}"' for c in tables.columns(table))
     row = cursor.execute(
         f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0) {rows}", parameters or {}

@@ -1,7 +1,7 @@
 """Read everything back: the catalog, every data file of the lake, every archived file.
 
-A damaged file spoils its own rows only: queries whose times leave it out go on to answer. What
-was in it is in a backup or, for raw looks and what is rolled up from them, perhaps in the source.
+A damaged file affects only its own rows: queries over other times still work. Its content is in a
+backup or, for device samples and what is rolled up from them, perhaps in the source.
 """
 
 import hashlib
@@ -32,11 +32,11 @@ for row in catalog.execute("PRAGMA integrity_check(5)"):
     print(row[0])
 """
 _HASHED = "SELECT count(*), bit_xor(hash(*COLUMNS(*))) FROM"
-"""Hashing makes the engine read and decode every value; counting alone is answered unread."""
+"""Hashing makes the engine read and decode every value; a count alone reads no values."""
 
 
 class ReadCheck(msgspec.Struct, frozen=True):
-    """One thing that was read back; `detail` says what was seen, and what to do where not ok."""
+    """The result of one check; `detail` reports what was read and, on failure, what to do."""
 
     subject: str
     ok: bool
@@ -44,13 +44,13 @@ class ReadCheck(msgspec.Struct, frozen=True):
 
 
 def verify_warehouse(warehouse: "Warehouse") -> Iterator[ReadCheck]:
-    """Read everything back as one snapshot sees it; yield a check per table, more where damaged.
+    """Read everything in one snapshot; yield one check per table, and one per damaged file.
 
-    Files must be there with the catalog's size, decode whole and hold the catalog's number of
-    rows; archived files must have the checksum they were written with.
+    Files must exist with the catalog's size, decode completely and have the catalog's number of
+    rows. Archived files must have the checksum that they were written with.
 
     Raises:
-        TemporaryError: PostgreSQL or the object store is away.
+        TemporaryError: PostgreSQL or the object store is not reachable.
     """
     if warehouse.place.embedded:
         yield _check_catalog(warehouse.place.home / CATALOG_FILE)
@@ -67,8 +67,8 @@ def verify_warehouse(warehouse: "Warehouse") -> Iterator[ReadCheck]:
 
 
 def _check_catalog(path: Path) -> ReadCheck:
-    # In a process of its own: Python's SQLite beside the engine's in one process would, closing the
-    # file, let go of the engine's locks on it (sqlite.org/howtocorrupt.html, 2.2.1).
+    # In a process of its own: if Python's SQLite opened the file beside the engine's, closing it
+    # would release the engine's locks on the file (sqlite.org/howtocorrupt.html, 2.2.1).
     command = [sys.executable, "-I", "-S", "-c", _INTEGRITY, path.absolute().as_uri()]
     process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (ours)
     lines = process.stdout.splitlines() + process.stderr.splitlines()[-1:]
@@ -89,7 +89,7 @@ def _check_table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> It
     errors = {} if warehouse.place.remote else _find_size_errors(sizes)
     whole = errors or _find_read_error(warehouse, f'lake.main."{table}"')
     for path in sizes if whole else ():
-        # Something is damaged: look at each file alone, so that each is named.
+        # Something is damaged: check each file alone, so that each is named.
         wrong = _find_read_error(warehouse, f"read_parquet({quote_literal(path)})")
         if wrong:
             errors.setdefault(path, wrong)
@@ -111,7 +111,7 @@ def _check_table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> It
 
 
 def _find_size_errors(sizes: dict[str, int]) -> dict[str, str]:
-    """Return what is wrong with each local file, as far as the file system knows."""
+    """Return the size errors of the local files."""
     errors = {}
     for path, size in sizes.items():
         try:

@@ -1,4 +1,4 @@
-"""Work that failures threw away: the table `work_lost`, of which the ledger's `lost` is made."""
+"""Store work that failures destroyed: the table `work_lost`, from which `lost` is derived."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ KEPT_COLUMNS = '"end" >= $since AND "end" < $until'
 
 
 def write_work_lost(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
-    """Put `work_lost` rows in the place of those whose failure lies in a window; return how many.
+    """Replace the `work_lost` rows whose failure is in a window; return how many were written.
 
-    The ledger owes the hours of each row that is new, gone or other than before: work that was
-    posted as productive is found lost afterwards. Writing the same rows again owes nothing.
+    The hours of each new, removed or changed row are marked, so that the ledger writes them again:
+    work that it has as productive may turn out to be lost. Equal rows mark nothing.
     """
     bounds = window.bounds()
     names = ", ".join(f'"{name}"' for name in schema("work_lost").names)

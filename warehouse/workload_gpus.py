@@ -1,12 +1,12 @@
-"""What a workload holds by the inventory, beside what the devices in evidence cover.
+"""Compare what a workload holds by the inventory with what the devices in evidence cover.
 
     stretch ─► judged_stretches ─┐
     pod ───────► bound_pods ─────┼─► covered_pods ─► workload_gpus
     allocation, device, node ────┘
 
-A verdict is about whole workloads, seen or not. A pod that is bound to a node holds the GPUs that
-it requests (claims of DRA included, as the inventory counts them) whether an exporter runs on that
-node or not. A pod that waits holds nothing.
+A verdict is about a whole workload, with or without telemetry. A pod that is bound to a node holds
+the GPUs that it requests (DRA claims included, as the inventory counts them), whether an exporter
+runs on that node or not. A pending pod holds none.
 """
 
 from collections.abc import Iterable
@@ -26,13 +26,13 @@ STEPS = (
     ),
 )
 WHOLE = 0.95
-"""A pod counts as seen where devices in evidence cover so much of what it holds: the coverage
-below which nothing is confirmed (telemetry-and-waste.md#safety)."""
+"""A pod is covered where devices in evidence cover at least this share of what it holds. Below
+this coverage no finding is confirmed (telemetry-and-waste.md#safety)."""
 MICRO = 1_000_000
 
 
 class WorkloadStretch(msgspec.Struct, frozen=True):
-    """A workload and the time that is asked about, in microseconds since 1970."""
+    """A workload and the time in question, in microseconds since 1970."""
 
     span: int
     cluster: str
@@ -50,9 +50,9 @@ class WorkloadGpus(msgspec.Struct, frozen=True):
     replicas: int
     """Pods bound to a node that hold GPUs."""
     replicas_unseen: int
-    """Those of them whose GPUs no device in evidence covers, or only in part."""
+    """Those of them without any device in evidence, or with too few."""
     pods_unseen: int
-    """The same of all pods that were bound at any time of the stretch."""
+    """The same, of all pods that were bound at any time of the stretch."""
     gpus: float
     gpus_seen: float
     coverage: float | None
@@ -62,7 +62,7 @@ class WorkloadGpus(msgspec.Struct, frozen=True):
 
     @property
     def gap(self) -> str | None:
-        """Return in words what has no telemetry; None = everything has."""
+        """Return a sentence about what has no telemetry; None = everything has."""
         if not self.replicas_unseen:
             return None
         where = f"{self.unseen_pod} on node {self.unseen_node}"
@@ -78,7 +78,7 @@ class WorkloadGpus(msgspec.Struct, frozen=True):
 def read_workload_gpus(views: Views, stretches: Iterable[WorkloadStretch]) -> pa.Table:
     """Return one row per stretch, in the order of `span`: the fields of `WorkloadGpus`.
 
-    Read: pod, allocation, device, node. The rows of all stretches are worked out in one query.
+    Read: pod, allocation, device, node. One query computes the rows of all stretches.
     """
     listed = msgspec.json.encode(list(stretches)).decode()
     return views.query(compose_query(STEPS), {"stretches": listed, "whole": WHOLE})

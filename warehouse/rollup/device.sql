@@ -1,6 +1,6 @@
--- Devices that the looks of a stretch tell something new about; the newest look wins. A device
--- stands for one GPU, an instance for its compute slices (the leading digit of its profile) of the
--- model's.
+-- Devices of a stretch that are new, or whose samples are newer or older than the table's. The
+-- newest sample's labels win. A device weighs one GPU; a MIG instance weighs its compute slices
+-- (the first digit of its profile) over those of its GPU model.
 WITH seen AS (
     SELECT
         s.cluster,

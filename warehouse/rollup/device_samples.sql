@@ -1,4 +1,4 @@
--- The looks a rollup reads: time as a number, as the reductions want it.
+-- The device samples that a rollup reads, with the time as a number, as the reductions require.
 SELECT
     * EXCLUDE (ts), -- noqa: AM04
     epoch_us(ts) AS at_us

@@ -1,4 +1,4 @@
--- The longest interval of a cluster's devices, as far as they are known.
+-- The longest known scrape interval of a cluster's devices.
 SELECT max(interval_s) AS interval_s
 FROM device
 WHERE cluster = $cluster

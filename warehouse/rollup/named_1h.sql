@@ -1,3 +1,3 @@
--- The finished hours, their bucket a moment again.
+-- The finished hours, with the bucket as a timestamp again.
 SELECT * REPLACE (make_timestamp(bucket * 3600000000) AS bucket) -- noqa: AM04
 FROM rolled

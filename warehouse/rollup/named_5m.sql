@@ -1,4 +1,5 @@
--- The finished rows of the wanted buckets: their cluster, and their bucket a moment again.
+-- The finished rows of the requested buckets, with their cluster and with the bucket as a
+-- timestamp.
 SELECT
     $cluster::VARCHAR AS cluster,
     * REPLACE (make_timestamp(bucket * 300000000) AS bucket) -- noqa: AM04

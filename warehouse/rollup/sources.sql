@@ -1,4 +1,4 @@
--- What the looks are made of: the longest interval and the model strings.
+-- The longest interval and the model strings of the device samples.
 SELECT
     max(interval_s) AS interval_s,
     list(DISTINCT model) FILTER (model IS NOT NULL) AS models

@@ -1,5 +1,6 @@
--- Devices of a stretch whose looks are not those that were rolled up: a row is never changed, so
--- counting them is enough. A bucket that looks only reach into has a row of none.
+-- Whether the samples of a stretch's devices differ from those that were rolled up. Stored samples
+-- never change, so comparing their number is enough. A bucket that only earlier samples reach has a
+-- row with none of its own.
 WITH sampled AS (
     SELECT
         device,

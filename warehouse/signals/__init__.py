@@ -1,4 +1,4 @@
-"""What each device's own signals say, five minutes by five minutes: the table `signal`.
+"""Classify each device's five minutes by its own signals: the table `signal`.
 
     rollup_5m, allocation ─► readings.sql ─► states.py (stretches, frozen counters, spinning)
     rollup_1h ─► idle_watts.sql ─► power_band.py (the model's idle band)      ─► signal
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 BUCKET_S = 300
 DEVICE_BUCKETS = 2_000_000
-"""Rows classified at once: about 500 MB."""
+"""Rows classified in one pass: about 500 MB of memory."""
 
 MOST_HOURS = 31 * 24
-"""Hours written at once: each has an idle band of its own."""
+"""Hours written in one pass: each hour has its own idle band."""
 
 CONTEXT = timedelta(hours=3)
-"""Least time read around a window: zeros are low up to an hour from an active reading, a stretch
-takes an hour and a half from there."""
+"""Least time read before and after a window: zeros are low up to one hour from an active reading,
+and an idle stretch needs another hour and a half."""
 
 LONGEST_CONTEXT = timedelta(hours=24)
 READINGS = 24
-"""So many intervals of the device scraped least often are read as context."""
+"""Context in intervals of the device with the longest scrape interval."""
 
 HOUR = timedelta(hours=1)
 
 LEARN_WINDOW = timedelta(days=7)
-"""Idle power is learned from so much time, which ends with the hour that it is for."""
+"""Idle power is learned from this much time; it ends with the hour that the band is for."""
 
 
 def _read_spin() -> dict[str, float]:
@@ -55,17 +55,19 @@ def _read_spin() -> dict[str, float]:
 
 
 SPIN = _read_spin()
-"""A spinning device: kernels all the time, and nothing computes or moves (`spin.csv`)."""
+"""Limits of a spinning device: kernels run all the time, but nothing computes or moves data
+(`spin.csv`)."""
 
 PEAKS = {"peak_tensor": 0.93, "peak_fp32": 0.9, "peak_dram": 0.8}
-"""What the pipes and the memory reach in practice: effective utilisation is the use of what limits
-the work over its peak (telemetry-and-waste.md#signals); of the SMs where no tensor is shown."""
+"""The part of their peak that pipes and memory reach in practice. Effective utilisation is the use
+of the limiting resource over this peak (telemetry-and-waste.md#signals); without tensor activity
+it is the use of the SMs."""
 
 
 def write_signals(wh: "Warehouse", window: Window) -> int:
     """Write the `signal` rows of a window of whole five minutes; return how many.
 
-    Read: rollup_5m, rollup_1h, allocation, device. Writing again gives the same rows.
+    Read: rollup_5m, rollup_1h, allocation, device. A repeated call gives the same rows.
     """
     count = 0
     for chunk in window.chunks(_compute_stride(wh)):
@@ -75,7 +77,7 @@ def write_signals(wh: "Warehouse", window: Window) -> int:
 
 
 def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
-    """Return the `signal` rows of a window as `write` would write them."""
+    """Return the `signal` rows of a window as `write_signals` would write them."""
     settings = wh.settings
     context = _compute_context(wh, settings)
     around = Window(window.start - context, window.end + context)
@@ -103,10 +105,11 @@ def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
 
 
 def learn_bands(views: Views, window: Window, threshold: float) -> pl.DataFrame:
-    """Return each model's idle power, hour by hour, learned from the week that ends with the hour.
+    """Return each model's idle power per hour, learned from the week that ends with the hour.
 
     Columns: gpu_model, hour, band_w, band (`learned` or `prior`). A band depends on its own hour
-    alone, so that accounting an hour again, alone or within a longer window, gives the same rows.
+    only, so that a repeated accounting of an hour, alone or in a longer window, gives the same
+    rows.
     """
     hours = list_hours(window)
     first = hours[0] - LEARN_WINDOW + HOUR
@@ -164,8 +167,8 @@ def _compute_stride(views: Views) -> timedelta:
 def _compute_context(views: Views, settings: Settings) -> timedelta:
     longest_interval_s = views.query("SELECT max(interval_s) AS i FROM device")["i"][0].as_py()
     wanted = timedelta(seconds=READINGS * (longest_interval_s or 60.0))
-    # The longest rest that a state asks for, and what is looked for around it.
+    # The longest idle time that a state requires, and the time searched before and after it.
     longest = max(settings.idle.min_duration, settings.ledger.idle_stretch) + 2 * HOUR
     context = min(max(CONTEXT, wanted, longest), LONGEST_CONTEXT)
-    # Whole buckets, so that the rows of a window do not depend on where another one began.
+    # Whole buckets, so that the rows of a window do not depend on where another window began.
     return timedelta(seconds=-(-context.total_seconds() // BUCKET_S) * BUCKET_S)

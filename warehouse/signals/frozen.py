@@ -1,8 +1,8 @@
-"""Telemetry that repeats an old value: an energy counter or a power that stands still.
+"""Detect telemetry that repeats an old value: an energy counter or a power that does not change.
 
-A powered board uses energy, and its power moves in the last digits of a fine reading. Both are
-asked of each sample with those around it, so that one live minute does not hide six frozen hours
-(telemetry-and-waste.md#safety, stale metrics).
+A GPU with power uses energy, and the last digits of a fine power reading change all the time. Both
+are checked per sample, with the samples around it, so that one live minute does not hide six frozen
+hours (telemetry-and-waste.md#safety, stale metrics).
 """
 
 import numpy as np
@@ -11,16 +11,17 @@ import numpy.typing as npt
 from warehouse.signals.runs import ENERGY_STILL, LIVE, POWER_STILL, DeviceSamples, Floats, Ints
 
 STILL_US = 600_000_000
-"""Ten minutes without any change of the energy counter: it repeats an old value."""
+"""Ten minutes without a change of the energy counter: it repeats an old value."""
 
 STILL_READINGS = 20
-"""So many equal readings in a row of a power that is read finer than whole watts are a repeat."""
+"""Equal power readings in a row from which they are a repeat, where the source reports power finer
+than whole watts."""
 
 
 def classify_samples(samples: DeviceSamples) -> npt.NDArray[np.int8]:
     """Return, per sample, `LIVE`, `ENERGY_STILL` or `POWER_STILL`.
 
-    The first sample of equal ones is live: it brought the value.
+    The first of several equal samples is live: its value was new.
     """
     classes = np.full(len(samples), LIVE, dtype=np.int8)
     if not len(samples):
@@ -35,7 +36,7 @@ def classify_samples(samples: DeviceSamples) -> npt.NDArray[np.int8]:
         classes[first] = LIVE
     energy = samples.measures["energy_mj"]
     if not _is_absent(energy):
-        # A bucket holds the energy that was used in it, a sample the counter.
+        # A bucket has the energy that was used in it; a sample has the counter.
         changed = other | (energy != 0) if samples.bucketed else _find_changes(energy, other)
         first, last = _find_groups(changed)
         begin = np.minimum(first + 1, last) if samples.bucketed else first
@@ -50,9 +51,10 @@ def classify_samples(samples: DeviceSamples) -> npt.NDArray[np.int8]:
 
 
 def _has_fine_power(samples: DeviceSamples, power: Floats) -> npt.NDArray[np.bool_]:
-    """Say of each sample whether its source reads power finer than whole watts.
+    """Return, per sample, whether its source reports power finer than whole watts.
 
-    A bucket's mean has decimals whatever the source, so there the value itself has to.
+    A bucket's mean can have decimals with every source, so there only the bucket's own value
+    counts.
     """
     decimals = np.abs(power - np.rint(power)) > 1e-3  # noqa: PLR2004  (a milliwatt)
     decimals &= ~np.isnan(power)
@@ -65,7 +67,7 @@ def _has_fine_power(samples: DeviceSamples, power: Floats) -> npt.NDArray[np.boo
 
 
 def _find_changes(values: Floats, other: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Say of each sample whether its value differs from the one before it on its device."""
+    """Return, per sample, whether its value differs from the one before it on its device."""
     changed = other.copy()
     changed[1:] |= ~(values[1:] == values[:-1])
     return changed

@@ -1,6 +1,6 @@
--- How many readings of allocated, idle devices with a context drew how many whole watts, by model
--- and hour: what a model's idle power is learned from. Hours of rollups serve; boards without a
--- context draw less and would pull the band down.
+-- A histogram of the power (whole watts) of allocated, idle devices with a CUDA context, by model
+-- and hour: the idle power of a model is learned from it. Hourly rollups are fine enough. Devices
+-- without a context use less power and would lower the band.
 SELECT
     d.gpu_model,
     r.bucket,

@@ -1,8 +1,8 @@
-"""Idle power per GPU model, learned from the fleet's own held but unused devices.
+"""Learn the idle power per GPU model from the fleet's own allocated but unused devices.
 
-With a CUDA context open a board draws a nearly constant power that does not depend on the memory
-held (arXiv 2605.23918, "The Model Parking Tax"). What that is on this site's boards is the mode
-of the lowest idle looks; until the site has taught enough, the prior of `gpu_models.csv`.
+With an open CUDA context a GPU uses a nearly constant power that does not depend on the allocated
+memory (arXiv 2605.23918, "The Model Parking Tax"). On this site's GPUs this power is the mode of
+the lowest idle samples. Until there are enough samples, the prior of `gpu_models.csv` is used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ import numpy as np
 from fallow.gpu_models import gpu_models
 
 LEAST_SAMPLES = 240
-"""Samples (or idle buckets) before a model's own band is trusted: 2 h of one board at 30 s."""
+"""Samples (or idle buckets) before a model's own band is used: 2 h of one GPU at 30 s."""
 
 LOW, HIGH = 0.05, 0.20
 """The band is the mode between these quantiles of idle power (telemetry-and-waste.md#idle, K2)."""
 
 MOST_ABOVE = 1.5
-"""Learned watts above so many times the prior are not believed."""
+"""A learned power above so many times the prior is rejected."""
 
 BINS = 2048
-"""Histogram of whole watts; no board draws more."""
+"""Histogram of whole watts; no GPU uses more."""
 
 
 class IdleBand(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class IdleBand(msgspec.Struct, frozen=True):
 def learn_band(
     models: Sequence[str], histogram: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 ) -> Mapping[str, IdleBand]:
-    """Return the band of each model: learned, or the prior where looks are few or absurd."""
+    """Return the band of each model: learned, or the prior where samples are few or implausible."""
     facts = {m.gpu_model: m for m in gpu_models()}
     out: dict[str, IdleBand] = {}
     for name, counts in zip(models, histogram, strict=True):
@@ -46,10 +46,10 @@ def learn_band(
         if sample_count < LEAST_SAMPLES:
             out[name] = prior
             continue
-        # Only the looks between the two quantiles vote, not all of the watts they end in.
+        # Only samples between the two quantiles count, not all samples of the bins at the two ends.
         total = np.clip(np.cumsum(counts), LOW * sample_count, HIGH * sample_count)
         watts = float(np.argmax(np.diff(total, prepend=LOW * sample_count)))
-        # A board whose counters lie must not teach that its load is idle power.
+        # A GPU with wrong counters must not make the power of its load the idle power.
         absurd = not 0 < watts <= MOST_ABOVE * prior.watts
         out[name] = prior if absurd else IdleBand(watts, "learned", sample_count)
     return out

@@ -1,8 +1,8 @@
--- The rows of `rollup_5m` that the rules of states read, sorted by stream and time. A stream is a
--- device, or a pod on a device that several share; `hold` changes with who holds the device (odd:
--- within these five minutes). `kind`: 0 without an activity, 1 idle but for so few readings that no
--- run ends by them, 3 active, 4 signals contradict each other. `hot_s`: zeros with power above half
--- the design power. Power says nothing about one MIG instance.
+-- The rows of `rollup_5m` that the state rules read, sorted by stream and time. A stream is a
+-- device, or a pod on a shared device. `hold` changes when another pod holds the device (odd: it
+-- changes within these five minutes). `kind`: 0 without an activity; 1 idle, except for too few
+-- readings to end a run; 3 active; 4 the signals contradict each other. `hot_s`: seconds of zeros
+-- with power above half the TDP. The power of a GPU does not describe one of its MIG instances.
 WITH edges AS (
     SELECT
         cluster,

@@ -1,10 +1,10 @@
-"""Idle runs of devices: gaps and islands over sorted looks, without a loop over them.
+"""Find idle runs of devices: gaps and islands over sorted samples, without a loop over them.
 
-An idle run is a maximal stretch of idle looks, all live or all repeated. A silence longer than the
-gap ends it, and so do
-`exit_samples` looks in a row from the exit threshold on, or witnesses that contradict each
-other. A look between the thresholds is not idle, but ends nothing by itself; a look without an
-activity is as if it had not been (telemetry-and-waste.md#idle).
+An idle run is a maximal stretch of idle samples, either all live or all repeated. Three things end
+it: a gap without samples that is longer than the maximum gap; `exit_samples` samples in a row at or
+above the exit threshold; signals that contradict each other. A sample between the thresholds is not
+idle, but does not end the run. A sample without an activity is ignored
+(telemetry-and-waste.md#idle).
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 BLIND, IDLE, BETWEEN, BUSY, CONFLICT = range(5)
-"""Kinds of a look, as `idle_looks.sql` numbers them."""
+"""Kinds of a sample, as `readings.sql` numbers them."""
 
 LIVE, ENERGY_STILL, POWER_STILL = range(3)
 """Whether a sample shows new values, or repeats old ones (frozen.py)."""
@@ -26,10 +26,11 @@ MICRO = 1_000_000
 
 
 class DeviceSamples(msgspec.Struct, frozen=True):
-    """Samples (or five-minute buckets of them) of some devices, sorted by device and moment.
+    """Samples (or five-minute buckets of them) of some devices, sorted by device and time.
 
-    `at` and `speaks` are microseconds: a look's moment and the length it speaks for; `gap` the
-    longest silence that its run survives. `measures` holds one array per column, NaN = missing.
+    `at` and `validity` are microseconds: a sample's timestamp and the time for which it is valid.
+    `gap` is the longest time without samples that does not end a run. `measures` holds one array
+    per column, NaN = missing.
     """
 
     device: Ints
@@ -51,7 +52,7 @@ class DeviceSamples(msgspec.Struct, frozen=True):
 
 
 class IdleRuns(msgspec.Struct, frozen=True):
-    """Idle runs: rows `first`..`last` (inclusive) of the looks, from `start` to `end` (us)."""
+    """Idle runs: rows `first`..`last` (inclusive) of the samples, from `start` to `end` (us)."""
 
     device: Ints
     first: Ints
@@ -65,9 +66,9 @@ class IdleRuns(msgspec.Struct, frozen=True):
 
 
 def find_idle_runs(samples: DeviceSamples, *, exit_samples: int, shortest_s: float) -> IdleRuns:
-    """Return the idle runs of at least `shortest_s` seconds (last idle look + what it speaks for).
+    """Return the idle runs of at least `shortest_s` seconds, the last sample's validity included.
 
-    Samples must be sorted by device and moment and hold no blind ones.
+    Samples must be sorted by device and time; samples without an activity must be left out.
     """
     barrier = samples.kind == CONFLICT
     if (samples.kind == BUSY).any():
@@ -93,7 +94,7 @@ def find_idle_runs(samples: DeviceSamples, *, exit_samples: int, shortest_s: flo
 
 
 def _count_streak(samples: DeviceSamples) -> Ints:
-    """Count, per look, how many looks in a row have reached the exit threshold, 0 = this not."""
+    """Return, per sample, how many in a row up to it are at the exit threshold; 0 = it is not."""
     index = np.arange(len(samples), dtype=np.int64)
     busy = samples.kind == BUSY
     other = np.concatenate([[True], samples.device[1:] != samples.device[:-1]])

@@ -1,9 +1,9 @@
-"""From five-minute readings to states: idle is a stretch, not a reading.
+"""Derive states from five-minute readings: a device is idle for a stretch, not for one reading.
 
-Seconds of idle readings are `idle` inside a stretch of them, and `low` where they lie among active
-readings of the same pod: zeros between bursts are a job that uses its device a little. Steady
-little work above the idle band is low, and so is a device that spins. Counters that stand still
-say nothing: unknown.
+Seconds of idle readings are `idle` inside a stretch of such readings. Between active readings of
+the same pod they are `low`: a job with zeros between bursts uses its device a little. Steady light
+work above the idle band is low too, and so is a spinning device. Counters that do not change give
+no information: unknown.
 """
 
 from typing import Any
@@ -29,30 +29,30 @@ from warehouse.signals.runs import (
 )
 
 LOW_ACTIVITY = 0.01
-"""Activity from which a reading shows some work; noise of a device without work is below it."""
+"""Activity from which a reading shows some work; the noise of a device without work is lower."""
 
 LOW_SHARE = 0.5
-"""Share of idle readings with some work from which a device works steadily, if little."""
+"""Share of idle readings with some work from which a device works lightly but steadily."""
 
 BAND_STEP_W = 1.0
-"""The learned band is a whole watt: power above it by more is above the band."""
+"""The learned band is in whole watts: only a larger excess counts as above the band."""
 
 LOOKAROUND = 6
-"""Rows before and after one, half an hour each, that say whether it rests or works steadily."""
+"""Rows before and after a row (half an hour each) that decide whether it is idle or steady."""
 
 BUCKET_US = 300 * MICRO
 REACH_US = 3600 * MICRO
-"""So far around a row active readings are looked for, between which zeros are low use."""
+"""How far from a row active readings are searched (microseconds); zeros between them are low."""
 
 Flags = npt.NDArray[np.bool_]
 
 
 def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Give each row of `readings.sql` its seconds by state, and the `rule` that moved any.
+    """Give each row of `readings.sql` its seconds by state, and the `rule` that changed any.
 
     rule: `stretch` (idle), `among` (zeros among active readings: low), `steady` (little work above
-    the idle band: low), `spinning` (low), `frozen` (unknown); none where readings stand as they
-    are. `burst` moves none: activity between idle stretches, at which an idle run ends.
+    the idle band: low), `spinning` (low), `frozen` (unknown); null where the readings are not
+    changed. `burst` changes nothing: activity between idle stretches, at which an idle run ends.
     """
     if rows.is_empty():
         return rows.with_columns(rule=pl.lit(None, dtype=pl.String))
@@ -64,7 +64,7 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     line = np.cumsum(_find_changes(stream, rows["hold"].to_numpy())) - 1
     steady = allocated & ~stale & _flag_steady(rows, line, kind)
     usable = allocated & ~stale & ~steady & (kind != BLIND)
-    # A row without an activity is as if it had not been; what is not usable else ends a stretch.
+    # A row without an activity is ignored. Any other row that cannot be used ends a stretch.
     usable_kind = np.where(usable, kind, np.where(kind == BLIND, BETWEEN, CONFLICT)).astype(np.int8)
     stretch = _flag_stretches(rows, line, usable_kind, settings)
     above = (
@@ -89,7 +89,7 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 def _move_seconds(
     rows: pl.DataFrame, line: Ints, *, stretch: Flags, among: Flags, steady: Flags, stale: Flags
 ) -> pl.DataFrame:
-    # What reaches into a stretch's first row from a reading before it is no blip of the stretch.
+    # Activity of an earlier reading that is still valid in a stretch's first row is not a burst.
     inside = stretch & _flag_beside(stretch, line, -1)
     burst = (
         ~stretch
@@ -102,7 +102,7 @@ def _move_seconds(
         whole=pl.Series(inside) | (pl.Series(stretch) & pl.col("active")),
     )
     idle, low, busy = pl.col("idle_s"), pl.col("low_s"), pl.col("busy_s")
-    # A hot zero among active readings is a burst that the utilisation missed.
+    # A zero with high power among active readings is a burst that the utilisation did not show.
     hot = pl.when("is_among").then(pl.col("hot_s")).otherwise(0.0)
     spins = pl.col("spins") & ~pl.col("is_stale") & (busy > 0)
     emptied = pl.col("is_among") | pl.col("is_steady")
@@ -151,10 +151,10 @@ def _build_samples(
 def _flag_stretches(
     rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8], settings: Settings
 ) -> Flags:
-    """Say which rows lie in an idle stretch.
+    """Return which rows are in an idle stretch.
 
-    Without an active reading it lasts `ledger.idle_stretch`; with a few, `idle.min_duration`, and
-    around each of its rows the device rests (`_cut_rests`).
+    Without an active reading a stretch lasts `ledger.idle_stretch`. With a few active readings it
+    lasts `idle.min_duration`, and the device is idle around each of its rows (`_keep_idle_parts`).
     """
     samples = _build_samples(rows, line, rows["at_us"].to_numpy(), kind)
     quiet = (kind == IDLE) & ~rows["active"].to_numpy()
@@ -165,7 +165,7 @@ def _flag_stretches(
         (kind, settings.idle.min_duration),
     ):
         read = _set_kind(samples, kinds)
-        # A stretch begins and ends within a row: the whole ones are up to two rows fewer.
+        # A stretch begins and ends within a row: the number of whole rows is up to two less.
         shortest_s = length.total_seconds()
         runs = find_idle_runs(
             read,
@@ -184,7 +184,7 @@ def _flag_stretches(
 
 
 def _measure_runs(rows: pl.DataFrame, line: Ints, runs: IdleRuns) -> Floats:
-    """Return the seconds of runs with the idle ones of the rows before and after them."""
+    """Return the seconds of runs, with the idle seconds of the rows before and after them."""
     at, idle = rows["at_us"].to_numpy(), rows["idle_s"].to_numpy()
     before, after = np.maximum(runs.first - 1, 0), np.minimum(runs.last + 1, len(at) - 1)
     first, last = runs.first, runs.last
@@ -210,10 +210,10 @@ def _keep_idle_parts(
     runs: IdleRuns,
     settings: Settings,
 ) -> IdleRuns:
-    """Return the parts of runs with active readings where the device rests.
+    """Return the parts of runs with active readings in which the device is idle.
 
-    It rests at a row if few readings of the hour around it (of the same run) are active and their
-    power lies within the idle band. A row is judged by its neighbours alone, not by the whole run,
+    It is idle at a row if few readings of the hour around the row (in the same run) are active and
+    their power is within the idle band. Only its neighbours decide about a row, not the whole run,
     so that an hour has the same states whether it is accounted alone or within a week.
     """
     if not len(runs):
@@ -229,7 +229,7 @@ def _keep_idle_parts(
     high = np.maximum(np.minimum(index + LOOKAROUND + 1, runs.last[place] + 1), low)
 
     def over(values: Floats) -> Floats:
-        # Whole numbers: sums of floats would depend on the rows far before.
+        # Whole numbers: sums of floats would depend on rows far before.
         total = np.concatenate([[0], np.cumsum(np.rint(values * 1000).astype(np.int64))])
         summed: Floats = (total[high] - total[low]) / 1000
         return summed
@@ -258,7 +258,7 @@ def _keep_idle_parts(
 
 
 def _flag_steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> Flags:
-    """Say which idle rows lie in an hour of steady little work whose power is above the band."""
+    """Return which idle rows are in an hour of steady light work with power above the band."""
     activity, power = _read_floats(rows, "activity"), _read_floats(rows, "power_w")
     band = _read_floats(rows, "band_w")
     idle = kind == IDLE
@@ -282,11 +282,11 @@ def _flag_steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> 
 def _flag_among(
     line: Ints, at: Ints, *, stretch: Flags, active: Flags, above: Flags, gap: Ints, reach: int
 ) -> Flags:
-    """Say which rows lie between active ones, without a stretch or a silence in between.
+    """Return which rows are between active ones, without a stretch or a gap in between.
 
-    The active ones are at most `reach` microseconds away: what rests for longer is a stretch.
-    After the last active one of a line, power above the idle band tells. What comes before the
-    first active reading of a pod may be its startup, and a row beside a stretch holds its end.
+    The active rows are at most `reach` microseconds away: a longer idle time is a stretch. After
+    the last active row of a line, power above the idle band decides. Rows before the first active
+    reading of a pod may be its startup, and a row beside a stretch contains the stretch's end.
     """
     if not len(line):
         return np.zeros(0, dtype=bool)
@@ -304,12 +304,12 @@ def _flag_among(
     after = (last >= begins[part]) & (at - at[np.maximum(last, 0)] <= reach)
     before = (first < ends[part]) & (at[np.minimum(first, len(line) - 1)] - at <= reach)
     between: Flags = after & (before | above)
-    # The row that a stretch begins in is idle for a part of it.
+    # The row in which a stretch begins is idle for a part of it.
     return between & ~_flag_beside(stretch, line)
 
 
 def _flag_beside(stretch: Flags, line: Ints, step: int = 1) -> Flags:
-    """Say which rows come just before (`step` 1) or after (-1) one of a stretch of their line."""
+    """Return which rows are just before (`step` 1) or after (-1) a stretch row of their line."""
     beside = np.zeros(len(line), dtype=bool)
     same = line[1:] == line[:-1]
     if step > 0:

@@ -1,5 +1,5 @@
--- The ledger's rows under the names people ask by. What nobody held is the platform's, under a
--- name that no namespace or team can have.
+-- The ledger's rows by the requested names. The platform owns unallocated time, under a name that
+-- no namespace or team can have.
 WITH named AS (
     SELECT
         l.cluster AS bill,

@@ -1,5 +1,5 @@
--- When asked: each cluster's unowned dollars go to its owners in proportion to their dollars; the
--- largest takes what rounding left. GPU-hours stay where they were.
+-- With $share_unallocated, each cluster's unallocated dollars go to its owners in proportion to
+-- their dollars; the largest owner also gets the rounding remainder. GPU-hours do not move.
 WITH bills AS (
     SELECT
         bill,

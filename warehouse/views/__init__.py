@@ -1,7 +1,7 @@
-"""One view per noun, over all tiers: what `Warehouse.query` lets SQL see.
+"""Provide one view per table over all tiers: what `Warehouse.query` lets SQL see.
 
-The views live in the engine's own memory, one schema of them per tier state, so every reader of
-a process shares them and a tier move simply leads to another schema.
+The views are in the engine's own memory, one schema of them per tier state. So every reader of a
+process shares them, and after a move between tiers readers use another schema.
 """
 
 import threading
@@ -13,7 +13,7 @@ from fallow.resources import read_text
 from warehouse.views.tiers import TierState, define_view
 
 _MOVES = {"watermark", "cold_file"}
-"""What says where rows lie."""
+"""Queries that return in which tier rows are."""
 _INTERNAL = ("watermark", "dirty", "unposted", "cold_file", "schema_version")
 
 _STATE = read_text("warehouse.views", "state.sql")
@@ -21,7 +21,7 @@ _BARE = read_text("warehouse.views", "bare.sql")
 
 
 class ViewSchemas:
-    """The view schemas made so far in one engine."""
+    """The view schemas that one engine has so far."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -30,13 +30,14 @@ class ViewSchemas:
         self._by_snapshot: tuple[int, TierState] | None = None
 
     def begin(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Begin a read-only transaction in which unqualified names mean the nouns."""
+        """Begin a read-only transaction in which unqualified names are the tables' views."""
         while True:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             state = self._state(cursor)
             with self._lock:
                 name = self._schema_by_state.get(state)
-            # Views younger than this transaction, made now or by another reader, it cannot see.
+            # A transaction does not see views that were created after it began, by this or another
+            # reader.
             if name is not None and _enter_schema(cursor, name):
                 return
             cursor.rollback()
@@ -45,16 +46,16 @@ class ViewSchemas:
                     self._schema_by_state[state] = self._make(state, len(self._schema_by_state))
 
     def use(self, cursor: duckdb.DuckDBPyConnection) -> bool:
-        """Let unqualified names mean the nouns in a transaction that has begun already.
+        """Let unqualified names be the tables' views in a transaction that has begun already.
 
-        False where their views are not made yet (`ready` makes them, outside of it).
+        Returns False where their views do not exist yet (`ready` creates them, outside of it).
         """
         with self._lock:
             name = self._schema_by_state.get(self._state(cursor))
         return name is not None and _enter_schema(cursor, name)
 
     def ready(self) -> None:
-        """Make the views of the present state, for transactions that begin from now on."""
+        """Create the views of the current state, for transactions that begin from now on."""
         cursor = self._connection.cursor()
         try:
             self.begin(cursor)
@@ -63,7 +64,7 @@ class ViewSchemas:
             cursor.close()
 
     def _state(self, cursor: duckdb.DuckDBPyConnection) -> TierState:
-        # Most snapshots are another scrape; only the first reader of each pays for the look.
+        # Most new snapshots are only a new scrape; the first reader of each queries the tier state.
         row = cursor.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchone()
         snapshot = int(row[0]) if row else 0
         latest = self._by_snapshot
@@ -83,7 +84,7 @@ class ViewSchemas:
         name = f"nouns_{number}"
         cursor = self._connection.cursor()
         try:
-            cursor.begin()  # one look at the catalog for all of them
+            cursor.begin()  # one catalog query for all of them
             cursor.execute(f"CREATE SCHEMA memory.{name}")
             for noun in (*tables.table_names(), *_INTERNAL):
                 listed = define_view(noun, state) or f'SELECT * FROM lake.main."{noun}"'

@@ -1,4 +1,4 @@
--- Tables of the lake that never had a row: the catalog keeps statistics of all others.
+-- Tables of the lake without any row so far: the catalog keeps statistics of all others.
 SELECT t.table_name
 FROM __ducklake_metadata_lake.ducklake_table AS t
 WHERE

@@ -1,4 +1,4 @@
--- Where rows lie: a row per watermark (path is null) and per archived file.
+-- In which tier rows are: a row per watermark (path is null) and per archived file.
 SELECT
     name,
     moment AS ts,

@@ -1,13 +1,13 @@
-"""What a noun's view reads when its rows lie in more than one tier.
+"""Define what a table's view reads when its rows are in more than one tier.
 
-`definition(noun, state)` returns the SELECT of a noun, or None for "the lake's table as it is".
-`state` is what the lake said inside the reader's own snapshot, so that a tier move is seen whole
-or not at all. SQL here names the lake's tables in full: `lake.main.sample`.
+`define_view(noun, state)` returns the SELECT of a table, or None for "the lake's table as it is".
+`state` is read inside the reader's own snapshot, so that a reader sees a move between tiers
+completely or not at all. SQL here names the lake's tables in full: `lake.main.sample`.
 
-A row lies in exactly one tier: the commit that registers a file deletes its rows from the lake.
-So a view is the lake's rows and those of the registered files, one branch per month (and schema):
-the engine drops whole months by their constant bounds, and days inside a month by the files'
-statistics. Files are listed, never globbed: a file nobody registered is not there.
+A row is in exactly one tier: the commit that registers a file deletes its rows from the lake. So a
+view is the lake's rows plus those of the registered files, one branch per month (and schema). The
+engine skips whole months by their constant bounds, and days inside a month by the files'
+statistics. Files are listed, never globbed: a file without a registration is not read.
 """
 
 from datetime import datetime
@@ -18,16 +18,16 @@ from warehouse.storage import get_storage
 
 
 class TierState(msgspec.Struct, frozen=True):
-    """Where rows lie at one snapshot: watermarks by name, archived files by table."""
+    """In which tier rows are at one snapshot: watermarks by name, archived files by table."""
 
     watermarks: tuple[tuple[str, datetime], ...] = ()
     cold: tuple[tuple[str, str], ...] = ()
     """(table, path) of every archived Parquet file, in order."""
     bare: tuple[str, ...] = ()
-    """Tables that never had a row, in order."""
+    """Tables without any row so far, in order."""
 
     def watermark(self, name: str) -> datetime | None:
-        """Return a watermark's moment (UTC, naive), or None when it was never set."""
+        """Return a watermark's timestamp (UTC, naive), or None when it was never set."""
         return dict(self.watermarks).get(name)
 
     def files(self, table: str) -> list[str]:
@@ -36,10 +36,10 @@ class TierState(msgspec.Struct, frozen=True):
 
 
 def define_view(noun: str, state: TierState) -> str | None:
-    """Return the SELECT that is the noun at this state, or None for the lake's table."""
+    """Return the SELECT of the table at this state, or None for the lake's table."""
     files = state.files(noun)
     if not files:
-        # Of a table without statistics DuckLake 1.5 asks the catalog again for each column.
+        # For a table without statistics DuckLake 1.5 queries the catalog again for each column.
         return f'SELECT * FROM lake.main."{noun}" WHERE false' if noun in state.bare else None
     months: dict[tuple[str, str], list[str]] = {}
     for path in files:
@@ -59,13 +59,13 @@ def define_view(noun: str, state: TierState) -> str | None:
 
 
 def read_files(paths: list[str]) -> str:
-    """Return the table function that reads these files, whose folders are no columns."""
+    """Return the table function that reads these files; their folders are not read as columns."""
     listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
     return f"read_parquet([{listed}], hive_partitioning = false)"
 
 
 def parse_name(path: str) -> tuple[datetime, str]:
-    """Return the day and the schema's tag that an archived file's name tells.
+    """Return the day and the schema's tag in an archived file's name.
 
     `.../sample/month=2026-11/day=2026-11-10/sample-20261110-<schema>-<rows>.parquet`
     """

@@ -1,7 +1,8 @@
 -- The pods of each stretch's workload that were bound to a node in it and hold GPUs, with the part
--- of the stretch in which they did, and whether they still did at its end. A pod that nobody saw
--- end is there until ten minutes after it was last seen. Memory of a GPU without a count is one.
--- A source without UIDs hashes the name: beside the real UID of the same life it is left out.
+-- of the stretch in which they did, and whether they still did at its end. A pod without a known
+-- end exists until ten minutes after it was last seen. A request of GPU memory without a count is
+-- one GPU. A source without UIDs hashes the name: where a row has the real UID of the same
+-- lifetime, its row is left out.
 WITH inventory AS (
     SELECT
         cluster,

@@ -1,8 +1,9 @@
 -- How much of what each bound pod holds is covered by devices in evidence, as a mean over its part
--- of the stretch: devices that it was given and that an exporter shows. A device is in evidence
--- until three of its intervals after it was last seen; an allocation known until ten minutes before
--- the end goes on. Shared devices count whole: their share is asked elsewhere. Where telemetry
--- names no pods, devices of the node that it does not show may be the ones that the pod holds.
+-- of the stretch: devices that are allocated to the pod and that an exporter reports. A device is
+-- in evidence until three of its intervals after it was last seen. An allocation that was last
+-- known at most ten minutes before the end continues. Shared devices count as whole devices here.
+-- Where telemetry names no pods, the pod may hold devices without telemetry: its coverage is
+-- multiplied by the share of the node's devices that telemetry shows.
 WITH node_devices AS (
     SELECT
         d.cluster,

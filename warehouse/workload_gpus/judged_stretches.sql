@@ -1,4 +1,4 @@
--- The stretches asked about: a JSON list, with timestamps in microseconds.
+-- The requested stretches: a JSON list, with timestamps in microseconds.
 SELECT
     s.span,
     s.cluster,

@@ -1,5 +1,5 @@
--- What each stretch's workload holds at its end and what of it is seen, the coverage over the whole
--- stretch, and the first pod by name that is not seen.
+-- What each stretch's workload holds at its end and how much of it is covered, the coverage over
+-- the whole stretch, and the first pod by name that is not covered.
 SELECT
     s.span,
     count(p.uid) FILTER (WHERE p.at_end) AS replicas,
