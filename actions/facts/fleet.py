@@ -39,7 +39,7 @@ def read_fleet(views: Views, now: datetime) -> BudgetUsage:
 
 
 def _largest(views: Views, rates: pa.Table, parameters: dict[str, Any]) -> float | None:
-    """Return the dollars per hour of the most expensive node; None = no priced device has a node."""
+    """Return the dollars per hour of the most expensive node; None = no priced device is on one."""
     rows = views.query(
         "SELECT DISTINCT cluster, device, node FROM device "
         "WHERE node IS NOT NULL AND first_seen < $until AND last_seen >= $since",

@@ -1,1 +1,4 @@
-"""The one loop that acts: reconcile, then plan, then one action after the other, journal first."""
+"""The acting loop: reconcile, then plan, then one action after the other.
+
+The journal comes first.
+"""

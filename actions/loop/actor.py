@@ -1,7 +1,7 @@
-"""The actor: one turn of acting, for the service and for `fallow apply` alike.
+"""The actor: one evaluation and its actions, for the service and for `fallow apply` alike.
 
-lease ─► kill switch ─► reconcile what is open ─► watch what was done ─► breaker ─► plan ─► one
-decision after the other, the dearest first
+lease ─► kill switch ─► reconcile open actions ─► detect drift ─► breaker ─► plan ─► one decision
+after the other, the most expensive first
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -51,10 +51,10 @@ from fallow.errors import FallowError, RefusedError, UsageError
 APPROVAL = "approval"
 """The gate that people open."""
 LAST_STEPS = ("snapshot", "act")
-"""Steps at which approval is asked for: all that comes before them is over."""
+"""Steps that need an approval; all stages before them are complete by then."""
 BREAKER = "breaker"
 REPEAT_AFTER = timedelta(hours=1)
-"""A notice that cannot be delivered is written down again after so long."""
+"""A notice that cannot be delivered is journalled again after this time."""
 
 
 class Actor:
@@ -102,9 +102,9 @@ class Actor:
         )
 
     def turn(self, *, dry_run: bool = True, only: Collection[str] = ()) -> TurnReport:
-        """Do one turn. A dry run takes no lease and writes nothing, not even to the journal.
+        """Run one evaluation. A dry run takes no lease and writes nothing, not even to the journal.
 
-        `only`: findings (or what their ids begin with) to act upon; none = all.
+        `only`: findings (or prefixes of their ids) to act upon; none = all.
 
         Raises:
             TemporaryError: the cluster or the journal does not answer.
@@ -131,7 +131,7 @@ class Actor:
         )
 
     def settle(self) -> list[Outcome]:
-        """Only find out what became of open actions, and of those that stand."""
+        """Only determine the outcomes of open actions, and of those not reversed."""
         with self.record.journal.alone():
             self.record.catch_up()
             if self.lease.hold():
@@ -139,7 +139,7 @@ class Actor:
             return self._reconcile()[0] + self._review_past()
 
     def undo(self, prefix: str, by: str) -> Outcome:
-        """Take one action back; see `undoing.undo`. It works while everything is frozen.
+        """Undo one action; see `actions.loop.undo.undo`. It works while everything is frozen.
 
         Raises:
             UsageError: no action, or several, begin with `prefix`.
@@ -155,7 +155,7 @@ class Actor:
             return undo(free, state, by)
 
     def _sender_without_freeze(self) -> ChangeSender:
-        """Return writes that a freeze does not stop: an undo that people ask for is a way out."""
+        """Return a sender that a freeze does not stop, for undos that people request."""
         sender = self.context.sender
         return ChangeSender(sender.transports, self.record, tuple, self.context.pulse)
 
@@ -195,14 +195,14 @@ class Actor:
         states = read_trust_states(self.record, self.policies).values()
         return {s.policy: s.why for s in states if s.how == HAND}
 
-    # Before anything new.
+    # Work on earlier actions comes first.
 
     def _frozen(self) -> tuple[Reason, ...]:
         why = self.freeze.why()
         return (Reason("frozen", why),) if why else ()
 
     def _halted(self) -> tuple[Reason, ...]:
-        """Say why not one more write may be sent: asked before each of them."""
+        """Return why no further write may be sent; called before each write."""
         if frozen := self._frozen():
             return frozen
         try:
@@ -212,7 +212,7 @@ class Actor:
         return (Reason("lease", refusal),) if refusal else ()
 
     def _check_breaker(self, now: datetime) -> tuple[Reason, ...]:
-        """Freeze everything where telemetry as a whole is not to be trusted."""
+        """Freeze everything if telemetry as a whole is unreliable."""
         why = self._evidence.incident(now)
         if why is None:
             return ()
@@ -235,13 +235,13 @@ class Actor:
         return closed, notes
 
     def _review_past(self) -> list[Outcome]:
-        """See what was taken back since, and take back what did harm."""
+        """Find actions that were reversed since, and undo actions that did harm."""
         changed = self._drift.find_changes() + undo_harmful(self.context, self._reviewer)
         self._alarm(changed)
         return changed
 
     def _restore_snapshots(self) -> list[str]:
-        """Restore snapshots of what was undone; tell operators of what could not be."""
+        """Restore snapshots of undone actions; notify operators of failures."""
         snapshotter = self._runner.snapshotter
         failures = restore_snapshots(self.context, snapshotter) if snapshotter is not None else []
         if failures:
@@ -250,14 +250,14 @@ class Actor:
         return failures
 
     def _collect_closed(self, results: Sequence[StepResult]) -> list[Outcome]:
-        """Return what came at once of actions just taken."""
+        """Return the outcomes that new actions reached at once."""
         actions = [self.record.actions[t.action] for t in results if t.action is not None]
         closed = [t.outcome for t in actions if t.outcome is not None and not t.is_open]
         self._alarm(closed)
         return closed
 
     def _alarm(self, closed: Sequence[Outcome]) -> None:
-        """Tell operators of what did not go well."""
+        """Notify operators of failures."""
         failures = [
             o for o in closed if o.result in ("failed", "not sticking", "reverted", "unknown")
         ]
@@ -279,14 +279,14 @@ class Actor:
             self._notifier.tell([Notice("demoted", "", s, operators=True) for s in texts], now)
         return texts
 
-    # What is new.
+    # New decisions come second.
 
     def _plan(self, now: datetime, *, dry_run: bool) -> tuple[ActionPlan, dict[str, Facts]]:
         facts = self.record.continue_cases(self._evidence.cases(now))
         findings = [f.finding for f in facts]
         histories = self.record.histories([p.name for p in self.policies], findings)
         if not dry_run:
-            # After the histories were read: what is seen for the first time has none.
+            # After the histories were read: a case that is seen for the first time has no history.
             self.record.extend(self.record.sightings(facts))
         plan_now = self._planner(self.policies, facts, self._read_usage(now), now, histories)
         return plan_now, {f.finding.id: f for f in facts}
@@ -311,7 +311,8 @@ class Actor:
         for decision in decisions:
             if decision.ruling != "allow" or decision.step not in LAST_STEPS:
                 continue
-            # One at a time: people who undo something do not wait for a whole turn.
+            # One action at a time: a person who undoes an action does not wait for a whole
+            # evaluation.
             with nullcontext() if dry_run else self.record.journal.alone():
                 case = self._case(decision, facts)
                 if case is not None:
@@ -334,7 +335,7 @@ class Actor:
         *,
         dry_run: bool,
     ) -> list[StepResult]:
-        """Tell owners; only what was proved to be delivered starts their grace."""
+        """Notify owners; only a notice with proved delivery starts the grace period."""
         if dry_run:
             return [StepResult(d, "would notify") for d in decisions]
         wanted_notices = {
@@ -373,7 +374,7 @@ class Actor:
     def _request_approvals(
         self, decisions: Sequence[Decision], policies: Mapping[str, Policy]
     ) -> None:
-        """Write down what waits for approval, so that people can approve it by its id."""
+        """Journal the actions that wait for approval, so that people can approve them by id."""
         notices = []
         for decision in decisions:
             if decision.step not in LAST_STEPS or not any(
@@ -398,11 +399,11 @@ class Actor:
 
 
 def approve(record: JournalState, prefix: str, by: str) -> str:
-    """Write down that somebody approves an action; return its id. Four eyes, always.
+    """Journal a person's approval of an action; return its id. The approver is not the requester.
 
     Raises:
-        UsageError: nothing of that name waits for approval.
-        RefusedError: the one who approves is the one who asked, or approved it already.
+        UsageError: no action of that id waits for approval.
+        RefusedError: the approver requested the action, or approved it already.
     """
     record.catch_up()
     request = record.approval_requests[find_by_prefix(prefix, record.approval_requests, "request")]
@@ -420,7 +421,7 @@ def approve(record: JournalState, prefix: str, by: str) -> str:
 
 
 def _require_cases(only: Collection[str], facts: Mapping[str, Facts]) -> None:
-    """Refuse findings that are no case now."""
+    """Refuse findings that are not a case now."""
     for prefix in only:
         if not any(finding.startswith(prefix) for finding in facts):
             raise UsageError(
@@ -433,7 +434,7 @@ def find_by_prefix(prefix: str, ids: Iterable[str], thing: str) -> str:
     """Return the one id that begins with `prefix`.
 
     Raises:
-        UsageError: none does, or several do.
+        UsageError: no id does, or several do.
     """
     matches = [key for key in ids if key.startswith(prefix)] if prefix else []
     if prefix in matches or len(matches) == 1:

@@ -1,4 +1,7 @@
-"""What the workload itself says afterwards: an Event and annotations with the two ways out."""
+"""Record an action on the workload itself.
+
+An Event and annotations that explain undo and opt-out.
+"""
 
 from collections.abc import Mapping
 
@@ -8,20 +11,21 @@ from fallow.errors import FallowError, TemporaryError
 
 PREFIX = "fallow.dev/"
 KEPT_UNTIL = PREFIX + "keep-until"
-# Not `keep`: that word on an object opts it out for good.
+# Not `keep`: an annotation with that name opts the object out permanently.
 ANNOTATION_KEYS = tuple(
     PREFIX + name for name in ("action", "acted-at", "undo", "how-to-keep", "link")
 )
 RECYCLE_KEY = PREFIX + "recycle"
-"""Why a node is cordoned (`actions/nodes/recycling.py`). It is removed with the other
-keys, also where somebody made the node schedulable again and the cordon is not ours to undo."""
+"""Why a node is cordoned (`actions/nodes/recycling.py`). It is removed with the other keys. This
+also holds where a person made the node schedulable again, so that the cordon is not ours to
+undo."""
 _EXISTS = "exists"
 
 
 def announce_action(context: ActionContext, action: Action, link: str = "") -> list[str]:
-    """Annotate the object and post an Event; return what could not be said.
+    """Annotate the object and post an Event; return what failed.
 
-    Saying it twice says it once: the Event has the action's name, annotations the same values.
+    A repeated call changes nothing: the Event has the action's name, annotations the same values.
     """
     notes = build_annotations(action, link)
     try:
@@ -35,7 +39,7 @@ def announce_action(context: ActionContext, action: Action, link: str = "") -> l
 
 
 def remove_annotations(context: ActionContext, action: Action) -> list[str] | None:
-    """Take the annotations away again; return what the API refused, None = no answer."""
+    """Remove the annotations; return what the API refused, None = no answer."""
     keys = (
         (*ANNOTATION_KEYS, RECYCLE_KEY) if action.intent.target.kind == "Node" else ANNOTATION_KEYS
     )
@@ -51,7 +55,7 @@ def remove_annotations(context: ActionContext, action: Action) -> list[str] | No
 
 
 def build_annotations(action: Action, link: str = "") -> dict[str, str | None]:
-    """Return what an acted upon object is annotated with."""
+    """Return the annotations of an object that was acted upon."""
     target = action.intent.target
     subject = "/".join(filter(None, (target.kind, target.namespace, target.name)))
     return {
@@ -66,9 +70,9 @@ def build_annotations(action: Action, link: str = "") -> dict[str, str | None]:
 def build_annotation_change(
     context: ActionContext, target: Target, notes: Mapping[str, str | None]
 ) -> Change | str:
-    """Return the change that sets annotations (None takes one away), or why there is none.
+    """Return the change that sets annotations (None removes one), or why there is none.
 
-    It carries the uid and no version: keys of ours are nobody else's to write.
+    It carries the uid and no version: no other client writes our keys.
 
     Raises:
         TemporaryError: no answer.
@@ -124,7 +128,7 @@ def _build_event(action: Action, notes: Mapping[str, str | None]) -> Change:
 
 
 def _send_all(context: ActionContext, changes: list[Change | str]) -> list[tuple[str, str]]:
-    """Send changes; return the verdict and the reason of each that did not take."""
+    """Send changes; return the verdict and the reason of each that was not applied."""
     failed: list[tuple[str, str]] = []
     for change in changes:
         if isinstance(change, str):

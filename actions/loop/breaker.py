@@ -1,8 +1,8 @@
-"""The circuit breaker: is telemetry as a whole to be trusted now?
+"""The circuit breaker: is telemetry as a whole reliable now?
 
-When many devices turn idle or silent at once, exporters, a driver or a Prometheus went wrong more
-often than people all stopped working. A breaker that trips freezes everything until a person
-thaws it: zeros that a broken exporter goes on writing look like idle devices ever after.
+When many devices turn idle or silent at once, a failure of exporters, a driver or a Prometheus is
+more likely than that all people stopped working. A breaker that trips freezes everything until a
+person thaws it: the zeros of a broken exporter look like idle devices from then on.
 """
 
 from datetime import datetime
@@ -14,7 +14,8 @@ from fallow.resources import read_text
 from fallow.window import format_duration
 
 EPSILON = 1e-6
-"""A stored (single precision) 0.05 is 0.0500000007; it is still at a threshold of 0.05."""
+"""Tolerance: a stored (single precision) 0.05 is 0.0500000007, and still is at a threshold of 0.05.
+"""
 
 
 def find_incident(
@@ -25,10 +26,10 @@ def find_incident(
     idle: float = 0.05,
     cluster: str | None = None,
 ) -> str | None:
-    """Say why everything is to be frozen, None = nothing is out of the usual.
+    """Return why everything is to be frozen; None = nothing is unusual.
 
-    `idle` is the activity (0-1) at or below which a device idles. What cannot be said of few
-    devices is not said: see `breaker.least_devices`.
+    `idle` is the activity (0-1) at or below which a device idles. With fewer devices than
+    `breaker.least_devices` there is no judgement.
     """
     since = now - settings.within
     parameters = {

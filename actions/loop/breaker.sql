@@ -1,7 +1,7 @@
--- Devices that worked or idled before a moment, those of them that turned idle or unknown since,
--- targets that were looked at, and those that are down now.
--- A Prometheus names only the nodes that were silent for a while: the others are targets too, and
--- one that has samples from after its silence is not down any more.
+-- Devices that worked or idled before a given time, those of them that turned idle or unknown
+-- since, targets that were scraped, and those that are down now. A Prometheus names only the nodes
+-- that were silent for a while: the others are targets too, and one with samples from after its
+-- silence is not down any more.
 WITH looks AS (
     SELECT
         cluster,
@@ -50,7 +50,7 @@ answers AS (
         ts >= $before::TIMESTAMP
         AND ts < $until::TIMESTAMP
         AND ($cluster::VARCHAR IS NULL OR cluster = $cluster)
-        -- Jobs end, and their own exporters with them.
+        -- Jobs end, and their own exporters end with them.
         AND collector <> 'trainers'
     GROUP BY cluster, collector, target
 ),

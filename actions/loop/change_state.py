@@ -1,4 +1,4 @@
-"""Compare an object with what a change found and what it leaves; say who wrote a field."""
+"""Compare an object with the state before and after a change; find who wrote a field."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -11,9 +11,9 @@ from fallow.action_models import Change
 from fallow.kube.quantities import is_same_value
 
 ObjectState = Literal["was", "becomes", "neither", "gone", "other", "unsaid"]
-"""was: as before the change. becomes: as after it. neither: somebody wrote something else.
-gone: no such object. other: an object of that name with another uid. unsaid: the change names
-nothing that could be compared."""
+"""was: as before the change. becomes: as after it. neither: somebody wrote something else. gone: no
+such object. other: an object of that name with another uid. unsaid: the change names nothing
+that could be compared."""
 MANAGER = "fallow"
 EVICTION = "/eviction"
 METADATA = "/metadata/"
@@ -21,7 +21,7 @@ Object = Mapping[str, Any]
 
 
 def compare_object(change: Change, obj: Object | None) -> ObjectState:
-    """Return how an object stands to a change."""
+    """Return the state of an object relative to a change."""
     if not change.becomes:
         return "unsaid"
     is_creation = change.method == "POST"
@@ -33,35 +33,35 @@ def compare_object(change: Change, obj: Object | None) -> ObjectState:
         return "becomes"
     if all(_is_same_field(p, get_value(obj, p), v) for p, v in change.was.items()):
         return "was"
-    # A pod of that name with another uid: the one that was to be evicted is gone.
+    # A pod of that name with another uid: the pod to evict is gone.
     return "becomes" if _is_eviction(change) else "neither"
 
 
 def is_pending(change: Change, object_state: ObjectState) -> bool:
-    """Tell whether a change that was answered may still be on its way.
+    """Return whether the effect of an answered change may still be pending.
 
-    What a POST asks for (an eviction, a command to an operator) happens a while later.
+    The effect of a POST (an eviction, a command to an operator) comes some time later.
     """
     return change.method == "POST" and object_state == "was"
 
 
 def find_differences(values: Mapping[str, Any], obj: Object) -> list[str]:
-    """Return the pointers whose values are not those wanted."""
+    """Return the pointers whose values differ from those given."""
     return [p for p, value in values.items() if not _is_same_field(p, get_value(obj, p), value)]
 
 
 def final_changes(changes: Sequence[Change], numbers: Iterable[int] | None = None) -> list[Change]:
-    """Return the changes (of some numbers) as what they leave in the end.
+    """Return the changes (of some numbers) with the values that they leave in the end.
 
-    Of several that write a pointer of one object, only the last is to be seen there: what an
-    earlier one left is gone, and nobody took it back.
+    If several changes write a pointer of one object, only the last value is compared. An earlier
+    value is gone, and nobody reversed it.
     """
     indexes = sorted(range(len(changes)) if numbers is None else numbers)
     return _unique_pointers(changes, reversed(indexes))[::-1]
 
 
 def first_changes(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes as what the first of them finds and leaves."""
+    """Return the changes with the values that the first of them expects and leaves."""
     return _unique_pointers(changes, range(len(changes)))
 
 
@@ -81,10 +81,10 @@ def _unique_pointers(changes: Sequence[Change], order: Iterable[int]) -> list[Ch
 
 
 def find_last_writer(obj: Object, pointers: list[str]) -> tuple[str, datetime | None] | None:
-    """Return the field manager, not ours, that wrote any of these last, and when; None = unknown.
+    """Return the other field manager that wrote any of these last, and when; None = unknown.
 
-    A manager that took a field away owns it no more; then the last to write the object at all
-    since we did, its status aside, is named.
+    A manager that removed a field owns it no more. Then the result is the last manager that wrote
+    the object (not its status) after us.
     """
     owners: list[tuple[str, datetime | None]] = []
     others: list[tuple[str, datetime | None]] = []
@@ -104,7 +104,7 @@ def find_last_writer(obj: Object, pointers: list[str]) -> tuple[str, datetime | 
 
 
 def find_spec_writer(obj: Object, since: datetime) -> str | None:
-    """Return the manager, not ours, that wrote the object's spec after a moment; None = nobody."""
+    """Return the other manager that wrote the object's spec after a given time; None = none did."""
     for entry in obj.get("metadata", {}).get("managedFields") or ():
         written_at = _parse_time(entry.get("time"))
         if (
@@ -119,7 +119,7 @@ def find_spec_writer(obj: Object, since: datetime) -> str | None:
 
 
 def with_current_version(change: Change, obj: Object | None) -> Change:
-    """Return the change with the version that its object has now, for its precondition."""
+    """Return the change with the object's current version as its precondition."""
     meta = (obj or {}).get("metadata") or {}
     if not change.guarded or meta.get("uid") != change.target.uid:
         return change
@@ -130,7 +130,7 @@ def with_current_version(change: Change, obj: Object | None) -> Change:
 
 
 def get_read_path(change: Change) -> str:
-    """Return the path whose object shows whether the change took."""
+    """Return the path whose object shows whether the change was applied."""
     return change.read or change.path
 
 
@@ -144,10 +144,10 @@ def _is_another_object(change: Change, obj: Object) -> bool:
 
 
 def _compare_absent(change: Change) -> ObjectState:
-    """Return how no object at all stands to a change: evicted, not made yet, or gone."""
+    """Return the state of an absent object for a change: evicted, not created yet, or gone."""
     if all(value is None for value in change.becomes.values()):
         return "becomes"
-    # What sets a field that was absent was sent to an object: without it there is none.
+    # A change that sets an absent field was sent to an object that existed.
     is_creation = change.method == "POST" and all(value is None for value in change.was.values())
     return "was" if is_creation else "gone"
 
@@ -157,17 +157,20 @@ def _is_eviction(change: Change) -> bool:
 
 
 def _is_same_field(pointer: str, left_value: Any, right_value: Any) -> bool:
-    if pointer.endswith("eplicas"):  # the Scale object leaves out what is 0
+    if pointer.endswith("eplicas"):  # the Scale object leaves out a value of 0
         return (left_value or 0) == (right_value or 0)
-    if pointer.startswith(METADATA):  # labels and annotations are texts, whatever they look like
+    if pointer.startswith(METADATA):  # labels and annotations are strings
         return bool(left_value == right_value)
     return is_same_value(
         left_value, right_value
-    )  # the server rewrites quantities: 8192Mi comes back as 8Gi
+    )  # the server rewrites quantities: 8192Mi becomes 8Gi
 
 
 def _owns_path(fields: Mapping[str, Any], path: Sequence[str]) -> bool:
-    """Tell whether a set of managed fields holds a path; a list's items have keys of their own."""
+    """Return whether a set of managed fields contains a path.
+
+    A list's items have their own keys.
+    """
     node: Mapping[str, Any] = fields
     for part in path:
         inner = node.get(f"f:{part}")

@@ -1,4 +1,4 @@
-"""What every part of the loop works with."""
+"""The objects that every part of the loop uses."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -17,12 +17,12 @@ from fallow.errors import UsageError
 from fallow.resources import read_table
 
 MAX_DELAY = timedelta(seconds=90)
-"""A write without an answer may still arrive this late: the API server ends every request after
-60 s (--request-timeout)."""
+"""A write without an answer may still arrive this late: the API server ends every request after 60
+s (--request-timeout)."""
 
 
 class ActionContext(msgspec.Struct, frozen=True):
-    """The door, the record, the clock and the rules."""
+    """The cluster client, the journal's state, the clock and the settings."""
 
     cluster: ClusterClient
     record: JournalState
@@ -31,7 +31,7 @@ class ActionContext(msgspec.Struct, frozen=True):
     clock: Callable[[], datetime]
     pulse: Callable[[str], None]
     halted: Callable[[], tuple[Reason, ...]]
-    """Why no write may be sent at this moment: frozen, the lease lost."""
+    """Why no write may be sent now: a freeze, or a lost lease."""
 
     def path(self, target: Target) -> str:
         """Return the path of an object by discovery.
@@ -48,22 +48,22 @@ class ActionContext(msgspec.Struct, frozen=True):
     def conclude(
         self, state: ActionState, result: Result, *reasons: Reason, **fields: Any
     ) -> Outcome:
-        """Write down what came of an action."""
+        """Journal the outcome of an action."""
         outcome = Outcome(state.action.id, result, self.clock(), tuple(reasons), **fields)
         self.record.append(event_types.OUTCOME, state.action.id, outcome)
         self.pulse(f"journalled the outcome {result}")
         return outcome
 
     def back_off(self, key: SubjectKey, length: timedelta, why: str) -> None:
-        """Leave a workload alone for a while."""
+        """Exclude a workload from actions for some time."""
         until = self.clock() + min(length, self.settings.back_off.most)
         document = {"until": until.isoformat(), "why": why}
         self.record.append(event_types.BACKED_OFF, format_subject_key(key), document)
 
     def contested(self, state: ActionState, by: str) -> None:
-        """Write down that somebody took an action back, and leave the workload alone.
+        """Journal that an action was reversed, and exclude the workload from actions for some time.
 
-        Each time doubles how long: an owner who keeps starting it again has opted out.
+        Each reversal doubles this time: an owner who repeatedly restarts a workload has opted out.
         """
         earlier = self.record.count_reversals_of(state.workload)
         document = {"by": by, "person": by not in controllers()}
@@ -74,10 +74,10 @@ class ActionContext(msgspec.Struct, frozen=True):
 
 @cache
 def controllers() -> Mapping[str, str]:
-    """Return the field managers that are no people, and what they are."""
+    """Return the field managers that are controllers, and their descriptions."""
     return {row["manager"]: row["what"] for row in read_table("actions.loop", "controllers.csv")}
 
 
 def get_manager_name(writer: tuple[str, datetime | None] | None) -> str:
-    """Return the name of a field manager, or a word for nobody known."""
+    """Return the name of a field manager, or a text for an unknown one."""
     return writer[0] if writer and writer[0] else "somebody unknown"

@@ -1,4 +1,4 @@
-"""Watch what was done: a change by its owner is a reversal, one by a controller reverts us."""
+"""Detect drift: a change by the owner is a reversal, a change by a controller is a revert."""
 
 from datetime import datetime, timedelta
 
@@ -21,21 +21,22 @@ CHECK_INTERVALS = (
     (timedelta(minutes=30), timedelta(0)),
     (timedelta(hours=24), timedelta(minutes=5)),
 )
-"""Up to which age an action is looked at how often; older ones hourly."""
+"""Maximum age of an action, and the time between two checks of it; older ones are checked hourly.
+"""
 LONGEST_INTERVAL = timedelta(hours=1)
 REVERSAL_WINDOW = timedelta(days=30)
-"""Reversals are counted over so long."""
+"""The window in which reversals are counted."""
 
 
 class DriftDetector:
-    """Looks again and again at what stands, the older the less often."""
+    """Checks the objects of actions repeatedly, less often with the age of the action."""
 
     def __init__(self, context: ActionContext) -> None:
         self._context = context
         self._checked: dict[str, datetime] = {}
 
     def find_changes(self) -> list[Outcome]:
-        """Find what was taken back since; return outcomes that changed by that."""
+        """Find actions that were reversed since; return the outcomes that changed."""
         context, now = self._context, self._context.clock()
         changed = []
         for state in context.record.list_standing(now - context.settings.watch):
@@ -46,7 +47,7 @@ class DriftDetector:
             try:
                 outcome = self._check(state)
             except FallowError:
-                continue  # unknown is not taken back: the next look may tell
+                continue  # unknown is no reversal: check again later
             if outcome is not None:
                 changed.append(outcome)
         return changed
@@ -80,7 +81,7 @@ class DriftDetector:
 
 
 def undo_harmful(context: ActionContext, reviewer: Reviewer) -> list[Outcome]:
-    """Take back what stored rows show to have done harm, hours after it was done."""
+    """Undo actions that did harm by stored rows, hours after the act."""
     now, outcomes = context.clock(), []
     for state in context.record.list_standing(now - context.settings.watch):
         if state.reviewed or context.halted():
@@ -95,15 +96,15 @@ def undo_harmful(context: ActionContext, reviewer: Reviewer) -> list[Outcome]:
                 context.back_off(state.workload, length, "; ".join(r.text for r in harm))
                 outcomes += [outcome] if outcome is not None else []
         except FallowError:
-            continue  # nobody knows yet: the next turn may
+            continue  # not known yet: check again at the next evaluation
     return outcomes
 
 
 def demote_policies(record: JournalState, policies: tuple[Policy, ...], now: datetime) -> list[str]:
-    """Demote policies whose owners took back more than they declare; return what to say.
+    """Demote policies whose owners reversed more than the declared rate; return the messages.
 
-    One action taken back is bad luck, unless a policy declares that none may be: from the second
-    on, the share counts.
+    One reversed action is tolerated, unless a policy declares a rate of zero. From the second on,
+    the share is compared.
     """
     texts = []
     for policy in policies:

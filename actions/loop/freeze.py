@@ -1,7 +1,7 @@
 """The kill switch: a file, a ConfigMap, a row of the journal. Any of them stops everything.
 
-They are looked at before every turn, before every action and before every single write. What
-cannot be read counts as frozen: unknown never acts.
+They are read before every evaluation, before every action and before every single write. A switch
+that cannot be read counts as frozen: with unknown state nothing acts.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from fallow.action_models import Change, Target
 from fallow.errors import FallowError
 
 NO = frozenset({"", "false", "no", "0", "off"})
-"""What `frozen` in the ConfigMap says when acting is allowed."""
+"""The value of `frozen` in the ConfigMap when acting is allowed."""
 _OK = 300
 _EXISTS = 409
 
@@ -37,7 +37,7 @@ class Freeze:
         self._namespace, self._name = namespace, configmap
 
     def why(self) -> str | None:
-        """Return why nothing may act, None = acting is allowed."""
+        """Return why nothing may act; None = acting is allowed."""
         try:
             frozen = self._state.catch_up().frozen if self._state else None
         except FallowError as error:
@@ -65,7 +65,7 @@ class Freeze:
         return None if value in NO else f"frozen: {name} says so"
 
     def freeze(self, why: str, by: str) -> list[str]:
-        """Switch all three on, the quickest first; return which could not be, in words."""
+        """Turn all three switches on, the fastest first; return the failures as text."""
         failed = []
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ class Freeze:
         return failed
 
     def thaw(self, by: str) -> list[str]:
-        """Switch all three off; return which could not be: then everything stays frozen."""
+        """Turn all three switches off; return the failures. Everything then stays frozen."""
         failed = []
         try:
             self._file.unlink(missing_ok=True)

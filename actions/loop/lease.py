@@ -1,10 +1,11 @@
 """One actor: a Lease of coordination.k8s.io, taken and renewed under its resourceVersion.
 
-As client-go's leader election: no clock of one host is compared with a clock of another. Who waits
-notes by its own monotonic clock when it saw the Lease change, and takes it over once it did not
-change for the duration that the Lease names. Who holds it counts from before the write that renewed
-it, so its time is over before anybody else's wait is. The times written into the Lease are for
-people. Two actors that write the same version at the same moment: the API lets one of them.
+As in client-go's leader election, the clocks of two hosts are never compared. A waiting process
+notes by its own monotonic clock when it saw the Lease change. It takes the Lease over once it has
+not changed for the duration that the Lease names. The holder counts from before the write that
+renewed the Lease, so its time ends before any waiting process takes over. The times written into
+the Lease are for people. If two actors write the same version at the same time, the API accepts one
+of them.
 """
 
 import time
@@ -22,33 +23,36 @@ from fallow.errors import RefusedError
 API = "coordination.k8s.io/v1"
 _CREATED, _OK, _EXISTS, _CONFLICT, _NO_SPACE = 201, 200, 409, 409, 404
 RENEW_AFTER = 1 / 3
-"""Part of the duration after which it is renewed."""
+"""Share of the duration after which the Lease is renewed."""
 RETRY_S = 2.0
-"""Time between two looks at a Lease that somebody else holds, as client-go's RetryPeriod."""
+"""Time between two reads of a Lease that another process holds, as client-go's RetryPeriod."""
 
 
 def monotonic() -> float:
-    """Return seconds of a clock that nobody sets; where the system has one, it counts sleep too."""
+    """Return seconds of a clock that is never set.
+
+    It includes sleep where the system supports it.
+    """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 class _Observation(msgspec.Struct, frozen=True):
-    """A version of the Lease, and when we first saw it, by our own monotonic clock."""
+    """A version of the Lease, and when we first saw it by our own monotonic clock."""
 
     version: tuple[str, str]
     """uid and resourceVersion"""
     at: float
     lasts: float
-    """Seconds without any change after which it may be taken."""
+    """Seconds without a change after which it may be taken."""
 
 
 class Lease:
-    """Our hold on the right to act.
+    """The lease that permits this process to act.
 
-    `clock` says what time it is, for people who read the Lease; `ticks` are seconds of a clock
-    that is never set, and the only ones that count.
+    `clock` is the wall clock, for people who read the Lease. `ticks` are seconds of a clock that is
+    never set; only they decide.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether nobody else can hold the lease now, by our last renewal."""
+        """Whether no other process can hold the lease now, by our last renewal."""
         return self._renewed is not None and self._ticks() - self._renewed < self._duration_s
 
     @property
@@ -76,10 +80,10 @@ class Lease:
         return float(int(self._settings.duration.total_seconds()))
 
     def hold(self) -> str | None:
-        """Take the lease, or renew it where it is time; return why it is not ours.
+        """Take the lease, or renew it when it is due; return why it is not ours.
 
         Raises:
-            RefusedError: the API forbids it, or the namespace is not there.
+            RefusedError: the API forbids it, or the namespace does not exist.
             TemporaryError: no answer.
         """
         started = self._ticks()
@@ -98,12 +102,12 @@ class Lease:
         return self._write(self._change(lease, self._spec(spec)), started)
 
     def wait(self, sleep: Callable[[float], None]) -> str | None:
-        """Take the lease; as long as its holder shows no life, wait until it may be taken.
+        """Take the lease; while its holder does not renew it, wait until it may be taken.
 
         Return why it is not ours: the holder renewed it meanwhile.
 
         Raises:
-            RefusedError: the API forbids it, or the namespace is not there.
+            RefusedError: the API forbids it, or the namespace does not exist.
             TemporaryError: no answer.
         """
         why, first = self.hold(), self._seen
@@ -113,10 +117,10 @@ class Lease:
         return why
 
     def _observe(self, lease: Mapping[str, Any], spec: Mapping[str, Any], started: float) -> float:
-        """Note a change of the Lease; return for how many seconds it is not to be taken yet.
+        """Note a change of the Lease; return for how many seconds it must not be taken yet.
 
-        `started`: when the request began. What it answers was so at some moment after, so nothing
-        changed from the first answer that showed this version until then.
+        `started`: when the request began. Its answer is the state at some time after that. So
+        nothing changed between the first answer with this version and `started`.
         """
         meta = lease.get("metadata") or {}
         version = str(meta.get("uid")), str(meta.get("resourceVersion"))
@@ -130,7 +134,7 @@ class Lease:
         return self._seen.at + self._seen.lasts - started
 
     def give_up(self) -> None:
-        """Let another actor begin at once."""
+        """Release the lease, so that another actor can begin at once."""
         if self._renewed is None:
             return
         lease = self._cluster.get(self._path)
@@ -140,7 +144,8 @@ class Lease:
         self._renewed = None
 
     def _write(self, change: Change, started: float) -> str | None:
-        # What the API made of a write without an answer is not known: it is not ours till we read.
+        # The effect of a write without an answer is unknown: the lease is not ours until we read
+        # it.
         self._renewed = None
         result = self._cluster.send(change, dry_run=False)
         if result.code in (_OK, _CREATED):
@@ -188,8 +193,8 @@ class Lease:
     def _spec(self, spec_before: Mapping[str, Any]) -> dict[str, Any]:
         now = _format_time(self._clock())
         if now == spec_before.get("renewTime"):
-            # A clock that stands still, or was set back: a write without a change is none, and
-            # who waits would see no life.
+            # A clock that stands still, or was set back: a write without a difference changes
+            # nothing, and waiting processes would see no renewal.
             now = _format_time(self._clock() + timedelta(microseconds=1))
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,

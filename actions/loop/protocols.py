@@ -1,4 +1,4 @@
-"""What the loop needs from others: a door that writes, fresh evidence, notices, snapshots."""
+"""The protocols of the loop's dependencies: transport, evidence, notices, snapshots."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -30,38 +30,38 @@ CaseKey = tuple[str, str]
 
 
 class Transport(Protocol):
-    """Where changes are sent, once each, and what they did is read."""
+    """The destination of changes: sends each once, and reads the result."""
 
     def get(self, path: str) -> Mapping[str, Any] | None:
-        """Return one object; None = it is not there."""
+        """Return one object; None = it does not exist."""
         ...
 
     def send(self, change: Change, *, dry_run: bool) -> WriteResult:
-        """Send one change and say what its answer means. It is never tried again here."""
+        """Send one change and return what its answer means. It is never retried here."""
         ...
 
 
 class ClusterClient(Transport, ClusterReader, Protocol):
-    """A cluster that can be read as executors read it, and written to."""
+    """A cluster that executors read and the loop writes."""
 
 
 class EvidenceSource(Protocol):
-    """Where cases come from, and one of them evaluated again."""
+    """The source of cases, and of the renewed evaluation of one case."""
 
     def read_sources(self, now: datetime) -> None:
-        """Read the sources anew, unless they were read just now."""
+        """Read the sources again, unless they were read recently."""
         ...
 
     def cases(self, now: datetime) -> Sequence[Facts]:
-        """Return the facts of every case there is."""
+        """Return the facts of all cases."""
         ...
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
-        """Look at the sources anew and return the case's facts; None = it is no case any more."""
+        """Read the sources again and return the case's facts; None = it is no case any more."""
         ...
 
     def recheck(self, facts: Facts, now: datetime) -> Recheck:
-        """Read every signal of an idle workload once more, and say what is active or old."""
+        """Read every signal of an idle workload again, and return what is active or stale."""
         ...
 
     def fleet(self, now: datetime) -> BudgetUsage:
@@ -69,38 +69,38 @@ class EvidenceSource(Protocol):
         ...
 
     def incident(self, now: datetime) -> str | None:
-        """Say why telemetry as a whole is not to be trusted, None = it may be."""
+        """Return why telemetry as a whole is unreliable; None = it is reliable."""
         ...
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One case to tell its owner about, or one thing to tell the operators."""
+    """One case for its owner, or one message for the operators."""
 
     key: str
-    """The finding, or what it is about."""
+    """The finding, or the subject of the message."""
     policy: str
     text: str
     owner: str | None = None
     channels: tuple[str, ...] = ()
-    """Names of channels that labels and annotations ask for."""
+    """Names of the channels that labels and annotations select."""
     operators: bool = False
 
 
 class NoticeProof(msgspec.Struct, frozen=True):
-    """What came of a notice: delivered by which channels, or why it was not."""
+    """The result of one notice: the channels that delivered it, or why it was not delivered."""
 
     notice: Notice
     delivered: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     waits_until: datetime | None = None
-    """Quiet hours or a digest: it is not sent yet, and nobody's fault."""
+    """Quiet hours or a digest: it is not sent yet, which is no failure."""
 
 
 class Notifier(Protocol):
-    """Tells people."""
+    """Delivers notices to people."""
 
     def tell(self, notices: Sequence[Notice], now: datetime) -> list[NoticeProof]:
-        """Deliver notices, one digest per channel, and return what came of each."""
+        """Deliver notices, one digest per channel, and return the result of each."""
         ...
 
 
@@ -114,24 +114,24 @@ class VerifiedSnapshot(Protocol):
 
     @property
     def verified(self) -> bool:
-        """Was it read back whole?"""
+        """Return whether it was read back completely."""
         ...
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What could not be kept, and why."""
+        """Return what could not be kept, and why."""
         ...
 
 
 class SnapshotTaker(Protocol):
-    """Keeps what a workload would lose."""
+    """Keeps what a workload would lose when it is stopped."""
 
     def take(self, intent: Intent, what: Sequence[str]) -> VerifiedSnapshot:
-        """Keep what is asked for of every pod that the intent would stop."""
+        """Keep the requested parts of every pod that the intent would stop."""
         ...
 
     def restore(self, snapshot: Any, target: Target) -> Sequence[Any]:
-        """Give back to the target's running pods what was kept (`actions.snapshots`)."""
+        """Restore a snapshot to the target's running pods (`actions.snapshots`)."""
         ...
 
 
@@ -142,15 +142,15 @@ Planner = Callable[
 Decider = Callable[[Policy, Facts, BudgetUsage, datetime], Decision]
 ExecutorChooser = Callable[[Decision], Executor]
 Guard = Callable[[Intent, Mapping[str, Any], ClusterReader, datetime], tuple[Reason, ...]]
-"""Says why an object, as it is now, is not to be touched: protections, rivals."""
+"""Returns why an object in its current state must not be changed: protections, obstacles."""
 
 
 Reviewer = Callable[[Action, datetime], tuple[Reason, ...] | None]
-"""Says why an action did harm; () = it did not; None = too early to say, or nobody can."""
+"""Returns why an action did harm; () = it did not; None = too early, or unknown."""
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """What a turn did about one decision."""
+    """The result of one decision in an evaluation."""
 
     decision: Decision
     result: str
@@ -159,20 +159,20 @@ class StepResult(msgspec.Struct, frozen=True):
     action: str | None = None
     intent: Intent | None = None
     run: PluginRun | None = None
-    """What came of the executor that was called; None = none was."""
+    """The run of the executor; None = no executor was called."""
 
 
 class TurnReport(msgspec.Struct, frozen=True):
-    """What one turn saw and did."""
+    """The results of one evaluation."""
 
     at: datetime
     dry_run: bool
     halted: tuple[Reason, ...] = ()
-    """Why nothing new was done: frozen, another actor, telemetry."""
+    """Why no new action was taken: a freeze, another actor, unreliable telemetry."""
     plan: ActionPlan | None = None
     taken: tuple[StepResult, ...] = ()
     closed: tuple[Outcome, ...] = ()
     """Actions whose outcome became known."""
     open: tuple[str, ...] = ()
-    """Actions whose outcome is still to come."""
+    """Actions whose outcome is still open."""
     notes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Has an idle workload just begun to work? One look is enough to leave it alone.
+"""Check whether an idle workload has just become active: one active sample is enough to keep it.
 
-An idle stretch ends for the analyzers after several busy looks, so that a blip makes no waste
-vanish. Whoever is about to stop something takes the first of them seriously.
+For the analyzers an idle stretch ends after several busy samples, so that a short blip does not end
+it. Before a stop, already the first busy sample counts.
 """
 
 from datetime import datetime, timedelta
@@ -13,14 +13,14 @@ from fallow.protocols import Views
 from fallow.resources import read_text
 
 LOOKBACK_INTERVALS = 2.5
-"""So many intervals back: the last two looks at least."""
+"""Lookback in sampling intervals: at least the last two samples."""
 UNKNOWN_INTERVAL_S = 60.0
 
 
 def find_active_device(
     views: Views, finding: Finding, now: datetime, *, idle: float, interval_s: float | None = None
 ) -> str | None:
-    """Say which device works again, and when that was seen; None = none does.
+    """Return which device is active again, and when; None = no device is.
 
     `idle` is the activity (0-1) at or below which a device idles.
     """

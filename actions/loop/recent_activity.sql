@@ -1,4 +1,4 @@
--- The most active of the last looks at the devices that a workload holds, or that are named.
+-- The most active of the last samples of the devices that a workload holds, or of those named.
 WITH held AS (
     SELECT DISTINCT a.device
     FROM allocation AS a

@@ -1,11 +1,11 @@
-"""The last reading of every signal, just before an act: is anything active, is anything old?
+"""Read the last sample of every signal just before an act: is any active, is any stale?
 
-A verdict is about a stretch of hours: a terminal that was used a minute ago is lost in its mean, or
-ends the stretch a minute early. Whoever is about to stop something asks the last reading alone:
+A verdict covers a stretch of hours. Terminal input of a minute ago is lost in its mean, or ends the
+stretch a minute early. Before a stop, this module therefore judges the last reading alone:
 
     active      one reading is enough to leave the workload alone
-    stale       a signal that spoke before must speak again, within its interval and 30 s
-    unanswered  a source that was to be read again and did not answer
+    stale       a signal with earlier readings has none within its interval and 30 s
+    unanswered  a source that was to be read again did not answer
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,19 +22,17 @@ from fallow.window import format_duration
 
 EPSILON = 1e-6
 MAX_DELAY = timedelta(seconds=30)
-"""How much later than its interval a reading may be (telemetry-and-waste.md#safety, clock skew)."""
+"""Maximum delay of a reading beyond its interval (telemetry-and-waste.md#safety, clock skew)."""
 SKEW = timedelta(seconds=30)
-"""Activity that a clock of another host dates so much before the stretch belongs to it."""
+"""Activity that another host's clock dates this long before the stretch counts as part of it."""
 HOST_SHARE = 0.05
 """Cores per requested core at or below which a pod is quiescent.
 
-Source: telemetry-and-waste.md#idle, K3.
-"""
+Source: telemetry-and-waste.md#idle, K3."""
 BYTES_S = 10_000
-"""Network or file system bytes a second from which a pod is active.
+"""Network or file system bytes per second from which a pod is active.
 
-Source: telemetry-and-waste.md#idle, K3.
-"""
+Source: telemetry-and-waste.md#idle, K3."""
 LOOKBACK = timedelta(days=1)
 ALLOCATED = timedelta(minutes=10)
 NOTEBOOK, TRAFFIC = frozenset({"kernels", "terminals"}), frozenset({"network", "file writes"})
@@ -43,14 +41,14 @@ SINGULAR = {"kernels": "kernel", "terminals": "terminal"}
 
 
 class SignalReading(msgspec.Struct, frozen=True):
-    """What one source last said about one device or pod."""
+    """The last reading of one source about one device or pod."""
 
     signal: str
     """activity (0-1), power (W), CPU (cores), network, file writes (B/s), requests (1/s), kernels
     (busy ones), terminals"""
     about: str
     ts: datetime
-    """Until when it speaks."""
+    """Until when the reading is valid."""
     interval_s: float
     value: float | None = None
     active_at: datetime | None = None
@@ -62,19 +60,19 @@ class SignalReading(msgspec.Struct, frozen=True):
 
 
 class ActivityLimits(msgspec.Struct, frozen=True):
-    """From where on a reading is activity."""
+    """The limits above which a reading counts as activity."""
 
     activity: float
     host_cores: float
-    """Cores above which a pod is active however many it requests, sidecars apart."""
+    """Cores above which a pod is active, whatever it requests; sidecars are excluded."""
     recent: timedelta
-    """Activity of a kernel or terminal counts for so long: the least duration of a verdict."""
+    """Activity of a kernel or terminal counts for this time: the minimum duration of a verdict."""
     notebook_s: float = 60.0
-    """How often notebook servers are read."""
+    """Seconds between two reads of a notebook server."""
 
 
 class Recheck(msgspec.Struct, frozen=True):
-    """Why a workload is left alone, in words; empty = nothing says so."""
+    """Why a workload is left alone, as text; empty = there is no reason."""
 
     active: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
@@ -83,7 +81,7 @@ class Recheck(msgspec.Struct, frozen=True):
 def read_signals(
     views: Views, facts: Facts, now: datetime, limits: ActivityLimits
 ) -> list[SignalReading]:
-    """Return the last reading of each signal that spoke during the case's stretch."""
+    """Return the last reading of each signal that had readings during the case's stretch."""
     subject, window = facts.finding.subject, facts.finding.window
     devices = facts.finding.details.get("devices")
     parameters = {
@@ -104,10 +102,10 @@ def read_signals(
 def judge_readings(
     signal_readings: Iterable[SignalReading], facts: Facts, now: datetime, limits: ActivityLimits
 ) -> Recheck:
-    """Judge readings of just before `now`: a pure function; texts in the order of the readings.
+    """Judge readings of just before `now`; a pure function.
 
-    A signal that spoke in the stretch and is silent now is stale, whether or not the verdict needed
-    it: why it fell silent is not known.
+    The texts are in the order of the readings. A signal that had readings in the stretch and has
+    none now is stale, whether or not the verdict needed it: the cause is unknown.
     """
     active, stale = [], []
     for reading in signal_readings:
@@ -119,7 +117,7 @@ def judge_readings(
 
 
 def explain_age(signal: str, about: str, age: timedelta, interval_s: float) -> str | None:
-    """Say that a last reading is older than its interval and `MAX_DELAY`; None = it is not."""
+    """Return that a reading is older than its interval and `MAX_DELAY`; None = it is not."""
     age_s = int(age.total_seconds())
     if age_s <= interval_s + MAX_DELAY.total_seconds():
         return None
@@ -136,9 +134,9 @@ def find_unanswered(
 ) -> tuple[str, ...]:
     """Return the sources of a case that did not answer when they were read again, and why.
 
-    Prometheus and the list of pods are sources of every case, notebook servers only those at the
-    addresses `servers`. Of exporters nobody knows which one shows a device: where one does not
-    answer, a device that none of the others showed is its.
+    Prometheus and the list of pods are sources of every case. Notebook servers are sources only at
+    the addresses `servers`. It is unknown which exporter reports a device: where one exporter does
+    not answer, every device that no other exporter reported counts as its own.
     """
     parameters = {"cluster": cluster, "since": since}
     failed = views.query(_sql("unanswered"), parameters).to_pylist()
@@ -171,7 +169,7 @@ def _explain_active(
 def _explain_value(
     reading: SignalReading, value: float, facts: Facts, limits: ActivityLimits
 ) -> str | None:
-    """Say what a figure shows; None = it is at or below its limit."""
+    """Return what a value shows; None = it is at or below its limit."""
     about, text = reading.about, None
     if reading.signal == "activity" and value > limits.activity + EPSILON:
         text = f"{about} was seen at work ({value:.0%}) at {reading.ts:%H:%M:%S}"

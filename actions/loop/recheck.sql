@@ -1,6 +1,6 @@
 -- The last reading of each signal of a workload's devices and pods between two timestamps, and when
--- its source was last read. A host's row speaks for its interval; a kernel or terminal also says
--- when it was last active. Only what spoke at all is here.
+-- its source was last read. A host's row is valid for its interval; a kernel or terminal also has
+-- the time of its last activity. A signal without any reading is not in the result.
 WITH held AS (
     SELECT DISTINCT
         a.device,

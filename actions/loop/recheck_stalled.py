@@ -1,11 +1,11 @@
-"""The last reading of every rank of a stalled job, and its progress, just before an act.
+"""Read the last sample of every rank of a stalled job, and its progress, just before an act.
 
-A hung job looks busy to the recheck of idle workloads: its devices spin. What counts here is that
+The recheck of idle workloads sees a hung job as busy: its devices spin. This recheck tests that
 nothing has changed since the hang was judged:
 
     active      the last sample of a device shows work, a progress series moved since the hang
                 began, or a pod writes as a checkpoint does
-    stale       a device or a progress series that was in the evidence has no sample of now
+    stale       a device or a progress series of the evidence has no current sample
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ WORDS = {
 
 
 class StalledReading(msgspec.Struct, frozen=True):
-    """What was last seen of one device, one progress series or one pod's writes."""
+    """The last reading of one device, one progress series or one pod's writes."""
 
     signal: str
     """device, progress or file writes"""
@@ -94,7 +94,7 @@ def judge_stalled(readings: Iterable[StalledReading], facts: Facts, now: datetim
 
 
 def device_readings(readings: Iterable[StalledReading]) -> list[SignalReading]:
-    """Return the readings of devices as `recheck.find_unanswered` takes them."""
+    """Return the readings of devices in the form that `recheck.find_unanswered` takes."""
     return [
         SignalReading("activity", r.about, r.ts, r.interval_s, source=r.source)
         for r in readings

@@ -1,7 +1,7 @@
 -- The last sample of each named device and whether it shows work; each series of the pods' progress
 -- and whether it moved since $still_since; the last sample of each pod's host and whether it writes
 -- as a checkpoint does. The limits are those of a spin (warehouse/signals/spin.csv): a device of a
--- hung job spins or rests.
+-- hung job spins or is idle.
 SELECT
     'device' AS signal,
     device AS about,

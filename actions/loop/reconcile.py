@@ -1,14 +1,14 @@
-"""Find out what became of open actions, from the cluster: after a crash, and every turn.
+"""Determine the outcome of open actions from the cluster: after a crash, and in every evaluation.
 
 nothing was sent             it never happened; the case is decided again from fresh evidence
-sent, no answer              read the object; what may still arrive is waited for
-sent in part                 evictions that a budget puts off are sent on; else, or too late, taken
-                             back: a node that could not be drained is let in pods again
-sent until one that waits     sent on once the object shows what it waits for; too late, taken back
-sent whole                   wait until pods are gone, GPUs free, and nobody took it back
-undo begun                   what is missing of it is sent
+sent, no answer              read the object; wait for a write that may still arrive
+sent in part                 send evictions that a budget delays again; otherwise, or too late,
+                             undo: a node that could not be drained accepts pods again
+sent until one that waits    send the rest once the object shows the condition; too late: undo
+sent completely              wait until pods are gone and GPUs free, and nobody reversed it
+undo begun                   send the missing part of the undo
 
-Nothing is sent twice: a change that was sent, perhaps, is read and never sent again.
+Nothing is sent twice: a change that may have been sent is read back and never sent again.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 def reconcile(context: ActionContext, state: ActionState) -> Outcome | None:
-    """Return what came of an open action; None = it is still to come.
+    """Return the outcome of an open action; None = it is still open.
 
     Raises:
         TemporaryError: no answer.
@@ -59,7 +59,7 @@ def reconcile(context: ActionContext, state: ActionState) -> Outcome | None:
 def continue_after(
     context: ActionContext, state: ActionState, interruption: Interruption
 ) -> Outcome | None:
-    """Go on after a change that did not take; None = the next turns will."""
+    """Continue after a change that was not applied; None = the next evaluations will."""
     if interruption.verdict == "away" or (interruption.verdict == "halted" and state.writes.took):
         return None
     if interruption.verdict == "waiting":
@@ -75,7 +75,7 @@ def continue_after(
 
 
 def verify_action(context: ActionContext, state: ActionState) -> Outcome | None:
-    """Verify that an action that was sent whole sticks; None = it is too early to say."""
+    """Verify that a completely sent action sticks; None = it is too early."""
     unapplied = _find_unapplied(context, state)
     return (
         _handle_resizes(context, state, unapplied) if unapplied else _verify_changes(context, state)
@@ -123,7 +123,7 @@ def _verify_changes(context: ActionContext, state: ActionState) -> Outcome | Non
 def _find_unapplied(
     context: ActionContext, state: ActionState
 ) -> list[tuple[Change, ResizeStatus]]:
-    """Return the resizes that stand in a pod's spec and that its kubelet has not applied."""
+    """Return the resizes in a pod's spec that its kubelet has not applied."""
     unapplied = []
     for change in final_changes(state.action.intent.changes):
         if not change.path.endswith(RESIZE):
@@ -142,7 +142,7 @@ def _find_unapplied(
 def _handle_resizes(
     context: ActionContext, state: ActionState, pods: list[tuple[Change, ResizeStatus]]
 ) -> Outcome | None:
-    """Take back a resize that kubelets cannot, or do not, apply; None = they have time still."""
+    """Undo a resize that kubelets cannot or do not apply; None = they still have time."""
     impossible = [resize_status for resize_status in pods if resize_status[1].state == "impossible"]
     since = state.writes.last or state.action.at
     if not impossible and context.clock() - since < context.settings.settle:
@@ -157,7 +157,7 @@ def _handle_resizes(
 
 
 def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
-    """Read what became of writes without an answer; tell whether one may still arrive."""
+    """Read the effect of writes without an answer; return whether one may still arrive."""
     waiting = False
     for number, at in sorted(state.writes.open.items()):
         change = state.action.intent.changes[number]
@@ -165,7 +165,7 @@ def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
         object_state = compare_object(change, obj)
         late = context.clock() - at >= MAX_DELAY
         if object_state == "becomes" or (late and not _did_not_arrive(change, object_state, obj)):
-            # What cannot be compared counts as sent: it is never sent again.
+            # A change that cannot be compared counts as sent: it is never sent again.
             document = {"change": number, "code": 0, "why": f"read back: {object_state}"}
             context.record.append(event_types.SENT, state.action.id, document)
             context.pulse(f"read back {number}")
@@ -180,9 +180,9 @@ def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
 def _did_not_arrive(
     change: Change, object_state: ObjectState, obj: Mapping[str, Any] | None
 ) -> bool:
-    """Tell whether a late write surely did not arrive: what is asked for may show much later.
+    """Return whether a late write certainly did not arrive: some effects show much later.
 
-    An eviction shows at once: the server marks the pod as going before it answers.
+    An eviction shows at once: the server marks the pod as deleting before it answers.
     """
     if change.path.endswith(EVICTION):
         return object_state == "was" and not ((obj or {}).get("metadata") or {}).get(
@@ -192,11 +192,11 @@ def _did_not_arrive(
 
 
 def _close_without_effect(context: ActionContext, state: ActionState) -> Outcome | None:
-    """Close an action of which nothing took, once nothing of it can be seen on the cluster."""
+    """Close an action of which nothing was applied, once the cluster shows nothing of it."""
     for change in first_changes(state.action.intent.changes):
         object_state = compare_object(change, context.sender.read_object(change))
         if object_state == "becomes" and change.was != change.becomes:
-            # Somebody else did the same meanwhile: it is theirs, and nothing of ours.
+            # Another client made the same change meanwhile: it is theirs.
             why = "somebody else did it meanwhile"
             return context.conclude(state, "refused", Reason("changed since", why))
     refusal = next((c for c in state.writes.sent.values() if c), None)
@@ -219,7 +219,7 @@ def _send_missing(context: ActionContext, state: ActionState, missing: list[int]
     young = now - state.action.at < context.settings.settle
     evictions = all(_is_eviction(state, n) for n in missing)
     is_waiting = evictions and now - (state.writes.last or state.action.at) < context.settings.wait
-    # The evidence grows old, but what waits for the object to show something is the way back.
+    # The evidence gets old, but a change that waits for a state of the object is the way back.
     if first_change.when or is_waiting or (young and first_change.vacant):
         if is_waiting and (reverted := _find_reverted(context, state)):
             return _conclude_reverted(context, state, reverted, whole=False)
@@ -237,7 +237,7 @@ def _send_missing(context: ActionContext, state: ActionState, missing: list[int]
 
 
 def _last_refusal(context: ActionContext, state: ActionState) -> str:
-    """Return why an eviction of an action was put off last: the pod and its budget."""
+    """Return why an eviction of an action was last delayed: the pod and its budget."""
     rows = context.record.journal.entries(event_types.WITHDRAWN)
     reasons = [r.document.get("why") for r in rows if r.key == state.action.id]
     return str(reasons[-1] or "") if reasons else ""
@@ -246,7 +246,7 @@ def _last_refusal(context: ActionContext, state: ActionState) -> str:
 def _leave_open(
     context: ActionContext, state: ActionState, interruption: Interruption
 ) -> Outcome | None:
-    """Leave an action open whose next change waits, as long as what was sent stands and is new."""
+    """Leave an action open whose next change waits, while the sent part stands and is recent."""
     if not state.writes.took:
         return _conclude_refused(context, state, interruption.reason)
     if reverted := _find_reverted(context, state):
@@ -259,7 +259,7 @@ def _leave_open(
 def _find_reverted(
     context: ActionContext, state: ActionState
 ) -> list[tuple[Change, Mapping[str, Any]]]:
-    """Return the changes that took and that somebody took back meanwhile, with their objects."""
+    """Return the applied changes that somebody reversed meanwhile, with their objects."""
     reverted = []
     for change in final_changes(state.action.intent.changes, state.writes.took):
         obj = context.sender.read_object(change)
@@ -274,7 +274,7 @@ def _find_reverted(
 
 
 def _is_eviction(state: ActionState, number: int) -> bool:
-    """Tell whether a change is an eviction: it is no use to take those before it back."""
+    """Return whether a change is an eviction: undoing the changes before it does not help."""
     return state.action.intent.changes[number].path.endswith(EVICTION)
 
 
@@ -296,7 +296,7 @@ def _conclude_reverted(
 
 
 def _find_remaining_pods(context: ActionContext, state: ActionState) -> list[str]:
-    """Return the pods that should be gone and are not, and those that came in their place."""
+    """Return the pods that should be gone and are not, and the pods that replaced them."""
     intent = state.action.intent
     remaining = [f"{h.namespace}/{h.pod}" for h in intent.frees if not _has_gone(context, h)]
     if intent.frees and not remaining:
@@ -304,7 +304,7 @@ def _find_remaining_pods(context: ActionContext, state: ActionState) -> list[str
         try:
             pods = context.cluster.pods(intent.target)
         except FallowError:
-            return []  # the pods we knew are gone; whose the others are cannot be read
+            return []  # the known pods are gone; the owners of the others cannot be read
         remaining = [
             f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
             for pod in pods

@@ -1,4 +1,4 @@
-"""Give back what a snapshot kept, once the pods of an undone action run again."""
+"""Restore the contents of a snapshot once the pods of an undone action run again."""
 
 from datetime import timedelta
 from typing import Any
@@ -12,12 +12,12 @@ from actions.snapshots.models import Snapshot
 from fallow.errors import FallowError
 
 MAX_WAIT = timedelta(hours=1)
-"""Pods that do not run for so long after an undo: what was kept stays in the store."""
+"""Maximum time from an undo to running pods; after it the snapshot stays in the store."""
 RUNNING = "Running"
 
 
 def restore_snapshots(context: ActionContext, snapshotter: SnapshotTaker) -> list[str]:
-    """Restore the snapshots of undone actions; return what could not be given back."""
+    """Restore the snapshots of undone actions; return what could not be restored."""
     failures = []
     for state in context.record.list_unrestored():
         outcome = state.outcome

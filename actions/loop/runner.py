@@ -1,10 +1,10 @@
 """Carry out one decision, always in the same order.
 
 budgets ─► evidence read again ─► last reading of each signal ─► decided again ─► object, and what
-the write would free, as in the evidence ─► protections and rivals ─► dry run ─► journal ─► writes
-─► word on the object
+the write would free, as in the evidence ─► protections and obstacles ─► dry run ─► journal
+─► writes ─► annotation and Event
 
-Whatever says no before the journal's row leaves nothing behind but a refusal with its reasons.
+A refusal before the journal's row has only one effect: it is journalled with its reasons.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,11 +41,11 @@ from fallow.protocols import ClusterReader
 MAX_STAGES = 2
 """A snapshot, and the act right after it."""
 WORKLOAD_CAPABILITIES = frozenset({"suspend", "scale", "evict", "resize"})
-"""Capabilities that need to know which object the evidence saw."""
+"""Capabilities that require the identity of the object in the evidence."""
 
 
 class RenewedDecision(NamedTuple):
-    """A decision and what it is a function of, beside its policy and moment."""
+    """A decision and its inputs, besides its policy and its time."""
 
     decision: Decision
     facts: Facts
@@ -53,7 +53,7 @@ class RenewedDecision(NamedTuple):
 
 
 class _ExecutorError(FallowError):
-    """An executor raised what it should not: `run` says which one."""
+    """An executor raised an unexpected exception; `run` names the executor."""
 
     def __init__(self, run: PluginRun) -> None:
         super().__init__(run.reason)
@@ -61,7 +61,7 @@ class _ExecutorError(FallowError):
 
 
 class ActionRunner(msgspec.Struct, frozen=True):
-    """Takes decided steps."""
+    """Carries out decided steps."""
 
     context: ActionContext
     evidence: EvidenceSource
@@ -69,12 +69,12 @@ class ActionRunner(msgspec.Struct, frozen=True):
     choose: ExecutorChooser
     guard: Guard
     spent: Callable[[datetime], BudgetUsage]
-    """What was done so far, and to what a fleet."""
+    """Actions so far, and the size of the fleet."""
     snapshotter: SnapshotTaker | None = None
     link: str = ""
 
     def run(self, policy: Policy, decision: Decision, facts: Facts, *, dry_run: bool) -> StepResult:
-        """Take a snapshot or act, or say why not; a dry run asks everything and writes nothing."""
+        """Take a snapshot or act, or return why not; a dry run evaluates all and writes nothing."""
         try:
             for _ in range(MAX_STAGES):
                 step = self._step(policy, decision, facts, dry_run=dry_run)
@@ -93,7 +93,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return StepResult(decision, "held", (Reason("snapshot", "the snapshot is not enough"),))
 
     def same(self, facts: Facts) -> Facts:
-        """Return the facts with their finding as the case that it goes on."""
+        """Return the facts with their finding as the case that it continues."""
         return self.context.record.continue_cases([facts])[0]
 
     def _step(
@@ -122,7 +122,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return self._act(policy, RenewedDecision(decision, facts, usage), intent)
 
     def _intent(self, decision: Decision) -> Intent:
-        """Return what the executor would write; its exception is a refusal, nobody else's."""
+        """Return what the executor would write; its exception becomes a refusal."""
         executor = self.choose(decision)
         try:
             return executor.intend(decision, self.context.cluster)
@@ -136,7 +136,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
     def _decide_again(
         self, policy: Policy, decision: Decision, facts: Facts
     ) -> "StepResult | RenewedDecision":
-        """Look at the sources anew and decide again: minutes may lie between."""
+        """Read the sources again and decide again: minutes may have passed."""
         context = self.context
         if why := (context.halted() or self._explain_busy()):
             return StepResult(decision, "held", why)
@@ -162,7 +162,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         )
 
     def _check_signals(self, decision: Decision, facts: Facts, now: datetime) -> StepResult | None:
-        """Say what of the last readings is old (held) or active (refused); None = nothing is."""
+        """Return which last readings are stale (hold) or active (refuse); None = none is."""
         if stale := self._explain_stale(facts, now):
             return StepResult(decision, "held", stale)
         checked = self.evidence.recheck(facts, now)
@@ -192,7 +192,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
     def _explain_unfit(
         self, facts: Facts, decision: Decision, intent: Intent
     ) -> tuple[Reason, ...]:
-        """Say why the object is not the one of the evidence, or is not to be touched."""
+        """Return why the object is not the one of the evidence, or must not be changed."""
         if excess := find_excess(decision, intent):
             return excess
         if why := _explain_identity(facts, intent):
@@ -207,7 +207,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return self.guard(intent, obj, self.context.cluster, self.context.clock())
 
     def _object(self, intent: Intent) -> Mapping[str, Any]:
-        """Return the intent's object as it is; what no Kubernetes door shows speaks for itself."""
+        """Return the intent's object as it is now; one outside of Kubernetes is its own proof."""
         target = intent.target
         if not target.api_version:
             return {"metadata": {"uid": target.uid, "name": target.name}, "kind": target.kind}
@@ -255,7 +255,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
             snapshot=context.record.snapshot_of(policy.name, facts.finding.id),
         )
         context.pulse("before the journal")
-        # All that the decision was a function of: it can be decided again, byte for byte.
+        # All inputs of the decision: it can be decided again, byte for byte.
         document = {
             "action": action,
             "facts": facts,
@@ -278,7 +278,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return StepResult(decision, result, reasons, action.id, intent)
 
     def _refuse(self, decision: Decision, *reasons: Reason, dry_run: bool = False) -> StepResult:
-        """Refuse; the same refusal is written down once."""
+        """Refuse; a repeated refusal is journalled once."""
         text = "; ".join(f"{r.gate}: {r.text}" for r in reasons)
         if not dry_run and self.context.record.last_refusal(decision.id) != text:
             document = {
@@ -293,7 +293,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
 
 
 def _explain_identity(facts: Facts, intent: Intent) -> str | None:
-    """Say why what the executor found is not what the evidence saw."""
+    """Return why the executor's object is not the object of the evidence."""
     target = intent.target
     if facts.uid is None and (intent.frees or intent.capability in WORKLOAD_CAPABILITIES):
         return "the evidence does not say which object it saw"
@@ -306,7 +306,7 @@ def _explain_identity(facts: Facts, intent: Intent) -> str | None:
 
 
 def _explain_unready(facts: Facts, intent: Intent, obj: Mapping[str, Any]) -> str | None:
-    """Say why the object as it is now is not to be written."""
+    """Return why the object in its current state must not be written."""
     target, meta = intent.target, obj.get("metadata") or {}
     if meta.get("uid") != target.uid:
         return f"{target.kind} {target.name} is gone, or another by now"
@@ -317,7 +317,7 @@ def _explain_unready(facts: Facts, intent: Intent, obj: Mapping[str, Any]) -> st
 
 
 def policy_document(policy: Policy) -> dict[str, Any]:
-    """Return a policy as the journal keeps it: what it says, and the hash of that."""
+    """Return a policy as the journal stores it: its content, and the hash of the content."""
     text: dict[str, Any] = msgspec.to_builtins(policy, enc_hook=str)
     return {"name": policy.name, "fingerprint": policy.fingerprint, "text": text}
 
@@ -325,11 +325,11 @@ def policy_document(policy: Policy) -> dict[str, Any]:
 def standard_guard(
     intent: Intent, obj: Mapping[str, Any], cluster: ClusterReader, now: datetime
 ) -> tuple[Reason, ...]:
-    """Return who protects the object, or would fight for it, as the cluster says now."""
+    """Return the protections and obstacles of the object, as the cluster shows them now."""
     target = intent.target
     if not (target.api_version or target.namespace):
         return ()
-    # What has no pods of its own: to look for some would read all of the cluster's.
+    # An object without pods of its own: a search for pods would read all of the cluster's.
     skips_pods = intent.capability in {"quota", "warm-pool"}
     chain: Sequence[Mapping[str, Any]] = [] if skips_pods else [*cluster.pods(target)]
     if target.api_version and target.kind != "Node":

@@ -1,18 +1,18 @@
-"""Compare what a write would free with what its decision is about.
+"""Compare what a write would free with what its decision covers.
 
-The API says at that moment which pods of the target are bound to a node, and what GPUs they hold. A
-pod that waits holds nothing. What no evidence is about is never stopped along with the rest.
+The API shows which pods of the target are bound to a node now, and what GPUs they hold. A pending
+pod holds nothing. Pods without evidence are never stopped along with the rest.
 """
 
 from actions.recommend import stop_verbs
 from fallow.action_models import Facts, FreedPod, Intent, Reason
 
 TOLERANCE = 0.01
-"""GPUs; whole ones are compared, and shares are sums of floats."""
+"""GPUs; the comparison is for whole GPUs, and shares are sums of floats."""
 
 
 def find_mismatch(facts: Facts, intent: Intent) -> Reason | None:
-    """Say why a stop would free something else than the evidence is about; None = it would not.
+    """Return why a stop would free something else than the evidence covers; None = it would not.
 
     Only stops of whole workloads are compared: they free all that their pods hold.
     """
@@ -37,7 +37,7 @@ def find_mismatch(facts: Facts, intent: Intent) -> Reason | None:
 
 
 def _is_in_evidence(facts: Facts, pod: FreedPod) -> bool:
-    """Say whether the evidence is about a pod; where it names no pods, GPUs alone are compared."""
+    """Return whether the evidence covers a pod; where it names no pods, only GPUs are compared."""
     if facts.pods is None:
         return True
     return any(p.uid == pod.uid if p.uid else p.pod == pod.pod for p in facts.pods)

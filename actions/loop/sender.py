@@ -1,12 +1,13 @@
 """Send changes one after the other, each journalled before and after, none twice.
 
-A change whose answer did not come stays open: `reconcile` reads what became of it. What the API
-refused did not happen, and the changes after it are not sent.
+A change without an answer stays open: `reconcile` reads its effect. A change that the API refused
+did not happen, and the changes after it are not sent.
 
-A 409 is not always somebody's: the controller of a Deployment writes its status after each
-annotation, that of nodes a taint after each cordon. So the object is read again, and the change is
-sent again only while the fields that it guards are as we left them. The first write of an action
-is not sent again: what it found is what the decision was about, and the next turn decides anew.
+A 409 is not always a conflict with a person: the controller of a Deployment writes its status after
+each annotation, that of nodes a taint after each cordon. So the object is read again, and the
+change is sent again only while its guarded fields are as we left them. The first write of an action
+is not sent again: the decision is about the state that it expected, and the next evaluation decides
+again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,28 +32,28 @@ from fallow.action_models import Change, Reason
 from fallow.errors import FallowError, RefusedError, TemporaryError
 
 Pulse = Callable[[str], None]
-"""Called at every step of an action; the tests of crashes stop the process here."""
+"""Called at every step of an action; the crash tests stop the process here."""
 KUBERNETES = "kubernetes"
 VERSION = "version"
-"""The cause of a conflict in which nothing but the object's version is another."""
+"""The cause of a conflict in which only the object's version differs."""
 ALREADY_GONE = "the pod is gone already"
 MAX_ATTEMPTS = 6
-"""A controller writes its object within milliseconds after us; client-go's RetryOnConflict takes
-five tries, ours is one more because each first reads the object."""
+"""A controller writes its object within milliseconds after us. client-go's RetryOnConflict takes
+five tries; ours takes one more because each first reads the object."""
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """Why a row of changes was not sent to its end: at which change, and what that means."""
+    """Why a sequence of changes stopped: at which change, and what that means."""
 
     change: int
     verdict: str
-    """conflict | gone | refused | throttled | invalid (it did not happen), away (nobody knows),
-    halted (it was not sent), waiting (nor was it: what it waits for is not there yet)"""
+    """conflict | gone | refused | throttled | invalid (it did not happen), away (unknown), halted
+    (it was not sent), waiting (it was not sent: its condition is not met yet)"""
     reason: Reason
 
 
 class ChangeSender:
-    """Sends changes through the doors they name."""
+    """Sends changes through their transports."""
 
     def __init__(
         self,
@@ -68,10 +69,10 @@ class ChangeSender:
         return cast(ClusterClient, self.transports[KUBERNETES])
 
     def get_transport(self, change: Change) -> Transport:
-        """Return the door that a change names.
+        """Return the transport that a change names.
 
         Raises:
-            RefusedError: nothing is configured that leads there.
+            RefusedError: no such transport is configured.
         """
         transport = self.transports.get(change.door)
         if transport is None:
@@ -82,7 +83,7 @@ class ChangeSender:
         return transport
 
     def read_object(self, change: Change) -> Mapping[str, Any] | None:
-        """Return the object that shows whether a change took; None = it is not there.
+        """Return the object that shows whether a change was applied; None = it does not exist.
 
         Raises:
             TemporaryError: no answer.
@@ -91,7 +92,7 @@ class ChangeSender:
         return self.get_transport(change).get(get_read_path(change))
 
     def explain_wait(self, change: Change) -> str | None:
-        """Say what a change still waits for; None = it may be sent.
+        """Return what a change still waits for; None = it may be sent.
 
         Raises:
             TemporaryError: no answer.
@@ -113,8 +114,8 @@ class ChangeSender:
     def dry_run(self, changes: Sequence[Change]) -> Reason | None:
         """Send all changes as a server-side dry run; return the first refusal.
 
-        Those that depend on others before them, or wait for what these bring about, cannot be
-        judged alone: the first refusal of the writes themselves takes back what was done.
+        Changes that depend on others before them, or wait for their effect, cannot be tested alone.
+        If the real write of such a change is refused, the changes before it are undone.
 
         Raises:
             TemporaryError: a disruption budget, or the API's own limit, allows it later.
@@ -133,10 +134,10 @@ class ChangeSender:
         return None
 
     def send(self, state: ActionState, changes: Sequence[Change]) -> Interruption | None:
-        """Send an action's changes that were not sent yet; None = all of them took.
+        """Send an action's changes that were not sent yet; None = all of them were applied.
 
-        What was refused did not happen: it is sent once more where the process died before it
-        could go on from there.
+        A refused change did not happen: it is sent once more where the process died before it could
+        continue.
         """
         skip = state.writes.took | set(state.writes.open)
         return self._send(state, changes, (event_types.SENDING, event_types.SENT), skip)
@@ -144,7 +145,7 @@ class ChangeSender:
     def send_undo(
         self, state: ActionState, changes: Sequence[Change], skip: set[int]
     ) -> Interruption | None:
-        """Send the changes of its undo, except some; None = all of them took."""
+        """Send the changes of its undo, except some; None = all of them were applied."""
         return self._send(state, changes, (event_types.UNSENDING, event_types.UNSENT), skip)
 
     def _send(
@@ -162,7 +163,7 @@ class ChangeSender:
         return None
 
     def _is_evicted(self, state: ActionState, number: int, change: Change, row: str) -> bool:
-        """Tell whether a pod is gone already: one of its name may run elsewhere by now."""
+        """Return whether a pod is gone already: one of its name may run elsewhere by now."""
         object_state = compare_object(change, self.read_object(change))
         if object_state == "becomes":
             document = {"change": number, "code": 0, "why": ALREADY_GONE}
@@ -177,7 +178,7 @@ class ChangeSender:
         rows: tuple[str, str],
         versions: dict[str, Mapping[str, Any]],
     ) -> Interruption | None:
-        """Send one change, again where only its object's version is another by now."""
+        """Send one change; send it again only where just its object's version differs."""
         action, undoing = state.action.id, rows[0] == event_types.UNSENDING
         is_ours = undoing or change.target.uid in versions
         for attempts_left in range(MAX_ATTEMPTS - 1, -1, -1):
@@ -200,7 +201,7 @@ class ChangeSender:
             if attempts_left and is_ours and result.cause == VERSION:
                 obj = self._read_again(change)
                 if obj is not None:
-                    # It did not happen, for sure: the next row says that it is sent once more.
+                    # It certainly did not happen: the next row records that it is sent once more.
                     document = {"change": number, "why": explain_failure(result)}
                     document |= {"undo": True} if undoing else {}
                     self._record.append(event_types.WITHDRAWN, action, document)
@@ -223,7 +224,10 @@ class ChangeSender:
         raise AssertionError(MAX_ATTEMPTS)
 
     def _read_again(self, change: Change) -> Mapping[str, Any] | None:
-        """Return the object if it shows what the change is to find; None = not, or not known."""
+        """Return the object if it shows the state that the change expects.
+
+        None = not, or unknown.
+        """
         try:
             obj = self.read_object(change)
         except FallowError:
@@ -231,7 +235,7 @@ class ChangeSender:
         return obj if compare_object(change, obj) == "was" else None
 
     def _advise(self, result: WriteResult, change: Change, action: str, row: str) -> str:
-        """Say what to do about a conflict that remains."""
+        """Return advice about a conflict that remains."""
         if result.verdict != "conflict":
             return ""
         if row == event_types.SENDING:
@@ -252,7 +256,7 @@ def _join_names(pods: Sequence[Mapping[str, Any]]) -> str:
 
 
 def explain_failure(result: WriteResult, change: Change | None = None) -> str:
-    """Return why an answer is no success, with whom it conflicts; of an eviction, whose it is."""
+    """Return why a change failed, and with whom it conflicts; for an eviction, the pod's owner."""
     why = result.reason or f"HTTP {result.code}"
     if change is not None and change.path.endswith(EVICTION):
         why = f"pod {change.target.namespace}/{change.target.name}: {why}"
@@ -260,7 +264,7 @@ def explain_failure(result: WriteResult, change: Change | None = None) -> str:
 
 
 def _keep_version(versions: dict[str, Mapping[str, Any]], result: WriteResult) -> None:
-    """Keep what version an object has now: the next change of it carries that."""
+    """Store the object's current version for its next change."""
     uid = ((result.object or {}).get("metadata") or {}).get("uid")
     if uid and result.object is not None:
         versions[uid] = result.object

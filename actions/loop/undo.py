@@ -1,7 +1,8 @@
-"""Take an action back: exactly, once, and only where nobody else changed it since.
+"""Undo an action: exactly, once, and only where nobody else changed the object since.
 
-Every change of the undo names what it finds (`was`) and what it leaves (`becomes`), so whoever
-goes on after a crash reads the objects and sends what is still missing, nothing twice.
+Every change of the undo names the state that it expects (`was`) and the state that it leaves
+(`becomes`). After a crash, the next process reads the objects and sends what is still missing,
+nothing twice.
 """
 
 from datetime import timedelta
@@ -26,23 +27,23 @@ from fallow.window import format_duration
 
 
 class UndoCheck(msgspec.Struct, frozen=True):
-    """How the object of one change of an undo stands now."""
+    """The current state of the object of one change of an undo."""
 
     change: Change
-    """With the version that the object has now."""
+    """The change with the object's current version."""
     state: ObjectState
     by: str = ""
-    """Who wrote what it shows, where that is neither of ours."""
+    """The writer of the current value, where it is neither of our two values."""
     what: str = ""
 
 
 def undo(context: ActionContext, state: ActionState, by: str) -> Outcome:
-    """Give back what an action took, because somebody asked for it.
+    """Undo an action on a person's request.
 
     Raises:
-        RefusedError: it was undone already, nothing of it was done, it is too old, somebody
-            changed the object since, or the API says no. Nothing was written.
-        TemporaryError: no answer; the next turn finds out and finishes it.
+        RefusedError: it was undone already, nothing of it was done, it is too old, somebody changed
+            the object since, or the API refuses. Nothing was written.
+        TemporaryError: no answer; the next evaluation reads the state and finishes it.
     """
     if _is_under_way(state) and (outcome := continue_undo(context, state)) is not None:
         return _require_undone(state, outcome)
@@ -65,7 +66,7 @@ def undo(context: ActionContext, state: ActionState, by: str) -> Outcome:
 def roll_back(
     context: ActionContext, state: ActionState, ends: Result, *why: Reason
 ) -> Outcome | None:
-    """Take back what was done of an action that did not go well; None = that is not over yet."""
+    """Roll back an action that failed in part; None = the rollback is not over yet."""
     context.record.append(
         event_types.UNDOING, state.action.id, {"asked": False, "ends": ends, "why": list(why)}
     )
@@ -74,7 +75,7 @@ def roll_back(
 
 
 def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
-    """Send what is missing of an undo that was begun; None = it is not over yet."""
+    """Send the missing part of an undo that was begun; None = it is not over yet."""
     undo_state = state.undo_state
     if (
         undo_state is None
@@ -99,12 +100,13 @@ def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
     if interruption is not None:
         reasons_left.append(interruption.reason)
     if undo_state.asked and reasons_left:
-        # Nothing of it was written, or only part: it stands as it stood.
+        # Nothing of it was written, or only a part: the action stays in force.
         return context.conclude(
             state, state.outcome.result if state.outcome else "unknown", *reasons_left
         )
     # Only now: an annotation makes the controller of a Deployment write, and the version that a
-    # restore carries would be old. While the action stands, they say how to undo it.
+    # restore carries would be old. While the action is in force, the annotations explain how to
+    # undo it.
     notes = remove_annotations(context, state.action)
     if notes is None:
         return None
@@ -117,7 +119,7 @@ def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
 
 
 def check_objects(context: ActionContext, state: ActionState) -> list[UndoCheck]:
-    """Return how the objects of an action's undo stand now.
+    """Return the current states of the objects of an action's undo.
 
     Raises:
         TemporaryError: no answer.
@@ -137,12 +139,12 @@ def check_objects(context: ActionContext, state: ActionState) -> list[UndoCheck]
 
 
 def _is_under_way(state: ActionState) -> bool:
-    """Tell whether somebody asked for an undo that is not over."""
+    """Return whether a person requested an undo that is not over."""
     return state.is_open and state.undo_state is not None and state.undo_state.asked
 
 
 def _require_undone(state: ActionState, outcome: Outcome) -> Outcome:
-    """Return the outcome of an undo that somebody asked for.
+    """Return the outcome of an undo that a person requested.
 
     Raises:
         RefusedError: it is not undone, and why.
@@ -207,7 +209,7 @@ def _require_unchanged(context: ActionContext, state: ActionState, checks: list[
 
 
 def _require_sendable(context: ActionContext, state: ActionState, checks: list[UndoCheck]) -> None:
-    """Refuse an undo whose first write would wait: it would hold up what it has begun."""
+    """Refuse an undo whose first write would wait: the undo could not make progress."""
     first = next((check.change for check in checks if check.state == "was"), None)
     why = None if first is None else context.sender.explain_wait(first)
     if why is not None:
@@ -223,7 +225,7 @@ def _must_send(state: ActionState, number: int, check: UndoCheck) -> bool:
 
 
 def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
-    """Settle writes of the undo that got no answer; tell whether one may still arrive."""
+    """Settle writes of the undo without an answer; return whether one may still arrive."""
     waiting = False
     for number, at in sorted(state.undo_progress.open.items()):
         change = state.action.intent.undo[number]
