@@ -125,9 +125,7 @@ def build_facts(
             *(p.annotation_map.get(protecting.NAMESPACE) for p in pods)
         ),
         priority_class=_priority(pods),
-        created_at=max((from_micros(p.begin) for p in pods), default=None)
-        if node is None
-        else (None if node.first_us is None else from_micros(node.first_us)),
+        created_at=_created_at(pods, node),
         seen_until=until,
         interval_s=interval,
         coverage=limit_coverage(coverage, held_gpus),
@@ -139,12 +137,24 @@ def build_facts(
         vetoes=_vetoes(finding, held_gpus),
         usd_per_day=_usd(advice),
         waiting=pending.admits(allocations, pods) if pending is not None else None,
-        over_quota=quotas.over(cluster, finding.subject.namespace, queue)
-        if quotas is not None and workload
-        else None,
+        over_quota=_is_over_quota(quotas, finding, queue),
         pool_others=None if node is None else _count_pool_others(fleet_state, node, at),
         removes_node=_removes_node(fleet_state, key, allocations, end),
     )
+
+
+def _created_at(pods: Sequence[PodRecord], node: NodeRecord | None) -> datetime | None:
+    """Return when the youngest pod was created, or when a node was first seen."""
+    if node is None:
+        return max((from_micros(p.begin) for p in pods), default=None)
+    return None if node.first_us is None else from_micros(node.first_us)
+
+
+def _is_over_quota(quotas: Quotas | None, finding: Finding, queue: str | None) -> bool | None:
+    """Say whether a workload holds more than its quota; None = unknown, or no workload."""
+    if quotas is None or not finding.subject.namespace:
+        return None
+    return quotas.over(finding.subject.cluster, finding.subject.namespace, queue)
 
 
 class LatestSamples:
@@ -181,8 +191,7 @@ def _sample_quality(
     For an idle finding the last sample is the end of its stretch: the devices were not idle
     afterwards.
     """
-    intervals = [h.interval_s for h in allocations]
-    interval = None if not allocations or None in intervals else max(i for i in intervals if i)
+    interval = _longest_interval(allocations)
     stated = finding.details.get("coverage")
     coverage = float(stated) if isinstance(stated, int | float) else None
     if has_sample_times(finding):
@@ -192,23 +201,47 @@ def _sample_quality(
     if samples is None:
         return None, interval, coverage, ()
     if not allocations:
-        inventory = samples.clusters.get(finding.subject.cluster)
-        if inventory is None or inventory["seen_us"] is None:
-            return None, None, coverage, ()
-        inventory_coverage = coverage if coverage is not None else inventory["coverage"]
-        return from_micros(inventory["seen_us"]), inventory["interval_s"], inventory_coverage, ()
+        return _inventory_quality(samples.clusters.get(finding.subject.cluster), coverage)
     device_samples = [samples.devices.get((h.key[0], h.device)) for h in allocations]
-    ends = [f["seen_us"] if f else None for f in device_samples]
-    parts = [f["coverage"] if f else None for f in device_samples]
-    if coverage is None and None not in parts:
-        coverage = min(p for p in parts if p is not None)
-    conflict = any(f and f["conflict_s"] > 0 for f in device_samples)
     return (
-        None if None in ends else from_micros(min(e for e in ends if e is not None)),
+        _first_end(device_samples),
         interval,
-        coverage,
-        ("sources contradict each other about one of its devices",) if conflict else (),
+        _least_coverage(device_samples) if coverage is None else coverage,
+        _name_conflict(device_samples),
     )
+
+
+def _longest_interval(allocations: Sequence[WorkloadAllocation]) -> float | None:
+    """Return the longest sample interval of the devices; None = one is unknown."""
+    intervals = [h.interval_s for h in allocations]
+    return None if not allocations or None in intervals else max(i for i in intervals if i)
+
+
+def _inventory_quality(
+    inventory: Mapping[str, Any] | None, coverage: float | None
+) -> tuple[datetime | None, float | None, float | None, tuple[str, ...]]:
+    """Return how well the cluster's API was read: for a finding about no device."""
+    if inventory is None or inventory["seen_us"] is None:
+        return None, None, coverage, ()
+    inventory_coverage = coverage if coverage is not None else inventory["coverage"]
+    return from_micros(inventory["seen_us"]), inventory["interval_s"], inventory_coverage, ()
+
+
+def _first_end(device_samples: Sequence[Mapping[str, Any] | None]) -> datetime | None:
+    """Return until when every device was seen; None = one was not."""
+    ends = [f["seen_us"] if f else None for f in device_samples]
+    return None if None in ends else from_micros(min(e for e in ends if e is not None))
+
+
+def _least_coverage(device_samples: Sequence[Mapping[str, Any] | None]) -> float | None:
+    """Return the coverage of the device that was seen least; None = one has none."""
+    parts = [f["coverage"] if f else None for f in device_samples]
+    return None if None in parts else min(p for p in parts if p is not None)
+
+
+def _name_conflict(device_samples: Sequence[Mapping[str, Any] | None]) -> tuple[str, ...]:
+    conflict = any(f and f["conflict_s"] > 0 for f in device_samples)
+    return ("sources contradict each other about one of its devices",) if conflict else ()
 
 
 def _gpus(

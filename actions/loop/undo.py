@@ -5,11 +5,13 @@ Every change of the undo names the state that it expects (`was`) and the state t
 nothing twice.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
 
 from actions.journal import ActionState, event_types
+from actions.journal.state import UndoState
 from actions.loop.annotate import remove_annotations
 from actions.loop.change_state import (
     ObjectState,
@@ -87,15 +89,9 @@ def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
     interruption = None
     changed = [check.what for check in checks if check.state == "neither"]
     if not (undo_state.asked and changed):
-        skip = {n for n, check in enumerate(checks) if not _must_send(state, n, check)}
-        interruption = context.sender.send_undo(state, [check.change for check in checks], skip)
-    if interruption is not None and interruption.verdict in ("away", "halted", "throttled"):
-        _withdraw(context, state, interruption)
+        interruption = _send_missing(context, state, checks)
+    if interruption is not None and _is_not_over(context, state, undo_state, interruption):
         return None
-    if interruption is not None and interruption.verdict == "waiting":
-        since = state.undo_progress.last or undo_state.at
-        if context.clock() - since < context.settings.wait:
-            return None
     reasons_left = [Reason("changed since", what) for what in changed]
     if interruption is not None:
         reasons_left.append(interruption.reason)
@@ -104,6 +100,16 @@ def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
         return context.conclude(
             state, state.outcome.result if state.outcome else "unknown", *reasons_left
         )
+    return _conclude_undo(context, state, undo_state, reasons_left)
+
+
+def _conclude_undo(
+    context: ActionContext,
+    state: ActionState,
+    undo_state: UndoState,
+    reasons_left: Sequence[Reason],
+) -> Outcome | None:
+    """Take our annotations away and end the action; None = they could not be taken away yet."""
     # Only now: an annotation makes the controller of a Deployment write, and the version that a
     # restore carries would be old. While the action is in force, the annotations explain how to
     # undo it.
@@ -116,6 +122,27 @@ def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
     reasons = [*undo_state.why, *reasons_left, *(Reason("annotation", note) for note in notes)]
     by = state.restored.by if state.restored and undo_state.ends == "reverted" else None
     return context.conclude(state, undo_state.ends, *reasons, reverted_by=by)
+
+
+def _send_missing(
+    context: ActionContext, state: ActionState, checks: Sequence[UndoCheck]
+) -> Interruption | None:
+    """Send the changes that are not there yet; return what came in between."""
+    skip = {n for n, check in enumerate(checks) if not _must_send(state, n, check)}
+    return context.sender.send_undo(state, [check.change for check in checks], skip)
+
+
+def _is_not_over(
+    context: ActionContext, state: ActionState, undo_state: UndoState, interruption: Interruption
+) -> bool:
+    """Say whether a later turn goes on with it: no answer yet, or its wait is not over."""
+    if interruption.verdict in ("away", "halted", "throttled"):
+        _withdraw(context, state, interruption)
+        return True
+    if interruption.verdict != "waiting":
+        return False
+    since = state.undo_progress.last or undo_state.at
+    return context.clock() - since < context.settings.wait
 
 
 def check_objects(context: ActionContext, state: ActionState) -> list[UndoCheck]:

@@ -250,23 +250,33 @@ def _find_lower_size(
     new = max(minimum - others, 0.0)
     if current is None or new <= 0 or _get_request(container, resource) <= new:
         return None
-    pod_amount = get_path(spec, "resources", "requests", resource) or get_path(
-        spec, "resources", "limits", resource
-    )
-    if pod_amount is not None:
-        raise RefusedError(f"{resource} is asked for by the pod as a whole, not by its containers")
+    _refuse_amount_of_pod(spec, resource)
     changes_limit = (quality or _quality(spec)) == GUARANTEED or amounts["requests"] is None
     was = {
         f"/containers/{index}/resources/{side}/{resource}": str(amount)
         for side, amount in amounts.items()
         if amount is not None and (side == "requests" or changes_limit)
     }
-    policies = container.get("resizePolicy") or ()
-    restarts = any(
-        p.get("resourceName") == resource and p.get("restartPolicy") == "RestartContainer"
-        for p in policies
+    new_amount = format_amount(resource, new)
+    return ContainerSize(
+        index, str(container["name"]), was, new_amount, _restarts(container, resource)
     )
-    return ContainerSize(index, str(container["name"]), was, format_amount(resource, new), restarts)
+
+
+def _refuse_amount_of_pod(spec: Object, resource: str) -> None:
+    amount = get_path(spec, "resources", "requests", resource) or get_path(
+        spec, "resources", "limits", resource
+    )
+    if amount is not None:
+        raise RefusedError(f"{resource} is asked for by the pod as a whole, not by its containers")
+
+
+def _restarts(container: Object, resource: str) -> bool:
+    """Say whether a container starts anew when an amount of it is resized."""
+    return any(
+        p.get("resourceName") == resource and p.get("restartPolicy") == "RestartContainer"
+        for p in container.get("resizePolicy") or ()
+    )
 
 
 def _index(containers: Sequence[Object], resource: str, named: str | None) -> int | None:

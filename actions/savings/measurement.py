@@ -192,21 +192,11 @@ def _entries(
     """
     end, now = until
     kinds = sorted(parts.hours, key=lambda k: (-parts.hours[k], k)) or ["released"]
-    lengths, ended, age, _ = past.before(action)
-    remaining: dict[datetime, float] = {}
-    predicted = 0.0
-    for gpus, taken_at in parts.held:
-        last = now if taken_at is None else min(taken_at, now)
-        if last not in remaining:
-            within = (last - action.at).total_seconds() / HOUR_S
-            remaining[last] = expected_rest(lengths, ended, age, within)
-        predicted += gpus * remaining[last]
+    predicted = _predict_gpu_hours(action, parts, past, now)
     total = sum(parts.hours.values())
     total_usd = sum(parts.usd.values(), Decimal())
     per_hour = None if parts.unpriced or not total else total_usd / Decimal(repr(total))
-    restart = startups.get(action.action)
-    cost = None if restart is None or restart["unpriced"] else restart["usd"]
-    lost = 0.0 if restart is None else float(restart["gpu_hours"] or 0.0)
+    cost, lost = _read_restart(startups.get(action.action))
     entries = []
     for n, kind in enumerate(kinds):
         usd = None if parts.unpriced else parts.usd.get(kind, Decimal())
@@ -237,6 +227,29 @@ def _entries(
             )
         )
     return entries
+
+
+def _read_restart(restart: Row | None) -> tuple[Decimal | None, float]:
+    """Return what coming back cost, in dollars (None = unknown) and GPU-hours."""
+    if restart is None:
+        return None, 0.0
+    return (None if restart["unpriced"] else restart["usd"]), float(restart["gpu_hours"] or 0.0)
+
+
+def _predict_gpu_hours(
+    action: MeasuredAction, parts: SavingParts, past: IdleHistory, now: datetime
+) -> float:
+    """Return the GPU-hours that idle times of the past let expect until now."""
+    lengths, ended, age, _ = past.before(action)
+    remaining: dict[datetime, float] = {}
+    predicted = 0.0
+    for gpus, taken_at in parts.held:
+        last = now if taken_at is None else min(taken_at, now)
+        if last not in remaining:
+            within = (last - action.at).total_seconds() / HOUR_S
+            remaining[last] = expected_rest(lengths, ended, age, within)
+        predicted += gpus * remaining[last]
+    return predicted
 
 
 def _read_devices_after(

@@ -94,6 +94,13 @@ def _is_open(until: datetime | None, now: datetime) -> bool:
     return until is None or now - until <= MAX_DELAY
 
 
+_MEASURES = (
+    "predicted_gpu_hours", "gpu_hours", "predicted_usd", "usd", "restart_usd", "is_reversed",
+    "held_gpu_hours", "held_usd", "unknown_gpu_hours",
+)  # fmt: skip
+"""Columns of `saving` that entries have by the same names."""
+
+
 def _batch(
     entries: Sequence[LedgerEntry],
     record: JournalState,
@@ -119,15 +126,7 @@ def _batch(
             "end": [_naive(e.end) for e in entries],
             "measured_at": [_naive(now)] * len(entries),
             "is_final": [e.action in finished for e in entries],
-            "predicted_gpu_hours": [e.predicted_gpu_hours for e in entries],
-            "gpu_hours": [e.gpu_hours for e in entries],
-            "predicted_usd": [e.predicted_usd for e in entries],
-            "usd": [e.usd for e in entries],
-            "restart_usd": [e.restart_usd for e in entries],
-            "is_reversed": [e.is_reversed for e in entries],
-            "held_gpu_hours": [e.held_gpu_hours for e in entries],
-            "held_usd": [e.held_usd for e in entries],
-            "unknown_gpu_hours": [e.unknown_gpu_hours for e in entries],
+            **{name: [getattr(e, name) for e in entries] for name in _MEASURES},
         },
     )
 

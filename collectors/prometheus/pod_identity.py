@@ -9,6 +9,7 @@ settled by time: what was said in a pod's life is about that pod.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -79,24 +80,12 @@ def identify(
     uids: dict[Name, dict[str, Lifetime]] = defaultdict(dict)
     for (namespace, pod, uid), lifetime in lifetimes.items():
         uids[namespace, pod][uid] = lifetime
-    nameless = {name for name, lifetimes_by_pod in uids.items() if "" in lifetimes_by_pod}
-    several = {name for name, lifetimes_by_pod in uids.items() if len(lifetimes_by_pod) > 1}
-    if nameless:
-        several |= set(recreated())
+    several = _find_reused_names(uids, recreated)
     created = {name_of(w): value for w, value in series.get(CREATED, ())}
     single = _Single(cluster, uids, created)
     rows_by_metric: dict[str, Rows] = dict(series)
     for metric, rows in about.items():
-        rows_by_metric[metric] = [
-            (
-                label_set
-                if label_set.get("uid")
-                else {**label_set, "uid": single.uid(name_of(label_set))},
-                value,
-            )
-            for label_set, value in rows
-            if label_set.get("uid") or name_of(label_set) not in several
-        ]
+        rows_by_metric[metric] = _add_uids(rows, single, several)
     lifetimes_by_pod = {
         (*n, u or single.uid(n)): lifetime for n, u, lifetime in _each(uids, several)
     }
@@ -106,6 +95,30 @@ def identify(
         for line in lines:
             rows_by_metric[line.metric] += _by_life(line, lifetimes_of, only.get(line.metric))
     return IdentifiedSeries(rows_by_metric, lifetimes_by_pod)
+
+
+def _find_reused_names(
+    uids: Mapping[Name, Mapping[str, Lifetime]], recreated: Callable[[], Iterable[Name]]
+) -> set[Name]:
+    """Return the names that several pods bore, one after another."""
+    several = {name for name, lifetimes_by_pod in uids.items() if len(lifetimes_by_pod) > 1}
+    if any("" in lifetimes_by_pod for lifetimes_by_pod in uids.values()):
+        several |= set(recreated())
+    return several
+
+
+def _add_uids(rows: Rows, single: "_Single", several: AbstractSet[Name]) -> Rows:
+    """Return the rows with a uid each, without those of a name that several pods bore."""
+    return [
+        (
+            label_set
+            if label_set.get("uid")
+            else {**label_set, "uid": single.uid(name_of(label_set))},
+            value,
+        )
+        for label_set, value in rows
+        if label_set.get("uid") or name_of(label_set) not in several
+    ]
 
 
 class _Single:

@@ -6,14 +6,14 @@
 Pages, reports and the command line say the same sentences, each with its own way to write amounts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import msgspec
 
 from dashboards.figures.query import Filters
 from dashboards.figures.savings import Stages
-from dashboards.figures.waterfall import GpuHourWaterfall
+from dashboards.figures.waterfall import GpuHourWaterfall, Saving
 from fallow import money
 from fallow.models import WASTED
 
@@ -106,12 +106,10 @@ def reconcile(
         return None
     wasted = [step for step in waterfall_total.steps if step.state in WASTED]
     priced = [step.usd for step in wasted if step.usd is not None]
-    idle = sum(step.gpu_hours for step in waterfall_total.steps if step.state == "idle")
+    idle = _sum_idle(waterfall_total)
     in_use = [s for s in waterfall_total.savings if s.in_use_usd or s.in_use_gpu_hours]
     advised = sum((s.usd for s in waterfall_total.savings if s.usd is not None), Decimal())
-    by: dict[str, Decimal] = {}
-    for saving in in_use:
-        by[saving.analyzer] = by.get(saving.analyzer, Decimal()) + (saving.in_use_usd or Decimal())
+    by = _sum_by_analyzer(in_use)
     claimed = (
         sum(s.idle_gpu_hours for s in waterfall_total.savings) + waterfall_total.unadvised_gpu_hours
     )
@@ -129,6 +127,18 @@ def reconcile(
         earlier_usd=Decimal() if saves is None else saves - advised,
         divided=all(s.divided for s in waterfall_total.savings),
     )
+
+
+def _sum_idle(waterfall_total: GpuHourWaterfall) -> float:
+    return sum(step.gpu_hours for step in waterfall_total.steps if step.state == "idle")
+
+
+def _sum_by_analyzer(in_use: Sequence[Saving]) -> dict[str, Decimal]:
+    """Return the dollars that analyzers save of GPU-hours in use."""
+    by: dict[str, Decimal] = {}
+    for saving in in_use:
+        by[saving.analyzer] = by.get(saving.analyzer, Decimal()) + (saving.in_use_usd or Decimal())
+    return by
 
 
 def _hours(gpu_hours: float) -> str:

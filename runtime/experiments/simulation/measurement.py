@@ -9,10 +9,11 @@ import msgspec
 
 from actions.savings.action_selection import select_actions
 from actions.savings.measurement import measure_savings, predict_savings
+from fallow.action_models import LedgerEntry
 from fallow.window import Window
 from runtime.experiments.simulation import harm
 from runtime.experiments.simulation.enforcer import Enforcer, SimulatedAdmin
-from runtime.experiments.simulation.harm import EarlyReturns
+from runtime.experiments.simulation.harm import EarlyReturns, OwnerCare
 from runtime.experiments.simulation.idle_times import IdleTime
 from runtime.experiments.simulation.options import Options
 from runtime.experiments.simulation.oracle import Release, releases
@@ -137,9 +138,7 @@ def measure_enforcement(
         idle=enforcer.settings.idle,
     )
     most = sum(r.gpu_hours for r in best)
-    usd: dict[str, float] = {}
-    for entry in entries:
-        usd[entry.kind] = round(usd.get(entry.kind, 0.0) + float(entry.usd or 0), 2)
+    usd = _sum_usd(entries)
     remaining = tally.hours("idle")
     states = list(record.actions.values())
     result = EnforcementResult(
@@ -147,11 +146,7 @@ def measure_enforcement(
         actions=len(world.stops),
         precision=round(len(right) / len(world.stops), 5) if world.stops else 1.0,
         recall=round(released / (released + remaining), 5) if released + remaining else 1.0,
-        harm={
-            "harmful_stops": sum(bool(why) for why in causes),
-            "causes": {c: sum(c in why for why in causes) for c in harm.CAUSES},
-            "lost_gpu_hours": round(sum(s.lost_gpu_s for s in world.stops) / HOUR_S, 3),
-        },
+        harm=_count_harm(world, causes),
         early_returns=harm.count_returns(stops, enforcer.policies),
         released_gpu_hours=round(released, 3),
         oracle_gpu_hours=round(most, 3),
@@ -168,23 +163,49 @@ def measure_enforcement(
         open=sum(t.is_open for t in states),
         admin=enforcer.admin,
         backtest=promises,
-        stops=tuple(
-            StopRecord(
-                workload="/".join(stop.key),
-                category=world.cast.roles[stop.key].arrival.category.category,
-                policy=care.policy,
-                at=datetime.fromtimestamp(stop.at_s, UTC),
-                gpus=stop.gpus,
-                wanted_after_h=None
-                if stop.back_s is None
-                else round((stop.back_s - stop.at_s) / HOUR_S, 2),
-                causes=tuple(why),
-            )
-            for (stop, care), why in zip(stops, causes, strict=True)
-        ),
+        stops=_list_stops(world, stops, causes),
     )
     rates = {r["device"]: float(r["loaded_usd_h"]) for r in prices if r["loaded_usd_h"] is not None}
     return result, rates
+
+
+def _sum_usd(entries: Sequence[LedgerEntry]) -> dict[str, float]:
+    """Return the dollars saved by kind, in cents."""
+    usd: dict[str, float] = {}
+    for entry in entries:
+        usd[entry.kind] = round(usd.get(entry.kind, 0.0) + float(entry.usd or 0), 2)
+    return usd
+
+
+def _count_harm(world: World, causes: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return the harmful stops, why they were, and the work that was lost."""
+    return {
+        "harmful_stops": sum(bool(why) for why in causes),
+        "causes": {c: sum(c in why for why in causes) for c in harm.CAUSES},
+        "lost_gpu_hours": round(sum(s.lost_gpu_s for s in world.stops) / HOUR_S, 3),
+    }
+
+
+def _list_stops(
+    world: World,
+    stops: Sequence[tuple[WorkloadStop, OwnerCare]],
+    causes: Sequence[Sequence[str]],
+) -> tuple[StopRecord, ...]:
+    """Return every stop with its policy, when its owner wanted it back, and why it did harm."""
+    return tuple(
+        StopRecord(
+            workload="/".join(stop.key),
+            category=world.cast.roles[stop.key].arrival.category.category,
+            policy=care.policy,
+            at=datetime.fromtimestamp(stop.at_s, UTC),
+            gpus=stop.gpus,
+            wanted_after_h=None
+            if stop.back_s is None
+            else round((stop.back_s - stop.at_s) / HOUR_S, 2),
+            causes=tuple(why),
+        )
+        for (stop, care), why in zip(stops, causes, strict=True)
+    )
 
 
 def _compare_promises(enforcer: Enforcer, window: Window) -> PromiseTotals:
