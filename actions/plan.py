@@ -1,4 +1,4 @@
-"""A plan: what policies decide about all cases now, the dearest first, within their budgets."""
+"""Decide about all cases now, the most expensive first, within the policies' budgets."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,14 +17,14 @@ STEPS = ("observe", "notify", "grace", "snapshot", "act")
 RULINGS = ("deny", "hold", "allow")
 ACT_STEPS = frozenset({"snapshot", "act"})
 CAPACITY_GATES = frozenset({"budget", "concurrent"})
-"""Gates that only say that others come first."""
+"""Gates that only state that other cases come first."""
 NONE: Mapping[tuple[str, str], CaseHistory] = MappingProxyType({})
 Subject = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
 
 
 class RefusedCase(msgspec.Struct, frozen=True):
-    """A case that no policy takes a step for, and every reason."""
+    """A case for which no policy takes a step, with every reason."""
 
     finding: str
     subject: Subject
@@ -34,7 +34,7 @@ class RefusedCase(msgspec.Struct, frozen=True):
 
 
 class ActionPlan(msgspec.Struct, frozen=True):
-    """What may be done now or is held for now, the dearest first, and all that is refused."""
+    """What may be done or is held now, the most expensive first, and all that is refused."""
 
     decisions: tuple[Decision, ...]
     refused: tuple[RefusedCase, ...]
@@ -51,9 +51,8 @@ def plan(
 ) -> ActionPlan:
     """Decide about all cases: one decision per object, by the policy that goes furthest.
 
-    Cases come in order of the dollars a day over the disruption (`rank`); an act that is allowed
-    takes its part of the budgets before the next case is decided. `histories` are by policy and
-    finding.
+    Cases are in the order of dollars per day over the disruption (`rank_case`). An allowed act is
+    charged to the budgets before the next case is decided. `histories` are by policy and finding.
     """
     by_object: dict[Subject, list[Facts]] = {}
     for case in sorted(facts, key=rank_case):
@@ -84,10 +83,9 @@ def plan(
 
 
 def rank_case(facts: Facts) -> tuple[Decimal, float, str]:
-    """Order cases: most dollars a day over the disruption first, then GPU-hours.
+    """Order cases: most dollars per day over the disruption first, then GPU-hours.
 
-    The disruption of a case is one, and one more for each time its owner took back what was
-    stopped.
+    The disruption of a case is 1, plus 1 for each reversal by its owner.
     """
     disruption = 1 + len(facts.history.restored_at)
     dollars = (facts.usd_per_day or Decimal(0)) / disruption
@@ -96,18 +94,18 @@ def rank_case(facts: Facts) -> tuple[Decimal, float, str]:
 
 
 def get_subject(facts: Facts) -> Subject:
-    """Return whom a case is about, as decisions name it."""
+    """Return the subject of a case in the form of decisions."""
     subject = facts.finding.subject
     return subject.cluster, subject.workload_kind, subject.namespace, subject.workload
 
 
 def is_ready(decision: Decision) -> bool:
-    """Say whether a case would be acted upon, if only there were room for it."""
+    """Return whether a case would be acted upon if its budgets had room."""
     return decision.step in ACT_STEPS and all(r.gate in CAPACITY_GATES for r in decision.reasons)
 
 
 def _strength(decision: Decision) -> tuple[bool, int, int]:
-    """Order decisions: a policy that only watches hides nothing that another one holds."""
+    """Order decisions: a policy that only observes does not hide what another policy holds."""
     does = decision.step != "observe" and decision.ruling != "deny"
     return does, RULINGS.index(decision.ruling), STEPS.index(decision.step)
 

@@ -1,1 +1,1 @@
-"""Nodes and pools: take out what is sick, let pools shrink, let eligible work run on spot."""
+"""Nodes and pools: recycle sick nodes, let pools shrink, let eligible work run on spot."""

@@ -1,4 +1,4 @@
-"""The door to EKS node groups: their scaling configuration, read and written through the AWS API.
+"""Read and write the scaling configuration of EKS node groups through the AWS API.
 
 Paths are `eks/REGION/CLUSTER/nodegroups/NAME`; objects are what DescribeNodegroup returns.
 """
@@ -20,7 +20,7 @@ _PARTS = 5
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
-    """What a path names."""
+    """The node group that a path names."""
 
     region: str
     cluster: str
@@ -31,7 +31,7 @@ def parse_group(path: str) -> NodeGroup:
     """Return the node group that a path names.
 
     Raises:
-        UsageError: it names none.
+        UsageError: the path names none.
     """
     parts = path.split("/")
     if len(parts) != _PARTS or parts[0] != "eks" or parts[3] != "nodegroups":
@@ -54,10 +54,10 @@ class EksClient:
         self._client = client
 
     def get(self, path: str) -> Mapping[str, Any] | None:
-        """Return a node group; None = it is not there.
+        """Return a node group; None = it does not exist.
 
         Raises:
-            RefusedError: AWS does not let us.
+            RefusedError: AWS denies the call.
             TemporaryError: AWS does not answer.
         """
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
@@ -86,7 +86,7 @@ class EksClient:
         }
 
     def send(self, change: Change, *, dry_run: bool) -> WriteResult:
-        """Change a node group's sizes once; AWS has no dry run, so that one only reads."""
+        """Change a node group's sizes once; AWS has no dry run, so a dry run only reads."""
         try:
             current = self.get(change.path)
         except RefusedError as error:

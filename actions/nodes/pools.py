@@ -1,7 +1,7 @@
-"""Let a pool of nodes shrink, through whoever scales it: Karpenter, or an EKS node group.
+"""Let a pool of nodes shrink, through its autoscaler: Karpenter, or an EKS node group.
 
 Karpenter NodePool    its limit of GPUs, and consolidation of empty nodes; a merge patch
-EKS node group        its smallest and largest size, through the AWS API
+EKS node group        its minimum and maximum size, through the AWS API
 any other             nothing is written: the intent carries a manifest for people to review
 """
 
@@ -27,11 +27,11 @@ GPU = "nvidia.com/gpu"
 SHRINK_EMPTY = "let the pool scale in"
 SHRINK_POOL = "scale in pool"
 CONSOLIDATE_AFTER = "10m"
-"""How long a node stands empty before Karpenter takes it: longer than a pod takes to restart."""
+"""How long a node is empty before Karpenter removes it: longer than a pod takes to restart."""
 
 
 class PoolExecutor:
-    """Lower what a pool may hold to what its work needs; empty nodes then go by themselves."""
+    """Lower the limit of a pool to what its work needs; its autoscaler then removes empty nodes."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"NodePool"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"pool"})
@@ -45,11 +45,11 @@ class PoolExecutor:
         self._aws = aws or EksClient()
 
     def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return the writes of whoever scales the pool, or a manifest to review.
+        """Return the writes to the pool's autoscaler, or a manifest to review.
 
         Raises:
-            RefusedError: the finding does not say how many nodes its work needs, the pool is
-                already that small, or no such pool is known.
+            RefusedError: the finding does not contain the number of nodes that the work needs, the
+                pool is already that small, or no such pool is known.
             TemporaryError: the API does not answer.
         """
         cluster_name, _, _, pool = decision.subject
@@ -72,7 +72,7 @@ def get_pool_size(decision: Decision) -> tuple[int, float]:
     """Return how many nodes the pool's work needs, and the GPUs of one node.
 
     Raises:
-        RefusedError: the finding does not say.
+        RefusedError: the finding does not contain them.
     """
     parameters = decision.parameters
     same, today = parameters.get("same_type") or {}, parameters.get("today") or {}
@@ -131,7 +131,7 @@ def _eks_intent(
     if node_group is None:
         raise RefusedError(f"EKS cluster {eks_cluster} has no node group {pool}")
     sizes_before = dict(node_group["scalingConfig"])
-    # Running nodes are never forced out: the largest size stays at what is desired now.
+    # Running nodes are never removed by force: the maximum size stays at the current desired size.
     sizes = {
         "minSize": min(sizes_before["minSize"], nodes),
         "maxSize": max(nodes, sizes_before["desiredSize"], 1),
@@ -169,7 +169,7 @@ def _eks_intent(
 
 
 def _review_intent(decision: Decision, pool: str, cluster: ClusterReader) -> Intent:
-    """Return an intent without writes: nothing here scales the pool, so people do."""
+    """Return an intent without writes: Fallow cannot scale this pool, so people do."""
     nodes, gpus_per_node = get_pool_size(decision)
     document: Mapping[str, Any] = {
         "pool": pool,

@@ -1,8 +1,8 @@
-"""Take a sick node out of service: cordon it, and where a policy asks for it, drain it.
+"""Take a sick node out of service: cordon it, and drain it where the policy permits that.
 
-Pods go through the Eviction API, which heeds disruption budgets; what runs for its node
-(DaemonSets, static pods) stays. The empty node is left to its autoscaler or its operator: nothing
-is deleted.
+Pods are evicted through the Eviction API, which respects disruption budgets. Pods that belong to
+the node (DaemonSets, static pods) stay. The empty node is left to its autoscaler or its operator:
+nothing is deleted.
 """
 
 from typing import ClassVar
@@ -51,11 +51,11 @@ class RecycleExecutor:
     )
 
     def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return the cordon, then the evictions; the undo lets pods onto the node again.
+        """Return the cordon, then the evictions; the undo makes the node schedulable again.
 
         Raises:
             RefusedError: it is gone, another, of the control plane, cordoned by somebody else, or
-                holds pods that must not be evicted.
+                has pods that must not be evicted.
             TemporaryError: the API does not answer.
         """
         node, path = read_node(decision, cluster)
@@ -81,7 +81,7 @@ class RecycleExecutor:
 
 
 def read_node(decision: Decision, cluster: ClusterReader) -> tuple[Object, str]:
-    """Return a decision's node as it is now, and its path.
+    """Return the node of a decision in its current state, and its path.
 
     Raises:
         RefusedError: it is gone, another by now, or of the control plane.
@@ -104,7 +104,7 @@ def _pods_to_evict(node: Object, cluster: ClusterReader) -> tuple[Object, ...]:
     """Return the pods to evict.
 
     Raises:
-        RefusedError: a pod is protected, or nothing would start it again.
+        RefusedError: a pod is protected, or no controller would start it again.
     """
     evicted = []
     for pod in list_node_pods(name(node), cluster):
@@ -124,7 +124,10 @@ def _pods_to_evict(node: Object, cluster: ClusterReader) -> tuple[Object, ...]:
 
 
 def _evict(pod: Object, cluster: ClusterReader) -> Change:
-    """Return one eviction, without a precondition: one that fails would use up the budget."""
+    """Return one eviction without a precondition.
+
+    A failed one would use up the disruption budget.
+    """
     path = f"/api/v1/namespaces/{namespace(pod)}/pods/{name(pod)}"
     return Change(
         to_target(pod, cluster.name, "Pod", "v1"),

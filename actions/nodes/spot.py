@@ -1,10 +1,10 @@
-"""Let eligible work run on spot: a preference and a toleration in its template, not a bid.
+"""Let eligible work run on spot: a preference and a toleration in its template.
 
-    jobs and batches      spot preferred; on demand where there is none
+    jobs and batches      spot preferred; on demand where there is no spot
     replicated services   replicas spread evenly over both capacity types, so that half of them stay
-                          when spot goes
+                          when spot nodes are reclaimed
 
-A template that changes starts its pods anew, as any rollout does.
+A changed template restarts its pods, as any rollout does.
 """
 
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ VERBS = (
 
 
 class SpotExecutor:
-    """Give an owner's template a toleration of spot nodes and a preference for them."""
+    """Add a toleration of spot nodes and a preference for them to an owner's template."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"Deployment", "StatefulSet", "Job", "CronJob"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"spot"})
@@ -47,10 +47,10 @@ class SpotExecutor:
     )
 
     def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return one JSON patch of the template, whose tests hold it to what was read.
+        """Return one JSON patch of the template, whose `test`s pin the values that were read.
 
         Raises:
-            RefusedError: it is gone, runs on spot already, or is a Job that runs: its template
+            RefusedError: it is gone, runs on spot already, or is a running Job, whose template
                 cannot be changed.
             TemporaryError: the API does not answer.
         """
@@ -85,7 +85,7 @@ def _require_spread(decision: Decision, workload: LiveWorkload) -> None:
     """Refuse to spread replicas evenly where more than half must stay on demand.
 
     Raises:
-        RefusedError: too few would be left when spot goes.
+        RefusedError: too few would be left when spot nodes are reclaimed.
     """
     replicas = get_path(workload.obj, "spec", "replicas")
     replicas = 1 if replicas is None else int(replicas)
@@ -98,7 +98,7 @@ def _require_spread(decision: Decision, workload: LiveWorkload) -> None:
 
 
 def _build_lists(obj: Object, root: str, *, spread: bool) -> dict[str, list[Any]]:
-    """Return the lists of the template as they should be, by pointer; only those that change."""
+    """Return the new lists of the template by pointer; only those that change."""
     lists: dict[str, Any] = {"/tolerations": TOLERATION}
     if spread:
         lists[SPREAD] = {
@@ -136,7 +136,7 @@ def _patch(target: Target, path: str, obj: Object, values: dict[str, list[Any]])
 
 
 def _absent(obj: Object, pointer: str, value: Any) -> tuple[str, Any]:
-    """Return the highest absent part of a pointer, and what to put there."""
+    """Return the highest absent part of a pointer, and the value to write there."""
     parts = pointer.split("/")
     nested = value
     while resolve_pointer(obj, "/".join(parts[:-1])) is MISSING:
@@ -145,7 +145,7 @@ def _absent(obj: Object, pointer: str, value: Any) -> tuple[str, Any]:
 
 
 def _build_undo(later: Target, change: Change) -> Change:
-    """Return the patch that puts back what was, as long as what we left is still there."""
+    """Return the patch that restores the old values, if our values are still there."""
     body: list[dict[str, Any]] = []
     for pointer, value in change.becomes.items():
         before = change.was[pointer]

@@ -1,1 +1,1 @@
-"""Tell owners and operators: one digest per channel, quiet hours, and proof that it arrived."""
+"""Notify owners and operators: one digest per channel, quiet hours, and proof of delivery."""

@@ -1,7 +1,7 @@
-"""Hand a text and a file to a service by Apprise; say what came of it, and how sure that is.
+"""Deliver a text and a file to a service with Apprise; return the result and how certain it is.
 
-Apprise says yes or no. Why, and whether it may have arrived all the same, stands in its log, which
-names URLs: it is read here and goes nowhere else.
+Apprise returns only success or failure. The cause, and whether the text may have arrived all the
+same, is in its log. The log contains URLs: it is read here and is not passed on.
 """
 
 import logging
@@ -19,7 +19,7 @@ _PART = re.compile(r"^Sent ")
 
 
 class DeliveryAttempt(NamedTuple):
-    """What came of it. Neither `taken` nor `sure`: it may have arrived."""
+    """The result of a delivery. Neither `taken` nor `sure`: it may have arrived."""
 
     taken: bool
     said: str = ""
@@ -28,7 +28,7 @@ class DeliveryAttempt(NamedTuple):
 
 
 class AttachedFile(NamedTuple):
-    """What goes with a text, where the service takes files."""
+    """A file sent with a text, where the service accepts files."""
 
     name: str
     media_type: str
@@ -36,7 +36,7 @@ class AttachedFile(NamedTuple):
 
 
 def open_service(url: str) -> Any:
-    """Return Apprise's service of a URL, None = it is no Apprise URL."""
+    """Return Apprise's service for a URL; None = it is no Apprise URL."""
     import apprise  # noqa: PLC0415  (0.3 s and 170 services)
 
     with _capture_log():
@@ -52,7 +52,7 @@ def deliver_text(
     file: AttachedFile | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> DeliveryAttempt:
-    """Hand a text over; `headers` go with it where the service is a plain webhook."""
+    """Deliver a text; `headers` are sent with it where the service is a plain webhook."""
     import apprise  # noqa: PLC0415
     from apprise.attachment import memory  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ def deliver_text(
 
 
 def _interpret_log(lines: list[str]) -> DeliveryAttempt:
-    """Read what Apprise logged; what is not understood may have arrived."""
+    """Interpret Apprise's log; with an unknown line, the text may have arrived."""
     if any(_PART.match(log_line) for log_line in lines):
         return DeliveryAttempt(False, "some of its targets took it and some did not", sure=False)
     codes = [int(match[1]) for log_line in lines if (match := _CODE.search(log_line))]
@@ -91,7 +91,7 @@ def _interpret_log(lines: list[str]) -> DeliveryAttempt:
 
 
 class _LogCapture(logging.Handler):
-    """Keep the lines that one thread logs."""
+    """Collect the log lines of one thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _LogCapture(logging.Handler):
         self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line of ours."""
+        """Store a line of our thread."""
         if record.thread == self._thread:
             self.lines.append(record.getMessage())
 

@@ -1,7 +1,7 @@
-"""Deliver notices: who is told by which channel, when not, in one digest, and what proves it.
+"""Deliver notices: which channel notifies whom, when not, in one digest, and what proves it.
 
-A label or an annotation names a channel of the settings, never an address: whoever may label a
-workload must not be able to make Fallow call a stranger.
+A label or an annotation names a channel of the settings, never an address: a person who may label a
+workload must not be able to make Fallow send to an unknown address.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ Deliver = Callable[[Channel, str, str, float], str | None]
 
 
 class NoticeProgress(msgspec.Struct):
-    """What became of one notice so far."""
+    """The state of one notice so far."""
 
     delivered: list[str] = []
     failed: list[str] = []
@@ -28,7 +28,7 @@ class NoticeProgress(msgspec.Struct):
 
 
 class ChannelNotifier:
-    """The notifier of the settings. `deliver` is injected by tests."""
+    """The notifier of the settings. Tests inject `deliver`."""
 
     def __init__(self, settings: NoticesSettings, deliver: Deliver | None = None) -> None:
         self._settings = settings
@@ -36,9 +36,9 @@ class ChannelNotifier:
         self._last: dict[str, datetime] = {}
 
     def tell(self, notices: Sequence[Notice], now: datetime) -> list[NoticeProof]:
-        """Deliver notices, one digest per channel; return what came of each.
+        """Deliver notices, one digest per channel; return the result of each.
 
-        A notice is proved when at least one of its channels took it.
+        A notice is proved when at least one of its channels accepted it.
         """
         progress: list[NoticeProgress] = [NoticeProgress() for _ in notices]
         by_channel: dict[str, list[int]] = defaultdict(list)
@@ -103,7 +103,7 @@ class ChannelNotifier:
                 progress[number].failed.append(f"{name}: {why}")
 
     def _quiet(self, name: str, channel: Channel, now: datetime) -> datetime | None:
-        """Return until when owners are not told by a channel, None = they may be told now."""
+        """Return until when a channel does not notify owners; None = it may notify them now."""
         ends = [
             end for text in channel.quiet if (end := parse_quiet_hours(text).until(now)) is not None
         ]
@@ -114,7 +114,7 @@ class ChannelNotifier:
 
 
 def build_digest(notices: Sequence[Notice]) -> tuple[str, str]:
-    """Return the title and the text of one message about all of these."""
+    """Return the title and the text of one message about all of these notices."""
     if len(notices) == 1:
         title = "Fallow: " + notices[0].text.partition("\n")[0][:120]
     else:
@@ -123,7 +123,7 @@ def build_digest(notices: Sequence[Notice]) -> tuple[str, str]:
 
 
 def deliver_by_apprise(channel: Channel, title: str, text: str, timeout: float) -> str | None:
-    """Deliver by the channel's Apprise URL, which is never printed: it holds the password."""
+    """Deliver by the channel's Apprise URL, which is never printed: it contains the password."""
     service = open_service(channel.url.get_secret_value())
     if service is None:
         return "its url is no Apprise URL"

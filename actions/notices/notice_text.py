@@ -1,4 +1,4 @@
-"""The words of a notice: what, why, what happens when, and the two ways out."""
+"""The text of a notice: what, why, what happens when, and how to undo or opt out."""
 
 from datetime import timedelta
 from zoneinfo import ZoneInfo
@@ -16,7 +16,7 @@ CHANNEL = "fallow.dev/channel"
 
 
 def build_notice(decision: Decision, facts: Facts, policy: Policy, link: str = "") -> Notice:
-    """Return what a workload's owner is told about a case."""
+    """Return the text of an owner's notice about a case."""
     finding = facts.finding
     subject = "/".join(filter(None, decision.subject[1:]))
     cost = "" if decision.usd_per_day is None else f", ${decision.usd_per_day:,.2f} a day"
@@ -58,7 +58,7 @@ def _describe_next(policy: Policy, decision: Decision) -> str:
 
 
 def _describe_window(window: RecurringWindow, decision: Decision, wait: timedelta) -> str:
-    """Return the verb and the moment from which on the window and the grace allow it."""
+    """Return the verb and the time from which the window and the grace period permit it."""
     zone = ZoneInfo(window.timezone)
     first = get_opening(window, decision.at + wait)
     when = "never" if first is None else f"{first.astimezone(zone):%A %Y-%m-%d at %H:%M}"
@@ -66,7 +66,7 @@ def _describe_window(window: RecurringWindow, decision: Decision, wait: timedelt
 
 
 def _describe_loss(policy: Policy, decision: Decision) -> list[str]:
-    """Say what a stop of such a kind loses: whoever is told can still save it."""
+    """Return what a stop of this kind loses: a notified owner can still save it."""
     verb = read_verbs().get(decision.subject[1])
     acts = policy.mode == "enforce" and policy.stage("act") is not None
     if not acts or verb is None or verb.verb != decision.verb or not verb.lost:
@@ -82,6 +82,6 @@ def _channels(facts: Facts) -> tuple[str, ...]:
         facts.namespace_labels,
     ):
         if channels := marks.get(CHANNEL):
-            # Labels take no comma: a dot would be part of a name.
+            # Labels allow no comma: a dot would be part of a name.
             return tuple(filter(None, (part.strip() for part in channels.split(","))))
     return ()

@@ -1,14 +1,14 @@
-"""What an intent may be, however its executor came to it: what the policy allowed, and where."""
+"""Check that an intent stays within its policy's capabilities and namespaces."""
 
 from actions.policy.matching import matches_any
 from fallow.action_models import Decision, Intent, Reason
 
 
 def find_excess(decision: Decision, intent: Intent) -> tuple[Reason, ...]:
-    """Return why an intent goes further than its decision allows; nothing = it does not.
+    """Return why an intent goes further than its decision allows; empty = it does not.
 
-    Its capability, or the verb, has to be a word of the policy's `act`; and every object it
-    writes that lies in a namespace has to lie in one of `allow.namespaces`.
+    Its capability, or the verb, must be in the policy's `act`. Every namespaced object that it
+    writes must be in one of `allow.namespaces`.
     """
     allowed = tuple(decision.parameters.get("capabilities") or ())
     globs = tuple(decision.parameters.get("allowed_namespaces") or ())

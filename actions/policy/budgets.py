@@ -1,12 +1,12 @@
-"""How much is left to be done: the most restrictive of all budgets that hold at a moment.
+"""Compute how much may still be done: the most restrictive of all budgets in force counts.
 
-A budget counts the actions of the last `per`, whatever became of them, and an action fits if it
-is still within the limit together with these: so no stretch of that length ever holds more. What
-is not known (a price, the size of the fleet) fits nothing.
+A budget counts the actions of the last `per`, whatever their outcome. An action fits if the total
+with it is within the limit, so no stretch of that length ever holds more. Where a figure is unknown
+(a price, the size of the fleet), nothing fits.
 
-A percentage above 0 is never less than the smallest thing that can be acted upon, or a small fleet
-could do nothing at all: one workload, one owner; of GPUs and dollars one node where nodes are acted
-upon, and what the fleet's largest node has where workloads are.
+A percentage above 0 always allows at least the smallest unit, or a small fleet could do nothing at
+all: one workload, one owner; for GPUs and dollars one node where nodes are the subjects, and what
+the fleet's largest node has where workloads are.
 """
 
 import math
@@ -25,8 +25,9 @@ from fallow.window import format_duration
 
 HOURS_PER_DAY = 24
 MIN_CASES = 10
-"""A share in `max_resources` above 0 is never fewer cases: at night most of a small fleet may rest
-together, and then a share of it would stop every turn. Budgets and `concurrent` bound the acts."""
+"""The minimum number of cases of a share in `max_resources` above 0. At night most of a small fleet
+may be idle together, and a share of it would then stop every evaluation. Budgets and
+`concurrent` bound the acts."""
 NODE = "Node"
 """Kind of the subject where nodes are acted upon."""
 
@@ -41,11 +42,11 @@ class CountedAction(msgspec.Struct, frozen=True):
     gpus: Decimal | None
     owner: str | None
     usd_per_hour: Decimal | None
-    """None is unknown, of GPUs and of dollars."""
+    """GPUs and dollars: None = unknown."""
 
 
 class BudgetUsage(msgspec.Struct, frozen=True):
-    """What was done already, and the fleet it was done to. None is unknown."""
+    """The actions so far, and the size of the fleet. None = unknown."""
 
     uses: tuple[CountedAction, ...] = ()
     fleet_gpus: float | None = None
@@ -54,27 +55,27 @@ class BudgetUsage(msgspec.Struct, frozen=True):
     fleet_usd_per_hour: Decimal | None = None
     largest_node_gpus: float | None = None
     largest_node_usd_per_hour: Decimal | None = None
-    """Of the node with most of either: the least that a percentage above 0 allows."""
+    """GPUs and dollars per hour of the largest node: the least that a percentage above 0 allows."""
     concurrent: int = 0
     """Actions under way."""
     frozen: str | None = None
     """Why nothing at all may be done."""
     demoted: frozenset[str] = frozenset()
-    """Policies whose owners took back too much."""
+    """Policies whose owners reversed too many actions."""
     trusted: frozenset[str] = frozenset()
-    """Policies whose back-test proved what they declare, or which a person trusts by hand."""
+    """Policies whose back-test proved the declared rate, or that a person trusts by hand."""
     by_hand: Mapping[str, str] = {}
-    """Of the trusted, those that a person trusts without a proof: who, when and why."""
+    """Those of `trusted` that a person trusts without a proof: who, when and why."""
     unproved: Mapping[str, str] = {}
-    """Why a policy is not trusted: what its last back-test gave, and what that lacks."""
+    """Why a policy is not trusted: the result of its last back-test, and what is missing."""
     acted: Mapping[str, int] = {}
-    """Actions ever taken by a policy; none known = none taken."""
+    """Number of actions that a policy ever took; a missing policy took none."""
 
 
 class RemainingBudget(msgspec.Struct, frozen=True):
-    """What may still be done now under the budgets that count everything together.
+    """What may still be done now under the budgets without `each`.
 
-    None = no budget says. What cannot be counted leaves nothing.
+    None = no budget limits it. An unknown figure leaves nothing.
     """
 
     workloads: int | None = None
@@ -92,7 +93,7 @@ class BudgetBlock(msgspec.Struct, frozen=True):
 
 
 def count_action(decision: Decision, at: datetime) -> CountedAction:
-    """Return what an action by a decision counts as."""
+    """Return how an action by a decision counts against budgets."""
     return CountedAction(
         at=at,
         policy=decision.policy,
@@ -104,14 +105,14 @@ def count_action(decision: Decision, at: datetime) -> CountedAction:
 
 
 def add_usage(usage: BudgetUsage, decision: Decision, at: datetime) -> BudgetUsage:
-    """Return what is spent once an allowed act is under way."""
+    """Return the usage once an allowed act is under way."""
     return msgspec.structs.replace(
         usage, uses=(*usage.uses, count_action(decision, at)), concurrent=usage.concurrent + 1
     )
 
 
 def get_horizon(policies: Sequence[Policy]) -> timedelta:
-    """Return how far back uses matter to any budget of these policies."""
+    """Return the longest lookback of all budgets of these policies."""
     return max((b.per for p in policies for b in p.budgets), default=timedelta(0))
 
 
@@ -136,7 +137,7 @@ def get_remaining(policy: Policy, usage: BudgetUsage, now: datetime) -> Remainin
 def find_blocks(
     policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime
 ) -> tuple[BudgetBlock, ...]:
-    """Return every budget in force that has nothing left for a case; nothing = it fits."""
+    """Return every budget in force that has nothing left for a case; empty = the case fits."""
     subject = facts.finding.subject
     case = CountedAction(
         at=now,
@@ -159,19 +160,19 @@ def find_blocks(
 
 
 def to_exact(value: float | Decimal | None) -> Decimal | None:
-    """Return a number as it is written; None = unknown: none, no finite one, or one below zero."""
+    """Return a number as an exact decimal; None = unknown: missing, not finite, or below zero."""
     if value is None or not math.isfinite(value) or value < 0:
         return None
     return value if isinstance(value, Decimal) else Decimal(str(value))
 
 
 def is_in_force(budget: ActionBudget, now: datetime) -> bool:
-    """Say whether a budget counts at a moment."""
+    """Return whether a budget is in force at a given time."""
     return budget.window is None or is_open(budget.window, now)
 
 
 def explain_excess(policy: Policy, cases: int, usage: BudgetUsage) -> Reason | None:
-    """Say why so many cases of a policy, ready to be acted upon at once, abort the run, or None."""
+    """Return why the number of a policy's cases ready for an act aborts the run, or None."""
     limit = _limit(policy.max_resources, usage.fleet_workloads, is_whole=True)
     if limit is None:
         text = f"the fleet's size is unknown: {policy.max_resources} of it cannot be counted"
@@ -190,16 +191,16 @@ class BudgetFloor(msgspec.Struct, frozen=True):
     gpus: Decimal | None
     usd_per_hour: Decimal | None
     why: str = ""
-    """Why there is none, where that needs to be said."""
+    """Why there is no such minimum, where the reason matters."""
 
     @classmethod
     def of_fleet(cls, usage: BudgetUsage) -> Self:
-        """Return that of workloads: what the fleet's largest node has."""
+        """Return the minimum for workloads: what the fleet's largest node has."""
         return cls(to_exact(usage.largest_node_gpus), to_exact(usage.largest_node_usd_per_hour))
 
     @classmethod
     def of_case(cls, facts: Facts, case: CountedAction, usage: BudgetUsage) -> Self:
-        """Return that of a case: of a node itself, unless its pool would have no other."""
+        """Return the minimum for a case: a node's own size, unless it is the last of its pool."""
         if facts.finding.subject.workload_kind != NODE:
             return cls.of_fleet(usage)
         if facts.pool_others is None:
@@ -210,7 +211,7 @@ class BudgetFloor(msgspec.Struct, frozen=True):
 
 
 class _Meter(msgspec.Struct, frozen=True):
-    """One limit of a budget, what is taken of it and what a case asks. None is unknown."""
+    """One limit of a budget, the amount used and the amount that a case needs. None = unknown."""
 
     name: str
     limit: Decimal | None
@@ -260,7 +261,7 @@ def _meters(
 def _counted(
     policy: str, budget: ActionBudget, case: CountedAction | None, usage: BudgetUsage, now: datetime
 ) -> list[CountedAction]:
-    """Return the actions that count against a budget; one that seems to come later counts too."""
+    """Return the actions that count against a budget; one dated in the future counts too."""
     since, counts_all = now - budget.per, budget.counts == "all"
     counted = [u for u in usage.uses if u.at > since and (counts_all or u.policy == policy)]
     if case is None or not budget.each:
@@ -286,7 +287,7 @@ def _limit(
 ) -> Decimal | None:
     """Return a limit as a number; a share of whole things is rounded up (as in Karpenter).
 
-    `floor`: what a share above 0 allows at least; of whole things that is one.
+    `floor`: the minimum of a share above 0; for whole things the minimum is 1.
     """
     if not amount.share:
         return amount.value
@@ -311,7 +312,7 @@ def _hourly(usd_per_day: Decimal | None) -> Decimal | None:
 
 
 def _owners(uses: Sequence[CountedAction]) -> int:
-    """Count owners; each unknown one may be another."""
+    """Count owners; each unknown owner counts as another one."""
     unknown = sum(u.owner is None for u in uses)
     return unknown + len({u.owner for u in uses if u.owner is not None})
 
@@ -324,14 +325,17 @@ def _get_free_time(  # noqa: PLR0917  (one caller)
     now: datetime,
     floor: BudgetFloor,
 ) -> datetime | None:
-    """Return when a case fits by itself: enough uses are too old, or the window has closed."""
+    """Return when a case fits without further action.
+
+    Enough uses are too old, or the window closed.
+    """
     closes_at = get_closing(budget.window, now) if budget.window is not None else None
     ordered = sorted(uses, key=lambda u: u.at)
 
     def fits(expired: int) -> bool:
         return all(m.fits for m in _meters(budget, ordered[expired:], case, usage, floor))
 
-    # Fewer uses never leave less: how many must be gone first is found by halves.
+    # Fewer uses never leave less room, so a binary search finds how many must age out first.
     expired = bisect_left(range(len(ordered) + 1), True, key=fits)
     if expired > len(ordered):
         return closes_at

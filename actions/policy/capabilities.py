@@ -1,4 +1,4 @@
-"""What the installed executors can do: a policy may ask only for that."""
+"""The capabilities of the installed executors: a policy may name only these."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -10,7 +10,7 @@ from fallow.plugins import installed, load
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """Words that a policy may put into `act`, with the verbs that each stands for."""
+    """Words allowed in `act` of a policy, with the verbs that each stands for."""
 
     verbs_by_word: Mapping[str, tuple[str, ...]] = {}
 
@@ -28,11 +28,11 @@ class Capabilities(msgspec.Struct, frozen=True):
         return cls({word: tuple(sorted(verbs)) for word, verbs in sorted(by_word.items())})
 
     def verbs(self, words: Iterable[str]) -> tuple[str, ...]:
-        """Return the verbs that words stand for; those nobody can do stand for none."""
+        """Return the verbs that words stand for; a word without an executor stands for none."""
         return tuple(sorted({v for word in words for v in self.verbs_by_word.get(word, ())}))
 
 
 @cache
 def installed_capabilities() -> Capabilities:
-    """Return what is installed here."""
+    """Return the capabilities that are installed here."""
     return Capabilities.of(load("executors", name) for name in installed("executors"))

@@ -1,6 +1,6 @@
-"""Every key of a policy: what it may hold and what it means.
+"""Every key of a policy: its values and its meaning.
 
-The reader, the reference in `docs/policies.md` and the JSON schema for editors are made of this.
+The parser, the reference in `docs/policies.md` and the JSON schema for editors are built from this.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ from actions.policy.tree import Location, Node, describe_node, is_null, read_pai
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 MAX_GRACE = 6 * DAY
-"""Findings are of the last seven days: a notice has to lie within what they are about."""
+"""Findings cover the last seven days: a notice has to be within what they cover."""
 SNAPSHOT_PARTS = ("manifest", "volume", "home", "environment")
 
 _glob = TextShape("a glob such as team-*", r"\S.*")
@@ -104,7 +104,7 @@ class StagesShape(ValueShape[list[tuple[Node, str, Any]]]):
     }
 
     def read(self, node: Node, location: Location) -> list[tuple[Node, str, Any]] | None:
-        """Return each stage's node, its name and what stands with it."""
+        """Return each stage's node, its name and its options."""
         if not isinstance(node, yaml.SequenceNode):
             location.report(node, f"is {describe_node(node)}; legal: {self.words}")
             return None
@@ -356,7 +356,7 @@ POLICY = MappingShape(
 
 
 def list_keys(section: MappingShape = POLICY, prefix: str = "") -> Iterator[tuple[str, KeySpec]]:
-    """Yield every key with its dotted name, sections before what is in them."""
+    """Yield every key with its dotted name, a section before its keys."""
     for name, key in section.keys.items():
         dotted = f"{prefix}{name}"
         yield dotted, key

@@ -1,4 +1,4 @@
-"""Which cases a policy is about."""
+"""Match cases with policies."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,11 +12,15 @@ from fallow.window import format_duration
 
 _GATE = "match"
 _STRETCHES = frozenset({"idle", "partly idle"})
-"""Verdicts whose window is the time for which it has been so; others have their analyzer's."""
+"""Verdicts whose window is the duration of the state; other findings have their analyzer's window.
+"""
 
 
 def explain_mismatch(policy: Policy, facts: Facts) -> tuple[Reason, ...]:
-    """Return why a case is not the policy's; nothing = it is. What is not known matches nothing."""
+    """Return why a case does not match the policy.
+
+    Empty = it matches. Unknown values do not match.
+    """
     match = policy.match
     return tuple(
         Reason(_GATE, text)
@@ -25,7 +29,7 @@ def explain_mismatch(policy: Policy, facts: Facts) -> tuple[Reason, ...]:
 
 
 def matches_any(globs: tuple[str, ...], text: str | None) -> bool:
-    """Say whether a text is one of some globs; an unknown text is none of them."""
+    """Return whether a text matches one of some globs; an unknown text matches none."""
     return text is not None and _pattern(globs).fullmatch(text) is not None
 
 

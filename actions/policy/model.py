@@ -1,4 +1,4 @@
-"""A policy as a record. `reading.py` makes it from YAML; `docs/policies.md` explains every key.
+"""The data model of a policy. `parser.py` builds it from YAML; `docs/policies.md` has every key.
 
 Policy ─► Match (which findings) · Allow (where it may act) · Stages (how far, in which order)
        ─► Budgets, blackouts, approvals, cool-down, reversals (how often, and when not)
@@ -22,7 +22,7 @@ Counts = Literal["policy", "all"]
 
 
 class RecurringWindow(msgspec.Struct, frozen=True):
-    """Windows that a cron schedule opens, in the wall's time of a time zone."""
+    """Windows that a cron schedule opens, in the local time of a time zone."""
 
     schedule: str
     duration: timedelta
@@ -30,9 +30,9 @@ class RecurringWindow(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """Which findings a policy is about: all that is asked has to hold. Empty = any.
+    """Which findings a policy matches: all conditions must hold. Empty = any.
 
-    Texts are globs. Numbers are the least that will do.
+    Texts are globs. Numbers are minimums.
     """
 
     analyzer: tuple[str, ...] = ()
@@ -48,27 +48,27 @@ class Match(msgspec.Struct, frozen=True):
     labels: dict[str, tuple[str, ...]] = {}
     namespace_labels: dict[str, tuple[str, ...]] = {}
     over_quota: bool = False
-    """Only what belongs to a queue or namespace that holds more than it is guaranteed."""
+    """Only workloads of a queue or namespace that holds more than its nominal quota."""
     evidence: Evidence = "suspected"
     confidence: float = 0.0
     gpus: float = 0.0
     min_duration: timedelta = timedelta(0)
-    """How long the same idle stretch has lasted; other findings have none."""
+    """How long the same idle stretch has lasted; other findings have no such age."""
     gpu_hours: float = 0.0
     gpu_hours_per_day: float = 0.0
     usd_per_day: Decimal = Decimal(0)
 
 
 class Allow(msgspec.Struct, frozen=True):
-    """Where a policy may act. Nothing is allowed until it is listed."""
+    """Where a policy may act. Everything not listed is forbidden."""
 
     namespaces: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
-    """Kinds of workloads; empty = any that match, but those that serve need to be named."""
+    """Kinds of workloads; empty = any that match, but kinds that serve must be named."""
     production: bool = False
-    """May it act on what looks like production (`production.csv`)?"""
+    """May it act on production (`production.csv`)?"""
     cluster_objects: bool = False
-    """May it act on what belongs to no namespace: nodes, pools, groups of quotas?"""
+    """May it act on objects without a namespace: nodes, pools, groups of quotas?"""
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -76,21 +76,21 @@ class Stage(msgspec.Struct, frozen=True):
 
     step: Step
     wait: timedelta = timedelta(0)
-    """Of grace: from the proved notice on."""
+    """For grace: the wait after the proved notice."""
     what: tuple[str, ...] = ()
-    """Of snapshot: manifest, volume, home."""
+    """For snapshot: manifest, volume, home."""
     required: bool = False
-    """Of snapshot: without a verified one, no act."""
+    """For snapshot: without a verified snapshot there is no act."""
     do: tuple[str, ...] = ()
-    """Of act: capabilities of executors, or verbs of recommendations."""
+    """For act: capabilities of executors, or verbs of recommendations."""
     verbs: tuple[str, ...] = ()
-    """Of act: globs of the verbs that `do` stands for, by the executors installed when read."""
+    """For act: globs of the verbs that `do` stands for, by the executors installed when read."""
     parameters: dict[str, Any] = {}
-    """Of act: what the executor is told besides the finding's own figures."""
+    """For act: the executor's parameters besides the finding's own figures."""
 
 
 class PolicyAmount(msgspec.Struct, frozen=True):
-    """So many, or a share (0 to 1) of the fleet."""
+    """A number, or a share (0 to 1) of the fleet."""
 
     value: Decimal
     share: bool = False
@@ -100,7 +100,7 @@ class PolicyAmount(msgspec.Struct, frozen=True):
 
 
 class ActionBudget(msgspec.Struct, frozen=True):
-    """The most that may be done in any stretch of `per`, always or while a schedule is open."""
+    """The maximum in any stretch of `per`, always or while a schedule is open."""
 
     workloads: PolicyAmount | None = None
     gpus: PolicyAmount | None = None
@@ -108,15 +108,15 @@ class ActionBudget(msgspec.Struct, frozen=True):
     usd_per_hour: PolicyAmount | None = None
     per: timedelta = timedelta(days=1)
     each: Each = ""
-    """Counted apart for each namespace, owner or cluster; empty = together."""
+    """Counted separately for each namespace, owner or cluster; empty = together."""
     counts: Counts = "policy"
-    """Whose actions count: this policy's, or those of all policies."""
+    """Which actions count: this policy's, or those of all policies."""
     window: RecurringWindow | None = None
-    """When it holds; None = always. Budgets that hold at once all count."""
+    """When it is in force; None = always. All budgets in force at a time count."""
 
 
 class Blackout(msgspec.Struct, frozen=True):
-    """When nothing is done: between two moments, or while a schedule is open."""
+    """When nothing is done: between two times, or while a schedule is open."""
 
     name: str
     start: datetime | None = None
@@ -125,17 +125,17 @@ class Blackout(msgspec.Struct, frozen=True):
 
 
 class Approvals(msgspec.Struct, frozen=True):
-    """Whether people have to agree to each action."""
+    """Whether people must approve each action."""
 
     when: When = "none"
     first: int = 0
-    """So many first actions of the policy need it (`when` = first)."""
+    """The number of the policy's first actions that need approval (`when` = first)."""
     four_eyes: bool = False
-    """Two different people."""
+    """Two different people must approve."""
 
 
 class ReversalLimit(msgspec.Struct, frozen=True):
-    """How often owners may take back what was stopped before the policy demotes itself."""
+    """How often owners may reverse its actions before the policy demotes itself."""
 
     rate: float = 0.05
     within: timedelta = timedelta(hours=24)
@@ -152,29 +152,31 @@ class Policy(msgspec.Struct, frozen=True):
     stages: tuple[Stage, ...] = (Stage("observe"),)
     budgets: tuple[ActionBudget, ...] = ()
     concurrent: int = 2
-    """Actions under way at once."""
+    """Maximum number of actions under way at once."""
     blackouts: tuple[Blackout, ...] = ()
     act_window: RecurringWindow | None = None
     """It acts only while this is open, and its notices announce when that is; None = always."""
     approvals: Approvals = Approvals()
     on_pressure: bool = False
-    """Only if somebody waits whom the freed GPUs really admit."""
+    """Only if a pending workload would really be admitted on the freed GPUs."""
     on_benefit: bool = False
-    """Only if so, or if a node would be empty and could go: else acting saves nothing."""
+    """Only if so, or if a node would become empty and removable: else an act saves nothing."""
     min_age: timedelta = timedelta(hours=1)
     cool_down: timedelta = timedelta(hours=6)
-    """Between two actions on one object; doubles with each time its owner took it back."""
+    """Time between two actions on one object; each reversal by its owner doubles it."""
     reversals: ReversalLimit = ReversalLimit()
     max_resources: PolicyAmount = PolicyAmount(Decimal("0.2"), share=True)
-    """More cases ready to be acted upon in one run than this abort the whole run."""
+    """If more cases than this are ready for an act in one run, the whole run is aborted."""
     source: str = ""
-    """File and line it was read from."""
+    """File and line of the policy."""
 
     @property
     def fingerprint(self) -> str:
-        """Hash of all it says (not where it stands): trust in one text is none in another.
+        """Hash of the content (not of the source line).
 
-        The names of before 0.1.0 stay in the hash: a renamed key takes no trust away.
+        Trust in one text does not apply to another.
+
+        The hash uses the key names of before 0.1.0: a renamed key takes no trust away.
         """
         bare = msgspec.to_builtins(msgspec.structs.replace(self, source=""))
         old_names = {new: old for old, new in read_renames("policy").items()}
@@ -182,5 +184,5 @@ class Policy(msgspec.Struct, frozen=True):
         return hashlib.sha256(msgspec.json.encode(named, order="sorted")).hexdigest()[:12]
 
     def stage(self, step: Step) -> Stage | None:
-        """Return its stage of this step, None = it has none."""
+        """Return its stage of this step; None = it has none."""
         return next((candidate for candidate in self.stages if candidate.step == step), None)

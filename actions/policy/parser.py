@@ -1,4 +1,4 @@
-"""Read policies from YAML: every error names the file, the line, the key and what is legal.
+"""Read policies from YAML: every error names the file, the line, the key and the legal values.
 
 file ─► tree (lines) ─► keys (shapes) ─► Policy ─► rules (what must hold between keys)
 """
@@ -26,7 +26,7 @@ from actions.policy.tree import Location, Node, PolicyProblem, get_line, read_do
 from fallow.errors import UsageError
 
 TURN_INTERVAL = timedelta(seconds=60)
-"""Time between two looks where no settings are asked: that of the service."""
+"""Time between two evaluations where no settings are read: the default of the service."""
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -36,12 +36,12 @@ def read_policies(
     capabilities: Capabilities | None = None,
     interval: timedelta = TURN_INTERVAL,
 ) -> tuple[Policy, ...]:
-    """Return the policies of files and folders, by file and in the order they stand there.
+    """Return the policies of files and folders, by file and in their order in the file.
 
-    `can`: what executors can do; None = those installed. `look`: time between two looks.
+    `can`: what executors can do; None = those installed. `look`: time between two evaluations.
 
     Raises:
-        UsageError: a file cannot be read, or holds what is not legal.
+        UsageError: a file cannot be read, or contains an illegal value.
     """
     policies, problems = parse_policies(paths, capabilities=capabilities, interval=interval)
     if problems:
@@ -174,7 +174,10 @@ def _blackout(values: Mapping[str, Any]) -> Blackout:
 
 
 def _to_utc(timestamp: datetime | None, zone: ZoneInfo, *, fold: int) -> datetime | None:
-    """Return a moment in UTC; of one that a clock shows twice, that which makes more dark."""
+    """Return a time in UTC.
+
+    For a local time that occurs twice, the one that lengthens the blackout.
+    """
     if timestamp is None or timestamp.tzinfo is not None:
         return timestamp and timestamp.astimezone(UTC)
     return timestamp.replace(tzinfo=zone, fold=fold).astimezone(UTC)

@@ -1,8 +1,8 @@
-"""How often owners may take back what a policy stopped, and what a history proves about that.
+"""Test whether a history proves the rate of reversals that a policy declares.
 
-A share of a few stops says little: 0 of 3 is also what a policy shows of whose stops every second
-one is reversed. A policy is proved when the upper end of the one-sided 95 % interval of its
-reversals (Clopper and Pearson 1934, exact) is within the rate that it declares.
+A share of a few stops proves little: a policy that is reversed after every second stop may also
+show 0 of 3. A policy is proved when the upper end of the one-sided 95 % interval of its reversals
+(Clopper and Pearson 1934, exact) is within the declared rate.
 """
 
 import math
@@ -13,11 +13,11 @@ CONFIDENCE = 0.95
 
 
 class ReversalProof(msgspec.Struct, frozen=True):
-    """What a history gave: of so many stops so many reversals, against the rate declared."""
+    """The stops and reversals of a history, against the declared rate."""
 
     reversals: int
     judged: int
-    """Stops of which it is known whether they were reversed."""
+    """Stops for which the data show whether they were reversed."""
     declared: float
     days: float
     """Length of the history."""
@@ -29,12 +29,12 @@ class ReversalProof(msgspec.Struct, frozen=True):
 
     @property
     def met(self) -> bool:
-        """Say whether the rate declared is proved; no stop proves nothing."""
+        """Return whether the declared rate is proved; without stops nothing is proved."""
         return self.judged > 0 and self.upper_end <= self.declared
 
     @property
     def missing_stops(self) -> int | None:
-        """Return how many more stops would prove it, none of them reversed; None = no number."""
+        """Return how many more stops without a reversal would prove it; None = no number would."""
         if not self.judged or self.reversals > self.declared * self.judged:
             return None
         needed = count_needed_stops(self.reversals, self.declared)
@@ -42,7 +42,7 @@ class ReversalProof(msgspec.Struct, frozen=True):
 
     @property
     def missing_days(self) -> int | None:
-        """Return how many days of history that takes at the pace of this one; None = no number."""
+        """Return how many days of history that takes at the rate of this one; None = no number."""
         more = self.missing_stops
         return None if more is None or not self.days else math.ceil(more * self.days / self.judged)
 
@@ -70,8 +70,8 @@ class ReversalProof(msgspec.Struct, frozen=True):
 def get_upper_end(reversals: int, stops: int) -> float:
     """Return the upper end of the one-sided 95 % interval of a share (Clopper and Pearson 1934).
 
-    It is the rate at which so few reversals, or fewer, are seen one time in twenty: 0 of n gives
-    1 - 0.05 ** (1 / n). Nothing judged says nothing: 1.
+    At that rate, this few reversals or fewer occur one time in twenty: 0 of n gives 1 - 0.05 ** (1
+    / n). With no stop judged the result is 1.
     """
     if reversals >= stops:
         return 1.0
@@ -81,7 +81,7 @@ def get_upper_end(reversals: int, stops: int) -> float:
 
 
 def count_needed_stops(reversals: int, rate: float) -> int | None:
-    """Return the fewest stops that prove a rate with so many reversals; None = no number does."""
+    """Return the fewest stops that prove a rate with this many reversals; None = no number does."""
     if rate <= 0:
         return None
     low, high = reversals, reversals + 1

@@ -1,4 +1,4 @@
-"""What must hold between the keys of a policy, before it may be read at all."""
+"""Check the rules between the keys of a policy before it is accepted."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,18 +17,18 @@ from fallow.plugins import installed
 from fallow.window import format_duration
 
 MIN_TURNS = 3
-"""A wait of fewer looks is over before it was looked at (dstack issue 2384)."""
+"""A wait of fewer evaluations could end before the first evaluation (dstack issue 2384)."""
 
 
 class PolicyText(msgspec.Struct, frozen=True):
-    """A policy as it stands in its file."""
+    """The text of a policy in its file."""
 
     node: Node
     values: dict[str, Any]
     location: Location
 
     def report(self, key: str, text: str, node: Node | None = None) -> None:
-        """Take down what is wrong at a key, at its line where it stands in the file."""
+        """Record an error at a key, with its line where the key is in the file."""
         target_node = node or self._node(key)
         Location(self.location.file, self.location.problems, key).report(
             get_line(target_node), text
@@ -46,7 +46,7 @@ class PolicyText(msgspec.Struct, frozen=True):
 def check(
     policy: Policy, text: PolicyText, capabilities: Capabilities, interval: timedelta
 ) -> None:
-    """Take down everything that does not go together."""
+    """Record every combination of keys that is not allowed."""
     _stage_order(policy, text)
     _acts(policy, text, capabilities)
     _waits(policy, text, interval)

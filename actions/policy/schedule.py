@@ -1,9 +1,9 @@
-"""When a recurring window is open, in a time zone whose clock may jump.
+"""Compute when a recurring window is open, in a time zone with clock changes.
 
-A start that the clock skips comes when it has jumped; one that it shows twice comes twice. A
-window is over once both the wall and a stopwatch say so: where the clock changes, the later end
-counts. These windows restrain, so both err on the safe side; of one that allows (`allows`) the
-earlier end counts.
+A start in a skipped hour moves to the end of the clock change; a start in a repeated hour occurs
+twice. A window ends once both the local clock and its duration have passed: at a clock change the
+later end counts. These windows restrict, so both rules are on the safe side. For a window that
+permits actions (`allows`) the earlier end counts.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ from actions.policy.model import Blackout, RecurringWindow
 from fallow.crontab import JUMP, next_start, parse_triggers, to_utc_times
 
 MAX_STARTS = 1000
-"""After so many windows in a row it is taken never to close."""
+"""After this many consecutive windows it is assumed never to close."""
 
 _YEAR = timedelta(days=366)
 
 
 def list_starts(window: RecurringWindow, since: datetime, until: datetime) -> Iterator[datetime]:
-    """Yield the starts from `since` to `until`, both included, as UTC moments."""
+    """Yield the starts from `since` to `until`, both included, in UTC."""
     zone, triggers = ZoneInfo(window.timezone), parse_triggers(window.schedule)
     wall: datetime | None = since.astimezone(zone).replace(tzinfo=None) - JUMP
     last = until.astimezone(zone).replace(tzinfo=None) + JUMP
@@ -34,7 +34,7 @@ def list_starts(window: RecurringWindow, since: datetime, until: datetime) -> It
 
 @lru_cache(maxsize=4096)
 def is_open(window: RecurringWindow, now: datetime) -> bool:
-    """Say whether a window is open: its start is in it, its end is not."""
+    """Return whether a window is open: its start is included, its end is not."""
     return any(
         now < _end(window, s) for s in list_starts(window, now - window.duration - JUMP, now)
     )
@@ -42,9 +42,9 @@ def is_open(window: RecurringWindow, now: datetime) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_action_open(window: RecurringWindow, now: datetime) -> bool:
-    """Say whether a window in which something may be done is open.
+    """Return whether a window that permits actions is open.
 
-    Where the clock changes, the earlier end counts: such a window errs on the side of rest.
+    At a clock change the earlier end counts, so that the error is on the side of no action.
     """
     since = now - window.duration
     return any(now < _end(window, s, min) for s in list_starts(window, since, now))
@@ -52,13 +52,13 @@ def is_action_open(window: RecurringWindow, now: datetime) -> bool:
 
 @lru_cache(maxsize=4096)
 def get_opening(window: RecurringWindow, now: datetime) -> datetime | None:
-    """Return from which moment on a window allows something, now included; None = never."""
+    """Return from which time on a window permits actions, now included; None = never."""
     return now if is_action_open(window, now) else next(list_starts(window, now, now + _YEAR), None)
 
 
 @lru_cache(maxsize=4096)
 def get_closing(window: RecurringWindow, now: datetime) -> datetime | None:
-    """Return when an open window closes, with those that follow on it; None = not foreseeable."""
+    """Return when an open window closes, with those that follow without a gap; None = unknown."""
     past_starts = list_starts(window, now - window.duration - JUMP, now)
     end = max((_end(window, s) for s in past_starts), default=now)
     coming = list_starts(window, now, now + _YEAR)
@@ -71,7 +71,7 @@ def get_closing(window: RecurringWindow, now: datetime) -> datetime | None:
 
 
 def is_blackout(blackout: Blackout, now: datetime) -> bool:
-    """Say whether a blackout is on."""
+    """Return whether a blackout is in force."""
     if blackout.window is not None:
         return is_open(blackout.window, now)
     has_begun = blackout.start is None or blackout.start <= now
@@ -79,7 +79,7 @@ def is_blackout(blackout: Blackout, now: datetime) -> bool:
 
 
 def get_blackout_end(blackout: Blackout, now: datetime) -> datetime | None:
-    """Return when a blackout that is on ends; None = not foreseeable."""
+    """Return when a blackout in force ends; None = unknown."""
     return blackout.end if blackout.window is None else get_closing(blackout.window, now)
 
 

@@ -1,4 +1,4 @@
-"""What a key of a policy may hold: read from a node, said in words, and as JSON schema."""
+"""The shapes of a policy key's value: parsing, description in words, and JSON schema."""
 
 import re
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ from fallow.window import format_duration, parse_duration
 
 T = TypeVar("T")
 RENAMED_KEYS = read_renames("policy")
-"""Keys of before 0.1.0 and what they are called now."""
+"""Keys of before 0.1.0 and their present names."""
 
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
@@ -29,7 +29,7 @@ _FIRST = re.compile(r"first ([1-9]\d{0,5})")
 
 
 class InvalidValue(Exception):  # noqa: N818  (it is no error of ours: it becomes a line of the report)
-    """What is wrong with a node, or with one inside it."""
+    """An error in a node, or in one inside it."""
 
     node: Node | None = None
 
@@ -42,18 +42,18 @@ class ValueShape(ABC, Generic[T]):
 
     @abstractmethod
     def read(self, node: Node, location: Location) -> T | None:
-        """Return the value; what is wrong is taken down, and None returned."""
+        """Return the value; record an error and return None where it is wrong."""
 
 
 class SingleValueShape(ValueShape[T]):
-    """Read a value of which at most one thing is wrong."""
+    """Read a value with at most one error."""
 
     @abstractmethod
     def of(self, node: Node) -> T:
-        """Return the value of a node, or raise Bad."""
+        """Return the value of a node, or raise InvalidValue."""
 
     def read(self, node: Node, location: Location) -> T | None:
-        """Return the value; what is wrong is taken down, and None returned."""
+        """Return the value; record an error and return None where it is wrong."""
         try:
             return self.of(node)
         except InvalidValue as bad:
@@ -62,14 +62,14 @@ class SingleValueShape(ValueShape[T]):
 
 
 class TextShape(SingleValueShape[str]):
-    """A text of a form."""
+    """A text of a given form."""
 
     def __init__(self, words: str, pattern: str = r".+") -> None:
         self.words, self.pattern = words, re.compile(pattern, re.DOTALL)
         self.schema = {"type": "string", "pattern": f"^{pattern}$"}
 
     def of(self, node: Node) -> str:
-        """Return a text that YAML reads as one."""
+        """Return a node that YAML reads as text."""
         text = _text(node)
         if not self.pattern.fullmatch(text):
             raise InvalidValue(f"{text!r} is not legal")
@@ -77,7 +77,7 @@ class TextShape(SingleValueShape[str]):
 
 
 class ChoiceShape(SingleValueShape[str]):
-    """One of some words."""
+    """One of a list of words."""
 
     def __init__(self, *choices: str) -> None:
         self.choices, self.words = choices, ", ".join(choices)
@@ -92,7 +92,7 @@ class ChoiceShape(SingleValueShape[str]):
 
 
 class FlagShape(SingleValueShape[bool]):
-    """True or false, in these words only: YAML's yes, on and y are traps."""
+    """True or false, in these words only: YAML's yes, on and y are error-prone."""
 
     words = "true, false"
     schema: Mapping[str, Any] = {"type": "boolean"}
@@ -125,13 +125,13 @@ class NumberShape(SingleValueShape[Decimal]):
 
 
 class PercentShape(SingleValueShape[Decimal]):
-    """A percentage, as a part of one."""
+    """A percentage, as a share of one."""
 
     words = "a percentage, 0% to 100%"
     schema: Mapping[str, Any] = {"type": "string", "pattern": r"^\d+(\.\d+)?%$"}
 
     def of(self, node: Node) -> Decimal:
-        """Return the part."""
+        """Return the share."""
         text = _raw(node)
         if not text.endswith("%") or not _NUMBER.fullmatch(text[:-1]):
             raise InvalidValue(f"{text!r} is none")
@@ -212,7 +212,7 @@ class CronShape(SingleValueShape[str]):
 
 
 class TimestampShape(SingleValueShape[datetime]):
-    """A day or a moment, without a zone where none is written; `last` = the day's end."""
+    """A day or a time, without a zone where none is written; `last` = the day's end."""
 
     words = "a day such as 2026-12-24, or a moment such as 2026-12-24T18:00"
     schema: Mapping[str, Any] = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d"}
@@ -221,7 +221,7 @@ class TimestampShape(SingleValueShape[datetime]):
         self.last = last
 
     def of(self, node: Node) -> datetime:
-        """Return the moment."""
+        """Return the time."""
         text = _raw(node)
         try:
             parsed = datetime.fromisoformat(text)
@@ -251,7 +251,7 @@ class ApprovalShape(SingleValueShape[tuple[str, int]]):
 
 
 class TextListShape(SingleValueShape[tuple[str, ...]]):
-    """A text, or a list of texts; perhaps of some words only."""
+    """A text, or a list of texts; optionally from a list of words only."""
 
     def __init__(self, words: str, item: SingleValueShape[str], *, empty: bool = False) -> None:
         self.words, self.one, self.empty = words, item, empty
@@ -308,7 +308,7 @@ class PlainMappingShape(SingleValueShape[dict[str, Any]]):
     schema: Mapping[str, Any] = {"type": "object"}
 
     def of(self, node: Node) -> dict[str, Any]:
-        """Return the mapping as plain data, if JSON can say it."""
+        """Return the mapping as plain data, if JSON can represent it."""
         if not isinstance(node, yaml.MappingNode):
             raise InvalidValue(f"is {describe_node(node)}")
         try:
@@ -319,7 +319,7 @@ class PlainMappingShape(SingleValueShape[dict[str, Any]]):
 
 
 class KeySpec(msgspec.Struct, frozen=True):
-    """A key: what it may hold, what it means, and what holds where it is left out."""
+    """A key: its values, its meaning, and its default."""
 
     shape: Any
     what: str
@@ -328,7 +328,7 @@ class KeySpec(msgspec.Struct, frozen=True):
 
 
 class MappingShape(ValueShape[dict[str, Any]]):
-    """A mapping with keys of its own; others are wrong."""
+    """A mapping with its own keys; all others are errors."""
 
     words = "a mapping"
 
@@ -344,7 +344,7 @@ class MappingShape(ValueShape[dict[str, Any]]):
         } | ({"required": needed} if needed else {})
 
     def read(self, node: Node, location: Location) -> dict[str, Any] | None:
-        """Return the values of the keys that stand there; every wrong one is taken down."""
+        """Return the values of the keys in the file; record an error for every wrong one."""
         if not isinstance(node, yaml.MappingNode):
             problem = "nothing stands here" if is_null(node) else f"is {describe_node(node)}"
             location.report(node, f"{problem}; legal: a mapping with {', '.join(self.keys)}")
@@ -379,7 +379,7 @@ class ListShape(ValueShape[list[Any]]):
         self.schema = {"type": "array", "items": item.schema}
 
     def read(self, node: Node, location: Location) -> list[Any] | None:
-        """Return the items; each knows its line."""
+        """Return the items; each has its line."""
         if not isinstance(node, yaml.SequenceNode):
             location.report(node, f"is {describe_node(node)}; legal: {self.words}")
             return None
@@ -390,7 +390,7 @@ class ListShape(ValueShape[list[Any]]):
 
 
 def suggest_word(word: str, legal: Any) -> str:
-    """Return a question with the nearest legal word, or nothing."""
+    """Return a question with the nearest legal word, or an empty text."""
     matches = get_close_matches(word, list(legal), 1, 0.6)
     return f": did you mean {matches[0]}?" if matches else ""
 

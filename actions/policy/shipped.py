@@ -1,4 +1,4 @@
-"""The policies that come with Fallow: where they lie, and how a site gets its own copy."""
+"""The policies that come with Fallow: their folder, and how a site gets its own copy."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -14,8 +14,8 @@ def get_folder() -> Path:
 def write_out(target: Path, *, force: bool = False) -> list[Path]:
     """Copy the shipped policies into a folder; return the files written.
 
-    All or nothing: what a site changed is overwritten only by force. A file that is the same
-    already is left alone.
+    Either all files are written or none: the site's changes are overwritten only with force. A file
+    with the same content is not written.
 
     Raises:
         UsageError: files of other content are there, or the folder cannot be written.

@@ -1,7 +1,7 @@
-"""YAML as a tree whose nodes know their lines: plain data, and nothing that could surprise.
+"""YAML as a tree whose nodes know their lines, restricted to plain data.
 
-No anchors or aliases (which can blow up), no tags, no duplicate keys, no tabs; bounded in size
-and in depth. What is wrong is collected, so that one look shows all of it.
+Not allowed: anchors or aliases (which can expand without bound), tags, duplicate keys, tabs. Size
+and depth are bounded. All errors are collected, so that one run reports every error.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ Node = yaml.Node
 
 
 class PolicyProblem(msgspec.Struct, frozen=True, order=True):
-    """What is wrong in a file, where, and what is legal."""
+    """An error in a file: what, where, and the legal values."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class PolicyProblem(msgspec.Struct, frozen=True, order=True):
 
 
 class Location(msgspec.Struct, frozen=True):
-    """A place in a file, and the list that takes what is wrong there."""
+    """A place in a file, and the list that collects its errors."""
 
     file: str
     problems: list[PolicyProblem]
@@ -43,7 +43,7 @@ class Location(msgspec.Struct, frozen=True):
         return Location(self.file, self.problems, key.lstrip("."))
 
     def report(self, node: Node | int, text: str) -> None:
-        """Take down what is wrong."""
+        """Record an error."""
         line_number = node if isinstance(node, int) else get_line(node)
         self.problems.append(PolicyProblem(self.file, line_number, self.key, text))
 
@@ -54,7 +54,7 @@ def get_line(node: Node) -> int:
 
 
 def read_documents(path: Path, location: Location) -> list[Node]:
-    """Return the documents of a file that hold anything; none where the file is no plain YAML."""
+    """Return the non-empty documents of a file; none where the file is no plain YAML."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -79,7 +79,10 @@ def read_documents(path: Path, location: Location) -> list[Node]:
 
 
 def read_pairs(node: yaml.MappingNode, location: Location) -> dict[str, tuple[Node, Node]]:
-    """Return a mapping's keys with their nodes; keys that are no text or come twice are wrong."""
+    """Return a mapping's keys with their nodes.
+
+    A key that is no text or a duplicate is an error.
+    """
     entries: dict[str, tuple[Node, Node]] = {}
     for key, value in node.value:
         name = key.value if isinstance(key, yaml.ScalarNode) else None
@@ -95,7 +98,7 @@ def read_pairs(node: yaml.MappingNode, location: Location) -> dict[str, tuple[No
 
 
 def describe_node(node: Node) -> str:
-    """Return what a node is, in the words of an error."""
+    """Return the type of a node in the words of an error message."""
     if isinstance(node, yaml.MappingNode):
         return "a mapping"
     if isinstance(node, yaml.SequenceNode):
@@ -106,7 +109,7 @@ def describe_node(node: Node) -> str:
 
 
 def is_null(node: Node) -> bool:
-    """Say whether a node holds nothing."""
+    """Return whether a node is empty."""
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
 
 
@@ -116,7 +119,7 @@ def to_plain(node: Node) -> Any:
 
 
 def _has_forbidden(text: str, location: Location) -> bool:
-    """Take down what is YAML and not read here; stop where it gets too deep."""
+    """Record YAML features that are not allowed; stop where the tree is too deep."""
     depth, has_problem = 0, False
     for event in yaml.parse(text, yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 0

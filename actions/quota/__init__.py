@@ -1,6 +1,6 @@
-"""Quota moves from who leaves it unused to who waits, within a group, and back if it was no help.
+"""Move quota within a group from unused to waiting queues, and back if it did not help.
 
-`solving.solve` says how much each may give and get; a system (Kueue, Volcano, ...) says how its
-objects are read and which writes change them; the executor puts both into one intent. `waiting`
-judges afterwards whether the waiting fell.
+`solver.solve` computes how much each account may give and get. A system (Kueue, Volcano, ...)
+defines how its objects are read and which writes change them. The executor puts both into one
+intent. `waiting_time` tests afterwards whether the waiting time fell.
 """

@@ -1,4 +1,4 @@
-"""Quotas as accounts of one resource: what each is entitled to, uses, and may never fall below."""
+"""Quotas as accounts of one resource: guarantee, use, and lower and upper bounds."""
 
 from datetime import datetime, timedelta
 
@@ -11,43 +11,44 @@ class Account(msgspec.Struct, frozen=True):
     key: str
     """`namespace/name`, or the name of a cluster's own object."""
     guarantee: float | None
-    """None = unlimited or not said: it neither gives nor gets, and bounds nobody."""
+    """None = unlimited or not stated: it neither gives nor gets, and bounds no other account."""
     parent: str | None = None
     used: float | None = None
-    """None = not known: it gives nothing."""
+    """None = unknown: it gives nothing."""
     waiting: float = 0.0
-    """Asked for and not had yet."""
+    """Requested and not yet allocated."""
     least: float = 0.0
-    """What was promised: it never falls below, whatever it uses."""
+    """The minimum: the guarantee never falls below it, whatever the use."""
     most: float | None = None
-    """It never rises above; None = no such bound."""
+    """The maximum of the guarantee; None = no maximum."""
     fixed: str = ""
-    """Why it may not be written; empty = it may."""
+    """Why its object must not be written; empty = it may be."""
     moved: float = 0.0
-    """What our last step gave it (negative: took from it)."""
+    """The change of our last step (negative: it gave)."""
     moved_at: datetime | None = None
 
 
 class TargetQuota(msgspec.Struct, frozen=True):
-    """What a proposal would make of an account, in the order in which wishes are heard."""
+    """The guarantee that a proposal wants for an account, in the order of priority."""
 
     key: str
     to: float
 
 
 class StepRules(msgspec.Struct, frozen=True):
-    """How far one step may go."""
+    """The limits of one step."""
 
     floor: float = 1.0
-    """Devices that a giver keeps above what it uses and waits for."""
+    """Devices that a giver keeps above its use and its waiting demand."""
     max_step: float = 0.25
-    """Most of a guarantee that is given in one step."""
+    """Maximum share of a guarantee that is given in one step."""
     period: timedelta = timedelta(days=7)
-    """An account moves once in it."""
+    """An account moves at most once in this time."""
     settle: timedelta = timedelta(days=28)
-    """Who got does not give, and who gave does not get, before that (hysteresis)."""
+    """A receiver does not give, and a giver does not get, before this time has passed (hysteresis).
+    """
     least_move: int = 1
-    """Fewer devices in all are not worth a change."""
+    """Minimum number of devices in all for a change."""
 
 
 class QuotaShift(msgspec.Struct, frozen=True):
@@ -59,18 +60,18 @@ class QuotaShift(msgspec.Struct, frozen=True):
 
     @property
     def change(self) -> float:
-        """Return what it gets; negative: what it gives."""
+        """Return the devices it gets; negative: the devices it gives."""
         return round(self.after - self.before, 9)
 
 
 class QuotaStep(msgspec.Struct, frozen=True):
-    """The shifts in the order of writing, and who was refused what."""
+    """The shifts in the order of writing, and the refusals with their reasons."""
 
     shifts: tuple[QuotaShift, ...]
     refused: tuple[tuple[str, str], ...] = ()
-    """Key and why."""
+    """Key of the account, and why."""
     parents: frozenset[str] = frozenset()
-    """Accounts that only follow those below them."""
+    """Accounts that change only because accounts below them do."""
 
     @property
     def moved(self) -> float:

@@ -1,4 +1,4 @@
-"""A cluster that is asked each thing once: one rebalance is decided on one look."""
+"""A cluster client that caches its answers: one rebalance is decided on one state."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class CachedCluster:
-    """Remember the answers of a cluster."""
+    """Cache the answers of a cluster client."""
 
     def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
@@ -22,7 +22,7 @@ class CachedCluster:
         return self._cluster.name
 
     def get(self, path: str) -> Mapping[str, Any] | None:
-        """Return one object; None = it is not there."""
+        """Return one object; None = it does not exist."""
         return self._read_once(("get", path), lambda: self._cluster.get(path))
 
     def items(

@@ -1,8 +1,8 @@
-"""Turn a rebalance of quota into writes: one action, lenders first, undone in reverse.
+"""Turn a rebalance of quota into writes: one action, givers first, undone in reverse.
 
-The proposal was made from stored rows. What counts now are the objects as the API shows them: a
-guarantee that is not what the proposal saw refuses it all; use that rose shrinks it. Lowering a
-quota never evicts what runs: it stops new admissions, and may let others take back what they
+The proposal was built from stored rows. The objects in the API decide now. If a guarantee differs
+from the proposal, the whole rebalance is refused; if use rose, the step is smaller. Lowering a
+quota never evicts a running pod: it stops new admissions, and may let others reclaim what they
 lent. Rebalance and reclaim are different actions.
 """
 
@@ -45,7 +45,8 @@ class QuotaExecutor:
 
         Raises:
             UsageError: the decision has no proposal.
-            RefusedError: the objects moved meanwhile, somebody else owns them, or nobody may give.
+            RefusedError: the objects changed meanwhile, another client owns them, or no account may
+                give.
             TemporaryError: the API does not answer.
         """
         proposal, rules = read_proposal(decision.parameters)
@@ -67,7 +68,7 @@ class QuotaExecutor:
         return _intent(step, objects, system, part, cluster)
 
     def review(self, action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
-        """Return why a step made waiting worse; () = it did not; None = too early to say."""
+        """Return why a step increased waiting; () = it did not; None = too early."""
         return find_harm(action, views, now)
 
 
@@ -88,7 +89,7 @@ def _read_objects(
 
 
 def _require_unmoved(proposal: RebalanceProposal, accounts: Mapping[str, Account]) -> None:
-    """Refuse a proposal whose figures are not those of the cluster any more."""
+    """Refuse a proposal whose figures differ from the cluster's."""
     for move in proposal.moves:
         guarantee = accounts[move.key].guarantee if move.key in accounts else None
         if guarantee is None or abs(guarantee - move.from_gpus) > 1e-9:  # noqa: PLR2004
@@ -114,7 +115,7 @@ def _list_touched(proposal: RebalanceProposal, accounts: Mapping[str, Account]) 
 def _check_account(
     account: Account, item: Object, system: QuotaSystem, cluster: ClusterReader, now: datetime
 ) -> Account:
-    """Return the account, fixed where something speaks against writing its object."""
+    """Return the account, fixed where its object must not be written."""
     if account.fixed:
         return account
     why = system.stuck(item, cluster) if system.stuck else ""
@@ -127,7 +128,7 @@ def _check_account(
 
 
 def _add_last_change(account: Account, move: QuotaMove, item: Object) -> Account:
-    """Return the account with what is known of its last change: rows, and the object's own word."""
+    """Return the account with its last change, from stored rows and the object's own fields."""
     written_at = _get_write_time(item)
     times = [at for at in (move.changed_at, written_at) if at is not None]
     return msgspec.structs.replace(
@@ -166,7 +167,7 @@ def _intent(
         path = f"{root}/{item['metadata']['name']}"
         target = _target(item, system, path, cluster.name)
         fields = system.fields(item, part, shift.change)
-        # Only a leaf that shrinks leaves every sum valid, whatever comes after it.
+        # Only a leaf that shrinks keeps every sum valid, whatever comes after it.
         is_independent = shift.change < 0 and shift.key not in step.parents
         pairs.append(
             build_patches(target, path, fields, depends=system.sums and not is_independent)

@@ -1,4 +1,4 @@
-"""The analyzer's proposal as an executor takes it: from a decision's parameters, checked."""
+"""Parse and check the analyzer's proposal in a decision's parameters."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -18,9 +18,9 @@ class QuotaMove(msgspec.Struct, frozen=True):
     from_gpus: float
     to_gpus: float
     waiting_gpus: float = 0.0
-    """What waited for it when the proposal was made."""
+    """The demand that waited for it when the proposal was built."""
     changed_gpus: float = 0.0
-    """By how much its guarantee last changed, whoever did that."""
+    """The size of the last change of its guarantee, whoever made it."""
     changed_at: datetime | None = None
 
     @property
@@ -42,7 +42,7 @@ class RebalanceProposal(msgspec.Struct, frozen=True):
 
 
 class RebalanceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a policy's stage may say of a rebalance; the stricter of it and the proposal counts."""
+    """The limits of a policy's stage for a rebalance; the stricter of stage and proposal counts."""
 
     floor_gpus: float | None = None
     max_step: float | None = None
@@ -55,7 +55,7 @@ def read_proposal(parameters: Mapping[str, Any]) -> tuple[RebalanceProposal, Ste
     """Return the proposal and the rules of the step.
 
     Raises:
-        UsageError: there is no proposal among the parameters, or not of the form.
+        UsageError: the parameters have no proposal, or it is malformed.
     """
     document = parameters.get("proposal")
     if not isinstance(document, Mapping) or not document.get("moves"):

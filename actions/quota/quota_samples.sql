@@ -1,6 +1,6 @@
--- What some quotas of one kind said by the hour: guarantee, use and waiting, in devices. What
--- waits is said by the objects (KAI, Koordinator, Volcano), else by a ClusterQueue's LocalQueues
--- (split over its flavors by nominal quota), else by the namespace's pods without a place.
+-- Hourly guarantee, use and waiting demand of some quotas of one kind, in devices. The waiting
+-- demand comes from the objects (KAI, Koordinator, Volcano), else from a ClusterQueue's LocalQueues
+-- (split over its flavors by nominal quota), else from the namespace's pods without a node.
 WITH rows_of AS (
     SELECT
         ts,
@@ -45,7 +45,7 @@ parts AS (
     GROUP BY ALL
 ),
 
--- A queue where nothing waits has no such row: its other rows tell that it was looked at.
+-- A queue without waiting demand has no such row: its other rows show that it was read.
 lines AS (
     SELECT
         hour,

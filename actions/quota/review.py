@@ -1,4 +1,4 @@
-"""Look back at a step that was made: did it do what it was for?"""
+"""Review a completed step: did it reduce waiting?"""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -10,26 +10,26 @@ from fallow.protocols import Views
 from warehouse.steps import compose_query
 
 BEFORE = timedelta(days=7)
-"""What a step is held against."""
+"""The window before the step for the comparison."""
 MIN_AGE = timedelta(hours=MIN_HOURS + 1)
-"""Nothing can be said earlier."""
+"""The earliest time after the step for a verdict."""
 MAX_AGE = timedelta(days=7)
-"""So long it may still turn out to be harm: then the step stands for good."""
+"""The latest time for a verdict of harm: after it the step is final."""
 
 
 def review_step(action: Action, views: Views, now: datetime) -> StepVerdict:
-    """Return whether waiting worsened in the group since an action moved its quota."""
+    """Return whether waiting in the group increased since an action moved its quota."""
     proposal, _ = read_proposal(action.decision.parameters)
     cluster = action.intent.target.cluster
     before = read_quota_samples(views, cluster, proposal, action.at - BEFORE, action.at)
-    # The hour in which it was done is neither before nor after.
+    # The hour of the step itself is neither before nor after.
     first = action.at.replace(minute=0, second=0, microsecond=0)
     later = read_quota_samples(views, cluster, proposal, first + timedelta(hours=1), now)
     return compare_waiting([sample for sample in before if sample.hour < first], later)
 
 
 def find_harm(action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
-    """Return why a step is to be taken back; () = it stands for good; None = too early to say."""
+    """Return why a step is to be undone; () = it is final; None = too early."""
     if now - action.at < MIN_AGE:
         return None
     step_verdict = review_step(action, views, now)
@@ -41,7 +41,7 @@ def find_harm(action: Action, views: Views, now: datetime) -> tuple[Reason, ...]
 def read_quota_samples(
     views: Views, cluster: str, proposal: RebalanceProposal, since: datetime, until: datetime
 ) -> list[QuotaSample]:
-    """Return what the proposal's quotas said by the hour."""
+    """Return the hourly samples of the proposal's quotas."""
     resource = proposal.resource + (f"@{proposal.flavor}" if proposal.flavor else "")
     parameters = {
         "cluster": cluster,

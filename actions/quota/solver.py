@@ -1,16 +1,16 @@
-"""How much each account gives and gets: whole devices, nobody hurt, nothing lost.
+"""Compute how much each account gives and gets: whole devices, no harm, constant sums.
 
-A wish is a bound, not an order: what an account uses, waits for and was promised now decides how
-much of it comes true. Integer variables d (one per account that may move), HiGHS:
+A wish is a bound, not an order. What an account uses, waits for and was promised now decides how
+much of the wish is fulfilled. Integer variables d (one per account that may move), HiGHS:
 
     sum d = 0                                     the sum is preserved
     give:  0 >= d >= -min(g - wish, g - max(least, used + waiting + floor), max_step g)
     get:   0 <= d <=  min(wish - g, most - g)
     for each account above others:  least, used, step <= its own g + sum d below it <= most
 
-First as many devices as possible change hands; of all ways to do that, those heard first give and
-get first. An account above others follows what lies below it, so the room between it and the sum
-of its children stays as it was.
+First as many devices as possible change hands. Of all ways to do that, accounts with priority give
+and get first. An account above others follows the accounts below it, so the difference between it
+and the sum of its children stays the same.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,8 +28,8 @@ def solve(
 ) -> QuotaStep:
     """Return the step closest to the wishes that keeps every rule, in the order of writing.
 
-    Children shrink before their parents, then parents grow before their children, all shrinking
-    before any growing: at no moment does a sum exceed what stands above it, or what it was.
+    First children shrink before their parents, then parents grow before their children; all
+    shrinking comes before any growing. At no time does a sum exceed its parent, or its old value.
     """
     accounts_by_key = {a.key: a for a in accounts}
     refused: dict[str, str] = {}
@@ -71,7 +71,7 @@ def solve(
 
 
 def order_writes(changes: Mapping[str, float], accounts_by_key: Mapping[str, Account]) -> list[str]:
-    """Return keys as they must be written: shrinking from below, then growing from above."""
+    """Return keys in the order of writing: shrinking from below, then growing from above."""
     depth = {key: len(_list_ancestors(key, accounts_by_key)) for key in changes}
     shrink = sorted((k for k in changes if changes[k] < 0), key=lambda k: -depth[k])
     grow = sorted((k for k in changes if changes[k] > 0), key=lambda k: depth[k])
@@ -85,7 +85,7 @@ def _get_bounds(
     rules: StepRules,
     now: datetime,
 ) -> Bounds | str:
-    """Return by how much an account may move, or why it may not."""
+    """Return the bounds of an account's change, or why it must not change."""
     account = accounts_by_key.get(wish.key)
     if account is None:
         return "it is not there any more"
@@ -147,7 +147,7 @@ def _explain_too_soon(account: Account, change: float, rules: StepRules, now: da
 
 
 def _bound_parent(account: Account, rules: StepRules) -> Bounds:
-    """Return by how much an account above others may follow them."""
+    """Return the bounds of the change of an account above others."""
     if account.fixed:
         return 0, 0
     guarantee = account.guarantee or 0.0
@@ -158,7 +158,10 @@ def _bound_parent(account: Account, rules: StepRules) -> Bounds:
 
 
 def _find_overcommitted(accounts_by_key: Mapping[str, Account]) -> dict[str, str]:
-    """Return the accounts whose children are promised more than they have: those are stuck."""
+    """Return the accounts whose children have larger guarantees than they have.
+
+    Those cannot move.
+    """
     sums: dict[str, float] = {}
     for account in accounts_by_key.values():
         if account.parent is not None and account.guarantee is not None:
@@ -173,7 +176,7 @@ def _find_overcommitted(accounts_by_key: Mapping[str, Account]) -> dict[str, str
 
 
 def _list_ancestors(key: str, accounts_by_key: Mapping[str, Account]) -> list[str]:
-    """Return the accounts above one, the nearest first; a circle ends it."""
+    """Return the accounts above one, the nearest first; a circle ends the list."""
     ancestors: list[str] = []
     parent = accounts_by_key[key].parent
     while (
@@ -202,7 +205,7 @@ def _maximize(
     ancestors: Mapping[str, Sequence[str]],
     limits: Mapping[str, Bounds],
 ) -> dict[str, int]:
-    """Return whole changes: the most that can change hands, those heard first before others."""
+    """Return whole changes: the most devices that can change hands, in the order of priority."""
     if not any(high for _, high in bounds.values()) or not any(low for low, _ in bounds.values()):
         return {}
     keys = list(bounds)

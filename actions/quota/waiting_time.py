@@ -1,17 +1,17 @@
-"""Did the waiting fall? Rows of the quota table from before and after a step, compared.
+"""Test whether waiting fell: compare rows of the quota table from before and after a step.
 
-Three questions, each enough to take a step back:
+There are three tests. Each alone is enough to undo a step:
 
-  harm > good   harm: what givers waited for within what they gave away,
+  harm > good   harm: waiting demand of givers within what they gave away,
                 sum over hours of max(0, min(used + waiting, old) - max(used, new));
-                good: what receivers used of what they got, max(0, min(used, new) - old)
-  reversal      harm above a twentieth of what givers asked within their old guarantees: the
-                back-test promised less, and a guarantee goes before somebody else's good
-  longer lines  hours waited per GPU-hour had, sum waiting / sum used, rose by a quarter and above
-                that of every single day before, though no more was asked for
+                good: use by receivers of what they got, max(0, min(used, new) - old)
+  reversal      harm above 5 % of the givers' demand within their old guarantees: the back-test
+                promised less, and a guarantee has priority over another account's gain
+  longer queues hours waited per GPU-hour used, sum waiting / sum used, rose by 25 % and above
+                that of every single day before, though demand did not rise
 
-Demand that grew makes everybody wait longer, whoever has which quota: then lines say nothing. Too
-few hours, or nobody who says what waits, is no answer: worse is None.
+Demand that grew makes every account wait longer, whatever its quota: then queues prove nothing.
+With too few hours, or no source of waiting demand, there is no verdict: worse is None.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,18 @@ from datetime import date, datetime
 import msgspec
 
 MIN_HOURS = 24
-"""Hours seen after a step, and before it, that make an answer."""
+"""Minimum hours of data after a step, and before it, for a verdict."""
 MIN_HARM = 1.0
-"""GPU-hours."""
+"""GPU-hours: less harm is ignored."""
 MAX_HARM_SHARE = 0.05
 MAX_RATIO = 1.25
 MIN_RISE = 0.02
-"""Hours waited per GPU-hour had: less is noise."""
+"""Hours waited per GPU-hour used: a smaller rise is noise."""
 DEMAND_RATIO = 1.10
 
 
 class QuotaSample(msgspec.Struct, frozen=True):
-    """What one quota said in one hour, in devices."""
+    """The figures of one quota in one hour, in devices."""
 
     hour: datetime
     key: str
@@ -41,16 +41,16 @@ class QuotaSample(msgspec.Struct, frozen=True):
 
 
 class StepVerdict(msgspec.Struct, frozen=True):
-    """Whether a step did harm; None = too little was seen to say."""
+    """Whether a step did harm; None = too few data."""
 
     worse: bool | None
     why: str
     harm_gpu_hours: float = 0.0
-    """Waited for within what was given away."""
+    """Waiting demand within what was given away."""
     good_gpu_hours: float = 0.0
-    """Used of what was got."""
+    """Use of what was received."""
     waited_before: float | None = None
-    """Hours waited per GPU-hour had."""
+    """Hours waited per GPU-hour used."""
     waited_after: float | None = None
 
 
@@ -84,7 +84,7 @@ def _explain_too_short(samples: Sequence[QuotaSample], when: str) -> str:
 
 
 def _latest_guarantees(samples: Sequence[QuotaSample]) -> dict[str, float]:
-    """Return each quota's guarantee in the last hour it was seen."""
+    """Return each quota's guarantee in the last hour with data."""
     return {
         sample.key: sample.nominal for sample in sorted(samples, key=lambda sample: sample.hour)
     }
@@ -99,7 +99,7 @@ def _harm_hours(sample: QuotaSample, old: Mapping[str, float], new: Mapping[str,
 def _demand_within(
     sample: QuotaSample, old: Mapping[str, float], new: Mapping[str, float]
 ) -> float:
-    """Return what a giver asked for within its old guarantee."""
+    """Return a giver's demand within its old guarantee."""
     before = old.get(sample.key, 0.0)
     return min(sample.used + (sample.waiting or 0.0), before) if new[sample.key] < before else 0.0
 
@@ -131,13 +131,13 @@ def _compare_days(
 
 
 def _waiting_ratio(samples: Sequence[QuotaSample]) -> float:
-    """Return hours waited per GPU-hour had; where nothing was had, all that waited counts."""
+    """Return hours waited per GPU-hour used; with no use, all that waited counts."""
     waited = sum(sample.waiting or 0.0 for sample in samples)
     return waited / max(sum(sample.used for sample in samples), 1.0)
 
 
 def _mean_demand(samples: Sequence[QuotaSample]) -> float:
-    """Return what was had and waited for, on the mean of the hours."""
+    """Return the mean demand (used and waiting) of the hours."""
     demand = sum(sample.used + (sample.waiting or 0.0) for sample in samples)
     return demand / max(1, len({sample.hour for sample in samples}))
 

@@ -1,4 +1,4 @@
-"""Fields of an object as one JSON patch, and the patch that takes it back."""
+"""Build one JSON patch of an object's fields, and the patch that undoes it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,9 +17,9 @@ def build_patches(
 ) -> tuple[Change, Change]:
     """Return the change and its undo.
 
-    Every field is tested for what it was before anything is written. The uid is, too, but not the
-    resourceVersion: each admitted pod writes a queue's status, and what else moved is no matter.
-    A failed test is 422: the sum would change, so somebody has to decide again.
+    Every field is tested for its old value before anything is written. The uid is tested too, but
+    not the resourceVersion: each admitted pod writes a queue's status, which does not matter here.
+    A failed test is 422: the sum would change, so a new decision is needed.
     """
     undo_fields = [FieldChange(f.pointer, f.after, f.before) for f in fields]
     later = msgspec.structs.replace(target, resource_version=None)

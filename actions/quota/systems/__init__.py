@@ -1,7 +1,7 @@
 """The schedulers' quota objects: how each is read as an account, and which fields a step writes.
 
-Keyed by the kinds that the `quota` table has. Two CRDs are called `queues` and three
-`elasticquotas`: it is the API group that tells them apart.
+The keys are the kinds in the `quota` table. Two CRDs are called `queues` and three `elasticquotas`:
+the API group tells them apart.
 """
 
 from actions.quota.systems import elastic_quota, kai, kueue, resource_quota, volcano

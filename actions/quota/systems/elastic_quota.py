@@ -1,9 +1,9 @@
-"""ElasticQuota, which three projects have: min is guaranteed, max caps.
+"""ElasticQuota, a kind of three projects: min is guaranteed, max is the limit.
 
-scheduler-plugins has one per namespace, no webhook and no tree. Koordinator has a tree by labels,
-and a webhook: min <= max, the same keys, the siblings' min within the parent's, its own quotas
-protected. The root of a tree is computed anew from nodes by its ElasticQuotaProfile: never
-written. nos is unmaintained since 2024: read only.
+scheduler-plugins has one per namespace, no webhook and no tree. Koordinator has a tree by labels
+and a webhook. The webhook requires min <= max, the same keys, and the siblings' min within the
+parent's; it protects its own quotas. An ElasticQuotaProfile computes the root of a tree from nodes:
+it is never written. nos is unmaintained since 2024: read only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ PROFILES = "quota.koordinator.sh"
 
 
 def read_scheduler_plugins(objects: Sequence[Object], part: CountedResource) -> list[Account]:
-    """Return one account per namespace: of several quotas there the first one counts."""
+    """Return one account per namespace: of several quotas in a namespace the first one counts."""
     namespaces: set[str] = set()
     accounts = []
     for item in objects:
@@ -45,7 +45,7 @@ def read_scheduler_plugins(objects: Sequence[Object], part: CountedResource) -> 
 
 
 def read_koordinator(objects: Sequence[Object], part: CountedResource) -> list[Account]:
-    """Return the tree that the labels say; parents are named across namespaces."""
+    """Return the tree by labels; parents are named across namespaces."""
     by_name = {str(item["metadata"]["name"]): get_key(item) for item in objects}
     return [_account(item, part, by_name) for item in objects]
 
@@ -56,7 +56,7 @@ def read_none(_objects: Sequence[Object], _part: CountedResource) -> list[Accoun
 
 
 def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
-    """Return min, and max where min would outgrow it."""
+    """Return min, and max where min would exceed it."""
     path, cap = ("spec", "min", part.resource), ("spec", "max", part.resource)
     amount = (to_number(get_path(item, *path)) or 0.0) + change
     changes = [change_field(item, path, amount)]
@@ -67,7 +67,7 @@ def fields(item: Object, part: CountedResource, change: float) -> list[FieldChan
 
 
 def explain_profile(item: Object, cluster: ClusterReader) -> str:
-    """Refuse what an ElasticQuotaProfile computes from nodes."""
+    """Refuse objects that an ElasticQuotaProfile computes from nodes."""
     path = cluster.collection("ElasticQuotaProfile", PROFILES)
     for profile in cluster.items(path) if path else ():
         if get_path(profile, "spec", "quotaName") == item["metadata"]["name"]:
@@ -76,7 +76,7 @@ def explain_profile(item: Object, cluster: ClusterReader) -> str:
 
 
 def explain_unmaintained(_cluster: ClusterReader) -> str:
-    """Refuse all of nos."""
+    """Refuse all objects of nos."""
     return "quotas of nos are read only here: the project is unmaintained"
 
 
@@ -109,13 +109,13 @@ def _min(item: Object, part: CountedResource) -> float | None:
 
 
 def _used(item: Object, part: CountedResource) -> float | None:
-    """Return what is used; a status that leaves the resource out says 0, none says nothing."""
+    """Return the amount used; a status without the resource means 0, no status means unknown."""
     used = get_path(item, "status", "used")
     return None if used is None else to_number(used.get(part.resource)) or 0.0
 
 
 def _read_annotation(item: Object, name: str, part: CountedResource) -> float | None:
-    """Return an amount that an annotation spells as JSON."""
+    """Return an amount from an annotation with JSON."""
     text = (item["metadata"].get("annotations") or {}).get(f"{LABELS}/{name}")
     try:
         amounts: Any = msgspec.json.decode(text) if text else {}

@@ -1,8 +1,9 @@
 """KAI Queue: quota, limit and over-quota weight of GPUs, in a tree that its webhook only warns of.
 
-So the sums are ours to keep. -1 is unlimited. What runs and cannot be preempted is never taken
-from. All three fields of `gpu` are in every patch: the Go types have no omitempty, an absent one
-reads as 0. Where Run:ai's control plane owns the queues, it overwrites them: nothing is written.
+The solver therefore has to keep the sums. -1 is unlimited. GPUs of running pods that cannot be
+preempted are never taken. All three fields of `gpu` are in every patch: the Go types have no
+omitempty, so an absent field reads as 0. Where Run:ai's control plane owns the queues, it
+overwrites them: nothing is written.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
 
 
 def fields(item: Object, _part: CountedResource, change: float) -> list[FieldChange]:
-    """Return all three fields of `gpu`; the limit makes room where the quota outgrows it."""
+    """Return all three fields of `gpu`; the limit rises where the quota would exceed it."""
     gpu = get_path(item, "spec", "resources", "gpu") or {}
     quota = (to_number(gpu.get("quota")) or 0.0) + change
     limit = to_number(gpu.get("limit")) or 0.0
@@ -48,7 +49,7 @@ def fields(item: Object, _part: CountedResource, change: float) -> list[FieldCha
 
 
 def explain_closed(cluster: ClusterReader) -> str:
-    """Refuse where Run:ai's operator is."""
+    """Refuse where Run:ai's operator is installed."""
     if cluster.collection("RunaiConfig", "run.ai"):
         return "Run:ai's operator owns the queues: change the project's quota in Run:ai"
     for name in RUNAI_NAMESPACES:
@@ -79,7 +80,7 @@ def _account(item: Object, part: CountedResource, queues: dict[str, Object]) -> 
 
 
 def _amount(item: Object, field: str, part: CountedResource) -> float | None:
-    """Return an amount of the status; a status that leaves the resource out says 0."""
+    """Return an amount of the status; a status without the resource means 0."""
     if not get_path(item, "status"):
         return None
     return to_number(get_path(item, "status", field, part.resource)) or 0.0

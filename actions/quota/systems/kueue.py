@@ -1,9 +1,9 @@
 """Kueue ClusterQueue: nominal quota per flavor, lent and borrowed within a cohort.
 
-`resourceGroups` is one atomic list, so a step is a JSON patch whose `test`s pin the names at the
-places it writes and the numbers it found: who changed or reordered them meanwhile makes it 422.
-What a queue keeps to itself (nominal - lendingLimit) and the most a giver may hold (nominal +
-borrowingLimit) stay as they were. Both limits exist only within a cohort.
+`resourceGroups` is one atomic list, so a step is a JSON patch. Its `test`s pin the names at the
+places that it writes and the numbers that it read: a concurrent change or reordering gives 422. The
+part that a queue does not lend (nominal - lendingLimit) and the most that a giver may hold (nominal
++ borrowingLimit) stay the same. Both limits exist only within a cohort.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ from actions.quota.systems.system import (
 from fallow.protocols import Right
 
 FlavorEntry = tuple[tuple[str | int, ...], tuple[str | int, ...], Object]
-"""Where a flavor and one of its resources stand, and what stands there."""
+"""The path of a flavor and one of its resources, and the value there."""
 
 
 def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
-    """Return one account per queue; what it has reserved counts as used."""
+    """Return one account per queue; its reserved amount counts as used."""
     results = []
     for item in objects:
         entry = next(_find_entries(item, part), None)
@@ -82,7 +82,7 @@ def _find_entries(item: Object, part: CountedResource) -> Iterator[FlavorEntry]:
 
 
 def _used(item: Object, part: CountedResource) -> float | None:
-    """Return the greater of what is reserved and what is used; None = its status says neither."""
+    """Return the greater of the reserved and the used amount; None = its status has neither."""
     totals = [
         _total(get_path(item, "status", f), part) for f in ("flavorsReservation", "flavorsUsage")
     ]

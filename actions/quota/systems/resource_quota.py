@@ -1,7 +1,7 @@
-"""ResourceQuota: a wall per namespace; the least of a namespace's quotas counts.
+"""ResourceQuota: a hard limit per namespace; the smallest of a namespace's quotas counts.
 
-Only `requests.<resource>` meters an extended resource: `limits.nvidia.com/gpu` is accepted by the
-API and enforces nothing, so it is never read and never written.
+Only `requests.<resource>` limits an extended resource. The API accepts `limits.nvidia.com/gpu` and
+enforces nothing, so it is never read and never written.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from fallow.protocols import Right
 
 
 def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
-    """Return one account per quota; more than another quota of the namespace is no use."""
+    """Return one account per quota; the namespace's smallest quota bounds the others."""
     name = f"requests.{part.resource}"
     limits: dict[str, list[tuple[str, float]]] = {}
     for item in objects:

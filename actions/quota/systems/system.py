@@ -1,4 +1,4 @@
-"""What the executor asks of each kind of quota object."""
+"""The interface between the executor and each kind of quota object."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,14 +13,14 @@ Object = Mapping[str, Any]
 
 
 class CountedResource(msgspec.Struct, frozen=True):
-    """What is counted: a resource, and with Kueue the flavor it comes in."""
+    """The counted resource, and with Kueue its flavor."""
 
     resource: str
     flavor: str = ""
 
 
 class FieldChange(msgspec.Struct, frozen=True):
-    """One field of an object and what a step makes of it; None = absent."""
+    """One field of an object before and after a step; None = absent."""
 
     pointer: str
     before: Any
@@ -28,24 +28,25 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 class QuotaSystem(msgspec.Struct, frozen=True):
-    """A kind of quota object, and its words."""
+    """A kind of quota object, and how it is read and written."""
 
     kind: str
-    """As rows have it: `Queue.kai`."""
+    """The kind in stored rows: `Queue.kai`."""
     api_kind: str
-    """As the API has it: `Queue`."""
+    """The kind in the API: `Queue`."""
     group: str
     accounts: Callable[[Sequence[Object], CountedResource], list[Account]]
-    """Read all objects of the kind, those above others too."""
+    """Read all objects of the kind, including those above others."""
     fields: Callable[[Object, CountedResource, float], list[FieldChange]]
-    """What a change of the guarantee writes; what must not have moved has before == after."""
+    """The fields that a change of the guarantee writes; a field that must not change has before ==
+    after."""
     rights: tuple[Right, ...] = ()
     sums: bool = False
-    """A webhook of its judges sums: what grows before others shrank is refused."""
+    """Its webhook checks sums: a growth before the corresponding shrinking is refused."""
     closed: Callable[[ClusterReader], str] | None = None
-    """Why none of its objects may be written in this cluster; empty = they may."""
+    """Why none of its objects may be written in this cluster; empty = they may be."""
     stuck: Callable[[Object, ClusterReader], str] | None = None
-    """Why this object may not be written; empty = it may."""
+    """Why this object must not be written; empty = it may be."""
 
 
 def get_key(item: Object) -> str:
@@ -55,20 +56,20 @@ def get_key(item: Object) -> str:
 
 
 def get_path(item: Any, *path: str) -> Any:
-    """Return what lies at a path of keys; None where a key is absent."""
+    """Return the value at a path of keys; None where a key is absent."""
     for part in path:
         item = item.get(part) if isinstance(item, Mapping) else None
     return item
 
 
 def to_number(value: Any) -> float | None:
-    """Return an amount; None where it is absent or none."""
+    """Return an amount as a number; None where it is absent or no amount."""
     amount = None if value is None or isinstance(value, bool) else quantity(str(value))
     return None if amount is None else float(amount)
 
 
 def format_amount(value: float, like: Any) -> Any:
-    """Return an amount as the API would show it, in the type that the field has."""
+    """Return an amount in the API's format, in the type that the field has."""
     is_whole = value == int(value)
     if isinstance(like, str):
         return f"{int(value)}" if is_whole else f"{round(value * 1000)}m"

@@ -1,9 +1,9 @@
 """Volcano Queue: guarantee <= deserved <= capability, and a tree of queues.
 
 `deserved` belongs to the capacity plug-in. With the proportion plug-in queues have a `weight` and
-no `deserved`: those guarantee no number, and nothing is moved. The root queue's amounts are
-immutable. A capability is raised where what is deserved would outgrow it, never above those of
-the queues above.
+no `deserved`: they guarantee no number, and nothing is moved. The root queue's amounts are
+immutable. A capability is raised where the deserved amount would exceed it, but never above those
+of the queues above.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ ROOT = "root"
 
 
 def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
-    """Return the tree; a queue without a parent stands under the root."""
+    """Return the tree; a queue without a parent is a child of the root."""
     queues = {get_key(item): item for item in objects}
     return [_account(item, part, queues) for item in objects]
 
 
 def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
-    """Return deserved, and capability where it has to make room."""
+    """Return deserved, and capability where it has to rise."""
     path = ("spec", "deserved", part.resource)
     deserved = (to_number(get_path(item, *path)) or 0.0) + change
     changes = [change_field(item, path, deserved)]
@@ -63,7 +63,10 @@ def _account(item: Object, part: CountedResource, queues: Mapping[str, Object]) 
 
 
 def _allocated(item: Object, part: CountedResource) -> float | None:
-    """Return what runs; a status that leaves the resource out says 0, none says nothing."""
+    """Return the allocated amount.
+
+    A status without the resource means 0, no status means unknown.
+    """
     if not item.get("status"):
         return None
     return to_number(get_path(item, "status", "allocated", part.resource)) or 0.0
