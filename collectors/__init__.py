@@ -1,1 +1,1 @@
-"""Collectors bring rows in: no opinions, no SQL, no warehouse."""
+"""Collect rows from every source. Collectors judge nothing and use no SQL and no warehouse."""

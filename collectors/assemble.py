@@ -1,7 +1,7 @@
-"""Many values of many series to wide rows: one per moment and device.
+"""Assemble wide rows from many values of many series: one row per timestamp and device.
 
-Everything is arrays: a fleet's scrape is a quarter of a million values. A value that is blank
-(a vendor's sentinel), NaN, infinite or outside its legal range becomes null and is counted.
+All data are arrays, because one scrape of a fleet is a quarter of a million values. A value that is
+blank (a vendor's sentinel), NaN, infinite or outside its legal range becomes null and is counted.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from fallow.tables import Batch
 
 
 class Assembled(msgspec.Struct, frozen=True):
-    """Batches (`sample`, then `holding` where devices are shared) and what was refused.
+    """Batches (`sample`, then `holding` where devices are shared), and which values were rejected.
 
-    `refused` has a flag per value given, in their order.
+    `refused` has a flag per value, in the order of the values.
     """
 
     batches: list[Batch]
@@ -37,10 +37,10 @@ def assemble(
     interval_s: float,
     source: str,
 ) -> Assembled:
-    """Turn values into wide rows; `index[i]` says which of `series` value `i` belongs to.
+    """Assemble wide rows; `index[i]` is the index in `series` of value `i`.
 
-    One row per moment and device. Copies of a device's value for several pods (time slicing)
-    give one `sample` row without pod and `sharers` = how many, plus a `holding` row per pod.
+    One row per timestamp and device. Copies of a device's value for several pods (time slicing)
+    become one `sample` row without pod, whose `sharers` counts them, and a `holding` row per pod.
     """
     catalog = SeriesCatalog()
     coded = catalog.code(series)
@@ -66,7 +66,7 @@ class CodedSeries(msgspec.Struct, frozen=True):
 
     @classmethod
     def joined(cls, parts: Sequence["CodedSeries"]) -> "CodedSeries":
-        """Put several after one another."""
+        """Concatenate several of them."""
         if not parts:
             empty = np.zeros(0, np.int64)
             return cls(empty, empty, empty)
@@ -94,7 +94,7 @@ class _Words:
 
 
 class SeriesCatalog:
-    """Series seen so far, as codes, so that a known series costs an array element."""
+    """Series seen so far, as codes: a known series costs one array element."""
 
     def __init__(self) -> None:
         self._measures = _Words()
@@ -109,13 +109,13 @@ class SeriesCatalog:
         """One row per identity: device, owner, shared, weak, then the attributes' codes."""
 
     def __len__(self) -> int:
-        """Return how many identities it holds."""
+        """Return the number of identities."""
         return len(self._coded)
 
     def code(self, series: Sequence[Series]) -> CodedSeries:
-        """Return the codes of some series, learning the new ones."""
-        # A target repeats few identities and measures, as the same objects, on many lines;
-        # hashing each of their fields again and again would be most of the work.
+        """Return the codes of some series; new series get new codes."""
+        # A target repeats few identities and measures on many lines, as the same objects. Hashing
+        # each of their fields every time would be most of the work.
         identities: dict[tuple[int, str], int] = {}
         measures: dict[int, int] = {}
         codes: list[tuple[int, int, int]] = []
@@ -130,7 +130,7 @@ class SeriesCatalog:
         return CodedSeries(*(np.ascontiguousarray(table[:, i]) for i in range(3)))
 
     def identity(self, identity: Identity, measure: MetricMapping) -> int:
-        """Return the code of an identity as a metric of this vendor tells it."""
+        """Return the code of an identity, as a metric of this vendor names it."""
         vendor = identity.vendor or measure.vendor
         weak = 0 if measure.vendor != "hami" else 1 if identity.vendor else 2
         next_code = len(self._coded)
@@ -163,7 +163,7 @@ class SeriesCatalog:
         interval_s: float,
         source: str,
     ) -> Assembled:
-        """Turn values of coded series into wide rows (see `assemble`)."""
+        """Assemble wide rows from values of coded series (see the function `assemble`)."""
         if not len(values):
             return Assembled([], 0, np.zeros(0, np.bool_))
         if len(self.table) != len(self._coded):
@@ -189,7 +189,7 @@ class SeriesCatalog:
         return self._owners.values
 
     def pods(self) -> Ints:
-        """Return the pod's code of each owner: containers of one pod are one sharer."""
+        """Return the pod's code of each owner: all containers of one pod are one sharer."""
         return np.array(self._pod_of or [0], np.int64)
 
     def words(self, attribute: str) -> list[Any]:

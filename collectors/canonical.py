@@ -1,4 +1,4 @@
-"""From any vendor's series to Fallow's columns: what it means, and many of them as rows.
+"""Map any vendor's series to Fallow's columns, and assemble rows from many of them.
 
 resolve(metric, labels)          -> Series | None
 assemble(series, index, ts, ...) -> Assembled (batches of `sample` and `holding`, rejects)

@@ -1,8 +1,8 @@
-"""What a Prometheus has for us, in sentences: one row per check, and what to do about it.
+"""Check what a Prometheus has for Fallow: one row per check, with the next step.
 
     diagnose(client, now) -> [Row(check, status, finding, next_step)]
 
-Findings follow from label names and metric names, so every query is about now and small.
+The checks need only label names and metric names, so every query is about now and small.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ from fallow.window import Window, format_duration
 
 Status = Literal["ok", "warn", "bad", "away", "off"]
 SKEW = timedelta(seconds=30)
-"""Clocks further apart than this put looks on the wrong side of a bucket.
+"""A larger difference between two clocks puts samples into the wrong bucket.
 
 Source: telemetry-and-waste.md#idle.
 """
 SLOW = timedelta(seconds=60)
-"""Looks rarer than this miss bursts; the energy counter still sees them."""
+"""Samples with a longer interval miss bursts; the energy counter still shows them."""
 REACHES = tuple(timedelta(days=d) for d in (1, 2, 7, 14, 30, 60, 90))
 _AGENT_CSV = "add to dcgm-exporter's counters CSV: "
 _BLANK = (
@@ -44,9 +44,9 @@ _GENERATION = {
 
 
 class CheckRow(msgspec.Struct, frozen=True):
-    """One check: `ok`, `warn` (works, less well) or `bad` (something cannot work); and what to do.
+    """One check: `ok`, `warn` (works less well) or `bad` (something cannot work), and what to do.
 
-    `away`: it does not answer now, which may pass. `off`: nobody wants it.
+    `away`: no answer now; a later attempt may succeed. `off`: not configured.
     """
 
     check: str
@@ -71,10 +71,10 @@ def diagnose(
     matchers: str = "",
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> list[CheckRow]:
-    """Return what is there and what is missing; `now` is the moment looked at.
+    """Return what is there and what is missing at the time `now`.
 
     Raises:
-        FallowError: the server cannot be asked at all (see `PrometheusClient.get`).
+        FallowError: the server cannot be queried at all (see `PrometheusClient.get`).
     """
     doctor = _Doctor(client, now, matchers)
     rows = [doctor.server(), doctor.skew(clock)]
@@ -97,9 +97,10 @@ def diagnose(
 
 
 def flavour(build: Mapping[str, Any]) -> str:
-    """Name the server by its build information: Mimir names itself, Prometheus its revision.
+    """Return the server's product by its build information.
 
-    VictoriaMetrics says only the version of Prometheus that it can stand in for.
+    Mimir names itself and Prometheus gives its revision. VictoriaMetrics gives only the version of
+    Prometheus that it is compatible with.
     """
     version = build.get("version")
     if not version:
@@ -112,7 +113,7 @@ def flavour(build: Mapping[str, Any]) -> str:
 
 
 def exporters(survey: MetricSurvey) -> CheckRow:
-    """Say which exporters and generations of names there are."""
+    """Return which exporters, and which generations of metric names, there are."""
     vendors: dict[str, list[str]] = {}
     for names_found in survey.columns.values():
         for name in names_found:
@@ -133,7 +134,7 @@ def exporters(survey: MetricSurvey) -> CheckRow:
 
 
 def label_style(survey: MetricSurvey) -> CheckRow:
-    """Say whether the workload stands in `pod` or `exported_pod`, and how many series name one."""
+    """Return whether the workload is in `pod` or `exported_pod`, and how many series name one."""
     total = len(survey.series)
     renamed = sum("exported_pod" in w or "exported_namespace" in w for w in survey.series)
     named = sum(
@@ -152,7 +153,7 @@ def label_style(survey: MetricSurvey) -> CheckRow:
 
 
 def nodes(survey: MetricSurvey) -> CheckRow:
-    """Say which label names the node."""
+    """Return which label names the node."""
     used = Counter(
         next((n for n in labels_meaning("node") if w.get(n)), "instance") for w in survey.series
     )
@@ -174,7 +175,7 @@ def nodes(survey: MetricSurvey) -> CheckRow:
 
 
 def mig(survey: MetricSurvey) -> CheckRow:
-    """Say whether there are MIG instances."""
+    """Return whether there are MIG instances."""
     profiles = Counter(w["GPU_I_PROFILE"] for w in survey.series if w.get("GPU_I_PROFILE"))
     if not profiles:
         return CheckRow("mig", "ok", "no MIG instances")
@@ -183,7 +184,7 @@ def mig(survey: MetricSurvey) -> CheckRow:
 
 
 def owners(survey: MetricSurvey) -> CheckRow:
-    """Say whether pods lead to their owners."""
+    """Return whether pods lead to their owners."""
     missing = sorted({"kube_pod_owner", "kube_replicaset_owner", "kube_job_owner"} - survey.names)
     if not missing:
         return CheckRow("owners", "ok", "pods, ReplicaSets and Jobs name their owners")
@@ -192,7 +193,7 @@ def owners(survey: MetricSurvey) -> CheckRow:
 
 
 def cadvisor(survey: MetricSurvey) -> CheckRow:
-    """Say whether there is a signal of hosts."""
+    """Return whether there is a host signal."""
     if "container_cpu_usage_seconds_total" in survey.names:
         return CheckRow(
             "host", "ok", "cAdvisor's CPU, memory and network are there: a second witness"
@@ -254,7 +255,7 @@ class _Doctor:
         )
 
     def signals(self, survey: MetricSurvey) -> Iterator[CheckRow]:
-        """Yield one row per model: which of the fields that matter are there."""
+        """Yield one row per model: which of the needed fields are there."""
         by = ", ".join(labels_meaning("model"))
         total = Counter(_model(label_set) for label_set in survey.series)
         there: dict[str, Counter[str]] = {}
@@ -382,7 +383,7 @@ def signal_row(
     missing: Sequence[Mapping[str, str]],
     blank: Sequence[str],
 ) -> CheckRow:
-    """Say which of the fields that matter a model's devices have, and which line adds the rest."""
+    """Return which needed fields a model's devices have, and which line adds the missing ones."""
     check = f"witnesses of {model}"
     names = [f["column"] for f in fields() if device_counts[f["column"]]]
     finding = f"{devices} devices with {', '.join(names) or 'nothing we know'}"
@@ -407,7 +408,7 @@ def _highest(name: str) -> float:
 
 @cache
 def fields() -> tuple[dict[str, str], ...]:
-    """Return the fields that matter: the column, dcgm-exporter's line, and why."""
+    """Return the needed fields: the column, dcgm-exporter's line, and why."""
     return tuple(read_table("collectors", "dcgm_fields.csv"))
 
 

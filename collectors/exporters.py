@@ -1,4 +1,4 @@
-"""Scrape exporters directly: hundreds of nodes at once, every failure a row of `scrape`."""
+"""Scrape exporters directly: hundreds of nodes in parallel, each failure a row of `scrape`."""
 
 import asyncio
 import importlib
@@ -22,7 +22,7 @@ from fallow.window import Window, format_duration
 
 SOURCE = "exporters"
 TRAINERS = "trainers"
-"""Jobs' own exporters, which end with their jobs: no sign that the fleet's are silent."""
+"""The jobs' own exporters, which end with their jobs: their silence is no fault of the fleet's."""
 MAX_BODY = 64 * 1024 * 1024
 """Bytes (after decompression) of one answer; a node of 16 GPUs prints 0.2 MB."""
 
@@ -35,9 +35,9 @@ class _Target(msgspec.Struct, frozen=True):
     name: str
     url: URL
     trains: bool = False
-    """It says how far jobs are, and nothing of GPUs."""
+    """It reports the progress of jobs, and nothing about GPUs."""
     pod: Pod | None = None
-    """Whose exporter it is; None = its series say."""
+    """The pod that the exporter belongs to; None = its series name the pod."""
 
 
 class _Outcome(msgspec.Struct):
@@ -50,10 +50,10 @@ class _Outcome(msgspec.Struct):
 
 
 class ExporterCollector:
-    """Fetch every target once per `collect` and turn what they say into rows.
+    """Scrape every target once per `collect` and return rows.
 
-    Keeps a template per target between looks, so one instance should live as long as the
-    service does. Not for use by two threads at once.
+    The collector keeps a template per target between scrapes, so one instance should exist as long
+    as the service runs. Two threads must not use it at the same time.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ExporterCollector:
     ) -> None:
         """Refuse targets that are not http or https addresses.
 
-        `annotated`: names of metrics that pods name as their progress.
+        `annotated`: metrics that pods name as their progress.
 
         Raises:
             UsageError: a target's address cannot be scraped.
@@ -118,7 +118,8 @@ class ExporterCollector:
         ) as session:
 
             async def work() -> None:
-                # Each worker takes the next target, so that a slow one holds up no other.
+                # Each worker takes the next target, so that a slow target does not delay the
+                # others.
                 for target in waiting:
                     outcome = await self._scrape(session, target, names)
                     outcomes.append(outcome)
@@ -146,7 +147,7 @@ class ExporterCollector:
         return _Outcome(target.name, seconds, error, scrape)
 
     async def _get(self, session: aiohttp.ClientSession, url: URL) -> tuple[bytes, str | None]:
-        """Return what came and what went wrong; both when the answer broke off."""
+        """Return the body and the error; both are present when the response was cut off."""
         parts: list[bytes] = []
         try:
             async with session.get(url) as response:
@@ -170,11 +171,11 @@ _MUTE = "it says no progress: name its metric in exporters.progress_metrics, or 
 
 
 class _TooLargeError(Exception):
-    """More bytes than any exporter prints."""
+    """The body is larger than that of any exporter."""
 
 
 async def _drain(content: aiohttp.StreamReader, into: list[bytes], limit: int) -> None:
-    """Read to the end; what has come stays in `into` when the rest does not."""
+    """Read to the end; after an error `into` keeps what was received so far."""
     read = 0
     async for part in content.iter_any():
         read += len(part)
@@ -241,7 +242,7 @@ def _scrapes(
 def _progress(
     outcomes: Iterable[_Outcome], ts: np.datetime64, interval: float, cluster: str
 ) -> Iterator[Batch]:
-    # Two targets may tell of one pod: the one that is listed last counts.
+    # Two targets may report one pod: the target that is listed last wins.
     rows = {key: value for o in outcomes for key, value in o.progress.items()}
     if not rows:
         return
@@ -261,7 +262,7 @@ def _progress(
 
 
 def _nothing(scrape: TargetScrape) -> str | None:
-    """Explain an answer that was read to its end and held nothing."""
+    """Explain a complete response without any usable value."""
     if scrape.values:
         return None
     if scrape.unknown:
@@ -305,7 +306,7 @@ def _url(text: str, setting: str = "targets") -> URL:
 
 
 def _name(url: URL) -> str:
-    """Return the target as it may be shown: without credentials."""
+    """Return the target without credentials, for logs and tables."""
     return str(url.with_user(None).with_password(None)) if url.user else str(url)
 
 

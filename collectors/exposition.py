@@ -1,9 +1,9 @@
-"""The Prometheus text exposition format, read line by line: the full and patient parser.
+"""Parse the Prometheus text exposition format line by line: the complete but slower parser.
 
 Version 0.0.4 (timestamps in milliseconds) and OpenMetrics (seconds, exemplars, `# EOF`).
-A line that is neither a sample nor a comment is rejected and counted, never an error: half of a
-scrape is better than none, as long as it says that it is half. The fast path over many targets
-is `collectors.reader`, which learns from this one.
+A line that is neither a sample nor a comment is rejected and counted; it is never an error. Half of
+a scrape is better than none, as long as the row shows that half is missing. The fast path over many
+targets is `collectors.reader`, which builds its templates with this parser.
 
 Grammar: https://prometheus.io/docs/instrumenting/exposition_formats/ and the OpenMetrics 1.0
 text format. Quantifiers are possessive, so that no input makes a match backtrack.
@@ -41,7 +41,7 @@ SECONDS_BELOW = 1e11  # as milliseconds that is 1973, as seconds the year 5138
 
 
 class ExpositionLine(msgspec.Struct, frozen=True):
-    """One sample line: what stands before the value, the value, its timestamp."""
+    """One sample line: the text before the value, the value, its timestamp."""
 
     number: int
     name: str
@@ -49,9 +49,9 @@ class ExpositionLine(msgspec.Struct, frozen=True):
     value: float
     timestamp_us: int | None
     start: int
-    """Where in the line the value begins."""
+    """The position in the line where the value begins."""
     plain: bool
-    """Nothing stands after the value, or one space and a timestamp."""
+    """After the value there is nothing, or one space and a timestamp."""
 
 
 class ExpositionText(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class ExpositionText(msgspec.Struct, frozen=True):
     """Lines of any kind, as splitting at newlines counts them."""
     rejected: int
     cut: bool
-    """The last line has no end, so that its value may be the first half of a number."""
+    """The last line has no newline, so that its value may be only a part of a number."""
 
 
 def read(body: bytes, *, whole: bool = False) -> ExpositionText:
@@ -96,7 +96,7 @@ def _sample(number: int, text: bytes) -> ExpositionLine | None:
     if not _NUMBER.match(value):
         return None
     if name is None:
-        # Prometheus 3 writes names that are not words as {"name", label="value"}.
+        # Prometheus 3 writes metric names with other characters as {"name", label="value"}.
         name, labels = _quoted_name(labels or b"")
         if name is None:
             return None
@@ -116,7 +116,7 @@ def _sample(number: int, text: bytes) -> ExpositionLine | None:
 
 
 def parse_tail(text: bytes) -> tuple[float, int | None] | None:
-    """Return the value and timestamp that stand after a line's labels; None = neither."""
+    """Return the value and timestamp after a line's labels; None = neither."""
     line = _sample(0, b"x " + text.rstrip(b"\r"))
     return None if line is None else (line.value, line.timestamp_us)
 
@@ -138,7 +138,7 @@ def _quoted_name(labels: bytes) -> tuple[bytes | None, bytes]:
 
 @lru_cache(maxsize=4096)
 def parse_labels(text: bytes) -> dict[str, str]:
-    """Return the labels between the braces. Callers must not change the answer.
+    """Return the labels between the braces. Callers must not change the result.
 
     Raises:
         ValueError: the text is not a list of labels.

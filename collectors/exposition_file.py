@@ -19,7 +19,7 @@ from fallow.tables import Batch
 SOURCE = "exposition"
 BLOCK = 8 * 1024 * 1024
 SLICE = 1_000_000
-"""Values of one batch, or all of one moment."""
+"""Values of one batch, or all values of one timestamp."""
 
 
 class _Values(msgspec.Struct, frozen=True):
@@ -35,8 +35,8 @@ def import_exposition(
 ) -> Iterator[Batch]:
     """Return `sample`, `holding`, `pod` and `scrape` batches of a text file.
 
-    `now` is the moment of lines without timestamp. The file is read to its end first: OpenMetrics
-    lists all moments of one metric before the next, so that no row is whole before that.
+    `now` is the timestamp of lines without one. The file is read to its end first: OpenMetrics
+    lists all timestamps of one metric before the next metric, so no row is complete earlier.
 
     Raises:
         UsageError: no such file, or nothing in it is a GPU metric that Fallow knows.
@@ -130,7 +130,7 @@ def _batches(path: Path, values: _Values, cluster: str, interval_s: float) -> It
 
 
 def _pods(batch: Batch, cluster: str, interval_s: float) -> Iterator[Batch]:
-    """Yield the pods that a batch names: nothing else in a text file tells of them."""
+    """Yield the pods that a batch names: a text file has no other information about them."""
     rows = pl.DataFrame(pl.from_arrow(batch.rows)).filter(pl.col("pod").is_not_null())
     if rows.is_empty():
         return

@@ -1,4 +1,4 @@
-"""The arithmetic of `collectors.assemble`: scatter values into columns, rows and owners."""
+"""Compute the arrays of `collectors.assemble`: scatter values into columns, rows and owners."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ WIDTH = 4 + len(ATTRIBUTES)
 _AT = {name: i for i, name in enumerate(SAMPLE)}
 _HELD_AT = {name: i for i, name in enumerate(HOLDING)}
 _MASK = _AT["throttle_mask"]
-# What the board says once for all of its instances; filled in where an instance has none.
+# What the GPU reports once for all of its instances; filled in where an instance has no value.
 _DEVICE_COLUMNS = [
     _AT[name]
     for name in (
@@ -38,11 +38,11 @@ _DEVICE_COLUMNS = [
         *("throttle_mask", "row_remap_failure", "remapped_uncorrectable", "pcie_replay", "ecc_dbe"),
     )
 ]
-_DENSE = 8  # cells of the (moment, device) grid per value, up to which the grid is used
+_DENSE = 8  # cells of the (timestamp, device) grid per value, up to which the grid is used
 
 
 class RowGrid:
-    """Numbers each (moment, device) that occurs: `row[i]` is value i's row."""
+    """Numbers each (timestamp, device) that occurs: `row[i]` is value i's row."""
 
     def __init__(self, timestamp: npt.NDArray[np.datetime64], device: Ints, devices: int) -> None:
         stamp = timestamp.astype("datetime64[us]").astype(np.int64)
@@ -76,12 +76,12 @@ class RowGrid:
 
     @property
     def ts(self) -> npt.NDArray[np.datetime64]:
-        """Moment of each row."""
+        """Timestamp of each row."""
         stamp = self.cells // self._devices * self._step + self._first
         return stamp.astype("datetime64[us]")
 
     def locate(self, timestamp: npt.NDArray[np.datetime64], device: Ints) -> Ints:
-        """Return the row of each moment and device; -1 where there is none."""
+        """Return the row of each timestamp and device; -1 where there is none."""
         code, rest = np.divmod(
             timestamp.astype("datetime64[us]").astype(np.int64) - self._first, self._step
         )
@@ -90,14 +90,14 @@ class RowGrid:
         return np.where((rest == 0) & (code >= 0) & (self.cells[place] == wanted), place, -1)
 
     def find(self, row: Ints, device: Ints) -> Ints:
-        """Return the row at the same moment of another device; -1 where there is none."""
+        """Return the row of another device at the same timestamp; -1 where there is none."""
         wanted = self.cells[row] // self._devices * self._devices + device
         place = np.minimum(np.searchsorted(self.cells, wanted), len(self.cells) - 1)
         return np.where((device >= 0) & (self.cells[place] == wanted), place, -1)
 
 
 class Frame:
-    """One set of values on its way to rows."""
+    """One set of values while it is turned into rows."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Frame:
         has_holdings = bool(self._is_holding.any())
         if has_holdings and self._is_holding.all():
             return None
-        # Without per-pod values, as mostly, a slice spares a copy of every array.
+        # Usually there are no per-pod values: then a slice avoids a copy of every array.
         own_values = ~self._is_holding if has_holdings else slice(None)
         owner_codes = self._who[own_values]
         grid = RowGrid(self._ts[own_values], owner_codes[:, DEVICE], len(self._catalog.devices))
@@ -160,7 +160,7 @@ class Frame:
         return _batch("sample", data, constants, int(keep.sum()))
 
     def holdings(self, constants: Mapping[str, Any]) -> Batch | None:
-        """Return the `holding` rows: one per moment, shared device and pod."""
+        """Return the `holding` rows: one per timestamp, shared device and pod."""
         owned = self._who[:, OWNER] >= 0
         shared = (self._is_holding | (self._who[:, SHARED] > 0)) & owned
         own_values = shared | (owned & self._contested)
@@ -176,7 +176,7 @@ class Frame:
         place = places[self._measure[own_values]]
         use = self._is_holding[own_values] & self._good[own_values] & (place >= 0)
         np.fmax.at(table, (place[use], grid.row[use]), self._value[own_values][use])
-        # HAMi says 0 cores where no limit was asked for: that is no share, not an empty one.
+        # HAMi reports 0 cores where no limit was requested: the share is missing, not zero.
         table[0][table[0] == 0] = np.nan
         some = np.zeros(len(grid), np.int64)
         some[grid.row] = np.flatnonzero(own_values)
@@ -204,7 +204,7 @@ class Frame:
         plain = good & ~ored
         place, put = (at * rows + grid.row)[plain], value[plain]
         flat[place] = put
-        # Two names of one thing: the busier counts, for an age the younger.
+        # Two metrics with one meaning: the larger value wins, for an age the smaller.
         lost = put > flat[place]
         np.maximum.at(flat, place[lost], put[lost])
         least = np.array([m.combine == "min" for m in self._catalog.measures])[measure][plain]
@@ -243,7 +243,7 @@ class Frame:
         return owner_of_row, sharers
 
     def _spill(self, row_of: Ints, cells: Floats) -> None:
-        """Let per-pod values stand for a device that has no series of its own.
+        """Use per-pod values for a device that has no series of its own.
 
         Exporters older than per-process shares print a copy of the device's value per pod.
         """
@@ -280,7 +280,7 @@ class Frame:
 def _attributes(grid: RowGrid, owner_codes: Ints) -> dict[str, Ints]:
     """Return the attribute codes of each row.
 
-    What HAMi says yields to what others say, and what its containers say to what its hosts say.
+    Other sources win over HAMi, and HAMi's host series win over its container series.
     """
     attributes: dict[str, Ints] = {}
     weak = owner_codes[:, WEAK]

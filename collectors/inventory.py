@@ -1,7 +1,7 @@
-"""Turn rows of inventory (nodes, pods, quotas, looks) into batches.
+"""Build batches from inventory rows (nodes, pods, quotas, polls).
 
-Inventory is small, at most one row per pod of the fleet, so rows are built one by one; samples
-never take this way.
+Inventory is small, at most one row per pod of the fleet, so rows are built one by one. Samples are
+never built this way.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def scrape_row(
     rejected: int = 0,
     error: str | None = None,
 ) -> dict[str, Any]:
-    """Return one row of the `scrape` table; an error means the look failed."""
+    """Return one row of the `scrape` table; an error means that the poll or scrape failed."""
     return {
         "cluster": cluster,
         "ts": start,
@@ -65,8 +65,9 @@ def scrape_row(
 def pod_uid(cluster: str, namespace: str, pod: str, created: float | None = None) -> str:
     """Return the stable UID of a pod whose source has none.
 
-    `created` (seconds since 1970) tells pods apart that bore one name after another; where it is
-    unknown, the name is all there is. `warehouse/allocation/lives.sql` knows both forms.
+    `created` (seconds since 1970) distinguishes pods that had the same name one after another.
+    Where it is not known, the UID depends on the name only. `warehouse/allocation/lives.sql`
+    handles both.
     """
     parts_named = [cluster, namespace, pod, *([] if created is None else [f"{created:.0f}"])]
     return hashlib.sha256("/".join(parts_named).encode()).hexdigest()[:32]

@@ -1,8 +1,8 @@
-"""Ask notebook servers for kernels and terminals, without counting as activity ourselves.
+"""Poll notebook servers for kernels and terminals, without causing activity on them.
 
-Every request carries `no_track_activity`, so that our asking never keeps a notebook fresh. A busy
-kernel is active now, however old its last output is. A server that does not answer all of it is
-unknown: a failed look and no `notebook_sample` row, never an idle one.
+Every request has `no_track_activity`, so that polling does not make a notebook look active. A busy
+kernel is active now, however old its last output is. A server that does not answer every request is
+unknown: the row is a failed poll, without a `notebook_sample` row. It is never idle.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from fallow.window import Window
 
 NAME = "jupyter"
 CONCURRENCY = 32
-"""Servers asked at once."""
+"""Servers polled in parallel."""
 
 BUSY = {"busy", "starting", "restarting", "autorestarting"}
-"""Kernel states that are work, or about to be."""
+"""Kernel states that mean work now or soon."""
 
 _OK, _NOT_FOUND = 200, 404
 Row = dict[str, Any]
@@ -72,7 +72,7 @@ class JupyterCollector:
         self._servers = [parse_server(text) for text in settings.servers]
 
     def collect(self, window: Window) -> Iterator[Batch]:
-        """Look at every server once; the window only says that a look is due."""
+        """Poll every server once; the window only means that a poll is due."""
         del window
         answers = asyncio.run(self._fetch_all())
         yield from batches("notebook_sample", (row for row, _ in answers if row))
@@ -96,7 +96,7 @@ class JupyterCollector:
             try:
                 kernels = await _get(session, server, "kernels", list[Kernel])
                 status = await _get(session, server, "status", JupyterStatus)
-                # A server without the API says nothing about terminals: null.
+                # A server without the API has no information about terminals: null.
                 terminals = await _get(session, server, "terminals", list[Terminal], optional=True)
                 row = self._row(server, start, kernels or [], terminals, status or JupyterStatus())
             except SourceError as failure:

@@ -1,7 +1,7 @@
-"""Look at this machine's NVIDIA GPUs through NVML: devices, instances, processes and their pods.
+"""Read this machine's NVIDIA GPUs through NVML: devices, instances, processes and their pods.
 
-A value that a board or driver does not support is null. Where there is no driver, the look failed
-with "no NVIDIA driver"; nothing is raised.
+A value that a GPU or driver does not support is null. Without a driver the scrape fails with
+"no NVIDIA driver"; no exception is raised.
 """
 
 import os
@@ -22,7 +22,7 @@ _MIG = " MIG "
 _MEMORY_TEMPERATURE = 82  # NVML_FI_DEV_MEMORY_TEMP
 _OWN = {"mem_used_bytes", "mem_free_bytes", "mem_reserved_bytes"}
 _OWN |= {"gpu_util_pct", "mem_copy_util_pct", "enc_util_pct", "dec_util_pct"}
-# An instance never takes these from its board; power, energy, heat and health it does.
+# An instance never takes these from its GPU; power, energy, heat and health it does.
 Row = dict[str, Any]
 ProcessMemory = dict[tuple[str, str], int | None]
 
@@ -30,7 +30,7 @@ ProcessMemory = dict[tuple[str, str], int | None]
 class NvmlCollector:
     """Yields `sample`, `holding` and `scrape` rows of one node, as of now.
 
-    `binding` is the `pynvml` module, or what stands in for it.
+    `binding` is the `pynvml` module, or a replacement for it.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class NvmlCollector:
         self._interval_s = settings.interval.total_seconds()
 
     def collect(self, window: Window) -> Iterator[Batch]:
-        """Look once; the window only says that a look is due."""
+        """Read once; the window only means that a scrape is due."""
         del window
         nvml = self._binding if self._binding is not None else _pynvml()
         start, rows, scrapes = self._clock(), _Rows(), []
@@ -124,7 +124,7 @@ class NvmlCollector:
         rows.samples.append(row)
 
     def _process_holders(self, processes: Iterable[Any]) -> ProcessMemory:
-        """Return memory by pod; memory that the driver does not tell makes a pod's null."""
+        """Return memory by pod; null if the driver does not report the memory of a process."""
         names, holders = pod_names(self._pod_logs), ProcessMemory()
         for process in processes:
             where = locate_process(self._proc_root, process.pid)
@@ -136,7 +136,7 @@ class NvmlCollector:
 
 
 class _Rows:
-    """Rows of one look."""
+    """Rows of one scrape."""
 
     def __init__(self) -> None:
         self.samples: list[Row] = []
@@ -157,7 +157,7 @@ def _no_driver(nvml: Any, failure: Exception) -> str:
 
 
 def _call(nvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return a call's answer; None where the board or driver does not support it."""
+    """Return a call's result; None where the GPU or driver does not support it."""
     unsupported = {
         nvml.NVML_ERROR_NOT_SUPPORTED,
         nvml.NVML_ERROR_NOT_FOUND,
@@ -174,7 +174,7 @@ def _call(nvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _values(nvml: Any, handle: Any) -> Row:
-    """Read a whole board; units become the canonical ones (mW to W, mJ stays)."""
+    """Read a whole GPU; units become the canonical ones (mW to W, mJ stays)."""
     use = _call(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
     power = _call(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
     encoder = _call(nvml, nvml.nvmlDeviceGetEncoderUtilization, handle)
@@ -207,7 +207,7 @@ def _values(nvml: Any, handle: Any) -> Row:
 
 
 def _memory(nvml: Any, handle: Any) -> Row:
-    """Read memory; version 2 keeps the driver's own reserve apart from what is in use."""
+    """Read memory; version 2 has the driver's own reserve apart from the used memory."""
     memory = _call(nvml, nvml.nvmlDeviceGetMemoryInfo, handle, nvml.nvmlMemory_v2)
     reserved = getattr(memory, "reserved", None)
     if memory is None:
@@ -227,7 +227,7 @@ def _memory_temperature(nvml: Any, handle: Any) -> float | None:
 
 
 def _instances(nvml: Any, handle: Any) -> Iterator[tuple[Any, int]]:
-    """Yield the MIG devices of a board with their GPU instance numbers."""
+    """Yield the MIG devices of a GPU with their GPU instance numbers."""
     mode = _call(nvml, nvml.nvmlDeviceGetMigMode, handle)
     if not mode or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
         return

@@ -1,7 +1,7 @@
-"""Fallow's ground: nouns, seams, errors, settings and plugins.
+"""Define the core: models, protocols, settings, errors and plugins.
 
-The only package third parties import. Small and light: no engine, no client, no frame library
-is imported here at module level except where a function needs it.
+Third parties import only this package. It is small and light: it imports no engine, no client and
+no frame library at module level, only inside a function that needs one.
 """
 
 __version__ = "0.1.0"

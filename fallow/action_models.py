@@ -1,11 +1,11 @@
-"""The nouns of acting: the facts of a case, the decision, the writes it needs, what came of them.
+"""Define the models of actions: facts of a case, decision, intent, action, outcome and saving.
 
     finding ─► Facts ─► Decision ─► Intent (Changes and their undo) ─► Action ─► Outcome ─► saving
 
-Facts are stored rows; a decision is a pure function of facts, a policy, budgets and the moment. An
-executor turns an allowed decision into an intent: writes as data, and the writes that undo them. It
-sends nothing. One loop journals the intent and makes the writes, so that dry run, preconditions,
-journal, undo and repair after a crash are the same for every kind of workload.
+Facts are stored rows. A decision is a pure function of facts, a policy, budgets and the time. An
+executor turns an allowed decision into an intent: the writes, and the writes that undo them, as
+data. The executor sends nothing. One loop journals the intent and sends the writes, so that dry
+run, preconditions, journal, undo and repair after a crash are the same for every kind of workload.
 """
 
 import hashlib
@@ -19,20 +19,21 @@ from fallow.models import Finding, Recommendation
 
 Step = Literal["observe", "notify", "grace", "snapshot", "act"]
 Ruling = Literal["allow", "hold", "deny"]
-"""allow: take the step now. hold: not now, it may pass. deny: not while the case is what it is."""
+"""allow: take the step now. hold: not now, but perhaps later. deny: not while the case is as it
+is."""
 Result = Literal["done", "refused", "failed", "reverted", "not sticking", "undone", "unknown"]
 SavingKind = Literal["cash", "served", "released", "sunk"]
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a gate says what it says: the gate's name (`actions/gates.csv`) and words to read."""
+    """Why a gate decides as it does: the gate's name (`actions/gates.csv`) and a sentence."""
 
     gate: str
     text: str
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """A waiting workload and whether the GPUs that a case would free really admit it."""
+    """A pending workload, and whether the GPUs that a case would free would really admit it."""
 
     namespace: str
     workload_kind: str
@@ -47,26 +48,26 @@ class CaseHistory(msgspec.Struct, frozen=True):
     """What the journal knows about a case under a policy."""
 
     first_seen: datetime | None = None
-    """When a turn first saw the finding: first sight never acts."""
+    """When a pass first saw the finding: the first pass never acts."""
     notified_at: datetime | None = None
-    """When a notice was proved to be delivered."""
+    """When the delivery of a notice was confirmed."""
     announced: dict[str, datetime] = {}
-    """What the last notices announced, since when, by verb. Journals of before name none."""
+    """What the last notices announced, and since when, by verb. Old journals have no verbs."""
     approved_by: tuple[str, ...] = ()
     kept_until: datetime | None = None
     snapshot_at: datetime | None = None
     """When a snapshot of this case was verified."""
     last_action_at: datetime | None = None
     restored_at: tuple[datetime, ...] = ()
-    """When owners took back what was stopped (reversals)."""
+    """When owners reversed the action (reversals)."""
     contested_until: datetime | None = None
-    """Somebody reverted us: we stop fighting until then."""
+    """A controller reverted the action: Fallow does not act again before this time."""
     open_action: str | None = None
     """An action on the same object whose outcome is not known yet."""
 
 
 class PodRef(msgspec.Struct, frozen=True):
-    """A pod by its name in the workload's namespace and its uid; no uid = the source names none."""
+    """A pod by its name in the workload's namespace and its uid; no uid = the source has none."""
 
     pod: str
     uid: str = ""
@@ -75,12 +76,12 @@ class PodRef(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """All that stored rows say about one case at one moment. None is unknown, never false."""
+    """All that stored rows contain about one case at one time. None is unknown, never false."""
 
     finding: Finding
     recommendation: Recommendation
     at: datetime
-    """The moment the facts are of; nothing later is in them."""
+    """The time that the facts are of; no later row is in them."""
     gpus: float
     pods: tuple[PodRef, ...] | None = None
     """Pods that hold its devices in the evidence; None = not known."""
@@ -89,7 +90,7 @@ class Facts(msgspec.Struct, frozen=True):
     """The workload's uid as the evidence saw it."""
     generation: int | None = None
     owner: str | None = None
-    """Team, or who else is told and counted in budgets."""
+    """Team, or another owner who is notified and counted in budgets."""
     queue: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -98,35 +99,35 @@ class Facts(msgspec.Struct, frozen=True):
     priority_class: str | None = None
     created_at: datetime | None = None
     seen_until: datetime | None = None
-    """End of the last look at every one of its devices."""
+    """End of the last device sample of the device that was sampled longest ago."""
     interval_s: float | None = None
     coverage: float | None = None
     conflicts: tuple[str, ...] = ()
     shared: bool | None = None
-    """Somebody else holds part of its devices, or its share is an estimate."""
+    """Another workload holds part of its devices, or its share is an estimate."""
     owner_resolved: bool | None = None
     unidentified: str = ""
-    """Why it is not known which object it is; empty = known, or nobody was asked."""
+    """Why the object is not known; empty = it is known, or no lookup was made."""
     nodes_ready: bool | None = None
     skew_s: float | None = None
     """Largest difference between the clocks of the sources, in seconds."""
     vetoes: tuple[str, ...] = ()
     autoscaled_by: tuple[str, ...] = ()
-    """GitOps tools, HPAs and the like that would fight back, as the inventory shows them."""
+    """GitOps tools, HPAs and other controllers that would revert a change, from the inventory."""
     usd_per_day: Decimal | None = None
     waiting: tuple[Waiter, ...] | None = None
-    """Who waits; None = the line is not known."""
+    """The pending workloads; None = the pending queue is not known."""
     over_quota: bool | None = None
-    """Does its queue or namespace hold more GPUs than it is guaranteed? None = not known."""
+    """Whether its queue or namespace holds more GPUs than its nominal quota; None = not known."""
     pool_others: int | None = None
-    """Of a node: how many other nodes of its pool are ready and schedulable. None = not known."""
+    """For a node: how many other nodes of its pool are ready and schedulable; None = not known."""
     removes_node: bool | None = None
-    """Would a node be empty, and gone, without it? None = not known."""
+    """Whether a node would be empty, and removed, without it; None = not known."""
     history: CaseHistory = CaseHistory()
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a policy says about a case now: the step, and every reason for it."""
+    """What a policy decides about a case now: the step, and every reason for it."""
 
     id: str
     policy: str
@@ -134,13 +135,13 @@ class Decision(msgspec.Struct, frozen=True):
     subject: tuple[str, str, str, str]
     """cluster, kind, namespace, name"""
     verb: str
-    """What the last stage does: the recommendation's verb."""
+    """The verb of the recommendation, which the last stage carries out."""
     step: Step
     ruling: Ruling
     reasons: tuple[Reason, ...]
     at: datetime
     next_at: datetime | None = None
-    """When a held case may go on by itself; None = only something else can free it."""
+    """When a held case may continue by itself; None = another event has to release it."""
     gpus: float = 0.0
     owner: str | None = None
     gpu_hours_per_day: float | None = None
@@ -149,16 +150,16 @@ class Decision(msgspec.Struct, frozen=True):
     generation: int | None = None
     seen_until: datetime | None = None
     parameters: dict[str, Any] = {}
-    """What the stage and the recommendation give the executor: a size, a profile, amounts.
+    """What the executor gets from the stage and the recommendation: a size, a profile, amounts.
 
-    Always there when a policy acts: `capabilities`, the words of its `act` (an intent whose
-    capability is none of them, and whose verb is none either, must not be carried out), and
-    `allowed_namespaces`, globs that an intent which touches several namespaces has to keep to.
+    Two keys are always there when a policy acts. `capabilities`: the words of the policy's `act`;
+    an intent whose capability and verb are both missing there must not be carried out.
+    `allowed_namespaces`: globs that the namespaces of an intent must match if it touches several.
     """
 
 
 class Target(msgspec.Struct, frozen=True):
-    """An object of an API, as it was read just now."""
+    """An object of an API, as it was just read."""
 
     cluster: str
     api_version: str
@@ -171,7 +172,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One write as data. `deleted` is no verb: nothing is ever deleted."""
+    """One write as data. `deleted` is not a verb: Fallow never deletes anything."""
 
     target: Target
     method: Literal["PATCH", "POST"]
@@ -180,26 +181,26 @@ class Change(msgspec.Struct, frozen=True):
     body: Any
     content_type: str = "application/merge-patch+json"
     door: str = "kubernetes"
-    """Who sends it: kubernetes, jupyterhub, aws."""
+    """The client that sends it: kubernetes, jupyterhub, aws."""
     read: str = ""
-    """Path whose object shows whether the change took; empty = `path`."""
+    """Path of the object that shows whether the change took effect; empty = `path`."""
     was: dict[str, Any] = {}
-    """JSON pointers of that object and what they showed before; null = absent."""
+    """JSON pointers of that object and their values before the change; null = absent."""
     becomes: dict[str, Any] = {}
-    """The same pointers once the change took; null = absent."""
+    """The same pointers with their values after the change; null = absent."""
     when: dict[str, Any] = {}
-    """Pointers of that object and what they must show before this write is sent; until then it
-    waits, and the action stays open."""
+    """Pointers of that object and the values they must have before this write is sent; until then
+    the write waits, and the action stays open."""
     vacant: str = ""
     """A node on which no pod may hold GPUs when this write is sent; until then it waits."""
     guarded: bool = True
-    """Carry uid and resourceVersion as preconditions (not for POST)."""
+    """Send uid and resourceVersion as preconditions (not for POST)."""
     depends: bool = False
-    """Valid only once the changes before it took: alone it cannot be rehearsed."""
+    """Valid only after the changes before it took effect: no dry run of it alone is possible."""
 
 
 class FreedPod(msgspec.Struct, frozen=True):
-    """A pod of the target that should be gone, and its GPUs free, once the changes took."""
+    """A pod of the target that should be deleted, with its GPUs free, after the changes."""
 
     namespace: str
     pod: str
@@ -209,7 +210,7 @@ class FreedPod(msgspec.Struct, frozen=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """What an executor would do: the writes in order, and the writes that undo them, in order."""
+    """What an executor would do: the writes and the writes that undo them, both in order."""
 
     target: Target
     capability: str
@@ -218,7 +219,7 @@ class Intent(msgspec.Struct, frozen=True):
     undo: tuple[Change, ...]
     frees: tuple[FreedPod, ...] = ()
     lost: str = ""
-    """What cannot be brought back, in words."""
+    """What cannot be restored, as a sentence."""
     notes: tuple[str, ...] = ()
 
 
@@ -235,19 +236,19 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of an action."""
+    """The result of an action."""
 
     action: str
     result: Result
     at: datetime
     reasons: tuple[Reason, ...] = ()
     reverted_by: str | None = None
-    """The field manager that took our change back."""
+    """The field manager that reverted our change."""
     freed_gpus: float | None = None
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
-    """What an action really saved until its workload came back, in one kind of dollars each."""
+    """What an action really saved until its workload came back: one entry per kind of dollars."""
 
     action: str
     policy: str
@@ -259,25 +260,26 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     predicted_usd: Decimal | None
     usd: Decimal | None
     restart_usd: Decimal | None = None
-    """Cost of coming back: restart and cold start, already taken off `usd`."""
+    """Cost of the restart and cold start, already subtracted from `usd`."""
     is_reversed: bool = False
     unknown_gpu_hours: float = 0.0
-    """Of devices whose telemetry ended while nothing says that their node is gone: counted neither
-    as saved nor as spent. With the largest kind."""
+    """Of devices whose telemetry ended although no source reports that their node was deleted:
+    counted neither as saved nor as spent. In the entry of the largest kind."""
     held_gpu_hours: float = 0.0
-    """GPU-hours of the devices that it had held, from the act on; with the largest kind. What is
-    saved is a part of them, and no hour of a device is two actions'."""
+    """GPU-hours since the action of the devices that the workload had held; in the entry of the
+    largest kind. The saved GPU-hours are a part of them, and no hour of a device counts for two
+    actions."""
     held_usd: Decimal | None = None
-    """What these cost."""
+    """The cost of these GPU-hours."""
 
 
 def decision_id(policy: str, finding: str, step: Step) -> str:
-    """Hash what makes a decision the same decision: whose rule, about what, which stage."""
+    """Hash what identifies a decision: the policy, the case and the stage."""
     return _hash(policy, finding, step)
 
 
 def action_id(decision: str, uid: str, at: datetime) -> str:
-    """Hash what makes an action the same action: which decision, on which object, when."""
+    """Hash what identifies an action: the decision, the object and the time."""
     return _hash(decision, uid, at.isoformat())
 
 

@@ -1,4 +1,4 @@
-"""Settings of acting: whether, by which policies, how carefully, and who is told how."""
+"""Settings of actions: whether to act, by which policies, how carefully, and whom to notify."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -96,7 +96,7 @@ class NoticesSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _check_channels(self) -> Self:
-        """Refuse names of channels that there are none of."""
+        """Refuse names of channels that are not defined."""
         named = {*self.default, *self.operators, *(n for ns in self.owners.values() for n in ns)}
         unknown = sorted(named - set(self.channels))
         if unknown:

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 
 def is_ip(text: str) -> bool:
-    """Tell whether a text is an IPv4 or IPv6 address."""
+    """Return whether a text is an IPv4 or IPv6 address."""
     try:
         ip_address(text)
     except ValueError:

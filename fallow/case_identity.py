@@ -1,11 +1,12 @@
-"""The identity of a case: which stored stretch of waste a finding goes on, and what it cost so far.
+"""Identify cases: which stored stretch of waste a finding continues, and what it cost so far.
 
     stored stretch   |-------------------|
-    finding                    [-------------)     analyzers judge a window: its start moves on
+    finding                    [-------------)     analyzers judge a window: its start advances
     the case         |-----------------------)     one id, one start, from when it was first seen
 
-A finding that begins after the stored stretch ended is a new case: the waste was not there in
-between. So is one about an object that was made anew under the old name (another uid).
+A finding that begins after the stored stretch ended is a new case: there was no waste in between.
+A finding about an object that was created again under the old name (another uid) is also a new
+case.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from fallow.models import Claim, Finding, Recommendation, finding_id
 from fallow.window import Window
 
 TOLERANCE = timedelta(minutes=5)
-"""One rollup bucket: two judgements of one stretch may differ by so much at either end."""
+"""One rollup bucket: two judgements of one stretch may differ by this much at either end."""
 CASE = "case"
 """Key of a finding's details: which part of the case was judged, and what was stored before it."""
 _MICRO = Decimal("0.000001")
@@ -34,10 +35,10 @@ class StoredCase(msgspec.Struct, frozen=True):
 
     id: str
     end: datetime
-    """Until when the waste was seen."""
+    """End of the observed waste."""
     start: datetime
     uid: str | None = None
-    """The object's."""
+    """The object's uid."""
     gpu_hours: float | None = None
     usd: Decimal | None = None
 
@@ -51,11 +52,11 @@ class JudgedPart(NamedTuple):
 
 
 StoredCases = Mapping[CaseKin, Sequence[StoredCase]]
-"""Stretches by what findings of their cases have in common."""
+"""Stretches by the keys that findings of their cases have in common."""
 
 
 def get_kin(finding: Finding) -> CaseKin:
-    """Return what all findings of a finding's case have in common."""
+    """Return the key that all findings of a finding's case have in common."""
     subject = finding.subject
     return (
         finding.analyzer,
@@ -68,7 +69,7 @@ def get_kin(finding: Finding) -> CaseKin:
 
 
 def to_stored_case(finding: Finding, uid: str | None = None) -> StoredCase:
-    """Return a finding as a stretch that later ones may go on."""
+    """Return a finding as a stretch that later findings may continue."""
     window = finding.window
     return StoredCase(finding.id, window.end, window.start, uid, finding.gpu_hours, finding.usd)
 
@@ -76,11 +77,11 @@ def to_stored_case(finding: Finding, uid: str | None = None) -> StoredCase:
 def resolve(
     findings: Sequence[Finding], stored: StoredCases, uids: Mapping[int, str] | None = None
 ) -> list[Finding]:
-    """Return findings under the id and start of the cases that they go on, in their order.
+    """Return findings with the id and start of the cases that they continue, in their order.
 
-    Two findings never go on one stretch: the one that shares more time with it does, and the other
-    is a case of its own. `uids`: of the objects, by the finding's place in `findings`; an unknown
-    uid parts nothing.
+    Two findings never continue the same stretch: the finding with the longer overlap does, and the
+    other becomes its own case. `uids`: the objects' uids by the finding's index in `findings`; an
+    unknown uid separates nothing.
     """
     uids = uids or {}
     trimmed = [
@@ -109,10 +110,10 @@ def resolve(
 
 
 def extend(finding: Finding, stretch: StoredCase) -> Finding:
-    """Return a finding as what goes on a stretch: its id, its start, and the hours of both.
+    """Return a finding as the continuation of a stretch: its id, its start, and the hours of both.
 
-    Hours that were stored are taken as they were stored; of the finding only what comes after
-    them is added, evenly. Where none were stored the finding's own are left, and marked.
+    Stored hours stay as they were stored; the finding adds only its part after them, in proportion
+    to the time. If no hours were stored, the finding keeps its own, and they are marked.
     """
     window = finding.window
     if window.start <= stretch.start:
@@ -145,7 +146,7 @@ def extend(finding: Finding, stretch: StoredCase) -> Finding:
 
 
 def extend_over_silence(finding: Finding, earlier: Finding) -> Finding:
-    """Return a finding as what goes on an earlier one after a time in which no samples came."""
+    """Return a finding as the continuation of an earlier one after a time without samples."""
     extended = extend(finding, to_stored_case(earlier))
     silence = [earlier.window.end.isoformat(), finding.window.start.isoformat()]
     case = {
@@ -156,7 +157,7 @@ def extend_over_silence(finding: Finding, earlier: Finding) -> Finding:
 
 
 def get_judged_part(finding: Finding) -> JudgedPart:
-    """Return what an analyzer itself judged of a case: since when, its GPU-hours and dollars."""
+    """Return the part of a case that the analyzer itself judged: start, GPU-hours and dollars."""
     document = finding.details.get(CASE)
     if document is None:
         return JudgedPart(finding.window.start, finding.gpu_hours, finding.usd)
@@ -169,7 +170,7 @@ def get_judged_part(finding: Finding) -> JudgedPart:
 
 
 def get_judged_finding(finding: Finding) -> Finding:
-    """Return a case as its analyzer judged it: without what was stored of it before."""
+    """Return a case as its analyzer judged it: without the part that was stored before."""
     if CASE not in finding.details:
         return finding
     start, gpu_hours, usd = get_judged_part(finding)
@@ -183,7 +184,7 @@ def get_judged_finding(finding: Finding) -> Finding:
 
 
 def _lead(finding: Finding, stretch: StoredCase) -> StoredCase:
-    """Return the few minutes by which a stretch began before a finding that shows all of it."""
+    """Return the few minutes by which a stretch began before a finding that covers all of it."""
     start, end = finding.window.start, finding.window.end
     part = (start - stretch.start) / (end - start)
     return msgspec.structs.replace(
@@ -192,7 +193,7 @@ def _lead(finding: Finding, stretch: StoredCase) -> StoredCase:
 
 
 def _shared(finding: Finding, stretch: StoredCase, uid: str | None) -> float | None:
-    """Return for how many seconds a finding goes along with a stretch; None = it is another."""
+    """Return for how many seconds a finding overlaps a stretch; None = it is another case."""
     if uid is not None and stretch.uid is not None and uid != stretch.uid:
         return None
     start, end = finding.window.start, finding.window.end
@@ -201,17 +202,17 @@ def _shared(finding: Finding, stretch: StoredCase, uid: str | None) -> float | N
     if start > stretch.start:
         min_overlap = min(TOLERANCE, (stretch.end - stretch.start) / 2)
         if stretch.end - start < min_overlap:
-            return None  # it begins where the stretch ended, as far as buckets tell
+            return None  # it begins where the stretch ended, within the precision of buckets
     return (min(end, stretch.end) - max(start, stretch.start)).total_seconds()
 
 
 def _total(finding: Finding, stretch: StoredCase) -> tuple[float | None, Decimal | None]:
-    """Return the GPU-hours and dollars of a stretch and what a finding adds after its end."""
+    """Return the GPU-hours and dollars of a stretch plus what a finding adds after its end."""
     if stretch.gpu_hours is None:
         return None, None
     start, end = finding.window.start, finding.window.end
     usd = stretch.usd if finding.usd is not None else None
-    if end < stretch.end:  # asked about the past: the stretch went on
+    if end < stretch.end:  # the finding is of a past time: the stretch is longer
         part = (end - stretch.start) / (stretch.end - stretch.start)
         return round(stretch.gpu_hours * part, 6), _times(usd, part)
     part = _observed(finding, max(stretch.end, start), end) / _observed(finding, start, end)
@@ -221,7 +222,7 @@ def _total(finding: Finding, stretch: StoredCase) -> tuple[float | None, Decimal
 
 
 def _observed(finding: Finding, start: datetime, end: datetime) -> timedelta:
-    """Return how much of a time was not silent."""
+    """Return how much of a time had samples."""
     edges = [(datetime.fromisoformat(a), datetime.fromisoformat(b)) for a, b in _silences(finding)]
     silent = (max(timedelta(), min(b, end) - max(a, start)) for a, b in edges)
     return end - start - sum(silent, timedelta())
@@ -233,7 +234,7 @@ def _silences(finding: Finding) -> list[list[str]]:
 
 
 def _from_birth(finding: Finding, stored: Sequence[StoredCase], uid: str | None) -> Finding:
-    """Cut off what belongs to an earlier object of the same name."""
+    """Remove the part that belongs to an earlier object of the same name."""
     if uid is None:
         return finding
     others = [s.end for s in stored if s.uid is not None and s.uid != uid]
@@ -242,7 +243,7 @@ def _from_birth(finding: Finding, stored: Sequence[StoredCase], uid: str | None)
 
 
 def cut_before(finding: Finding, start: datetime) -> Finding:
-    """Return the part of a finding from a moment inside its window on, its figures evenly."""
+    """Return the part of a finding from a timestamp on, with its figures in proportion to time."""
     window = finding.window
     if not window.start < start < window.end:
         return finding
@@ -258,7 +259,7 @@ def cut_before(finding: Finding, start: datetime) -> Finding:
 
 
 def _distinct(finding: Finding, stored: Sequence[StoredCase], uid: str | None) -> Finding:
-    """Give a new case an id of its own where its analyzer names all stretches alike."""
+    """Give a new case its own id where its analyzer gives all stretches the same id."""
     ids = {stretch.id for stretch in stored}
     if finding.id not in ids:
         return finding
@@ -270,7 +271,7 @@ def _distinct(finding: Finding, stored: Sequence[StoredCase], uid: str | None) -
 
 
 def _scaled(advice: Recommendation, part: float) -> Recommendation:
-    """Return a recommendation that claims and saves so many times its hours and dollars."""
+    """Return a recommendation whose claims and savings are scaled with its hours and dollars."""
     return msgspec.structs.replace(
         advice,
         claims=tuple(_scaled_claim(claim, part) for claim in advice.claims),

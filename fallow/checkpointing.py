@@ -1,6 +1,6 @@
-"""What failures cost work that can go on from a checkpoint, and how long it runs between them.
+"""Compute what failures cost work that resumes from checkpoints, and the best interval.
 
-Failures come at a constant rate (exponential times, mean `mtbf`). Times are in one unit, any.
+Failures have a constant rate (exponential times, mean `mtbf`). All times are in one unit, any.
 
 Sources: J. W. Young, CACM 17(9), 1974 (first order); J. T. Daly, Future Generation Computer Systems
 22, 2006 (higher order, and the expected time with restarts); the interval of a mean time between
@@ -16,7 +16,7 @@ BAND_HOURS = 730.0
 
 
 class Mtbf(msgspec.Struct, frozen=True):
-    """Mean time between failures over an exposure; None = as long as one likes."""
+    """Mean time between failures over an exposure; None = no upper bound."""
 
     failures: int
     hours: float
@@ -27,12 +27,12 @@ class Mtbf(msgspec.Struct, frozen=True):
 
 
 def young(write: float, mtbf: float) -> float:
-    """Return Young's interval between checkpoints that take `write`: sqrt(2 C M)."""
+    """Return Young's interval between checkpoints that take `write` to write: sqrt(2 C M)."""
     return math.sqrt(2 * write * mtbf)
 
 
 def daly(write: float, mtbf: float) -> float:
-    """Return Daly's interval of work between checkpoints; the MTBF where writing takes twice it."""
+    """Return Daly's interval of work between checkpoints; the MTBF from `write` = 2 MTBF on."""
     if write >= 2 * mtbf:
         return mtbf
     ratio = write / (2 * mtbf)
@@ -42,7 +42,8 @@ def daly(write: float, mtbf: float) -> float:
 def time_per_work(interval: float, write: float, mtbf: float, restart: float) -> float:
     """Return the expected time per unit of work: (M/t) e^(R/M) (e^((t+C)/M) - 1), at least 1.
 
-    Work that is never saved has itself as interval and no `write`. Infinite where it never ends.
+    Work without checkpoints has its whole length as interval and no `write`. Infinite where the
+    work can never end.
     """
     if interval <= 0:
         return 1.0
@@ -56,19 +57,19 @@ def time_per_work(interval: float, write: float, mtbf: float, restart: float) ->
 
 
 def realised_share(spot_usd: float, list_usd: float, stretched: float) -> float:
-    """Return the share saved by work that takes longer at a lower price; below 0 it costs more."""
+    """Return the realised saving of work that takes longer at a lower price; below 0 = a loss."""
     return 1 - spot_usd * stretched / list_usd
 
 
 def hazard(share: float, hours: float = BAND_HOURS) -> float:
-    """Return failures per hour where a share (below 1) fails within so many hours."""
+    """Return failures per hour where a share (below 1) fails within this many hours."""
     return -math.log1p(-share) / hours
 
 
 def mtbf(failures: int, hours: float, confidence: float = 0.95) -> Mtbf:
-    """Return the mean time between failures seen over so many hours, with its interval.
+    """Return the observed mean time between failures over this many hours, with its interval.
 
-    Two-sided; where nothing failed the lower bound is one-sided.
+    The interval is two-sided; without any failure the lower bound is one-sided.
     """
     from scipy.special import chdtri  # noqa: PLC0415  (0.1 s that `fallow --help` need not pay)
 

@@ -1,7 +1,8 @@
-"""Read cron expressions as crontab(5) has them, for APScheduler, which differs in two ways.
+"""Read cron expressions by the rules of crontab(5) for APScheduler, which differs in two ways.
 
-There 0 is Monday and days of the month and of the week must both fit; in crontab 0 and 7 are
-Sunday, and where both are given either is enough (as in Karpenter's budgets and in Kubernetes).
+In APScheduler 0 is Monday, and day of month and day of week must both match. In crontab 0 and 7 are
+Sunday, and where both days are given one match is enough (as in Karpenter's budgets and in
+Kubernetes).
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 JUMP = timedelta(hours=3)
-"""More than any clock jumps at once."""
+"""More than any clock changes at once."""
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _Field = tuple[str, int, int, dict[str, int]]
@@ -39,10 +40,11 @@ _SAMPLE = datetime(2024, 1, 1)  # noqa: DTZ001  (the wall's time: a place in no 
 
 @lru_cache(maxsize=1024)
 def parse_triggers(expression: str) -> tuple[Any, ...]:
-    """Return the triggers of an expression: it starts whenever one of them does.
+    """Return the triggers of an expression: it starts whenever one of them fires.
 
     Raises:
-        ValueError: it is none; the message says which field and what is legal.
+        ValueError: the text is no cron expression; the message names the field and the legal
+        values.
     """
     from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415  (0.1 s that --help saves)
 
@@ -66,14 +68,14 @@ def parse_triggers(expression: str) -> tuple[Any, ...]:
 
 
 def next_start(triggers: tuple[Any, ...], wall: datetime) -> datetime | None:
-    """Return the first start after a moment, both as the wall shows them; None = never again."""
+    """Return the first start after a timestamp, both as local wall-clock times; None = no start."""
     after = (wall + _SMALLEST_STEP).replace(tzinfo=UTC)
     times = [trigger.get_next_fire_time(None, after) for trigger in triggers]
     return min((f.replace(tzinfo=None) for f in times if f is not None), default=None)
 
 
 def to_utc_times(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
-    """Return when a clock shows a time: once, twice, or, skipped, when it has jumped past it."""
+    """Return when a clock shows a time: once, twice, or, for a skipped time, after the change."""
     first = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     second = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
     if first == second:

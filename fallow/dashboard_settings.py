@@ -1,4 +1,4 @@
-"""Settings of the dashboard: where it answers, who may sign in, and what finance planned."""
+"""Settings of the dashboard: its address, who may sign in, and the budget of finance."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -45,7 +45,7 @@ class OidcSettings(SettingsGroup):
 
     @property
     def on(self) -> bool:
-        """Whether people sign in."""
+        """Whether users have to sign in."""
         return bool(self.metadata_url)
 
     @model_validator(mode="after")

@@ -1,13 +1,13 @@
-"""What can go wrong, and the exit code each kind of wrong has.
+"""Define the errors of Fallow, each with its exit code.
 
     FallowError                1  the job failed
     ├── UsageError             2  the command line or an input file is wrong
     │   └── SettingsError      2  fallow.yaml, FALLOW_* or a flag is wrong
-    ├── RefusedError           3  a policy or a budget says no
-    ├── SourceError            1  a source answered, but not with what we can use
+    ├── RefusedError           3  a policy or a budget refuses
+    ├── SourceError            1  a source answered, but Fallow cannot use the answer
     │   └── AuthError          1  a source refused our credentials
     ├── WarehouseError         1  the warehouse cannot be used as it is
-    └── TemporaryError        75  try again: the source is away, the disk is full, the lock is held
+    └── TemporaryError        75  try again: source not reachable, disk full, lock held
 
 An error is one line: what, to what, the legal answers; and a hint: what to do next.
 """
@@ -43,7 +43,7 @@ class SettingsError(UsageError):
 
 
 class RefusedError(FallowError):
-    """Report that a policy or a budget said no."""
+    """Report that a policy or a budget refused."""
 
     exit_code = 3
 

@@ -1,13 +1,13 @@
-"""How much of the free GPU capacity the expected next pod could not use.
+"""Measure how much of the free GPU capacity the expected next pod could not use.
 
-On a node with free CPU c and free milli-GPU g_1..g_k, a pod type m that asks q GPUs of mu each
+A node has free CPU c and free milli-GPU g_1..g_k. A pod type m requests q GPUs of mu each. It
 strands F_n(m) =
-    sum of g_i                      it asks no GPU, may not use this model, or does not fit:
+    sum of g_i                      it requests no GPU, may not use this model, or does not fit:
                                     fewer than q of the g_i reach mu, or c is too small
-    sum of the g_i under mu         it fits: only the slivers are lost
+    sum of the g_i under mu         it fits: only the remainders below mu are lost
 F_n(M) is the mean over a mix M of types by popularity, F(M) the sum over the nodes. Memory is not
 part of the measure. Source: Weng et al., "Beware of Fragmentation" (USENIX ATC'23, FGD).
-Depends on numpy and msgspec alone: the simulator's scheduler and the analyzers share it.
+Depends on numpy and msgspec only: the simulator's scheduler and the analyzers share it.
 """
 
 from collections import Counter
@@ -23,9 +23,9 @@ from fallow.resources import read_table
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 CAUSES = ("lack-both", "lack-gpu", "lack-cpu", "sliver", "no-gpu", "no-gpu-lack-cpu", "no-access")
-"""Why free GPU capacity is lost to a type; the two `no-gpu` are types that ask none."""
+"""Why free GPU capacity is lost to a type; the two `no-gpu` causes are of types without a GPU."""
 _CELLS = 2_000_000
-"""Types x nodes x devices held at once: a few megabytes."""
+"""Types x nodes x devices in memory at once: a few megabytes."""
 
 
 class PodType(msgspec.Struct, frozen=True):
@@ -34,19 +34,19 @@ class PodType(msgspec.Struct, frozen=True):
     cpu_milli: int
     gpus: int
     gpu_milli: int
-    """Of each GPU, 1000 = whole."""
+    """Milli-GPU of each GPU; 1000 = a whole GPU."""
     gpu_models: tuple[str, ...] = ()
     """Empty = any."""
     popularity: float = 1.0
-    """The mix sums to 1."""
+    """Share of the mix; the mix sums to 1."""
     spec: str = ""
-    """The models as the pod names them: the published measure takes specs of other spelling, or
-    with a model named twice, for types of their own."""
+    """The models as the pod's spec spells them: the published measure counts specs with another
+    spelling, or with a model named twice, as separate types."""
 
 
 @cache
 def typical_mix() -> tuple[PodType, ...]:
-    """Return the default mix (`typical_pods.csv`): what openb's pods ask.
+    """Return the default mix (`typical_pods.csv`): what the pods of the openb trace request.
 
     Source: Alibaba openb trace 2023 (Apache-2.0), reduced by `mix` to 95 % of 8,152 pods.
     """
@@ -69,10 +69,10 @@ def mix(pods: Iterable[PodType], cover: float = 0.95) -> tuple[PodType, ...]:
 
 
 def popular(counts: Mapping[PodType, int], cover: float = 0.95) -> tuple[PodType, ...]:
-    """Return the most popular types that together cover so much of the pods, renormalised.
+    """Return the most popular types that together cover this share of the pods, renormalised.
 
-    Equal counts go by more CPU, then more of a GPU, then more GPUs. The types' own popularity is
-    ignored.
+    Types with equal counts are sorted by more CPU, then more of a GPU, then more GPUs. The types'
+    own popularity is ignored.
     """
     ranked = sorted(
         counts.items(),
@@ -103,7 +103,7 @@ class FragmentationMeasure:
         self._types = tuple(types)
         self._cpu = np.array([t.cpu_milli for t in types], np.int64)[:, None]
         self._count = np.array([t.gpus for t in types], np.int64)[:, None]
-        # A type that asks no GPU finds no g_i large enough: all of them are lost to it.
+        # For a type that requests no GPU no g_i is large enough: all of them are lost to it.
         self._share = np.array([t.gpu_milli if t.gpus else 1 << 60 for t in types], np.int64)
         self._popularity = np.array([t.popularity for t in types], np.float64)
         self._picky = any(t.gpu_models for t in types)
@@ -112,7 +112,7 @@ class FragmentationMeasure:
         """Return F_n(M) of each node in milli-GPU.
 
         `cpu` is free milli-CPU [node], `gpu` free milli-GPU [node, device], 0 beyond a node's
-        devices; `models` names each node's GPU model and may be empty where no type is choosy.
+        devices; `models` has each node's GPU model and may be empty where no type requires one.
         """
         lost_by_node = np.empty(len(cpu), np.float64)
         step = max(1, _CELLS // max(1, len(self._types) * gpu.shape[1]))

@@ -1,4 +1,4 @@
-"""Canonical GPU models: what a driver's model string means (`gpu_models.csv`)."""
+"""Resolve GPU models: the canonical model of a driver's model string (`gpu_models.csv`)."""
 
 import re
 from functools import cache
@@ -9,10 +9,10 @@ from fallow.resources import read_table
 
 
 class GpuModel(msgspec.Struct, frozen=True):
-    """Facts about one GPU model; watts are priors until the fleet has taught better ones.
+    """Facts about one GPU model; watts are priors until enough samples of the fleet exist.
 
     Source: vendor data sheets for memory and TDP; idle watts from "The Model Parking Tax"
-    (arXiv 2605.23918: a CUDA context adds 26-66 W) and judgement for older parts.
+    (arXiv 2605.23918: a CUDA context adds 26-66 W) and estimates for older models.
     """
 
     gpu_model: str
@@ -47,7 +47,7 @@ def gpu_models() -> tuple[GpuModel, ...]:
 
 @cache
 def canonical(model: str | None) -> GpuModel | None:
-    """Return the model a driver's or a label's string names, or None.
+    """Return the model that a driver's or a label's string names, or None.
 
     Label spellings write hyphens for spaces: `NVIDIA-H100-80GB-HBM3`.
     """
@@ -63,8 +63,8 @@ def canonical(model: str | None) -> GpuModel | None:
 def model_name(text: str | None) -> str | None:
     """Return the one name of a GPU model: the canonical one, else the text as a label writes it.
 
-    A model that the table does not know is named alike by its driver (`Acme Quark 7`) and by its
-    node's label (`Acme-Quark-7`).
+    For a model that the table does not have, the driver's name (`Acme Quark 7`) and the node
+    label's (`Acme-Quark-7`) give the same result.
     """
     if not text or not text.strip():
         return None

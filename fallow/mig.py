@@ -1,7 +1,7 @@
-"""Where MIG instances may lie on a board (`mig_profiles.csv`), and what a layout strands.
+"""Compute where MIG instances fit on a GPU (`mig_profiles.csv`), and what a layout strands.
 
-The axis is memory slices: 8 on the large boards, 4 on an A30; a layout's used slices are a bit
-mask. Source of the table: `nvidia-smi mig -lgipp` on A100 and H100 boards, names from NVIDIA
+Positions are memory slices: 8 on the large GPUs, 4 on an A30. A layout's used slices are a bit
+mask. Source of the table: `nvidia-smi mig -lgipp` on A100 and H100 GPUs, names from NVIDIA
 mig-parted; the starts of H200, B200 and GB200 are inferred from the same profile ids.
 """
 
@@ -17,7 +17,7 @@ Layout = tuple[tuple[str, int], ...]
 """Profiles and the slices where they start, by start."""
 
 DOUBLE_MEMORY = 15
-"""Profile id of the 1g with twice the memory, which the commonly quoted layouts leave out."""
+"""Profile id of the 1g with twice the memory, which the usual lists of layouts leave out."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -29,9 +29,9 @@ class Profile(msgspec.Struct, frozen=True):
     size: int
     """Memory slices."""
     compute: int
-    """Compute slices; the sum over a board is at most the 7g (A30: 4g) profile's."""
+    """Compute slices; the sum over a GPU is at most that of the 7g (A30: 4g) profile."""
     most: int
-    """Instances on one board."""
+    """Instances on one GPU."""
 
     def mask(self, start: int) -> int:
         """Return the slices of an instance that starts there, as bits."""
@@ -40,7 +40,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 @cache
 def models() -> dict[str, dict[str, Profile]]:
-    """Return the profiles of every canonical GPU model that knows MIG."""
+    """Return the profiles of every canonical GPU model that has MIG."""
     by_model: dict[str, dict[str, Profile]] = {}
     for row in read_table("fallow", "mig_profiles.csv"):
         for model, name in zip(row["gpu_models"].split(), row["profiles"].split(), strict=True):
@@ -59,7 +59,7 @@ def profiles(gpu_model: str) -> dict[str, Profile]:
     """Return the profiles of a model, smallest first.
 
     Raises:
-        UsageError: the model knows no MIG.
+        UsageError: the model has no MIG.
     """
     try:
         return models()[gpu_model]
@@ -73,7 +73,7 @@ def profile(gpu_model: str, name: str) -> Profile:
     """Return one profile of a model.
 
     Raises:
-        UsageError: the model knows no MIG, or not this profile.
+        UsageError: the model has no MIG, or not this profile.
     """
     by_name = profiles(gpu_model)
     if name not in by_name:
@@ -85,7 +85,7 @@ def profile(gpu_model: str, name: str) -> Profile:
 
 @cache
 def open_starts(gpu_model: str, used: int, name: str) -> tuple[int, ...]:
-    """Return the starts where one more instance may lie; empty when the model lacks the profile."""
+    """Return the starts where one more instance fits; empty when the model lacks the profile."""
     kind = models().get(gpu_model, {}).get(name)
     if kind is None:
         return ()
@@ -93,10 +93,10 @@ def open_starts(gpu_model: str, used: int, name: str) -> tuple[int, ...]:
 
 
 def find_layout(gpu_model: str, names: Sequence[str]) -> Layout:
-    """Return legal places for a board's profiles (`3g.40gb`, `2g.20gb`, ...).
+    """Return legal places for a GPU's profiles (`3g.40gb`, `2g.20gb`, ...).
 
     Raises:
-        UsageError: an unknown model or profile, or a set that no layout holds.
+        UsageError: an unknown model or profile, or a set that fits in no layout.
     """
     kinds = sorted((profile(gpu_model, name) for name in names), key=lambda kind: -kind.size)
     exceeded = [kind.name for kind in kinds if sum(k.name == kind.name for k in kinds) > kind.most]
@@ -137,7 +137,7 @@ def maximal_layouts(gpu_model: str, *, double_memory: bool = True) -> tuple[Layo
         ]
         if not opened:
             full.add(layout)
-        # Instances are added from left to right, so that each layout is met once.
+        # Instances are added from left to right, so that each layout occurs once.
         for kind, start in opened:
             if start >= lowest:
                 grow((*layout, (kind.name, start)), used | kind.mask(start), start + 1)
@@ -148,7 +148,7 @@ def maximal_layouts(gpu_model: str, *, double_memory: bool = True) -> tuple[Layo
 
 @cache
 def multisets(gpu_model: str, *, double_memory: bool = True) -> tuple[tuple[str, ...], ...]:
-    """Return what the maximal layouts hold, wherever it lies; each as its sorted profiles."""
+    """Return the profiles of the maximal layouts, sorted, each set once."""
     layouts = maximal_layouts(gpu_model, double_memory=double_memory)
     return tuple(sorted({tuple(sorted(name for name, _ in layout)) for layout in layouts}))
 
@@ -157,12 +157,12 @@ def multisets(gpu_model: str, *, double_memory: bool = True) -> tuple[tuple[str,
 def stranded(
     gpu_model: str, used: int, demand: tuple[tuple[str, float], ...] | None = None
 ) -> float:
-    """Return the free memory slices of a board that the expected next instance cannot use.
+    """Return the free memory slices of a GPU that the expected next instance cannot use.
 
-    The fragmentation measure (`fragmentation.py`) with slices for GPUs: a profile strands the
-    free slices that no further instances of it could lie on; the mean over `demand`, pairs of a
-    profile and its weight. Default: the model's profiles alike (a `+me` twin lies where its
-    namesake does and is left out).
+    This is the fragmentation measure (`fragmentation.py`) with slices for GPUs: a profile strands
+    the free slices that no further instances of it can occupy. The result is the mean over
+    `demand`, pairs of a profile and its weight. Default: the model's profiles with equal weights
+    (a `+me` profile fits where the profile without `+me` does and is left out).
     """
     by_name = profiles(gpu_model)
     if demand is None:

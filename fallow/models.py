@@ -1,6 +1,6 @@
-"""The nouns that people meet: a finding, its evidence, and what would remove it.
+"""Define the models that users see: a finding, its evidence, and what would remove the waste.
 
-Everything else is a row of a table (`fallow.tables`). Records are frozen and typed; money is
+Everything else is a row of a table (`fallow.tables`). Models are frozen and typed; money is
 decimal; time is UTC; ids are content hashes, so that the same waste is the same finding tomorrow.
 """
 
@@ -28,9 +28,9 @@ State = Literal[
 ]
 STATES: tuple[State, ...] = State.__args__  # type: ignore[attr-defined]
 UNRESOLVED = "unresolved"
-"""Workload kind of what no inventory names the top owner of: it may be of any kind."""
+"""Workload kind of a workload whose top owner no inventory names: its real kind is not known."""
 WASTED: tuple[State, ...] = ("idle", "lost", "free", "stranded", "unavailable")
-"""The states that are waste: low use is none of them, and unknown is never waste."""
+"""The states that are waste. Low use is not among them, and unknown time is never waste."""
 Saving = Literal["cash", "capacity", "commitment"]
 Effort = Literal["quick win", "advanced", "continuous"]
 
@@ -48,9 +48,9 @@ class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
-    """GPU-hours of the ledger that a recommendation would save: of whom, in which state.
+    """GPU-hours of the ledger that a recommendation would save: of which owner, in which state.
 
-    None = any. The waterfall never grants more than the ledger posted there.
+    None = any. The waterfall never credits more than the ledger has there.
     """
 
     cluster: str
@@ -68,9 +68,10 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What would remove the waste, how it is undone, and what it would free.
 
-    `saving`: the bill falls (cash), others get the GPUs (capacity), or they are paid for whatever
-    happens (commitment). `claims` are the cells of the ledger that the waterfall may credit to it:
-    it fills in what they would save alone (gross) and on top of what comes before (marginal).
+    `saving`: the bill becomes smaller (cash), others get the GPUs (capacity), or they are paid for
+    in any case (commitment). `claims` are the ledger's cells that the waterfall may credit to it.
+    The waterfall fills in what the recommendation would save by itself (gross), and what it saves
+    in addition to the stages before it (marginal).
     """
 
     verb: str
@@ -94,11 +95,11 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of `marginal_gpu_hours`, those that the ledger does not call waste (`WASTED`)."""
     marginal_in_use_usd: Decimal | None = None
     parameters: dict[str, Any] = {}
-    """What an executor needs, in machine words: a size, a profile, a node, amounts."""
+    """What an executor needs, as machine-readable values: a size, a profile, a node, amounts."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Waste we can show: whose, when, how much, and on what evidence."""
+    """Waste that Fallow can prove: its owner, time and amount, with the evidence."""
 
     id: str
     analyzer: str
@@ -115,7 +116,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Unjudged(msgspec.Struct, frozen=True):
-    """A workload that seemed idle, or could not be seen, and why there is no verdict."""
+    """A workload that seemed idle or could not be observed, and why there is no verdict."""
 
     subject: Subject
     gpu_hours: float
@@ -124,7 +125,7 @@ class Unjudged(msgspec.Struct, frozen=True):
 
 
 def finding_id(analyzer: str, kind: str, subject: Subject, start: datetime) -> str:
-    """Hash what makes a finding the same finding: who found what, about whom, since when."""
+    """Hash what identifies a finding: the analyzer, the subject and the start."""
     parts = (
         analyzer,
         kind,

@@ -1,20 +1,20 @@
-"""Dollars in cents: one sum is rounded once, and its parts sum to it."""
+"""Round dollars to cents: a sum is rounded once, and its parts add up to it."""
 
 from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
 
 CENT = Decimal("0.01")
 MICRO_HOURS = 6
-"""Decimals of GPU-hours in files that machines read: 3.6 ms."""
+"""Decimals of GPU-hours in machine-readable files; the last one is 3.6 ms."""
 
 
 def cents(usd: Decimal) -> Decimal:
-    """Return dollars rounded to cents, halves to even, as every page and table writes them."""
+    """Return dollars rounded to cents, half to even, as every page and table shows them."""
     return usd.quantize(CENT)
 
 
 def total(parts: Sequence[Decimal | None]) -> Decimal | None:
-    """Return the sum of what has a price, rounded once; None = nothing has."""
+    """Return the sum of the values that have a price, rounded once; None = none has a price."""
     amounts = [usd for usd in parts if usd is not None]
     return cents(sum(amounts, Decimal())) if amounts else None
 
@@ -22,10 +22,10 @@ def total(parts: Sequence[Decimal | None]) -> Decimal | None:
 def apportion(
     parts: Sequence[Decimal | None], whole: Decimal | None = None
 ) -> list[Decimal | None]:
-    """Return parts in cents that sum to `whole` (none = their rounded sum), by largest remainder.
+    """Return parts in cents that sum to `whole` (None = their rounded sum), by largest remainder.
 
-    Each is its own dollars rounded down or up to a cent, as long as `whole` is their sum rounded;
-    None stays None.
+    Each part is its own dollars rounded down or up to a cent, provided that `whole` is their
+    rounded sum; None stays None.
     """
     indexes = [n for n, usd in enumerate(parts) if usd is not None]
     if not indexes:
@@ -45,9 +45,9 @@ def apportion(
 def split(
     usd: Sequence[Decimal | None], idle: Sequence[Decimal | None]
 ) -> tuple[list[Decimal | None], list[Decimal | None]]:
-    """Return dollars of rows, and their idle part, in cents: both columns sum to their own total.
+    """Return the dollars of rows, and their idle part, in cents: each column sums to its own total.
 
-    Never is a row's idle part more than the row, nor the rest of a wholly idle row other than 0.
+    A row's idle part is never more than the row. A wholly idle row has no other part than 0.
     """
     total_usd, idle_total = (
         total(usd),

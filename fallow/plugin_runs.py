@@ -1,7 +1,7 @@
-"""One boundary around a plugin: its exception ends only itself, and is a row that people see.
+"""Isolate plugins: an exception ends only its own plugin, and becomes a row that users see.
 
-The log has the traceback and the plugin's name; the table `plugin_run` has what came of its last
-run, which pages, reports, `doctor` and metrics show.
+The log has the traceback and the plugin's name. The table `plugin_run` has the result of its last
+run; pages, reports, `doctor` and metrics show it.
 """
 
 import logging
@@ -21,22 +21,22 @@ Result = Literal["done", "withheld", "failed"]
 
 
 class PluginRun(msgspec.Struct, frozen=True):
-    """What came of one run: done, withheld (data are lacking), or failed (an exception)."""
+    """The result of one run: done, withheld (data are missing), or failed (an exception)."""
 
     kind: Kind
     plugin: str
     result: Result
     reason: str = ""
-    """Why nothing, or not everything, is judged."""
+    """Why nothing, or not everything, was judged."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return which plugin it is."""
+        """Return the key that identifies the plugin."""
         return self.kind, self.plugin
 
 
 def log_failure(kind: Kind, plugin: str, error: Exception) -> str:
-    """Log the traceback of a plugin that failed, and return what to say of it."""
+    """Log the traceback of a plugin that failed, and return a sentence about it."""
     log.error("%s failed", kind, extra={kind: plugin}, exc_info=error)
     return f"it failed ({type(error).__name__}: {error}); the log has the traceback"
 

@@ -1,4 +1,4 @@
-"""Find the installed plugins of each seam through entry points."""
+"""Find the installed plugins of each protocol through entry points."""
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -11,7 +11,7 @@ PLUGIN_GROUPS = ("collectors", "analyzers", "executors", "prices")
 
 @cache
 def installed(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a seam by name, in name order."""
+    """Return the entry points of a protocol by name, in name order."""
     points = entry_points(group=f"fallow.{group}")
     return {point.name: point for point in sorted(points, key=lambda p: p.name)}
 
@@ -20,7 +20,7 @@ def load(group: str, name: str) -> Any:
     """Import one plugin's class.
 
     Raises:
-        UsageError: nothing of that name is installed.
+        UsageError: no plugin of that name is installed.
     """
     points = installed(group)
     if name not in points:

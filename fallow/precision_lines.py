@@ -1,4 +1,4 @@
-"""What to write to compute in another number format, framework by framework."""
+"""List the lines of code that switch to another number format, per framework."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -9,7 +9,7 @@ from fallow.resources import read_table
 
 
 class FrameworkLine(msgspec.Struct, frozen=True):
-    """What to write in one framework."""
+    """The lines for one framework."""
 
     format: str
     framework: str

@@ -1,11 +1,12 @@
-"""What must not be stopped, by one table: `protections.csv`.
+"""Decide what must not be stopped, by one table: `protections.csv`.
 
-Collectors store every annotation and label that it names, of a pod, of the owners above it and of
-its namespace; analyzers, plans, notices and back-tests read what was stored; the guard before a
-write reads the objects themselves. Columns: `where` the key stands (annotation or label: both
-count; note: says something and forbids nothing; priority class; kind; namespace), `value` (`set`
-unless it says false, `until` a moment, else this very value), `veto` (what the analyzers withhold:
-the verdict, or only acting; a moment is weighed by the gate `kept`, which knows what time it is).
+Collectors store every annotation and label that the table names, of a pod, of the owners above it
+and of its namespace. Analyzers, plans, notices and backtests read what was stored; the guard before
+a write reads the objects themselves. Columns: `where` the key is (annotation or label: both count;
+note: information that forbids nothing; priority class; kind; namespace); `value` (`set`: any value
+but false; `until`: a timestamp; else exactly this value); `veto` (what the analyzers withhold: the
+verdict, or only the action; the gate `kept` evaluates a timestamp, because it has the current
+time).
 """
 
 from collections.abc import Mapping
@@ -18,9 +19,9 @@ import msgspec
 from fallow.resources import read_table
 
 OWNERS = "fallow.owner-annotations"
-"""Of a stored pod: what the table names on the owners above it."""
+"""In a stored pod: what the table names on the owners above it."""
 NAMESPACE = "fallow.namespace-annotations"
-"""Of a stored pod: what the table names on its namespace."""
+"""In a stored pod: what the table names on its namespace."""
 _FALSE = frozenset({"false", "no", "0", "off"})
 _EVER = datetime.max.replace(tzinfo=UTC)
 
@@ -35,7 +36,7 @@ class Protection(msgspec.Struct, frozen=True):
     why: str
 
     def protects(self, value: str, now: datetime | None = None) -> bool:
-        """Tell whether a value protects; without `now` a moment protects for ever."""
+        """Return whether a value protects; without `now`, a timestamp protects without end."""
         text = value.strip()
         if self.value == "set":
             return text.lower() not in _FALSE
@@ -59,14 +60,14 @@ def annotations() -> Mapping[str, Protection]:
 
 @cache
 def notes() -> frozenset[str]:
-    """Return the annotations by which owners say something and forbid nothing."""
+    """Return the annotations by which owners give information that forbids nothing."""
     return frozenset(row.key for row in protections() if row.where == "note")
 
 
 def select_protections(*mark_sets: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return what the table names among annotations and labels of one or several objects.
+    """Return the table's keys among the annotations and labels of one or several objects.
 
-    Of two values of one key the one that protects counts, or protects for longer.
+    Of two values of one key the result has the one that protects, or that protects for longer.
     """
     selected: dict[str, str] = {}
     for marks in mark_sets:
@@ -79,7 +80,7 @@ def select_protections(*mark_sets: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def read_stored_pod(notes_of_pod: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a stored pod's annotations say: its own, its owners' and its namespace's."""
+    """Return the stored annotations of a pod: its own, its owners' and its namespace's."""
     inherited = (notes_of_pod.get(OWNERS), notes_of_pod.get(NAMESPACE))
     maps = [mapping for mapping in inherited if isinstance(mapping, Mapping)]
     own = {k: str(v) for k, v in notes_of_pod.items() if "/" in k and not isinstance(v, list)}
@@ -87,7 +88,7 @@ def read_stored_pod(notes_of_pod: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """Read a moment; without an offset it is UTC; None = it is none."""
+    """Return a timestamp; without an offset it is UTC; None = the text is not a timestamp."""
     try:
         timestamp = datetime.fromisoformat(text)
     except ValueError:

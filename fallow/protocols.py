@@ -1,11 +1,11 @@
-"""The four seams, one method each. A plugin is a class with this shape, found by entry point.
+"""Define the four protocols of plugins, one method each. An entry point names a plugin's class.
 
     fallow.collectors   Collector.collect(window) -> batches
-    fallow.analyzers    Analyzer.find(views, window) -> findings   (more where it can: see below)
+    fallow.analyzers    Analyzer.find(views, window) -> findings   (optional protocols: see below)
     fallow.executors    Executor.intend(decision, cluster) -> intent
     fallow.prices       PriceSource.rates(window) -> rows of the `rate` table
 
-A class's fields are its YAML: whatever its constructor takes may stand under its name in
+A class's fields are its YAML: every parameter of its constructor may be set under its name in
 `fallow.yaml`.
 """
 
@@ -26,19 +26,19 @@ from fallow.window import Window
 
 @runtime_checkable
 class Collector(Protocol):
-    """Bring rows in. No opinions, no SQL, no warehouse.
+    """Collect rows. A collector judges nothing and uses neither SQL nor the warehouse.
 
-    A look that fails is a row of the `scrape` table with `up` false and the error; it is never
-    silence and never an exception, except for errors of usage (a wrong URL scheme, say).
+    A scrape that fails is a row of the `scrape` table with `up` false and the error. It is never
+    left out and never an exception, except for usage errors (such as a wrong URL scheme).
     """
 
     def collect(self, window: Window) -> Iterator[Batch]:
-        """Yield batches for the window, bounded in size, in time order where there is one."""
+        """Yield batches for the window, of limited size, in time order where rows have a time."""
         ...
 
 
 class WatchCounts(Protocol):
-    """What one watch did so far, as counts since it began."""
+    """What one watch did since it began, as counts."""
 
     resource: str
     lists: int
@@ -58,11 +58,11 @@ class WatchesChanges(Protocol):
         ...
 
     def changes(self) -> AbstractContextManager[Sequence[Batch]]:
-        """Give the rows of what changed; what the block fails to store is given again."""
+        """Yield the rows that changed; rows that the block fails to store are yielded again."""
         ...
 
     def progress(self) -> Sequence[WatchCounts]:
-        """Return what each watch did so far; nothing while none runs."""
+        """Return what each watch did so far; empty while none runs."""
         ...
 
 
@@ -88,7 +88,7 @@ class UnjudgedWork(Protocol):
 
     @property
     def subject(self) -> Subject:
-        """Whom it is about."""
+        """The workload."""
         ...
 
     @property
@@ -98,13 +98,13 @@ class UnjudgedWork(Protocol):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why, in words."""
+        """The reasons, as sentences."""
         ...
 
 
 @runtime_checkable
 class ReportsUnjudged(Protocol):
-    """An analyzer that says what it withholds: `fallow doctor` shows it."""
+    """An analyzer that reports what it withholds: `fallow doctor` shows it."""
 
     def unjudged(self, views: Views, window: Window) -> Iterable[UnjudgedWork]:
         """Return what is not judged in the window, and why."""
@@ -113,7 +113,7 @@ class ReportsUnjudged(Protocol):
 
 @runtime_checkable
 class BlocksAdvice(Protocol):
-    """An analyzer that knows workloads which must not get smaller: no advice does that to them."""
+    """An analyzer that finds workloads which must not be reduced: no advice reduces them."""
 
     def vetoes(self, views: Views, window: Window) -> Mapping[tuple[str, str, str, str], str]:
         """Return why, by cluster, namespace, kind and name of the workload."""
@@ -134,52 +134,52 @@ class Explainable(Protocol):
     """An analyzer that shows the rows behind a finding: `fallow explain` runs them."""
 
     def proof(self, finding: Finding) -> Iterable[tuple[str, str, Mapping[str, Any]]]:
-        """Return what each query asks, its SQL, and its parameters."""
+        """Return what each query answers, its SQL, and its parameters."""
         ...
 
 
 class PastFindings(Protocol):
-    """What an analyzer would have found at each of many moments, from rows of before it."""
+    """What an analyzer would have found at each of many timestamps, from the rows before it."""
 
     @property
     def rows(self) -> pa.Table:
-        """Return a row per finding and moment, by case and moment.
+        """Return a row per finding and timestamp, sorted by case and timestamp.
 
-        case (the finding, numbered), k (which moment), mark (changes when anything does that
-        does not merely grow), cluster, namespace, workload_kind, workload, kind, evidence,
+        case (the finding's number), k (the timestamp's number), mark (changes when a value changes
+        that does not only grow), cluster, namespace, workload_kind, workload, kind, evidence,
         confidence, coverage, gpu_hours, usd, and start and end of its window (us since 1970).
         """
         ...
 
     def finding(self, row: int) -> Finding:
-        """Return the finding of a row as it was found then."""
+        """Return the finding of a row as the analyzer would have found it then."""
         ...
 
 
 @runtime_checkable
 class Replayable(Protocol):
-    """An analyzer that can tell its past at once: `fallow backtest` asks it."""
+    """An analyzer that computes its past results in one pass: `fallow backtest` uses it."""
 
     def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> PastFindings:
-        """Return what `find` would have returned for [window.start, t) at each moment t."""
+        """Return what `find` would have returned for [window.start, t) at each timestamp t."""
         ...
 
 
 @runtime_checkable
 class FindsLatest(Protocol):
-    """An analyzer that finds what goes on now, since when it has, and reads little for it."""
+    """An analyzer that finds current waste and its start, and reads little to do so."""
 
     def find_latest(self, views: Views, window: Window, brief: timedelta) -> Iterable[Finding]:
-        """Return what `find` returns for the brief time before the window's end.
+        """Return what `find` returns for the short time before the window's end.
 
-        Cases that fill the brief time are judged over the window.
+        Cases that fill the short time are judged over the whole window.
         """
         ...
 
 
 @runtime_checkable
 class PriceSource(Protocol):
-    """Bring prices in."""
+    """Provide prices."""
 
     def rates(self, window: Window) -> Batch:
         """Return rows of the `rate` table that were valid in the window."""
@@ -187,7 +187,7 @@ class PriceSource(Protocol):
 
 
 class ClusterReader(Protocol):
-    """The API's read side, as executors see it. Plain dicts; 404 is None; 403 is an error."""
+    """The API's read side, as executors see it. Objects are dicts; 404 is None; 403 is an error."""
 
     @property
     def name(self) -> str:
@@ -195,11 +195,11 @@ class ClusterReader(Protocol):
         ...
 
     def get(self, path: str) -> Mapping[str, Any] | None:
-        """Return one object; None = it is not there.
+        """Return one object; None = it does not exist.
 
         Raises:
             RefusedError: the API forbids reading it.
-            TemporaryError: no answer.
+            TemporaryError: no response.
         """
         ...
 
@@ -210,16 +210,16 @@ class ClusterReader(Protocol):
         ...
 
     def collection(self, kind: str, group: str | None = None, namespace: str = "") -> str | None:
-        """Return the path of a kind's collection by discovery; None = it is not served here."""
+        """Return the path of a kind's collection by discovery; None = it is not served."""
         ...
 
     def pods(self, target: Target) -> Sequence[Mapping[str, Any]]:
-        """Return all pods whose chain of controllers (or jump of labels) ends at the object."""
+        """Return all pods whose chain of controllers (or label link) ends at the object."""
         ...
 
 
 class Right(msgspec.Struct, frozen=True):
-    """One permission that an executor needs: RBAC is generated from these, `doctor` proves them."""
+    """One permission that an executor needs: RBAC is generated from these, `doctor` checks them."""
 
     group: str
     resource: str
@@ -228,17 +228,17 @@ class Right(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Executor(Protocol):
-    """Say which writes carry out a decision, and which undo them. It sends nothing itself.
+    """Return the writes that carry out a decision, and the writes that undo them. It sends nothing.
 
-    The one loop (`actions/loop/`) makes the writes: journal first, dry run, preconditions, undo and
-    repair after a crash are then the same for every kind.
+    The one loop (`actions/loop/`) sends the writes, so that the journal before the write, dry run,
+    preconditions, undo and repair after a crash are the same for every kind of workload.
     """
 
     kinds: ClassVar[frozenset[str]]
     """Kinds of subjects it acts on, as findings name them."""
     capabilities: ClassVar[frozenset[str]]
-    """What it can do: suspend, scale, evict, resize, quota, node, annotate, … A policy may ask
-    only for these."""
+    """What it can do: suspend, scale, evict, resize, quota, node, annotate, … A policy may require
+    only these."""
     verbs: ClassVar[frozenset[str]]
     """Verbs of recommendations that it carries out."""
     rights: ClassVar[tuple[Right, ...]]
@@ -247,16 +247,17 @@ class Executor(Protocol):
         """Return the writes for a decision, from the objects as they are now.
 
         Raises:
-            RefusedError: it must not or cannot be done to this object; the message says why.
-            TemporaryError: the API does not answer.
+            RefusedError: the change is not allowed or not possible; the message contains the
+            reason.
+            TemporaryError: the API does not respond.
         """
         ...
 
 
 @runtime_checkable
 class ReviewsEffects(Protocol):
-    """An executor whose effect shows in stored rows, hours later: what did harm is undone."""
+    """An executor whose effect shows in stored rows, hours later: harmful actions are undone."""
 
     def review(self, action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
-        """Return why an action did harm; () = it did not; None = too early to say."""
+        """Return why an action did harm; () = it did no harm; None = too early to decide."""
         ...

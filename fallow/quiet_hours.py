@@ -1,7 +1,8 @@
-"""Quiet hours: `22:00-07:00 Europe/Berlin`, `sat-sun UTC`, `mon-fri 00:00-08:00 America/Denver`.
+"""Read quiet hours, which are written as days, times and a zone.
 
-Times are the wall's in their zone, so that they follow summer time; a window that ends before it
-begins ends the next day.
+Examples: `22:00-07:00 Europe/Berlin`, `sat-sun UTC`, `mon-fri 00:00-08:00 America/Denver`.
+Times are wall-clock times of their zone, so that they follow summer time. A window whose end is
+before its start ends on the next day.
 """
 
 import re
@@ -18,7 +19,7 @@ _TEXT = re.compile(
     r"(?P<zone>[A-Za-z0-9_+/-]+)"
 )
 _LONGEST = 60
-"""Windows that follow each other without a gap: then it is quiet for ever."""
+"""Windows that follow each other without a gap, at which the quiet hours never end."""
 
 
 class QuietHours(msgspec.Struct, frozen=True):
@@ -31,7 +32,7 @@ class QuietHours(msgspec.Struct, frozen=True):
     zone: str
 
     def until(self, now: datetime) -> datetime | None:
-        """Return when the quiet that lasts now is over, None = it is not quiet."""
+        """Return when the current quiet hours end, None = there are none now."""
         at = now
         for _ in range(_LONGEST):
             end = self._end(at)
@@ -58,7 +59,7 @@ def parse_quiet_hours(text: str) -> QuietHours:
     """Read quiet hours.
 
     Raises:
-        UsageError: the text is none; the legal form is named.
+        UsageError: the text is not valid; the message names the legal form.
     """
     match = _TEXT.fullmatch(text.strip())
     if match is None or (match["days"] is None and match["start"] is None):

@@ -1,8 +1,8 @@
-"""What has another name since 0.1.0: settings, policy keys, columns, fields, gates.
+"""List what was renamed since 0.1.0: settings, policy keys, columns, fields, gates.
 
-`renamed.csv` is the table; CHANGELOG.md lists it, and a test holds both equal. An old setting or
-policy key is refused by its new name, a column is renamed in the warehouse, and an old field of
-the journal is read for ever: its chain of hashes is never rewritten.
+`renamed.csv` is the table; CHANGELOG.md lists it, and a test keeps both equal. An old setting or
+policy key is refused with its new name. A column is renamed in the warehouse. An old field of the
+journal stays readable without end, because its chain of hashes is never rewritten.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 
 class Rename(NamedTuple):
-    """A name that changed: of what kind, before, and now."""
+    """A name that changed: its kind, its old and its new form."""
 
     kind: str
     old: str

@@ -1,4 +1,4 @@
-"""Settings of service levels and of scaling: which metrics tell them, and what is expected."""
+"""Settings of service levels and of scaling: which metrics measure them, and their targets."""
 
 from datetime import timedelta
 from typing import Literal

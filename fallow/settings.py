@@ -1,7 +1,7 @@
-"""Settings: defaults < `fallow.yaml` < `FALLOW_*` < flags. Unknown keys are errors.
+"""Define the settings: defaults < `fallow.yaml` < `FALLOW_*` < flags. Unknown keys are errors.
 
-Every field says its unit and why its default is what it is. `load()` returns the settings in
-force together with where each value came from (`fallow config show`).
+Every field has its unit and the reason for its default. `load()` returns the settings in force
+together with the source of each value (`fallow config show`).
 """
 
 import os
@@ -40,7 +40,7 @@ from fallow.snapshot_settings import SnapshotSettings
 from fallow.window import format_duration
 
 RENAMED_SETTINGS = read_renames("setting")
-"""Settings of before 0.1.0 and what they are called now."""
+"""Settings of before 0.1.0 by their old names, with their new names."""
 ENV_PREFIX = "FALLOW_"
 ENV_NESTING = "__"
 
@@ -682,7 +682,7 @@ class Settings(SettingsGroup):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        """Refuse idle verdicts that call idle what the ledger calls low or startup."""
+        """Refuse idle settings that call idle what the ledger calls low or startup."""
         if self.idle.threshold > self.ledger.idle_threshold:
             raise ValueError(
                 f"idle.threshold {self.idle.threshold:g} is above ledger.idle_threshold "
@@ -699,7 +699,7 @@ class Settings(SettingsGroup):
 
     @model_validator(mode="after")
     def _check_destinations(self) -> Self:
-        """Refuse reports to where there is nothing."""
+        """Refuse reports to destinations that do not exist."""
         channels, stores = set(self.notices.channels), set(self.reports.stores)
         if both := sorted(channels & stores):
             raise ValueError(f"reports.stores and notices.channels both have {', '.join(both)}")
@@ -714,7 +714,7 @@ class Settings(SettingsGroup):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The settings in force and, by dotted key, where each value came from."""
+    """The settings in force and, by dotted key, the source of each value."""
 
     settings: Settings
     origin: dict[str, str]
@@ -832,7 +832,7 @@ def _explain(error: ValidationError, origin: Mapping[str, str]) -> SettingsError
             f"unknown setting {dotted!r}{stands}", hint=f"legal here: {', '.join(legal)}"
         )
     message = first["msg"].removeprefix("Value error, ")
-    if not path:  # it is about how sections go together, and says which
+    if not path:  # it is about a combination of groups, and names them
         return SettingsError(message)
     return SettingsError(f"setting {dotted!r}{stands}: {message}", hint=_legal_range(path))
 
@@ -841,7 +841,7 @@ _BOUNDS = (("ge", "from"), ("gt", "above"), ("le", "up to"), ("lt", "below"))
 
 
 def _legal_range(path: list[str]) -> str | None:
-    """Return both ends of what a setting may be, where it has any."""
+    """Return both ends of the legal range of a setting, where it has any."""
     field = _section(path[:-1]).model_fields.get(path[-1]) if path else None
     ends = []
     for name, word in _BOUNDS:
@@ -856,7 +856,7 @@ def _legal_range(path: list[str]) -> str | None:
 def _section(path: list[str]) -> type[BaseModel]:
     model: type[BaseModel] = Settings
     for name in path:
-        if name not in model.model_fields:  # a place in a list
+        if name not in model.model_fields:  # an index of a list
             continue
         annotation = model.model_fields[name].annotation
         for kind in (annotation, *get_args(annotation)):

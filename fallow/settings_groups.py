@@ -1,4 +1,4 @@
-"""What groups of settings have in common: unknown keys are refused, durations are written `30m`."""
+"""Define what groups of settings share: unknown keys are refused, durations are written `30m`."""
 
 from datetime import timedelta
 from typing import Annotated

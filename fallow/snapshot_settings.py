@@ -1,4 +1,4 @@
-"""Settings of snapshots: where they lie, how large they may be, what is left out."""
+"""Settings of snapshots: their store, their largest size, and what they leave out."""
 
 from datetime import timedelta
 from typing import Literal

@@ -1,7 +1,7 @@
-"""The tables that pass between the rooms, read from `tables.csv`.
+"""Define the tables that the packages exchange, read from `tables.csv`.
 
 One row of that file is one column: its table, type, place in the key, unit and meaning. The
-warehouse makes its tables from it, collectors build their batches by it, the docs print it.
+warehouse creates its tables from it, collectors build their batches from it, the docs print it.
 Timestamps are UTC without a zone (microseconds); null means missing, never zero; money is
 decimal(18, 8) US dollars.
 """
@@ -86,7 +86,7 @@ class Batch(msgspec.Struct, frozen=True):
     rows: pa.Table
 
     def __post_init__(self) -> None:
-        """Refuse rows whose columns or types are not the table's, or whose key has nulls."""
+        """Refuse rows whose columns or types differ from the table's, or whose key has nulls."""
         expected = schema(self.table)
         if not self.rows.schema.equals(expected):
             columns_found = set(
@@ -110,7 +110,7 @@ class Batch(msgspec.Struct, frozen=True):
         Values may be lists, NumPy arrays or Arrow arrays of one length; they are cast.
 
         Raises:
-            SourceError: a column is not the table's, or a value cannot be cast.
+            SourceError: the table has no such column, or a value cannot be cast.
         """
         table_schema = schema(table)
         unknown = set(data) - set(table_schema.names)

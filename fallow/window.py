@@ -1,4 +1,4 @@
-"""Half-open UTC intervals and the spellings of a duration."""
+"""Define half-open UTC intervals, and read and write durations."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -43,7 +43,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(seconds: float) -> str:
-    """Write seconds as people say them: 57s, 5m, 1h30m, 2d3h."""
+    """Return seconds as a short text: 57s, 5m, 1h30m, 2d3h."""
     remaining = round(seconds)
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
@@ -54,7 +54,7 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_timestamp(text: str, *, now: datetime) -> datetime:
-    """Read an ISO 8601 moment, `now`, or a duration meaning that long ago.
+    """Read an ISO 8601 timestamp, `now`, or a duration before now.
 
     Raises:
         UsageError: the text is none of these.
@@ -75,7 +75,7 @@ class Window(msgspec.Struct, frozen=True):
     end: datetime
 
     def __post_init__(self) -> None:
-        """Refuse naive moments and empty windows; keep the moments in UTC."""
+        """Refuse naive timestamps and empty windows; convert the timestamps to UTC."""
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise UsageError("a window's moments need a time zone", hint="use UTC")
         if self.end <= self.start:

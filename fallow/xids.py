@@ -1,4 +1,4 @@
-"""What NVIDIA's XIDs mean: class, severity, action (`xids.csv`)."""
+"""Look up NVIDIA's XIDs: class, severity, action (`xids.csv`)."""
 
 from functools import cache
 
@@ -34,5 +34,5 @@ def xid_meanings() -> dict[int, XidMeaning]:
 
 
 def xid_meaning(code: int) -> XidMeaning:
-    """Return what an XID means; one that is not listed condemns nothing."""
+    """Return an XID's meaning; an XID that is not listed has no consequences."""
     return xid_meanings().get(code, _UNKNOWN)

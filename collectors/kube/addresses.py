@@ -1,4 +1,4 @@
-"""IP addresses to rows of the `address` table: which node an exporter's address stands for."""
+"""Map IP addresses to rows of the `address` table: the node of each exporter address."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -16,7 +16,7 @@ def node_addresses(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
-    """Yield the address of an exporter's pod with its node; of any other pod nothing."""
+    """Yield the address of an exporter's pod with its node; other pods yield nothing."""
     if is_exporter(pod.metadata.name) and pod.status.pod_ip and pod.spec.node_name:
         yield pod.status.pod_ip, pod.spec.node_name
 
@@ -24,7 +24,7 @@ def pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
 def address_rows(
     pairs: Iterable[tuple[str, str]], *, cluster: str, now: datetime
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row of `address` per IP address; names are none."""
+    """Yield one row of `address` per IP address; host names yield none."""
     for address, node in sorted(dict(pairs).items()):
         if node and is_ip(address):
             yield {"cluster": cluster, "address": address, "node": node, "last_seen": now}

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets to rows of the `disruption_budget` table."""
+"""Map PodDisruptionBudgets to rows of the `disruption_budget` table."""
 
 from datetime import datetime
 from typing import Any
@@ -9,9 +9,10 @@ from collectors.kube.shapes import CustomObject
 
 
 def budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict[str, Any]:
-    """Return one row; a budget that no controller has counted yet allows nothing.
+    """Return one row; a budget that no controller has evaluated yet allows nothing.
 
-    Without a selector a budget covers no pod and its selector is null; an empty one covers all.
+    Without a selector a budget covers no pod and its selector is null; an empty selector covers all
+    pods.
     """
     spec, status = item.spec or {}, item.status or {}
     selector = spec.get("selector")

@@ -1,4 +1,4 @@
-"""Changes that watches saw, to rows: each object once, as it was last, and when it was seen."""
+"""Turn changes that watches saw into rows: each object once, in its last state."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def changed_nodes(survey: Survey, changes: Iterable[ObjectChange[Node]]) -> Iterator[Row]:
-    """Yield a row per node that changed; one that was deleted is simply not seen any more."""
+    """Yield a row per changed node; a deleted node yields none, so that it is not seen any more."""
     for change in changes:
         row = survey.node(change.object, change.at)
         if not change.deleted:
@@ -22,7 +22,7 @@ def changed_nodes(survey: Survey, changes: Iterable[ObjectChange[Node]]) -> Iter
 def changed_pods(
     survey: Survey, changes: Sequence[ObjectChange[Pod]], collection: Collection[Pod]
 ) -> Iterator[Row]:
-    """Yield a row per pod that changed; pods that share a GPU by a holder come all together."""
+    """Yield a row per changed pod; all pods that share a GPU through one holder are included."""
     grouped: dict[str, tuple[Meta, Row]] = {}
     for change in changes:
         row = _row(survey, change)

@@ -1,7 +1,7 @@
-"""The objects of one kind as its list and watch last showed them, and what changed since.
+"""Keep the objects of one kind as their list and watch last showed them, and the changes since.
 
-One thread applies the steps of a watch, another takes the changes; memory is bounded by the
-objects that exist and by the changes that wait.
+One thread applies the steps of a watch, another takes the changes. Memory is limited by the number
+of objects that exist and by the number of changes that wait.
 """
 
 import threading
@@ -17,9 +17,9 @@ from collectors.kube.shapes import Node, Pod
 T = TypeVar("T", bound=Node | Pod)
 
 WAITING = 50_000
-"""Changes that may wait; after that the watch waits for its reader, not memory for either."""
+"""Changes that may wait; beyond this number the watch waits for its reader, to limit memory."""
 TICK_S = 0.5
-"""How often a watch that waits looks whether it should stop."""
+"""How often a waiting watch checks whether it should stop."""
 
 
 class ObjectChange(msgspec.Struct, Generic[T], frozen=True):
@@ -27,7 +27,7 @@ class ObjectChange(msgspec.Struct, Generic[T], frozen=True):
 
     object: T
     first_at: datetime
-    """When the first change that is not yet taken was seen."""
+    """When the oldest change that is not taken yet was seen."""
     at: datetime
     deleted: bool = False
 
@@ -47,7 +47,7 @@ class Collection(Generic[T]):
         self.synced = False
 
     def apply(self, step: WatchStep[T]) -> None:
-        """Learn one step; wait while too many changes wait."""
+        """Apply one step; wait while too many changes wait."""
         with self._lock:
             while len(self._changes) >= self._most and not self._stop.is_set():
                 self._lock.wait(TICK_S)
@@ -66,19 +66,19 @@ class Collection(Generic[T]):
                 self._note(item)
 
     def confirm(self) -> None:
-        """Note that the server just said that what is known is current."""
+        """Record that the server just confirmed the current state."""
         with self._lock:
             self._confirmed = self._clock()
 
     def current(self) -> tuple[list[T], datetime] | None:
-        """Return the objects and the moment of which they are; None before the first list."""
+        """Return the objects and the time of their state; None before the first list."""
         with self._lock:
             if not self.synced or self._confirmed is None:
                 return None
             return list(self._objects.values()), self._confirmed
 
     def take(self) -> list[ObjectChange[T]]:
-        """Return the changes that wait, the newest of each object; they wait no longer."""
+        """Remove and return the waiting changes, the newest of each object."""
         with self._lock:
             changes = list(self._changes.values())
             self._changes = {}
@@ -86,7 +86,7 @@ class Collection(Generic[T]):
             return changes
 
     def put_back(self, changes: Iterable[ObjectChange[T]]) -> None:
-        """Let changes wait again that were taken and not stored; what came since is newer."""
+        """Put back changes that were taken but not stored; later changes of an object win."""
         with self._lock:
             for change in changes:
                 key = _key(change.object)
@@ -96,7 +96,7 @@ class Collection(Generic[T]):
                 self._changes[key] = change
 
     def _replace(self) -> None:
-        """Let the list that was read be what there is; what it lacks was deleted meanwhile."""
+        """Replace all objects by a new list; an object that the list lacks was deleted."""
         before, self._objects, self._listed = self._objects, self._listed, {}
         for key, item in before.items():
             if key not in self._objects:

@@ -1,4 +1,4 @@
-"""The Kubernetes collector: inventory of nodes, pods, owners, quotas, events and claims."""
+"""Collect Kubernetes inventory: nodes, pods, owners, quotas, events and claims."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,14 +22,14 @@ NAME = "kubernetes"
 
 
 def utc_now() -> datetime:
-    """Return the current moment."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 class KubernetesCollector:
     """Lists everything with `collect`; while `watching`, nodes and pods come from watches.
 
-    One instance remembers which pods it has seen, so that it can say who vanished.
+    One instance remembers which pods it has seen, so that it can report deleted pods.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class KubernetesCollector:
         self._survey: Survey | None = None
 
     def collect(self, window: Window) -> Iterator[Batch]:
-        """Yield rows of nodes, pods, quotas, disruption budgets, events and looks as they are now.
+        """Yield rows of nodes, pods, quotas, disruption budgets, events and polls as they are now.
 
-        Inventory has no history: the window only says that a look is due.
+        Inventory has no history: the window only means that a poll is due.
 
         Raises:
             SettingsError: there is no kubeconfig and no service account.
@@ -58,17 +58,17 @@ class KubernetesCollector:
             self._watches.await_lists()
         polls = Polls(self._cluster, self._clock, NAME)
         survey = self._begin(polls)
-        with suppress(TemporaryError):  # written down; it would not answer for the rest either
+        with suppress(TemporaryError):  # already recorded; no other kind would get an answer
             yield from survey.batches()
             self._survey = survey
         yield from batches("scrape", polls.rows)
 
     def nodes_and_pods(self) -> Iterator[Batch]:
-        """Yield rows of nodes and pods as they are now, without all else that `collect` brings.
+        """Yield rows of nodes and pods as they are now, without the rest of `collect`.
 
         Raises:
             SettingsError: there is no kubeconfig and no service account.
-            TemporaryError: the API does not answer.
+            TemporaryError: the API does not respond.
         """
         survey = self._begin(Polls(self._cluster, self._clock, NAME))
         survey.prepare()
@@ -81,9 +81,9 @@ class KubernetesCollector:
     ) -> Iterator[None]:
         """Keep nodes and pods current by watches until the block ends or `stop` is set.
 
-        They are listed to begin with and after their history is gone (410), else never. While the
-        API does not answer, the pauses between two attempts grow to half a minute, with jitter;
-        `sleep` (as a rule waiting for `stop`) takes them.
+        They are listed at the start and after the server has dropped their history (410), otherwise
+        never. While the API does not respond, the pauses between two attempts grow to half a
+        minute, with jitter; `sleep` (usually a wait for `stop`) makes the pauses.
 
         Raises:
             SettingsError: there is no kubeconfig and no service account.
@@ -101,9 +101,9 @@ class KubernetesCollector:
 
     @contextmanager
     def changes(self) -> Iterator[Sequence[Batch]]:
-        """Give the rows of what the watches saw change since the last time.
+        """Yield the rows of what the watches saw change since the last call.
 
-        What the block fails to store is given again the next time.
+        Rows that the block fails to store are yielded again by the next call.
         """
         watches = self._watches
         if watches is None:
@@ -130,11 +130,11 @@ class KubernetesCollector:
                 self._unlisted.forget(change.object.metadata.uid)
 
     def progress(self) -> Sequence[WatchProgress]:
-        """Return what each watch did so far; nothing while none runs."""
+        """Return what each watch did so far; empty while none runs."""
         return () if self._watches is None else tuple(self._watches.progress.values())
 
     def _prepared(self, polls: Polls) -> Survey:
-        """Return what the last look learnt of claims, owners, queues; without one, look now."""
+        """Return the last poll's claims, owners and queues; poll now if there was none."""
         if self._survey is None:
             survey = self._begin(polls)
             survey.prepare()

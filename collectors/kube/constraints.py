@@ -1,4 +1,4 @@
-"""What a pod's place must be towards other pods: only what a scheduler must keep."""
+"""Read the constraints between pods that a scheduler must fulfil; preferences are left out."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from collectors.kube.shapes import PodAffinity, PodSpec, PodTerm
 
 ANY = "*"
-"""Stands for namespaces that a selector chooses: any may be meant."""
+"""Means namespaces that a selector chooses: it may be any namespace."""
 
 
 def constraints(spec: PodSpec) -> dict[str, Any]:
-    """Return `apart` and `beside` (pod affinity), `spread` and `ports`; what is not there is left.
+    """Return `apart` and `beside` (pod affinity), `spread` and `ports`; absent ones are left out.
 
     Each term has its topology and selector, and the namespaces that it names besides its own.
     """

@@ -1,8 +1,8 @@
-"""Which devices a pod was given, where its own objects say so: DRA claims and HAMi annotations.
+"""Find the devices allocated to a pod in its own objects: DRA claims and HAMi annotations.
 
-Each entry of `pod.devices` is `{"device", "share", "source"}`; `share` is absent where the
-source does not say how much of the device the pod may use. An instance that DRA names carries
-its MIG UUID with `parent` and `profile`.
+Each entry of `pod.devices` is `{"device", "share", "source"}`. `share` is absent where the source
+does not report how much of the device the pod may use. A DRA instance has its MIG UUID with
+`parent` and `profile`.
 """
 
 import math
@@ -22,7 +22,7 @@ _PERCENT = 100
 
 
 class PodDevice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One device a pod was given."""
+    """One device allocated to a pod."""
 
     device: str
     share: float | None = None
@@ -78,10 +78,10 @@ def _parse_register(text: str) -> list[HamiDevice]:
 def hami_devices(
     annotations: Mapping[str, str] | None, memory_mib: Mapping[str, float]
 ) -> list[PodDevice]:
-    """Return what HAMi gave a pod: `UUID,type,memMB,cores:` per device, `;` per container.
+    """Return what HAMi allocated to a pod: `UUID,type,memMB,cores:` per device, `;` per container.
 
-    The share is the greater of the cores and of the memory over the device's own (by UUID in
-    `memory_mib`); a device named for several containers is summed, at most whole.
+    The share is the greater of the core share and the memory share (memory by UUID in
+    `memory_mib`). A device that several containers use has the sum of their shares, at most 1.
     """
     annotation_map = annotations or {}
     if annotation_map.get("hami.io/bind-phase") == "failed":
@@ -95,7 +95,7 @@ def hami_devices(
             continue
         uuid = fields[0].partition("[")[0]  # an instance is UUID[template-position]
         mib, cores = _number(fields[2]), _number(fields[3])
-        total = memory_mib.get(uuid) or math.inf  # unknown memory says nothing about the share
+        total = memory_mib.get(uuid) or math.inf  # unknown memory does not limit the share
         shares_known = max(cores / _PERCENT, mib / total)
         memory[uuid] = memory.get(uuid, 0) + int(mib * 2**20)
         if shares_known:
@@ -109,7 +109,7 @@ def hami_devices(
 
 
 def _number(text: str) -> float:
-    """Read an amount; what is none, or less than nothing, is nothing."""
+    """Return an amount; a text that is no number, or a negative number, is 0."""
     try:
         value = float(text)
     except ValueError:
@@ -118,7 +118,7 @@ def _number(text: str) -> float:
 
 
 class Dra:
-    """Devices that resource claims gave to pods, by pod UID, and devices by node."""
+    """Devices that resource claims allocate to pods, by pod UID, and devices by node."""
 
     def __init__(
         self, slices: Iterable[CustomObject] = (), claims: Iterable[CustomObject] = ()
@@ -141,7 +141,7 @@ class Dra:
         users = [u["uid"] for u in status.get("reservedFor") or () if u.get("resource") == "pods"]
         results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
         for result in results:
-            if result.get("adminAccess"):  # monitoring looks in; it holds nothing
+            if result.get("adminAccess"):  # an admin claim of monitoring, which holds nothing
                 continue
             key = (result.get("driver"), result.get("pool"), result.get("device"))
             slice_device = self._offered.get(key)
@@ -186,7 +186,7 @@ def _slice_devices(slices: Iterable[CustomObject]) -> dict[tuple[Any, Any, Any],
 
 
 def _attribute(device: Mapping[str, Any], name: str) -> str | None:
-    """Return a text attribute; before v1 it lay under `basic`."""
+    """Return a text attribute; before v1 it was under `basic`."""
     attributes = device.get("attributes") or (device.get("basic") or {}).get("attributes") or {}
     value = (attributes.get(name) or {}).get("string")
     return str(value) if value else None

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 class KubectlDocument(ApiObject, frozen=True):
-    """Whatever `kubectl -o json` printed."""
+    """The output of `kubectl -o json`."""
 
     kind: str = ""
     api_version: str = ""
@@ -102,9 +102,9 @@ def import_kubectl(
 ) -> Iterator[Batch]:
     """Yield `node`, `pod`, `quota`, `disruption_budget`, `event` and `scrape` rows of one dump.
 
-    Owners are those that the dump holds; a ReplicaSet's Deployment is known by its pods' hash
-    label; any other owner that is not in the dump is unknown. Add `replicasets`, `statefulsets`,
-    `jobs` and the like to the command to name them.
+    Owners are taken from the dump. A ReplicaSet's Deployment is also known by its pods' hash label;
+    any other owner that is not in the dump is unknown. Add `replicasets`, `statefulsets`, `jobs`
+    and other kinds to the command to name them.
 
     Raises:
         UsageError: the file cannot be read or is no such dump.

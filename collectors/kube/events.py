@@ -1,4 +1,4 @@
-"""Events about GPU pods and nodes, and refusals by quota, to rows of the `event` table."""
+"""Map events about GPU pods and nodes, and refusals by quota, to rows of the `event` table."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,7 @@ LONGEST = 1024
 """Characters of a message that are kept (the API's own limit)."""
 
 REFUSED = "exceeded quota: "
-"""What a ResourceQuota's refusal says; the pod never exists, its owner has the event."""
+"""Text of a ResourceQuota's refusal; the pod never exists, so its owner has the event."""
 REFUSALS = ("FailedCreate", "FailedCreatePod")
 """Reasons of such events: Kubernetes' own controllers', the training operator's."""
 
@@ -20,7 +20,7 @@ def event_row(event: Event, *, cluster: str) -> dict[str, Any]:
     count = event.count or (series.count if series else None)
     uid = event.metadata.uid
     if count and count > 1 and (about.kind == "Node" or refusal(event)):
-        # The same thing happened again: the server counts, and forgets when it did before.
+        # A repeated event: the server counts it and drops the earlier times.
         uid = f"{uid}#{count}"
     return {
         "cluster": cluster,
@@ -37,7 +37,7 @@ def event_row(event: Event, *, cluster: str) -> dict[str, Any]:
 
 
 def refusal(event: Event) -> bool:
-    """Say whether an event tells of a pod that a quota refused."""
+    """Return whether an event reports a pod that a quota refused."""
     return event.reason in REFUSALS and REFUSED in (event.message or "")
 
 

@@ -23,7 +23,7 @@ WATCH_S = 240
 """How long a watch is asked to last; bookmarks come about every 60 s."""
 
 SILENCE_S = 30
-"""How long after that a connection may stay silent before it counts as broken."""
+"""How long after that a connection may have no data before it counts as broken."""
 
 _change = msgspec.json.Decoder(WatchEvent)
 _partial = msgspec.json.Decoder(Partial)
@@ -38,7 +38,7 @@ class WatchStep(msgspec.Struct, Generic[T], frozen=True):
 
 
 class WatchProgress(msgspec.Struct):
-    """What a watch did so far; one thread counts, others read."""
+    """What a watch did so far; one thread writes the counts, others read them."""
 
     resource: str = ""
     lists: int = 0
@@ -46,18 +46,18 @@ class WatchProgress(msgspec.Struct):
     """Watches opened; all but the first are restarts."""
     events: int = 0
     expiries: int = 0
-    """Versions that were gone (410), each followed by a list."""
+    """Versions that the server had dropped (410), each followed by a list."""
     failures: int = 0
     error: str = ""
-    """What went wrong last; empty once the server answers again."""
+    """The last error; empty once the server responds again."""
     refused: int = 0
-    """The code with which the server refused last; 0 = it did not."""
+    """The code of the server's last refusal; 0 = it did not refuse."""
     dead: bool = False
-    """The thread ended by a fault of ours."""
+    """The thread ended because of an error in Fallow."""
 
 
 class WatchExpiredError(Exception):
-    """The version watched from is gone."""
+    """The server has dropped the version from which the watch should continue."""
 
 
 class ListWatch(Generic[T]):
@@ -95,7 +95,7 @@ class ListWatch(Generic[T]):
                     version, failures, silent = at, 0, False
                     if step is not None:
                         yield step
-                if silent:  # a server that hangs up at once
+                if silent:  # a server that closes the connection at once
                     failures += 1
                     self._wait(stop, failures)
             except WatchExpiredError:
@@ -114,7 +114,7 @@ class ListWatch(Generic[T]):
                 self._wait(stop, failures)
 
     def _list(self, listing: Listing[T]) -> Iterator[WatchStep[T]]:
-        """Yield a whole list; one that begins anew says so, for what it yielded may be gone."""
+        """Yield a whole list; a restart is reported, because earlier objects may be deleted."""
         self.progress.lists += 1
         restarts = -1
         for page in listing:
@@ -151,7 +151,7 @@ class ListWatch(Generic[T]):
             if error.code == EXPIRED:
                 raise WatchExpiredError from error
             raise
-        if stop.is_set():  # `close` came before there was anything to close
+        if stop.is_set():  # `close` was called before there was a stream to close
             self._open.close()
             return
         self.progress.streams += 1

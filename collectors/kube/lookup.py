@@ -1,4 +1,4 @@
-"""Look owners up on a live server: one metadata list per kind, single reads for what is newer."""
+"""Look up owners on a live server: one metadata list per kind, single reads for newer objects."""
 
 import msgspec
 
@@ -30,7 +30,7 @@ class LiveLookup:
 
         Raises:
             Absent: the kind is not served, or there is no such object.
-            Unknown: we may not read this kind.
+            Unknown: we have no permission to read this kind.
         """
         try:
             resource = self._discovery.resource(group, kind, version)
@@ -73,6 +73,6 @@ class LiveLookup:
 
 
 def _without_labels(meta: Meta) -> Meta:
-    """Drop labels and annotations that protect nothing: they are most of the size."""
+    """Remove labels and annotations that protect nothing: they are most of the size."""
     protections = select_protections(meta.labels, meta.annotations)
     return msgspec.structs.replace(meta, labels=None, annotations=protections or None)

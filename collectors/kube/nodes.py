@@ -1,4 +1,4 @@
-"""Nodes to rows of the `node` table: physical GPUs, where they stand and how they are paid for."""
+"""Map nodes to rows of the `node` table: physical GPUs, location and price type."""
 
 import math
 import re
@@ -35,7 +35,7 @@ class Gpus(msgspec.Struct, frozen=True):
     replicas: int | None = None
     sharing: str | None = None
     allocatable: int | None = None
-    """Physical GPUs that the kubelet can give out; null where instances or shares hide boards."""
+    """Physical GPUs that the kubelet can allocate; null where instances or shares hide the GPUs."""
 
 
 def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, Any]:
@@ -97,7 +97,8 @@ def node_gpus(node: Node, dra: Dra) -> Gpus:
     slice_devices = amounts(node.status.allocatable)
     allocatable = None
     if plain:
-        # A board that fell off its bus is still labelled until discovery runs again, and paid for.
+        # A GPU that fell off the bus keeps its label until discovery runs again, and it is paid
+        # for.
         count = max(count, _integer(labels.get("nvidia.com/gpu.count")) or 0)
         if slice_devices:
             allocatable = min(count, _gpu_count(gpus(slice_devices), replicas or 1))
@@ -109,7 +110,7 @@ def _from_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
     labels = node.metadata.labels or {}
     if (
         not slice_devices
-    ):  # boards that discovery saw although no plug-in offers them are paid for too
+    ):  # GPUs that discovery found although no device plugin offers them are paid for too
         labelled_count = _integer(labels.get("nvidia.com/gpu.count"))
         cut = _SUFFIX.search(model or "")
         if labelled_count is None or (cut is not None and cut.group(2)):
@@ -146,10 +147,11 @@ def _physical(
     profile: str | None,
     product: str | None,
 ) -> int:
-    """Count boards: devices over replicas; instances over how many of them fill a board.
+    """Count GPUs: devices divided by replicas; instances divided by how many fill a GPU.
 
-    The single strategy counts instances as GPUs; the mixed one names each profile and labels the
-    boards' own number. A board is taken to be cut up whole: telemetry knows better later.
+    The single strategy counts instances as GPUs. The mixed strategy names each profile and has a
+    label with the number of GPUs. The GPUs are assumed to be fully partitioned; telemetry corrects
+    this later.
     """
     gpu_count = _gpu_count(device_counts, replicas)
     if profile:
@@ -169,7 +171,7 @@ def _gpu_count(device_counts: Mapping[GpuResource, Fraction], replicas: int) -> 
 
 
 def instances_per_gpu(profile: str, model: str | None) -> int:
-    """Return how many instances of one profile fill a board.
+    """Return how many instances of one profile fill a GPU.
 
     Compute slices: 7 (A30: 4); memory slices: 8 (A30: 4). Source:
     telemetry-and-waste.md#fragmentation-and-mig.
@@ -198,7 +200,7 @@ def _labels() -> dict[str, list[tuple[str, str, str]]]:
 
 
 def read_labels(field: str, labels: Mapping[str, str]) -> str | None:
-    """Return what `node_labels.csv` makes of a node's labels; case differs between clouds."""
+    """Return a node's labels by `node_labels.csv`; upper and lower case differ between clouds."""
     lowered = {key.lower(): value for key, value in labels.items()}
     for label, value, means in _labels()[field]:
         label_value = lowered.get(label)

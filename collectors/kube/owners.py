@@ -1,8 +1,8 @@
-"""Climb from a pod to the topmost owner that acts on it.
+"""Resolve a pod to the topmost owner that controls it.
 
-Follow the one controller reference of each object; links that are no references are in
-`fallow/kube/owner_links.csv`. What cannot be read (forbidden, gone) makes the owner unknown: the
-lower object is never taken for it, because stopping the lower one would be undone by the one above.
+Each object's one controller reference is followed; links that are no references are in
+`fallow/kube/owner_links.csv`. An object that cannot be read (forbidden, deleted) makes the owner
+unknown. The object below it is never used instead, because its controller would undo a stop.
 """
 
 from collections.abc import Callable
@@ -39,9 +39,9 @@ class TopOwner(msgspec.Struct, frozen=True):
 
 
 class Lookup(Protocol):
-    """Where an object's metadata comes from.
+    """The source of an object's metadata.
 
-    Raises Unknown where we may not look, Absent where there is nothing.
+    Raises Unknown where reading is not permitted, Absent where the object does not exist.
     """
 
     def __call__(self, group: str, kind: str, namespace: str, name: str, version: str) -> Meta:
@@ -85,11 +85,11 @@ class Owners:
     def _resolve(
         self, ref: OwnerRef, group: str, version: str, namespace: str, depth: int
     ) -> TopOwner | None:
-        if (group, ref.kind) == ("", "Node"):  # a static pod: the kubelet's own, nobody's above
+        if (group, ref.kind) == ("", "Node"):  # a static pod of the kubelet: it has no owner
             return TopOwner("Node", ref.name, ref.uid)
         try:
             meta = self._lookup(group, ref.kind, namespace, ref.name, version)
-            if ref.uid and meta.uid and ref.uid != meta.uid:  # another object of that name
+            if ref.uid and meta.uid and ref.uid != meta.uid:  # another object with that name
                 return None
             protections = select_protections(meta.labels, meta.annotations)
             own_top = TopOwner(kind_in_rows(group, ref.kind), ref.name, meta.uid or ref.uid)
@@ -107,7 +107,7 @@ class Owners:
                 return TopOwner(jump.kind, name, None)
             try:
                 meta = self._lookup(jump.group, jump.kind, pod.namespace, name, "")
-            except AbsentOwnerError:  # a label is only a hint: the chain of references stands
+            except AbsentOwnerError:  # a label is only a hint: the chain of references wins
                 continue
             protections = select_protections(owner.protections, meta.labels, meta.annotations)
             return _with(self._climb(meta, TopOwner(jump.kind, name, meta.uid), 1), protections)
@@ -115,7 +115,7 @@ class Owners:
 
 
 def _with(top: TopOwner, protections: dict[str, str]) -> TopOwner:
-    """Return the topmost owner with what an owner below it says, too."""
+    """Return the topmost owner with the protections of an owner below it added."""
     if not protections:
         return top
     return msgspec.structs.replace(
@@ -135,10 +135,10 @@ def split_api_version(api_version: str) -> tuple[str, str]:
 
 
 def by_template_hash(pod: Meta) -> TopOwner | None:
-    """Return the Deployment of a ReplicaSet's pod by the names its controller gives.
+    """Return the Deployment of a ReplicaSet's pod by the names that its controller gives.
 
-    The deployment controller names a ReplicaSet `<deployment>-<hash>` and labels its pods with
-    that hash; where only pods are at hand (a dump), this is certain enough to name the owner.
+    The deployment controller names a ReplicaSet `<deployment>-<hash>` and labels its pods with that
+    hash. Where only pods are known (a dump), this is certain enough to name the owner.
     """
     ref = controller(pod)
     tail = "-" + (pod.labels or {}).get(HASH_LABEL, "\0")
@@ -148,7 +148,7 @@ def by_template_hash(pod: Meta) -> TopOwner | None:
 
 
 def from_index(index: dict[tuple[str, str, str, str], Meta]) -> Lookup:
-    """Look objects up among those at hand, by (group, kind, namespace, name)."""
+    """Look up objects in an index by (group, kind, namespace, name)."""
 
     def lookup(group: str, kind: str, namespace: str, name: str, version: str) -> Meta:
         del version

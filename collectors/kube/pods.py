@@ -1,4 +1,4 @@
-"""Pods to rows of the `pod` table: what they ask for, whose they are, what they were given."""
+"""Map pods to rows of the `pod` table: their requests, their owners, their devices."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -26,13 +26,13 @@ KAI_MEMORY = "gpu-memory"
 KAI_DEVICES = "gpu-fraction-num-devices"
 PVCS = "fallow.pvcs"
 LOCAL = "fallow.local-volumes"
-"""Volumes whose data stay on the node: folders of it, and empty ones that are not memory."""
+"""Volumes whose data stay on the node: host folders, and empty volumes outside memory."""
 
 OOM_KILLED = "OOMKilled"
 """Reason of a container that the kernel killed at its memory limit."""
 
 SELECTOR = "fallow.selector"
-"""Labels that the pod's node must bear, each with its legal values."""
+"""Labels that the pod's node must have, each with its legal values."""
 
 _EVERYWHERE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PERCENT = 100
@@ -42,9 +42,9 @@ _MIB = 2**20
 class PodContext(msgspec.Struct, frozen=True):
     """What a pod's row needs from other objects.
 
-    `replicas` are the shares per GPU of each node that time-slices; `memory_mib` each HAMi
-    device's memory; `namespaces` their labels; `protections` what the table of protections names
-    on them; `resolve` names a pod's topmost owner.
+    `replicas`: the shares per GPU of each time-slicing node. `memory_mib`: each HAMi device's
+    memory. `namespaces`: their labels. `protections`: what the table of protections names on
+    namespaces. `resolve` returns a pod's topmost owner.
     """
 
     cluster: str
@@ -60,7 +60,7 @@ class PodContext(msgspec.Struct, frozen=True):
 
 
 def pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
-    """Return one row of the `pod` table; an owner that cannot be known leaves it null."""
+    """Return one row of the `pod` table; an owner that cannot be resolved is null."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     requested_amounts, capped = requests(spec), limits(spec)
     devices = [*context.dra.devices(meta), *hami_devices(meta.annotations, context.memory_mib)]
@@ -110,10 +110,9 @@ def pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
 
 
 def containers(pod: Pod) -> list[dict[str, Any]]:
-    """Return what each container asks for and may use, and whether it was killed for memory.
+    """Return what each container requests and may use, and whether it was killed for memory.
 
-    Amounts that are not said are left out; a request that is not said is its limit, as the API
-    server fills it in.
+    Missing amounts are left out. A missing request is its limit, as the API server fills it in.
     """
     killed = {
         status.name
@@ -148,7 +147,7 @@ def _amount(annotation_map: Mapping[str, str | int], resource: str) -> Fraction 
 
 
 def devices_document(devices: Iterable[PodDevice]) -> str | None:
-    """Write `pod.devices`; null where nothing names the devices."""
+    """Return `pod.devices` as JSON; null where no source names the devices."""
     return document(list(devices))
 
 
@@ -175,14 +174,14 @@ def _gpu_columns(
 
 
 def _gpu_count(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
-    """Return the physical GPUs that a count of devices stands for."""
+    """Return the number of physical GPUs for a count of devices."""
     if resource.form == "mig":
         return count * (resource.slices or MIG_SLICES) / MIG_SLICES
     return count / replicas
 
 
 def _without_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
-    """Read what pods without a GPU resource ask for: KAI's annotations, DRA's devices, nothing."""
+    """Read the request of a pod without a GPU resource: KAI's annotations, DRA devices, or none."""
     annotation_map = pod.metadata.annotations or {}
     count = quantity(annotation_map.get(KAI_DEVICES, "1")) or Fraction(1)
     fraction = quantity(annotation_map[KAI_FRACTION]) if KAI_FRACTION in annotation_map else None
@@ -247,7 +246,7 @@ def _kept_annotations(
 
 
 def _describe_volumes(pod: Pod) -> dict[str, Any]:
-    """Return the pod's claims and the volumes that lie on its node, as annotations of ours."""
+    """Return the pod's claims and the volumes on its node, as Fallow's own annotations."""
     volumes = pod.spec.volumes or ()
     claims = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
     local = [v.name for v in volumes if v.host_path or (v.empty_dir and not v.empty_dir.medium)]
@@ -256,7 +255,7 @@ def _describe_volumes(pod: Pod) -> dict[str, Any]:
 
 
 def _describe_placement(pod: Pod) -> dict[str, Any]:
-    """Return the nodes that the pod selects and the taints it tolerates, as annotations of ours."""
+    """Return the pod's node selector and tolerations, as Fallow's own annotations."""
     tolerations = [
         [t.key or "", t.operator or "Equal", t.value or "", t.effect or ""]
         for t in pod.spec.tolerations or ()
@@ -267,10 +266,10 @@ def _describe_placement(pod: Pod) -> dict[str, Any]:
 
 
 def node_selector(pod: Pod) -> dict[str, list[str]]:
-    """Return the labels that a pod's node must bear, each with its legal values.
+    """Return the labels that a pod's node must have, each with its legal values.
 
-    Of a required node affinity with several alternatives, what all of them ask for; of its
-    operators, `In`.
+    If a required node affinity has several alternatives, only labels that all of them require
+    count. Only the operator `In` is read.
     """
     selector = {key: {value} for key, value in (pod.spec.node_selector or {}).items()}
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None

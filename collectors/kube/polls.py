@@ -1,4 +1,4 @@
-"""Time every poll of the API and write down whether it succeeded."""
+"""Time every poll of the API and record whether it succeeded."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +21,8 @@ class Poll:
 class Polls:
     """Collects rows of the `scrape` table.
 
-    A refusal (`SourceError`) is written down and swallowed, so that other kinds go on; a server
-    that does not answer (`TemporaryError`) is written down and raised, because none will.
+    A refusal (`SourceError`) is recorded and not raised, so that the other kinds continue. A server
+    that does not respond (`TemporaryError`) is recorded and raised, because no kind would succeed.
     """
 
     def __init__(self, cluster: str, clock: Callable[[], datetime], collector: str) -> None:
@@ -31,7 +31,7 @@ class Polls:
 
     @contextmanager
     def begin(self, target: str) -> Iterator[Poll]:
-        """Write down how the body fared."""
+        """Record the result of the body."""
         start, now = self._clock(), Poll()
         error: str | None = None
         try:
@@ -46,7 +46,7 @@ class Polls:
 
     @contextmanager
     def discovery(self, host: str, group: str) -> Iterator[None]:
-        """Write down a failure only: discovery of what is served polls no objects."""
+        """Record only a failure: discovery of what is served polls no objects."""
         start = self._clock()
         try:
             yield
@@ -57,7 +57,7 @@ class Polls:
             raise
 
     def take(self) -> list[dict[str, Any]]:
-        """Return the rows so far and begin anew; another thread may be adding."""
+        """Return the rows so far and start an empty list; another thread may add rows meanwhile."""
         rows, self.rows = self.rows, []
         return rows
 
@@ -70,7 +70,7 @@ class Polls:
         *,
         end: datetime | None = None,
     ) -> None:
-        """Add one row; without an `end` it is over now."""
+        """Add one row; without an `end` the poll ends now."""
         self.rows.append(
             scrape_row(
                 self._collector,

@@ -1,4 +1,4 @@
-"""Kubernetes quantities, as the ground reads them."""
+"""Kubernetes quantities, as `fallow.kube` reads them."""
 
 from fallow.kube.quantities import milli, quantity, whole
 

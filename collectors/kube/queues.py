@@ -1,6 +1,6 @@
-"""Which queue a pod waits in: labels first, then the group or workload a scheduler made of it.
+"""Find the queue of a pod: from labels, else from its scheduler's group or workload object.
 
-Workloads and groups that are not let in have no pods: what they ask for is summed by queue.
+Workloads and groups that are not admitted have no pods: their requests are summed by queue.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from collectors.kube.table import table
 _GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "pod-group-name")
 _KUEUE_OWNER = "kueue.x-k8s.io/job-uid"
 _WAITING_GROUPS = {"Pending", "Inqueue"}
-"""Phases of a Volcano PodGroup that has no place yet."""
+"""Phases of a Volcano PodGroup that is not admitted yet."""
 
 
 class Queues:
@@ -27,7 +27,7 @@ class Queues:
         self._waiting: dict[tuple[str, str, str], Counter[str]] = {}
 
     def add_groups(self, groups: Iterable[CustomObject]) -> None:
-        """Remember the queue of each PodGroup."""
+        """Store the queue of each PodGroup."""
         for group in groups:
             queue = (group.spec or {}).get("queue")
             if queue:
@@ -37,7 +37,7 @@ class Queues:
                 self._wait("Queue.volcano", "", str(queue), _amounts(minimum))
 
     def add_workloads(self, workloads: Iterable[CustomObject]) -> None:
-        """Remember the queue of each Kueue Workload's owner."""
+        """Store the queue of each Kueue Workload's owner."""
         for workload in workloads:
             queue = (workload.spec or {}).get("queueName")
             if not queue:
@@ -50,7 +50,7 @@ class Queues:
             self._by_owner.update({uid: str(queue) for uid in owners if uid})
 
     def waiting(self, kind: str, namespace: str, name: str) -> Mapping[str, float]:
-        """Return what a queue's workloads without a place ask for, by resource."""
+        """Return what a queue's pending workloads request, by resource."""
         return self._waiting.get((kind, namespace, name), {})
 
     def _wait(self, kind: str, namespace: str, name: str, requested: Mapping[str, float]) -> None:
@@ -59,7 +59,7 @@ class Queues:
             waiting_amounts[resource] += amount  # type: ignore[assignment]
 
     def of(self, pod: Meta, top_uid: str | None) -> str | None:
-        """Return the queue of a pod whose topmost owner has that UID."""
+        """Return the queue of a pod by the UID of its topmost owner."""
         labels, annotations = pod.labels or {}, pod.annotations or {}
         for source, key in _keys():
             metadata_map = labels if source == "label" else annotations
@@ -81,7 +81,7 @@ def _keys() -> tuple[tuple[str, str], ...]:
 
 
 def _is_waiting(workload: CustomObject) -> bool:
-    """Say whether a Kueue Workload stands in line: not let in, not finished, not switched off."""
+    """Return whether a Kueue Workload is pending: not admitted, not finished, not deactivated."""
     if _map(workload.status).get("admission") or _map(workload.spec).get("active") is False:
         return False
     conditions = _map(workload.status).get("conditions")
@@ -92,7 +92,7 @@ def _is_waiting(workload: CustomObject) -> bool:
 
 
 def _requested_resources(workload: CustomObject) -> Counter[str]:
-    """Sum what the containers of a Workload's pods ask for; limits stand for requests."""
+    """Sum the requests of the containers of a Workload's pods; a missing request is the limit."""
     total: Counter[str] = Counter()
     for pod_set in _maps(_map(workload.spec).get("podSets")):
         count = pod_set.get("count")

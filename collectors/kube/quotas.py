@@ -1,4 +1,4 @@
-"""Quotas of every scheduler to rows of the `quota` table: one row per object and resource.
+"""Map quotas of every scheduler to rows of the `quota` table: one per object and resource.
 
 Resources keep Kubernetes' names (`nvidia.com/gpu`, `cpu` in cores, `memory` in bytes); a Kueue
 flavor follows an @: `nvidia.com/gpu@a100`.
@@ -17,7 +17,7 @@ from collectors.kube.shapes import CustomObject
 from collectors.kube.table import table
 
 UNLIMITED = -1
-"""KAI's word for no limit."""
+"""KAI's value for no limit."""
 
 _KAI = {"gpu": ("nvidia.com/gpu", 1.0), "cpu": ("cpu", 1e-3), "memory": ("memory", 1e6)}
 _METERED_LIMITS = ("limits.nvidia.com/gpumem", "limits.nvidia.com/gpucores")
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class QuotaKind(msgspec.Struct, frozen=True):
-    """A kind of object that limits, and which shape it has."""
+    """A kind of object that limits resources, and its shape."""
 
     kind: str
     group: str
@@ -54,7 +54,8 @@ def quota_rows(
 ) -> Iterator[Row]:
     """Yield the rows of one object; a field of an unexpected shape counts as absent.
 
-    `queues` knows what waits where objects do not say: a LocalQueue's row of it names no flavor.
+    `queues` has the pending requests that the objects do not have; a LocalQueue's row of them names
+    no flavor.
     """
     rows = _SHAPES[kind.shape](item)
     if queues is not None:
@@ -111,7 +112,7 @@ def _cluster_queue(item: CustomObject) -> dict[str, Row]:
 
 
 def _cohort(item: CustomObject) -> dict[str, Row]:
-    """Read a cohort's own quota and limits; one without any still says where it belongs."""
+    """Read a cohort's own quota and limits; a cohort without any still names its parent."""
     spec = _map(item.spec)
     parent = spec.get("parentName") or None
     rows = _quotas(spec, borrows=bool(parent))
@@ -121,7 +122,7 @@ def _cohort(item: CustomObject) -> dict[str, Row]:
 
 
 def _quotas(spec: Mapping[str, Any], *, borrows: bool) -> dict[str, Row]:
-    """Return what resource groups guarantee, cap and lend, by resource and flavor."""
+    """Return nominal quota, limit and lending limit of resource groups, by resource and flavor."""
     out: dict[str, Row] = {}
     for flavor, resource in _flavors(spec.get("resourceGroups")):
         nominal, limit = _number(resource.get("nominalQuota")), None
@@ -216,7 +217,7 @@ def _quota_row(
 
 
 def _waiting(requested: Mapping[str, Any], used: Mapping[str, Any], name: str) -> Row:
-    """Return what is asked above what is had, where the object says what is asked."""
+    """Return the requests above what is allocated, where the object has the requests."""
     requested_amount = _number(requested.get(name))
     if requested_amount is None:
         return {}
@@ -224,7 +225,7 @@ def _waiting(requested: Mapping[str, Any], used: Mapping[str, Any], name: str) -
 
 
 def _parse_amounts(text: str | None) -> Mapping[str, Any]:
-    """Return the amounts that an annotation spells as JSON."""
+    """Return the amounts in an annotation's JSON."""
     try:
         return _map(msgspec.json.decode(text or "{}"))
     except msgspec.DecodeError:

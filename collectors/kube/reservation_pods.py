@@ -1,8 +1,8 @@
-"""KAI's reservation pods: they hold a GPU so that others may share it, and are nobody's workload.
+"""Attribute KAI's reservation pods: they hold a GPU that other pods share, and have no owner.
 
-The device plug-in knows the holder only, so telemetry names the holder; the pods that really use
-the GPU carry the same `runai-gpu-group` label. Here the users get the holder's device, and the
-holder's row says for whom it holds.
+The device plugin knows only the holder, so telemetry names the holder. The pods that really use the
+GPU have the same `runai-gpu-group` label. Here the users get the holder's device, and the holder's
+row names the pods that it holds the GPU for.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ from collectors.kube.shapes import Meta
 GROUP = "runai-gpu-group"
 MULTI_GROUP_PREFIX = f"{GROUP}/"
 RESERVED = "run.ai/reserve_for_gpu_index"
-"""Annotation of a holder; despite its name it holds the GPU's UUID (KAI resource-reservation)."""
+"""Annotation of a holder; despite its name it is the GPU's UUID (KAI resource-reservation)."""
 
 HOLDER_NAMESPACES = {"kai-resource-reservation", "runai-reservation"}
 HOLDS_FOR = "fallow.holds_for"
 """Annotation of a holder's row: the pods, as namespace/pod, that share its device."""
 
 HELD_BY = "fallow.held_by"
-"""Annotation of a user's row: the holder, as namespace/pod, that telemetry names in its stead."""
+"""Annotation of a user's row: the holder, as namespace/pod, that telemetry names instead."""
 
 
 def groups(meta: Meta) -> set[str]:
@@ -39,7 +39,7 @@ def groups(meta: Meta) -> set[str]:
 
 
 def is_holder(meta: Meta) -> bool:
-    """Tell whether a pod only reserves a GPU."""
+    """Return whether a pod only reserves a GPU."""
     if meta.namespace in HOLDER_NAMESPACES:
         return bool(groups(meta)) or RESERVED in (meta.annotations or {})
     return RESERVED in (meta.annotations or {})
@@ -76,7 +76,7 @@ def _give(meta: Meta, row: dict[str, Any], holder: tuple[Meta, dict[str, Any]] |
     member, _ = holder
     uuid = (member.annotations or {}).get(RESERVED, "")
     row["annotations"] = _with(row["annotations"], HELD_BY, f"{member.namespace}/{member.name}")
-    if not uuid or uuid == "-1":  # the holder has not found its GPU yet
+    if not uuid or uuid == "-1":  # the holder has no GPU yet
         return
     fraction = quantity((meta.annotations or {}).get(KAI_FRACTION, ""))
     device = PodDevice(uuid, None if fraction is None else float(fraction), "kai")

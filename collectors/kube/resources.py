@@ -1,4 +1,4 @@
-"""What a pod asks of a node, and how many of that are GPUs."""
+"""Compute what a pod requests of a node, and how many GPUs that is."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -18,7 +18,7 @@ def gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
 
 
 def hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
-    """Return what is asked of each shared device: `memory_mib`, `memory_pct` or `cores_pct`."""
+    """Return the request per shared device: `memory_mib`, `memory_pct` or `cores_pct`."""
     for name, value in amounts.items():
         resource = gpu_resource(name)
         if resource is not None and resource.form == form and value > 0:
@@ -27,7 +27,7 @@ def hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
 
 
 def amounts(resources: Mapping[str, str | int] | None) -> Amounts:
-    """Read a resource list; what is no quantity is left out."""
+    """Read a resource list; values that are no quantity are left out."""
     read = ((name, quantity(text)) for name, text in (resources or {}).items())
     return {name: value for name, value in read if value is not None}
 
@@ -77,7 +77,7 @@ def _reserved_amounts(spec: PodSpec, side: str) -> Amounts:
 
 
 def _of(resources: Resources | None, side: str) -> Amounts:
-    """Read one side; a request that is not given is the limit (API server's default)."""
+    """Return the requests or the limits; a missing request is the limit (API server's default)."""
     if resources is None:
         return {}
     if side == "limits":

@@ -1,8 +1,8 @@
-"""The fields of Kubernetes objects that Fallow reads; everything else is skipped while decoding.
+"""Define the fields of Kubernetes objects that Fallow reads; decoding skips all others.
 
-Names are the API's (camelCase by rename). A field that a server omits has its default, so that
-a partial or an old object decodes; a field of another type makes the object undecodable, and
-the look says so.
+Names are the API's (camelCase by rename). A field that a server omits has its default, so that a
+partial or old object can be decoded. A field of another type makes the object undecodable, and the
+poll reports it.
 """
 
 from datetime import datetime
@@ -14,7 +14,7 @@ from fallow.kube.api_objects import ApiObject
 
 
 class OwnerRef(ApiObject, frozen=True):
-    """Who made an object."""
+    """A reference to an owner."""
 
     kind: str
     name: str
@@ -24,7 +24,7 @@ class OwnerRef(ApiObject, frozen=True):
 
 
 class Meta(ApiObject, frozen=True):
-    """What every object carries."""
+    """The metadata of every object."""
 
     name: str = ""
     namespace: str = ""
@@ -38,7 +38,7 @@ class Meta(ApiObject, frozen=True):
 
 
 class Partial(ApiObject, frozen=True):
-    """An object of which only the metadata was asked for."""
+    """An object of which only the metadata was requested."""
 
     metadata: Meta
 
@@ -61,7 +61,7 @@ class Taint(ApiObject, frozen=True):
 
 
 class NodeSpec(ApiObject, frozen=True):
-    """What a node is told."""
+    """The specification of a node."""
 
     provider_id: str | None = msgspec.field(default=None, name="providerID")
     unschedulable: bool | None = None
@@ -76,7 +76,7 @@ class Address(ApiObject, frozen=True):
 
 
 class NodeStatus(ApiObject, frozen=True):
-    """What a node has."""
+    """The status of a node."""
 
     capacity: dict[str, str | int] | None = None
     allocatable: dict[str, str | int] | None = None
@@ -122,7 +122,7 @@ class ClaimVolume(ApiObject, frozen=True):
 
 
 class EmptyDir(ApiObject, frozen=True):
-    """A volume that lives and dies with its pod, on disk or (medium `Memory`) not."""
+    """A volume that exists as long as its pod, on disk or in memory (medium `Memory`)."""
 
     medium: str = ""
 
@@ -157,7 +157,7 @@ class Term(ApiObject, frozen=True):
 
 
 class RequiredNodeTerms(ApiObject, frozen=True):
-    """What a node must be, as alternatives."""
+    """The required properties of a node, as alternatives."""
 
     node_selector_terms: tuple[Term, ...] | None = None
 
@@ -171,7 +171,7 @@ class NodeAffinity(ApiObject, frozen=True):
 
 
 class PodTerm(ApiObject, frozen=True):
-    """Pods to be near to or far from, and what counts as near."""
+    """Pods to be near to or far from, and the topology that defines near."""
 
     topology_key: str = ""
     label_selector: dict[str, Any] | None = None
@@ -196,7 +196,7 @@ class Affinity(ApiObject, frozen=True):
 
 
 class SpreadConstraint(ApiObject, frozen=True):
-    """How evenly pods are to stand over parts of the cluster."""
+    """How evenly pods must be spread over a topology."""
 
     topology_key: str = ""
     max_skew: int = 1
@@ -205,7 +205,7 @@ class SpreadConstraint(ApiObject, frozen=True):
 
 
 class Toleration(ApiObject, frozen=True):
-    """A taint that a pod bears; without a key, every taint."""
+    """A taint that a pod tolerates; without a key, every taint."""
 
     key: str | None = None
     operator: str | None = None
@@ -214,7 +214,7 @@ class Toleration(ApiObject, frozen=True):
 
 
 class PodSpec(ApiObject, frozen=True):
-    """What a pod asks for."""
+    """The specification of a pod."""
 
     node_name: str | None = None
     priority_class_name: str | None = None
@@ -237,13 +237,13 @@ class TerminatedState(ApiObject, frozen=True):
 
 
 class ContainerState(ApiObject, frozen=True):
-    """What a container is doing."""
+    """The state of a container."""
 
     terminated: TerminatedState | None = None
 
 
 class ContainerStatus(ApiObject, frozen=True):
-    """How a container fares."""
+    """The status of a container."""
 
     state: ContainerState | None = None
     name: str | None = None
@@ -251,7 +251,7 @@ class ContainerStatus(ApiObject, frozen=True):
 
 
 class PodStatus(ApiObject, frozen=True):
-    """How a pod fares."""
+    """The status of a pod."""
 
     phase: str | None = None
     qos_class: str | None = None
@@ -270,7 +270,7 @@ class Pod(ApiObject, frozen=True):
 
 
 class InvolvedObject(ApiObject, frozen=True):
-    """Whom an event is about."""
+    """The object of an event."""
 
     kind: str | None = None
     namespace: str | None = None
@@ -301,7 +301,7 @@ class Event(ApiObject, frozen=True):
 
 
 class CustomObject(ApiObject, frozen=True):
-    """A custom object whose spec and status differ by version: read with care."""
+    """A custom object; its spec and status differ by version, so they are read with care."""
 
     metadata: Meta
     spec: dict[str, Any] | None = None

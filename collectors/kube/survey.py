@@ -1,4 +1,4 @@
-"""One full look at a cluster, kind by kind; a kind that is refused leaves the others alone."""
+"""Poll a cluster's full inventory, kind by kind; a refusal of one kind does not stop the others."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -37,15 +37,15 @@ Row = dict[str, Any]
 
 NAMESPACES, EVENTS = "/api/v1/namespaces", "/api/v1/events"
 QUIET = timedelta(minutes=5)
-"""A watch that said nothing for so long is no look: bookmarks come every minute."""
+"""A watch without data for this long is out of date: bookmarks arrive every minute."""
 SHARED = {"time-slicing", "mps"}
 
 
 class Survey:
-    """What one look learns; `nodes` and `pods` yield rows, the rest is remembered for them.
+    """The results of one poll; `nodes` and `pods` yield rows, the rest is stored for them.
 
-    With `watches` in use, nodes and pods are those that these keep current, as of the moment at
-    which the server last confirmed them; without, they are listed.
+    With `watches` in use, nodes and pods come from the watches, with the time at which the server
+    last confirmed them; without, they are listed.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Survey:
         """Yield all inventory in the order in which rows need each other.
 
         Raises:
-            TemporaryError: the server does not answer (already written down).
+            TemporaryError: the server does not respond (already recorded).
         """
         self.prepare()
         yield from batches("node", self.nodes())
@@ -91,7 +91,7 @@ class Survey:
         yield from batches("event", self._events())
 
     def prepare(self) -> None:
-        """Read what rows of nodes and pods refer to: claims, namespaces, queues."""
+        """Read what the rows of nodes and pods refer to: claims, namespaces, queues."""
         slices = list(self._custom("resource.k8s.io", "resourceslices"))
         claims = list(self._custom("resource.k8s.io", "resourceclaims")) if slices else []
         self._dra = Dra(slices, claims)
@@ -112,7 +112,7 @@ class Survey:
             yield self.node(node, at)
 
     def pods(self) -> Iterator[Row]:
-        """Yield rows of the `pod` table: as they come, GPU groups last, then who vanished."""
+        """Yield rows of the `pod` table: first pods, then GPU groups, then deleted pods."""
         self._unlisted.begin()
         reserved_rows: list[tuple[Meta, Row]] = []
         before = len(self._polls.rows)
@@ -135,7 +135,7 @@ class Survey:
     def _from_watch(
         self, path: str, collection: Collection[K]
     ) -> Iterator[tuple[K, datetime | None]]:
-        """Yield what a watch keeps current, and say as a look of when it is."""
+        """Yield a watch's current objects, and record a poll with the time of their state."""
         objects, at = collection.current() or ([], self._clock())
         silent = self._clock() - at
         late = f"the watch said nothing for {silent}" if silent > QUIET else None
@@ -143,7 +143,7 @@ class Survey:
         yield from ((item, at) for item in objects)
 
     def node(self, node: Node, at: datetime | None = None) -> Row:
-        """Return one node's row as of a moment (now), and remember what its pods' rows need."""
+        """Return one node's row as of a time (now), and store what its pods' rows need."""
         name, gpus_of_node = node.metadata.name, node_gpus(node, self._dra)
         self._addresses.update(node_addresses(node))
         if gpus_of_node.sharing in SHARED and gpus_of_node.replicas:
@@ -157,7 +157,7 @@ class Survey:
         return node_row(node, cluster=self._cluster, now=at or self._clock(), dra=self._dra)
 
     def pod(self, pod: Pod, at: datetime | None = None) -> Row:
-        """Return one pod's row as of a moment (now)."""
+        """Return one pod's row as of a time (now)."""
         row = pod_row(
             pod,
             PodContext(
@@ -223,7 +223,7 @@ class Survey:
         query: dict[str, str] | None = None,
     ) -> Iterator[T]:
         decoder = msgspec.json.Decoder(Page[shape])  # type: ignore[valid-type]
-        met: set[str] = set()  # a list that expired half-way brings objects again
+        met: set[str] = set()  # a list that expired in the middle returns objects again
         query_text = "".join(f"?{value}" for value in (query or {}).values())
         with self._polls.begin(f"{self._api.host}{path}{query_text}") as poll:
             for page in Listing(
@@ -243,5 +243,5 @@ class Survey:
 
 
 def in_group(meta: Meta) -> bool:
-    """Tell whether a pod shares a GPU through KAI or holds one for those that do."""
+    """Return whether a pod shares a GPU through KAI, or holds one for pods that do."""
     return is_holder(meta) or bool(groups(meta))

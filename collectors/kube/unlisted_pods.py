@@ -1,4 +1,4 @@
-"""Pods that were there and are not any more: a list shows only what is."""
+"""Report pods that existed and do not exist any more: a list has only existing pods."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class UnlistedPods:
-    """Remembers the pods of the last complete list; a row per pod that the next one lacks.
+    """Remembers the pods of the last complete list; yields a row per pod that the next list lacks.
 
     The row has identity and times only, so that nothing known about the pod is overwritten.
     """
@@ -21,16 +21,16 @@ class UnlistedPods:
         self._listed = {}
 
     def saw(self, row: dict[str, Any]) -> None:
-        """Note a pod of the list, or one that came since."""
+        """Add a pod of the list, or one that was created since."""
         ended = row["finished_at"] is not None
         self._listed[row["uid"]] = (row["namespace"], row["pod"], ended)
 
     def forget(self, uid: str) -> None:
-        """Drop a pod whose deletion was seen."""
+        """Remove a pod whose deletion was observed."""
         self._listed.pop(uid, None)
 
     def complete(self, now: datetime) -> Iterator[dict[str, Any]]:
-        """Yield a row for each pod that vanished since the last complete list."""
+        """Yield a row for each pod that is missing since the last complete list."""
         for uid, (namespace, pod, ended) in self._listed_before.items():
             if uid not in self._listed:
                 yield {

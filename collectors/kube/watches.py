@@ -1,4 +1,4 @@
-"""Watch nodes and pods from one thread each, so that what lives for seconds is seen too."""
+"""Watch nodes and pods in one thread each, so that pods that exist for seconds are seen too."""
 
 import logging
 import threading
@@ -18,16 +18,16 @@ log = logging.getLogger("fallow.kube")
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 FAILURES = 1000
-"""Failures that are kept until they are written down; the newest."""
+"""Failures kept until they are recorded; the newest ones."""
 JOIN_S = 5.0
 BEGIN_S = 60.0
-"""How long the first look waits for the watches' lists before it lists itself."""
+"""How long the first poll waits for the watches' lists before it lists by itself."""
 REFUSED = frozenset({401, 403, 404, 405})
-"""Answers after which only lists are left: no right to watch, or no watch at all."""
+"""Responses after which only lists are used: no permission to watch, or no watch at all."""
 
 
 class Watches:
-    """Both watches and what they keep current; `running` leaves no thread behind."""
+    """Both watches and the collections that they update; `running` leaves no thread behind."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Watches:
     ) -> None:
         self._clock, self._stop, self._host = clock, stop, api.host
         self.failures: deque[tuple[str, datetime, str]] = deque(maxlen=FAILURES)
-        """Path, moment and words of what went wrong, until somebody takes them."""
+        """Path, timestamp and text of each error, until a poll records them."""
         self.nodes: Collection[Node] = Collection(clock, stop)
         self.pods: Collection[Pod] = Collection(clock, stop)
         self.progress = {path: WatchProgress(path.rpartition("/")[2]) for path in (NODES, PODS)}
@@ -66,7 +66,7 @@ class Watches:
 
     @property
     def usable(self) -> bool:
-        """Say whether both kinds were listed and may still be watched."""
+        """Return whether both kinds were listed and may still be watched."""
         is_synced = self.nodes.synced and self.pods.synced
         return is_synced and not any(p.refused in REFUSED or p.dead for p in self.progress.values())
 
@@ -103,6 +103,6 @@ class Watches:
             for step in watch.steps(self._stop):
                 collection.apply(step)
         except Exception:
-            # Lists go on without it; the traceback says what to mend.
+            # Lists continue without the watch; the traceback shows what to repair.
             self.progress[path].dead = True
             log.exception("a watch ended", extra={"path": path})

@@ -1,1 +1,1 @@
-"""The way to an API server that collectors and actions share: transport, discovery, lists."""
+"""Access API servers for collectors and actions: transport, discovery, lists."""

@@ -1,7 +1,7 @@
-"""Talk to one API server through the official client: its configuration, credentials and TLS.
+"""Send requests to one API server through the official client, its credentials and TLS.
 
-Answers stay bytes; whoever asked decodes what it needs (four times faster and a tenth of the
-memory of the client's own models). Reads are tried again; a write is sent once, whatever happens.
+Responses stay bytes; each caller decodes what it needs (four times faster and a tenth of the memory
+of the client's own models). Reads are retried; a write is sent exactly once.
 """
 
 import random
@@ -17,10 +17,10 @@ from fallow.errors import FallowError, SettingsError, SourceError, TemporaryErro
 from fallow.kube.api_objects import ApiStatus
 
 ATTEMPTS = 5
-"""Times one request is sent before its failure is the answer."""
+"""Attempts of one request before its failure is returned."""
 
 BACKOFF_S = (0.5, 30.0)
-"""First and longest pause between two attempts; each is jittered to between half and whole."""
+"""First and longest pause between two attempts; each is jittered to 50-100 % of its length."""
 
 _JSON = "application/json"
 _ERRORS = 300
@@ -37,7 +37,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class ApiError(SourceError):
-    """An answer that is no success: its code, and a fresh continue token where it has one."""
+    """An error response: its code, and a fresh continue token where it has one."""
 
     def __init__(self, path: str, code: int, status: ApiStatus) -> None:
         text = status.message or status.reason or "no reason given"
@@ -58,14 +58,14 @@ class BackOff:
         self._sleep, self._chance = sleep, chance
 
     def __call__(self, attempt: int, minimum: float = 0.0) -> None:
-        """Sleep before attempt `attempt + 1`, at least as long as the server asked."""
+        """Sleep before attempt `attempt + 1`, at least as long as the server requested."""
         first, longest = BACKOFF_S
         wait = min(first * 2.0**attempt, longest)
         self._sleep(max(minimum, wait * (0.5 + self._chance() / 2)))
 
 
 class ApiConnection:
-    """One API server; every request goes through the one client given."""
+    """One API server; every request uses the one given client."""
 
     def __init__(
         self, client: Any, *, timeout_s: float = 30.0, pause: BackOff | None = None
@@ -75,7 +75,7 @@ class ApiConnection:
 
     @property
     def client(self) -> Any:
-        """The official client, for what is no plain request (a command inside a container)."""
+        """The official client, for what is not a plain request (a command inside a container)."""
         return self._client
 
     @property
@@ -86,7 +86,7 @@ class ApiConnection:
     def get(
         self, path: str, query: Mapping[str, object] | None = None, *, accept: str = _JSON
     ) -> bytes:
-        """Return the body of a successful answer; throttling and outages are tried again.
+        """Return the body of a successful response; throttling and outages are retried.
 
         Raises:
             ApiError: the server answered with an error.
@@ -142,10 +142,10 @@ class ApiConnection:
         content_type: str,
         query: Mapping[str, object] | None = None,
     ) -> Reply:
-        """Send a write once and return what the server says to it.
+        """Send a write once and return the server's response.
 
         Raises:
-            TemporaryError: no answer; whether the write took is not known.
+            TemporaryError: no response; it is not known whether the write took effect.
         """
         headers = {"Accept": _JSON, "Content-Type": content_type}
         response = self._send(method, path, query, headers, body=body)
@@ -199,7 +199,7 @@ class ApiConnection:
 
 
 class LineStream:
-    """Lines of an open answer; `close` may be called from another thread."""
+    """Lines of an open response; `close` may be called from another thread."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class LineStream:
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield whole lines until the server ends the stream, cut lines never.
+        """Yield complete lines until the server ends the stream; never a part of a line.
 
         Raises:
             TemporaryError: the connection broke.
@@ -232,14 +232,14 @@ class LineStream:
         self._closed.set()
         try:
             self._response.shutdown()
-        except (ValueError, RuntimeError, OSError):  # nothing is open any more
+        except (ValueError, RuntimeError, OSError):  # the stream is already closed
             return
 
 
 def connect_without_credentials(
     url: str, *, timeout_s: float = 30.0, pause: BackOff | None = None
 ) -> ApiConnection:
-    """Open an API server that wants no credentials, such as a simulated one on loopback."""
+    """Connect to an API server without credentials, such as a simulated one on loopback."""
     from kubernetes import client
 
     settings = client.Configuration(host=url)
@@ -250,7 +250,7 @@ def connect_without_credentials(
 def connect(
     context: str = "", *, timeout_s: float = 30.0, pause: BackOff | None = None
 ) -> ApiConnection:
-    """Open the API server of a kubeconfig context, else of the pod we run in.
+    """Connect to the API server of a kubeconfig context, else of the pod that Fallow runs in.
 
     Raises:
         SettingsError: there is no such context, or no configuration at all.
@@ -277,7 +277,7 @@ def connect(
                 hint="set KUBECONFIG or kubernetes.context, or import a dump: "
                 "kubectl get nodes,pods -A -o json > dump.json; fallow import kubectl dump.json",
             ) from inside
-    settings.retries = False  # `Api.get` retries, with a pause that tests inject
+    settings.retries = False  # `ApiConnection.get` retries, with a pause that tests inject
     return ApiConnection(client.ApiClient(settings), timeout_s=timeout_s, pause=pause)
 
 
@@ -290,7 +290,7 @@ def _legal_contexts(config: Any) -> str:
 
 
 def decode_status(body: bytes) -> ApiStatus:
-    """Return what a server says instead of an object; text that is no Status is its message."""
+    """Return a server's Status; a text that is not a Status becomes its message."""
     try:
         return _status.decode(body)
     except msgspec.DecodeError:
@@ -305,5 +305,5 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def format_failure(error: FallowError) -> str:
-    """Return the one line a `scrape` row keeps."""
+    """Return the failure as the one line that a `scrape` row stores."""
     return " ".join(str(error).split())

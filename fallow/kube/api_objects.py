@@ -1,4 +1,4 @@
-"""What every answer of an API server has around its objects."""
+"""Define the parts that every API response has around its objects."""
 
 from typing import Generic, TypeVar
 
@@ -12,7 +12,7 @@ class ApiObject(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class ListMeta(ApiObject, frozen=True):
-    """Where a list stands."""
+    """The position of a list."""
 
     resource_version: str = ""
     continue_: str | None = msgspec.field(default=None, name="continue")
@@ -35,7 +35,7 @@ class StatusCause(ApiObject, frozen=True):
 
 
 class StatusDetails(ApiObject, frozen=True):
-    """What a refusal says beside its message."""
+    """The details of a refusal beside its message."""
 
     name: str | None = None
     kind: str | None = None
@@ -44,7 +44,7 @@ class StatusDetails(ApiObject, frozen=True):
 
 
 class ApiStatus(ApiObject, frozen=True):
-    """What the API server answers instead of an object."""
+    """The API server's response when it returns no object."""
 
     code: int | None = None
     reason: str | None = None

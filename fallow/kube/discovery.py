@@ -1,4 +1,4 @@
-"""Which kinds an API server serves, and where."""
+"""Discover which kinds an API server serves, and under which paths."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class ServedResources(ApiObject, frozen=True):
 
 
 class Discovery:
-    """Answers are asked for once and kept; make a new one for every look."""
+    """Responses are requested once and kept; create a new object for every poll."""
 
     def __init__(self, api: ApiConnection) -> None:
         self._api = api
@@ -55,7 +55,7 @@ class Discovery:
     def root(self, group: str, version: str | None = None) -> str | None:
         """Return `/api/v1` or `/apis/<group>/<version>`; None where the group is not served.
 
-        The version asked for is taken where it is served, else the preferred one.
+        The requested version is used where it is served, else the preferred one.
         """
         if not group:
             return "/api/v1"

@@ -1,4 +1,4 @@
-"""Which extended resources stand for GPUs (`gpu_resources.csv`)."""
+"""Resolve extended resources that represent GPUs (`gpu_resources.csv`)."""
 
 import re
 from functools import cache
@@ -11,11 +11,11 @@ MIG_SLICES = 7
 """Compute slices of a whole GPU (A30 has 4: telemetry-and-waste.md#fragmentation-and-mig)."""
 
 COUNTED = {"whole", "shared", "mig"}
-"""Forms whose amount is a number of devices; the others say how much of each."""
+"""Forms whose amount is a number of devices; the amount of the others is a part of each device."""
 
 
 class GpuResource(msgspec.Struct, frozen=True):
-    """An extended resource that stands for GPUs; `slices` is a MIG profile's compute slices."""
+    """An extended resource that represents GPUs; `slices` is a MIG profile's compute slices."""
 
     name: str
     vendor: str
@@ -31,7 +31,7 @@ def _patterns() -> list[tuple[re.Pattern[str], str, str]]:
 
 @cache
 def gpu_resource(name: str) -> GpuResource | None:
-    """Return what the extended resource stands for, or None where it is no GPU."""
+    """Return what the extended resource represents, or None where it is no GPU."""
     for pattern, vendor, form in _patterns():
         if match := pattern.match(name):
             slices = match.groupdict().get("slices")

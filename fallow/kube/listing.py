@@ -1,4 +1,4 @@
-"""List whole collections page by page, whatever happens to the continue token."""
+"""List whole collections page by page, also when a continue token expires."""
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ from fallow.kube.api_objects import ListMeta, Page
 T = TypeVar("T")
 
 RESTARTS = 3
-"""Times a list is begun anew when its token expires without a fresh one."""
+"""How often a list is started again when its token expires without a fresh one."""
 
 EXPIRED = 410
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -21,8 +21,8 @@ PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,appl
 class Listing(Generic[T]):
     """One LIST in pages of `limit` objects; `resource_version` is where a watch may begin.
 
-    An expired continue token (HTTP 410) comes with a fresh one that goes on in a newer snapshot:
-    objects before that place may be older. A watch must therefore begin at the first page's
+    An expired continue token (HTTP 410) comes with a fresh one that continues in a newer snapshot:
+    objects before that position may be older. A watch must therefore begin at the first page's
     version, which `resource_version` is.
     """
 
@@ -45,7 +45,7 @@ class Listing(Generic[T]):
         self.objects = 0
 
     def __iter__(self) -> Iterator[list[T]]:
-        """Yield pages; after a restart objects come again.
+        """Yield pages; after a restart objects are repeated.
 
         Raises:
             ApiError: the server refused, or the list expired more than `RESTARTS` times.

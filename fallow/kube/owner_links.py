@@ -1,4 +1,4 @@
-"""Links from a pod to its owner that are no owner references (`owner_links.csv`)."""
+"""Find links from a pod to its owner that are not owner references (`owner_links.csv`)."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,11 +8,11 @@ import msgspec
 from fallow.resources import read_table
 
 NAMESAKES = {("batch.volcano.sh", "Job"): "VolcanoJob"}
-"""Kinds that bear the name of a built-in one, and what rows call them."""
+"""Kinds with the name of a built-in kind, and their names in rows."""
 
 
 class OwnerLink(msgspec.Struct, frozen=True):
-    """A link that is no owner reference; without a group there is no object at its end."""
+    """A link that is not an owner reference; without a group the owner is not an API object."""
 
     source: str
     key: str
@@ -22,7 +22,7 @@ class OwnerLink(msgspec.Struct, frozen=True):
     note: str
 
     def end(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
-        """Return the name that a pod's words give, or None where the link is not there."""
+        """Return the owner's name from a pod's labels or annotations, or None without a link."""
         name = (labels if self.source == "label" else annotations).get(self.key)
         key, _, value = self.only_if.partition("=")
         if not name or (self.only_if and labels.get(key) != value):
@@ -38,5 +38,5 @@ def owner_links() -> tuple[OwnerLink, ...]:
 
 
 def kind_in_rows(group: str, kind: str) -> str:
-    """Return what rows call a kind."""
+    """Return the name of a kind in rows."""
     return NAMESAKES.get((group, kind), kind)

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: `500m`, `2`, `1.5Gi`, `12e6`, `128974848000m`.
+"""Read Kubernetes quantities: `500m`, `2`, `1.5Gi`, `12e6`, `128974848000m`.
 
 The server rewrites what it stores in a list of resources (`8192Mi` comes back as `8Gi`), so two
 quantities are compared by value, never as text.
@@ -20,12 +20,12 @@ _SUFFIX = {
     **{suffix: Fraction(1024) ** power for power, suffix in _BINARY.items()},
 }
 _MOST = 6
-"""Powers of 1000 and of 1024 that have a suffix: E and Ei."""
+"""Largest powers of 1000 and of 1024 that have a suffix: E and Ei."""
 
 
 @lru_cache(maxsize=4096)
 def quantity(text: str | float) -> Fraction | None:
-    """Read a quantity exactly, or return None where the text is none.
+    """Return a quantity exactly, or None where the text is not a quantity.
 
     Grammar: k8s.io/apimachinery/pkg/api/resource; an exponent excludes a suffix.
     """
@@ -40,12 +40,12 @@ def quantity(text: str | float) -> Fraction | None:
 
 
 def canonical(text: str | float) -> str | None:
-    """Return how the server stores a quantity in a list of resources; None = the text is none.
+    """Return a quantity as the server stores it in a list of resources; None = not a quantity.
 
     `8192Mi` is stored as `8Gi`, `2000m` as `2`, `1.5Gi` as `1536Mi`, `0.1` as `100m`; `7476Mi`
-    and `2500m` stay. What is finer than a thousandth is rounded up. The family of suffixes stays,
-    but binary suffixes need a whole number of at least 1024 (`0.5Mi` is `512Ki`, `1Ki` stays,
-    `1023` has none). Only built-in kinds are rewritten: a custom resource keeps its text.
+    and `2500m` stay. Values below a thousandth are rounded up. The family of suffixes stays, but
+    binary suffixes need a whole number of at least 1024 (`0.5Mi` is `512Ki`, `1Ki` stays, `1023`
+    has no suffix). The server rewrites only built-in kinds: a custom resource keeps its text.
     """
     match = _QUANTITY.fullmatch(str(text).strip())
     value = quantity(text)
@@ -58,8 +58,8 @@ def canonical(text: str | float) -> str | None:
     if suffix and suffix.endswith("i") and value.denominator == 1 and abs(value) >= 1024:  # noqa: PLR2004  (the base of binary suffixes)
         power = _times(value, 1024, _MOST)
         return f"{value / 1024**power}{_BINARY[power]}"
-    # The number stands without zeros at its end, before the largest power of 1000 that leaves it
-    # whole.
+    # The number is written without zeros at its end, before the largest power of 1000 that leaves
+    # it whole.
     number, power = (value, _times(value, 1000, _MOST)) if value.denominator == 1 else (value, -1)
     number /= Fraction(1000) ** power
     if exponent is None:
@@ -68,9 +68,9 @@ def canonical(text: str | float) -> str | None:
 
 
 def is_same_value(left: Any, right: Any) -> bool:
-    """Tell whether two values are the same, quantities by value: `8192Mi` is `8Gi`, 2 is `2`.
+    """Return whether two values are the same, quantities by value: `8192Mi` is `8Gi`, 2 is `2`.
 
-    What is no quantity is compared as it is; a quantity is never the same as what is none.
+    Texts that are not quantities are compared as they are, and never equal a quantity.
     """
     if left == right:
         return bool(left == right)
@@ -98,7 +98,7 @@ def _away(value: Fraction) -> int:
 
 
 def _times(value: Fraction, base: int, limit: int) -> int:
-    """Return how often a whole number can be divided by the base, up to a most."""
+    """Return how often a whole number can be divided by the base, at most `limit`."""
     times, number = 0, value.numerator
     while times < limit and number % base == 0:
         times, number = times + 1, number // base
