@@ -1,8 +1,8 @@
 """Import Alibaba's openb cluster trace: nodes, pod specs and, where given, a placement.
 
 The trace counts seconds from an unnamed start; they are mapped to `EPOCH`. It is a sample of task
-shapes, good for inventory, requests, pool sizes and queue waits, and holds no telemetry: nothing
-here may be read as utilisation.
+shapes, suitable for inventory, requests, pool sizes and queue waits. It has no telemetry, so
+nothing here may be read as utilisation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from fallow.errors import UsageError
 from fallow.tables import Batch
 
 EPOCH = datetime(2023, 1, 1, tzinfo=UTC)
-"""What second 0 of the trace is taken to be; the trace's own year, otherwise arbitrary."""
+"""The time of second 0 of the trace: the trace's own year, otherwise arbitrary."""
 
 NAMESPACE = "openb"
 RESOURCE = "nvidia.com/gpu"
@@ -47,7 +47,7 @@ _REST = {
     "scheduled_time": pl.Int64,
 }
 _PODS = {**_SHAPES, **_REST}
-"""Lists of the trace's variants may end after `_SHAPES`: neither models, phases nor times."""
+"""Pod lists of the trace's variants may end after `_SHAPES`, without models, phases or times."""
 _PLACEMENT = {"pod": pl.String, "node": pl.String, "gpu_index": pl.String}
 
 
@@ -72,7 +72,7 @@ def import_openb(
     """Yield `node` and `pod` rows; a placement names each placed pod's node and devices.
 
     `gpu_request` is `num_gpu * gpu_milli / 1000` GPUs; device ids are `<node>/gpu<index>`. A pod
-    list of five columns (`multigpu`) has no phases and no times: its pods are seen at `EPOCH`.
+    list of five columns (`multigpu`) has no phases and no times: its pods are dated at `EPOCH`.
 
     Raises:
         UsageError: a file is not the trace's, or the placement is not of these nodes and pods.
@@ -120,7 +120,7 @@ def _read(
     key: str,
     optional: Mapping[str, type[pl.DataType]] | None = None,
 ) -> pl.DataFrame:
-    """Read a table; `optional` columns may be missing all together, and are then empty."""
+    """Read a table; `optional` columns may all be missing, and are then empty."""
     try:
         frame = pl.read_csv(path, schema_overrides=columns_wanted)
     except OSError as error:
@@ -216,9 +216,9 @@ def _pod_batch(specs: pl.DataFrame, placements: pl.DataFrame | None, cluster: st
 
 
 def _labels() -> pl.Expr:
-    """Return a document: the models a pod asks for, and that it is there whatever its phase says.
+    """Return a JSON document: the models that a pod requests, and that it exists in any phase.
 
-    A placement is one picture of pods that the trace never had together.
+    A placement shows pods at one time that the trace never had at the same time.
     """
     choosy, placements = pl.col("gpu_spec").fill_null("") != "", pl.col("node").is_not_null()
     spec, placement = pl.col("gpu_spec"), pl.lit("imported").alias("placement")

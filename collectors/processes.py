@@ -1,7 +1,7 @@
-"""From a process to its pod by its cgroup, and to the pod's name by the kubelet's log folders.
+"""Find a process's pod by its cgroup, and the pod's name by the kubelet's log folders.
 
-Needs the host's PID namespace. Rules: telemetry-and-waste.md#processes;
-cgroup v1 and v2, every runtime.
+Needs the host's PID namespace. Rules: telemetry-and-waste.md#processes; cgroup v1 and v2, every
+runtime.
 """
 
 import re

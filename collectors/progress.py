@@ -1,4 +1,4 @@
-"""Metrics that say how far a job is: steps, samples or tokens since its start."""
+"""Read metrics of a job's progress: steps, samples or tokens since its start."""
 
 from collections.abc import Collection
 from functools import cache
@@ -21,10 +21,10 @@ def progress_metrics() -> tuple[str, ...]:
 def read_progress(
     body: bytes, names: Collection[str], of: Pod | None = None
 ) -> dict[tuple[Pod, str], float]:
-    """Return the progress that an exposition tells, by pod and metric: the sum over its series.
+    """Return the progress in an exposition, by pod and metric: the sum over its series.
 
-    `of`: the pod whose exposition it is; None = its series name theirs. What names no pod, and what
-    is not finite, is left out.
+    `of`: the pod that the exposition belongs to; None = its series name their pods. Series that
+    name no pod, and values that are not finite, are left out.
     """
     progress: dict[tuple[Pod, str], float] = {}
     for line in exposition.read(body).lines:

@@ -1,9 +1,9 @@
-"""Read the same targets again and again: only what stands after each line's labels is parsed.
+"""Read the same targets repeatedly: only the text after each line's labels is parsed.
 
-The first look at a target goes through `collectors.exposition` and leaves a template
-(`collectors.template`). Of the next look only the values are parsed, for the whole fleet in one
-cast (`collectors.tails`). A target in which anything but a value has changed, and no other, is
-learned again.
+The first scrape of a target is parsed by `collectors.exposition`, which leaves a template
+(`collectors.template`). Of the next scrape only the values are parsed, in one cast for the whole
+fleet (`collectors.tails`). If anything but a value has changed in a target, only this target is
+parsed in full again.
 """
 
 from collections.abc import Mapping
@@ -19,32 +19,32 @@ from collectors.series import Identity, Series, combine, identify, measure_of
 from collectors.tails import TailChunk, settle
 from collectors.template import Template, learn
 
-_SLACK = 20_000  # identities that may be remembered beyond twice the living ones
+_SLACK = 20_000  # identities that may be stored beyond twice the current number
 
 
 class TargetScrape(msgspec.Struct):
-    """What one target's body held."""
+    """The content of one target's body."""
 
     target: str
     values: int = 0
-    """Values of metrics that Fallow knows, refused ones included."""
+    """Values of metrics that Fallow knows, rejected ones included."""
     refused: int = 0
     """Of these: blank, not finite, or outside their range."""
     rejected: int = 0
-    """The refused and the lines that are not Prometheus text."""
+    """Rejected values, and lines that are not Prometheus text."""
     unknown: int = 0
     cut: bool = False
 
 
 class ScrapeCycle(msgspec.Struct, frozen=True):
-    """All targets' rows, and a scrape per target in the order they were fed."""
+    """The rows of all targets, and a scrape per target in the order of `feed`."""
 
     assembled: Assembled
     scrapes: list[TargetScrape]
 
 
 class _KnownTarget(msgspec.Struct, frozen=True):
-    """A target's template and what its lines mean."""
+    """A target's template and the meaning of its lines."""
 
     template: Template
     lines_read: Ints
@@ -69,7 +69,7 @@ class Reader:
         *,
         is_complete: bool = False,
     ) -> TargetScrape:
-        """Take one target's body. `labels` are the target's own, such as `instance`."""
+        """Add one target's body. `labels` are the target's own, such as `instance`."""
         scrape = TargetScrape(target)
         known_target = self._templates.get(target)
         tails = None if known_target is None else known_target.template.tails(body)
@@ -88,9 +88,9 @@ class Reader:
     def finish(
         self, ts: np.datetime64, *, cluster: str, interval_s: float, source: str
     ) -> ScrapeCycle:
-        """Return the rows of everything fed since the last time.
+        """Return the rows of all bodies since the last call.
 
-        `ts` is the moment of lines that carry no timestamp of their own.
+        `ts` is the timestamp of lines without their own.
         """
         self.settle()
         chunks, scrapes = self._chunks, self._scrapes
@@ -110,12 +110,12 @@ class Reader:
             scrape.rejected += bad + chunk.rejected
             scrape.unknown -= chunk.strange
         if len(self._catalog) > 2 * len(np.unique(coded.identity)) + _SLACK:
-            # Pods come and go; their label sets are not kept for ever.
+            # Pods come and go; their label sets must not be kept without end.
             self._catalog, self._templates = SeriesCatalog(), {}
         return ScrapeCycle(assembled, scrapes)
 
     def settle(self) -> None:
-        """Cast the values of everything fed so far; `finish` does so by itself."""
+        """Cast the values of all bodies so far; `finish` does so itself."""
         self._chunks = settle(self._chunks)
 
     def _learn(
@@ -148,7 +148,7 @@ class Reader:
 def meanings(
     lines: list[ExpositionLine], labels: Mapping[str, str]
 ) -> tuple[list[int], list[Series]]:
-    """Return which lines mean something to Fallow, and what."""
+    """Return which lines Fallow knows, and their meaning."""
     line_numbers: list[int] = []
     series: list[Series] = []
     identities_seen: dict[bytes, tuple[dict[str, str], Identity | None]] = {}
@@ -174,7 +174,7 @@ def _join_codes(parts: list[Floats]) -> Floats:
 def _timestamps(
     chunks: list[TailChunk], size: int, ts: np.datetime64
 ) -> npt.NDArray[np.datetime64]:
-    """Return each value's moment: its line's timestamp, else the look's."""
+    """Return each value's timestamp: its line's, else the scrape's."""
     times = np.full(size, ts)
     start = 0
     for chunk in chunks:

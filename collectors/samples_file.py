@@ -1,9 +1,9 @@
-"""Import samples from any table: Parquet or CSV, one row per look at one device.
+"""Import device samples from any table: Parquet or CSV, one row per device and time.
 
-The caller says which of the file's columns is what: `workload` and `ts` are needed, then any
-numeric column of the `sample` table, and `device`, `node`, `model`, `namespace`, `pod`, `team`.
-Without a device the pod stands for it, and without a pod the workload. A row with a device
-and neither workload nor pod is of a device that is not allocated.
+The caller names the file's columns: `workload` and `ts` are required, then any numeric column of
+the `sample` table, and `device`, `node`, `model`, `namespace`, `pod`, `team`. Without a device
+column the pod is used as the device, and without a pod the workload is used as the pod. A row with
+a device and neither workload nor pod is of a device that is not allocated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,12 +49,12 @@ def import_samples(
     """Return `pod`, `sample` and `scrape` batches of a file.
 
     `columns` maps Fallow's names to the file's. `ts` may be Unix seconds, milliseconds,
-    microseconds or nanoseconds (told apart by size), timestamps, or ISO 8601 text; without a
+    microseconds or nanoseconds (distinguished by size), timestamps, or ISO 8601 text; without a
     zone it is UTC. Negative and impossible values become null and are counted in the `scrape`
-    row. The whole file is checked before the first batch, so that a bad one leaves nothing.
+    row. The whole file is checked before the first batch, so that a bad file stores nothing.
 
     Raises:
-        UsageError: the file or the mapping cannot be used; the message names the legal answers.
+        UsageError: the file or the mapping cannot be used; the message names the legal values.
     """
     _check(columns, interval_s)
     source = open_table(path)
@@ -103,10 +103,10 @@ def _check(mapping: Mapping[str, str], interval_s: float) -> None:
 
 
 def _inspect(plan: _Plan) -> int:
-    """Look at every row once; return how many values and rows are refused.
+    """Check every row once; return how many values and rows are rejected.
 
     Raises:
-        UsageError: a value is not what its column should hold, or nothing is usable.
+        UsageError: a value does not fit its column, or no row is usable.
     """
     numbers = plan.numbers
     facts = (
@@ -148,7 +148,7 @@ def _usable(plan: _Plan) -> pl.Expr:
 
 
 def _strange(name: str) -> pl.Expr:
-    """Return the first raw value that did not become a moment or a number, as text."""
+    """Return the first raw value that is neither a timestamp nor a number, as text."""
     raw = pl.col(f"{name}!")
     lost = raw.is_not_null() & pl.col(name).is_null()
     return raw.filter(lost).first().cast(pl.String)

@@ -1,6 +1,6 @@
-"""What a metric and its labels mean: names of every vendor and generation to one vocabulary.
+"""Resolve a metric and its labels: names of every vendor and generation to one vocabulary.
 
-    resolve(metric, labels) -> Series    which column of which table, of which device, whose
+    resolve(metric, labels) -> Series    which column of which table, which device, which pod
 
 The names are data: `metrics.csv` (metric to column, scale and legal range) and `labels.csv`
 (label to meaning). Sources: reference domain dossier 1.1-1.8; NVML header for clock events.
@@ -36,7 +36,7 @@ _PER_POD = frozenset({"gpu_util_pct", "mem_used_bytes"})
 
 
 class MetricMapping(msgspec.Struct, frozen=True):
-    """Where a metric's values go. `low` and `high` bound the value after scaling."""
+    """The column of a metric's values. `low` and `high` bound the value after scaling."""
 
     table: str
     column: str
@@ -47,11 +47,11 @@ class MetricMapping(msgspec.Struct, frozen=True):
     vendor: str
     combine: str
     spill: bool = False
-    """A per-pod value that stands for the device where no device-level series exists."""
+    """A per-pod value that is used for the device where no device-level series exists."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Which device, and whose: None means the labels do not say."""
+    """The device and its pod: None means that the labels do not name it."""
 
     device: str
     node: str | None = None
@@ -159,7 +159,7 @@ class Series(msgspec.Struct, frozen=True):
 def resolve(metric: str, labels: Mapping[str, str]) -> Series | None:
     """Return what one series means, or None where the metric or its device is unknown.
 
-    Callers cache the answer by the series' label text.
+    Callers cache the result by the series' label text.
     """
     measure = measure_of(metric)
     if measure is None:
@@ -171,7 +171,7 @@ def resolve(metric: str, labels: Mapping[str, str]) -> Series | None:
 
 
 def combine(measure: MetricMapping, identity: Identity, labels: Mapping[str, str]) -> Series | None:
-    """Join a metric's meaning and a label set's; None where the value must not be used."""
+    """Join a metric's meaning with a label set's; None where the value must not be used."""
     bits = 0
     if measure.vendor == "nvidia":
         if measure.combine == "or" and "clock_event" in labels:
@@ -183,7 +183,7 @@ def combine(measure: MetricMapping, identity: Identity, labels: Mapping[str, str
     elif measure.vendor == "hami" and measure.table == "sample" and identity.pod is not None:
         identity = msgspec.structs.replace(identity, shared=True)
     elif measure.vendor == "amd" and labels.get("gpu_partition_id", "0") not in {"", "0"}:
-        # Only partition 0 reports activity; the others say 0 or nothing (domain dossier 1.8).
+        # Only partition 0 reports activity; the others report 0 or nothing (domain dossier 1.8).
         return None
     return Series(measure, identity, bits)
 
@@ -226,7 +226,7 @@ def metrics() -> dict[str, MetricMapping]:
 
 @cache
 def labels_meaning(meaning: str) -> tuple[str, ...]:
-    """Return the labels that carry a meaning, best first."""
+    """Return the labels that have a meaning, best first."""
     return tuple(r["label"] for r in _rows("labels.csv") if r["meaning"] == meaning)
 
 
@@ -275,7 +275,7 @@ def identify(labels: Mapping[str, str]) -> Identity | None:
 def node_of(labels: Mapping[str, str]) -> str | None:
     """Return the node: a relabelled name, the exporter's host name, else the target's host.
 
-    dcgm-exporter prints its own pod's name as host name unless told the node's; that is no node.
+    dcgm-exporter uses its own pod's name as host name unless it gets the node's; that is no node.
     """
     for label in labels_meaning("node"):
         value = labels.get(label)
@@ -285,7 +285,7 @@ def node_of(labels: Mapping[str, str]) -> str | None:
 
 
 def is_exporter(pod: str) -> bool:
-    """Tell by its name whether a pod is a device exporter's."""
+    """Return whether a pod's name is that of a device exporter."""
     return _EXPORTER_POD.search(pod) is not None
 
 

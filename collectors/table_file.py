@@ -1,4 +1,4 @@
-"""Open a Parquet or CSV file as a lazy frame, and read moments and numbers from its columns."""
+"""Open a Parquet or CSV file as a lazy frame, and read timestamps and numbers from its columns."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def open_table(path: Path) -> TableFile:
 
 
 def unreadable(path: Path, error: Exception) -> UsageError:
-    """Return the error of a file that is broken inside."""
+    """Return the error of a damaged file."""
     detail = str(error).strip().partition("\n")[0]
     if path.suffix in {".parquet", ".pq"}:
         return UsageError(
@@ -61,7 +61,7 @@ def unreadable(path: Path, error: Exception) -> UsageError:
 
 
 def read_timestamps(file: TableFile, column: str) -> pl.Expr:
-    """Return a column as naive UTC microseconds; what is no moment is null."""
+    """Return a column as naive UTC microseconds; a value that is no timestamp is null."""
     kind = file.columns[column]
     raw = pl.col(column)
     if isinstance(kind, pl.Datetime):
@@ -86,7 +86,7 @@ def _unix(value: pl.Expr) -> pl.Expr:
     micros = value // 1000
     for limit, factor in reversed(_UNITS):
         micros = pl.when(value.abs() < limit).then(value * factor).otherwise(micros)
-    # Casting only what a calendar can hold: infinities and NaN become null.
+    # Cast only values that a calendar can represent: infinities and NaN become null.
     return micros.round().cast(pl.Int64, strict=False).cast(pl.Datetime("us"))
 
 

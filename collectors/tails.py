@@ -1,4 +1,4 @@
-"""Values that are still text: cast for the whole fleet at once."""
+"""Cast values that are still text, for the whole fleet in one step."""
 
 from collections.abc import Sequence
 
@@ -18,9 +18,9 @@ class TailChunk(msgspec.Struct, frozen=True):
 
     coded: CodedSeries
     text: bytes = b""
-    """One value a line, after a space; or value, space and timestamp."""
+    """One value per line, after a space; or value, space and timestamp."""
     lines_read: Ints = msgspec.field(default_factory=lambda: np.zeros(0, np.int64))
-    """Which lines mean something to Fallow: those of `coded`."""
+    """Which lines Fallow knows: those of `coded`."""
     lines: int = 0
     stamped: bool = False
     values: Floats | None = None
@@ -28,11 +28,11 @@ class TailChunk(msgspec.Struct, frozen=True):
     """Microseconds, -1 for a line without; None = no line has one."""
     rejected: int = 0
     strange: int = 0
-    """Of the rejected: lines of metrics that mean nothing to Fallow."""
+    """Of the rejected: lines of metrics that Fallow does not know."""
 
 
 def settle(chunks: Sequence[TailChunk]) -> list[TailChunk]:
-    """Give every chunk its values: texts of one kind in one cast."""
+    """Give every chunk its values: all texts of one kind in one cast."""
     chunks_settled = list(chunks)
     for stamped in (False, True):
         positions = [i for i, c in enumerate(chunks) if c.values is None and c.stamped is stamped]
@@ -68,7 +68,7 @@ def _cast_all(chunks: list[TailChunk]) -> list[TailChunk]:
     for chunk in chunks:
         chunk_numbers = numbers[start : start + width * chunk.lines]
         start += width * chunk.lines
-        # Most targets print nothing but GPU metrics: then all lines are known, in order.
+        # Most targets export only GPU metrics: then all lines are known, in order.
         reads_every_line = len(chunk.lines_read) == chunk.lines
         values = (
             chunk_numbers[::width] if reads_every_line else chunk_numbers[::width][chunk.lines_read]
@@ -79,7 +79,7 @@ def _cast_all(chunks: list[TailChunk]) -> list[TailChunk]:
 
 
 def _microseconds(stamps: Floats) -> Ints:
-    """Return timestamps in microseconds, told from milliseconds or seconds by their size."""
+    """Return timestamps in microseconds; milliseconds and seconds are distinguished by size."""
     scaled = np.where(np.abs(stamps) < SECONDS_BELOW, stamps * 1e6, stamps * 1e3)
     if not ((scaled >= 0) & (scaled < LAST)).all():
         raise _OddError
@@ -111,7 +111,7 @@ def _floats(text: bytes, *, stamped: bool) -> Floats:
 
 
 def _patiently(chunk: TailChunk) -> TailChunk:
-    """Parse one chunk's tails with the full grammar; a line without a value is refused."""
+    """Parse one chunk's tails with the full grammar; a line without a value is rejected."""
     tails = [parse_tail(tail) for tail in chunk.text.split(b"\n")[: chunk.lines]]
     valued = np.array([tail is not None for tail in tails], np.bool_)[chunk.lines_read]
     known_tails = [tails[place] for place in chunk.lines_read.tolist()]

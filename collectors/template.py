@@ -1,8 +1,8 @@
-"""What stays the same in a target's exposition from look to look, so that only values are read.
+"""Remember what stays the same in a target's exposition, so that only values are parsed.
 
-A template remembers the text around every value. It cuts the next body at the same marks, takes
-the remembered text away from each piece, and answers with what is left, one value a line. If
-anything but a value has changed, the answer is None: then the target is learned again.
+A template stores the text around every value. It cuts the next body at the same positions, removes
+the stored text from each piece, and returns what is left, one value per line. If anything but a
+value has changed, the result is None: then the target is parsed in full again.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from collectors.exposition import ExpositionText
 
 
 class Template(msgspec.Struct, frozen=True):
-    """How to cut a body, and the text that stands beside each value."""
+    """How to cut a body, and the text beside each value."""
 
     mark: bytes
     pieces: int
     pick: Any
-    """Takes the pieces that hold a value."""
+    """Selects the pieces that have a value."""
     strip: Callable[[bytes, bytes], bytes]
     beside: tuple[bytes, ...]
     """The text of each of these pieces that is not its value."""
     rest: Any
-    """Takes the other pieces: comments, or what comes before the first value."""
+    """Selects the other pieces: comments, or the text before the first value."""
     rest_text: bytes
     """These pieces, joined."""
     fixed: int
@@ -44,8 +44,8 @@ class Template(msgspec.Struct, frozen=True):
         cuts = _cut(body, self.mark, returns=self.returns)
         if len(cuts) != self.pieces:
             return None
-        # A piece whose text has changed stays whole, which the length betrays; more or less than
-        # a value in a piece, the newlines.
+        # A piece whose text has changed stays whole, which its length shows. More or fewer values
+        # in a piece show in the number of newlines.
         tails = b"\n".join(map(self.strip, self.pick(cuts), self.beside))
         if len(body) - len(tails) != self.fixed or tails.count(b"\n") != self.values:
             return None
@@ -66,7 +66,7 @@ def learn(text: ExpositionText, body: bytes) -> Template | None:
 
 
 def _between_braces(text: ExpositionText, body: bytes) -> Template | None:
-    """Cut where labels end: the fewest pieces, and comments lie within them.
+    """Cut after the labels: this gives the fewest pieces, and comments are inside them.
 
     Works where each sample has labels and no label holds a brace, as dcgm-exporter prints.
     """
@@ -74,11 +74,11 @@ def _between_braces(text: ExpositionText, body: bytes) -> Template | None:
     if len(cuts) != len(text.lines) + 1:
         return None
     values, newlines, beside = zip(*(piece.partition(b"\n") for piece in cuts[1:]), strict=True)
-    # A value begins after one space; braces elsewhere would have left other beginnings.
+    # A value begins after one space; braces in other places would give other beginnings.
     if any(value[:1] != b" " or value[1:2] in {b" ", b""} for value in values):
         return None
     after = [newline + rest for newline, rest in zip(newlines, beside, strict=True)]
-    # The last newline belongs to the answer, which then ends in one.
+    # The last newline belongs to the result, which then ends in one.
     after[-1] = after[-1][1:]
     return _check_template(
         Template(
@@ -112,8 +112,8 @@ def _lines(text: ExpositionText, body: bytes, *, stamped: bool, returns: bool) -
         Template(
             mark=b"\n",
             pieces=len(cuts),
-            # With the last piece, which is empty, the answer ends in a newline; and itemgetter
-            # never has one index only, for which it returns no tuple.
+            # The last piece is empty: with it, the result ends in a newline, and itemgetter always
+            # has more than one index (with one index it would not return a tuple).
             pick=itemgetter(*numbers, -1),
             strip=bytes.removeprefix,
             beside=(*beside, b""),
@@ -129,7 +129,7 @@ def _lines(text: ExpositionText, body: bytes, *, stamped: bool, returns: bool) -
 
 
 def _check_template(template: Template, body: bytes) -> Template | None:
-    """Return the template with the length that its own body tells, if it then answers."""
+    """Return the template with its own body's length, if it parses that body."""
     cuts = _cut(body, template.mark, returns=template.returns)
     tails = b"\n".join(map(template.strip, template.pick(cuts), template.beside))
     whole = msgspec.structs.replace(template, fixed=len(body) - len(tails))

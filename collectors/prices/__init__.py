@@ -1,1 +1,1 @@
-"""Prices: rate card, on-premises amortisation, commitments, AWS. Each brings `rate` rows."""
+"""Provide `rate` rows: rate card, on-premises amortisation, commitments, AWS."""

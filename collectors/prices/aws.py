@@ -14,7 +14,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 
 PRICING_REGION = "us-east-1"
-"""The Pricing API answers in few regions; this one knows every region's prices."""
+"""The Pricing API exists in few regions; this one has the prices of every region."""
 NO_DISCOUNT = "spot equals list: no spot market here"
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure"}
 DENIED |= {"InvalidClientTokenId", "UnrecognizedClientException", "ExpiredToken"}
@@ -49,7 +49,7 @@ class AwsPrices:
         client: ClientFactory = _boto,
         clock: Callable[[], datetime] = _now,
     ) -> None:
-        """Take the regions to ask for; credentials follow the AWS chain."""
+        """Take the regions to query; credentials follow the AWS chain."""
         card = {r.instance_type: r for r in built_in() if r.provider == "aws"}
         self._regions = tuple(regions)
         self._types = tuple(instance_types) or tuple(card)
@@ -64,8 +64,8 @@ class AwsPrices:
 
         Raises:
             AuthError: AWS refused the credentials.
-            TemporaryError: AWS could not be reached, or asked us to slow down.
-            SourceError: AWS answered with something that is no price.
+            TemporaryError: AWS could not be reached, or throttled the request.
+            SourceError: AWS answered with something that is not a price.
         """
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
@@ -186,7 +186,7 @@ def _list_price(text: str, name: str) -> Decimal | None:
 
 
 def _money(text: str, price_name: str) -> Decimal | None:
-    """Return a price, or None for zero: AWS prints 0 where it offers nothing."""
+    """Return a price, or None for zero: AWS has 0 where it offers nothing."""
     try:
         usd = Decimal(text)
     except InvalidOperation as error:

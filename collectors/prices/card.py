@@ -16,7 +16,7 @@ from fallow.resources import read_text
 Term = Literal["on-demand", "spot", "reserved", "amortised"]
 TERMS: tuple[str, ...] = get_args(Term)
 NO_PRICE = {Decimal(700)}
-"""Catalogues print this where they have no price (SkyPilot's GCP file); it is not a price."""
+"""Catalogues have this value where they have no price (SkyPilot's GCP file)."""
 
 
 class CardRow(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class CardRow(msgspec.Struct, frozen=True):
 
     @property
     def offer(self) -> tuple[str, str, str, str]:
-        """Return what two rows of the same offer share."""
+        """Return the key that two rows of the same offer share."""
         return (self.provider, self.region, self.instance_type, self.term)
 
 
@@ -71,7 +71,7 @@ def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:
     """Parse and check the lines of a rate card; `where` names it in errors.
 
     Raises:
-        UsageError: a column is missing or unknown, a value is not legal, an offer stands twice.
+        UsageError: a column is missing or unknown, a value is not legal, an offer occurs twice.
     """
     reader = csv.DictReader(lines)
     header = reader.fieldnames or []

@@ -1,4 +1,4 @@
-"""Commitments: what reserved capacity costs per hour, and how much of it was used."""
+"""Price commitments: what reserved capacity costs per hour, and how much of it was used."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from fallow.window import Window
 
 
 class Commitment(msgspec.Struct, frozen=True):
-    """Nodes promised to a provider for a term; `usd_per_node_hour` is amortised (effective)."""
+    """Nodes reserved for a term; `usd_per_node_hour` is amortised (effective)."""
 
     name: str
     provider: str
@@ -28,7 +28,7 @@ class Commitment(msgspec.Struct, frozen=True):
     gpu_model: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a commitment of nothing."""
+        """Refuse a commitment of zero nodes."""
         if min(self.nodes, self.gpus_per_node) < 1 or self.usd_per_node_hour <= 0:
             raise UsageError(f"commitment {self.name!r} promises no nodes, GPUs or dollars")
         if self.end <= self.start:
@@ -73,7 +73,7 @@ class Commitments:
 
 
 def committed_node_hours(commitment: Commitment, window: Window) -> Decimal:
-    """Return the node-hours promised within the window."""
+    """Return the committed node-hours within the window."""
     start, end = max(window.start, commitment.start), min(window.end, commitment.end)
     seconds = Decimal(str(max(0.0, (end - start).total_seconds())))
     return commitment.nodes * seconds / 3600
@@ -88,7 +88,7 @@ def utilisation(used_node_hours: Decimal, commitment: Commitment, window: Window
 def coverage(
     used_node_hours: Decimal, eligible_node_hours: Decimal, commitment: Commitment, window: Window
 ) -> Decimal | None:
-    """Return committed hours used over hours that could have been; null when none could."""
+    """Return used committed hours over eligible hours; null when none were eligible."""
     used = min(used_node_hours, committed_node_hours(commitment, window))
     return used / eligible_node_hours if eligible_node_hours else None
 
@@ -96,7 +96,7 @@ def coverage(
 def unused_usd(used_node_hours: Decimal, commitment: Commitment, window: Window) -> Decimal:
     """Return what the unused part of a commitment cost in USD.
 
-    A shared cost: never charged to whoever happened to run on demand
+    It is a shared cost: it is never charged to the workloads that ran on demand
     (telemetry-and-waste.md#money).
     """
     committed = committed_node_hours(commitment, window)

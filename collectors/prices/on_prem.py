@@ -1,4 +1,4 @@
-"""What an hour of an owned GPU costs: amortised capital, energy, and running it."""
+"""Price an hour of an owned GPU: amortised capital, energy and running cost."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -58,11 +58,11 @@ class OnPrem:
     ) -> None:
         """Take one server's figures; empty model, type and cluster mean any.
 
-        `kw` is what the server draws; `running_pct_per_year` is support, space and staff in
+        `kw` is the power of the server; `running_pct_per_year` is support, space and staff in
         percent of capex.
 
         Raises:
-            UsageError: a figure cannot be.
+            UsageError: a figure is not possible.
         """
         legal = {
             "capex_usd": capex_usd > 0,
@@ -97,7 +97,7 @@ class OnPrem:
         )
 
     def rates(self, window: Window) -> Batch:  # noqa: ARG002  (the price holds for the whole life)
-        """Return the one `rate` row of this server: term `amortised`, all of it on its GPUs."""
+        """Return the one `rate` row of this server: term `amortised`, all of it for its GPUs."""
         usd = self.cost.total
         return batch(
             [

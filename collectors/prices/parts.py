@@ -1,4 +1,4 @@
-"""Split what a node costs into what its GPUs, cores and memory cost."""
+"""Split a node's price into the prices of its GPUs, cores and memory."""
 
 from decimal import ROUND_DOWN, Decimal
 

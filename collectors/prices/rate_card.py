@@ -1,4 +1,4 @@
-"""The rate card as a price source: list prices, what settings override, and fallbacks by model."""
+"""Provide the rate card's prices: list prices, overrides by settings, fallbacks by model."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
-"""The earliest known price of an offer also prices the time before it was looked up."""
+"""The earliest known price of an offer is also used for the time before its date."""
 
 
 def _now() -> datetime:
@@ -25,7 +25,7 @@ def _now() -> datetime:
 
 
 class RateCard:
-    """Dated list prices of GPU instance types (AWS, GCP, Azure), and what settings override.
+    """Dated list prices of GPU instance types (AWS, GCP, Azure), with the settings' overrides.
 
     Rows by `source`: `settings` (one price for all, or by model), `rate-card` (one per offer and
     date), `derived` (per GPU model, the cheapest on-demand price per GPU on the card, for
@@ -35,7 +35,7 @@ class RateCard:
     def __init__(
         self, settings: PriceSettings | None = None, clock: Callable[[], datetime] = _now
     ) -> None:
-        """Read the card, with a site's own rows in place of ours where it has any.
+        """Read the card; a site's own rows replace the built-in rows of the same offers.
 
         Raises:
             UsageError: the site's card is not legal, or settings price an unknown GPU model.
@@ -134,7 +134,7 @@ def flat(
     gpu_model: str = "",
     cluster: str = "",
 ) -> dict[str, Any]:
-    """Return one `rate` row that prices every GPU (of a model, of a cluster) alike."""
+    """Return one `rate` row that gives every GPU (of a model, of a cluster) the same price."""
     return {
         "source": source,
         "provider": "override",
@@ -154,7 +154,7 @@ _TEXT_KEY = ("provider", "region", "zone", "instance_type", "gpu_model", "cluste
 
 
 def batch(records: Iterable[dict[str, Any]]) -> Batch:
-    """Return `rate` rows as a batch; absent key columns mean any, moments become UTC."""
+    """Return `rate` rows as a batch; absent key columns mean any, timestamps become UTC."""
     rows = [
         {
             **dict.fromkeys(_TEXT_KEY, ""),
@@ -171,8 +171,8 @@ def batch(records: Iterable[dict[str, Any]]) -> Batch:
 def gpu_bases(card: Sequence[CardRow]) -> dict[str, Decimal]:
     """Return the base USD per GPU-hour of each model.
 
-    The median over the card's on-demand rows of what is left per GPU after cores and memory at
-    OpenCost's base prices; OpenCost's 0.95 where nothing is left.
+    The median over the card's on-demand rows of what remains per GPU after cores and memory at
+    OpenCost's base prices; OpenCost's 0.95 where nothing remains.
     """
     left: dict[str, list[Decimal]] = {}
     for row in _on_demand(card):

@@ -1,17 +1,17 @@
 """Read a Prometheus (or Thanos, Mimir, VictoriaMetrics, AMP): telemetry, inventory, pod usage.
 
-client.py      one query at a time: budget, retries, errors in words
-decode.py      answers straight into NumPy arrays
-queries.csv    what is asked for beside device telemetry
+client.py      sends one query at a time: budget, retries, errors as sentences
+decode.py      decodes answers into NumPy arrays
+queries.csv    queries besides device telemetry
 telemetry.py   device series of one chunk of time -> sample, holding, gaps
 kube_state.py  kube-state-metrics -> node, pod
-pod_identity.py  the uid of each pod series: a name is used again, a uid is not
+pod_identity.py  the uid of each pod series: names are used again, uids are not
 grid.py        rates by pod over whole stretches of the clock's grid
 usage.py       cAdvisor and request counters -> pod_sample
 containers.py  cAdvisor by container -> container_sample
 latencies.py   latency histograms (service_metrics.csv) -> latency_sample
 steps.py       training loops (step_metrics.csv) -> step_sample
-progress.py    how far jobs are (../progress_metrics.csv) -> progress_sample
-cursors.py     what is done, and what is left to do
+progress.py    progress of jobs (../progress_metrics.csv) -> progress_sample
+cursors.py     what is stored already, and what is left to read
 collector.py   the collector
 """

@@ -1,8 +1,8 @@
-"""One Prometheus query at a time: counted, retried with back-off, failures in one line.
+"""Send one Prometheus query at a time: counted, retried with back-off, failures in one line.
 
-The connection, its headers and its credentials are `prometheus-api-client`'s, over a session of
-ours; its own retries are off, so that tenacity's (with an injected sleep) are the only ones.
-Large answers are read by us and decoded by `collectors.prometheus.decode`.
+The connection, its headers and its credentials are `prometheus-api-client`'s, over our own session.
+Its own retries are off, so that only tenacity retries (with an injected sleep). This module reads
+large answers itself, and `collectors.prometheus.decode` decodes them.
 """
 
 import time
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_BACKOFF_S = 30.0
 MAX_WAIT_S = 120.0
-"""A server's Retry-After is obeyed up to this."""
+"""A server's Retry-After is obeyed up to this number of seconds."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _RETRIED = {408, 429, 500, 502, 503, 504}
 _TOO_MUCH = ("too many", "exceed", "maximum", "limit", "too large", "timed out", "timeout")
@@ -31,21 +31,21 @@ _REFUSED = {400, 422}
 
 
 class TooMuchError(SourceError):
-    """The server will not answer a query of this size; a shorter range may do."""
+    """The server refuses a query of this size; a shorter range may succeed."""
 
 
 class BudgetSpentError(TemporaryError):
-    """The run has asked as many queries as `prometheus.query_budget` allows."""
+    """The run has sent as many queries as `prometheus.query_budget` allows."""
 
 
 class BusyError(TemporaryError):
-    """The server says that it is busy, and perhaps for how long."""
+    """The server is busy, and may have named a time to wait."""
 
     after_s: float = 0.0
 
 
 class _Problem(msgspec.Struct):
-    """What a server says instead of data, or beside it."""
+    """A server's error message, or its warnings beside the data."""
 
     status: str = ""
     error: str = ""
@@ -55,15 +55,15 @@ class _Problem(msgspec.Struct):
 
 
 class PrometheusClient:
-    """Asks one server; `queries` counts what was asked, retries included."""
+    """Queries one server; `queries` counts the queries, retries included."""
 
     def __init__(
         self, settings: PrometheusSettings, *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Prepare a connection; nothing is asked yet.
+        """Prepare a connection; no query is sent yet.
 
         Raises:
-            UsageError: the URL is not an http or https address, or its CA file is not there.
+            UsageError: the URL is not an http or https address, or its CA file does not exist.
         """
         self.url = check_url(settings.url)
         self.queries = 0
@@ -80,7 +80,7 @@ class PrometheusClient:
         settings = self._settings
         session = requests.Session()
         session.verify = settings.ca_file or settings.verify_tls
-        # Over loopback gzip costs both ends more than the bytes it saves (docs/prometheus.md).
+        # Over loopback, gzip costs both ends more than the saved bytes (docs/prometheus.md).
         near = urlsplit(self.url).hostname in _LOOPBACK
         session.headers["Accept-Encoding"] = "identity" if near else "gzip"
         session.headers.update(settings.headers)
@@ -114,14 +114,15 @@ class PrometheusClient:
         return self.get("query_range", parameters)
 
     def get(self, path: str, parameters: Mapping[str, Any]) -> bytes:
-        """Return the body of `GET /api/v1/<path>` once it says success.
+        """Return the body of `GET /api/v1/<path>` after a success.
 
         Raises:
             TooMuchError: the server refuses a query of this size.
             AuthError: 401 or 403.
-            SourceError: it answered, but not as Prometheus does, or it refused the query.
+            SourceError: the answer is not that of a Prometheus, or the server refused the query.
             BudgetSpentError: the query budget is spent.
-            TemporaryError: still away, busy or cut short after the retries.
+            TemporaryError: the server is still not reachable, busy or interrupted after the
+            retries.
         """
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._settings.retries + 1),
@@ -196,7 +197,7 @@ class PrometheusClient:
         return self._unlike(status, body, problem)
 
     def _complete(self, body: bytes) -> bytes:
-        """Refuse an answer that the server itself calls partial: what is missing is no gap."""
+        """Refuse an answer that the server marks as partial: its missing data are not a gap."""
         if any(mark in end for mark in _PARTIAL for end in (body[:_NEAR], body[-_NEAR:])):
             answer = msgspec.json.decode(body, type=_Problem)
             partly = [w for w in answer.warnings or () if not w.startswith(_ABOUT_THE_QUERY)]
@@ -233,7 +234,7 @@ _ENDS = (b"}", b"}\n")
 _IS_IT = "is this a Prometheus?"
 _NEAR = 65_536
 _PARTIAL = (b'"warnings":["', b'"isPartial":true')
-"""Keys beside the data: inside it a quote of a label's value would bear a backslash."""
+"""Keys beside the data: inside the data, a quote of a label's value would have a backslash."""
 _ABOUT_THE_QUERY = ("PromQL ",)
 _BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.5, max=MAX_BACKOFF_S, jitter=0.5)
 

@@ -1,4 +1,4 @@
-"""The Prometheus collector: a window of somebody else's history, chunk by chunk, resumable."""
+"""Collect from a Prometheus: a window of its history, chunk by chunk, resumable."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,19 +27,19 @@ from fallow.tables import Batch
 from fallow.window import Window
 
 SETTLE = timedelta(seconds=30)
-"""The newest moments are left for the next run: a scrape is stored only when it has ended, and
-rows are written once, so a row read half would stay half."""
+"""The newest data are left for the next run: a scrape is stored only when it is complete, and rows
+are written once, so a row that is read too early would stay incomplete."""
 OVERLAP = timedelta(minutes=5)
-"""A live run asks this much again, for rows that came late (remote write)."""
+"""A live run queries this much time again, for rows that arrived late (remote write)."""
 YOUNG = timedelta(hours=1)
 MAX_SAMPLES = 12_000_000
-"""Values of one chunk held at once, 20 bytes each, while its rows are made."""
+"""Values of one chunk in memory, 20 bytes each, while its rows are built."""
 CHUNK_SPANS = tuple(timedelta(minutes=m) for m in (720, 360, 180, 120, 60, 30, 20, 10, 5, 2, 1))
 INVENTORY_EVERY = timedelta(minutes=5)
-"""kube-state-metrics is asked no more often: its answers are large and change slowly."""
+"""Shortest pause between queries of kube-state-metrics: its answers are large and change slowly."""
 BEFORE = timedelta(hours=1)
-"""A run goes on from where the last one ended, if that was so little before its window: each leaves
-the moments that settle, and the stretch that has not ended."""
+"""A run continues from the end of the last run if that end is at most this long before its window.
+Each run leaves out the newest data and the stretch that has not ended."""
 _TELEMETRY, _INVENTORY = "telemetry", "inventory"
 
 
@@ -50,9 +50,10 @@ def _utc_now() -> datetime:
 class PrometheusCollector:
     """Read device telemetry, inventory and pod usage from a Prometheus API.
 
-    `done` maps names of `cursor` rows to their `done_until` (as the warehouse holds them): what
-    they cover is not asked again. Cursors of this run are remembered, so one instance may serve
-    a whole service. `failure` is what stopped the last `collect`, None when it ran through.
+    `done` maps names of `cursor` rows to their `done_until` (from the warehouse): the time that
+    they cover is not queried again. The instance remembers the cursors of this run, so that one
+    instance can serve a whole service. `failure` is the error that stopped the last `collect`, else
+    None.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class PrometheusCollector:
         only: Sequence[str] = (),
         max_samples: int = MAX_SAMPLES,
     ) -> None:
-        """Prepare; nothing is asked yet. `only` names canonical columns (empty = all).
+        """Prepare; no query is sent yet. `only` names canonical columns (empty = all).
 
         Raises:
-            UsageError: the URL is no address.
+            UsageError: the URL is not an address.
         """
         self._settings = settings
         self._cluster = cluster
@@ -98,17 +99,17 @@ class PrometheusCollector:
         self.failure: FallowError | None = None
 
     def prefix(self, part: str) -> str:
-        """Return how the names of this server's cursors for a part begin."""
+        """Return the prefix of the names of this server's cursors for a part."""
         matchers = f"{{{self._settings.selector}}}" if self._settings.selector else ""
         return f"{SOURCE} {self.client.url}{matchers} {part}"
 
     def collect(self, window: Window) -> Iterator[Batch]:
-        """Yield what of a window is not done: rows, looks and gaps, and a cursor per chunk.
+        """Yield the part of a window that is not done: rows, scrapes, gaps, and a cursor per chunk.
 
         In time order: `sample`, `holding`, `scrape`, `cursor` of each chunk of telemetry, then
         `node`, `pod`, then `pod_sample`, `container_sample`, `latency_sample`, `step_sample`,
-        `progress_sample`. A failure is a `scrape` row and ends the run; what was yielded before it
-        is whole, and the next run goes on from there.
+        `progress_sample`. A failure is a `scrape` row and ends the run. What was yielded before it
+        is complete, and the next run continues from there.
         """
         self.failure = None
         self.client.queries = 0
@@ -200,7 +201,7 @@ class PrometheusCollector:
         return Silences(self._cluster, *before)
 
     def _fetched(self, groups: Sequence[Sequence[str]], window: Window) -> Iterator[Matrix]:
-        """Fetch each metric while the one before it is being decoded and placed."""
+        """Fetch each metric while the previous one is decoded and placed."""
         with ThreadPoolExecutor(1, "prometheus") as pool:
             waiting: list[Future[Matrix]] = []
             try:
@@ -247,7 +248,7 @@ class PrometheusCollector:
         return frozenset((w.get("namespace", ""), w.get("pod", "")) for w, _ in holder_rows)
 
     def _state(self, metric_names_present: Sequence[str], window: Window) -> kube_state.KubeState:
-        """Ask what kube-state-metrics last said in a window, also of what has gone since."""
+        """Query the last values of kube-state-metrics in a window, also of deleted objects."""
         span = f"[{round(window.seconds)}s]"
         metrics_present = [
             m for m in kube_state.inventory() if m["metric"] in set(metric_names_present)
@@ -273,7 +274,7 @@ class PrometheusCollector:
         return kube_state.KubeState(identified.series, identified.lifetimes, by_node)
 
     def _recreated(self, window: Window) -> list[pod_identity.Name]:
-        """Return the names under which a pod was made again in a window."""
+        """Return the names under which a pod was created again in a window."""
         selected = selector([pod_identity.CREATED], self._settings.selector)
         by = "namespace, pod, exported_namespace, exported_pod"
         first, last = (
@@ -289,7 +290,7 @@ class PrometheusCollector:
     def _lives(
         self, metric: str, labels: Sequence[str], window: Window
     ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
-        """Return when each series began and ended in a window, to the minute (or its 360th)."""
+        """Return each series' start and end in a window, to the minute (or 1/360 of the window)."""
         selected = f"timestamp({selector([metric], self._settings.selector)})"
         interval_s = max(60, round(window.seconds / 360))
         span = f"[{round(window.seconds)}s:{interval_s}s]"
@@ -311,9 +312,9 @@ class PrometheusCollector:
         wanted: Sequence[Any],
         held_by: Sequence[str],
     ) -> Iterator[Batch]:
-        """Yield a part whose rows speak for whole stretches of the clock's grid."""
+        """Yield a part whose rows are valid for whole stretches of the clock's grid."""
         interval_s = grid_query.every
-        # The pass before this one left the moments that settle, and with them a stretch's end.
+        # The pass before this one left out the newest data, and with them the end of a stretch.
         inside = whole_steps(Window(window.start - SETTLE, window.end), interval_s)
         step = max(self._settings.chunk // interval_s * interval_s, interval_s)
         for piece in self._pieces(inside, part) if inside else ():
@@ -334,7 +335,7 @@ class PrometheusCollector:
 def _lives(
     edges: kube_state.Rows, labels: Sequence[str]
 ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
-    """Join the first and last moments (unix seconds) of the same series."""
+    """Join the first and last timestamps (unix seconds) of the same series."""
     edges_found: dict[tuple[str, ...], list[float]] = {}
     for label_sets, value in edges:
         key = tuple(pod_identity.own(label_sets, label) for label in labels)

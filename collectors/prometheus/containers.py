@@ -1,6 +1,6 @@
-"""What each container of a pod that holds devices uses of its host: cAdvisor to `container_sample`.
+"""Read the host usage of each container of pods that hold devices: cAdvisor -> `container_sample`.
 
-Over whole five minutes that end on the clock's grid, as `pod_sample`, and of the same pods.
+Over whole five minutes that end on the clock's grid, for the same pods as `pod_sample`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ Container = tuple[str, str, str]
 
 
 class ContainerUsage:
-    """Asks for the use that containers made of their hosts; memory is the most of the stretch."""
+    """Queries the host usage of containers; memory is the maximum of the stretch."""
 
     every = GRID
 

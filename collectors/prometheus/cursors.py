@@ -1,8 +1,8 @@
-"""What of a server's past is done, and what is left to do.
+"""Record how much of a server's history is stored, and find what is left to read.
 
-A cursor row says: everything from the moment in its name up to `done_until` has been stored. Its
-name is `prometheus <url>[{selector}] <part> since <moment>`, so that a second backfill which
-starts earlier asks only for what is missing, and a live run goes on where it stopped.
+A cursor row means: everything from the timestamp in its name up to `done_until` has been stored.
+Its name is `prometheus <url>[{selector}] <part> since <timestamp>`. So a second backfill that
+starts earlier queries only what is missing, and a live run continues where it stopped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +17,14 @@ _SINCE = " since "
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A stretch still to be done; its cursor's name and where its grid of chunks is anchored."""
+    """A stretch that is not read yet, its cursor's name, and the anchor of its grid of chunks."""
 
     window: Window
     source: str
     anchor: datetime
 
     def chunks(self, step: timedelta) -> Iterator[Window]:
-        """Cut into windows whose ends lie on the anchor's grid: a resumed run cuts alike."""
+        """Cut into windows that end on the anchor's grid: a resumed run cuts at the same times."""
         start = self.window.start
         while start < self.window.end:
             whole = (start - self.anchor) // step + 1
@@ -34,7 +34,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def name(prefix: str, since: datetime) -> str:
-    """Return the name of the cursor that began at a moment."""
+    """Return the name of the cursor that began at a timestamp."""
     return f"{prefix}{_SINCE}{since.astimezone(UTC).strftime(_FORM)}"
 
 
@@ -46,11 +46,10 @@ def pieces(
     overlap: timedelta = timedelta(),
     settled_until: datetime | None = None,
 ) -> list[Piece]:
-    """Return what of a window is not done, in order of time.
+    """Return the parts of a window that are not done, in time order.
 
-    A cursor later than `settled_until` is young: the `overlap` before it is queried again, so
-    that rows that arrived late come in (those already there are stored once). What is older is
-    final.
+    A cursor later than `settled_until` is young: the `overlap` before it is queried again, to get
+    rows that arrived late (rows that exist already are stored once). Older data are final.
     """
     stretches = sorted(
         (since, min(until, window.end), source)
@@ -80,9 +79,9 @@ def join_cursor(
     within: timedelta,
     overlap: timedelta = timedelta(),
 ) -> Window:
-    """Let a window begin where a cursor ends that ended at most so long before it.
+    """Let a window begin at a cursor that ends at most this long before the window.
 
-    Passes that follow one another leave moments to settle; so nothing falls between them.
+    Consecutive passes leave out the newest data, so without this there would be gaps between them.
     """
     near = [
         (until, since)

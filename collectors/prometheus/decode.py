@@ -1,4 +1,4 @@
-"""Prometheus answers to arrays, without a Python object per sample.
+"""Decode Prometheus answers into arrays, without a Python object per sample.
 
 A matrix's `values` stay undecoded JSON until the whole answer's are joined; their brackets and
 quotes are deleted in one pass, and Arrow splits and casts the numbers. Measured: 7 million samples
@@ -35,7 +35,7 @@ class Matrix(msgspec.Struct, frozen=True):
 
     @classmethod
     def joined(cls, parts: Sequence["Matrix"]) -> "Matrix":
-        """Put several after one another; a series may occur more than once."""
+        """Concatenate several of them; a series may occur more than once."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -145,7 +145,7 @@ def _numbers(text_joined: bytes) -> Floats:
     try:
         return _cast(plain)
     except pa.ArrowInvalid:
-        # Go prints +Inf; Arrow reads no sign before a word or a number.
+        # Go writes +Inf; Arrow reads no sign before a word or a number.
         try:
             return _cast(plain.replace(b"+", b"") if b"e+" not in plain else _unsigned(plain))
         except pa.ArrowInvalid as error:

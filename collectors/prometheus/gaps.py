@@ -1,4 +1,4 @@
-"""Silences: a node's series stop while the window goes on."""
+"""Detect gaps: a node's series stop while the window continues."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,19 +10,19 @@ from collectors.prometheus.telemetry import SOURCE, TelemetryChunk
 from fallow.window import format_duration
 
 MEMORY = timedelta(hours=6)
-"""A node silent for longer than this before a chunk is gone, not silent."""
+"""A node without samples for longer than this before a chunk was removed, so it has no gap."""
 INSIDE = 2.5
-"""Intervals between two looks from which on looks are missing."""
+"""Intervals between two samples from which samples are missing."""
 AT_START = 1.5
-"""Intervals from the chunk's start to the first look of a node that was there before."""
+"""Intervals from the chunk's start to the first sample of a node that was there before."""
 FEW = 3
-"""Samples of a node in a chunk from which on they show its interval."""
+"""Samples of a node in a chunk that are enough to measure its interval."""
 USUAL = np.timedelta64(60, "s")
-"""A node's interval where no chunk has shown it yet: what most sites scrape exporters at."""
+"""A node's interval before any chunk has shown it: most sites scrape exporters at this interval."""
 
 
 class Silences:
-    """Remembers which nodes were heard, chunk after chunk in order of time."""
+    """Remembers which nodes had samples, chunk after chunk in time order."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Silences:
         self._every = dict(intervals or {})
 
     def rows(self, chunk: TelemetryChunk) -> list[dict[str, Any]]:
-        """Return `scrape` rows with `up` false, one per silence, cut at the chunk's ends."""
+        """Return `scrape` rows with `up` false, one per gap, cut at the chunk's ends."""
         start, end = _naive(chunk.window.start), _naive(chunk.window.end)
         scrape_times = chunk.scrape_times
         pairs = np.unique(np.stack([scrape_times.node, scrape_times.ts.astype(np.int64)]), axis=1)
@@ -56,7 +56,7 @@ class Silences:
             silences += [(node, ts[i] + interval, after[i]) for i in missing]
             silent.discard(node)
             self._heard[node], self._every[node] = ts[-1], interval
-        # A chunk shorter than an interval holds no sample of a node that is scraped as ever.
+        # A chunk shorter than the interval may have no sample of a node without any fault.
         usual = max(self._every.values(), default=USUAL)
         silences += [
             (node, start, end)

@@ -1,6 +1,7 @@
-"""Figures by pod on a grid of time: rates over whole stretches that end on the clock's grid.
+"""Query rates by pod over whole stretches of time that end on the clock's grid.
 
-Row ts speaks for [ts, ts + every). Rates are the server's own, which knows counter resets.
+Row ts is valid for [ts, ts + every). The server computes the rates, because it knows counter
+resets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,8 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 def whole_steps(window: Window, step: timedelta) -> Window | None:
     """Return the stretches of the grid that begin or lie in a window and have ended in it.
 
-    The one in which the window begins is among them: a short window after another one must not
-    leave out what straddles both.
+    The stretch in which the window begins is included: otherwise two short windows in sequence
+    would miss the stretch that both touch.
     """
     start = _EPOCH + (window.start - _EPOCH) // step * step
     end = _EPOCH + (window.end - _EPOCH) // step * step
@@ -32,7 +33,7 @@ def whole_steps(window: Window, step: timedelta) -> Window | None:
 def query_grid(
     client: PrometheusClient, expression: str, window: Window, step: timedelta
 ) -> list[Matrix]:
-    """Evaluate at the end of every stretch; what is too much is asked for in halves.
+    """Evaluate at the end of every stretch; a query that is too large is sent in halves.
 
     Raises: as `PrometheusClient.get`.
     """
@@ -73,12 +74,12 @@ def grid_times(window: Window, step: timedelta) -> np.ndarray[tuple[int], np.dty
 
 @cache
 def replicas() -> str:
-    """Return the labels that tell replicas of one Prometheus apart (`replica_labels.csv`)."""
+    """Return the labels that distinguish replicas of one Prometheus (`replica_labels.csv`)."""
     return ", ".join(row["label"] for row in table("replica_labels"))
 
 
 def by_pod(expression: str, namespace_label: str, pod_label: str) -> str:
-    """Give an expression's series the labels `namespace` and `pod`, whatever theirs are called."""
+    """Give an expression's series the labels `namespace` and `pod`, whatever their own names."""
     for label, theirs in (("namespace", namespace_label), ("pod", pod_label)):
         if theirs != label:
             expression = f'label_replace({expression}, "{label}", "$1", "{theirs}", "(.+)")'

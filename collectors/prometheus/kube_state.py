@@ -1,9 +1,9 @@
-"""kube-state-metrics to `node` and `pod` rows, for a site that gives no API access.
+"""Map kube-state-metrics to `node` and `pod` rows, for a site that gives no API access.
 
-What the series say is put back into the shapes of the API's objects, and then takes the very
-way that objects from the API take (`collectors.kube`). kube-state-metrics writes every sign of
-a label's or resource's name that is no letter or digit as `_`; the names that matter are put
-back from tables. With `honorLabels: false` its labels are `exported_pod` and so on.
+The series are converted back into the shapes of the API's objects, and then processed exactly as
+objects from the API (`collectors.kube`). kube-state-metrics writes every character of a label's or
+resource's name that is not a letter or digit as `_`. Tables restore the names that are needed. With
+`honorLabels: false` its labels are `exported_pod` and so on.
 """
 
 import re
@@ -67,10 +67,10 @@ OWNERS_WITH_ANNOTATIONS = {
 
 
 class KubeState(msgspec.Struct):
-    """What kube-state-metrics said in a window: metric name to label sets and last values.
+    """The content of kube-state-metrics in a window: metric name to label sets and last values.
 
-    Every row about a pod bears its `uid` (see `pod_identity`). `pod_lives` and `node_lives` are the
-    first and last moments of `kube_pod_info` by (namespace, pod, uid) and of `kube_node_info` by
+    Every row about a pod has its `uid` (see `pod_identity`). `pod_lives` and `node_lives` are the
+    first and last timestamps of `kube_pod_info` by (namespace, pod, uid) and of `kube_node_info` by
     node.
     """
 
@@ -80,7 +80,7 @@ class KubeState(msgspec.Struct):
 
 
 def inventory() -> tuple[dict[str, str], ...]:
-    """Return the rows of `inventory.csv`: which metrics are asked for."""
+    """Return the rows of `inventory.csv`: the metrics to query."""
     return tables.table("inventory")
 
 
@@ -156,9 +156,9 @@ def pod_rows(
     holder_pods: frozenset[tuple[str, str]] = frozenset(),
     replicas: Mapping[str, int] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row of `pod` per pod that requests devices, is in `holder_pods`, or is their peer.
+    """Yield a row of `pod` per pod that requests devices, is in `holder_pods`, or belongs to one.
 
-    A launcher asks for no device, and its gang waits for it.
+    A launcher requests no device, but its gang waits for it.
     """
     facts = _PodFacts(state)
     context = PodContext(
@@ -207,14 +207,14 @@ def _requests_devices(pod: Pod) -> bool:
 
 
 class _PodFacts:
-    """Every pod series by (namespace, pod, uid): a name is used again, a uid is not."""
+    """Every pod series by (namespace, pod, uid): names are used again, uids are not."""
 
     def __init__(self, state: KubeState) -> None:
         self.pods: dict[tuple[str, str, str], dict[str, str]] = {}
         for label_set, _ in state.series.get("kube_pod_info", ()):
             key = (own(label_set, "namespace"), own(label_set, "pod"), own(label_set, "uid"))
             facts_known = self.pods.setdefault(key, {})
-            # Before and after binding are two series of one pod: what is said wins.
+            # Before and after binding there are two series of one pod: a value wins over no value.
             facts_known.update({k: v for k, v in label_set.items() if v})
         keys = ("namespace", "pod", "uid")
         self._owner = {_key(w, keys): w for w, _ in state.series.get("kube_pod_owner", ())}
@@ -267,7 +267,7 @@ class _PodFacts:
         }
 
     def pod(self, key: tuple[str, str, str], info: Mapping[str, str], team: Sequence[str]) -> Pod:
-        """Return one pod as the API would give it."""
+        """Return one pod as the API would return it."""
         namespace, name, uid = at = key
         when = {n: _at(values, at) for n, values in self._when.items()}
         ended = when["completion_time"]
@@ -319,7 +319,7 @@ class _PodFacts:
         return ContainerSpec(name, requested)
 
     def resolve(self, pod: Meta) -> TopOwner | None:
-        """Return the topmost owner that the series lead to; None where the chain breaks off."""
+        """Return the topmost owner that the series lead to; None where the chain is incomplete."""
         ref = controller(pod)
         if ref is None:
             return TopOwner("Pod", pod.name, pod.uid)
@@ -388,9 +388,9 @@ def _labels_by_owner(
 
 
 def _protecting(state: KubeState, noun: str, *about: str) -> dict[Any, dict[str, str]]:
-    """Return what the table of protections names on objects of a kind, by what the series say.
+    """Return what the table of protections names on objects of a kind, from their series.
 
-    By one label the key is that, by several their tuple.
+    With one label that label is the key, with several the key is their tuple.
     """
     keys = {_LETTERS.sub("", key.lower()): key for key in (*annotations(), *notes())}
     protections_by_key: dict[Any, dict[str, str]] = {}
@@ -408,9 +408,9 @@ def _protecting(state: KubeState, noun: str, *about: str) -> dict[Any, dict[str,
 
 
 def _restore_names(label_set: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
-    """Put back the names of labels: `label_nvidia_com_gpu_product` is `nvidia.com/gpu.product`.
+    """Restore the names of labels: `label_nvidia_com_gpu_product` is `nvidia.com/gpu.product`.
 
-    Names that no table knows keep kube-state-metrics' spelling.
+    Names that no table has keep kube-state-metrics' spelling.
     """
     known_names = {_LETTERS.sub("", name.lower()): name for name in (*_known_labels(), *more)}
     labels_named = {}

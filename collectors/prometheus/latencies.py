@@ -1,11 +1,11 @@
-"""Latency histograms of servers that hold devices, to `latency_sample`: one row per pod and hour.
+"""Read latency histograms of servers that hold devices: `latency_sample`, a row per pod and hour.
 
     increase(<name>_bucket[1h]) by pod and bound ─► monotone ─► counts per bucket
 
-An hour, because a histogram has some twenty buckets and nobody judges a service level by minutes.
-A bound's increase may be a little below that of a lower one (each series is extrapolated by
-itself): the running maximum mends that, as `histogram_quantile` does. Of servers that count only
-requests and their time, the mean is kept, without bounds.
+The rows are hourly, because a histogram has about twenty buckets and service levels are not judged
+by the minute. A bound's increase may be a little below that of a lower bound (each series is
+extrapolated separately): the running maximum corrects that, as `histogram_quantile` does. If a
+server counts only requests and their total time, the mean is kept, without bounds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def latency_metrics() -> tuple[LatencyMetric, ...]:
 
 
 class Latencies:
-    """Asks for what servers say of their latencies."""
+    """Queries the latencies that servers export."""
 
     every = GRID
 
@@ -157,14 +157,14 @@ class Latencies:
 
 
 def _counts(by: Mapping[str, Floats]) -> Floats:
-    """Return [bucket, hour] counts of a pod's cumulative increases, NaN where nothing is known."""
+    """Return [bucket, hour] counts of a pod's cumulative increases, NaN where not known."""
     ordered = sorted(by, key=float)
     if float(ordered[-1]) != INFINITE:
         return np.full((1, len(by[ordered[0]])), np.nan)
     stacked = np.array([by[bound] for bound in ordered])
     unknown = np.isnan(stacked[-1])
     rising = np.maximum.accumulate(np.nan_to_num(stacked, nan=0.0), axis=0)
-    # A bound above +Inf's own increase is extrapolation alone: the whole is what +Inf says.
+    # A bound above +Inf's own increase comes from extrapolation: the total is that of +Inf.
     rising = np.minimum(rising, np.nan_to_num(stacked[-1], nan=0.0))
     counts: Floats = np.diff(rising, axis=0, prepend=0.0)
     counts[:, unknown] = np.nan
@@ -172,7 +172,7 @@ def _counts(by: Mapping[str, Floats]) -> Floats:
 
 
 def _needs(metric: LatencyMetric) -> tuple[str, ...]:
-    """Return the series that a latency is read from: its sum, its count or buckets."""
+    """Return the series from which a latency is read: its sum, its count or buckets."""
     if metric.form == "histogram":
         return f"{metric.name}_sum", f"{metric.name}_bucket"
     if metric.count:

@@ -1,7 +1,7 @@
-"""What a few pods do on their hosts at this moment: instant queries, for whoever is about to act.
+"""Read what a few pods do on their hosts now, by instant queries, just before an action.
 
-The usual rows speak for whole five minutes of the clock's grid and come half a minute after these
-have ended. Before an act that is too old: these rates are of the last two minutes.
+The usual rows are valid for whole five minutes of the clock's grid and arrive half a minute after
+their end. That is too old before an action: these rates are of the last two minutes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from fallow.settings import PrometheusSettings
 from fallow.tables import Batch
 
 RANGE = timedelta(minutes=2)
-"""Two scrapes of a kubelet at the usual interval of a minute: a rate needs two."""
+"""Two scrapes of a kubelet at the usual interval of one minute: a rate needs two."""
 _SPECIAL = '.\\+*?()[]{}|^$"'
 
 
@@ -35,7 +35,7 @@ def latest(
 ) -> Iterator[Batch]:
     """Yield `pod_sample` rows of pods (namespace, name) that end at a timestamp, and a `scrape`.
 
-    A row is there for each pod of which the server knows anything; a failure is a `scrape` row.
+    There is a row for each pod that the server has any data of; a failure is a `scrape` row.
     """
     prometheus = client or PrometheusClient(settings)
     error: FallowError | None = None

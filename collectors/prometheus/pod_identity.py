@@ -1,9 +1,9 @@
-"""Give every pod series of kube-state-metrics the uid of the pod that it is about.
+"""Give every pod series of kube-state-metrics the uid of its pod.
 
-A name is used again (StatefulSets, notebooks), a uid never is. Version 2 of kube-state-metrics
-says the uid on every pod series. Version 1 says it on `kube_pod_info`, older ones nowhere: there a
-pod is its name and the moment it was created. A name that several pods bore in one window is
-settled by time: what was said in a pod's life is about that pod.
+Names are used again (StatefulSets, notebooks), uids never. Version 2 of kube-state-metrics has the
+uid on every pod series, version 1 on `kube_pod_info`, older versions nowhere: there a pod is
+identified by its name and creation time. If several pods had a name in one window, time decides: a
+value within a pod's lifetime belongs to that pod.
 """
 
 import re
@@ -27,9 +27,9 @@ Fetch = Callable[[Sequence[str], str], Matrix]
 INFO, CREATED = "kube_pod_info", "kube_pod_created"
 _PODS = "kube_pod_"
 _NEAR = timedelta(milliseconds=1)
-"""Moments of one scrape differ so little: they come as seconds with a fraction."""
+"""Timestamps of one scrape differ by at most this: they are seconds with a fraction."""
 _NAMES = 50
-"""Pods asked for in one query: an address holds some 8,000 characters."""
+"""Pods in one query: a URL holds about 8,000 characters."""
 
 
 class IdentifiedSeries(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def own(label_set: Mapping[str, str], label: str) -> str:
-    """Return what the series is about: `exported_<label>` where the scraper renamed it."""
+    """Return the series' own label: `exported_<label>` where the scraper renamed it."""
     return label_set.get(f"exported_{label}") or label_set.get(label) or ""
 
 
@@ -69,9 +69,9 @@ def identify(
 ) -> IdentifiedSeries:
     """Return the series with a uid on every pod row.
 
-    `lifetimes` are those of `kube_pod_info`, by (namespace, pod, uid or ""). `recreated` is asked
-    only where a pod has no uid at all: names whose creation changed. `only` are the metrics of
-    which only rows of one value count.
+    `lifetimes` are those of `kube_pod_info`, by (namespace, pod, uid or ""). `recreated` is called
+    only where a pod has no uid at all: it returns names whose creation time changed. `only` names
+    the metrics of which only rows of one value count.
     """
     about = {metric: rows for metric, rows in series.items() if metric.startswith(_PODS)}
     lacking = {name_of(w) for rows in about.values() for w, _ in rows if not w.get("uid")}
@@ -122,7 +122,7 @@ def _add_uids(rows: Rows, single: "_Single", several: AbstractSet[Name]) -> Rows
 
 
 class _Single:
-    """The uid of a name that one pod bore."""
+    """The uid of a name that only one pod had."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Single:
 def _each(
     uids: Mapping[Name, Mapping[str, Lifetime]], several: set[Name]
 ) -> Iterator[tuple[Name, str, Lifetime]]:
-    """Yield lifetimes whose uid is certain: said, or of the only pod of a name."""
+    """Yield lifetimes with a certain uid: given, or of the only pod of a name."""
     for name, lifetimes_of_name in uids.items():
         for uid, lifetime in lifetimes_of_name.items():
             if uid or name not in several:
@@ -154,7 +154,7 @@ def _each(
 def _unnamed_series(
     names: Iterable[Name], metrics: Sequence[str], fetch: Fetch
 ) -> Iterator[tuple[Name, list[_Line]]]:
-    """Yield each name with its series that say no uid, and their samples."""
+    """Yield each name with its series without a uid, and their samples."""
     names_wanted = sorted(names)
     for at in range(0, len(names_wanted), _NAMES):
         part = set(names_wanted[at : at + _NAMES])
@@ -180,7 +180,7 @@ def _lines(matrix_found: Matrix) -> Iterator[_Line]:
 def _lives(
     name: Name, lifetimes_known: Mapping[str, Lifetime], lines: Sequence[_Line], cluster: str
 ) -> dict[str, Lifetime]:
-    """Return each pod's lifetime by uid: the said ones, else one per moment of creation."""
+    """Return each pod's lifetime by uid: the given ones, else one per creation time."""
     lifetimes_stated = {uid: lifetime for uid, lifetime in lifetimes_known.items() if uid}
     if lifetimes_stated:
         return lifetimes_stated
@@ -196,7 +196,7 @@ def _lives(
 def _by_life(
     line: _Line, lifetimes_of: Mapping[str, Lifetime], only: float | None
 ) -> Iterator[tuple[dict[str, str], float]]:
-    """Yield what a series last said in each life that it reaches into."""
+    """Yield a series' last value in each lifetime that it overlaps."""
     for uid, (first, last) in lifetimes_of.items():
         inside = (line.ts >= _timestamp(first - _NEAR)) & (line.ts <= _timestamp(last + _NEAR))
         if inside.any():

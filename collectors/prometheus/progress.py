@@ -1,9 +1,9 @@
-"""How far jobs are by their own metrics, to `progress_sample`: a row per pod, metric and minute.
+"""Read the progress of jobs from their own metrics: `progress_sample`, per pod, metric and minute.
 
 The metrics are those of `progress_metrics.csv`, of `prometheus.progress_metrics`, and those that
-pods name in the annotation `fallow.dev/progress-metric`, where kube-state-metrics shows it. A
-minute, because a job that hangs is to be seen within ten of them. The value is the last one that
-the server scraped: the sum over the pod's series, so that the progress of any of them is seen.
+pods name in the annotation `fallow.dev/progress-metric`, if kube-state-metrics exports it. One
+minute, because a hang must be detected within ten minutes. The value is the last one that the
+server scraped, summed over the pod's series, so that progress of any of them is visible.
 """
 
 import re
@@ -25,14 +25,14 @@ from fallow.window import Window
 
 GRID = timedelta(minutes=1)
 RANGE = "90s"
-"""A scrape of a minute with half of one of jitter; what is older is a silence, not a value."""
+"""A scrape interval of one minute plus half of one for jitter; an older value is a gap."""
 ANNOTATIONS = "kube_pod_annotations"
 LABEL = "annotation_fallow_dev_progress_metric"
-"""The annotation as kube-state-metrics shows it."""
+"""The annotation as kube-state-metrics exports it."""
 
 
 class ProgressQueries:
-    """Queries what jobs say of their progress."""
+    """Queries the progress of jobs."""
 
     every: timedelta = GRID
 
@@ -102,7 +102,7 @@ def _names(label_set: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def _at_the_end(batch: Batch) -> Batch:
-    """Date rows by when their value was the last one: the end of the minute, not its start."""
+    """Date rows by the time at which their value was the last one: the end of the minute."""
     place = batch.rows.schema.get_field_index("ts")
     ts = batch.rows["ts"].to_numpy() + np.timedelta64(GRID)
     shifted = pa.array(ts.astype("datetime64[us]"), batch.rows.schema.field("ts").type)

@@ -1,9 +1,9 @@
-"""Raw samples of a stretch of time: a range vector asked for as an instant query.
+"""Read raw samples of a stretch of time: an instant query of a range vector.
 
-Why not `query_range`: it answers on its own grid and repeats the last sample for five minutes
-(the look-back), so a gap looks like data and every timestamp is made up. `metric[6h]` on
-`/api/v1/query` answers the stored samples with their own timestamps, and nothing where there is
-nothing. Thanos, Mimir, VictoriaMetrics and AMP answer it alike.
+`query_range` is not used, because it answers on its own grid and repeats the last sample for five
+minutes (the lookback): a gap looks like data, and no timestamp is real. `metric[6h]` on
+`/api/v1/query` returns the stored samples with their own timestamps, and nothing where there is
+nothing. Thanos, Mimir, VictoriaMetrics and AMP return the same.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from fallow.window import Window
 
 _MILLISECOND = timedelta(milliseconds=1)
 LEAST = timedelta(minutes=1)
-"""A stretch that a server refuses for its size is halved down to this."""
+"""A stretch that a server refuses because of its size is halved down to this."""
 
 
 def selector(names: Sequence[str], matchers: str) -> str:
@@ -31,7 +31,7 @@ def selector(names: Sequence[str], matchers: str) -> str:
 def samples(client: PrometheusClient, selected: str, window: Window) -> Matrix:
     """Return the samples of a selector in [start, end), series by series in time order.
 
-    A stretch that is too much for the server is asked for in halves.
+    A stretch that is too large for the server is queried in halves.
 
     Raises: as `PrometheusClient.get`.
     """

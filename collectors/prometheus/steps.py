@@ -1,4 +1,4 @@
-"""What training loops say of their pace and memory, to `step_sample`: one row per pod and 5 min."""
+"""Read the speed and memory of training loops: `step_sample`, one row per pod and 5 minutes."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,7 +16,7 @@ from fallow.window import Window
 
 WORK = ("work_per_s", "job_work_per_s")
 SUMMED = ("work_per_s", "allocated_bytes", "reserved_bytes")
-"""Ranks and devices of a pod have a part each; of the rest each tells the whole."""
+"""Summed over the ranks and devices of a pod; every other metric is the same on each of them."""
 Pod = tuple[str, str]
 
 
@@ -31,7 +31,7 @@ def step_metrics() -> tuple[StepMetric, ...]:
 
 
 class Steps:
-    """Asks for what training loops say of themselves."""
+    """Queries the metrics of training loops."""
 
     every: timedelta = GRID
 
@@ -64,7 +64,7 @@ class Steps:
             for label_set, values_seen in series_values(parts, window, GRID):
                 pod = (label_set.get("namespace", ""), label_set.get("pod", ""))
                 if metric.column in WORK and work.setdefault(pod, metric.name) != metric.name:
-                    continue  # two throughputs of one pod never mix
+                    continue  # two throughput metrics of one pod are never mixed
                 merge(columns_found.setdefault(metric.column, {}), label_set, values_seen)
         return rows(
             "step_sample", columns_found, window, GRID, cluster=self._cluster, texts={"work": work}
@@ -79,7 +79,8 @@ class Steps:
         times = "" if metric.scale == 1 else f" * {metric.scale!r}"
         by = f"by ({metric.namespace_label}, {metric.pod_label})"
         if metric.form == "histogram":
-            # Steps per second of stepping: told for all steps, or for those of every n-th alike.
+            # Steps per second of step time: the ratio is the same if only every n-th step is
+            # counted.
             sum_rate = f"sum {by} ({of('_sum', 'rate')}){times}"
             expression = f"sum {by} ({of('_count', 'rate')}) / ({sum_rate})"
         elif metric.form == "seconds":

@@ -1,7 +1,7 @@
-"""Device series of one chunk of time to `sample` and `holding` rows, and their gaps.
+"""Build `sample` and `holding` rows, and their gaps, from device series of one chunk of time.
 
-A row is wide and written once, so every metric of a chunk is fetched before its rows are made.
-Held as numbers only (16 bytes a sample), a chunk is turned into rows slice by slice of time.
+A row is wide and written once, so every metric of a chunk is fetched before its rows are built. A
+chunk is kept as numbers (16 bytes per sample) and turned into rows slice by slice of time.
 """
 
 import itertools
@@ -23,11 +23,11 @@ from fallow.window import Window
 
 SOURCE = "prometheus"
 SLICE = 1_000_000
-"""Values turned into rows at once: about 0.4 GB while it lasts."""
+"""Values turned into rows at once: about 0.4 GB of memory."""
 RECENT = timedelta(minutes=30)
-"""What shows how often a node is scraped now: three samples at the longest usual interval."""
+"""Time over which a node's current interval is measured: 3 samples at the longest interval."""
 _SCRAPE_SIGNALS = ("mem_used_bytes", "power_w", "gr_engine_active", "gpu_util_pct")
-"""Columns of which nearly every device has one, asked who was there before."""
+"""Columns that nearly every device has; they show which nodes were there before."""
 _SNAP = 0.1
 """A device whose interval differs less than this from the fleet's has the fleet's."""
 
@@ -55,7 +55,7 @@ class ScrapeTimes(msgspec.Struct, frozen=True):
 
 
 class TelemetryChunk(msgspec.Struct):
-    """What one chunk of time gave."""
+    """The data of one chunk of time."""
 
     window: Window
     samples: int
@@ -65,7 +65,7 @@ class TelemetryChunk(msgspec.Struct):
 
 
 class Telemetry:
-    """Knows the series of one server. Not for use by two threads at once."""
+    """Stores the known series of one server. Two threads must not use it at the same time."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Telemetry:
     def density(self, groups: Mapping[str, Sequence[str]], window: Window) -> float:
         """Return how many values a second of this window holds, thinned to the step.
 
-        Asked at the window's end, else its middle, else its start; 0 = nothing there.
+        Measured at the window's end, else its middle, else its start; 0 = no values there.
         """
         all_series = selector(
             [n for names_found in groups.values() for n in names_found], self._matchers
@@ -140,7 +140,8 @@ class Telemetry:
         for name in self.list_signal_names(groups):
             series = selector([name], self._matchers)
             timestamps_expression, span = f"timestamp({series})", f"[{round(window.seconds)}s:5m]"
-            # Steps lie on the clock's grid: the newest sample may be five minutes after the last.
+            # Steps are on the clock's grid: the newest sample may be five minutes after the last
+            # step.
             for newest in (f"max_over_time({timestamps_expression}{span})", timestamps_expression):
                 for node, value in self._by_node(f"max by ({by}) ({newest})", window.end):
                     last = np.datetime64(round(value * 1e6), "us")
@@ -168,7 +169,7 @@ class Telemetry:
         return samples(self._client, selector(names_found, self._matchers), window)
 
     def chunk(self, window: Window, matrices: Iterator[Matrix]) -> TelemetryChunk:
-        """Take in every metric of a chunk of time."""
+        """Add every metric of a chunk of time."""
         samples_held, count = [], 0
         for matrix in matrices:
             count += len(matrix.values)
@@ -179,7 +180,7 @@ class Telemetry:
         return TelemetryChunk(window, count, self._scrape_times(samples_held), samples_held)
 
     def batches(self, chunk: TelemetryChunk) -> Iterator[Batch]:
-        """Yield the chunk's rows in order of time; counts what is rejected into it."""
+        """Yield the chunk's rows in time order; count rejected values in the chunk."""
         if not chunk.metric_samples:
             return
         self._parts = [CodedSeries.joined(self._parts)]
@@ -233,7 +234,7 @@ class Telemetry:
         return place
 
     def _scrape_times(self, samples_held: Sequence[MetricSamples]) -> ScrapeTimes:
-        """Take each device's scrape times from the metric of it that has the most samples."""
+        """Take each device's scrape times from its metric with the most samples."""
         device_of, node_of_ = np.array(self._device_of, int), np.array(self._node_of, int)
         devices_seen = np.zeros(len(self._devices.values), np.bool_)
         parts: list[tuple[Ints, Timestamps]] = []
@@ -247,7 +248,7 @@ class Telemetry:
         ts = np.concatenate([p[1] for p in parts]) if parts else np.zeros(0, "datetime64[us]")
         interval = _median_spacing(series, device_of, ts, len(devices_seen))
         usual = float(np.nanmedian(interval)) if np.isfinite(interval).any() else self._step_s
-        near = ~(np.abs(interval - usual) > _SNAP * usual)  # also where there is none
+        near = ~(np.abs(interval - usual) > _SNAP * usual)  # also where there is no value
         interval = np.where(near, usual, interval)
         node = node_of_[series]
         by_node = np.full(len(self._nodes.values), usual)
@@ -271,7 +272,7 @@ class Names:
 
 
 def metric_names(client: PrometheusClient, window: Window) -> list[str]:
-    """Return every metric name of a window; where the server will not say, those we know."""
+    """Return every metric name of a window; if the server refuses, the names that Fallow knows."""
     parameters = {"start": window.start.timestamp(), "end": window.end.timestamp()}
     try:
         return names(client.get("label/__name__/values", parameters))

@@ -1,9 +1,9 @@
-"""What pods that hold devices do on the host: cAdvisor and request counters to `pod_sample`.
+"""Read what pods that hold devices do on the host: cAdvisor, request counters -> `pod_sample`.
 
 Over whole five minutes that end on the clock's grid. Only pods that the device telemetry names are
-asked for, joined on the server, because a cluster has many more. Series that two replicas of one
-Prometheus both scraped count once: by what names a container, an interface or a disk, else without
-the labels that tell replicas apart.
+queried, joined on the server, because a cluster has many more. Series that two replicas of one
+Prometheus scraped count once: grouped by the labels that name a container, an interface or a disk,
+else without the labels that distinguish replicas.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def sidecars() -> str:
 
 
 class Usage:
-    """Asks for the use that pods made of their hosts."""
+    """Queries the host usage of pods."""
 
     every = GRID
 
@@ -69,7 +69,7 @@ class Usage:
 def merge(
     column: dict[tuple[str, str], Floats], label_set: Mapping[str, str], line: Floats
 ) -> None:
-    """Put a series into its pod's line; series without a pod are nobody's."""
+    """Add a series to its pod's row; series without a pod are unattributed and left out."""
     pod = (label_set.get("namespace", ""), label_set.get("pod", ""))
     if pod[1]:
         value_known = column.get(pod)
@@ -85,7 +85,7 @@ def rows(
     cluster: str,
     texts: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
 ) -> Batch | None:
-    """Return a row per pod and stretch in which anything is known; `texts` are by pod alone."""
+    """Return a row per pod and stretch with any value; `texts` are by pod only."""
     at = grid_times(window, step)
     pods = list(dict.fromkeys(pod for column in columns_found.values() for pod in column))
     if not pods:
