@@ -134,60 +134,121 @@ def _build_cluster_state(  # noqa: PLR0917  (one caller)
     waiting: list[Pending],
 ) -> ClusterState:
     count, still = last["nth"], last["still"]
-    devices = rows.get("devices", [])
-    parents = {row["parent"] for row in devices if row["parent"]}
-    whole_gpus = [r for r in devices if not r["parent"] and r["device"] not in parents]
+    devices, pods, money = (rows.get(name, []) for name in ("devices", "pods", "money"))
+    whole_gpus = _drop_split_gpus(devices)
     nodes = build_nodes(rows.get("nodes", []), whole_gpus)
-    row_of = {node.name: n for n, node in enumerate(nodes)}
-    names: list[list[str]] = [[] for _ in nodes]
+    names = _name_devices(nodes, whole_gpus, still=still)
     if still:
-        names = [[f"{node.name}/gpu{k}" for k in range(node.gpus)] for node in nodes]
+        gpu, unattributed = _estimate_free_gpus(count, nodes, names, pods)
     else:
-        for device, node in {r["device"]: r["node"] for r in whole_gpus}.items():
-            names[row_of[node]].append(device)
-    width = max((len(node_devices) for node_devices in names), default=0) or 1
-    gpu = np.zeros((count, len(nodes), width), np.int64)
-    place = {d: (n, k) for n, node_devices in enumerate(names) for k, d in enumerate(node_devices)}
-    if still:
-        for n, node_devices in enumerate(names):
-            gpu[:, n, : len(node_devices)] = WHOLE
-        unattributed = take_held(gpu[0], row_of, place, rows.get("pods", []))
-    else:
-        unattributed = 0
-        for r in whole_gpus:
-            gpu[(r["nth"] - 1, *place[r["device"]])] = max(0, round(WHOLE * (1 - r["allocated"])))
+        gpu, unattributed = _measure_free_gpus(count, names, whole_gpus), 0
     gpu[:, [n for n, node in enumerate(nodes) if not node.open]] = 0
-    cpu = np.array([get_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
-    memory = np.array([get_or(node.memory_bytes, 1 << 60) for node in nodes], np.int64)
-    cpus, memories = np.tile(cpu, (count, 1)), np.tile(memory, (count, 1))
-    for r in rows.get("requests", []):
-        if r["node"] in row_of:
-            cpus[r["nth"] - 1, row_of[r["node"]]] -= r["cpu_milli"]
-            memories[r["nth"] - 1, row_of[r["node"]]] -= r["memory_bytes"]
-    money = rows.get("money", [])
-    seen = [len(node_devices) for node_devices in names]
-    under_mig = {r["node"] for r in devices if r["parent"]}
+    cpu, memory = _compute_free_host(count, nodes, rows.get("requests", []))
     return ClusterState(
         cluster,
         still,
         nodes,
-        np.maximum(cpus, 0),
-        np.maximum(memories, 0),
+        cpu,
+        memory,
         gpu,
         names,
         [r for r in devices if r["parent"] and r["nth"] == count],
-        rows.get("pods", []),
+        pods,
         demand,
         _read_money(money, "free"),
         _read_money(money, "stranded"),
         budgets,
         waiting,
-        sum(
-            max(0, node.gpus - seen[n])
-            for n, node in enumerate(nodes)
-            if node.name not in under_mig
-        ),
+        _count_unseen_gpus(nodes, names, devices),
         _build_notes(nodes, unattributed),
+    )
+
+
+def _drop_split_gpus(devices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the devices that are neither a MIG instance nor a GPU split into instances."""
+    parents = {row["parent"] for row in devices if row["parent"]}
+    return [r for r in devices if not r["parent"] and r["device"] not in parents]
+
+
+def _number_nodes(nodes: Sequence[GpuNode]) -> dict[str, int]:
+    """Return the row of each node in the arrays, by name."""
+    return {node.name: n for n, node in enumerate(nodes)}
+
+
+def _name_devices(
+    nodes: Sequence[GpuNode], whole_gpus: Sequence[Mapping[str, Any]], *, still: bool
+) -> list[list[str]]:
+    """Return the names of each node's devices; a still cluster's are numbered by node."""
+    if still:
+        return [[f"{node.name}/gpu{k}" for k in range(node.gpus)] for node in nodes]
+    names: list[list[str]] = [[] for _ in nodes]
+    row_of = _number_nodes(nodes)
+    for device, node_name in {r["device"]: r["node"] for r in whole_gpus}.items():
+        names[row_of[node_name]].append(device)
+    return names
+
+
+def _build_gpu_array(count: int, names: Sequence[Sequence[str]]) -> Integers:
+    """Return zeros [time, node, device], as wide as the node with the most devices."""
+    width = max((len(node_devices) for node_devices in names), default=0) or 1
+    return np.zeros((count, len(names), width), np.int64)
+
+
+def _find_positions(names: Sequence[Sequence[str]]) -> dict[str, tuple[int, int]]:
+    """Return the row of each device's node and its number there."""
+    return {d: (n, k) for n, node_devices in enumerate(names) for k, d in enumerate(node_devices)}
+
+
+def _estimate_free_gpus(
+    count: int,
+    nodes: Sequence[GpuNode],
+    names: Sequence[Sequence[str]],
+    pods: Sequence[Mapping[str, Any]],
+) -> tuple[Integers, int]:
+    """Return what the pods of a still cluster leave of its GPUs, and how many name no device."""
+    gpu = _build_gpu_array(count, names)
+    for n, node_devices in enumerate(names):
+        gpu[:, n, : len(node_devices)] = WHOLE
+    return gpu, take_held(gpu[0], _number_nodes(nodes), _find_positions(names), pods)
+
+
+def _measure_free_gpus(
+    count: int, names: Sequence[Sequence[str]], whole_gpus: Sequence[Mapping[str, Any]]
+) -> Integers:
+    """Return free milli-GPU [time, node, device] as telemetry has them."""
+    gpu = _build_gpu_array(count, names)
+    positions = _find_positions(names)
+    for r in whole_gpus:
+        gpu[(r["nth"] - 1, *positions[r["device"]])] = max(0, round(WHOLE * (1 - r["allocated"])))
+    return gpu
+
+
+def _compute_free_host(
+    count: int, nodes: Sequence[GpuNode], requests: Sequence[Mapping[str, Any]]
+) -> tuple[Integers, Integers]:
+    """Return free milli-CPU and free bytes [time, node]: what is there less the requests."""
+    cpu = np.array([get_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
+    memory = np.array([get_or(node.memory_bytes, 1 << 60) for node in nodes], np.int64)
+    cpus, memories = np.tile(cpu, (count, 1)), np.tile(memory, (count, 1))
+    row_of = _number_nodes(nodes)
+    for r in requests:
+        if r["node"] in row_of:
+            cpus[r["nth"] - 1, row_of[r["node"]]] -= r["cpu_milli"]
+            memories[r["nth"] - 1, row_of[r["node"]]] -= r["memory_bytes"]
+    return np.maximum(cpus, 0), np.maximum(memories, 0)
+
+
+def _count_unseen_gpus(
+    nodes: Sequence[GpuNode],
+    names: Sequence[Sequence[str]],
+    devices: Sequence[Mapping[str, Any]],
+) -> int:
+    """Return the GPUs of the inventory without telemetry; nodes with MIG instances are left out."""
+    under_mig = {r["node"] for r in devices if r["parent"]}
+    return sum(
+        max(0, node.gpus - len(node_devices))
+        for node, node_devices in zip(nodes, names, strict=True)
+        if node.name not in under_mig
     )
 
 

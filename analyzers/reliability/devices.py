@@ -100,6 +100,20 @@ def _judge_device(  # noqa: PLR0917  (one caller)
     struck: Sequence[datetime],
     downs: Sequence[datetime],
 ) -> SickDevice | None:
+    fatal, warned = _select_hardware_xids(seen)
+    signs, signals = _collect_signs([*fatal, *warned], memory, struck, downs)
+    action = _choose_action(fatal, warned, memory)
+    if action is not None:
+        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(signals))
+    crowd = _count_affected_pods(seen, theirs)
+    if crowd >= repeats:
+        sign = f"application errors of {crowd} different pods within a day"
+        return SickDevice(key[1], node, "suspect", DIAGNOSE, (sign,), ("driver",))
+    return None
+
+
+def _select_hardware_xids(seen: Sequence[DeviceXid]) -> tuple[list[DeviceXid], list[DeviceXid]]:
+    """Return the fatal XIDs, and the warnings that no application causes."""
     fatal = [x for x in seen if xid_meaning(x.code).severity == "fatal"]
     warned = [
         x
@@ -107,39 +121,63 @@ def _judge_device(  # noqa: PLR0917  (one caller)
         if xid_meaning(x.code).severity == "warn"
         and xid_meaning(x.code).class_ not in {"application", "log"}
     ]
-    signs = [_describe_xid(x) for x in [*fatal, *warned]]
-    signals = ["driver"] if fatal or warned else []
+    return fatal, warned
+
+
+def _collect_signs(
+    hardware: Sequence[DeviceXid],
+    memory: Mapping[str, tuple[int, int]],
+    struck: Sequence[datetime],
+    downs: Sequence[datetime],
+) -> tuple[list[str], list[str]]:
+    """Return the signs of broken hardware in words, and the signals that they come from."""
+    signs = [_describe_xid(x) for x in hardware]
+    signals = ["driver"] if hardware else []
     for sign, (most, growth) in sorted(memory.items()):
-        if sign == "row_remap_failure" or growth > 0 or fatal or warned:
+        if _is_memory_sign(sign, growth, hardware):
             signs.append(f"{sign.replace('_', ' ')} {most}" + (f", {growth} new" if growth else ""))
             signals = [*dict.fromkeys([*signals, "memory"])]
-    times = [x.at for x in [*fatal, *warned] if not x.older]
+    times = [x.at for x in hardware if not x.older]
     if _is_near(times, struck):
         signals.append("pods that failed there")
     if _is_near(times, downs):
         signals.append("its node went down")
+    return signs, signals
+
+
+def _is_memory_sign(sign: str, growth: int, hardware: Sequence[DeviceXid]) -> bool:
+    """Tell whether a memory counter counts: errors that are old are a sign beside XIDs only."""
+    return sign == "row_remap_failure" or growth > 0 or bool(hardware)
+
+
+def _choose_action(
+    fatal: Sequence[DeviceXid], warned: Sequence[DeviceXid], memory: Mapping[str, tuple[int, int]]
+) -> str | None:
+    """Return what to do with broken hardware; None = nothing shows that it is broken.
+
+    A single warning is not enough: it needs a second one, or a sign of the memory.
+    """
     if "row_remap_failure" in memory:
-        return SickDevice(key[1], node, "sick", REPLACE, tuple(signs), tuple(signals))
+        return REPLACE
     if fatal:
         codes = [x.code for x in fatal]
         often = max(codes.count(code) for code in codes) > MOST_REBOOTS
-        action = INSPECT if often else xid_meaning(fatal[-1].code).action
-        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(signals))
-    if len(warned) > 1 or (warned and "memory" in signals):
-        action = xid_meaning(warned[-1].code).action
-        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(signals))
-    mine = [
+        return INSPECT if often else xid_meaning(fatal[-1].code).action
+    if len(warned) > 1 or (warned and memory):
+        return xid_meaning(warned[-1].code).action
+    return None
+
+
+def _count_affected_pods(seen: Sequence[DeviceXid], theirs: set[tuple[str, str, str, int]]) -> int:
+    """Return the most pods with application errors within a day that are not the pods' own."""
+    unexplained = [
         x
         for x in seen
         if xid_meaning(x.code).class_ == "application"
         and x.pod
         and (x.cluster, x.namespace, x.pod, x.code) not in theirs
     ]
-    crowd = max((_count_pods(mine, x.at) for x in mine), default=0)
-    if crowd >= repeats:
-        sign = f"application errors of {crowd} different pods within a day"
-        return SickDevice(key[1], node, "suspect", DIAGNOSE, (sign,), ("driver",))
-    return None
+    return max((_count_pods(unexplained, x.at) for x in unexplained), default=0)
 
 
 def _count_pods(seen: Sequence[DeviceXid], since: datetime) -> int:

@@ -22,7 +22,7 @@ from analyzers.reliability.finding_builder import (
     sum_states,
 )
 from fallow.checkpointing import daly, mtbf, time_per_work
-from fallow.models import Finding, Recommendation, Subject, Unjudged
+from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged
 from fallow.settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
@@ -32,6 +32,36 @@ class LostWork(msgspec.Struct, frozen=True):
 
     gpu_hours: float
     measured: bool
+
+
+class FailureLoss(msgspec.Struct, frozen=True):
+    """GPU-hours that failures cost a workload."""
+
+    replay: list[float]
+    """What each failure makes it do again."""
+    dead: float
+    """Allocated while a failure was not seen and its pods were not deleted."""
+    again: float
+    """Started again."""
+    measured: bool
+    """Whether `work_lost` has measured the replay of every failure."""
+
+    @property
+    def total(self) -> float:
+        """Return all of them together."""
+        return sum(self.replay) + self.dead + self.again
+
+
+class CheckpointPlan(msgspec.Struct, frozen=True):
+    """Today's checkpoints, and the best interval between them in hours."""
+
+    checkpoints: Checkpoints
+    write_h: float
+    between_h: float
+    """Between two interruptions."""
+    restart_h: float
+    """Mean recovery, of those that were seen."""
+    best_h: float
 
 
 def build_lost_work(  # noqa: PLR0917  (one caller)
@@ -50,32 +80,12 @@ def build_lost_work(  # noqa: PLR0917  (one caller)
     """
     worked = sum_states(costs, ("productive", "low", "lost"))
     startup = costs.get("startup", GpuCost(0.0, Decimal()))
-    hours = worked.gpu_hours + startup.gpu_hours
-    replay = [
-        thrown[f.at].gpu_hours
-        if f.at in thrown
-        else min(checkpoints.interval_h / 2, f.run_hours) * f.gpus
-        for f in failed
-    ]
-    seen = all(f.at in thrown and thrown[f.at].measured for f in failed)
-    steps = [f.seconds for f in failed if f.seconds]
-    dead = sum(
-        (f.seconds["detect"] + f.seconds["drain"]) / 3600 * f.gpus for f in failed if f.seconds
-    )
-    loaded = sum(f.load_s / 3600 * f.gpus for f in failed if f.seconds)
-    again = min(loaded, startup.gpu_hours)
-    lost = min(sum(replay) + dead + again, hours)
+    loss = _compute_loss(failed, checkpoints, thrown, startup.gpu_hours)
+    lost = min(loss.total, worked.gpu_hours + startup.gpu_hours)
     if lost < settings.min_gpu_hours:
         return None
-    usd = worked.plus(startup).part(lost)
-    span = window.seconds / 3600
-    measured = mtbf(sum(f.cause not in {"spot", "preemption"} for f in failed), span)
-    write_h = (checkpoints.write_s or settings.write.total_seconds()) / 3600
-    # A checkpoint serves whatever interrupts the work, a spot node that is taken back as well.
-    between = mtbf(len(failed), span).mean_h or span
-    best = daly(write_h, between)
-    restart = sum(sum(s.values()) for s in steps) / len(steps) / 3600 if steps else 0.0
-    saved = _compute_saved(failed, replay, best, worked.gpu_hours, write_h, checkpoints.interval_h)
+    plan = _plan_checkpoints(failed, checkpoints, settings, window)
+    saved = _compute_saved(failed, loss.replay, plan, worked.gpu_hours)
     claims = build_claims(owner, costs, saved) if saved > 0 else ()
     confirmed = checkpoints.regular and all(f.cause != "application" for f in failed)
     about = Subject(*owner, nodes=tuple(sorted({n for f in failed for n in f.nodes}))[:MOST_NAMED])
@@ -83,56 +93,22 @@ def build_lost_work(  # noqa: PLR0917  (one caller)
         "lost_work",
         about,
         window,
-        GpuCost(lost, usd),
+        GpuCost(lost, worked.plus(startup).part(lost)),
         {
-            "why": "failures: "
-            + ", ".join(f"{n} by {c}" for c, n in sorted(Counter(f.cause for f in failed).items())),
-            "failures": [_describe_failure(f) for f in failed[:MOST_NAMED]],
-            "failures_count": len(failed),
-            "gpu_hours_by_step": {
-                "held_while_dead": round(dead, 3),
-                "started_again": round(again, 3),
-                "replayed": round(sum(replay), 3),
-            },
-            "mean_seconds_to_recover": {
-                **{k: round(sum(s[k] for s in steps) / len(steps), 1) for k in STEPS},
-                "replay": round(sum(replay) * 3600 / sum(f.gpus for f in failed), 1),
-            }
-            if steps
-            else None,
-            "hours_between_interruptions": round_value(between),
-            "mtbf_hours": round_value(measured.mean_h),
-            "mtbf_hours_95": [round_value(measured.low_h), round_value(measured.high_h)],
-            "checkpoints": {
-                "interval_hours": round(checkpoints.interval_h, 3),
-                "source": checkpoints.source,
-                "write_seconds": round(write_h * 3600, 1),
-                "best_interval_hours": round(best, 3),
-                "stretch_now": _drop_infinite(
-                    time_per_work(checkpoints.interval_h, write_h, between, restart)
-                ),
-                "stretch_best": _drop_infinite(time_per_work(best, write_h, between, restart)),
-                "media": _compare_media(write_h, between, restart),
-            },
+            **_describe_failures(failed),
+            **_describe_loss(failed, loss),
+            **_describe_interruptions(failed, plan, window),
+            "checkpoints": _describe_checkpoints(plan),
             "assumed": [
-                *([] if seen else ["half of the work between two checkpoints is lost each time"]),
+                *(
+                    []
+                    if loss.measured
+                    else ["half of the work between two checkpoints is lost each time"]
+                ),
                 *([] if checkpoints.write_s else ["how long a checkpoint is written nobody saw"]),
             ],
         },
-        None
-        if best >= checkpoints.interval_h
-        else Recommendation(
-            verb=f"checkpoint every {format_duration(max(round(best * 60), 1) * 60)}",
-            target=f"{owner[2]}/{owner[3]}",
-            why=f"Daly's interval for an interruption every {between:.1f} hours and "
-            f"{write_h * 3600:.0f} seconds of writing",
-            reversible=True,
-            undo="restore the interval",
-            caution="write to a faster medium first where writing stops the work",
-            saving="capacity",
-            effort="quick win",
-            claims=claims,
-        ),
+        _recommend_interval(owner, plan, claims),
         certain=confirmed,
     )
 
@@ -205,17 +181,66 @@ def build_unknown_loss(owner: Owner, failed: Sequence[Failure], window: Window) 
     )
 
 
-def _compute_saved(  # noqa: PLR0917  (one caller)
+def _compute_loss(
     failed: Sequence[Failure],
-    replay: Sequence[float],
-    best_h: float,
-    worked: float,
-    write_h: float,
-    interval_h: float,
+    checkpoints: Checkpoints,
+    thrown: Mapping[datetime, LostWork],
+    startup_h: float,
+) -> FailureLoss:
+    """Return what failures cost; what is started again is at most the hours of startup."""
+    replay = [
+        thrown[f.at].gpu_hours
+        if f.at in thrown
+        else min(checkpoints.interval_h / 2, f.run_hours) * f.gpus
+        for f in failed
+    ]
+    dead = sum(
+        (f.seconds["detect"] + f.seconds["drain"]) / 3600 * f.gpus for f in failed if f.seconds
+    )
+    loaded = sum(f.load_s / 3600 * f.gpus for f in failed if f.seconds)
+    measured = all(f.at in thrown and thrown[f.at].measured for f in failed)
+    return FailureLoss(replay, dead, min(loaded, startup_h), measured)
+
+
+def _plan_checkpoints(
+    failed: Sequence[Failure],
+    checkpoints: Checkpoints,
+    settings: ReliabilitySettings,
+    window: Window,
+) -> CheckpointPlan:
+    """Compare today's checkpoints with Daly's interval for the interruptions of a window."""
+    write_h = (checkpoints.write_s or settings.write.total_seconds()) / 3600
+    span = window.seconds / 3600
+    # A checkpoint serves whatever interrupts the work, a spot node that is taken back as well.
+    between = mtbf(len(failed), span).mean_h or span
+    steps = _list_steps(failed)
+    restart = sum(sum(s.values()) for s in steps) / len(steps) / 3600 if steps else 0.0
+    return CheckpointPlan(checkpoints, write_h, between, restart, daly(write_h, between))
+
+
+def _list_steps(failed: Sequence[Failure]) -> list[Mapping[str, float]]:
+    """Return the seconds of each step of the recoveries that were seen."""
+    return [f.seconds for f in failed if f.seconds]
+
+
+def _compute_saved(
+    failed: Sequence[Failure], replay: Sequence[float], plan: CheckpointPlan, worked: float
 ) -> float:
     """Return the GPU-hours that the best interval would have saved, its writing paid."""
-    less = sum(now - min(now, best_h / 2 * f.gpus) for now, f in zip(replay, failed, strict=True))
-    return max(less - worked * write_h * max(1 / best_h - 1 / interval_h, 0.0), 0.0)
+    less = sum(
+        now - min(now, plan.best_h / 2 * f.gpus) for now, f in zip(replay, failed, strict=True)
+    )
+    more_writes = max(1 / plan.best_h - 1 / plan.checkpoints.interval_h, 0.0)
+    return max(less - worked * plan.write_h * more_writes, 0.0)
+
+
+def _describe_failures(failed: Sequence[Failure]) -> dict[str, Any]:
+    causes = sorted(Counter(f.cause for f in failed).items())
+    return {
+        "why": "failures: " + ", ".join(f"{n} by {c}" for c, n in causes),
+        "failures": [_describe_failure(f) for f in failed[:MOST_NAMED]],
+        "failures_count": len(failed),
+    }
 
 
 def _describe_failure(failure: Failure) -> dict[str, Any]:
@@ -228,6 +253,80 @@ def _describe_failure(failure: Failure) -> dict[str, Any]:
         if failure.seconds is None
         else {step: round(failure.seconds[step], 1) for step in STEPS},
     }
+
+
+def _describe_loss(failed: Sequence[Failure], loss: FailureLoss) -> dict[str, Any]:
+    return {
+        "gpu_hours_by_step": {
+            "held_while_dead": round(loss.dead, 3),
+            "started_again": round(loss.again, 3),
+            "replayed": round(sum(loss.replay), 3),
+        },
+        "mean_seconds_to_recover": _average_recovery(failed, loss.replay),
+    }
+
+
+def _average_recovery(
+    failed: Sequence[Failure], replay: Sequence[float]
+) -> dict[str, float] | None:
+    """Return the mean seconds of each step; None = no recovery was seen."""
+    steps = _list_steps(failed)
+    if not steps:
+        return None
+    return {
+        **{k: round(sum(s[k] for s in steps) / len(steps), 1) for k in STEPS},
+        "replay": round(sum(replay) * 3600 / sum(f.gpus for f in failed), 1),
+    }
+
+
+def _describe_interruptions(
+    failed: Sequence[Failure], plan: CheckpointPlan, window: Window
+) -> dict[str, Any]:
+    """Return the hours between interruptions; the MTBF leaves out spot and preemption."""
+    faults = sum(f.cause not in {"spot", "preemption"} for f in failed)
+    measured = mtbf(faults, window.seconds / 3600)
+    return {
+        "hours_between_interruptions": round_value(plan.between_h),
+        "mtbf_hours": round_value(measured.mean_h),
+        "mtbf_hours_95": [round_value(measured.low_h), round_value(measured.high_h)],
+    }
+
+
+def _describe_checkpoints(plan: CheckpointPlan) -> dict[str, Any]:
+    checkpoints = plan.checkpoints
+    return {
+        "interval_hours": round(checkpoints.interval_h, 3),
+        "source": checkpoints.source,
+        "write_seconds": round(plan.write_h * 3600, 1),
+        "best_interval_hours": round(plan.best_h, 3),
+        "stretch_now": _drop_infinite(
+            time_per_work(checkpoints.interval_h, plan.write_h, plan.between_h, plan.restart_h)
+        ),
+        "stretch_best": _drop_infinite(
+            time_per_work(plan.best_h, plan.write_h, plan.between_h, plan.restart_h)
+        ),
+        "media": _compare_media(plan.write_h, plan.between_h, plan.restart_h),
+    }
+
+
+def _recommend_interval(
+    owner: Owner, plan: CheckpointPlan, claims: tuple[Claim, ...]
+) -> Recommendation | None:
+    """Return the advice to checkpoint more often; None = today's interval is short enough."""
+    if plan.best_h >= plan.checkpoints.interval_h:
+        return None
+    return Recommendation(
+        verb=f"checkpoint every {format_duration(max(round(plan.best_h * 60), 1) * 60)}",
+        target=f"{owner[2]}/{owner[3]}",
+        why=f"Daly's interval for an interruption every {plan.between_h:.1f} hours and "
+        f"{plan.write_h * 3600:.0f} seconds of writing",
+        reversible=True,
+        undo="restore the interval",
+        caution="write to a faster medium first where writing stops the work",
+        saving="capacity",
+        effort="quick win",
+        claims=claims,
+    )
 
 
 def _compare_media(write_h: float, between: float, restart: float) -> list[dict[str, Any]]:
