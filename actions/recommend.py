@@ -1,15 +1,15 @@
-"""What would remove the waste a finding shows: by kind of workload, always reversible.
+"""Recommend what would remove the waste of a finding: by kind of workload, always reversible.
 
-    suspected               ask the owner
-    confirmed, not actionable   tell the owner
+    suspected                   ask the owner
+    confirmed, not actionable   notify the owner
     confirmed and actionable    the kind's own stop verb (`verbs.csv`), with its undo
-    some ranks idle         ask for fewer devices, never stop
-    stalled and confirmed   the kind's own stop verb where a checkpoint is known
-    recommended already     what its analyzer recommends
+    some ranks idle             ask for fewer devices, never stop
+    stalled and confirmed       the kind's own stop verb where a checkpoint is known
+    has recommendations         the recommendations of its analyzer
 
-Nothing is ever deleted, and what `fallow/protections.csv` lists is never stopped. The verbs, how
-they are undone and what is lost are those of the objects' own controllers: the wrong handle does
-nothing or does damage.
+Nothing is ever deleted, and a workload in `fallow/protections.csv` is never stopped. The verbs,
+their undo and the losses are those of the objects' own controllers: a wrong switch has no effect or
+does damage.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
 _STORED = Decimal("0.0001")
 NOTIFY_OWNER, ASK_OWNER = "notify owner", "ask owner"
-"""Advice that only a person carries out: nothing happens by itself."""
+"""Recommendations that only a person carries out: nothing happens automatically."""
 STALLED = "stalled_job"
 """Kind of the findings of analyzers/stalled: a job that hangs."""
 
@@ -46,7 +46,7 @@ class Verb(msgspec.Struct, frozen=True):
 def recommend(finding: Finding) -> tuple[Recommendation, ...]:
     """Return what would remove a finding's waste, the strongest first.
 
-    Rates per day are the finding's own: as long as nothing changes, this is wasted each day.
+    Rates per day are the finding's own: the daily waste if nothing changes.
     """
     if finding.recommendations:
         return finding.recommendations
@@ -87,7 +87,7 @@ def read_verbs() -> dict[str, Verb]:
 
 @cache
 def stop_verbs() -> frozenset[str]:
-    """Return the verbs that stop a workload: all of it has to be idle, and its owner told."""
+    """Return the verbs that stop a workload: all of it must be idle, and its owner notified."""
     return frozenset({"evict", *(verb.verb for verb in read_verbs().values())})
 
 
@@ -153,7 +153,7 @@ def _fewer(finding: Finding) -> Recommendation:
 
 
 def _stalled(finding: Finding) -> tuple[Recommendation, ...]:
-    """Advise about a job that hangs; it is stopped only where it goes on from a checkpoint."""
+    """Recommend for a job that hangs; a stop only where the job resumes from a checkpoint."""
     subject, saved = finding.subject, finding.details.get("checkpoint")
     why_not = explain_protection(subject.workload_kind, subject.namespace)
     verb = read_verbs().get(subject.workload_kind)
@@ -188,15 +188,16 @@ def _stalled(finding: Finding) -> tuple[Recommendation, ...]:
 
 
 def format_target(finding: Finding) -> str:
-    """Return the object to act on as people write it: Kind/namespace/name."""
+    """Format the object to act on as Kind/namespace/name."""
     subject = finding.subject
     return f"{subject.workload_kind}/{subject.namespace}/{subject.workload}"
 
 
 def build_claims(finding: Finding) -> tuple[Claim, ...]:
-    """Return the ledger's hours that a finding is about: the workload's idle ones.
+    """Return the ledger hours that a finding claims: the idle hours of its workload.
 
-    Those of a job that hangs are where it says (`hours_of`): together its own, once.
+    A job that hangs lists its hours by state (`hours_of`): their sum is the finding's hours, each
+    counted once.
     """
     subject = finding.subject
     hours: dict[State, float] = {"idle": finding.gpu_hours}
@@ -218,23 +219,23 @@ def build_claims(finding: Finding) -> tuple[Claim, ...]:
 
 
 def _part(finding: Finding, hours: float) -> Decimal | None:
-    """Return what some of a finding's hours cost; None = they have no price."""
+    """Return the cost of a part of a finding's hours; None = they have no price."""
     if finding.usd is None or hours == finding.gpu_hours:
         return finding.usd
     return finding.usd * Decimal(repr(hours)) / Decimal(repr(finding.gpu_hours))
 
 
 def gpu_hours_per_day(finding: Finding) -> float:
-    """Return the GPU-hours that go to waste each day at the rate that was judged last."""
+    """Return the GPU-hours wasted per day, at the rate of the last judged part."""
     start, hours, _ = get_judged_part(finding)
     return round(hours * DAY_S / (finding.window.end - start).total_seconds(), 4)
 
 
 def usd_per_day(finding: Finding) -> Decimal | None:
-    """Return the dollars that go to waste each day at the rate judged last, None = no price."""
+    """Return the dollars wasted per day, at the rate of the last judged part; None = no price."""
     start, _, usd = get_judged_part(finding)
     if usd is None:
         return None
     per_day = usd * DAY_S / Decimal(repr((finding.window.end - start).total_seconds()))
-    # A finding's dollars end with their sixth decimal: what is missing there is no cent.
+    # A finding's dollars have six decimals: an amount lost beyond them is less than a cent.
     return per_day.quantize(_STORED, ROUND_HALF_EVEN).quantize(_SMALLEST, ROUND_DOWN)

@@ -1,7 +1,7 @@
-"""What each executor may do to a cluster: roles generated from what it declares, and the proof.
+"""Generate the roles of each executor from the rights it declares, and check them with the API.
 
-One small ClusterRole per executor, so that a site grants only what its policies use, and binds it
-only in the namespaces they allow. Nothing here ever grants `delete`.
+There is one small ClusterRole per executor. A site then grants only what its policies use, and
+binds it only in the namespaces they allow. Nothing here ever grants `delete`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,19 +26,19 @@ LOOP = (
     CLAIMS,
     *OPTIONAL_RIGHTS,
 )
-"""What the loop needs wherever it acts: owners, protections, rivals, what pods hold, a word to
-the owner."""
+"""The rights that the loop needs wherever it acts: owners, protections, obstacles, pods,
+annotations."""
 OWN = (
     Right("coordination.k8s.io", "leases", ("get", "create", "patch")),
     Right("", "configmaps", ("get", "create", "patch")),
 )
-"""What it needs in its own namespace: the lease of the one actor, the switch that freezes all."""
+"""The rights in its own namespace: the lease of the one actor, and the switch that freezes all."""
 VERBS = ("get", "list", "watch", "create", "patch")
 """Every verb that a right may name; update and delete are not among them."""
 
 
 class RightCheck(msgspec.Struct, frozen=True):
-    """What the API says about one right."""
+    """The API's answer about one right."""
 
     role: str
     group: str
@@ -50,7 +50,7 @@ class RightCheck(msgspec.Struct, frozen=True):
 
 
 def annotate_rights() -> tuple[Right, ...]:
-    """Return what leaving a note on the workload takes: a site may do without."""
+    """Return the rights for annotations on the workload, which a site may leave out."""
     resources = sorted({(k.group, plural(n)) for n, k in kinds().items() if k.switch != "hub"})
     return tuple(Right(group, resource, ("patch",)) for group, resource in resources)
 
@@ -114,7 +114,7 @@ def check_rights(
     rights: Mapping[str, Sequence[Right]],
     namespaces: Sequence[str],
 ) -> list[RightCheck]:
-    """Ask the API what we may do (SelfSubjectAccessReview), for each right and namespace.
+    """Check our rights with the API (SelfSubjectAccessReview), for each right and namespace.
 
     `ask` posts a review and returns the answer; no namespace = the whole cluster.
     """

@@ -1,1 +1,1 @@
-"""Stop a workload through its own controller's switch, and start it again just as it was."""
+"""Stop a workload through its own controller's switch, and start it again exactly as it was."""

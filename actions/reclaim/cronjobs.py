@@ -1,4 +1,4 @@
-"""CronJob: its own switch stops only runs to come, so its live Jobs are suspended with it."""
+"""CronJob: its own switch stops only future runs, so its active Jobs are suspended too."""
 
 from typing import ClassVar
 
@@ -36,10 +36,10 @@ class CronJobExecutor:
     )
 
     def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return the writes that stop runs to come and runs that are; undone Jobs first.
+        """Return the writes that stop future and active runs; the undo resumes Jobs first.
 
         Raises:
-            RefusedError: it is gone, owned, or nothing of it runs or will run.
+            RefusedError: it is gone, owned, or has no active or future runs.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)

@@ -1,4 +1,7 @@
-"""A bare pod can only be evicted, and only where its owner or namespace opted in."""
+"""Evict a bare pod, the only way to stop one.
+
+Allowed only where its owner or namespace opted in.
+"""
 
 from typing import Any, ClassVar
 
@@ -14,11 +17,11 @@ GROUPS = ("kueue.x-k8s.io/pod-group-name", "scheduling.x-k8s.io/pod-group", "pod
 """Labels of pods that run together or not at all."""
 _TOKEN = "kube-api-access-"  # noqa: S105  (the name that admission gives to a volume)
 _SERVERS = ("nodeName", "priority", "preemptionPolicy", "serviceAccount")
-"""Fields that the API server fills in, and would refuse or misread on the way back."""
+"""Fields that the API server fills in, and would reject or misread in a new pod."""
 
 
 class EvictExecutor:
-    """Evict a bare pod through the Eviction API, which heeds disruption budgets."""
+    """Evict a bare pod through the Eviction API, which respects disruption budgets."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"Pod"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"evict"})
@@ -31,12 +34,12 @@ class EvictExecutor:
     )
 
     def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return the eviction; its undo is a new pod of the same manifest.
+        """Return the eviction; its undo creates a pod from the same manifest.
 
         The eviction carries no precondition: one that fails would still use up the budget.
 
         Raises:
-            RefusedError: nobody opted in, or it is no bare pod.
+            RefusedError: no opt-in, or it is no bare pod.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)
@@ -102,7 +105,7 @@ def _require_opt_in(workload: LiveWorkload, cluster: ClusterReader) -> None:
 
 
 def build_manifest(pod: Any) -> dict[str, Any]:
-    """Return what to post to have such a pod again, without what servers had filled in."""
+    """Return the manifest that creates the same pod again, without fields that servers set."""
     spec = {k: v for k, v in pod["spec"].items() if k not in _SERVERS}
     if "volumes" in spec:
         spec["volumes"] = [v for v in spec["volumes"] if not v["name"].startswith(_TOKEN)]

@@ -1,4 +1,4 @@
-"""A server that JupyterHub started is stopped by the hub: without its pod the hub is at a loss."""
+"""Stop a JupyterHub server through the hub, which does not expect its pod to disappear."""
 
 from typing import ClassVar
 from urllib.parse import quote
@@ -28,10 +28,10 @@ class JupyterHubExecutor:
     )
 
     def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return the call of the hub that stops a server, and the one that starts it.
+        """Return the hub call that stops a server, and the one that starts it.
 
         Raises:
-            RefusedError: no pod of it runs, or another one than the evidence is of.
+            RefusedError: no pod of it runs, or another one than in the evidence.
             TemporaryError: the API does not answer.
         """
         cluster_name, kind, namespace, name = decision.subject
@@ -59,7 +59,10 @@ class JupyterHubExecutor:
 
 
 def build_change(target: Target, user: str, server: str, *, running: bool) -> Change:
-    """Return what the hub is to do about a server; its door says it in the hub's own verbs."""
+    """Return the change of a server's state.
+
+    `JupyterHubClient` translates it to the hub's verbs.
+    """
     ready = join_pointer("servers", server, "ready")
     user_path = f"/hub/api/users/{quote(user, safe='')}"
     return Change(

@@ -1,4 +1,4 @@
-"""The switch of each kind of workload, as data (`kinds.csv`); the words are in `verbs.csv`."""
+"""The switch of each kind of workload, as data (`kinds.csv`); the verbs are in `verbs.csv`."""
 
 from datetime import datetime
 from functools import cache
@@ -10,40 +10,41 @@ from fallow.resources import read_table
 
 
 class WorkloadKind(msgspec.Struct, frozen=True):
-    """Where the switch of a kind lies, and what it says when the workload is stopped."""
+    """The path of a kind's switch, and its value when the workload is stopped."""
 
     kind: str
-    """As rows name it."""
+    """The kind in stored rows."""
     group: str
     named: str
-    """As the API names it, where that differs."""
+    """The kind in the API, where it differs."""
     switch: str
     """replicas, field, command, hub or evict."""
     pointer: str
     stopped: str
-    """A JSON value, or `now`: the moment of stopping."""
+    """A JSON value, or `now`: the time of the stop."""
     kueue: str
-    """workload: under Kueue the Workload is switched, as the object's own switch is undone."""
+    """workload: under Kueue the Workload is switched, because Kueue reverts the object's own
+    switch."""
     refuses: str
-    """When nothing is done, beside what holds for every kind."""
+    """Additional conditions under which nothing is done."""
 
     @property
     def api_kind(self) -> str:
-        """The kind as the API names it."""
+        """The kind in the API."""
         return self.named or self.kind
 
     def value(self, now: datetime) -> Any:
-        """Return what the switch says when stopped."""
+        """Return the value of the switch when stopped."""
         return now.strftime("%Y-%m-%dT%H:%M:%SZ") if self.moment else self.fixed
 
     @property
     def moment(self) -> bool:
-        """Say whether the switch says since when."""
+        """Return whether the value of the switch is the time of the stop."""
         return self.stopped == "now"
 
     @property
     def fixed(self) -> Any:
-        """The value of a switch that says no moment."""
+        """The value of a switch whose value is no time."""
         return msgspec.json.decode(self.stopped)
 
 
@@ -54,5 +55,5 @@ def kinds() -> dict[str, WorkloadKind]:
 
 
 def is_known(kind: str) -> bool:
-    """Say whether anything here knows how to stop a kind."""
+    """Return whether an executor knows how to stop a kind."""
     return kind in kinds()

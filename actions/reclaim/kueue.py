@@ -1,4 +1,4 @@
-"""What Kueue manages is stopped through its Workload: the job's own switch is undone at once."""
+"""Stop what Kueue manages through its Workload: Kueue reverts the job's own switch at once."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ RETURNS = "it comes back when its queue admits it"
 
 
 def is_reverted(obj: Object) -> bool:
-    """Say whether Kueue undoes the own switch of objects of this kind."""
+    """Return whether Kueue reverts the own switch of objects of this kind."""
     kind = kinds().get(
         kind_in_rows(str(obj.get("apiVersion") or "").rpartition("/")[0], _kind(obj))
     )
@@ -36,10 +36,10 @@ def is_reverted(obj: Object) -> bool:
 
 
 def is_managed(obj: Object, cluster: ClusterReader) -> bool:
-    """Say whether Kueue manages an object: it is in a queue, or a Workload is made of it.
+    """Return whether Kueue manages an object: it is in a queue, or has a Workload.
 
     Raises:
-        RefusedError: Workloads may not be read, so nobody knows.
+        RefusedError: Workloads may not be read, so the answer is unknown.
         TemporaryError: the API does not answer.
     """
     path = cluster.collection(KIND, GROUP, namespace(obj))
@@ -50,7 +50,7 @@ def build_writes(obj: Object, cluster: ClusterReader) -> tuple[UndoableChange, .
     """Return the writes that deactivate an object's Workloads; None = Kueue does not manage it.
 
     Raises:
-        RefusedError: there is none that could be stopped, or they may not be read.
+        RefusedError: there is none that can be stopped, or they may not be read.
         TemporaryError: the API does not answer.
     """
     path = cluster.collection(KIND, GROUP, namespace(obj))

@@ -1,4 +1,7 @@
-"""Kinds that stop by having no replicas: through /scale, or by pausing KEDA at none."""
+"""Stop kinds that have no switch by scaling them to zero.
+
+Through /scale, or by pausing KEDA at 0.
+"""
 
 from typing import ClassVar
 
@@ -23,10 +26,10 @@ HPA = (Right("autoscaling", "horizontalpodautoscalers", ("get", "list")),)
 
 
 class ScaleExecutor:
-    """Scale Deployments, Rollouts and LeaderWorkerSets to none.
+    """Scale Deployments, Rollouts and LeaderWorkerSets to zero.
 
-    An HPA is left as it is: it rests while there are no replicas. KEDA would scale up again, so
-    it is paused at none instead, and its object is the only one that is written.
+    An HPA is not changed: it is inactive while there are no replicas. KEDA would scale up again, so
+    it is paused at zero instead, and its object is the only one that is written.
     """
 
     kinds: ClassVar[frozenset[str]] = frozenset({"Deployment", "Rollout", "LeaderWorkerSet"})
@@ -42,7 +45,7 @@ class ScaleExecutor:
     )
 
     def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return the write that leaves no replicas, and the one that brings them back.
+        """Return the write that sets zero replicas, and the one that restores them.
 
         Raises:
             RefusedError: it is gone, owned, has none already, or must not be scaled.
@@ -63,11 +66,11 @@ class ScaleExecutor:
         return build_intent(workload, cluster, "scale", writes, notes)
 
     def refuse(self, workload: LiveWorkload) -> None:
-        """Refuse what must not be scaled; families say what."""
+        """Refuse objects that must not be scaled; subclasses define which."""
 
 
 class StatefulSetExecutor(ScaleExecutor):
-    """Scale StatefulSets to none, unless that deletes their volumes."""
+    """Scale StatefulSets to zero, unless that deletes their volumes."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"StatefulSet"})
     rights: ClassVar[tuple[Right, ...]] = (
@@ -97,6 +100,6 @@ def _pause(scaler: Object, workload: LiveWorkload, cluster: ClusterReader) -> Un
 
 
 def is_paused(scaler: Object) -> bool:
-    """Say whether somebody paused a ScaledObject without a number."""
+    """Return whether a ScaledObject was paused without a number of replicas."""
     value = resolve_pointer(scaler, join_pointer("metadata", "annotations", autoscalers.PAUSED))
     return isinstance(value, str) and value.lower() == "true"

@@ -1,4 +1,4 @@
-"""Find what a decision is about, as it is now, and refuse what must not be touched."""
+"""Read the object of a decision in its current state; refuse objects that must not be changed."""
 
 from collections.abc import Sequence
 
@@ -25,12 +25,12 @@ from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
 
 FINISHED = ("Complete", "Completed", "Succeeded", "Failed", "Finished")
-"""Conditions of work that is over, as Job, JobSet, TrainJob and the training operator say it."""
+"""Conditions of completed work, as in Job, JobSet, TrainJob and the training operator."""
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 
 
 class LiveWorkload(msgspec.Struct, frozen=True):
-    """An object to act upon: what it is, what it says now, and where it lies."""
+    """An object to act upon: its kind, its current state, and its path."""
 
     kind: WorkloadKind
     obj: Object
@@ -39,7 +39,7 @@ class LiveWorkload(msgspec.Struct, frozen=True):
 
     @property
     def later(self) -> Target:
-        """The target for a write at another time: the version is whatever it is by then."""
+        """The target of a later write: without a version, because that will have changed."""
         return msgspec.structs.replace(self.target, resource_version=None, generation=None)
 
     def __str__(self) -> str:
@@ -47,10 +47,11 @@ class LiveWorkload(msgspec.Struct, frozen=True):
 
 
 def read_workload(decision: Decision, cluster: ClusterReader) -> LiveWorkload:
-    """Return the object of a decision as it is now.
+    """Return the object of a decision in its current state.
 
     Raises:
-        RefusedError: it is gone, another's, on its way out, done, or somebody above controls it.
+        RefusedError: it is gone, another object, being deleted, complete, or controlled by an
+            owner.
         TemporaryError: the API does not answer.
     """
     cluster_name, kind_name, namespace, name = decision.subject
@@ -82,12 +83,12 @@ def read_workload(decision: Decision, cluster: ClusterReader) -> LiveWorkload:
 
 
 def list_freed_pods(workload: LiveWorkload, cluster: ClusterReader) -> tuple[FreedPod, ...]:
-    """Return the pods that should be gone once the object is stopped; waiting ones hold no GPU."""
+    """Return the pods that a stop of the object removes; pending pods hold no GPU."""
     return to_freed_pods([p for p in cluster.pods(workload.target) if not has_ended(p)], cluster)
 
 
 def to_freed_pods(pods: Sequence[Object], cluster: ClusterReader) -> tuple[FreedPod, ...]:
-    """Return pods with what they hold, as an intent says what its writes free."""
+    """Return pods with their GPUs, in the form in which an intent lists what its writes free."""
     gpus = count_allocated_gpus(pods, cluster)
     return tuple(
         FreedPod(namespace(p), name(p), uid(p), get_path(p, "spec", "nodeName"), gpus[uid(p)])
@@ -116,14 +117,14 @@ def build_intent(
 
 
 def plural(kind: str) -> str:
-    """Return the resource of a kind: every kind here has a regular one."""
+    """Return the plural resource of a kind: every kind here has a regular one."""
     return kinds()[kind].api_kind.lower() + "s"
 
 
 def build_rights(
     *names: str, part: str = "", verbs: tuple[str, ...] = ("patch",)
 ) -> tuple[Right, ...]:
-    """Return what it takes to read kinds and to write them, or only a part of them."""
+    """Return the rights to read kinds and to write them, or only a part of them."""
     needed: list[Right] = []
     for kind_name in names:
         kind = kinds()[kind_name]
@@ -137,4 +138,4 @@ def build_rights(
 
 
 POD_RIGHTS = (Right("", "pods", ("get", "list")), CLAIMS)
-"""What every executor needs to see which pods go, and what they hold."""
+"""The rights that every executor needs to see which pods are removed, and what they hold."""

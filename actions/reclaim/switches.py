@@ -1,4 +1,4 @@
-"""Kinds with a switch of their own: one field of spec, or one annotation."""
+"""Stop kinds with their own switch: one field of spec, or one annotation."""
 
 from datetime import datetime
 from typing import ClassVar
@@ -20,7 +20,7 @@ from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
 
 FUTURE_ONLY = {"CronWorkflow"}
-"""Kinds whose switch stops runs to come: what they began runs on, and frees nothing."""
+"""Kinds whose switch stops only future runs: active runs continue, and nothing is freed."""
 
 
 class SwitchExecutor:
@@ -32,7 +32,7 @@ class SwitchExecutor:
         """Return the write that stops the workload, and the one that restores the field.
 
         Raises:
-            RefusedError: it is gone, owned, over, stopped already, or must not be stopped.
+            RefusedError: it is gone, owned, complete, stopped already, or must not be stopped.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)
@@ -46,7 +46,7 @@ class SwitchExecutor:
         return intent
 
     def refuse(self, workload: LiveWorkload) -> None:
-        """Refuse what must not be stopped; families say what."""
+        """Refuse objects that must not be stopped; subclasses define which."""
 
 
 def build_writes(
@@ -68,7 +68,7 @@ def build_writes(
 
 
 def is_stopped(workload: LiveWorkload) -> bool:
-    """Say whether the switch stands at stopped; an annotation that bears a moment does by being."""
+    """Return whether the switch is set to stopped; an annotation with a time only has to exist."""
     value = resolve_pointer(workload.obj, workload.kind.pointer)
     if workload.kind.moment:
         return value is not MISSING and bool(value)
@@ -79,20 +79,23 @@ LOCK = "odh-notebook-controller-lock"
 
 
 class NotebookExecutor(SwitchExecutor):
-    """Stop notebooks of Kubeflow and Eclipse Che; homes stay."""
+    """Stop notebooks of Kubeflow and Eclipse Che; home volumes stay."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"Notebook", "Workspace", "DevWorkspace"})
     verbs: ClassVar[frozenset[str]] = frozenset({"stop"})
     rights: ClassVar[tuple[Right, ...]] = (*build_rights(*sorted(kinds)), *POD_RIGHTS)
 
     def refuse(self, workload: LiveWorkload) -> None:
-        """Refuse a Notebook whose own controller holds it for the moment."""
+        """Refuse a Notebook that its own controller holds back at the time."""
         if resolve_pointer(workload.obj, workload.kind.pointer) == LOCK:
             raise RefusedError(f"{workload} is locked by its controller ({LOCK}): try again later")
 
 
 class ServingExecutor(SwitchExecutor):
-    """Stop KServe's services by their stop annotation: minReplicas 0 is raised to 1 in places."""
+    """Stop KServe's services by their stop annotation.
+
+    In some modes minReplicas 0 is raised to 1.
+    """
 
     kinds: ClassVar[frozenset[str]] = frozenset(
         {"InferenceService", "LLMInferenceService", "InferenceGraph"}
@@ -132,7 +135,7 @@ _RAY_ENDED = {"Complete", "Failed"}
 
 
 class RayExecutor(SwitchExecutor):
-    """Suspend Ray's jobs, clusters and services; what a RayJob's webhook would refuse, too."""
+    """Suspend Ray's jobs, clusters and services."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"RayJob", "RayCluster", "RayService"})
     verbs: ClassVar[frozenset[str]] = frozenset({"suspend"})
@@ -143,7 +146,7 @@ class RayExecutor(SwitchExecutor):
     )
 
     def refuse(self, workload: LiveWorkload) -> None:
-        """Refuse a RayJob that KubeRay would not suspend, or that is over."""
+        """Refuse a RayJob that KubeRay would not suspend, or that is complete."""
         if workload.kind.kind != "RayJob":
             return
         if resolve_pointer(workload.obj, "/spec/clusterSelector") not in (MISSING, None, {}):

@@ -1,4 +1,4 @@
-"""Volcano's Job has no switch: it is aborted and resumed by Commands."""
+"""Abort and resume Volcano's Jobs by Commands, because a Job has no switch."""
 
 from typing import ClassVar
 
@@ -34,7 +34,7 @@ class VolcanoJobExecutor:
         """Return the Command that aborts the job, and the one that resumes it.
 
         Raises:
-            RefusedError: it is gone, owned, not running, or a resume would fail it for good.
+            RefusedError: it is gone, owned, not running, or a resume would fail it permanently.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)
@@ -61,7 +61,7 @@ class VolcanoJobExecutor:
 
 
 def _command(workload: LiveWorkload, path: str, action: str, token: str) -> Change:
-    """Return the Command as Volcano's own tool makes it: owned by the job, so tidied with it."""
+    """Return the Command as Volcano's own tool creates it: owned by the job, so deleted with it."""
     job_target = workload.target
     job = {
         "apiVersion": job_target.api_version,

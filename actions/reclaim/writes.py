@@ -1,8 +1,8 @@
-"""A write and the write that undoes it, made from the object as it is.
+"""Build a write and the write that undoes it, from the object's current state.
 
-The undo puts back just what the write touched: what was absent is taken away again, with
-whatever map the write had to bring along. It holds only while what the write left is still
-there; the loop compares before it undoes.
+The undo restores only what the write changed: a field that was absent is removed again, with any
+map that the write had to add. The undo is valid only while the written values are still there; the
+loop compares them first.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def set_field(obj: Object, target: Target, path: str, pointer: str, value: Any) 
 def join_writes(first: UndoableChange, *others: UndoableChange) -> UndoableChange:
     """Return one merge patch of several fields of one object, and its undo.
 
-    One write has no version between its parts that a controller could make old.
+    With a single write no controller can change the version between the parts.
     """
     change, undo = first.change, first.undo
     for other in others:
@@ -69,8 +69,8 @@ def _merge_bodies(body: Any, other: Any) -> Any:
 def set_replicas(obj: Object, target: Target, path: str, value: int) -> UndoableChange:
     """Return the write of the scale subresource, and its undo.
 
-    An object that does not say its replicas has no Scale (the server answers 500), so its own
-    field is written, and taken away again.
+    An object without replicas in its spec has no Scale (the server answers 500), so its own field
+    is written, and removed again by the undo.
     """
     pointer = "/spec/replicas"
     was = get_value(obj, pointer)
@@ -89,7 +89,7 @@ def set_replicas(obj: Object, target: Target, path: str, value: int) -> Undoable
 
 
 def _build_undo(change: Change, body: dict[str, Any]) -> Change:
-    """Undo a patch: at another time, so the version is whatever it is by then."""
+    """Return the undo of a patch, without a version: that will have changed by then."""
     target = msgspec.structs.replace(change.target, resource_version=None, generation=None)
     return msgspec.structs.replace(
         change, target=target, body=body, was=change.becomes, becomes=change.was

@@ -1,7 +1,7 @@
-"""Cut a node's boards again: cordon, ask mig-manager for another layout, let pods come back.
+"""Change the MIG layout of a node: cordon it, set the label for mig-manager, uncordon it.
 
-Only nodes without GPU pods and without processes: mig-manager drains no workload, it resets the
-board under it. The node lets pods in again once mig-manager says `success`.
+Only nodes without GPU pods and without processes are changed: mig-manager does not drain workloads,
+it resets the GPU under them. The node is schedulable again once mig-manager reports `success`.
 """
 
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ CONFIG, STATE = (
 )
 POOL = "NodePool"
 PENDING = "pending"
-"""What mig-manager itself writes while it cuts."""
+"""Labels that mig-manager itself writes while it changes the layout."""
 
 
 class MigExecutor:
@@ -45,7 +45,7 @@ class MigExecutor:
 
         Raises:
             RefusedError: no layout is named, the node has it, is cordoned, holds GPU pods, or the
-                evidence does not say that no process is on its devices.
+                evidence does not show that no process is on its devices.
             TemporaryError: the API does not answer.
         """
         if decision.subject[1] == POOL:
@@ -91,7 +91,7 @@ class MigExecutor:
         )
 
     def _choose_node(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return the writes of the first of a pool's nodes that may be cut again now."""
+        """Return the writes for the first of a pool's nodes that may be changed now."""
         parameters, why = decision.parameters, []
         for entry in parameters.get("nodes") or ():
             subject = (decision.subject[0], "Node", "", str(entry["node"]))
@@ -115,10 +115,10 @@ class MigExecutor:
 
 
 def _require_empty(label: UndoableChange, node: str) -> UndoableChange:
-    """Return the label's writes for an empty node, with the word of the last time taken away.
+    """Return the label's writes for an empty node; they also remove the result of the last change.
 
-    `success` is mig-manager's, and of this layout then; while it stands there from the time
-    before, nobody could tell. The undo is sent to a cordoned node only.
+    mig-manager writes `success` for this layout. While an earlier `success` is there, the two
+    cannot be told apart. The undo is sent to a cordoned node only.
     """
 
     def sent(change: Change, **when: Any) -> Change:
@@ -129,5 +129,5 @@ def _require_empty(label: UndoableChange, node: str) -> UndoableChange:
 
 
 def _build_uncordon(cordon: UndoableChange, layout: str) -> Change:
-    """Return the uncordon, which waits until the boards are cut."""
+    """Return the uncordon, which waits until the layout is changed."""
     return msgspec.structs.replace(cordon.undo, when={CONFIG: layout, STATE: "success"})

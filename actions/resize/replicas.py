@@ -1,4 +1,7 @@
-"""Fewer replicas of a service whose devices are busy a small part of the time; never none."""
+"""Reduce the replicas of a service whose devices are busy a small part of the time.
+
+Never to zero.
+"""
 
 import math
 from typing import ClassVar
@@ -16,7 +19,7 @@ from fallow.protocols import ClusterReader, Right
 
 
 class ReplicasExecutor:
-    """Lower the replicas of a service to what carries its busiest hour."""
+    """Lower the replicas of a service to the number that carries its busiest hour."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"Deployment", "StatefulSet", "LeaderWorkerSet"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"replicas"})
@@ -34,8 +37,8 @@ class ReplicasExecutor:
         """Return the write of the scale subresource, and its undo.
 
         Raises:
-            RefusedError: the finding does not say how many GPUs are enough, an autoscaler owns the
-                number, it has one replica, or its volumes would be deleted.
+            RefusedError: the finding does not contain the number of GPUs that suffices, an
+                autoscaler owns the number, it has one replica, or its volumes would be deleted.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)

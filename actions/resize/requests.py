@@ -1,9 +1,9 @@
-"""Ask for less CPU or memory per GPU, never below what was used.
+"""Request less CPU or memory per GPU, never below what was used.
 
-In place (`pods/resize`) where the cluster serves it: nothing restarts, and the owner's template is
-left for its owner, so a new pod asks for the old amount again. Else the owner's template, whose
-pods start anew. What is written is the container that the finding names by its own history, else
-the one that asks for the GPUs. Memory of a container that was killed for it is never lowered.
+In place (`pods/resize`) where the cluster serves it: nothing restarts. The owner's template is not
+changed, so a new pod requests the old amount again. Otherwise the owner's template is changed, and
+its pods restart. The container is the one that the finding names by its own history, else the one
+that requests the GPUs. Memory of a container that was OOM-killed is never lowered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,12 @@ from fallow.protocols import ClusterReader, Right
 CPU, MEMORY = "ask for less CPU per GPU", "ask for less memory per GPU"
 RESOURCE = {CPU: "cpu", MEMORY: "memory"}
 HEADROOM = 1.2
-"""Never below p99 x 1.2 nor below the known peak, as far as days tell.
+"""Never below p99 x 1.2 nor below the known peak, within the days of data.
 
-Source: telemetry-and-waste.md#safety.
-"""
+Source: telemetry-and-waste.md#safety."""
 LEAST_DAYS, MEMORY_HEADROOM = 7.0, 1.15
-"""Of one container with a week of its own use behind it: never below its 95th percentile of CPU,
-nor below the most memory it used x 1.15."""
+"""For one container with a week of its own use: never below its 95th percentile of CPU, nor below
+the most memory it used x 1.15."""
 OOM_KILLED = "OOMKilled"
 TEMPLATE = "/spec/template/spec"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -61,8 +60,8 @@ class RequestsExecutor:
         """Return the resize of every running pod, or the patch of the template.
 
         Raises:
-            RefusedError: the finding does not say what was used, nothing would be lowered, or the
-                object is not what it was.
+            RefusedError: the finding does not contain what was used, nothing would be lowered, or
+                the object has changed.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)
@@ -90,12 +89,12 @@ class RequestsExecutor:
 
 
 def get_minimum(decision: Decision, resource: str) -> float:
-    """Return the least a pod, or the container that the finding names, may ask for.
+    """Return the minimum request of a pod, or of the container that the finding names.
 
     In millicores, or bytes.
 
     Raises:
-        RefusedError: the finding does not say what was used.
+        RefusedError: the finding does not contain what was used.
     """
     parameters = decision.parameters
     if parameters.get("container"):
@@ -110,7 +109,7 @@ def get_minimum(decision: Decision, resource: str) -> float:
 
 
 def _get_container_minimum(decision: Decision, resource: str) -> float:
-    """Return the least that one container may ask for, by its own history."""
+    """Return the minimum request of one container, by its own history."""
     parameters = decision.parameters
     used = parameters.get("used_p95" if resource == "cpu" else "used_most")
     workload = f"{decision.subject[1]}/{decision.subject[2]}/{decision.subject[3]}"
@@ -133,7 +132,7 @@ def _get_container_minimum(decision: Decision, resource: str) -> float:
 
 
 def _require_no_oom(workload: LiveWorkload, cluster: ClusterReader, container: str | None) -> None:
-    """Refuse where a pod says now that the kernel killed a container for its memory."""
+    """Refuse where the status of a pod shows that a container was OOM-killed."""
     for pod in cluster.pods(workload.target):
         for status in get_path(pod, "status", "containerStatuses") or ():
             reasons = {
@@ -211,15 +210,15 @@ def _patch_template(
 
 
 class ContainerSize(msgspec.Struct, frozen=True):
-    """What one container is to ask for."""
+    """The new request of one container."""
 
     index: int
     container: str
     was: dict[str, str]
-    """Pointers within the pod's spec, of the request and with it the limit, and their amounts."""
+    """Pointers in the pod's spec, of the request and with it the limit, and their amounts."""
     new: str
     restarts: bool
-    """Its resizePolicy has the container started anew for it."""
+    """True: its resizePolicy restarts the container for a resize."""
 
 
 def _find_lower_size(
@@ -230,11 +229,11 @@ def _find_lower_size(
     named: str | None = None,
     quality: str | None = None,
 ) -> ContainerSize | None:
-    """Return which container asks for how much, and for how much it should; None = for no more.
+    """Return the container to lower, with its old and its new request; None = none is lowered.
 
-    The amount is the `named` container's; without one it is the pod's, of which what the other
-    containers ask for comes off that of the one that asks for GPUs. A Guaranteed pod's
-    limit goes with its request: the server lets no resize change the class.
+    The minimum is that of the `named` container. Without a name it is the pod's minimum; the
+    requests of the other containers are then subtracted from it. A Guaranteed pod's limit changes
+    with its request: the server lets no resize change the class.
     """
     containers: Sequence[Object] = spec.get("containers") or ()
     index = _index(containers, resource, named)
@@ -280,7 +279,7 @@ def _restarts(container: Object, resource: str) -> bool:
 
 
 def _index(containers: Sequence[Object], resource: str, named: str | None) -> int | None:
-    """Return which container it is: the named one, else the only one that asks for GPUs."""
+    """Return the index of the container: the named one, else the only one that requests GPUs."""
     if named is not None:
         return next((n for n, c in enumerate(containers) if c.get("name") == named), None)
     requesting = [
@@ -297,7 +296,7 @@ def _index(containers: Sequence[Object], resource: str, named: str | None) -> in
 
 
 def _quality(spec: Object) -> str:
-    """Return the class of a pod of this spec, as far as it is Guaranteed or not."""
+    """Return the QoS class of a pod of this spec, as far as it is Guaranteed or not."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for container in containers:
         for resource in ("cpu", "memory"):
@@ -332,7 +331,7 @@ def _body(container: str, becomes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _operations(test: Any, was: Mapping[str, Any], new: Any) -> list[dict[str, Any]]:
-    """Return the JSON patch that replaces amounts, and is refused where they are others."""
+    """Return the JSON patch that replaces amounts, and is refused where the old amounts differ."""
     body = [test]
     for pointer, before in was.items():
         after = new[pointer] if isinstance(new, Mapping) else new

@@ -1,1 +1,1 @@
-"""What acting really saved: predicted before, measured after, each dollar of one kind."""
+"""The real savings of actions: predicted before, measured after, each dollar of one kind."""

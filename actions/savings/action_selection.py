@@ -1,4 +1,4 @@
-"""The actions of a record whose savings are to be measured."""
+"""Select the journalled actions whose savings are measured."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -12,9 +12,9 @@ EFFECTIVE_RESULTS = frozenset({"done", "not sticking", "reverted", "undone"})
 def select_actions(
     record: JournalState, *, since: datetime | None = None, watched: timedelta | None = None
 ) -> list[MeasuredAction]:
-    """Return the actions that took, oldest first, and when their workloads came back.
+    """Return the applied actions, oldest first, and when their workloads came back.
 
-    `watched`: how long it is looked whether they did; nothing is claimed of what comes after.
+    `watched`: how long after an act its workload is observed; no saving is claimed after that.
     """
     return [
         _to_measured(state, watched)
@@ -46,7 +46,7 @@ def _to_measured(state: ActionState, watched: timedelta | None) -> MeasuredActio
 
 
 def get_return_time(state: ActionState) -> datetime | None:
-    """Return when a workload came back: taken back, undone, or never stopped; None = not yet."""
+    """Return when a workload came back: reversed, undone, or never stopped; None = not yet."""
     times: Sequence[datetime] = [
         *((state.restored.at,) if state.restored else ()),
         *(o.at for o in state.outcomes if o.result in {"reverted", "undone", "not sticking"}),

@@ -1,6 +1,6 @@
--- What became of the devices that stopped workloads had held: seconds of each, by device and
--- stretch. Where what came to a device was stopped there too, the later stop explains why it is
--- free, and takes its share from the earlier one: no second of a device is saved twice.
+-- The use of devices after their workloads were stopped: seconds of each use, by device and
+-- stretch. If the next workload on a device was stopped too, the later stop explains why the device
+-- is free, and takes its share from the earlier one: no second of a device is saved twice.
 with acts as (
     select unnest(
         from_json(
@@ -15,7 +15,7 @@ with acts as (
     )
 ),
 
--- the devices it held when it was stopped
+-- the devices that the workload had at its stop
 held as (
     select
         a.action,
@@ -39,7 +39,7 @@ held as (
     group by all
 ),
 
--- moments at which what is stopped on a device changes
+-- times at which the set of stopped workloads on a device changes
 edges as (
     select distinct
         cluster,
@@ -103,7 +103,7 @@ inventories as (
     group by cluster
 ),
 
--- nodes that an event says were deleted or taken back
+-- nodes that an event reports as deleted or reclaimed
 removals as (
     select
         cluster,
@@ -114,8 +114,8 @@ removals as (
     group by cluster, name
 ),
 
--- when the device was last seen, and from when on its node is known to be gone: an event says so,
--- or the inventory was read later without it
+-- when the device was last seen, and from when on its node is known to be gone: by an event, or
+-- because a later inventory does not have it
 there as (
     select
         h.*,
@@ -138,7 +138,7 @@ there as (
     left join removals as r on d.cluster = r.cluster and d.node = r.node
 ),
 
--- who held it since
+-- the workloads on the device since
 since as (
     select
         t.action,

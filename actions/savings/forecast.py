@@ -1,12 +1,12 @@
-"""How much longer an idle stretch would have lasted: from stretches of the past that ended or not.
+"""Forecast how much longer an idle stretch would have lasted, from past stretches.
 
-Kaplan-Meier (1958) over the lengths of past stretches, those still going or stopped by us being
-censored. Where the longest was still going, its share is carried on with a Pareto tail: else
-whatever outlasts history would be promised nothing. How long people leave work alone is
-heavy-tailed (Barabasi 2005): the longer a stretch has lasted, the longer it will; an exponential
-tail took forgotten notebooks for lunch breaks. The index of the tail is Hill's (1975) over the
-stretches that reached half of the longest, censored ones counted as still going. The rest that is
-expected of a stretch of some age is the mean of what goes on from there, restricted to a horizon.
+Kaplan-Meier (1958) over the lengths of past stretches; those still going or stopped by us are
+censored. Where the longest was still going, its share continues with a Pareto tail: else a stretch
+longer than the history would have a forecast of nothing. The time for which people leave work alone
+is heavy-tailed (Barabasi 2005): the longer a stretch has lasted, the longer it will. An exponential
+tail underestimated forgotten notebooks. The index of the tail is Hill's (1975) over the stretches
+that reached half of the longest, with censored ones counted as still going. The expected rest of a
+stretch of some age is the mean of the stretches that continue from there, restricted to a horizon.
 """
 
 from collections.abc import Sequence
@@ -23,37 +23,37 @@ Flags = NDArray[np.bool_]
 
 
 HALF = 0.5
-"""Ends counted where none was seen: half an event, so that a rate is never 0."""
+"""Events counted where no end was observed: half an event, so that a rate is never 0."""
 OLD_SHARE = 0.5
-"""The old are those that reached this share of an age: enough of them, and of their kind."""
+"""Share of the age that a stretch must have reached to enter the tail's index."""
 MAX_LOG_REST = 50.0
-"""The logarithm of a rest that is longer than any horizon, and still a number."""
+"""Maximum logarithm of a rest: longer than any horizon, and still a finite number."""
 INDEX_TOLERANCE = 1e-9
-"""An index so near to 1 has the logarithm as its integral."""
+"""For an index this near to 1 the integral is a logarithm."""
 
 
 RESAMPLES = 400
-"""Resampled pasts: the ends of a 95 % interval stand on ten of them each."""
+"""Number of resampled pasts: each end of a 95 % interval is based on ten of them."""
 CONFIDENCE = 0.95
 MIN_ALIVE = 1e-9
-"""Below this a share that goes on is the rounding of none."""
+"""A continuing share below this is a rounding error of zero."""
 SEED = 1958
 
 
 class IdleStretches(msgspec.Struct, frozen=True):
-    """What is known of one action before it: past stretches, and what it holds until when."""
+    """The data before one action: past stretches, and the GPUs it frees with their horizons."""
 
     lengths: Floats
     ended: Flags
     age: float
     numbers: NDArray[np.int64]
-    """Number of each stretch's workload: stretches of one workload are alike."""
+    """Number of each stretch's workload: stretches of one workload are similar."""
     gpu_horizons: tuple[tuple[float, float], ...]
     """GPUs, and the horizon until which they may be released."""
 
 
 class SavingForecast(msgspec.Struct, frozen=True):
-    """What several actions together should release, in GPU-hours, and within what."""
+    """The expected GPU-hours that several actions release together, and the interval."""
 
     gpu_hours: float
     low: float
@@ -63,10 +63,11 @@ class SavingForecast(msgspec.Struct, frozen=True):
 def forecast_savings(actions: Sequence[IdleStretches]) -> SavingForecast:
     """Return the expected sum of all actions' rests, and its 95 % interval.
 
-    Two things are uncertain: how long this stretch lasts although the law is known, and the law,
-    of which a few stretches of a few workloads are seen. Both are in the interval: the law is
-    drawn by resampling workloads (Bayesian bootstrap, Rubin 1981), the same draw for all actions,
-    and each action's rest is drawn from it. An action without any past may release all or nothing.
+    Two quantities are uncertain: the length of this stretch under a known distribution, and the
+    distribution, which is estimated from a few stretches of a few workloads. The interval includes
+    both. The distribution is drawn by resampling workloads (Bayesian bootstrap, Rubin 1981), the
+    same draw for all actions, and each action's rest is drawn from it. An action without any past
+    may release all or nothing.
     """
     rng = np.random.default_rng(SEED)
     sums = np.zeros(RESAMPLES)
@@ -83,14 +84,14 @@ def forecast_savings(actions: Sequence[IdleStretches]) -> SavingForecast:
 
 
 def _draw_remaining(action: IdleStretches, weights: Floats, rng: np.random.Generator) -> Floats:
-    """Return one rest for each resampled past; without a past nothing is known of it."""
+    """Return one rest for each resampled past; without a past the rest is zero or unlimited."""
     quantile = rng.random(len(weights))
     if not action.lengths.size:
         return np.where(quantile < HALF, 0.0, np.inf)
     order = np.argsort(action.lengths, kind="stable")
     lengths, ended = action.lengths[order], action.ended[order]
     stretch_weights = weights[:, action.numbers[order]]
-    # At equal lengths those that end do so first: whoever is censored there was still at risk.
+    # At equal lengths ended stretches come first: a censored one was still at risk then.
     times, first = np.unique(lengths, return_index=True)
     at_risk = np.cumsum(stretch_weights[:, ::-1], axis=1)[:, ::-1][:, first]
     ends_there = np.add.reduceat(np.where(ended, stretch_weights, 0.0), first, axis=1)
@@ -98,14 +99,14 @@ def _draw_remaining(action: IdleStretches, weights: Floats, rng: np.random.Gener
     alive[alive < MIN_ALIVE] = 0.0
     reached = int(np.searchsorted(times, action.age, side="left"))
     start = alive[:, reached - 1] if reached else np.ones(len(weights))
-    # Whose law lets nothing grow so old follows the tail.
+    # Where the distribution gives this age a share of zero, the tail applies.
     target = np.where(start > 0, quantile * start, -1.0)
     outlived = (alive > target[:, None]).sum(axis=1)
     beyond = (outlived >= times.size) | (start <= 0)
     base = max(float(times[-1]), action.age)
     index = _weighted_index(lengths, ended, stretch_weights, float(times[-1]))
     ends = times[np.minimum(outlived, times.size - 1)]
-    # The inverse of the tail's share, (base / x) ** index; far beyond any horizon is far enough.
+    # The inverse of the tail's share, (base / x) ** index, capped far beyond any horizon.
     further = np.exp(np.minimum(rng.standard_exponential(len(weights)) / index, MAX_LOG_REST))
     lengths_drawn = np.where(beyond, base * further, ends)
     remaining: Floats = np.maximum(lengths_drawn - action.age, 0.0)
@@ -127,7 +128,7 @@ def _weighted_index(lengths: Floats, ended: Flags, weights: Floats, longest: flo
 def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> float:
     """Return the expected rest of a stretch of `age`, at most `horizon`; same unit as lengths.
 
-    Without any past stretch nothing is known, and nothing is expected.
+    Without any past stretch the result is zero.
     """
     if horizon <= 0 or not lengths.size:
         return 0.0
@@ -148,7 +149,7 @@ def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> 
 
 
 def survival(lengths: Floats, ended: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return the moments at which the share that goes on changes, and that share after each."""
+    """Return the lengths at which the continuing share changes, and the share after each."""
     times = np.unique(lengths)
     at_risk = lengths.size - np.searchsorted(np.sort(lengths), times, side="left")
     ends = np.bincount(np.searchsorted(times, lengths[ended]), minlength=times.size)
@@ -166,7 +167,7 @@ def _index(lengths: Floats, ended: Flags, longest: float) -> float:
 
 
 def _tail(index: float, base: float, horizon: float) -> float:
-    """Return the mean of a rest whose share after `base` falls as (base / x) ** index, restricted.
+    """Return the restricted mean of a rest whose share after `base` falls as (base / x) ** index.
 
     Source: the integral of that share from `base` to `base + horizon`.
     """
@@ -180,6 +181,6 @@ def _tail(index: float, base: float, horizon: float) -> float:
 
 
 def _share_at(times: Floats, alive: Floats, age: float, side: Literal["left", "right"]) -> float:
-    """Return the share that reaches a moment (left), or goes on after it (right)."""
+    """Return the share that reaches an age (left), or continues after it (right)."""
     index = int(np.searchsorted(times, age, side=side)) - 1
     return 1.0 if index < 0 else float(alive[index])

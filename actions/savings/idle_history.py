@@ -16,7 +16,7 @@ from fallow.resources import read_text
 FRESH_S = HOUR_S
 """A stretch whose finding is older than this has ended."""
 MIN_STRETCHES = 10
-"""Stretches of a kind below which all kinds together are asked."""
+"""Minimum stretches of one kind; with fewer, those of all kinds are used."""
 
 WorkloadKey = tuple[str, str, str, str]
 
@@ -30,13 +30,13 @@ class IdleHistory(msgspec.Struct, frozen=True):
     starts: Floats
     ends: Floats
     numbers: NDArray[np.int64]
-    """Of the workloads: stretches of one have one number."""
+    """Number of the workload: all stretches of one workload have the same number."""
     by_us: Flags
-    """An act of ours ended it: it says only that it would have lasted at least so long."""
+    """True: an act of ours ended it, so its length is a lower bound."""
 
     @classmethod
     def of(cls, views: Views, actions: Sequence[MeasuredAction], now: datetime) -> Self:
-        """Read what the idle analyzer found until now."""
+        """Read the findings of the idle analyzer until now."""
         sql = read_text("actions.savings", "stretches.sql")
         rows = views.query(sql, {"now": now, "fresh_s": FRESH_S}).to_pylist()
         keys = tuple(
@@ -62,9 +62,9 @@ class IdleHistory(msgspec.Struct, frozen=True):
         )
 
     def before(self, action: MeasuredAction) -> tuple[Floats, Flags, float, NDArray[np.int64]]:
-        """Return lengths (hours) of stretches before an act, which had ended, its own age, whose.
+        """Return stretches before an act: lengths (hours), ended or not, its own age, workloads.
 
-        A verdict looks back a day at most: its stretch is older than its finding says.
+        A verdict covers at most one day: its stretch is older than its finding shows.
         """
         at = action.at.timestamp()
         is_earlier = self.starts < at
@@ -79,7 +79,7 @@ class IdleHistory(msgspec.Struct, frozen=True):
         return lengths, ended, age, self.numbers[is_earlier]
 
     def _since(self, action: MeasuredAction, at: float) -> float:
-        """Return since when a workload had been idle when it was acted upon."""
+        """Return since when a workload had been idle at the act."""
         key = _key(action)
         is_current = (self.starts < at) & (self.ends >= at - FRESH_S)
         return min(

@@ -6,7 +6,7 @@ import msgspec
 
 
 class MeasuredAction(msgspec.Struct, frozen=True):
-    """An action that took: on whom, when, and until when it stood."""
+    """An applied action: its workload, its time, and its end."""
 
     action: str
     policy: str
@@ -16,18 +16,18 @@ class MeasuredAction(msgspec.Struct, frozen=True):
     workload: str
     at: datetime
     returned_at: datetime | None
-    """When its workload came back, whoever did that; None = it stands."""
+    """When its workload came back, by any actor; None = it is still stopped."""
     idle_since: datetime | None
     """When the idle stretch began."""
     is_reversed: bool = False
     deleted_at: datetime | None = None
-    """When its owner took away what was stopped: from then on it would have held nothing."""
+    """When its owner deleted the stopped workload: from then on it would have held nothing."""
     until: datetime | None = None
-    """After this nobody looks whether it came back, and nothing is claimed."""
+    """After this its return is not observed, and no saving is claimed."""
 
     @property
     def ends(self) -> tuple[datetime, ...]:
-        """Return what ended, or will end, what may be claimed of it: the earliest counts."""
+        """Return the end of what may be claimed of it: the earliest of all ends."""
         return tuple(
             timestamp
             for timestamp in (self.returned_at, self.deleted_at, self.until)

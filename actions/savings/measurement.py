@@ -1,18 +1,18 @@
-"""Measure what each action saved, from who held its devices afterwards.
+"""Measure what each action saved, from the later allocations of its devices.
 
-    seconds since the act, until it came back, of every device that it had held:
+    Each second since the act, until the workload came back, of every device that it had:
 
-    held by itself        nothing is saved
-    its node is gone      cash      (a cloud's node that nobody pays for any more)
-    held by another       served    (work that ran there)
-    held by nobody        released  (free, and nobody took it)
-    of a reservation      sunk      (gone or free, and paid for whatever happens)
-    unseen                unknown   (its telemetry ended: neither saved nor spent)
+    allocated to itself     nothing is saved
+    its node is gone        cash      (a cloud's node that is no longer paid for)
+    allocated to another    served    (work that ran there)
+    not allocated           released  (free)
+    of a reservation        sunk      (gone or free, and paid for in any case)
+    unseen                  unknown   (its telemetry ended: neither saved nor spent)
 
-A node is gone where an event says that it was removed, or where the cluster's inventory was read
-later without it. The parts of a device add up to its seconds, and no second is two actions': where
-what came to a device was stopped there too, the later stop has it. What starting again cost is
-taken off.
+A node is gone where an event reports its removal, or where the cluster's inventory was read later
+without it. The parts of a device add up to its seconds, and no second belongs to two actions: if
+the next workload on a device was stopped too, the second belongs to the later stop. The cost of the
+restart is subtracted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,14 +37,14 @@ from fallow.resources import read_text
 from fallow.window import Window
 
 SLACK_S = 600.0
-"""An allocation that ended so shortly before the act is what was acted upon."""
+"""An allocation that ended at most this long before the act belongs to the act."""
 GONE_S = 900.0
-"""A device unseen for longer than this is unknown, and a node that the inventory was read so much
-later without is gone: three samples at five minutes."""
+"""A device without samples for longer than this is unknown. A node missing from an inventory read
+this much later is gone. The value is three samples at five minutes."""
 REMOVALS = ("RemovingNode", "DeletingNode")
 """Reasons of the node controller's and the cloud controller's events when a node leaves."""
 STARTUP_S = 6 * HOUR_S
-"""Starting again is looked for within so long after it came back."""
+"""A restart is attributed to the return of a workload within this time."""
 CLOUDS = frozenset({"aws", "gcp", "azure"})
 SMALLEST = Decimal("0.00000001")
 Row = Mapping[str, Any]
@@ -57,12 +57,12 @@ class SavingParts(msgspec.Struct):
     usd: dict[SavingKind, Decimal] = {}
     unpriced: bool = False
     held: list[tuple[float, datetime | None]] = []
-    """Boards that it had held, and when later stops took them over."""
+    """GPUs that it had, and when later stops took them over."""
     unknown_hours: float = 0.0
-    """Of boards whose telemetry ended while nothing says that their node is gone."""
+    """GPU-hours of devices whose telemetry ended while nothing shows that their node is gone."""
     held_hours: float = 0.0
     held_usd: Decimal = Decimal()
-    """GPU-hours and dollars of these since: what was saved is a part of them."""
+    """GPU-hours and dollars of its devices since the act: the savings are a part of them."""
 
     def add(self, kind: SavingKind, hours: float, rate: Decimal | None) -> None:
         """Count hours of one kind at a rate per GPU-hour; None = no price."""
@@ -110,9 +110,9 @@ def measure_savings(
 def predict_savings(
     views: Views, actions: Sequence[MeasuredAction], now: datetime
 ) -> SavingForecast:
-    """Return what all these actions together should have released by now, and within what.
+    """Return the expected release of all these actions together by now, with its interval.
 
-    It rests on what was known before each act, and on nothing that came after.
+    It uses only what was known before each act, and nothing later.
     """
     if not actions:
         return SavingForecast(0.0, 0.0, 0.0)
@@ -134,7 +134,7 @@ def predict_savings(
 
 
 def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Row]]) -> None:
-    """Give every second of one stretch of a device since the act to one kind."""
+    """Assign every second of one stretch of a device since the act to one kind."""
     since, until = _utc(row["since"]), _utc(row["until"])
     length = (until - since).total_seconds()
     share, weight = float(row["kept"]), float(row["weight"] or 0.0)
@@ -169,7 +169,7 @@ def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Ro
 
 
 def _split_absence(row: Row, since: datetime, until: datetime) -> tuple[float, float]:
-    """Return for how many seconds a device's node was gone, and its state unknown before that."""
+    """Return the seconds a device's node was gone, and those its state was unknown before that."""
     gone_at = until if row["gone_at"] is None else min(max(_utc(row["gone_at"]), since), until)
     gone_s = (until - gone_at).total_seconds()
     seen_until = _utc(row["seen_until"]) if row["seen_until"] else since
@@ -185,10 +185,10 @@ def _entries(
     past: IdleHistory,
     startups: Mapping[str, Row],
 ) -> list[LedgerEntry]:
-    """Return the entries of an action; prediction and restart go with the largest kind.
+    """Return the entries of an action; prediction and restart are in the entry of the largest kind.
 
-    `until`: the end of what was saved, and of what was predicted. The prediction reaches to now
-    whether or not the workload came back before: else it would know how it ended.
+    `until`: the end of the saving, and of the prediction. The prediction extends to now even if the
+    workload came back before: otherwise it would use knowledge of the outcome.
     """
     end, now = until
     kinds = sorted(parts.hours, key=lambda k: (-parts.hours[k], k)) or ["released"]

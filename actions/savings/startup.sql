@@ -1,4 +1,4 @@
--- What it cost to start again: hours in which a workload that came back was starting.
+-- The cost of a restart: hours in which a workload that came back was starting.
 with acts as (
     select unnest(
         from_json(

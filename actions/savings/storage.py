@@ -1,4 +1,4 @@
-"""Keep what was saved as a noun of the warehouse, so that reports and dashboards read it."""
+"""Store savings in a table of the warehouse, for reports and dashboards."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 MAX_DELAY = timedelta(seconds=STARTUP_S + HOUR_S)
-"""So long after its watch an action is measured no more: late rows are in, its restart is too."""
+"""This long after its watch an action is no longer measured: late rows and its restart are in."""
 INTERVAL = timedelta(hours=1)
 
 
 def store_savings(
     warehouse: "Warehouse", record: JournalState, cluster: str, watched: timedelta, now: datetime
 ) -> list[LedgerEntry]:
-    """Measure the actions that are watched, and put that in the place of what was kept.
+    """Measure the watched actions, and replace their stored savings.
 
-    The same rows give the same rows again. What came back is measured on, and saves no more: what
-    was predicted of it must not know when it did. After its watch it is left as it was measured.
+    The same rows give the same result again. An action whose workload came back is still measured,
+    without further savings: its prediction must not use the time of the return. After its watch the
+    stored result stays.
     """
     region = warehouse.settings.prices.region
     entries, rows = measure_watched(warehouse, record, cluster, watched, now, region=region)
@@ -47,9 +48,9 @@ def measure_watched(
     *,
     region: str = "",
 ) -> tuple[list[LedgerEntry], Batch]:
-    """Return what actions saved so far, and that as rows.
+    """Return what actions saved so far, and the same as rows.
 
-    Those whose watch is over for long, and that were kept since, are left out.
+    Actions with a stored final result whose watch ended long ago are left out.
     """
     measured_before = _read_final(views, cluster)
     actions = [
@@ -72,7 +73,7 @@ def store_hourly(
     watched: timedelta,
     notify: Callable[[Sequence[LedgerEntry]], None] = lambda _entries: None,
 ) -> Callable[[datetime], None]:
-    """Return what keeps savings at a moment, unless it did within the hour."""
+    """Return a function that stores savings at a given time, at most once an hour."""
     last: datetime | None = None
 
     def once(now: datetime) -> None:
@@ -85,7 +86,7 @@ def store_hourly(
 
 
 def _read_final(views: Views, cluster: str) -> set[str]:
-    """Return the actions that were measured when they were over."""
+    """Return the actions whose final result is stored."""
     sql = "SELECT DISTINCT action FROM saving WHERE cluster = $c AND is_final"
     return set(views.query(sql, {"c": cluster}).column("action").to_pylist())
 

@@ -1,6 +1,6 @@
--- Idle stretches of the past.
--- What is judged anew every hour over a moving window begins at another moment each time: findings
--- of one workload that touch, or stand no more than $fresh_s apart, are one stretch.
+-- Idle stretches of the past. A finding that is judged hourly over a moving window has another
+-- start each time: findings of one workload that touch, or are no more than $fresh_s apart, are one
+-- stretch.
 with told as (
     select
         cluster,

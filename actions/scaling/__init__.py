@@ -1,5 +1,5 @@
-"""Scaling: GPUs kept ready by placeholder pods that anybody's work drives out at once.
+"""Scaling: placeholder pods keep GPUs ready, and any other pod preempts them at once.
 
-`manifests` renders what people may review and apply themselves; `executor` makes the placeholders
-and their schedule through the API, as any other action.
+`manifests` renders manifests that people may review and apply themselves; `executor` creates the
+placeholders and their schedule through the API, as any other action.
 """

@@ -1,9 +1,9 @@
-"""Keep GPUs ready with placeholders: made once, then scaled; undone to none.
+"""Create a warm pool of placeholder pods, and scale an existing one to the recommended head-room.
 
-KEDA served here  the Deployment stands at none; a ScaledObject scales it by the hour, or a metric
-no KEDA           the Deployment stands at the median hour's head-room; notes hold the manifest
+KEDA is served    the Deployment has zero replicas; a ScaledObject scales it by the hour or a metric
+no KEDA           the Deployment has the replicas of the median hour; a note contains the manifest
 
-Nothing is ever deleted: the undo leaves a Deployment without pods, and a class nobody uses.
+Nothing is ever deleted: the undo leaves a Deployment without pods, and an unused priority class.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from fallow.errors import RefusedError, UsageError
 from fallow.protocols import ClusterReader, Right
 
 KEEP_READY = "shrink-headroom"
-"""Keep ready what pays and let the rest go: what `fallow analyze demand` advises."""
+"""Keep ready what pays off and release the rest: the advice of `fallow analyze demand`."""
 PAUSED = "autoscaling.keda.sh/paused-replicas"
 KEDA = "keda.sh"
 _PAUSED_AT = f"/metadata/annotations/{PAUSED.replace('/', '~1')}"
@@ -27,7 +27,7 @@ _FIELDS = ("minReplicaCount", "maxReplicaCount", "triggers")
 
 
 class WarmPoolSettings(msgspec.Struct, frozen=True):
-    """What a policy's stage says of a warm pool; the head-room comes from the finding."""
+    """The stage's settings of a warm pool; the head-room comes from the finding."""
 
     image: str
     """An image that does nothing."""
@@ -42,7 +42,7 @@ class WarmPoolSettings(msgspec.Struct, frozen=True):
 
 
 class WarmPoolExecutor:
-    """Hold the advised head-room with pods that any other pod drives out."""
+    """Hold the recommended head-room with pods that any other pod preempts."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"Fleet"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"warm-pool"})
@@ -56,11 +56,11 @@ class WarmPoolExecutor:
     )
 
     def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
-        """Return what makes the pool, or what sets one that is there to what is advised now.
+        """Return the writes that create the pool, or set an existing one to the current advice.
 
         Raises:
-            UsageError: the stage names no image, or the finding no head-room by the hour.
-            RefusedError: the namespace is not there, or something else has the pool's name.
+            UsageError: the stage names no image, or the finding has no hourly head-room.
+            RefusedError: the namespace does not exist, or another object has the pool's name.
             TemporaryError: the API does not answer.
         """
         pool = read_pool(decision)
@@ -81,10 +81,10 @@ class WarmPoolExecutor:
 
 
 def read_pool(decision: Decision) -> WarmPool:
-    """Return the warm pool that a decision asks for.
+    """Return the warm pool that a decision requires.
 
     Raises:
-        UsageError: the stage or the finding does not say what is needed.
+        UsageError: a value is missing in the stage or the finding.
     """
     fields = {
         k: v for k, v in decision.parameters.items() if k in WarmPoolSettings.__struct_fields__
@@ -115,7 +115,7 @@ def read_pool(decision: Decision) -> WarmPool:
 def _create_pool(
     pool: WarmPool, namespace: Object, root: str, keda: str | None, cluster: ClusterReader
 ) -> Intent:
-    """Return the POSTs of a new pool; undone, no placeholder runs."""
+    """Return the POSTs of a new pool; after the undo no placeholder runs."""
     namespace_target = to_target(namespace, cluster.name, "Namespace", "v1")
     steady = _median_replicas(pool)
     changes = []
@@ -142,7 +142,7 @@ def _create_pool(
 def _update_pool(
     pool: WarmPool, deployment: Object, path: str, keda: str | None, cluster: ClusterReader
 ) -> Intent:
-    """Return what sets a pool to the head-room that is advised now."""
+    """Return the writes that set a pool to the currently recommended head-room."""
     pool_target = to_target(deployment, cluster.name, "Deployment", "apps/v1")
     scaler = cluster.get(f"{keda}/{pool.name}") if keda else None
     if keda is None or scaler is None:
@@ -171,7 +171,7 @@ def _update_pool(
 
 
 def _schedule_fields(scaler: Object) -> dict[str, Any]:
-    """Return what an intent writes of a ScaledObject: its schedule, and that nobody paused it."""
+    """Return the fields of a ScaledObject that an intent writes: its schedule, and no pause."""
     spec = {f"/spec/{k}": get_path(scaler, "spec", k) for k in _FIELDS}
     return {**spec, _PAUSED_AT: annotations(scaler).get(PAUSED)}
 
@@ -199,7 +199,7 @@ def _intent(
 
 
 def _median_replicas(pool: WarmPool) -> int:
-    """Return the placeholders that stand at all hours: the median hour's."""
+    """Return the placeholders that run at all hours: those of the median hour."""
     return sorted(pool.replicas(hour) for hour in range(HOURS_PER_DAY))[HOURS_PER_DAY // 2]
 
 
@@ -238,7 +238,7 @@ def _build_pause(
 def _build_patch(
     pool_target: Target, path: str, body: Any, was: dict[str, Any], becomes: dict[str, Any]
 ) -> Change:
-    """Return a patch; of an object that the action itself made nobody knows the uid before."""
+    """Return a patch; an object that the action itself creates has no known uid before."""
     later_target = msgspec.structs.replace(pool_target, resource_version=None)
     is_guarded = pool_target.kind != "Namespace"
     return Change(later_target, "PATCH", path, body, was=was, becomes=becomes, guarded=is_guarded)

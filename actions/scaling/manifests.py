@@ -1,13 +1,13 @@
-"""The manifests of a warm pool: placeholders, their priority, and who scales them.
+"""The manifests of a warm pool: placeholders, their priority, and their scaler.
 
-A placeholder asks for GPUs and does nothing. Its priority is below that of every other pod and it
-never preempts, so it only ever holds what is free; a real pod drives it out within its grace of
-zero seconds, and the autoscaler brings a node for the placeholder that waits again. So the pool's
-own minimum can be zero.
+A placeholder requests GPUs and does nothing. Its priority is below that of every other pod and it
+never preempts, so it only ever holds free GPUs. A real pod preempts it with a grace period of zero
+seconds; the placeholder is then pending, and the autoscaler adds a node for it. So the pool's own
+minimum can be zero.
 
     by the hour       KEDA's cron triggers, from the head-room by hour of the day
     by a metric       KEDA's Prometheus trigger, or an HPA on an external metric, on any metric
-                      that Fallow exports and that tells GPUs
+                      of Fallow's that is in GPUs
 """
 
 import math
@@ -25,7 +25,7 @@ Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 PRIORITY_CLASS = "fallow-placeholder"
 PRIORITY = -10
-"""Below 0, which pods without a class have; the cluster autoscaler ignores pods below -10."""
+"""Below 0, the priority of pods without a class; the cluster autoscaler ignores pods below -10."""
 POOL_LABEL = "fallow.dev/warm-pool"
 HOURS_PER_DAY = 24
 _METRIC = re.compile(r"fallow_[a-z0-9_]+")
@@ -37,7 +37,7 @@ class WarmPool(msgspec.Struct, frozen=True):
     name: str
     namespace: str
     image: str
-    """An image that does nothing, from a registry of the site's."""
+    """An image that does nothing, from a registry of the site."""
     by_hour: tuple[float, ...]
     """GPUs for each hour of the day, UTC."""
     gpus_per_pod: int = 1
@@ -45,7 +45,7 @@ class WarmPool(msgspec.Struct, frozen=True):
     node_selector: Mapping[str, str] = {}
     resource: str = GPU
     metric: str = ""
-    """One of Fallow's metrics that tells GPUs to keep ready; empty = the hours decide."""
+    """One of Fallow's metrics of the GPUs to keep ready; empty = the hours decide."""
     prometheus: str = ""
     """URL of the Prometheus that has it."""
 
@@ -57,7 +57,7 @@ class WarmPool(msgspec.Struct, frozen=True):
             )
 
     def replicas(self, hour: int) -> int:
-        """Return how many placeholders an hour of the day takes."""
+        """Return how many placeholders an hour of the day needs."""
         gpus = self.by_hour[hour % HOURS_PER_DAY]
         if self.most_gpus is not None:
             gpus = min(gpus, self.most_gpus)
@@ -70,7 +70,7 @@ class WarmPool(msgspec.Struct, frozen=True):
 
 
 def priority_class() -> Object:
-    """Return the class of placeholders: last of all, and never preempting."""
+    """Return the priority class of placeholders: the lowest, and never preempting."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -107,7 +107,7 @@ def placeholders(pool: WarmPool, replicas: int) -> Object:
         "tolerations": [{"key": pool.resource, "operator": "Exists", "effect": "NoSchedule"}],
         **({"nodeSelector": dict(pool.node_selector)} if pool.node_selector else {}),
     }
-    # They hold what is free: nobody is to call them idle and stop them.
+    # Placeholders hold free GPUs: they must not be judged idle and stopped.
     keep = {"fallow.dev/protect": "placeholders of a warm pool"}
     return {
         "apiVersion": "apps/v1",
@@ -156,7 +156,7 @@ def by_schedule(pool: WarmPool) -> Object:
 
 
 def scaler(pool: WarmPool) -> Object:
-    """Return KEDA's ScaledObject: by the metric where there is one, else by the hour."""
+    """Return KEDA's ScaledObject: by the metric if one is set, else by the hour."""
     return by_metric(pool) if pool.metric else by_schedule(pool)
 
 
@@ -197,7 +197,7 @@ def hpa(pool: WarmPool) -> Object:
 
 
 def to_yaml(objects: Sequence[Object]) -> str:
-    """Return manifests as YAML, to be read and applied by people."""
+    """Return manifests as YAML, for people to review and apply."""
     return yaml.safe_dump_all(objects, sort_keys=False)
 
 

@@ -1,4 +1,4 @@
-"""What is kept before a workload is stopped, checked before it counts, and given back on undo."""
+"""Snapshots: kept before a workload is stopped, verified before use, and restored on undo."""
 
 from actions.snapshots.models import RestoredPart, Snapshot, SnapshotPart
 from actions.snapshots.snapshotter import Snapshotter

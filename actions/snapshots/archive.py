@@ -1,4 +1,4 @@
-"""Archive folders of a container through `tar`, in one pass, and give them back.
+"""Archive folders of a container through `tar`, in one pass, and restore them.
 
 tar in the container ─► our hash of the tree ─► gzip ─► store, then read back and compared
 """
@@ -18,10 +18,10 @@ from actions.snapshots.tree import FileTree, read_tree
 from fallow.errors import FallowError
 
 GZIP = 31
-"""zlib's word for a gzip header and the largest window."""
+"""zlib's window bits for a gzip header and the largest window."""
 LEVEL = 1
 EXCLUDED_VOLUMES = {"secret", "configMap", "projected", "downwardAPI", "csi", "image"}
-"""Volumes that hold no work of the owner, or secrets: never read."""
+"""Volumes without work of the owner, or with secrets: never read."""
 
 
 class ArchivedFolder(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class ArchivedFolder(msgspec.Struct, frozen=True):
 def list_folders(
     pod: Mapping[str, Any], container: str, paths: Sequence[str]
 ) -> list[ArchivedFolder]:
-    """Cut the wanted folders where volumes begin: each is archived once, secrets never.
+    """Split the wanted folders at volumes: each part is archived once, secrets never.
 
     `persistent` is a folder on a claim, which outlives the pod.
     """
@@ -62,7 +62,7 @@ def list_folders(
 
 
 def _get_volume_kinds(path: str, mounts: Mapping[str, set[str]]) -> set[str]:
-    """Return the kind of the volume a folder lies on: that of the nearest mount above."""
+    """Return the kind of the volume of a folder: that of the nearest mount above."""
     mounts_above = [p for p in mounts if path.startswith(p.rstrip("/") + "/")]
     return mounts[max(mounts_above, key=len)] if mounts_above else set()
 
@@ -84,8 +84,8 @@ def archive_folder(
     """Archive one folder and read it back.
 
     Raises:
-        FallowError: it is larger than `max_bytes`, the stream broke off, tar failed, or what was
-            read back is not what was sent.
+        FallowError: it is larger than `max_bytes`, the stream ended early, tar failed, or the data
+            read back differ from the data sent.
     """
     digest, size = hashlib.sha256(), 0
     compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
@@ -125,7 +125,7 @@ def archive_folder(
 
 
 def is_verified(store: SnapshotStore, part: SnapshotPart) -> bool:
-    """Read an archive back from where it lies and tell whether it is what was sent."""
+    """Read a stored archive back and return whether it equals what was sent."""
     digest = hashlib.sha256()
     try:
         tree = read_tree(_unpacked(store.blocks(part.key), digest.update))
@@ -137,9 +137,9 @@ def is_verified(store: SnapshotStore, part: SnapshotPart) -> bool:
 def restore_part(
     shell: CommandRunner, store: SnapshotStore, part: SnapshotPart, container: ContainerRef
 ) -> RestoredPart:
-    """Give one archive back to a running container, and compare the trees.
+    """Restore one archive to a running container, and compare the trees.
 
-    What lies on a claim is only compared: there the owner may have newer files.
+    Files on a claim are only compared: there the owner may have newer files.
     """
     if not is_verified(store, part):
         return RestoredPart(
@@ -165,7 +165,7 @@ def restore_part(
 def read_current_tree(
     shell: CommandRunner, container: ContainerRef, part: SnapshotPart
 ) -> FileTree:
-    """Return the tree of a part's folder as it is now."""
+    """Return the current tree of a part's folder."""
     command = ["tar", "-C", "/", "-cf", "-"]
     command += [f"--exclude={_relative(p)}" for p in part.without]
     with closing(_streamed(shell, container, [*command, _relative(part.path) or "."])) as pieces:
@@ -175,7 +175,7 @@ def read_current_tree(
 def keep_packages(
     shell: CommandRunner, store: SnapshotStore, container: ContainerRef, key: str
 ) -> SnapshotPart | None:
-    """Keep the list of installed packages; None = the container has neither pip nor conda."""
+    """Store the list of installed packages; None = the container has neither pip nor conda."""
     outputs = []
     for command in (
         ["python", "-m", "pip", "freeze", "--all"],
@@ -195,7 +195,7 @@ def keep_packages(
 def keep_bytes(
     store: SnapshotStore, key: str, data: bytes, kind: Any, container: ContainerRef | None = None
 ) -> SnapshotPart:
-    """Keep a few bytes and read them back."""
+    """Store a few bytes and read them back."""
     with store.write(key) as writer:
         writer.add(data)
         writer.commit()

@@ -1,4 +1,4 @@
-"""Run a command in a container through the API (`pods/exec`) and stream what goes in and out."""
+"""Run a command in a container through the API (`pods/exec`) and stream its input and output."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -33,12 +33,12 @@ class CommandError(FallowError):
 
 
 class CommandRunner(Protocol):
-    """Where commands run."""
+    """Runs commands in a container."""
 
     def run(
         self, place: ContainerRef, command: Sequence[str], stdin: Iterable[bytes] | None = None
     ) -> Iterator[bytes]:
-        """Yield a command's output as it comes."""
+        """Yield a command's output as it arrives."""
         ...
 
 
@@ -51,12 +51,12 @@ class KubernetesRunner:
     def run(
         self, container: ContainerRef, command: Sequence[str], stdin: Iterable[bytes] | None = None
     ) -> Iterator[bytes]:
-        """Yield a command's output as it comes.
+        """Yield a command's output as it arrives.
 
         Raises:
             CommandError: the command ended with another exit code than 0.
-            RefusedError: the API does not let us.
-            TemporaryError: no connection, nothing for `timeout_s`, or the stream broke off.
+            RefusedError: the API denies it.
+            TemporaryError: no connection, no data for `timeout_s`, or the stream ended early.
         """
         stream = self._open(container, command, stdin is not None)
         try:
@@ -65,7 +65,7 @@ class KubernetesRunner:
             errors = yield from self._read(stream, container)
             code = _code(stream.read_channel(_ERROR_CHANNEL))
         finally:
-            stream.sock.shutdown()  # close() would wait for the other side's farewell
+            stream.sock.shutdown()  # close() would wait for the other side's close frame
         if code is None:
             raise TemporaryError(f"the stream from {container.namespace}/{container.pod} broke off")
         if code:
@@ -110,7 +110,7 @@ class KubernetesRunner:
             stream.close_channel(_STDIN)
 
     def _read(self, stream: Any, container: ContainerRef) -> Generator[bytes, None, str]:
-        """Yield output; return the last of what the command complained of."""
+        """Yield output; return the end of the command's error output."""
         from websocket import WebSocketException  # noqa: PLC0415
 
         errors: bytes = b""
@@ -118,7 +118,7 @@ class KubernetesRunner:
             try:
                 stream.update(timeout=self._timeout_s)
             except (OSError, WebSocketException):
-                return errors.decode("utf-8", "replace")  # the exit code, if any, says the rest
+                return errors.decode("utf-8", "replace")  # the exit code, if any, comes later
             output: bytes = stream.read_stdout(timeout=0)
             error_output: bytes = stream.read_stderr(timeout=0)
             errors = (errors + error_output)[-_MAX_MESSAGE:]

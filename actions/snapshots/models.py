@@ -1,4 +1,4 @@
-"""A snapshot and its parts; what came of giving them back."""
+"""A snapshot and its parts, and the result of a restore."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -12,11 +12,11 @@ PART_KINDS: tuple[PartKind, ...] = PartKind.__args__  # type: ignore[attr-define
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was kept. `sha256` is of the stored bytes, `tree` of the files inside."""
+    """One stored part. `sha256` is of the stored bytes, `tree` of the files inside."""
 
     what: PartKind
     key: str
-    """Where: a key of the store; for a volume the VolumeSnapshot's path in the API."""
+    """Location: a key of the store; for a volume the VolumeSnapshot's path in the API."""
     verified: bool
     note: str = ""
     bytes: int = 0
@@ -28,29 +28,29 @@ class SnapshotPart(msgspec.Struct, frozen=True, omit_defaults=True):
     container: str = ""
     path: str = ""
     without: tuple[str, ...] = ()
-    """Folders below `path` that are parts of their own, or were left out."""
+    """Folders below `path` that are separate parts, or were left out."""
     persistent: bool = False
-    """The files lie on a volume that outlives the pod."""
+    """The files are on a volume that outlives the pod."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What was kept of a workload before it was stopped."""
+    """The stored parts of a workload before it was stopped."""
 
     id: str
     target: Target
     at: datetime
     parts: tuple[SnapshotPart, ...]
     missing: tuple[str, ...] = ()
-    """What was asked for and could not be kept, with why."""
+    """The requested parts that could not be kept, with the reasons."""
 
     @property
     def verified(self) -> bool:
-        """Tell whether all that was asked for is there and was read back whole."""
+        """Return whether all requested parts exist and were read back completely."""
         return not self.missing and all(part.verified for part in self.parts)
 
 
 class RestoredPart(msgspec.Struct, frozen=True):
-    """What came of giving one part back."""
+    """The result of one part's restore."""
 
     part: SnapshotPart
     result: Literal["restored", "kept", "left", "failed"]

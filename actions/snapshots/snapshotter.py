@@ -1,7 +1,7 @@
-"""Keep what a workload would lose, check it, and give it back on undo.
+"""Keep what a workload would lose, verify it, and restore it on undo.
 
 take:     manifests ─► volumes ─► home and packages of every pod ─► index, written last
-restore:  what did not lie on a claim is written again, and the trees are compared
+restore:  files that were not on a claim are written again, and the trees are compared
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _GPU = ("nvidia.com/", "amd.com/", "habana.ai/", "gpu.intel.com/", "huawei.com/"
 
 
 class Snapshotter:
-    """Takes and restores snapshots. `clock` says the time; `sleep` waits between two looks."""
+    """Takes and restores snapshots. `clock` returns the time; `sleep` waits between two polls."""
 
     def __init__(
         self,
@@ -47,9 +47,10 @@ class Snapshotter:
         self._settings, self._clock, self._sleep = settings, clock, sleep
 
     def take(self, intent: Intent, kinds: Collection[PartKind]) -> Snapshot:
-        """Keep what is asked for of every pod that the intent would stop; nothing is raised.
+        """Keep the requested parts of every pod that the intent would stop; it raises nothing.
 
-        What cannot be kept is in `missing`: a snapshot with anything missing is not verified.
+        Parts that cannot be kept are in `missing`: a snapshot with anything missing is not
+        verified.
         """
         at, target = self._clock(), intent.target
         name = hashlib.sha256(f"{target.uid}\x1f{at.isoformat()}".encode()).hexdigest()[:12]
@@ -85,7 +86,7 @@ class Snapshotter:
         return msgspec.structs.replace(snapshot, missing=tuple(missing))
 
     def restore(self, snapshot: Snapshot, target: Target) -> list[RestoredPart]:
-        """Give back to the target's running pods what their first ones held, in order of names."""
+        """Restore the parts of the first pods to the target's running pods, by order of names."""
         pods = sorted(
             (p for p in self._cluster.pods(target) if _is_running(p)),
             key=lambda p: str(p["metadata"]["name"]),
@@ -93,7 +94,7 @@ class Snapshotter:
         parts = [p for p in snapshot.parts if p.what == "home"]
         before = sorted({p.pod for p in parts})
         names = [p["metadata"]["name"] for p in pods]
-        if set(before) <= set(names):  # a StatefulSet's and a notebook's pods keep their names
+        if set(before) <= set(names):  # pods of a StatefulSet and of a notebook keep their names
             pods = [p for p in pods if p["metadata"]["name"] in before]
         pod_by_name = dict(zip(before, pods, strict=False))
         results = []
@@ -108,7 +109,7 @@ class Snapshotter:
         return results
 
     def verified(self, snapshot: Snapshot) -> bool:
-        """Read every archive back again and tell whether all is still there and whole."""
+        """Read every archive back again and return whether all are still there and complete."""
         return snapshot.verified and all(
             archive.is_verified(self._store, p) for p in snapshot.parts if p.what == "home"
         )
@@ -131,7 +132,7 @@ class Snapshotter:
     def _manifests(
         self, intent: Intent, pods: Sequence[Mapping[str, Any]], root: str
     ) -> SnapshotPart:
-        """Keep the objects that are touched, as they are, and the pods."""
+        """Store the affected objects in their current state, and the pods."""
         paths = [c.read or c.path for c in intent.changes if c.door == "kubernetes"]
         objects = {path: self._cluster.get(path) for path in dict.fromkeys(paths)}
         document = {
@@ -212,7 +213,7 @@ class Snapshotter:
 
 
 def _choose_container(pod: Mapping[str, Any]) -> ContainerRef:
-    """Return the container that asks for GPUs, else the first."""
+    """Return the container that requests GPUs, else the first."""
     containers = pod["spec"]["containers"]
     with_gpus = (c for c in containers if _requests_gpus(c))
     container = next(with_gpus, containers[0])
@@ -231,6 +232,6 @@ def _is_running(pod: Mapping[str, Any]) -> bool:
 
 
 def _to_folder_name(text: str) -> str:
-    """Return a word that names a folder and nothing else, whatever a cluster calls its objects."""
+    """Return a safe folder name for an object, whatever characters its name has."""
     name = "".join(c if c.isalnum() or c in "-_.@" else "_" for c in text)
     return name if name.strip(".") else "_"

@@ -1,4 +1,4 @@
-"""Where snapshots lie: a folder, or an S3 bucket that encrypts them. Nothing is ever overwritten.
+"""The store of snapshots: a folder, or an S3 bucket that encrypts. Nothing is ever overwritten.
 
 writer = store.write(key)      # appears under its key only when `commit` returned
 writer.add(piece); writer.commit()
@@ -22,14 +22,14 @@ PART = 8 << 20
 
 
 class ObjectWriter(AbstractContextManager["ObjectWriter"], Protocol):
-    """Takes pieces; leaving without `commit` leaves nothing behind."""
+    """Takes pieces; without `commit` nothing remains."""
 
     def add(self, piece: bytes) -> None:
         """Take one piece."""
         ...
 
     def commit(self) -> None:
-        """Make the object appear, durable."""
+        """Make the object visible and durable."""
         ...
 
 
@@ -37,7 +37,7 @@ class SnapshotStore(Protocol):
     """Objects by key, written once."""
 
     def write(self, key: str) -> ObjectWriter:
-        """Begin an object; refuses a key that is taken."""
+        """Begin an object; refuses an existing key."""
         ...
 
     def blocks(self, key: str) -> Iterator[bytes]:
@@ -46,7 +46,7 @@ class SnapshotStore(Protocol):
 
 
 def open_store(settings: SnapshotSettings, home: Path) -> SnapshotStore:
-    """Return the store that the settings name; none named = a folder under `home`."""
+    """Return the store of the settings; without one, a folder under `home`."""
     if settings.store.startswith("s3://"):
         return BucketStore(settings.store, settings.s3, settings.encryption, settings.kms_key)
     return FolderStore(Path(settings.store or home / "snapshots"))
@@ -62,7 +62,7 @@ class FolderStore:
         """Begin an object.
 
         Raises:
-            RefusedError: the key is taken.
+            RefusedError: the key exists.
             TemporaryError: the folder cannot be written.
         """
         final = self.root / key
@@ -74,7 +74,7 @@ class FolderStore:
         """Yield an object's bytes.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
         """
         with (self.root / key).open("rb") as file:
             while block := file.read(BLOCK):
@@ -106,10 +106,10 @@ class _File:
             raise TemporaryError(f"snapshots cannot be written: {error}") from error
 
     def commit(self) -> None:
-        """Make the file appear, on disk before it has its name."""
+        """Make the file visible; it is on disk before it has its name."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        os.link(self._temporary, self._final)  # unlike a rename, it refuses a name that is taken
+        os.link(self._temporary, self._final)  # unlike a rename, it refuses an existing name
         folder = os.open(self._final.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -137,7 +137,7 @@ class BucketStore:
         """Begin an object.
 
         Raises:
-            RefusedError: the key is taken, or the bucket refuses us.
+            RefusedError: the key exists, or the bucket denies access.
             TemporaryError: the store does not answer.
         """
         return _Upload(self._client(), self._bucket, self._full(key), self._options)
@@ -146,7 +146,7 @@ class BucketStore:
         """Yield an object's bytes.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
             TemporaryError: the store does not answer.
         """
         with _translate_errors(self._bucket):
@@ -182,14 +182,14 @@ class _Upload:
                 self._client.abort_multipart_upload(**self._where)
 
     def add(self, piece: bytes) -> None:
-        """Take one piece; a part goes out when it is full."""
+        """Take one piece; a part is sent when it is full."""
         self._buffer += piece
         while len(self._buffer) >= PART:
             self._send(bytes(self._buffer[:PART]))
             del self._buffer[:PART]
 
     def commit(self) -> None:
-        """Send the last part and make the object appear."""
+        """Send the last part and make the object visible."""
         if self._buffer or not self._parts:
             self._send(bytes(self._buffer))
         with _translate_errors(self._bucket):

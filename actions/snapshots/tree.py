@@ -1,7 +1,7 @@
-"""A tree of files as one hash, taken from the tar stream that carries it.
+"""Hash a tree of files from the tar stream that carries it.
 
-Two trees are equal when names, kinds, modes, link targets and contents are; owners and times are
-not compared, because a container may not be able to set them.
+Two trees are equal when names, kinds, modes, link targets and contents are equal. Owners and times
+are not compared, because a container may not be able to set them.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ class TooLarge(FallowError):  # noqa: N818  (a refusal, not a defect)
 
 
 class FileTree(msgspec.Struct, frozen=True):
-    """What a tar stream held: hash, regular files, and bytes of the stream."""
+    """The content of a tar stream: hash, regular files, and bytes of the stream."""
 
     hash: str
     files: int
@@ -30,7 +30,7 @@ class FileTree(msgspec.Struct, frozen=True):
 
 
 class _Stream(io.RawIOBase):
-    """Pieces as a file to read from; every piece goes to `sink` as it passes."""
+    """Pieces as a file to read from; every piece is also written to `sink`."""
 
     def __init__(
         self, pieces: Iterator[bytes], sink: Callable[[bytes], object], max_bytes: int | None
@@ -64,11 +64,11 @@ def read_tree(
     *,
     max_bytes: int | None = None,
 ) -> FileTree:
-    """Return the tree that an uncompressed tar stream holds; every byte also goes to `sink`.
+    """Return the tree of an uncompressed tar stream; every byte is also written to `sink`.
 
     Raises:
         TooLarge: the stream has more than `max_bytes` bytes.
-        FallowError: it is no tar, or it breaks off.
+        FallowError: it is no tar, or it ends early.
     """
     stream = _Stream(pieces, sink, max_bytes)
     lines: list[bytes] = []
@@ -80,7 +80,7 @@ def read_tree(
                 content = archive.extractfile(member) if member.isreg() else None
                 files += content is not None
                 lines.append(_line(member, content))
-        while buffered.read(BLOCK):  # what pads the last record
+        while buffered.read(BLOCK):  # padding of the last record
             pass
     except tarfile.TarError as error:
         raise FallowError(f"the archive is not whole: {error}") from error
@@ -91,7 +91,7 @@ def read_tree(
 
 
 def _line(member: tarfile.TarInfo, content: Any) -> bytes:
-    """Return 32 bytes that stand for one member."""
+    """Return 32 bytes that represent one member."""
     content_hash = ""
     if content is not None:
         digest = hashlib.sha256()

@@ -26,7 +26,7 @@ class ClusterWriter(ClusterReader, Protocol):
     """A cluster that also takes writes."""
 
     def send(self, change: Change, *, dry_run: bool) -> Any:
-        """Make one write and return the answer."""
+        """Send one write and return the answer."""
         ...
 
 
@@ -43,10 +43,10 @@ def list_claims(pod: Mapping[str, Any]) -> list[str]:
 def request_snapshot(
     cluster: ClusterWriter, namespace: str, claim: str, snapshot: str, target: Target
 ) -> str:
-    """Ask for a VolumeSnapshot of a claim and return its path; asking twice asks once.
+    """Request a VolumeSnapshot of a claim and return its path; a second call creates no second one.
 
     Raises:
-        Unable: no such claim, no class for its driver, or the API refuses.
+        VolumeSnapshotError: no such claim, no class for its driver, or the API refuses.
     """
     base = f"/apis/{GROUP}/v1"
     claim_object = cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
@@ -96,7 +96,7 @@ def await_ready(
     clock: Callable[[], float],
     sleep: Callable[[float], object],
 ) -> list[SnapshotPart]:
-    """Look at VolumeSnapshots until each is ready, says an error, or the time is over."""
+    """Poll VolumeSnapshots until each is ready, reports an error, or the time is over."""
     until = clock() + within_s
     parts: dict[str, SnapshotPart] = {}
     while True:
@@ -149,7 +149,7 @@ _ERRORS = 300
 
 
 class RequestedSnapshots(msgspec.Struct, frozen=True):
-    """VolumeSnapshots that were asked for, and claims that cannot be snapshot."""
+    """VolumeSnapshots that were requested, and claims that cannot be snapshot."""
 
     paths: tuple[str, ...]
     missing: tuple[str, ...]
@@ -158,7 +158,7 @@ class RequestedSnapshots(msgspec.Struct, frozen=True):
 def request_snapshots(
     cluster: ClusterWriter, pods: Sequence[Mapping[str, Any]], snapshot: str, target: Target
 ) -> RequestedSnapshots:
-    """Ask for a VolumeSnapshot of every claim that pods mount, each once."""
+    """Request a VolumeSnapshot of every claim that pods mount, each once."""
     paths, missing = [], []
     claims_wanted = sorted(
         {(p["metadata"]["namespace"], claim) for p in pods for claim in list_claims(p)}
