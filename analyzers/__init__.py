@@ -1,1 +1,1 @@
-"""Analyzers turn rows into findings; each is a small module with its SQL beside it."""
+"""Analyzers compute findings from stored rows; each is a small module with its SQL beside it."""

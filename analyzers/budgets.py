@@ -1,4 +1,4 @@
-"""Which disruption budgets cover a pod, and how many of its pods may be evicted now."""
+"""Find the disruption budgets that cover a pod, and how many of its pods may be evicted now."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,22 +13,22 @@ from fallow.protocols import Views
 from fallow.window import Window
 
 RECENT = timedelta(hours=1)
-"""So far back a poll of budgets is searched for where no budget was found."""
+"""How far back a poll of budgets is searched for where no budget was found."""
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True):
-    """One disruption budget as it was last seen."""
+    """One disruption budget in its last observed state."""
 
     namespace: str
     name: str
     wants: str
-    """As its owner wrote it: `minAvailable 2`."""
+    """As in its spec: `minAvailable 2`."""
     allowed: int
     selector: Mapping[str, Any]
 
     @property
     def id(self) -> str:
-        """Return what tells it from others of its cluster."""
+        """Return its id within its cluster."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -62,7 +62,7 @@ class DisruptionBudgets:
         )
 
     def is_polled(self, cluster: str) -> bool:
-        """Say whether a cluster's budgets were polled: if not, there may be unknown ones."""
+        """Return whether a cluster's budgets were polled: if not, there may be unknown budgets."""
         return cluster in self._polled
 
     def of(self, cluster: str, namespace: str, labels: str | None) -> list[DisruptionBudget]:

@@ -1,5 +1,5 @@
--- The disruption budgets that the last polls of each cluster saw. Pods are watched, budgets listed
--- now and then: one that was not seen during an hour of polls of pods is deleted.
+-- The disruption budgets in the last polls of each cluster. Pods are watched, budgets are listed
+-- less often: a budget missing during an hour of polls of pods is deleted.
 SELECT
     b.cluster,
     b.namespace,

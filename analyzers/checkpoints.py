@@ -1,4 +1,4 @@
-"""Checkpoints as far as a host shows them: bursts of writing, or what the owner says."""
+"""Detect checkpoints: bursts of writing on the host, or the owner's annotation."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,15 +12,15 @@ from fallow.window import parse_duration
 WORKLOAD = ["cluster", "namespace", "workload_kind", "workload"]
 Owner = tuple[str, str, str, str]
 INTERVAL = "fallow.dev/checkpoint-interval"
-"""What owners may say: `30m`."""
+"""The format of the owner's annotation: `30m`."""
 LEAST_BURSTS, MOST_WRITING = 3, 0.3
-"""Fewer bursts, or writing for more of the time, show no checkpoints."""
+"""Fewer bursts, or writing for more of the time, prove no checkpoints."""
 REGULAR = 0.3
-"""Gaps whose 90th percentile is no more than this above the median are regular."""
+"""Gaps are regular if their 90th percentile is at most this far above the median."""
 
 
 class Checkpoints(msgspec.Struct, frozen=True):
-    """Work between two saved states, at most, and who says so."""
+    """Maximum work between two saved states, and the source of that figure."""
 
     interval_h: float
     source: Literal["annotation", "writes"]
@@ -30,10 +30,10 @@ class Checkpoints(msgspec.Struct, frozen=True):
 
 
 def find_write_bursts(pods: pl.DataFrame, loud: pl.DataFrame) -> dict[Owner, Checkpoints]:
-    """Return how far apart each workload's bursts of writing are, by the pod that has most.
+    """Return the time between each workload's bursts of writing, from the pod with most bursts.
 
-    Looks that are far apart miss some, so that gaps are rather too long; what is written all the
-    time is no checkpoint.
+    With a long sampling interval some bursts are missed, so the gaps are too long rather than too
+    short. Continuous writing is no checkpoint.
     """
     since = pl.col("at_s") - pl.col("at_s").shift(1).over("who")
     each = (
@@ -73,7 +73,7 @@ def find_write_bursts(pods: pl.DataFrame, loud: pl.DataFrame) -> dict[Owner, Che
 
 
 def parse_interval(annotations: Mapping[str, Any], misread: list[str]) -> Checkpoints | None:
-    """Return what the owner says; what cannot be read is added to `misread`."""
+    """Return the owner's interval; an annotation that cannot be parsed is added to `misread`."""
     if INTERVAL not in annotations:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a GPU model can do at most (`gpu_peaks.csv`): dense rates, bandwidth, links."""
+"""The peak rates of each GPU model (`gpu_peaks.csv`): dense rates, bandwidth, links."""
 
 from functools import cache
 
@@ -8,10 +8,10 @@ from analyzers.queries import load_rows
 
 
 class GpuPeaks(msgspec.Struct, frozen=True):
-    """Dense peaks of one model in TFLOPS (INT8: TOPS) and GB/s; None = the part lacks it.
+    """Dense peaks of one model in TFLOPS (INT8: TOPS) and GB/s; None = not supported.
 
-    Marketing figures with sparsity are twice these. `sure` is False for figures that no document
-    at hand confirms. NVLink is the sum of both directions over all links.
+    Marketing figures with sparsity are twice these. `sure` is False for figures without a
+    confirming document. NVLink is the sum of both directions over all links.
     """
 
     gpu_model: str
@@ -34,7 +34,7 @@ class GpuPeaks(msgspec.Struct, frozen=True):
 
 @cache
 def read_gpu_peaks() -> dict[str, GpuPeaks]:
-    """Return the peaks of each canonical model (`fallow/gpu_models.csv`) that is known."""
+    """Return the peaks of each known canonical model (`fallow/gpu_models.csv`)."""
     peaks = {}
     for row in load_rows("gpu_peaks"):
         fields = {name: value or None for name, value in row.items()} | {"sure": row["sure"] == "1"}

@@ -1,1 +1,1 @@
-"""Unexpected spend and waste, by team and namespace, and what it is made of."""
+"""Unexpected spend and waste, by team and namespace, and their causes."""

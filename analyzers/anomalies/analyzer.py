@@ -39,7 +39,7 @@ class AnomaliesAnalyzer:
         return sorted(findings, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
-        """Return how much was judged, what fell, and the planned changes that were kept quiet."""
+        """Return how much was judged, what fell, and the planned changes that were suppressed."""
         grid = read_series(views, window, self.settings)
         all_of = _drop_repeats(grid, find_changes(grid, self.settings))
 
@@ -56,7 +56,7 @@ class AnomaliesAnalyzer:
         }
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return by cluster the hours of which too little was seen, or too little before."""
+        """Return by cluster the hours with too little data, or with too little history."""
         grid = read_series(views, window, self.settings)
         begin, count = grid.hours.window - grid.hours.begin, grid.hours.width
         unjudged = []
@@ -89,7 +89,7 @@ class AnomaliesAnalyzer:
 
 
 def _drop_repeats(grid: SeriesGrid, changes: Iterable[SpendChange]) -> list[SpendChange]:
-    """Drop a namespace's change where its team has the same one: the team is notified once."""
+    """Drop a namespace's change if its team has the same one, so that the team is notified once."""
     listed = list(changes)
     teams: dict[tuple[str, str, bool], list[SpendChange]] = defaultdict(list)
     for change in listed:
@@ -110,7 +110,7 @@ def _drop_repeats(grid: SeriesGrid, changes: Iterable[SpendChange]) -> list[Spen
 
 
 def _read_workloads(views: Views, rises: Sequence[SpendChange]) -> dict[int, Rows]:
-    """Return by rise what its workloads spent and wasted meanwhile, the largest first."""
+    """Return, for each rise, the spend and waste of its workloads in that time, largest first."""
     by_rise: dict[int, Rows] = defaultdict(list)
     if not rises:
         return by_rise

@@ -1,4 +1,4 @@
-"""Stretches in which a series is out of control: what they cost beyond the usual, and why."""
+"""Find stretches in which a series is out of control; compute their excess cost and its causes."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -23,15 +23,15 @@ from analyzers.anomalies.series import DOLLAR, GPU_HOUR, Ints, SeriesGrid, Serie
 from fallow.settings import AnomaliesSettings
 
 JOIN = 24
-"""Hours apart that two stretches are one: what comes again every day is one thing."""
+"""Stretches at most this many hours apart are one: a daily repetition is one change."""
 ORDINARY = 3.5
-"""Past hours within so many sigma of their median are the usual that is compared with."""
+"""Past hours within this many sigma of their median are the usual hours of the comparison."""
 
 Measure = Literal["spend", "waste"]
 
 
 class SpendChange(msgspec.Struct, frozen=True):
-    """One stretch of one series, in and beyond the usual (negative = less)."""
+    """One stretch of one series: its amounts, and the excess over the usual (negative = less)."""
 
     key: SeriesKey
     measure: Measure
@@ -41,7 +41,7 @@ class SpendChange(msgspec.Struct, frozen=True):
     end: datetime
     hours: int
     weeks: int
-    """The fewest weeks that tell what is usual."""
+    """The smallest number of past weeks behind any of its hours."""
     score: float
     spike: bool
     gpu_hours: Fraction
@@ -50,13 +50,13 @@ class SpendChange(msgspec.Struct, frozen=True):
     usd_usual: Fraction | None
     causes: Mapping[str, Decimal]
     change: Decimal
-    """In dollars, or in GPU-hours where not all has a price: the sum of `causes`."""
+    """In dollars, or in GPU-hours where a part has no price: the sum of `causes`."""
     by: tuple[Mapping[str, Any], ...]
-    """What contributed, the most first; all that is not listed is one row."""
+    """The contributions, the largest first; all others are together in one row."""
 
 
 def find_changes(grid: SeriesGrid, settings: AnomaliesSettings) -> Iterator[SpendChange]:
-    """Return the window's rises and falls that are worth a word."""
+    """Return the window's rises and falls that are large enough to report."""
     first = grid.hours.judged - grid.hours.begin
     begin = grid.hours.window - grid.hours.judged
     if not grid.keys or begin >= grid.hours.end - grid.hours.judged:
@@ -88,7 +88,7 @@ def _is_worth_reporting(change: SpendChange, settings: AnomaliesSettings) -> boo
 def _measure_change(  # noqa: PLR0917
     grid: SeriesGrid, expected: Expected, measure: str, row: int, at: Ints, weeks: int
 ) -> SpendChange:
-    """Compare hours with the same hours of the weeks that were ordinary: sums, not medians."""
+    """Compare hours with the same hours of ordinary weeks: sums, not medians."""
     key, values = grid.keys[row], grid.values[measure][row]
     first = grid.hours.judged - grid.hours.begin
     now = at + first
@@ -133,7 +133,7 @@ def _measure_change(  # noqa: PLR0917
 
 
 Two = tuple[Fraction, Fraction]
-"""The usual, and now."""
+"""The usual amounts, and the present ones."""
 Parts = Mapping[tuple[str, str], tuple[Two, ...]]
 
 
@@ -145,7 +145,7 @@ def _sum_hours(  # noqa: PLR0917
     past: Ints,
     ordinary: npt.NDArray[np.bool_],
 ) -> Two:
-    """Return the sums of the usual and of now: an hour's usual is its ordinary weeks' mean."""
+    """Return the usual and the present sums; an hour's usual is the mean of its ordinary weeks."""
     line = np.zeros(count, dtype=np.int64)
     np.add.at(line, some["at"].to_numpy(), some[column].to_numpy())
     weeks = ordinary.sum(axis=1)

@@ -1,7 +1,7 @@
-"""Control charts of many hourly series at once: what was to be expected, and when it was not.
+"""Control charts of many hourly series: the expected values, and the hours outside them.
 
-The same hour of the weeks before tells what an hour should be (median) and how much it varies
-(MAD, with the hours beside it); a CUSUM of the scores tells of shifts too small for a spike.
+The same hour of the past weeks gives the expected value (median) and its variation (MAD, with the
+neighbouring hours). A CUSUM of the scores detects shifts that are too small for a spike.
 """
 
 import math
@@ -13,33 +13,32 @@ import numpy.typing as npt
 
 WEEK = 168
 BESIDE = 3
-"""Hours before and after that say how much an hour varies: eight weeks alone say little."""
+"""Neighbouring hours for the estimate of an hour's variation: eight weeks alone are too few."""
 LEAST_SCALE = 0.05
-"""Of the level: what always was the same may still vary by so much.
+"""Minimum sigma as a share of the level, for a series that was constant.
 
-Source: telemetry-and-waste.md#anomalies.
-"""
+Source: telemetry-and-waste.md#anomalies."""
 MOST_SCORE = 10.0
-"""Greater scores count as this: one hour says no more."""
+"""Scores are capped at this value: one hour is no stronger evidence."""
 MOST_RHO = 0.95
 SIGMA_PER_MAD = 1.4826
 SIGMA_PER_UPPER_QUARTILE = 1 / 1.1503
-"""Of absolute deviations, of a normal variable."""
+"""Sigma per median absolute deviation, for a normal variable."""
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What hours should have been, by series: NaN where too few weeks tell."""
+    """Expected values of hours, by series: NaN where there are too few past weeks."""
 
     median: Floats
     sigma: Floats
     weeks: npt.NDArray[np.int64]
-    """Of the past that tell."""
+    """The number of past weeks with data."""
     score: Floats
     rho: Floats
-    """How much of an hour's deviation the hour before already had, by series."""
+    """The autocorrelation of the scores of consecutive hours, by series."""
 
 
 class ControlAlarms(msgspec.Struct, frozen=True):
@@ -53,9 +52,9 @@ class ControlAlarms(msgspec.Struct, frozen=True):
 def compute_expected(values: Floats, first: int, weeks: int, least_weeks: int) -> Expected:
     """Return the expectation of the hours from `first` on, by series (rows) and hour (columns).
 
-    `values` has at least `weeks` weeks and an hour before `first`; NaN = not seen. The spread is
-    widened for what few weeks cannot tell: n / (n - 0.8) for the MAD's bias in samples of n
-    (Croux and Rousseeuw 1992), and the median's own variance, pi / 2n.
+    `values` has at least `weeks` weeks and an hour before `first`; NaN = no data. The spread is
+    widened for a small number of weeks: n / (n - 0.8) for the MAD's bias in samples of n (Croux and
+    Rousseeuw 1992), and the median's own variance, pi / 2n.
     """
     count, hours = values.shape
     judged = hours - first
@@ -109,10 +108,12 @@ def compute_expected(values: Floats, first: int, weeks: int, least_weeks: int) -
 
 
 def compute_innovations(score: Floats, rho: Floats) -> Floats:
-    """Return what an hour's score says that the hour before did not: a job lasts for hours.
+    """Return the part of an hour's score that the hour before does not explain.
 
-    (z_t - rho z_(t-1)) / sqrt(1 - rho^2), the residual of a first-order autoregression; where the
-    hour before was not seen, the score itself: both have variance 1 in control.
+    Jobs last for hours.
+
+    (z_t - rho z_(t-1)) / sqrt(1 - rho^2), the residual of a first-order autoregression. Where the
+    hour before has no data, the score itself: both have variance 1 in control.
     """
     before = np.concatenate([np.full((len(score), 1), np.nan), score[:, :-1]], axis=1)
     new = (score - rho[:, None] * before) / np.sqrt(1 - rho[:, None] ** 2)
@@ -122,9 +123,9 @@ def compute_innovations(score: Floats, rho: Floats) -> Floats:
 def run_cusum(score: Floats, slack: float, limit: float) -> tuple[Bools, Bools, Bools]:
     """Return hours from onset to alarm, upwards and downwards, and the hours of alarms.
 
-    S+ = max(0, S+ + z - slack), S- likewise; alarm above `limit`, then both begin anew (Page
-    1954; slack 0.5 and limit 5: one false alarm in 465 hours of independent normal scores). An
-    hour not seen changes nothing.
+    S+ = max(0, S+ + z - slack), S- likewise; alarm above `limit`, then both start again at 0 (Page
+    1954; slack 0.5 and limit 5: one false alarm in 465 hours of independent normal scores). An hour
+    without data changes nothing.
     """
     count, hours = score.shape
     marked = [np.zeros((count, hours), dtype=bool) for _ in range(2)]
@@ -152,7 +153,7 @@ def run_cusum(score: Floats, slack: float, limit: float) -> tuple[Bools, Bools, 
 def find_alarms(expected: Expected, spike: float, slack: float, limit: float) -> ControlAlarms:
     """Return the hours of spikes, and those in which the CUSUM rose to an alarm.
 
-    Of a stretch that raised an alarm only hours on the alarm's side count.
+    In a stretch with an alarm only hours on the alarm's side count.
     """
     up, down, _ = run_cusum(compute_innovations(expected.score, expected.rho), slack, limit)
     with np.errstate(invalid="ignore"):
@@ -173,13 +174,16 @@ def find_episodes(marked: Bools, join: int) -> list[tuple[int, int]]:
 
 
 def _compute_median(past: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Return medians over axis 1 of what is seen, and how many that were."""
+    """Return medians over axis 1 of the values present, and the number of these values."""
     seen = np.isfinite(past).sum(axis=1)
     return _pick_rank(np.sort(past, axis=1), seen, axis=1), seen
 
 
 def _estimate_sigma(away: Floats) -> Floats:
-    """Return sigma from absolute deviations: by their median, where that is 0 by their quartile."""
+    """Return sigma from absolute deviations.
+
+    From their median, or their quartile where that is 0.
+    """
     ordered = np.sort(away, axis=1)
     seen = np.isfinite(away).sum(axis=1)
     mad = _pick_rank(ordered, seen, axis=1)

@@ -1,4 +1,4 @@
-"""What a change of money is made of: price x quantity x mix, to the last cent."""
+"""Split a change of cost into price x quantity x mix, exact to the cent."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -9,7 +9,7 @@ CENT = Fraction(1, 100)
 
 
 class ModelChange(NamedTuple):
-    """One GPU model (or what else makes the mix): before and now."""
+    """One GPU model (or another dimension of the mix): before and now."""
 
     hours_before: Fraction
     usd_before: Fraction
@@ -29,11 +29,10 @@ def split_effects(
 ) -> dict[str, Fraction]:
     """Return what quantity, mix and price added: they sum exactly to the change.
 
-    With Q, q hours, P, p prices, 0 before: quantity = P0 (Q - Q0), at the mean price; mix =
-    sum(p0 q) - P0 Q, more expensive models than before at their old prices; price =
-    sum((p - p0) q), so the joint term falls to price. A model without a past has no old price: it
-    is mix. With `allocated`, quantity is split into allocated hours and the share of them that was
-    wasted.
+    With Q, q hours, P, p prices, 0 before: quantity = P0 (Q - Q0), at the mean price; mix = sum(p0
+    q) - P0 Q, more expensive models than before at their old prices; price = sum((p - p0) q), so
+    the joint term belongs to price. A model without a past has no old price: it belongs to mix.
+    With `allocated`, quantity is split into allocated hours and the share of them that was wasted.
     """
     hours_before = sum((p.hours_before for p in parts), Fraction())
     usd_before = sum((p.usd_before for p in parts), Fraction())
@@ -58,7 +57,7 @@ def split_effects(
 
 
 def round_to_cents(parts: Mapping[str, Fraction]) -> tuple[dict[str, Decimal], Decimal]:
-    """Return parts in cents and their sum: what rounding leaves goes to the greatest part."""
+    """Return parts in cents and their sum; the largest part absorbs the rounding."""
     total = round(sum(parts.values(), Fraction()) / CENT)
     cents = {name: round(value / CENT) for name, value in parts.items()}
     greatest = max(cents, key=lambda name: (abs(parts[name]), name))

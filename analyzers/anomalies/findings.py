@@ -1,4 +1,4 @@
-"""The finding of a rise: how much, since when, by which causes, and its owner."""
+"""Build the finding of a rise: how much, since when, by which causes, and its owner."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
@@ -24,7 +24,7 @@ def build_subject(change: SpendChange) -> Subject:
 
 
 def build_finding(change: SpendChange, workloads: Sequence[Row]) -> Finding:
-    """Return the finding of a rise; never confirmed: it is a question, asked of who can answer."""
+    """Return the finding of a rise; never confirmed: the owner has to explain it."""
     kind = f"{change.measure}_anomaly"
     about = build_subject(change)
     more = max(float(change.gpu_hours - change.gpu_hours_usual), 0.0)
@@ -37,7 +37,7 @@ def build_finding(change: SpendChange, workloads: Sequence[Row]) -> Finding:
         window=Window(change.start, change.end),
         verdict="wasteful" if change.measure == "waste" else "unknown",
         evidence="suspected",
-        # An ordinary hour is above all of n ordinary ones once in n + 1 times, whatever its law.
+        # Under any distribution, an ordinary hour exceeds n ordinary ones once in n + 1 times.
         confidence=round(change.weeks / (change.weeks + 1), 2),
         gpu_hours=round(more, 6),
         usd=usd,

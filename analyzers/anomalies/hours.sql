@@ -1,7 +1,7 @@
 -- Each hour of the ledger by team and namespace: whole GPU-microseconds and hundred-millionths of a
--- dollar, so that sums of sums are exact. Unallocated hours show how much of a fleet was seen.
+-- dollar, so that sums of sums are exact. Unallocated hours show how much of a fleet has data.
 WITH states AS (
-    -- Few sums over many rows first: a quarter cheaper than all of them over every row.
+    -- First few sums over many rows: a quarter less time than all sums over every row.
     SELECT
         cluster,
         team,

@@ -1,4 +1,4 @@
-"""The ledger's hours as series: what each team and namespace spent and wasted, where seen."""
+"""Build series from the ledger's hours: spend and waste of each team and namespace, where known."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,17 +17,17 @@ from fallow.settings import AnomaliesSettings
 from fallow.window import Window
 
 GPU_HOUR = 3_600_000_000
-"""In the GPU-microseconds that sums are made of."""
+"""GPU-microseconds of one GPU-hour: the unit of the sums."""
 DOLLAR = 100_000_000
 WARM = WEEK
-"""HourAxis before the window in which the CUSUM runs already, so that windows agree on onsets."""
+"""Hours before the window with which the CUSUM starts, so that windows agree on onsets."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = ("allocated", "wasted", "unknown", "unpriced", "usd", "wasted_usd")
 Ints = npt.NDArray[np.int64]
 
 
 class SeriesKey(NamedTuple):
-    """Whose series it is: of a cluster's team, or of a namespace (the other is empty)."""
+    """The subject of a series: a team of a cluster, or a namespace (the other is empty)."""
 
     cluster: str
     team: str
@@ -35,12 +35,12 @@ class SeriesKey(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The subject's name for people."""
         return self.team or self.namespace
 
     @property
     def column(self) -> str:
-        """The column that tells its rows."""
+        """The column that selects its rows."""
         return "team" if self.team else "namespace"
 
 
@@ -49,31 +49,31 @@ class HourAxis(NamedTuple):
 
     begin: int
     judged: int
-    """From here on scores are made."""
+    """Scores are computed from this column on."""
     window: int
     end: int
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return self.end - self.begin
 
     def get_time(self, hour: int) -> datetime:
-        """Return an hour's first time."""
+        """Return the start of an hour."""
         return _EPOCH + timedelta(hours=hour)
 
 
 class SeriesGrid(msgspec.Struct, frozen=True):
-    """Series (rows) by hour (columns), and the rows of the ledger they were made from."""
+    """Series (rows) by hour (columns), and the ledger rows behind them."""
 
     hours: HourAxis
     keys: tuple[SeriesKey, ...]
     values: Mapping[str, npt.NDArray[np.float64]]
-    """By measure, spend and waste: dollars, or GPU-hours where `priced` says no; NaN = not seen."""
+    """By measure, spend and waste: dollars, or GPU-hours where `priced` is false; NaN = no data."""
     priced: npt.NDArray[np.bool_]
     rows: pl.DataFrame
     blind: Mapping[str, npt.NDArray[np.bool_]]
-    """By cluster, hours of which too little was seen."""
+    """By cluster, hours with too little data."""
     allocated: Mapping[str, Ints]
     """By cluster, the allocated GPU-microseconds of the ledger."""
 
@@ -112,10 +112,12 @@ def read_series(views: Views, window: Window, settings: AnomaliesSettings) -> Se
 def _find_blind_hours(
     rows: pl.DataFrame, hours: HourAxis, coverage: float
 ) -> tuple[dict[str, npt.NDArray[np.bool_]], dict[str, Ints]]:
-    """Tell by cluster which hours are not whole: nothing posted, less than usual, or unknown.
+    """Return by cluster the hours with incomplete data.
 
-    Usual is the median of the week up to the hour: a fleet that shrank is seen again half a week
-    later, and one whose collector fell silent never.
+    Nothing written, less than usual, or unknown.
+
+    Usual is the median of the week up to the hour. A fleet that shrank is complete again half a
+    week later; a fleet whose collector stopped never is.
     """
     blind, allocated = {}, {}
     for cluster, some in rows.partition_by("cluster", as_dict=True).items():
@@ -139,7 +141,7 @@ def _find_blind_hours(
 def _sum_series(
     rows: pl.DataFrame, column: str, hours: HourAxis, settings: AnomaliesSettings
 ) -> tuple[list[SeriesKey], dict[str, Ints]]:
-    """Sum the rows by series and hour; those too small for any finding are left out."""
+    """Sum the rows by series and hour; series too small for any finding are left out."""
     now = pl.col("hour") >= hours.judged
     large = (
         rows.filter((pl.col(column) != "") & now)

@@ -1,4 +1,4 @@
-"""Work that waits for data, and data that is stored at too high a price or read repeatedly.
+"""Find work that waits for data, and data that is stored too expensively or read repeatedly.
 
 rollup_1h, pod_sample ─► waits.sql ─► GPUs that wait for input ─┐
 pod, pod_sample ─► reads.sql ─► bounds of what is read ─────────┼─► findings.py
@@ -24,13 +24,13 @@ from fallow.settings import DatapathSettings, Dataset, StorageClass
 from fallow.window import Window
 
 RECENT = timedelta(days=2)
-"""Host samples are most of a warehouse: only these are read for waiting GPUs."""
+"""Host samples are the largest part of a warehouse: only these are read for waiting GPUs."""
 DAY_S = 86_400
 GIB = 2**30
 
 
 class DatasetReads(msgspec.Struct, frozen=True):
-    """One dataset: what its readers read, or why that is not known."""
+    """One dataset: the amount that its readers read, or why that is unknown."""
 
     dataset: Dataset
     subject: Subject
@@ -49,7 +49,7 @@ class DatapathAnalyzer:
         """Return what waits and what is stored too expensively, the most dollars first.
 
         Raises:
-            SettingsError: a dataset lies in a class that the settings do not name.
+            SettingsError: a dataset is in a class that the settings do not name.
         """
         findings = [*self._waits(views, window), *self._storage(views, window)]
         return sorted(findings, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
@@ -119,7 +119,7 @@ class DatapathAnalyzer:
         return saving > 0 and saving / days * 30 >= Fraction(self.settings.min_saving_usd)
 
     def _reads(self, views: Views, window: Window) -> list[DatasetReads]:
-        """Return by dataset the least and most that its readers read per day."""
+        """Return by dataset the minimum and maximum that its readers read per day."""
         sets = self.settings.datasets
         if not sets:
             return []
@@ -149,7 +149,7 @@ class DatapathAnalyzer:
         if not all(r["whole"] for r in rows) or seen < self.settings.coverage * lived:
             why = f"reads of {seen / max(lived, 1):.0%} of its readers' life are known (cAdvisor)"
             return DatasetReads(data, about, None, readers, why)
-        # A pod of several claims: its traffic may be all of any of them.
+        # For a pod with several claims, all of its traffic may belong to any of them.
         least = sum(r["disk"] for r in rows if r["claims"] == 1)
         most = sum(r["disk"] + r["network"] for r in rows)
         unseen = Fraction(str(lived)) / max(Fraction(str(seen)), Fraction(1))

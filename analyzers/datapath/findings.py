@@ -17,7 +17,7 @@ WORKED: tuple[State, ...] = ("low", "productive")
 
 
 def build_wait(row: Mapping[str, Any], money: WorkloadCosts, window: Window) -> Iterator[Finding]:
-    """Return the finding of a workload whose GPUs wait: their unused part of those hours."""
+    """Return the finding of a workload whose GPUs wait: the unused part of those hours."""
     owner = (row["cluster"], row["namespace"], row["workload_kind"], row["workload"])
     total = money.total(owner, WORKED)
     share = min(row["waited"] / row["gpu_hours"], 1.0) if row["gpu_hours"] else 0.0
@@ -76,7 +76,7 @@ def build_move(  # noqa: PLR0917
     window: Window,
     days: Fraction,
 ) -> Finding:
-    """Return the finding of data that another class keeps for less, all fees paid."""
+    """Return the finding of data that costs less in another class, including all fees."""
     why = (
         f"{float(data.gib):,.0f} GiB in {move.to.name} instead of {data.storage_class} cost "
         f"{float(move.saving_usd):,.2f} USD less over {int(days)} days, fees paid, even if reads "

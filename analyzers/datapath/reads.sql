@@ -1,4 +1,4 @@
--- What pods that mount a named claim read, and how much of their life was watched.
+-- The amount that pods with a named claim read, and the part of their lifetime with samples.
 WITH datasets AS (
     SELECT
         unnest($datasets::BIGINT[]) AS dataset,
@@ -28,7 +28,7 @@ lives AS (
     WHERE p.annotations IS NOT null
 ),
 
--- A name that comes again is one reader: its samples are counted once.
+-- A repeated name is one reader: its samples are counted once.
 mounts AS (
     SELECT
         dataset,

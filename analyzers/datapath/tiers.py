@@ -1,4 +1,4 @@
-"""Where data would be cheaper to keep: every fee counted, at the reads that speak against it.
+"""Find a cheaper storage class for data: with every fee, at the least favourable number of reads.
 
 stay  = gib x price x months                              + reads x retrieval
 move  = gib x new price x months (the minimum stay at least) + reads x new retrieval
@@ -13,32 +13,32 @@ import msgspec
 from fallow.settings import StorageClass
 
 MONTH = Fraction(487, 16)
-"""Days: 365.25 / 12."""
+"""Days per month: 365.25 / 12."""
 
 
 class ReadRange(msgspec.Struct, frozen=True):
-    """GiB read per day: at least and at most, as far as pods' traffic tells."""
+    """GiB read per day: minimum and maximum by the traffic of pods."""
 
     least: Fraction
     most: Fraction
 
 
 class TierMove(msgspec.Struct, frozen=True):
-    """A class that costs less, whatever the reads between their bounds."""
+    """A class that costs less for any reads between their bounds."""
 
     to: StorageClass
     stay_usd: Fraction
-    """Over the horizon, where moving saves least."""
+    """Over the horizon, at the reads with the smallest saving."""
     move_usd: Fraction
     saving_usd: Fraction
     fees_usd: Fraction
-    """Of the move itself: out, in, and the old minimum stay."""
+    """The cost of the move itself: out, in, and the old minimum stay."""
 
 
 def compute_stay_cost(
     gib: Fraction, storage_class: StorageClass, reads: Fraction, days: Fraction
 ) -> Fraction:
-    """Return what so many days cost in a class, `reads` in GiB per day."""
+    """Return the cost of a number of days in a class, `reads` in GiB per day."""
     storage = gib * Fraction(storage_class.usd_per_gib_month) * days / MONTH
     return storage + reads * days * Fraction(storage_class.retrieval_usd_per_gib)
 
@@ -46,7 +46,7 @@ def compute_stay_cost(
 def compute_fees(
     gib: Fraction, old: StorageClass, new: StorageClass, age_days: Fraction
 ) -> Fraction:
-    """Return what the move itself costs: retrieval, writing, and the old minimum stay's rest."""
+    """Return the cost of the move: retrieval, writing, and the rest of the old minimum stay."""
     rest = max(Fraction(old.minimum_days) - age_days, Fraction())
     early = gib * Fraction(old.usd_per_gib_month) * rest / MONTH
     moved = Fraction(old.retrieval_usd_per_gib) + Fraction(new.write_usd_per_gib)
@@ -61,7 +61,7 @@ def compute_move_cost(  # noqa: PLR0917
     days: Fraction,
     age_days: Fraction,
 ) -> Fraction:
-    """Return what so many days cost when moved now; a minimum stay is paid whole."""
+    """Return the cost of a number of days after a move now; a minimum stay is paid completely."""
     paid_days = max(days, Fraction(new.minimum_days))
     storage = gib * Fraction(new.usd_per_gib_month) * paid_days / MONTH
     read = reads * days * Fraction(new.retrieval_usd_per_gib)
@@ -76,10 +76,10 @@ def find_best_class(  # noqa: PLR0917
     days: Fraction,
     age_days: Fraction,
 ) -> TierMove | None:
-    """Return the class that saves most at the reads that speak against it; None = stay.
+    """Return the class with the largest saving at the least favourable reads; None = stay.
 
-    The saving is linear in reads, so it is least at one of their bounds. What is read at all never
-    goes to a class that has to be restored first.
+    The saving is linear in reads, so it is smallest at one of their bounds. Data with any reads
+    never move to a class that requires a restore first.
     """
     moves = []
     for new in classes:
@@ -107,9 +107,9 @@ def compute_cache_return(
     days: Fraction,
     cache_usd_gib_month: Fraction,
 ) -> Fraction:
-    """Return what a cache of the whole set saves in retrieval fees, less its own cost.
+    """Return the retrieval fees that a cache of the whole set saves, minus its own cost.
 
-    Only reads after the first fill are served by it; GPUs that wait less are not counted.
+    The cache serves only reads after the first fill; shorter waits of GPUs are not counted.
     """
     served = max(reads.least * days - gib, Fraction())
     cost = gib * cache_usd_gib_month * days / MONTH

@@ -1,5 +1,6 @@
--- Hours in which a pod's GPUs work little while its host takes in much. Collectives send as much
--- as they receive, so input is what comes in beyond what goes out, or what is read from disks.
+-- Hours in which a pod's GPUs work little while its host receives much data. Collectives send as
+-- much as they receive, so input is the received amount beyond the sent amount, or the reads from
+-- disks.
 WITH hosts AS (
     SELECT
         cluster,

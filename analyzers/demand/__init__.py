@@ -1,4 +1,4 @@
-"""Demand: what kinds of work ask for GPUs, what they will ask, and what to keep ready for it.
+"""Demand: profiles of the work that requests GPUs, forecasts, and the head-room for it.
 
 pod ────► profiles; demand by queue and hour ─► forecast, refused where it is no better than naive
 pod ────► arrivals within the lead time ──────► newsvendor: head-room worth its price

@@ -1,4 +1,4 @@
-"""What kinds of work ask for GPUs, what they will ask, and what is kept for it in vain."""
+"""Find capacity that demand does not need, and forecast the demand."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class DemandAnalyzer:
         self.settings = settings or DemandSettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return what is paid for demand that does not come, the most GPU-hours first."""
+        """Return capacity that is paid for without demand, the most GPU-hours first."""
         ratios = read_price_ratios(views, window)
         findings = [
             finding

@@ -1,4 +1,5 @@
--- GPU-hours by hour, model and way of paying: allocated, free or stranded, and what they cost.
+-- GPU-hours by hour, model and way of payment: allocated, free or stranded,
+-- and their cost.
 WITH paid AS (
     SELECT
         cluster,

@@ -20,7 +20,7 @@ from fallow.window import Window
 
 
 class ClusterCapacity(msgspec.Struct, frozen=True):
-    """What a cluster's ledger says of the window, hour by hour."""
+    """The ledger's figures of a cluster in the window, hour by hour."""
 
     hours: Doubles
     """Hours since 1970."""
@@ -33,19 +33,19 @@ class ClusterCapacity(msgspec.Struct, frozen=True):
 
 
 class ClusterDemand(msgspec.Struct, frozen=True):
-    """One cluster's demand, and what there is for it."""
+    """One cluster's demand, and its capacity."""
 
     name: str
     history_days: int
     forecasts: dict[str, DemandForecast]
-    """By queue (a namespace where its pods name none), and `(all)`."""
+    """By queue (a namespace where its pods name no queue), and `(all)`."""
     next_day: datetime
     arrivals: dict[datetime, float]
     since: datetime
-    """Where the arrivals begin."""
+    """The start of the arrivals."""
     capacity: ClusterCapacity | None
     waiting_gpus: float = 0.0
-    """GPUs that pods without a node ask for at the window's end."""
+    """GPUs that pods without a node request at the window's end."""
 
 
 @cache_query
@@ -83,7 +83,7 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
 
 
 def read_price_ratios(views: Views, window: Window) -> dict[str, float]:
-    """Return the price of a reserved GPU-hour over that by the hour, by model."""
+    """Return the price of a reserved GPU-hour divided by the hourly price, by model."""
     prices: dict[str, dict[str, float]] = {}
     for row in views.query(load_sql("demand/rates"), {"until": window.end}).to_pylist():
         prices.setdefault(row["model"], {})[row["term"]] = float(row["usd_h"])
@@ -95,7 +95,7 @@ def read_price_ratios(views: Views, window: Window) -> dict[str, float]:
 
 
 def _name_queues(pods: pl.DataFrame, views: Views) -> pl.DataFrame:
-    """Name the queue of each row: a namespace, its own queue, or one that namespaces share."""
+    """Return the queue of each row: a namespace, its own queue, or a queue shared by namespaces."""
     shared = views.query(load_sql("demand/shared_queues")).to_pylist()
     names = [f"{row['cluster']}/{row['name']}" for row in shared]
     is_shared = pl.concat_str("cluster", pl.lit("/"), "queue").is_in(names)
@@ -111,7 +111,7 @@ def _name_queues(pods: pl.DataFrame, views: Views) -> pl.DataFrame:
 def _forecast_queues(
     pods: pl.DataFrame, since: datetime, until: datetime, settings: DemandSettings
 ) -> tuple[dict[str, DemandForecast], int]:
-    """Forecast the queues that had the most GPU-hours, from whole days that were seen whole."""
+    """Forecast the queues with the most GPU-hours, from whole days with complete data."""
     hour = int(-(-since.timestamp() // 3600))
     first = hour + (-hour) % DAY
     last = int(until.timestamp()) // 3600 // DAY * DAY

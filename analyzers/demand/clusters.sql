@@ -1,4 +1,4 @@
--- Since when pods of each cluster were polled, and until when.
+-- The first and the last poll of pods of each cluster.
 SELECT
     cluster,
     min(first_seen) AS first_seen,

@@ -1,4 +1,4 @@
-"""What is said of demand: head-room, reservations, and what tomorrow will ask."""
+"""Build the findings and the advice of demand: head-room, reservations, tomorrow's requests."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -26,7 +26,7 @@ ASSUMED_LEVEL = "no cost of a cold start is set (demand.cold_start_usd): a servi
 def find_excess(
     cluster: ClusterDemand, ratios: Mapping[str, float], window: Window, settings: DemandSettings
 ) -> Iterator[Finding]:
-    """Yield what a cluster pays for demand that does not come, or that costs more than it need."""
+    """Yield what a cluster pays for without demand, or at a higher price than necessary."""
     if cluster.capacity is None:
         return
     yield from _find_idle_headroom(cluster, cluster.capacity, window, settings)
@@ -39,7 +39,7 @@ def find_excess(
 
 
 def advise_headroom(cluster: ClusterDemand, window: Window, settings: DemandSettings) -> Headroom:
-    """Return the head-room that pays: newsvendor where a cold start has a cost, else by level."""
+    """Return the worthwhile head-room: newsvendor where a cold start has a cost, else by level."""
     price = cluster.capacity.usd_h if cluster.capacity is not None else None
     ratio = settings.service_level
     if settings.cold_start_usd is not None and price is not None:
@@ -56,7 +56,7 @@ def _find_idle_headroom(
         return
     expected = _expect_demand(cluster)
     if expected is not None and expected.max() > capacity.gpus:
-        return  # what is free today is wanted tomorrow: `demand_above_capacity`
+        return  # today's free GPUs are requested tomorrow: `demand_above_capacity`
     ready = advise_headroom(cluster, window, settings)
     keep = compute_kept(cluster, capacity, ready)
     over = np.maximum(capacity.free - keep[capacity.hours.astype(int) % 24], 0)
@@ -89,10 +89,10 @@ def _find_idle_headroom(
 
 
 def compute_kept(cluster: ClusterDemand, capacity: ClusterCapacity, ready: Headroom) -> Doubles:
-    """Return the GPUs to keep free by hour of the day (UTC): nothing scales in below them.
+    """Return the GPUs to keep free by hour of the day (UTC): the lower limit of any scale-in.
 
-    The most of what is advised to be ready beside what waits now, and of what is expected
-    tomorrow beyond what is allocated at that hour today.
+    The maximum of two figures: the recommended head-room in addition to the demand that waits now,
+    and tomorrow's expected demand minus today's allocation at that hour.
     """
     keep: Doubles = np.array(ready.by_hour) + cluster.waiting_gpus
     expected = _expect_demand(cluster)
@@ -107,7 +107,7 @@ def compute_kept(cluster: ClusterDemand, capacity: ClusterCapacity, ready: Headr
 
 
 def _describe_served(cluster: ClusterDemand) -> str:
-    """Say what else the GPUs that are kept serve."""
+    """Describe the other uses of the GPUs that are kept."""
     waiting = f", {cluster.waiting_gpus:g} that pods wait for" if cluster.waiting_gpus else ""
     return waiting + ("" if _expect_demand(cluster) is None else ", and the median of tomorrow")
 
@@ -124,7 +124,10 @@ def _find_whole_forecast(cluster: ClusterDemand) -> DemandForecast | None:
 
 
 def _state_headroom(ready: Headroom, cluster: ClusterDemand, keep: Doubles) -> float:
-    """Return the one figure to keep: the fleet's quantile beside what waits, or the growth."""
+    """Return the one figure to keep.
+
+    The fleet's quantile plus the waiting demand, or the growth.
+    """
     usual = ready.gpus + cluster.waiting_gpus
     grows = keep.max() > max(ready.by_hour) + cluster.waiting_gpus
     return round(max(usual, float(keep.max()) if grows else 0.0), 1)

@@ -1,12 +1,13 @@
-"""Tomorrow's demand of a queue, hour by hour, with quantiles; refused where naive does as well.
+"""Forecast a queue's demand of the next day by hour, with quantiles; refused if naive is as good.
 
-A regression on the calendar (hour of day, weekdays and weekends apart) and on what was (the day
-before: its mean and the same hour; the week before: the same hour), solved by numpy. Quantiles
-are those of its own errors on the days before, so that they are as wide as it was wrong.
+The model is a regression on the calendar (hour of day, weekdays and weekends apart) and on past
+demand (the day before: its mean and the same hour; the week before: the same hour), solved by
+numpy. The quantiles are those of its own errors on the days before, so their width follows the
+errors.
 
 statsmodels (ETS, STL, Theta) was tried: 44 MB, 4.3 CPU-seconds to import, 0.03-0.07 s per fit of a
-month, of which a back-test needs hundreds. statsforecast holds pandas below 3. One least-squares
-solve per queue and day costs a millisecond, and needs nothing that is not here.
+month, of which a back-test needs hundreds. statsforecast requires pandas below 3. One least-squares
+solve per queue and day takes a millisecond and needs no further dependency.
 """
 
 import msgspec
@@ -16,9 +17,9 @@ from analyzers.quota.fair import Doubles
 
 DAY, WEEK = 24, 7
 LEAST_DAYS = 21
-"""Days of history without which nothing is forecast: two weeks to learn, one to be judged."""
+"""Minimum days of history for a forecast: two weeks to learn, one to be scored."""
 WARM_UP = 3
-"""Days whose errors are known before quantiles are scored."""
+"""Days with known errors before quantiles are scored."""
 LEARNED = 14
 SCORED = (0.5, 0.9)
 """Quantiles whose pinball losses are compared."""
@@ -28,7 +29,7 @@ EPS = 1e-9
 
 
 class DemandForecast(msgspec.Struct, frozen=True):
-    """The next day's demand in GPUs, or why none is given."""
+    """The next day's demand in GPUs, or why there is no forecast."""
 
     refused: str | None
     skill: float | None
@@ -106,7 +107,7 @@ def _predict_next(table: Doubles, first_weekday: int) -> Doubles:
 
 
 def _build_features(table: Doubles, day: int, first_weekday: int) -> Doubles:
-    """Return what is known of a day before it begins: a row per hour."""
+    """Return the features of a day that are known before it begins: a row per hour."""
     weekend = (first_weekday + day) % WEEK >= WEEK - 2
     calendar = np.zeros((DAY, 2 * DAY))
     calendar[np.arange(DAY), np.arange(DAY) + DAY * weekend] = 1

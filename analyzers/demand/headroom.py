@@ -1,4 +1,4 @@
-"""How many GPUs to keep ready: the newsvendor's quantile of requests within the lead time."""
+"""Compute how many GPUs to keep ready: the newsvendor's quantile of requests in the lead time."""
 
 from datetime import datetime
 
@@ -21,9 +21,9 @@ class Headroom(msgspec.Struct, frozen=True):
 
 
 def compute_critical_ratio(under_usd: float, over_usd: float) -> float:
-    """Return Cu / (Cu + Co): the part of the time that it pays to have enough (newsvendor).
+    """Return Cu / (Cu + Co): the share of the time for which enough GPUs pay off (newsvendor).
 
-    `under_usd` is what one GPU too few costs, `over_usd` what one too many does.
+    `under_usd` is the cost of one missing GPU, `over_usd` that of one surplus GPU.
     """
     total = under_usd + over_usd
     return under_usd / total if total > 0 else 0.0
@@ -32,7 +32,7 @@ def compute_critical_ratio(under_usd: float, over_usd: float) -> float:
 def compute_headroom(
     arrivals: dict[datetime, float], since: datetime, until: datetime, lead_s: float, ratio: float
 ) -> Headroom:
-    """Return the quantile `ratio` of GPUs requested within one lead time, quiet stretches included.
+    """Return the quantile `ratio` of GPUs requested in one lead time, with stretches of zero.
 
     `arrivals` are GPUs by the beginning of a stretch of `lead_s`.
     """

@@ -1,9 +1,9 @@
-"""What kind of work it is: build, train, retrain, batch or inference.
+"""Classify work: build, train, retrain, batch or inference.
 
 Source: telemetry-and-waste.md#profiles.
 
-By kind of owner first; runs of alike names then tell what repeats by the clock (retrain) and what
-comes often and ends soon (batch).
+The kind of the owner decides first. Then runs with similar names show what repeats at regular times
+(retrain), and what comes often and ends soon (batch).
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from fallow.window import Window
 
 Profile = Literal["build", "train", "retrain", "batch", "inference", "unknown"]
 LEAST_RUNS = 4
-"""Fewer runs show no rhythm."""
+"""Fewer runs prove no regularity."""
 REGULAR = 0.3
-"""Spread of the gaps over their mean, up to which runs come by the clock."""
+"""Maximum spread of the gaps, divided by their mean, of regular runs."""
 SHORT_H = 1.0
-"""Jobs that come often and usually end within it are batch."""
+"""Hours: jobs that start often and usually end within this time are batch."""
 
 
 class WorkloadProfile(msgspec.Struct, frozen=True):
-    """Workloads of one stem, and what they are."""
+    """Workloads with one name stem, and their profile."""
 
     cluster: str
     namespace: str
@@ -37,7 +37,7 @@ class WorkloadProfile(msgspec.Struct, frozen=True):
     runs: int
     gpu_hours: float
     duty: float | None
-    """Part of the allocated hours in which the GPUs worked; None = the ledger has none."""
+    """Share of the allocated hours in which the GPUs worked; None = not in the ledger."""
 
 
 def read_profiles(views: Views, window: Window) -> list[WorkloadProfile]:

@@ -1,5 +1,5 @@
--- Runs of alike workloads (names that differ only in a number or hash at the end): how many, how
--- long, how regular, and how busy the GPUs allocated to them were.
+-- Runs of similar workloads (names that differ only in a number or hash at the end): how many, how
+-- long, how regular, and how busy their GPUs were.
 WITH runs AS (
     SELECT
         cluster,

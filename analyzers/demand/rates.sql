@@ -1,4 +1,4 @@
--- The least price of a GPU-hour by model and term, of the rates that hold at the window's end.
+-- The lowest price of a GPU-hour by model and term, of the rates in force at the window's end.
 SELECT
     gpu_model AS model,
     term,

@@ -1,4 +1,4 @@
-"""Commitments: how much of the use they cover, how much of them is used, when they pay."""
+"""Commitments: the share of use that they cover, the share of them that is used, the break-even."""
 
 import msgspec
 import numpy as np
@@ -7,24 +7,24 @@ from analyzers.quota.fair import Doubles
 
 
 class ReservedGpus(msgspec.Struct, frozen=True):
-    """Of one GPU model, GPUs per hour of the window."""
+    """GPUs of one model per hour of the window."""
 
     allocated: Doubles
-    """On reserved nodes, allocated."""
+    """Allocated GPUs on reserved nodes."""
     paid: Doubles
-    """On reserved nodes, allocated or not."""
+    """All GPUs on reserved nodes, allocated or not."""
     other: Doubles
-    """Allocated on nodes that are paid by the hour."""
+    """Allocated GPUs on nodes that are paid by the hour."""
 
     @property
     def coverage(self) -> float | None:
-        """Return the part of the use that ran on reservations."""
+        """Return the share of the use that ran on reservations."""
         whole = float((self.allocated + self.other).sum())
         return float(self.allocated.sum()) / whole if whole else None
 
     @property
     def utilisation(self) -> float | None:
-        """Return the part of the reservations that was used."""
+        """Return the share of the reservations that was used."""
         whole = float(self.paid.sum())
         return float(self.allocated.sum()) / whole if whole else None
 
@@ -36,10 +36,10 @@ class ReservedGpus(msgspec.Struct, frozen=True):
 
 
 def count_to_reserve(use: Doubles, ratio: float) -> int:
-    """Return how many GPUs pay as a reservation at `ratio` of the price by the hour.
+    """Return how many GPUs are cheaper reserved, at `ratio` of the hourly price.
 
-    The n-th GPU pays where more than that part of the hours use it (a newsvendor's quantile:
-    Cu = 1 - ratio, Co = ratio).
+    The n-th GPU is cheaper if more than that share of the hours use it (a newsvendor's quantile: Cu
+    = 1 - ratio, Co = ratio).
     """
     if not len(use) or ratio >= 1:
         return 0
@@ -48,5 +48,5 @@ def count_to_reserve(use: Doubles, ratio: float) -> int:
 
 
 def compute_saved_hours(use: Doubles, gpus: int, ratio: float) -> float:
-    """Return the GPU-hours at the price by the hour that reserving so many GPUs saves."""
+    """Return the GPU-hours at the hourly price that reserving this many GPUs saves."""
     return float(np.minimum(use, gpus).sum() - ratio * gpus * len(use))

@@ -1,1 +1,1 @@
-"""Free GPUs that no job can use: how many, why, blocked by which pods, which moves free slots."""
+"""Free GPUs that no job can use: how many, why, blocked by which pods, and which moves help."""

@@ -1,4 +1,4 @@
-"""What would give lost GPUs back: moves, right CPU requests, tighter packing, other layouts."""
+"""Recommend how to make lost GPUs usable: moves, right CPU requests, tighter packing, layouts."""
 
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
@@ -15,7 +15,7 @@ HOUR_S = 3600
 
 
 class PoolLoss(msgspec.Struct, frozen=True):
-    """What a pool loses: whom it is about, and the hours and dollars of the window."""
+    """The loss of a pool: its subject, and the hours and dollars of the window."""
 
     subject: Subject
     pool: str
@@ -25,9 +25,9 @@ class PoolLoss(msgspec.Struct, frozen=True):
 
 
 def recommend(loss: PoolLoss, details: dict[str, Any], freed: float) -> tuple[Recommendation, ...]:
-    """Return what would help, moves first; each claims what it alone would free.
+    """Return the recommendations, moves first; each claims what it alone would free.
 
-    `freed` is how many GPUs more are usable after the plan's moves.
+    `freed` is the number of additional usable GPUs after the plan's moves.
     """
     causes = details["unusable_by_cause"]
     everything = sum(causes.values())
@@ -51,9 +51,9 @@ def recommend(loss: PoolLoss, details: dict[str, Any], freed: float) -> tuple[Re
 def recommend_layouts(
     loss: PoolLoss, details: dict[str, Any], parameters: dict[str, Any]
 ) -> tuple[Recommendation, ...]:
-    """Return the layouts that would strand less, where there are any.
+    """Return the MIG layouts that would strand less, if there are any.
 
-    `parameters`: of the nodes that may be cut again as a whole (`cutting.py`).
+    `parameters`: those of the nodes whose whole layout may be changed (`mig_layouts.py`).
     """
     gain = details["fragmented_gpus"] - details["fragmented_gpus_cut_again"]
     if gain <= 0:
@@ -126,7 +126,7 @@ def _recommend_packing(subject: Subject) -> Recommendation:
 
 
 def _compute_share(freed: float, loss: PoolLoss) -> float:
-    """Return the part of the lost hours that so many GPUs make over the window."""
+    """Return the share of the lost hours that a number of GPUs makes over the window."""
     if not loss.money.gpu_hours:
         return 0.0
     return min(1.0, freed * loss.window.seconds / HOUR_S / loss.money.gpu_hours)

@@ -1,10 +1,10 @@
-"""Fragmentation: free GPUs that the next pod cannot use, why, and what would give them back.
+"""Find free GPUs that the next pod cannot use, the causes, and the remedies.
 
-    nodes, devices, allocation ─► what is free where ─┐
-    pods of the window ─► the mix of requests ────────┼─► F_n(M) ─► pools ─► findings
-    ledger ─► free GPU-hours and dollars ─────────────┘              └─► plan of moves
+    nodes, devices, allocation ─► free capacity by node ──┐
+    pods of the window ─► the mix of requests ────────────┼─► F_n(M) ─► pools ─► findings
+    ledger ─► free GPU-hours and dollars ─────────────────┘              └─► plan of moves
 
-The measure is `fallow.fragmentation`'s. A cluster whose devices have no telemetry (an imported
+`fallow.fragmentation` computes the measure. A cluster whose devices have no telemetry (an imported
 inventory) has one state, without hours or dollars.
 """
 
@@ -34,7 +34,7 @@ _JOBS = ("jobs_that_fit", "free_on_smaller_remainders")
 
 
 class FragmentationAnalyzer:
-    """Find free GPUs that are lost to the pods to come.
+    """Find free GPUs that the next pods cannot use.
 
     Source: telemetry-and-waste.md#fragmentation-and-mig.
     """
@@ -99,7 +99,7 @@ class FragmentationAnalyzer:
 
 
 def _sum_clusters(clusters: list[dict[str, Any]]) -> dict[str, Any]:
-    """Add clusters up; a job is never spread over two of them."""
+    """Add clusters up; a job never spans two of them."""
     money = sum_costs([UnallocatedCost(c["gpu_hours"], c["usd"]) for c in clusters])
     usd: Decimal | None = money.usd
     sizes = list(clusters[0]["packing"]) if clusters else []

@@ -1,8 +1,8 @@
-"""Whose pods keep free GPUs from being used: what is lost on a node, shared among its pods.
+"""Attribute the lost GPUs of a node to its pods.
 
-What lacks CPU falls to the pods that ask for more CPU than their GPUs' part of the node, by what
-they ask beyond it; what lacks GPUs, slivers included, to those that hold GPUs there, by how many.
-What lacks both is halved.
+GPUs lost for lack of CPU are attributed to the pods that request more CPU than their GPUs' share of
+the node, in proportion to the excess. GPUs lost for lack of GPUs, slivers included, are attributed
+to the pods that hold GPUs there, in proportion to their number. If both lack, each cause gets half.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from fallow.fragmentation import FragmentationMeasure, PodType
 from fallow.models import UNRESOLVED
 
 MOST_BLOCKERS = 10
-"""Workloads that a finding names."""
+"""Maximum number of workloads that a finding names."""
 
 MILLI = 1000
 
@@ -22,7 +22,7 @@ MILLI = 1000
 def rank_blockers(
     state: ClusterState, rows: list[int], types: Sequence[PodType]
 ) -> list[dict[str, Any]]:
-    """Return the workloads that cost `types` the most free GPUs on these nodes, worst first."""
+    """Return the workloads that cost `types` the most free GPUs on these nodes, largest first."""
     by = FragmentationMeasure(types).causes_by_node(
         state.cpu[-1][rows], state.gpu[-1][rows], [state.nodes[n].model for n in rows]
     )

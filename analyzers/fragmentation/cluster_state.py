@@ -1,4 +1,4 @@
-"""What was free where, read from the warehouse into arrays over nodes and times."""
+"""Read free capacity from the warehouse into arrays over nodes and times."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -26,7 +26,7 @@ from fallow.window import Window
 PARTS = 24
 """Times of a window at which the fleet is measured; the last one is reported in full."""
 UNSEEN_S = 600
-"""A pod that the inventory saw so lately is taken to be there still."""
+"""A pod in the inventory is assumed to exist for this time after it was last seen."""
 
 
 class UnallocatedCost(msgspec.Struct):
@@ -37,7 +37,7 @@ class UnallocatedCost(msgspec.Struct):
 
 
 class ClusterState(msgspec.Struct):
-    """One cluster; the arrays have a row per node and time, the last time's last."""
+    """One cluster; the arrays have a row per node and time, the last time at the end."""
 
     cluster: str
     still: bool
@@ -258,9 +258,9 @@ def take_held(
     place: Mapping[str, tuple[int, int]],
     pods: Sequence[Mapping[str, Any]],
 ) -> int:
-    """Take from `gpu` what the pods of a still cluster hold; return how many named no device.
+    """Subtract from `gpu` the GPUs of a still cluster's pods; return how many pods named no device.
 
-    A pod whose devices are not named takes the node's first ones that are free enough.
+    A pod without named devices gets the first devices of the node with enough free capacity.
     """
     guessed = 0
     for pod in pods:

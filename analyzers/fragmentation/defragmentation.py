@@ -22,9 +22,9 @@ from fallow.fragmentation import Integers
 
 MIB = 2**20
 ANY = "*"
-"""Namespaces that a term's own selector chooses: any may be meant."""
+"""Namespaces of a term with its own namespace selector: any may match."""
 MOST_CPU = 10_000_000
-"""Stands for unknown free CPU and memory where numbers must stay small."""
+"""Replaces unknown free CPU and memory where numbers must stay small."""
 
 
 def build_placement(
@@ -49,7 +49,7 @@ def build_placement(
     ]
     tenants, budgets = [], dict[str, int]()
     terms_of = _decide_all_terms(state, also)
-    # A gang of which pods run on other nodes than these does not move.
+    # A gang with pods on other nodes does not move.
     outside = {terms_of[p["uid"]].group for p in state.pods if p["node"] not in place_of} - {""}
     for pod in state.pods:
         if pod["node"] not in place_of:
@@ -82,7 +82,7 @@ def build_placement(
 
 
 def _decide_all_terms(state: ClusterState, also: Sequence[str]) -> dict[str, MoveTerms]:
-    """Return on what terms each pod may move; one that others keep their distance from stays."""
+    """Return the terms on which each pod may move; one that others must be apart from stays."""
     shunned = _find_separations(state.pods)
     all_terms = {}
     for pod in state.pods:
@@ -95,7 +95,7 @@ def _decide_all_terms(state: ClusterState, also: Sequence[str]) -> dict[str, Mov
 
 
 def _find_separations(pods: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Return by namespace what pods must stand apart from: that rule holds both ways."""
+    """Return by namespace which pods must be apart: the rule holds in both directions."""
     separations: dict[str, dict[str, Mapping[str, Any]]] = {}
     for pod in pods:
         if not pod["constraints"] or '"apart"' not in pod["constraints"]:
@@ -115,7 +115,7 @@ def _is_separated(
 
 
 def describe_plan(on: PoolPlacement, plan: MovePlan | None, wanted: int) -> dict[str, Any]:
-    """Return a plan as findings tell it; without one, what stands in its way."""
+    """Return a plan as a document for findings; without a plan, what prevents it."""
     slot = msgspec.to_builtins(on.slot)
     stay = Counter(t.stays.partition(":")[0] for t in on.tenants if t.stays and t.devices)
     document: dict[str, Any] = {
@@ -149,7 +149,7 @@ def describe_plan(on: PoolPlacement, plan: MovePlan | None, wanted: int) -> dict
 
 
 def apply_plan(on: PoolPlacement, plan: MovePlan) -> tuple[Integers, Integers]:
-    """Return free milli-CPU [place] and milli-GPU [place, device] once the plan is done."""
+    """Return free milli-CPU [place] and milli-GPU [place, device] after the plan."""
     width = max(len(place.gpu) for place in on.places)
     gpu = np.zeros((len(on.places), width), np.int64)
     for k, place in enumerate(on.places):
@@ -168,5 +168,8 @@ def apply_plan(on: PoolPlacement, plan: MovePlan) -> tuple[Integers, Integers]:
 
 
 def _name_sort(node: GpuNode) -> str:
-    """Pods may have been meant for what their node is: they stay among its like."""
+    """Return the node's type.
+
+    Pods may depend on it, so they move only to nodes of the same type.
+    """
     return f"{node.pool}|{node.model}|{node.instance_type}|{node.capacity_type}"

@@ -1,4 +1,4 @@
-"""The fewest restarts that free slots, exactly: one mixed-integer program."""
+"""Compute the fewest restarts that free slots exactly, as one mixed-integer program."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,7 +20,8 @@ def solve_moves(
 ) -> tuple[MovePlan | None, int, bool]:
     """Return the plan that frees `more` slots by moving some of `movable`.
 
-    With it: how few restarts no such plan is below, and whether it is certain that none exists.
+    Also return a lower bound of the restarts of such a plan, and whether it is proved that none
+    exists.
     """
     model = _MoveModel(placement, movable)
     model.free_slots(more)
@@ -42,7 +43,7 @@ def solve_moves(
 
 
 class _MoveModel:
-    """Variables: does a group restart, which way goes a pod, is a device freed or opened."""
+    """Variables: whether a group restarts, where a pod goes, whether a device is freed or used."""
 
     def __init__(self, placement: PoolPlacement, movable: Sequence[int]) -> None:
         self.placement = placement
@@ -69,7 +70,7 @@ class _MoveModel:
             self.program.at_most(restarts, allowed)
 
     def free_slots(self, more: int) -> None:
-        """Ask for so many slots beyond those there are."""
+        """Require this many slots beyond the existing ones."""
         have = sum(self.placement.slots(n) for n in range(len(self.placement.places)))
         self.program.at_most([(column, -1.0) for column in self.slots], -(have + more))
 
@@ -80,7 +81,7 @@ class _MoveModel:
         return self.placement.tenants[i].budget
 
     def _pods_leave(self) -> None:
-        """Let a pod go one way at most, and only if its group restarts."""
+        """Let a pod leave to one place at most, and only if its group restarts."""
         for i in self.movable:
             pod, mine = self.placement.tenants[i], Terms()
             for target, place in enumerate(self.placement.places):
@@ -96,14 +97,14 @@ class _MoveModel:
             self.program.at_most([*mine, (self.goes[self._group(i)], -1.0)], 0)
 
     def _devices_empty(self) -> None:
-        """A device is freed when all who hold it leave."""
+        """A device is freed when all its pods leave."""
         for key, pods in self.freeable.items():
             for i in pods:
                 left = [(column, -1.0) for column, _ in self.leaving[i]]
                 self.program.at_most([(self.freed[key], 1.0), *left], 0)
 
     def _place_fills(self, n: int) -> None:
-        """What comes fits what is free now; what is free after it makes slots."""
+        """Pods that arrive fit on what is free now; what is free afterwards forms slots."""
         place, pods, slot = self.placement.places[n], self.placement.tenants, self.placement.slot
         coming = self.coming[n]
         opened = self._shares_fill(n)
@@ -128,7 +129,7 @@ class _MoveModel:
                 self.program.at_most([*arriving, *left, (count, float(needed))], free)
 
     def _shares_fill(self, n: int) -> Terms:
-        """Let shares fit their devices; return what opens wholly free ones."""
+        """Let shares fit their devices; return the wholly free devices that they start to use."""
         onto: dict[int, Terms] = defaultdict(list)
         for i, spot, column in self.coming[n]:
             if spot != ANY:
@@ -150,7 +151,10 @@ class _MoveModel:
 def _name_devices(
     placement: PoolPlacement, chosen: Sequence[tuple[int, int, int]]
 ) -> list[PodRelocation]:
-    """Name the devices: shares where the program put them, whole GPUs on what is then free."""
+    """Choose the devices.
+
+    Shares where the program put them, whole GPUs on the remaining free ones.
+    """
     occupied = {(target, spot) for _, target, spot in chosen}
     moves = []
     for i, target, spot in sorted(chosen, key=lambda way: placement.tenants[way[0]].uid):

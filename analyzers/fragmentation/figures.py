@@ -1,4 +1,4 @@
-"""The measure of one set of nodes: how much is free, how much of it is lost, and to what."""
+"""Measure a set of nodes: free capacity, the lost part of it, and the causes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ NAMES = {
     "no-gpu": "cpu_only_demand",
     "no-gpu-lack-cpu": "cpu_only_demand_lack_cpu",
 }
-"""The measure's causes as findings spell them."""
+"""The measure's causes as findings name them."""
 
 DIGITS = 6
 
@@ -33,11 +33,11 @@ class ClusterMeasurement(msgspec.Struct):
     fragments: Reals
     """F_n(M) of the whole mix."""
     unusable: Reals
-    """F_n of the pods that come next: what the next of them is expected not to use."""
+    """F_n of the pods that come next: the expected capacity that the next of them cannot use."""
     next_pods: NextPods
 
     def ratio(self) -> Reals:
-        """Return the part of each node's free GPU time that the next GPU pod cannot use."""
+        """Return the share of each node's free GPU time that the next GPU pod cannot use."""
         idle = self.idle.sum(axis=0)
         lost = self.unusable.sum(axis=0)
         ratios: Reals = np.divide(lost, idle, out=np.zeros(len(idle)), where=idle > 0)
@@ -84,7 +84,7 @@ def measure(state: ClusterState) -> ClusterMeasurement:
 
 
 def sum_causes(state: ClusterState, rows: list[int], types: Sequence[PodType]) -> dict[str, float]:
-    """Return what some nodes lose at the last time by cause, in milli-GPU, all causes named."""
+    """Return the loss of some nodes at the last time by cause, in milli-GPU, by all causes."""
     causes = FragmentationMeasure(types).causes(
         state.cpu[-1][rows], state.gpu[-1][rows], [state.nodes[n].model for n in rows]
     )
@@ -131,7 +131,7 @@ def compute_figures(
 
 
 def probe_cpu(state: ClusterState, rows: list[int]) -> dict[str, int] | None:
-    """Say how many pods of 1 GPU with the usual CPU fit, and which GPUs lack that CPU."""
+    """Return how many pods of 1 GPU with the usual CPU fit, and the GPUs without that CPU."""
     cpu = state.demand.cpu_per_gpu()
     if not cpu:
         return None

@@ -45,7 +45,7 @@ def build_pool_finding(
     window: Window,
     settings: FragmentationSettings,
 ) -> Finding | None:
-    """Return what a pool loses; None below `min_gpus`, on the mean of the times."""
+    """Return the finding of a pool's loss; None below `min_gpus` on the mean of the times."""
     rows = pool.rows
     if measurement.unusable[:, rows].sum(axis=1).mean() < settings.min_gpus * MILLI:
         return None
@@ -99,7 +99,7 @@ def build_mig_finding(
     window: Window,
     settings: FragmentationSettings,
 ) -> Finding | None:
-    """Return what a pool's MIG GPUs strand; None below `min_gpus`."""
+    """Return the finding of a pool's stranded MIG capacity; None below `min_gpus`."""
     names = {state.nodes[n].name for n in pool.rows}
     cut = [b for b in read_mig_devices(state.mig, state.demand) if b.node in names]
     gpus = sum(b.stranded / b.slices for b in cut)
@@ -181,12 +181,12 @@ def compute_lost(state: ClusterState, ratio: Any, rows: Sequence[int]) -> Unallo
 
 
 def sum_costs(parts: Any) -> UnallocatedCost:
-    """Sum money; one part without a price leaves the sum without."""
+    """Sum costs; if one part has no price, the sum has none."""
     costs = [part for part in parts if part is not None]
     hours = round(sum((part.gpu_hours for part in costs), 0.0), 6)
     if not costs or any(part.usd is None for part in costs):
         return UnallocatedCost(hours, None)
-    # Never above the bill: what rounding drops is less than a millionth of a dollar.
+    # Never above the bill: the rounding is less than a millionth of a dollar.
     usd = sum((part.usd for part in costs), Decimal(0))
     return UnallocatedCost(hours, usd.quantize(SMALLEST, ROUND_DOWN))
 
@@ -197,7 +197,7 @@ def _plan_pool(
     pool: ModelPool,
     settings: FragmentationSettings,
 ) -> tuple[dict[str, Any], float]:
-    """Return the pool's plan as a document, and the GPUs that are usable once it is done."""
+    """Return the pool's plan as a document, and the GPUs that are usable after it."""
     waiting = measurement.next_pods.waiting(pool)
     usual = FreeSlot(settings.slot_gpus, state.demand.cpu_of(settings.slot_gpus))
     on = build_placement(state, pool.rows, usual, settings.move_kinds)
@@ -224,10 +224,10 @@ def _plan_pool(
 
 
 def _fit_waiting_slot(on: PoolPlacement, waiting: Pending) -> tuple[PoolPlacement, int]:
-    """Return the pool with the slot that waiting pods lack the most GPUs of, and how many lack.
+    """Return the pool with the slot that most waiting GPUs need, and how many slots are missing.
 
-    Pods that ask for as many whole GPUs share a slot, with the most CPU and memory that one of
-    them asks for. What fits what is free already lacks no slot.
+    Pods that request the same number of whole GPUs share a slot, with the largest CPU and memory of
+    any of them. Pods that fit on free capacity need no slot.
     """
     best, lacking = on, 0
     for size in sorted({p.gpus for p in waiting if p.gpu_milli == MILLI}):
@@ -266,7 +266,10 @@ def _describe_mix(state: ClusterState) -> dict[str, Any]:
 
 
 def _build_evidence(state: ClusterState, waiting: Pending) -> Evidence:
-    """Inventory has the requests, telemetry what is free: two signals, or one."""
+    """Return the evidence.
+
+    The inventory has requests, telemetry has free capacity, so 1 or 2 signals.
+    """
     assumed = state.demand.assumed and not waiting
     return "suspected" if state.still or assumed else "confirmed"
 

@@ -1,4 +1,4 @@
-"""A quick defragmentation plan: whole places emptied, the cheapest first, onto what is left."""
+"""Compute a quick defragmentation plan: empty whole places, the cheapest first."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from analyzers.fragmentation.placement import (
 
 
 class _Candidate(msgspec.Struct, frozen=True):
-    """A place that could be emptied: how many slots that gives, who leaves, who restarts."""
+    """A place that could be emptied: its slots, the pods that leave, the pods that restart."""
 
     place: int
     gain: int
@@ -26,7 +26,10 @@ class _Candidate(msgspec.Struct, frozen=True):
 def empty_nodes(
     placement: PoolPlacement, more: int, movable: Sequence[int], fewest: int
 ) -> MovePlan | None:
-    """Return a plan that frees `more` slots, if this way finds one; `fewest` is a known bound."""
+    """Return a plan that frees `more` slots, if this method finds one.
+
+    `fewest` is a known bound.
+    """
     state = _GreedyState(placement)
     left, moves, slots = more, list[PodRelocation](), list[int]()
     restarted: frozenset[int] = frozenset()
@@ -88,7 +91,7 @@ def _has_room_for_all(placement: PoolPlacement, n: int, leaving: Sequence[int], 
 
 
 class _GreedyState:
-    """What is still free while a greedy plan grows; slots that exist stay whole."""
+    """The remaining free capacity while a greedy plan grows; existing slots stay whole."""
 
     def __init__(self, placement: PoolPlacement) -> None:
         self.placement = placement
@@ -108,7 +111,7 @@ class _GreedyState:
         return all(n <= self.placement.budgets.get(name, 0) for name, n in evictions.items())
 
     def placed(self, source: int, pods: Sequence[PlacedPod]) -> list[PodRelocation] | None:
-        """Move pods off a place, the largest first, each where the least is left; None = no way."""
+        """Move pods off a place, the largest first, each to the tightest fit; None = no room."""
         if source in self.used:
             return None
         before = [list(free) for free in self.gpu], list(self.cpu), list(self.memory)

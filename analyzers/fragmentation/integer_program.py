@@ -8,18 +8,18 @@ import numpy as np
 from fallow.fragmentation import Reals
 
 _INFEASIBLE = 2
-"""HiGHS's status as SciPy counts it."""
+"""HiGHS's status codes in SciPy's numbering."""
 
 
 class ProgramSolution(msgspec.Struct, frozen=True):
-    """What was found in the time given."""
+    """The result within the time limit."""
 
     values: Reals | None
     """By column; None = no solution was found."""
     bound: float
-    """No solution costs less."""
+    """Lower bound of the cost."""
     none: bool
-    """True: no solution exists."""
+    """True: the program is proved infeasible."""
 
 
 class IntegerProgram:
@@ -50,7 +50,7 @@ class IntegerProgram:
         self._bounds.append(bound)
 
     def solve(self, seconds: float) -> ProgramSolution:
-        """Minimise the cost for at most so many seconds."""
+        """Minimise the cost within a time limit in seconds."""
         from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (0.3 s)
         from scipy.sparse import csr_array  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Nodes and their GPUs, as inventory and telemetry have them."""
+"""Nodes and their GPUs, from inventory and telemetry."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from fallow.gpu_models import canonical
 
 WHOLE = 1000
 UNKNOWN_CPU = 1 << 50
-"""Free milli-CPU of a node whose inventory names none: it is never what is lacking."""
+"""Free milli-CPU of a node with unknown CPU: CPU then never limits."""
 
 
 class GpuNode(msgspec.Struct, frozen=True):
-    """A node with GPUs, as its inventory has it; memory in bytes."""
+    """A node with GPUs in the inventory; memory in bytes."""
 
     name: str
     pool: str
@@ -27,11 +27,11 @@ class GpuNode(msgspec.Struct, frozen=True):
     capacity_type: str = ""
     taints: frozenset[Taint] = frozenset()
     labels: Mapping[str, str] | None = None
-    """None = its inventory does not say."""
+    """None = unknown in its inventory."""
     open: bool = True
 
     def host(self) -> NodeTotals:
-        """Return what it has in all."""
+        """Return its total capacity."""
         return NodeTotals(
             self.model, self.gpus, self.cpu_milli, self.memory_bytes, self.labels, self.taints
         )
@@ -49,13 +49,13 @@ def read_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def name_model(text: str | None) -> str:
-    """Return the canonical name of a model, else the site's own word."""
+    """Return the canonical name of a model, else the site's own name."""
     model = canonical(text)
     return model.gpu_model if model else (text or "")
 
 
 def build_nodes(inventory: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[GpuNode]:
-    """Return the nodes that the inventory or telemetry knows, by name."""
+    """Return the nodes in the inventory or in telemetry, by name."""
     seen = {r["node"]: r["model"] for r in gpus}
     nodes = [
         GpuNode(

@@ -1,6 +1,6 @@
--- The times at which each cluster is measured: the ends of $parts equal parts of the time in which
--- its devices were seen. The devices of a `still` cluster were never seen: its nodes and pods are
--- measured once, whatever the window.
+-- The times at which each cluster is measured: the ends of $parts equal parts of the time with
+-- device samples. The devices of a `still` cluster have no samples: its nodes and pods are measured
+-- once, whatever the window.
 WITH clusters AS (
     SELECT cluster FROM node
     UNION

@@ -1,9 +1,9 @@
-"""GPUs in MIG mode: what is free of them, and how much of that the next instance cannot use.
+"""Measure GPUs in MIG mode: their free slices, and how many the next instance cannot use.
 
-The measure with memory slices for GPUs: a profile can use the free instances of that profile, and
-the rest of a GPU's free slices is stranded to it; the mean over the profiles that pods ask for.
-Another full layout that keeps the instances in use may strand less: the difference is what
-cutting the GPU again would give back.
+The measure uses memory slices instead of GPUs. A profile can use the free instances of that
+profile; the rest of a GPU's free slices is stranded for it. The result is the mean over the
+requested profiles. Another full layout that keeps the instances in use may strand less: the
+difference is what a changed layout would make usable.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ class MigGpu(msgspec.Struct, frozen=True):
     slices: int
     free_slices: int
     stranded: float
-    """Free slices that the expected next instance cannot use as the GPU is cut."""
+    """Free slices that the expected next instance cannot use in the present layout."""
     stranded_recut: float
     """The same with the layout below."""
     layout: tuple[str, ...]
@@ -54,7 +54,7 @@ def read_mig_devices(rows: Sequence[dict[str, Any]], demand: RequestMix) -> list
 
 
 def _find_variant(model: str, names: Sequence[str | None]) -> str | None:
-    """Return the model whose table has all the profiles; GPUs differ by memory."""
+    """Return the model whose table has all the profiles; GPU variants differ in memory."""
     models = mig.models()
     fits = [m for m in models if m.startswith(model) and all(n in models[m] for n in names)]
     return fits[0] if model and fits else None
@@ -75,7 +75,7 @@ def _build_mig_device(
         usable = sum(w * instances.get(name, 0) * kinds[name].size for name, w in wanted)
         return left - usable / total
 
-    # Exporters do not report where instances start: every full set with those in use is tried.
+    # Exporters do not report where instances start: every full layout with those in use is tried.
     keep = Counter(allocated)
     sets = [names for names in mig.multisets(where[2]) if not keep - Counter(names)]
     best = min(((lost(Counter(names) - keep), names) for names in sets), default=None)

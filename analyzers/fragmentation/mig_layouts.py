@@ -1,4 +1,4 @@
-"""Which nodes may be cut again as a whole, as mig-parted names it, and who is on their devices."""
+"""Find nodes whose whole layout may be changed, by mig-parted's name, and their processes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,10 +15,10 @@ LOOKBACK_S = 900.0
 def build_parameters(
     views: Views, cluster: str, until: datetime, cut: Sequence[MigGpu]
 ) -> dict[str, Any] | None:
-    """Return what an executor needs; None = no node can be cut again as a whole.
+    """Return the executor's parameters; None = no node's layout can be changed as a whole.
 
-    `nodes`: name, `mig_config` (all-PROFILE) and `processes` (null = unknown) of nodes of which
-    all GPUs are free and would strand less with one and the same uniform layout.
+    `nodes`: name, `mig_config` (all-PROFILE) and `processes` (null = unknown) of nodes of which all
+    GPUs are free and would strand less with one and the same uniform layout.
     """
     of: dict[str, list[MigGpu]] = {}
     for gpu in cut:

@@ -1,4 +1,4 @@
-"""Which pods may move, and which move together: by owner, annotations, volumes and budgets."""
+"""Decide which pods may move, and which move together: by owner, annotations, volumes, budgets."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -19,7 +19,7 @@ RULES = {
     "beside": "it must stand beside other pods",
     "spread": "it is spread over parts of the cluster",
 }
-"""Constraints of `pod.constraints`; whether another node keeps them is not worked out."""
+"""Constraints of `pod.constraints` for which other nodes are not checked."""
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 MIRROR = "kubernetes.io/config.mirror"
@@ -28,7 +28,7 @@ GROUPS = ("scheduling.k8s.io/group-name", "pod-group-name")
 
 
 class MovableKind(msgspec.Struct, frozen=True):
-    """One kind of owner: may its pods move, do they restart together, and why."""
+    """One kind of owner: whether its pods may move, whether they restart together, and why."""
 
     moves: bool
     together: bool
@@ -36,21 +36,21 @@ class MovableKind(msgspec.Struct, frozen=True):
 
 
 class MoveTerms(msgspec.Struct, frozen=True):
-    """On what terms a pod may move."""
+    """The conditions under which a pod may move."""
 
     stays: str = ""
-    """Why it may not; empty = it may."""
+    """Why it may not move; empty = it may."""
     group: str = ""
     zonal: bool = False
     selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Labels that its node must bear, each with its legal values."""
+    """Labels that its node must have, each with its allowed values."""
     budget: str = ""
     allowed: int = 0
 
 
 @cache
 def read_kinds() -> dict[str, MovableKind]:
-    """Return what is known of each kind of owner (`movable_kinds.csv`)."""
+    """Return the rows of `movable_kinds.csv` by kind of owner."""
     return {
         row["workload_kind"]: MovableKind(row["moves"] == "1", row["together"] == "1", row["why"])
         for row in load_rows("fragmentation/movable_kinds")
@@ -60,7 +60,7 @@ def read_kinds() -> dict[str, MovableKind]:
 def decide_terms(
     pod: Mapping[str, Any], also: Collection[str] = (), covering: Sequence[DisruptionBudget] = ()
 ) -> MoveTerms:
-    """Return on what terms a row of `pods.sql` may move.
+    """Return the conditions under which a row of `pods.sql` may move.
 
     `also` are kinds of owners that the site lets move although `movable_kinds.csv` does not;
     `covering` the disruption budgets over the pod.

@@ -1,4 +1,7 @@
-"""Pools of a cluster's nodes, and which pods come next in each: those that wait, else the mix."""
+"""Group a cluster's nodes into pools, and find each pool's next pods.
+
+Those pending, else the mix.
+"""
 
 from collections import defaultdict
 
@@ -18,7 +21,7 @@ class ModelPool(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return what people call it."""
+        """Return the name for people."""
         return "/".join(word for word in (self.pool, self.model) if word) or "unnamed"
 
 
@@ -31,7 +34,7 @@ def group_pools(state: ClusterState) -> list[ModelPool]:
 
 
 class NextPods:
-    """The pods that a pool's free GPUs are for: with pods waiting, those and no others."""
+    """The pods that a pool's free GPUs are for: if pods are pending, only those."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -39,15 +42,18 @@ class NextPods:
         self._may: dict[tuple[str, str, PendingPod], bool] = {}
 
     def waiting(self, pool: ModelPool, nth: int = -1) -> dict[PendingPod, int]:
-        """Return the pods that waited at the nth time and may run on a node of the pool.
+        """Return the pods that were pending at the nth time and may run on a node of the pool.
 
-        Pods that request MIG instances wait for GPUs that are cut, not for free GPUs.
+        Pods that request MIG instances wait for GPUs with that layout, not for free GPUs.
         """
         pods = self._state.pending[nth]
         return {pod: n for pod, n in pods.items() if not pod.profile and self._runs(pod, pool)}
 
     def types(self, pool: ModelPool, nth: int = -1) -> tuple[PodType, ...]:
-        """Return the types of pods that come next: what waits, else what usually asks for GPUs."""
+        """Return the types of the next pods.
+
+        Those pending, else those that usually request GPUs.
+        """
         waiting = self.waiting(pool, nth)
         if not waiting:
             return self._mix

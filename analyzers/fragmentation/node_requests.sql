@@ -1,5 +1,5 @@
--- What the pods of each node requested at each time. Where no exporter reports devices, the pods
--- that have a node and have not ended count, and all that an imported placement placed.
+-- What the pods of each node requested at each time. Without device samples, pods with a node that
+-- have not ended count, and all pods of an imported placement.
 WITH times AS (
     SELECT
         unnest($clusters) AS cluster,

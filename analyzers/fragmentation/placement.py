@@ -1,7 +1,7 @@
-"""The placement that a defragmentation plan starts from: nodes, pods, and what may go where.
+"""The initial placement of a defragmentation plan: nodes, pods, and the allowed moves.
 
-All moves of a plan happen onto what is free before the first of them, so that their order does
-not matter and no move waits for another.
+All moves of a plan go to capacity that is free before the first move. So their order does not
+matter and no move waits for another.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ WHOLE = 1000
 
 
 class NodeSpace(msgspec.Struct, frozen=True):
-    """A node: what is free on it, and the constraints that pods must meet to go there."""
+    """A node: its free capacity, and the constraints for pods that move to it."""
 
     name: str
     cpu_milli: int
@@ -20,7 +20,7 @@ class NodeSpace(msgspec.Struct, frozen=True):
     gpu: tuple[int, ...]
     """Free milli-GPU by device."""
     sort: str = ""
-    """Pods move between places of one sort only: pool, model, shape, taints."""
+    """Pods move only between places of one type: pool, model, shape, taints."""
     zone: str = ""
     taints: frozenset[str] = frozenset()
     labels: Mapping[str, str] = {}
@@ -43,9 +43,9 @@ class PlacedPod(msgspec.Struct, frozen=True):
     stays: str = ""
     """Why it may not move; empty = it may."""
     zonal: bool = False
-    """True: it has a volume of its zone."""
+    """True: it has a volume that is bound to its zone."""
     selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Labels that its node must bear, each with its legal values."""
+    """Labels that its node must have, each with its allowed values."""
 
     @property
     def gpus(self) -> int:
@@ -54,7 +54,7 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
     @property
     def milli(self) -> int:
-        """Return its part of each device; they are equal for all that may move."""
+        """Return its share of each device; the shares are equal for all pods that may move."""
         return self.devices[0][1] if self.devices else 0
 
     @property
@@ -64,7 +64,7 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
 
 class FreeSlot(msgspec.Struct, frozen=True):
-    """What is to be freed on one node."""
+    """The capacity to free on one node."""
 
     gpus: int
     cpu_milli: int = 0
@@ -72,7 +72,7 @@ class FreeSlot(msgspec.Struct, frozen=True):
 
 
 class PodRelocation(msgspec.Struct, frozen=True):
-    """One pod's way; `devices` are those it would take, by index."""
+    """The move of one pod; `devices` are the indexes of its new devices."""
 
     uid: str
     source: int
@@ -81,15 +81,15 @@ class PodRelocation(msgspec.Struct, frozen=True):
 
 
 class MovePlan(msgspec.Struct, frozen=True):
-    """Moves that free slots, and how few any plan could do with."""
+    """Moves that free slots, and a lower bound of the restarts of any plan."""
 
     moves: tuple[PodRelocation, ...]
     restarts: int
-    """Pods that stop and start: those that move, and the rest of their groups."""
+    """Pods that restart: those that move, and the rest of their groups."""
     slots: tuple[int, ...]
-    """The places where there are more whole slots than before, one entry per slot."""
+    """The places with more whole slots than before, one entry per slot."""
     fewest: int
-    """No plan restarts fewer pods."""
+    """No plan restarts fewer pods than this."""
 
     @property
     def proven(self) -> bool:
@@ -127,7 +127,7 @@ class PoolPlacement(msgspec.Struct, frozen=True):
         return bool(tenant.stays) or odd or uneven or used_up
 
     def welcome(self, tenant: PlacedPod, target: int) -> bool:
-        """Say whether a pod may go to a place, and what is free there would do for it alone."""
+        """Return whether a pod may go to a place that has enough free capacity for it alone."""
         source, place = self.places[tenant.place], self.places[target]
         if (
             target == tenant.place
@@ -147,7 +147,7 @@ class PoolPlacement(msgspec.Struct, frozen=True):
         return sum(free >= WHOLE for free in self.places[place].gpu)
 
     def slots(self, place: int) -> int:
-        """Return how many slots a place has as it is."""
+        """Return how many slots a place has now."""
         node, slot = self.places[place], self.slot
         counts = [self.free(place) // slot.gpus]
         if slot.cpu_milli:

@@ -1,7 +1,7 @@
-"""A defragmentation plan: the fewest restarts that free so many whole slots.
+"""Compute a defragmentation plan: the fewest restarts that free a number of whole slots.
 
-A greedy plan empties the places that need the fewest moves; a lower bound says how few any plan
-needs. Where they differ, and the program is small enough, it is solved exactly.
+A greedy plan empties the places that need the fewest moves; a lower bound gives the fewest moves of
+any plan. Where the two differ, and the program is small enough, it is solved exactly.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from analyzers.fragmentation.greedy import empty_nodes
 from analyzers.fragmentation.placement import MovePlan, PoolPlacement
 
 MOST_WAYS = 60_000
-"""Pods x targets up to which the program holds the whole pool; else its cheapest places."""
+"""Pods x targets up to which the program contains the whole pool; else its cheapest places."""
 
 
 def plan_moves(placement: PoolPlacement, more: int, seconds: float = 5.0) -> MovePlan | None:
@@ -45,9 +45,9 @@ def plan_moves(placement: PoolPlacement, more: int, seconds: float = 5.0) -> Mov
 
 
 def plan_most(placement: PoolPlacement, wanted: int, seconds: float = 5.0) -> MovePlan | None:
-    """Return a plan that frees as many slots as any found, up to `wanted`; None where none does.
+    """Return a plan that frees the most slots found, up to `wanted`; None where there is none.
 
-    Each try may take `seconds`; a plan for more slots exists only where one for fewer does.
+    Each attempt may take `seconds`; a plan for more slots exists only where one for fewer does.
     """
     best, low, high = plan_moves(placement, wanted, seconds), 0, wanted
     if best is not None:
@@ -90,7 +90,7 @@ def _keep_whole_groups(placement: PoolPlacement, pods: Sequence[int]) -> list[in
 def _compute_costs(placement: PoolPlacement, movable: Sequence[int]) -> dict[int, list[int]]:
     """Return, by place, the fewest of its own pods that must leave for each further slot.
 
-    Never too many: a pod is counted on its own place alone, and frees every device it touches.
+    It never overestimates: a pod is counted on its own place only, and frees every device it uses.
     """
     freeable = placement.freeable(movable)
     touched: dict[int, dict[int, int]] = {}
@@ -119,7 +119,8 @@ def _compute_costs(placement: PoolPlacement, movable: Sequence[int]) -> dict[int
             costs.append(max(0, cost - before))
             before = max(before, cost)
         if costs:
-            # The bound takes the cheapest first: never let a later slot be cheaper than it is.
+            # The bound takes the cheapest first, so a later slot must not be cheaper than its real
+            # cost.
             by_place[n] = _make_convex(costs)
     return by_place
 

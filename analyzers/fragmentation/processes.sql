@@ -1,4 +1,4 @@
--- Processes that the last rollups saw on each node's devices; null where any device does not say.
+-- Processes on each node's devices in the last rollups; null where any device has no data.
 WITH seen AS (
     SELECT
         d.cluster,

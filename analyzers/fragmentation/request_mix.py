@@ -1,4 +1,4 @@
-"""What the expected next pod asks for: the mix of the pods that were seen."""
+"""The request of the expected next pod: the mix of observed pods."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,11 +19,11 @@ class RequestMix(msgspec.Struct, frozen=True):
 
     types: tuple[PodType, ...]
     pods: int
-    """Pods it was learned from."""
+    """The number of pods in the mix."""
     kinds: int
-    """Different requests among them; `types` are the popular ones."""
+    """The number of different requests; `types` are the frequent ones."""
     assumed: bool = False
-    """True: too few pods were seen, and this is the typical mix of another fleet."""
+    """True: too few pods were observed, and this is the typical mix of another fleet."""
     profiles: tuple[tuple[str, float], ...] = ()
     """Requested MIG profiles, with their pods."""
     sizes: tuple[tuple[int, int, int], ...] = ()
@@ -31,7 +31,10 @@ class RequestMix(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], cover: float, least_pods: int) -> "RequestMix":
-        """Learn the mix from rows of `types.sql`; from fewer than `least_pods`, assume one."""
+        """Build the mix from rows of `types.sql`.
+
+        With fewer than `least_pods`, assume a typical one.
+        """
         counts: dict[PodType, int] = {}
         profiles: dict[str, float] = {}
         for row in rows:
@@ -60,11 +63,11 @@ class RequestMix(msgspec.Struct, frozen=True):
 
     @property
     def gpu_share(self) -> float:
-        """Return the part of the mix that asks for GPUs."""
+        """Return the share of the mix that requests GPUs."""
         return sum(kind.popularity for kind in self.types if kind.gpus)
 
     def of_gpus(self) -> tuple[PodType, ...]:
-        """Return the types that ask for GPUs, as a mix of their own."""
+        """Return the types that request GPUs, as a mix of their own."""
         return tuple(
             msgspec.structs.replace(kind, popularity=kind.popularity / self.gpu_share)
             for kind in self.types
@@ -72,12 +75,15 @@ class RequestMix(msgspec.Struct, frozen=True):
         )
 
     def cpu_per_gpu(self) -> int:
-        """Return the median milli-CPU per GPU of the pods that ask for whole GPUs; 0 = none do."""
+        """Return the median milli-CPU per GPU of the pods that request whole GPUs.
+
+        0 = no such pod.
+        """
         whole = [kind for kind in self.types if kind.gpus and kind.gpu_milli == WHOLE]
         return _compute_median([(k.cpu_milli / k.gpus, k.popularity) for k in whole])
 
     def cpu_of(self, gpus: int) -> int:
-        """Return the median milli-CPU of the pods that ask for so many GPUs; 0 = none do."""
+        """Return the median milli-CPU of the pods that request this many GPUs; 0 = no such pod."""
         return _compute_median(
             [(float(cpu), float(n)) for size, cpu, n in self.sizes if size == gpus]
         )
@@ -95,7 +101,7 @@ def _compute_median(weighed: Sequence[tuple[float, float]]) -> int:
 def read_requests(
     views: Views, window: Window, clusters: Sequence[str], stills: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return what pods requested, by cluster: in the window, or ever in a still cluster."""
+    """Return the requests of pods by cluster: in the window, or all of a still cluster."""
     requests: dict[str, list[dict[str, Any]]] = {}
     parameters = {
         "clusters": list(clusters),

@@ -1,5 +1,5 @@
--- What pods requested, and how many did: those of the window, or all of a still cluster.
--- `gpus` devices of `gpu_milli` each; only HAMi's cores give a share of several devices.
+-- What pods requested, and how many did: those of the window, or all of a still cluster. `gpus`
+-- devices of `gpu_milli` each; only HAMi's cores give a share of several devices.
 WITH requests AS (
     SELECT
         p.cluster,

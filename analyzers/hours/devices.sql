@@ -1,4 +1,4 @@
--- What each pod's devices did in the hours in which they were mostly at work: duty, depth, memory,
+-- The measures of each pod's devices in the hours in which they mostly worked: duty, depth, memory,
 -- power, traffic.
 WITH summed AS (
     SELECT

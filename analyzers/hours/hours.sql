@@ -1,5 +1,5 @@
--- Hours with the pod that worked in them. Where telemetry names no pod, they are the pod's to which
--- the whole device was allocated for the whole hour.
+-- Hours with the pod that worked in them. Where telemetry names no pod, it is the pod with an
+-- allocation of the whole device for the whole hour.
 SELECT * -- noqa: AM04
 FROM worked
 WHERE pod <> ''

@@ -1,4 +1,4 @@
--- Hours in which devices were mostly at work, and whether they only span.
+-- Hours in which devices mostly worked, and whether they only spun.
 WITH engines AS (
     SELECT
         *,
