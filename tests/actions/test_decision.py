@@ -485,6 +485,41 @@ def test_the_first_actions_need_approval_and_four_eyes_are_two_different_people(
         assert acts(decided(facts(history=history(approved_by=people)), both)) == enough
 
 
+@pytest.mark.parametrize(
+    ("approvals", "people", "text"),
+    [
+        (Approvals("always"), (), "somebody has to approve each action"),
+        (Approvals("first", 3), (), "somebody has to approve its first 3 actions"),
+        (
+            Approvals("always", four_eyes=True),
+            ("Ann",),
+            "two different people have to approve each action, ann did",
+        ),
+    ],
+)
+def test_a_missing_approval_says_how_many_people_have_to_approve_what(
+    approvals: Approvals, people: tuple[str, ...], text: str
+) -> None:
+    made = decided(facts(history=history(approved_by=people)), policy(approvals=approvals))
+    assert [r.text for r in made.reasons if r.gate == "approval"] == [text]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "ends"),
+    [
+        ({"fallow.dev/keep-until": "next monday"}, "(no moment, so for ever)"),
+        ({"fallow.dev/keep-until": "2026-11-20T13:00:00Z"}, "=2026-11-20T13:00:00Z"),
+        ({"fallow.dev/keep": "true"}, "fallow.dev/keep=true"),
+    ],
+)
+def test_a_protection_is_for_ever_only_where_its_time_cannot_be_read(
+    annotations: dict[str, str], ends: str
+) -> None:
+    made = decided(facts(annotations=annotations))
+    (text,) = (r.text for r in made.reasons if "fallow.dev/" in r.text)
+    assert text.endswith(ends)
+
+
 def test_a_required_snapshot_comes_before_the_act_and_only_when_all_else_allows_it() -> None:
     stages = (*policy().stages[:3], SNAPSHOT, policy().stages[3])
     asked = policy(stages=stages)

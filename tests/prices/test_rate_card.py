@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.prices.card import COLUMNS, built_in
+from collectors.prices.card import COLUMNS, _date, built_in
 from collectors.prices.parts import split
 from collectors.prices.rate_card import RateCard
 from fallow.errors import UsageError
@@ -143,3 +143,15 @@ def test_a_missing_card_and_an_unknown_model_are_refused(tmp_path: Path) -> None
         RateCard(PriceSettings(rate_card=str(tmp_path / "none.csv")))
     with pytest.raises(UsageError, match="no known GPU model"):
         RateCard(PriceSettings(by_model={"H900": Decimal(1)}))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-07-20", datetime(2026, 7, 20, tzinfo=UTC)),
+        ("2026-07-20T12:00:00", datetime(2026, 7, 20, 12, tzinfo=UTC)),
+        ("2026-07-20T00:30:00+02:00", datetime(2026, 7, 19, 22, 30, tzinfo=UTC)),
+    ],
+)
+def test_a_date_without_a_zone_is_utc_and_others_are_converted(text: str, moment: datetime) -> None:
+    assert _date("card.csv:2", text) == moment
