@@ -1,1 +1,1 @@
-"""The application: the path of one pass on one screen, the command line, the service, the demo."""
+"""Assemble the application: one pass from rows to findings, command line, service and demo."""

@@ -1,7 +1,7 @@
-"""The command line: `runtime.cli:main` is what `fallow` and `kubectl fallow` start.
+"""Run the command line: `fallow` and `kubectl fallow` start `runtime.cli:main`.
 
-stdout is data, stderr is diagnostics. A failure is one line that says what, to what and what to do
-next, and its exit code (`fallow.errors`); a traceback only with --debug or FALLOW_DEBUG.
+stdout is data, stderr is diagnostics. A failure is one line about what failed, on what, and what to
+do next, plus an exit code (`fallow.errors`). A traceback needs --debug or FALLOW_DEBUG.
 """
 
 import os
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command and return its exit code; what went wrong is one line on stderr."""
+    """Run one command and return its exit code; an error is one line on stderr."""
     import typer  # noqa: PLC0415  (a module imports in a blink; the parser only when it runs)
 
     from fallow.errors import FallowError  # noqa: PLC0415
@@ -40,7 +40,7 @@ def run(words: Sequence[str]) -> int:
         command = _command_words(words)[: -1 if unknown else None]
         help_command = " ".join([called, *command, "--help"])
         return _print_error(message, f"see {help_command}", error.exit_code)
-    except Exception as error:  # the last line of defence: one line, never a page of frames
+    except Exception as error:  # the last resort: one line, never a traceback
         if _is_debug(words):
             raise
         text = " ".join(str(error).split()) or type(error).__name__
@@ -52,7 +52,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _program_name() -> str:
-    """Return the words that start us: kubectl runs the script kubectl-fallow."""
+    """Return the words by which the user started Fallow: kubectl runs the script kubectl-fallow."""
     script = Path(sys.argv[0]).stem if sys.argv else ""
     return "kubectl fallow" if script == "kubectl-fallow" else "fallow"
 
@@ -62,7 +62,7 @@ def _is_debug(words: Sequence[str]) -> bool:
 
 
 def _command_words(words: Sequence[str]) -> list[str]:
-    """Return the leading words that name the command, as far as they are plain words."""
+    """Return the leading words that name the command, up to the first option."""
     groups = {"import": 2, "baseline": 2, "config": 2, "warehouse": 2, "plugins": 2, "policy": 2}
     plain = [w for w in words if w.isidentifier()]
     return plain[: groups.get(plain[0], 1)] if plain else []
@@ -79,5 +79,5 @@ def _print_error(message: str, hint: str | None, code: int) -> int:
 
 
 def _printable(text: str) -> str:
-    """Drop control characters, so that a label of a stranger cannot drive the terminal."""
+    """Remove control characters, so that a label from outside cannot control the terminal."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -148,7 +148,7 @@ def freeze(
                 settings, JournalState(journal), _cluster_or_none(run, settings)
             )
             failures += switch.freeze(why, journal.actor)
-    except FallowError as error:  # a kill switch works whatever became of the journal
+    except FallowError as error:  # a kill switch works whatever the state of the journal is
         switch = live_actor.kill_switch(settings, None, _cluster_or_none(run, settings))
         failures += [error.message, *switch.freeze(why, by or live_actor.actor_name(settings))]
     for text in failures:
@@ -225,7 +225,7 @@ def _record(
     by: str | None = None,
     needed: bool = False,
 ) -> "Iterator[JournalState]":
-    """Open the journal; a dry run without one reads an empty one, which is nowhere."""
+    """Open the journal; a dry run without one reads an empty journal that is not stored."""
     exists = live_actor.journal_path(settings).is_file()
     if needed and not exists:
         raise UsageError(
@@ -241,7 +241,7 @@ def _record(
 
 
 def _cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | None":
-    """Return the cluster's client; without a cluster a kill switch works too, and says so."""
+    """Return the cluster's client; a kill switch also works without a cluster, and reports it."""
     try:
         return live_actor.connect_cluster(settings)
     except FallowError as error:
@@ -250,7 +250,7 @@ def _cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | Non
 
 
 def _wait_for_lease(run: CommandRun, actor: "Actor") -> None:
-    """Wait for a lease whose holder does not renew it: only its duration shows that it ended."""
+    """Wait for a lease that its holder does not renew: only its duration shows that it ended."""
     if why := actor.lease.hold():
         run.say(f"waiting for the lease: {why}")
         actor.lease.wait(time.sleep)

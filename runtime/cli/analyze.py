@@ -142,7 +142,7 @@ def explain(
 
 
 def _explain_action(run: CommandRun, settings: "Settings", prefix: str) -> bool:
-    """Explain the action of that id, if the journal has one."""
+    """Explain the action with that id, if the journal has one."""
     path = journal_path(settings)
     if not path.is_file():
         return False

@@ -1,4 +1,4 @@
-"""The command line put together: a table of commands, whose modules load when one of them runs.
+"""Assemble the command line: a table of commands, whose modules load when a command runs.
 
 `fallow --help` reads the table alone; a command's module imports what the command needs.
 """
@@ -33,7 +33,7 @@ def read_commands() -> dict[str, CommandEntry]:
 
 
 class CommandTable(TyperGroup):
-    """The root group: its commands are names and summaries until one of them is run."""
+    """The root group: its commands are names and summaries until one of them runs."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -44,7 +44,7 @@ class CommandTable(TyperGroup):
         }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Find the command that words name, and load it."""
+        """Find the command that the words name, and load it."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in self.entries:
             command = load_command(self.entries[name])
@@ -54,7 +54,7 @@ class CommandTable(TyperGroup):
 def build() -> typer.Typer:
     """Return the command line.
 
-    Plain help: the boxed one costs 0.2 s of imports on every --help.
+    Plain help: the formatted help costs 0.2 s of imports at every --help.
     """
     app = typer.Typer(
         cls=CommandTable,

@@ -12,10 +12,10 @@ from runtime.rendering.tables import document
 
 
 class Baselines(TyperGroup):
-    """`fallow baseline NAME` saves; list, show and compare are words of their own."""
+    """`fallow baseline NAME` saves; list, show and compare are subcommands."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Take what is no command of the group as the words of `save`."""
+        """Pass words that name no subcommand to `save`."""
         if not args or (args[0] not in self.commands and args[0] != "--help"):
             args = ["save", *args]
         return super().parse_args(ctx, args)

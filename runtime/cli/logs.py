@@ -1,4 +1,4 @@
-"""Logs on stderr: for people on a terminal, JSON lines everywhere else."""
+"""Configure logs on stderr: for people on a terminal, JSON lines everywhere else."""
 
 import logging
 import sys
@@ -9,8 +9,8 @@ import structlog
 def configure(*, debug: bool = False) -> None:
     """Send the standard library's and structlog's events to stderr in one shape.
 
-    Without --debug only warnings and worse are shown, except by the service, which says what it
-    does. structlog itself is loaded by the first event, not by every command (0.1 s).
+    Without --debug only warnings and worse are shown, except by the service, which also logs its
+    normal work. structlog itself is loaded by the first event, not by every command (0.1 s).
     """
     handler = _Lazy()
     root = logging.getLogger()
@@ -22,14 +22,14 @@ def configure(*, debug: bool = False) -> None:
 
 
 class _Lazy(logging.Handler):
-    """Render each record through structlog, loaded when there is something to say."""
+    """Render each record through structlog, which is loaded at the first record."""
 
     def __init__(self) -> None:
         super().__init__()
         self._formatter: logging.Formatter | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; a closed stderr is no error."""
+        """Write one record; a closed stderr is not an error."""
         try:
             if self._formatter is None:
                 self._formatter = _formatter()

@@ -1,6 +1,6 @@
-"""What every command shares: the global options, the settings in force, the open warehouse.
+"""Define what every command shares: global options, settings in force, the open warehouse.
 
-Global options may stand before or after the command's name; the later one wins.
+Global options may be before or after the command's name; the later one wins.
 """
 
 import functools
@@ -50,7 +50,7 @@ GLOBALS: dict[str, Any] = {
 
 
 class CommandRun:
-    """One run of one command: its global options, and what follows from them."""
+    """One run of one command: its global options, and the objects that depend on them."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
@@ -61,7 +61,7 @@ class CommandRun:
         """Return the settings in force; `flags` are dotted keys with `__` for the dot.
 
         Raises:
-            SettingsError: the file, the environment or a flag holds what is not legal.
+            SettingsError: the file, the environment or a flag has a value that is not legal.
         """
         from fallow.settings import load  # noqa: PLC0415  (0.3 s that --help need not pay)
 
@@ -107,7 +107,7 @@ def command(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register `function(run, ...)` as a command that also takes the global options.
 
-    `output` False: the command has an -o of its own.
+    `output` False: the command has its own -o.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,7 +136,7 @@ def command(
 
 
 def root_options(app: typer.Typer, epilog: str) -> None:
-    """Let the global options stand before the command's name too."""
+    """Accept the global options before the command's name too."""
 
     def remember(ctx: typer.Context, **values: Any) -> None:
         if values.pop("version"):

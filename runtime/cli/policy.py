@@ -165,7 +165,7 @@ def _find_policy(policies: "Sequence[Policy]", name: str) -> "Policy":
 
 
 def _paths(run: CommandRun, files: list[Path] | None, settings: "Settings") -> list[Path]:
-    """Return what is named, else the site's folder; where there is none, the shipped policies."""
+    """Return the named paths, else the site's folder, or without one the shipped policies."""
     if not _are_shipped(files, settings):
         return files or [settings.actions.policies]
     missing = _missing_folder_error(settings)
@@ -203,7 +203,7 @@ _SHIPPED = {"trust": None, "why": "comes with Fallow: not enforced"}
 
 
 def _trust(policy: "Policy", standing: "TrustState | None") -> dict[str, Any]:
-    """Return whether a policy may act by what the journal says, and why."""
+    """Return whether a policy may act according to the journal, and why."""
     if policy.mode != "enforce":
         return {"trust": None, "why": "it only notifies"}
     if standing is None:

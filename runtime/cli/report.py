@@ -84,7 +84,7 @@ def _write_report(run: CommandRun, report: "Report", file: str | None, fmt: str)
         try:
             sys.stdout.buffer.write(report.body)
             sys.stdout.buffer.flush()
-        except BrokenPipeError:  # its reader went away: that is the end of it
+        except BrokenPipeError:  # the reader of the pipe has ended: stop here
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
     path = Path(file or report.name)

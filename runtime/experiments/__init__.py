@@ -1,1 +1,1 @@
-"""Simulated sites, accuracy against planted truth, the demo."""
+"""Run simulated sites, measure accuracy against planted truth, and show the demo."""

@@ -1,7 +1,7 @@
-"""`fallow demo`: a simulated fleet through the very same warehouse, ledger and analyzers.
+"""Run `fallow demo`: a simulated fleet through the same warehouse, ledger and analyzers.
 
-Deterministic: one seed, one story. The fleet's week ends at a fixed time, which is also the
-demo's "now"; the warehouse lies in a temporary folder unless one is named.
+Deterministic: one seed, one story. The fleet's week ends at a fixed time, which is also the demo's
+"now". The warehouse is in a temporary folder unless `home` names one.
 """
 
 import tempfile
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 END = datetime(2026, 11, 16, tzinfo=UTC)
 """A Monday; prices, calendars and ages are those of that time."""
 INTERVAL_S = 300.0
-"""Between two scrapes. A week of 128 GPUs at 5 minutes is 3 million values, seconds of work."""
+"""Scrape interval: a week of 128 GPUs at 5 minutes is 3 million values, some seconds of work."""
 CLUSTER = "demo"
 IDLE = "idle"
-"""The analyzer whose findings are laid over the idleness that was planted."""
+"""The analyzer whose findings are compared with the planted idle time."""
 DAY_S = 24 * 3600.0
 STEP_S = DAY_S
 MIX = {
@@ -57,28 +57,28 @@ MIX = {
     "kept": 0.05, "day-notebook": 0.06, "forgotten": 0.04, "night": 0.04, "train-a100": 0.01,
     "straggling": 0.02, "abandoned": 0.06, "batch": 0.004, "bursty": 0.05, "scoring": 0.004,
 }  # fmt: skip
-"""Fewer short jobs than a real fleet has, so that the story is about what people can see."""
+"""Fewer short jobs than in a real fleet, so that the story is about large findings."""
 FAULTS = (
     ("h100-3", "xid", 1.6, 7.0, 5), ("h100-3", "xid", 4.3, 5.0, 5),
     ("a100-1", "node-lost", 3.4, 1.3, None),
     ("h100-spot-0", "spot", 2.5, 0.7, None), ("h100-spot-0", "spot", 5.2, 0.5, None),
 )  # fmt: skip
-"""What befalls which node: days after the start, hours, GPU."""
+"""Faults by node: days after the start, hours, GPU."""
 COOLING_FAULTS = (("h100-1", 2, 1.0, 4.0),)
-"""GPUs whose cooling fails, from which day to which."""
+"""GPUs whose cooling fails: first and last day."""
 QUIRKS = ("exporter-down:rate=0.02", "gr-engine-stuck-zero:rate=0.02", "time-slicing-copies")
-"""What a site's telemetry shows even on good days."""
+"""Telemetry faults that a site has even on good days."""
 
 
 def run_demo(
     *, days: int, gpus: int, seed: int, progress: Progress, home: Path | None = None
 ) -> "Story":
-    """Make the fleet, take it through the whole path and return its story.
+    """Simulate the fleet, process its rows, and return its story.
 
-    Its warehouse is kept in `home`; without one it is in a temporary folder and gone afterwards.
+    The warehouse is kept in `home`; without `home` it is in a temporary folder and is deleted.
 
     Raises:
-        UsageError: `home` is there and not empty: synthetic rows never mix with others.
+        UsageError: `home` exists and is not empty: synthetic rows must not be mixed with others.
     """
     if home is not None and home.exists() and any(home.iterdir()):
         raise UsageError(
@@ -87,7 +87,7 @@ def run_demo(
         )
     window = Window(END - timedelta(days=days), END)
     with tempfile.TemporaryDirectory(prefix="fallow-demo-") as folder:
-        # A site's fallow.yaml may name its real warehouse: the demo never writes there.
+        # A site's fallow.yaml may name its real warehouse: the demo must not write there.
         settings = Settings(home=home or Path(folder), cluster=CLUSTER)
         return _run_path(settings, gpus, window, seed, progress)
 
@@ -117,7 +117,7 @@ def _run_path(
 def run_fleet(
     warehouse: "Warehouse", gpus: int, window: Window, seed: int, progress: Progress
 ) -> tuple[Truth, dict[str, Script], World]:
-    """Let the fleet live through the window, store what it shows, and keep what is true."""
+    """Run the fleet through the window, store its rows, and keep the truth."""
     start_s = window.start.timestamp()
     world = World(plant_world(gpus, start_s, window.seconds), seed)
     scripts: dict[str, Script] = {}
@@ -127,7 +127,7 @@ def run_fleet(
 
 
 def plant_world(gpus: int, start_s: float, seconds: float) -> Spec:
-    """Return the demo's world: the mix, and what befalls the nodes that a fleet so large has."""
+    """Return the demo's world: the workload mix, and the faults of the nodes that it has."""
     nodes = fleet(gpus)
     node_names, end_s = {n.name for n in nodes}, start_s + seconds
     faults = [
@@ -192,7 +192,7 @@ def compare_planted(
     scripts: dict[str, Script],
     findings: Sequence[Finding],
 ) -> "PlantedScore":
-    """Lay findings of idleness over what is true and over the ledger, priced as it prices devices.
+    """Compare findings of idle time with the truth and with the ledger, at the ledger's prices.
 
     Findings of other analyzers count where they claim idle hours of the ledger.
     """
@@ -224,7 +224,7 @@ def compare_planted(
 
 
 def _idle_hours(findings: Sequence[Finding]) -> float:
-    """Return the ledger's idle hours in findings, whether they advise something or nothing."""
+    """Return the ledger's idle hours in findings, with or without advice."""
     claimed = sum(
         advice.marginal_idle_gpu_hours or 0.0
         for finding in findings

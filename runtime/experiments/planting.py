@@ -1,8 +1,8 @@
-"""What is truly unused in a simulated fleet, laid under what was found.
+"""Compare findings with what is truly unused in a simulated fleet.
 
-Planted is every device that its workload leaves idle for an hour and more, while stopping it would
-lose nothing or its other devices compute. Other troubles are those of `planted.csv`: work that is
-badly done, and what befalls nodes and GPUs.
+Planted idle time is every device that its workload leaves idle for at least an hour, while a stop
+would lose nothing or the workload's other devices compute. Other planted faults are those of
+`planted.csv`: inefficient work, and faults of nodes and GPUs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,16 +24,16 @@ IDLE = "idle"
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Planted against found; a false alarm is a finding that hits nothing idle.
+    """Planted and found idle time; a false alarm is a finding without any idle time.
 
-    `precision` is the part of the found GPU-hours that were truly idle, `recall` the part of the
-    planted that a finding covers. Telemetry that was silent counts against recall.
+    `precision` is the part of the found GPU-hours that was truly idle; `recall` is the part of the
+    planted GPU-hours that findings cover. Time without telemetry counts against recall.
     """
 
     planted_gpu_hours: float
     found_gpu_hours: float
     covered_gpu_hours: float
-    """Planted, and in a finding."""
+    """Planted hours that a finding covers."""
     precision: float
     recall: float
     false_alarms: int
@@ -42,7 +42,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """Something that is planted, and the findings about it."""
+    """A planted fault, and the findings about it."""
 
     kind: str
     subject: str
@@ -57,7 +57,7 @@ def compare(
     findings: Sequence[Finding],
     rates: Mapping[str, float],
 ) -> Comparison:
-    """Lay findings of idle devices over the truth; `rates` are dollars per hour by device."""
+    """Compare findings of idle devices with the truth; `rates` are dollars per hour by device."""
     by_owner: dict[Owner, list[Finding]] = {}
     findings = [finding for finding in findings if finding.analyzer == IDLE]
     for finding in findings:
@@ -100,10 +100,10 @@ def list_troubles(
     behaviours: Mapping[Owner, str],
     findings: Sequence[Finding],
 ) -> list[Trouble]:
-    """Return what was planted besides idle devices, and who found it.
+    """Return the planted faults besides idle devices, and the analyzers that found them.
 
-    Work counts from the hours on that its analyzer wants to see. Nodes count where the world's
-    spec names them; what befell others by chance is not among them.
+    Work counts from the hours on that its analyzer requires. Nodes count where the world's spec
+    names them; random faults of other nodes are not included.
     """
     troubles = []
     for kind, subject, hours in (*_work_done(courses, behaviours), *_planted_faults(spec)):
@@ -146,7 +146,7 @@ def _kinds() -> tuple[dict[str, str], ...]:
 
 
 def _unused(course: Course, gpus: Doubles, idle: Marks) -> Marks:
-    """Return the long runs in which a device does nothing that anybody would miss."""
+    """Return the long runs in which a device does nothing that its owner needs."""
     others = (course.gpus > 0) & ~course.idle
     marks = idle & (gpus > 0) & (~course.harm | others)
     for begin, end in runs(marks):

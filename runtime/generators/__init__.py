@@ -1,1 +1,1 @@
-"""Files that are written from the code: reference pages, roles, the chart, manifests."""
+"""Generate files from the code: reference pages, roles, the chart, manifests."""

@@ -1,4 +1,4 @@
-"""The optional admission policies of `deploy/admission`, written from the table of variables.
+"""Generate the optional admission policies of `deploy/admission` from the table of variables.
 
     python -m runtime.generators.admission deploy/admission
 

@@ -1,11 +1,11 @@
-"""The picture and the tables of `docs/architecture.md`, drawn from the code.
+"""Generate the picture and the tables of `docs/architecture.md` from the code.
 
 The layers are those of the import contracts in `pyproject.toml`; an arrow is an import that a file
-really has. An import that other arrows imply (command line -> service -> operations) has none.
+really has. An import that other arrows imply (command line -> service -> operations) has no arrow.
 
     python -m runtime.generators.architecture docs
 
-A test keeps the page equal to what this writes.
+A test keeps the page equal to the generated one.
 """
 
 import ast
@@ -116,7 +116,7 @@ def _inner_name(parts: tuple[str, ...], inner: dict[str, Layers]) -> str:
 
 
 def reduce_imports(imports: Imports) -> set[tuple[str, str]]:
-    """Return the imports that no chain of other imports implies; a circle implies none."""
+    """Return the imports that no chain of other imports implies; a cycle implies none."""
 
     def implied(name: str, target: str, other: str) -> bool:
         above, below = _reach(imports, other), _reach(imports, target)
@@ -189,7 +189,7 @@ def draw(root: Path = ROOT) -> str:
 
 
 def _rows(architecture: Architecture, imports: Imports) -> tuple[list[str], ...]:
-    """Return the rows of the picture; packages in no layer stand at the end of the second row."""
+    """Return the rows of the picture; packages without a layer are at the end of the second row."""
     top, middle, *others, base = architecture.layers
     layered = {name for layer in architecture.layers for name in layer}
     apart = sorted({name for name in imports if name not in layered})
@@ -202,7 +202,7 @@ def _rows(architecture: Architecture, imports: Imports) -> tuple[list[str], ...]
 def _draw_inside(
     architecture: Architecture, package: str, layers: Layers, y: float
 ) -> tuple[float, list[str]]:
-    """Return the height of a package with layers of its own, and what is drawn in it."""
+    """Return the height of a package with its own layers, and the shapes inside it."""
     layered = {name for layer in layers for name in layer}
     apart = sorted(
         name

@@ -1,9 +1,9 @@
-"""What the Helm chart takes from the code: its schema of values, roles, alerts, board, counters.
+"""Generate the Helm chart's parts from the code: schema, roles, alerts, dashboard, counters.
 
     python -m runtime.generators.chart deploy/helm/fallow
 
-Charts cannot read beyond their own folder, so these files lie in it as copies. A test keeps them
-equal to what this writes.
+Charts cannot read files outside their own folder, so these files are copies inside it. A test keeps
+them equal to the generated ones.
 """
 
 import json
@@ -28,14 +28,15 @@ HEAD = (
 ACTS = "fallow-act-"
 SECRET = "password"  # noqa: S105  (what JSON Schema calls the format of a secret)
 MANAGED = ("home",)
-"""Settings that the chart sets, since they are where it mounts things."""
+"""Settings that the chart sets itself, because it decides the mount paths."""
 VALUES = "values.schema.json"
 
 
 def schema(own: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of the chart's values: `own` ones, and `settings` as pydantic has them.
+    """Return the schema of the chart's values: `own` ones, and `settings` from pydantic.
 
-    No secret is legal in `settings`: they would lie in a ConfigMap. Secrets come as variables.
+    No secret is legal in `settings`, because it would be in a ConfigMap. Secrets are environment
+    variables.
     """
     settings = Settings.model_json_schema()
     defs = settings.pop("$defs")
@@ -100,7 +101,7 @@ def pages(chart: Path) -> dict[str, str]:
 
 
 def _split_by_scope(role_rights: Iterable[Right]) -> dict[str, list[dict[str, Any]]]:
-    """Part what a RoleBinding cannot grant; `namespaces` it can, each to those within it."""
+    """Split the rights that a RoleBinding cannot grant from those that it can (`namespaces`)."""
     wide = {(row["group"], row["resource"]) for row in _rows("cluster_scoped")}
     listed = list(role_rights)
     return {
@@ -115,7 +116,7 @@ def _needs_secret(definition: dict[str, Any]) -> bool:
 
 
 def _drop(definition: dict[str, Any], secret_refs: Iterable[str]) -> None:
-    """Drop the properties that are secrets, or that consist of what needs one."""
+    """Remove the properties that are secrets, or that require one."""
     properties = definition.get("properties", {})
     for name, value in [*properties.items()]:
         text = json.dumps(value)
@@ -124,7 +125,7 @@ def _drop(definition: dict[str, Any], secret_refs: Iterable[str]) -> None:
 
 
 def _plain(definition: dict[str, Any]) -> None:
-    """Leave what Helm's validator reads as we mean it: no defaults, titles or our durations."""
+    """Keep what Helm's validator reads as intended: no defaults, titles or Fallow's durations."""
     definition.pop("title", None)
     for value in definition.get("properties", {}).values():
         value.pop("default", None)
@@ -132,7 +133,7 @@ def _plain(definition: dict[str, Any]) -> None:
 
 
 def _loosen(node: Any) -> None:
-    """Durations are written 30s, not PT30S; Go knows no lookahead, so numbers in text have none."""
+    """Loosen durations (30s instead of PT30S) and numbers (no lookahead: Go does not have it)."""
     if isinstance(node, dict):
         node.pop("title", None)
         if node.get("format") in ("duration", "path"):

@@ -2,8 +2,8 @@
 
     python -m runtime.generators.manifests deploy
 
-`deploy/helm/examples/NAME.yaml` are values, `deploy/manifests/NAME.yaml` what they make. A test
-keeps the two equal. Needs the dependency group `chart`.
+`deploy/helm/examples/NAME.yaml` are values, `deploy/manifests/NAME.yaml` the manifests of them. A
+test keeps the two equal. Needs the dependency group `chart`.
 """
 
 import sys
@@ -20,7 +20,7 @@ ORDER = (
     "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
     "ConfigMap", "PersistentVolumeClaim", "Service", "NetworkPolicy", "StatefulSet",
 )  # fmt: skip
-"""What is made first; other kinds come last."""
+"""Kinds that are created first; other kinds come last."""
 
 HELMS = ("app.kubernetes.io/managed-by", "helm.sh/chart", "helm.sh/resource-policy")
 
@@ -28,7 +28,7 @@ HELMS = ("app.kubernetes.io/managed-by", "helm.sh/chart", "helm.sh/resource-poli
 def render_chart(
     chart: Path, values: Mapping[str, Any], *, release: str = RELEASE
 ) -> dict[str, str]:
-    """Return what the chart makes of values, by template.
+    """Return the chart's manifests for some values, by template.
 
     Raises:
         UsageError: Helm's engine is not installed, or the chart refuses the values.
@@ -52,7 +52,7 @@ def render_chart(
 
 
 def objects(templates: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the objects of a rendering, in the order in which they are to be made."""
+    """Return the objects of a rendering, in the order of their creation."""
     texts = [text for name, text in templates.items() if name.endswith(".yaml")]
     documents = [document for text in texts for document in yaml.safe_load_all(text) if document]
     rank = {kind: place for place, kind in enumerate(ORDER)}
@@ -67,7 +67,7 @@ def objects(templates: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def page(chart: Path, values: Path) -> str:
-    """Return the manifests that a file of values makes, with their namespace."""
+    """Return the manifests for a file of values, with their namespace."""
     chart_values = yaml.safe_load(values.read_text(encoding="utf-8"))
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
     space = {
@@ -87,10 +87,10 @@ def page(chart: Path, values: Path) -> str:
 
 
 class _Blocks(yaml.SafeDumper):
-    """Writes texts of several lines as people do."""
+    """Writes texts of several lines as block text."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write what stands twice twice."""
+        """Write repeated values in full instead of an alias."""
         return data is not None
 
 
@@ -103,7 +103,7 @@ _Blocks.add_representer(str, _text)
 
 
 def _drop_helm_marks(metadata: dict[str, Any]) -> None:
-    """Drop what only a release of Helm has."""
+    """Remove what only a Helm release has."""
     for marks in ("labels", "annotations"):
         left = {k: v for k, v in metadata.pop(marks, {}).items() if k not in HELMS}
         if left:

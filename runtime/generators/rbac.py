@@ -1,4 +1,4 @@
-"""The roles that Fallow needs in a cluster, written from what reads and acts there.
+"""Generate the roles that Fallow needs in a cluster from the code that reads and acts there.
 
     python -m runtime.generators.rbac deploy/rbac
 

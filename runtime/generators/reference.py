@@ -1,10 +1,10 @@
-"""The reference pages of `docs/`, written from the settings and from the command line itself.
+"""Generate the reference pages of `docs/` from the settings and the command line.
 
 The table of kinds in `docs/actions.md`, between its two marks, is written from the executors.
 
     python -m runtime.generators.reference docs
 
-A test keeps the pages equal to what this writes.
+A test keeps the pages equal to the generated ones.
 """
 
 import sys

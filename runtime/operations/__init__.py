@@ -1,1 +1,1 @@
-"""What commands, the service and pages have in common: collect, analyze, plan, act, report."""
+"""Share operations of commands, service and pages: collect, analyze, plan, act, report."""

@@ -1,4 +1,4 @@
-"""`fallow doctor --actions`: which cluster it would be, and what we may do there."""
+"""Run `fallow doctor --actions`: name the cluster, and review our permissions there."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,14 +18,14 @@ _ERRORS = 300
 def review_access(
     settings: Settings, namespaces: Sequence[str] = (), api: ApiConnection | None = None
 ) -> list[dict[str, Any]]:
-    """Return the cluster, and a row for each role: what it may do, and which rights it lacks.
+    """Return the cluster, and a row per role: its permissions, and the rights that it lacks.
 
-    Asked for each namespace, or for the whole cluster where none is given.
+    The review covers each given namespace, or the whole cluster without one.
 
     Raises:
         SettingsError: no such context.
-        AuthError: the API server does not take our credentials.
-        TemporaryError: it cannot be reached.
+        AuthError: the API server refuses our credentials.
+        TemporaryError: the API server is not reachable.
     """
     context = settings.actions.context or settings.kubernetes.context
     api = api or connect(context, timeout_s=settings.kubernetes.timeout.total_seconds())
@@ -65,7 +65,7 @@ def _row(role: str, proofs: Sequence[RightCheck]) -> dict[str, Any]:
 
 
 def describe_right(proof: RightCheck) -> str:
-    """Return a right as people say it."""
+    """Return a right as a short text."""
     group = f".{proof.group}" if proof.group else ""
     where = f" in {proof.namespace}" if proof.namespace else ""
     return f"{proof.verb} {proof.resource}{group}{where}"
@@ -75,8 +75,8 @@ def post_review(api: ApiConnection, body: Mapping[str, Any]) -> Mapping[str, Any
     """Post a review of one right and return the answer.
 
     Raises:
-        RefusedError: the API does not say.
-        TemporaryError: no answer.
+        RefusedError: the API does not answer reviews.
+        TemporaryError: no response.
     """
     reply = api.write("POST", REVIEWS, body, content_type="application/json")
     if reply.code >= _ERRORS:

@@ -1,4 +1,4 @@
-"""`fallow explain ACTION`: who decided what from which rows, and whether it comes out again.
+"""Run `fallow explain ACTION`: who decided what from which rows, and whether it can be replayed.
 
 journal ─► policy, facts, budgets ─► decide again ─► the same bytes?
 warehouse as it was ─► analyzer again ─► the same finding?
@@ -39,10 +39,10 @@ ABSENT = "absent"
 
 
 def find_action(record: "JournalState", prefix: str) -> str | None:
-    """Return the one action that begins so; None = none does.
+    """Return the one action whose id begins with this text; None = no action does.
 
     Raises:
-        UsageError: several do.
+        UsageError: several actions do.
     """
     if not any(key.startswith(prefix) for key in record.actions):
         return None
@@ -52,7 +52,7 @@ def find_action(record: "JournalState", prefix: str) -> str | None:
 def explain_action(
     warehouse: "Warehouse", settings: Settings, record: "JournalState", action: str, now: datetime
 ) -> dict[str, Any]:
-    """Return an action with all that it rests on, and whether its verdict comes out again."""
+    """Return an action with all its evidence, and whether a replay gives the same verdict."""
     state = record.actions[action]
     (row,) = record.journal.entries("intent", key=action)
     policy, facts = _policy(state), state.facts
@@ -81,7 +81,7 @@ def explain_action(
 
 
 def replay_decision(state: "ActionState", policy: Any, usage: Any) -> str:
-    """Decide again on the stored facts, budgets and policy: `same`, or where it differs."""
+    """Decide again from the stored facts, budgets and policy: `same`, or the difference."""
     if state.facts is None or policy is None or usage is None:
         return "the facts or budgets were not kept: it was journalled by an older Fallow"
     if policy.fingerprint != state.policy.get("fingerprint"):
@@ -95,7 +95,7 @@ def replay_decision(state: "ActionState", policy: Any, usage: Any) -> str:
 
 
 def replay_finding(warehouse: "Warehouse", settings: Settings, state: "ActionState") -> str:
-    """Ask the analyzer again over the rows as they were known then: `same`, or where it differs."""
+    """Run the analyzer again over the rows of that time: `same`, or the difference."""
     facts = state.facts
     if facts is None:
         return "the facts were not kept: it was journalled by an older Fallow"
@@ -115,7 +115,7 @@ def replay_finding(warehouse: "Warehouse", settings: Settings, state: "ActionSta
         why = f" ({'; '.join(notes)})" if notes else ""
         return f"differs: {finding.analyzer} finds no such case in the rows of then{why}"
     last = max(mine, key=lambda case: case.finding.window.end)
-    # What was stored of the case before is no verdict: what was judged has to come out again.
+    # The stored part of the case is not a verdict: the replay has to give the judged part again.
     before, after = (
         _to_builtins(get_judged_finding(finding)),
         _to_builtins(get_judged_finding(last.finding)),
@@ -125,7 +125,7 @@ def replay_finding(warehouse: "Warehouse", settings: Settings, state: "ActionSta
 
 
 def _last_sample_end(warehouse: "Warehouse", cluster: str, at: datetime) -> datetime | None:
-    """Return until when the last sample before a time is valid; None = none is stored."""
+    """Return until when the last sample before a time is valid; None = no sample is stored."""
     row = warehouse.query(
         "SELECT max(ts + to_seconds(coalesce(interval_s, 0))) AS last FROM sample "
         "WHERE cluster = $cluster AND ts < $at AND ts >= $since",
@@ -209,7 +209,7 @@ def _shorten(value: Any, most: int = MAX_TEXT) -> str:
 
 
 def render_explanation(document: Mapping[str, Any]) -> str:
-    """Write an explanation for eyes."""
+    """Return an explanation as text."""
     action, facts = document["action"], document["facts"] or {}
     decision, intent = action["decision"], action["intent"]
     finding = facts.get("finding") or {}

@@ -1,4 +1,4 @@
-"""What `fallow analyze` does: run analyzers, advise, pour the waterfall, rank by dollars."""
+"""Run `fallow analyze`: run analyzers, recommend, apportion savings, rank by dollars."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("fallow.analyzers")
 
 PARALLEL_ANALYZERS = 2
-"""Analyzers that run at the same time: one computes while the other queries."""
+"""Analyzers that run in parallel: one computes while the other queries."""
 
 MOST_NAMED = 5
-"""Subjects that a line of the doctor names; the others are counted."""
+"""Subjects that a line of the doctor names; the others are only counted."""
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """Findings by the dollars they save, how they add up, and what must be said beside them."""
+    """Findings by the dollars they save, their sum, and the notes beside them."""
 
     window: Window
     ranked: "tuple[RankedFinding, ...]"
@@ -65,21 +65,21 @@ class Analysis(msgspec.Struct, frozen=True):
 
 
 AnalyzerResult = tuple[list[Finding], dict[str, Any] | None, str]
-"""What an analyzer finds, its summary, and why not all is judged; "" = all is."""
+"""An analyzer's findings, its summary, and why not everything is judged; "" = everything is."""
 
 
 class BrokenAnalyzer:
-    """Stands for an installed analyzer whose code cannot be loaded, and says so."""
+    """Replaces an installed analyzer whose code cannot be loaded, and reports that."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
     def find(self, _views: Views, _window: Window) -> list[Finding]:
-        """Refuse."""
+        """Raise the error of the analyzer that cannot be loaded."""
         raise UsageError(self.why)
 
     def unjudged(self, _views: Views, _window: Window) -> list[UnjudgedWork]:
-        """Refuse."""
+        """Raise the error of the analyzer that cannot be loaded."""
         raise UsageError(self.why)
 
 
@@ -93,12 +93,13 @@ class UnjudgedHours(msgspec.Struct, frozen=True):
 
 
 def load_analyzers(settings: Settings, names: Sequence[str] = ()) -> dict[str, Analyzer]:
-    """Return the analyzers of these names (none = all), each with its section of the settings.
+    """Return the analyzers of these names (none = all), each with its group of settings.
 
-    Of all, one that cannot be loaded stands there too, and refuses every window with the reason.
+    If all are requested, an analyzer that cannot be loaded is included and refuses every window
+    with the reason.
 
     Raises:
-        UsageError: nothing of a name is installed, or one that is named cannot be loaded.
+        UsageError: no analyzer of a name is installed, or a named analyzer cannot be loaded.
     """
     analyzers: dict[str, Analyzer] = {}
     for name in dict.fromkeys(names or plugins.installed("analyzers")):
@@ -123,9 +124,9 @@ def analyze(
     now: datetime,
     cluster: str | None,
 ) -> Analysis:
-    """Find waste in the window requested (see `windows.covered_hours`) with the analyzers named.
+    """Find waste in the requested window (see `windows.covered_hours`) with the named analyzers.
 
-    With none named all run, and one that cannot judge the window is noted, not an error.
+    Without names all analyzers run, and one that cannot judge the window is a note, not an error.
 
     Raises:
         UsageError: an unknown name, no telemetry, or a named analyzer that refuses the window.
@@ -156,7 +157,7 @@ def analyze(
 
 
 def _with_case_ids(views: Views, analysis: Analysis) -> Analysis:
-    """Return an analysis under the ids of the cases; its figures are those of its window."""
+    """Return an analysis with the ids of the cases; its figures are those of its window."""
     ids = case_identity.resolve(views, analysis.findings).ids
     rows = (
         msgspec.structs.replace(row, finding=msgspec.structs.replace(row.finding, id=case))
@@ -179,10 +180,10 @@ def run_analyzers(
 ) -> Analysis:
     """Run analyzers over one window and return what each finding saves by the waterfall.
 
-    `report_unjudged`: an analyzer that finds nothing says in its run what it could not judge.
+    `report_unjudged`: an analyzer without findings records in its run what it could not judge.
 
-    What `guards`, or analyzers that are among them, veto is not recommended. `at_once`: how many
-    run at the same time, which views of one connection do not bear; the outcome is the same.
+    A workload that `guards`, or an analyzer among them, vetoes gets no recommendation. `at_once`:
+    how many run in parallel; views of one connection allow only one. The result is the same.
     """
     all_findings: list[Finding] = []
     summaries: dict[str, dict[str, Any]] = {}
@@ -221,7 +222,7 @@ def run_analyzers(
 def _await_result(
     name: str, future: "Future[AnalyzerResult]", *, strict: bool
 ) -> tuple[AnalyzerResult | None, PluginRun]:
-    """Return what an analyzer judged and what came of its run: its fault is its own."""
+    """Return an analyzer's result and the result of its run; its errors affect only itself."""
     try:
         judged = future.result()
     except TemporaryError:
@@ -243,8 +244,8 @@ def _await_result(
 def _run_analyzer(
     views: Views, window: Window, analyzer: Analyzer, *, summarise: bool, report_unjudged: bool
 ) -> AnalyzerResult:
-    """Return what one analyzer finds, its summary, and why not all is judged ("" = all is)."""
-    # What a finding and a doubt are of is read once.
+    """Return one analyzer's findings, its summary, and why not all is judged ("" = all is)."""
+    # What findings and unjudged work are about is read once.
     cached_views, summary, lacking = CachedViews(views), None, ""
     if summarise and isinstance(analyzer, ReportsSummary):
         results, summary = (
@@ -259,7 +260,7 @@ def _run_analyzer(
 
 
 def _main_reason(unjudged: Iterable[UnjudgedWork]) -> str:
-    """Return the reason of the most GPU-hours that are not judged; "" = all are."""
+    """Return the reason with the most GPU-hours that are not judged; "" = all are judged."""
     hours: dict[str, float] = {}
     for item in unjudged:
         reason = "; ".join(item.reasons)
@@ -315,7 +316,7 @@ def check_unjudged(
     now: datetime,
     cluster: str | None,
 ) -> "list[CheckRow]":
-    """Return what analyzers withhold as rows of `fallow doctor`; one row ok where it is nothing."""
+    """Return what analyzers withhold as rows of `fallow doctor`; one ok row if it is nothing."""
     lag, every = settings.ledger.max_lag, settings.service.collect_every
     span = windows.covered_hours(
         warehouse, window, now, cluster, inventory=True, lag=lag, every=every
@@ -351,10 +352,10 @@ def _name_subjects(row: UnjudgedHours) -> str:
 def store_analysis(
     settings: Settings, analysis: Analysis, cluster: str | None = None
 ) -> str | None:
-    """Store findings, so that `fallow explain` knows them; return why not where that failed.
+    """Store findings, so that `fallow explain` can find them; return the reason of a failure.
 
-    What ran is stored too, so that nothing found is not taken for never analysed; a run over one
-    of several clusters says nothing of the others.
+    The run is stored too, so that a run without findings is distinct from no run. A run over one of
+    several clusters does not apply to the others.
     """
     try:
         with Warehouse.open(settings, write=True) as warehouse:
@@ -367,7 +368,7 @@ def store_analysis(
 def store_findings(
     warehouse: "Warehouse", analysis: Analysis, runs: Sequence[PluginRun] = ()
 ) -> list[Finding]:
-    """Store findings under the ids of their cases, and what ran; return the findings stored."""
+    """Store findings with the ids of their cases, and the runs; return the stored findings."""
     cases = case_identity.resolve(warehouse, analysis.findings)
     end, batches = analysis.window.end, []
     if cases.findings:
@@ -382,10 +383,10 @@ def store_findings(
 def read_waterfall(
     views: Views, window: Window, cluster: str | None = None
 ) -> "tuple[SavingsWaterfall, datetime] | None":
-    """Return the waterfall of the stored findings over a window, and of when they are.
+    """Return the waterfall of the stored findings over a window, and the time of the findings.
 
-    Of each analyzer, what its last run found; a finding claims the part of its hours that lies in
-    the window. None = no finding is stored.
+    Of each analyzer, the last run's findings count; a finding claims the part of its hours that is
+    in the window. None = no finding is stored.
     """
     stored = findings.read_latest(views, window, cluster)
     if not stored:

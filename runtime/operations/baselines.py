@@ -1,7 +1,7 @@
-"""Baselines: what a window cost and what was found in it, stored so that it cannot be changed.
+"""Store baselines: what a window cost and what was found in it, protected against changes.
 
-A baseline is one JSON file under `home/baselines`, written once: its name is never given again,
-and its hash is checked whenever it is read.
+A baseline is one JSON file under `home/baselines`, written once. Its name is never used again, and
+its hash is checked at every read.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class BaselineError(FallowError):
-    """A stored baseline is not what was stored."""
+    """Report that a stored baseline was changed."""
 
 
 def measure(
@@ -64,10 +64,10 @@ def measure(
 
 
 def check_name(settings: Settings, name: str) -> None:
-    """Refuse a name that is not legal or taken.
+    """Refuse a name that is not legal or exists already.
 
     Raises:
-        UsageError: it is.
+        UsageError: the name is refused.
     """
     if not _NAME.fullmatch(name) or name in RESERVED:
         raise UsageError(
@@ -82,7 +82,7 @@ def check_name(settings: Settings, name: str) -> None:
 
 
 def save(settings: Settings, name: str | None, measured: Mapping[str, Any], now: datetime) -> Path:
-    """Write a baseline once; without a name it is called after its window's last day.
+    """Write a baseline once; its default name is its window's last day.
 
     Raises:
         UsageError: the name is taken or not legal.
@@ -106,8 +106,8 @@ def read(settings: Settings, name: str) -> dict[str, Any]:
     """Return a stored baseline.
 
     Raises:
-        UsageError: there is none of that name.
-        BaselineError: the file is not what was stored.
+        UsageError: no baseline has that name.
+        BaselineError: the file was changed.
     """
     path = _path(settings, name)
     if not _NAME.fullmatch(name) or not path.is_file():
@@ -133,7 +133,7 @@ def decode_usd(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_baselines(settings: Settings) -> list[dict[str, Any]]:
-    """Return a row per stored baseline, in name order; one that was changed says so."""
+    """Return a row per stored baseline, in name order; a row shows whether its file was changed."""
     rows: list[dict[str, Any]] = []
     for path in sorted(_path(settings, "x").parent.glob("*.json")):
         try:
@@ -157,7 +157,7 @@ def list_baselines(settings: Settings) -> list[dict[str, Any]]:
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what changed, per day of each window, for windows differ in length.
+    """Return what changed, per day of each window, because windows differ in length.
 
     Rows: what, before and after in GPU-hours and dollars a day, the change of each in percent.
     """

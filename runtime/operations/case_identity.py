@@ -1,10 +1,10 @@
-"""The cases that findings go on: as analyses stored them, and as the actor's turns saw them.
+"""Identify the cases that findings continue: as stored by analyses, and as seen by the actor.
 
     table finding ──────────────┐
     table action (seen rows) ───┼─► fallow.case_identity ─► one id, one start, all its hours
     table pod (uids) ───────────┘
 
-What turns saw comes last: notices and approvals hang on the ids of the journal.
+The actor's cases have the last word, because notices and approvals refer to ids of the journal.
 """
 
 import json
@@ -23,26 +23,27 @@ from fallow.protocols import Views
 from runtime.operations.queries import sql
 
 LONGEST_SILENCE = timedelta(hours=6)
-"""An exporter's outage that is repaired within a shift. After a longer one it is unknown whether
-the owner came and went: a new case, with a notice of its own, is the careful answer."""
+"""The length of an exporter outage that is repaired within one shift. After a longer gap it is not
+known whether the owner used the workload: then the careful choice is a new case with its own
+notice."""
 
 Workload = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
 
 
 class ResolvedCases(msgspec.Struct, frozen=True):
-    """Findings as the cases that they go on, and the uids of their objects by place."""
+    """Findings as the cases that they continue, and the uids of their objects by index."""
 
     findings: tuple[Finding, ...]
     uids: dict[int, str]
     ids: tuple[str, ...] = ()
-    """Of the case of each finding that was resolved: several may be parts of one."""
+    """Index of the case of each finding that was resolved: several may be parts of one case."""
 
 
 def resolve(views: Views, findings: Sequence[Finding]) -> ResolvedCases:
-    """Return the cases that findings go on, in their order, under their ids and starts.
+    """Return the cases that findings continue, in their order, with their ids and starts.
 
-    Findings of one workload between which samples only were missing are one case.
+    Findings of one workload that are separated only by missing samples are one case.
     """
     if not findings:
         return ResolvedCases((), {})
@@ -62,10 +63,10 @@ def resolve(views: Views, findings: Sequence[Finding]) -> ResolvedCases:
 def _merge_over_silence(
     views: Views, parts: Sequence[Finding], uids: Mapping[int, str]
 ) -> tuple[dict[int, Finding], list[int]]:
-    """Return findings by place, those that only missing samples part as one, the last of them.
+    """Return findings by index; those separated only by missing samples are joined to one.
 
-    Also the place of the one that each became part of. Samples that show the devices at work, or a
-    workload that held no device, part what they lie between. The silence itself costs no hours.
+    Also return the index of the finding that each became part of. Samples that show activity, and
+    times in which the workload held no device, separate findings. The gap itself adds no hours.
     """
     order = sorted(range(len(parts)), key=lambda n: (get_kin(parts[n]), parts[n].window.start))
     before = {
@@ -88,7 +89,7 @@ def _merge_over_silence(
 def _find_silent_gaps(
     views: Views, parts: Sequence[Finding], before: Mapping[int, int]
 ) -> set[int]:
-    """Return the findings before which no sample of their devices came since the earlier one."""
+    """Return the findings with no sample of their devices since the finding before them."""
     if not before:
         return set()
     kins = [get_kin(parts[n]) for n in before]
@@ -139,7 +140,8 @@ def _read_seen_cases(views: Views, since: datetime) -> dict[CaseKin, list[Stored
         stretch = StoredCase(
             id=row["id"],
             end=datetime.fromisoformat(document["until"]),
-            # Rows of older journals do not say since when: it was seen then, at least.
+            # Rows of older journals have no start: then the time of the row is the latest possible
+            # start.
             start=datetime.fromisoformat(start) if start else _to_aware_utc(row["first_seen"]),
             uid=document.get("uid"),
             gpu_hours=document.get("gpu_hours"),
@@ -153,9 +155,9 @@ def _read_seen_cases(views: Views, since: datetime) -> dict[CaseKin, list[Stored
 def _match_objects(
     views: Views, findings: Sequence[Finding]
 ) -> tuple[dict[int, str], list[Finding]]:
-    """Return the uids of the findings' objects, and the findings since these were made.
+    """Return the uids of the findings' objects, and the findings since these were created.
 
-    Where several objects bore a name in a stretch, the last one is what it is about.
+    If several objects had one name in a stretch, the finding is about the last one.
     """
     since = min(f.window.start for f in findings) - timedelta(hours=1)
     objects: dict[Workload, list[tuple[datetime, datetime, str]]] = {}

@@ -1,4 +1,4 @@
-"""Live sources: which are configured, one pass over them, a backfill, and the doctor's check."""
+"""Collect from live sources: which are configured, one pass over them, a backfill, a check."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 BatchObserver = Callable[[Iterable[Batch]], Iterator[Batch]]
-"""Observes batches on their way."""
+"""Receives the batches on their way to the warehouse."""
 LOOKBACK = timedelta(minutes=5)
-"""How far back one pass of `collect --once` reads sources that have a past."""
+"""Default history that one pass of `collect --once` reads from sources with history."""
 CATCH_UP = timedelta(days=1)
-"""A late pass reads from a Prometheus what it missed, up to this; beyond, import does."""
+"""A late pass reads missed history from a Prometheus up to this length; import reads more."""
 MOST_ROWS = 400_000
-"""Rows of a long chunk that wait to be stored: 0.2 GB."""
+"""Rows of a long chunk that wait to be stored: 0.2 GB of memory."""
 
 
 def _utc_now() -> datetime:
@@ -44,14 +44,14 @@ def _utc_now() -> datetime:
 
 
 class SourceSettings(msgspec.Struct, frozen=True):
-    """Where a collector's settings stand, and which of them says that it is wanted."""
+    """Where a collector's settings are, and which setting enables it."""
 
     section: str
     wanted_by: str
     or_by: str = ""
     """Another setting that enables it too."""
     is_here: bool = False
-    """It is this machine: named, it is read without any setting."""
+    """It reads this machine: if it is named, it needs no setting."""
 
 
 SOURCES = {
@@ -70,9 +70,9 @@ def load_collectors(
     clock: Callable[[], datetime] = _utc_now,
     views: Views | None = None,
 ) -> dict[str, Collector]:
-    """Return the collectors that the settings want, or those named, by name.
+    """Return the collectors that the settings enable, or the named ones, by name.
 
-    `cursors` are the warehouse's cursors: what need not be read again. `views` know the
+    `cursors` are the warehouse's cursors: history that need not be read again. `views` have the
     metrics that pods name as their progress.
 
     Raises:
@@ -126,7 +126,7 @@ def prometheus_collector(
 
 
 def read_cursors(warehouse: "Warehouse") -> dict[str, datetime]:
-    """Return the warehouse's cursors: until when each source's past is stored."""
+    """Return the warehouse's cursors: until when each source's history is stored."""
     rows = warehouse.query("SELECT source, done_until FROM cursor").to_pylist()
     return {row["source"]: row["done_until"].replace(tzinfo=UTC) for row in rows}
 
@@ -138,13 +138,13 @@ def drain(
     progress: Progress,
     observe: BatchObserver = iter,
 ) -> tuple[int, int]:
-    """Store a Prometheus's window chunk by chunk; a cursor is stored after all that it covers.
+    """Store a Prometheus's window chunk by chunk; a cursor is stored after the rows that it covers.
 
     Returns:
-        Rows added and rows that were there already.
+        Rows added, and rows that existed already.
 
     Raises:
-        FallowError: what stopped it; what was stored before stays, the next run goes on.
+        FallowError: the error that stopped it; stored rows stay, and the next run continues.
     """
     batches: list[Batch] = []
     added = duplicates = 0
@@ -188,7 +188,7 @@ def _load_collector(name: str, settings: Settings) -> Collector:
 def collect_once(
     warehouse: "Warehouse", settings: Settings, *, now: datetime, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Read every configured source once, account for it, and return how the scrapes went.
+    """Read every configured source once, account for the rows, and return the scrapes' results.
 
     Raises:
         UsageError: nothing is configured.
@@ -215,7 +215,7 @@ def collect_once(
 
 
 def next_start(collector: Any, cursors: Mapping[str, datetime], now: datetime) -> datetime:
-    """Return where a pass begins: at the last one's end, so that a late pass leaves no hole."""
+    """Return where a pass begins: at the last pass's end, so that a late pass leaves no gap."""
     start = now - LOOKBACK
     if collector is None:
         return start
@@ -225,7 +225,7 @@ def next_start(collector: Any, cursors: Mapping[str, datetime], now: datetime) -
 
 
 class _RecordingCollector:
-    """A collector whose `scrape` rows are also remembered, and whose fault is its own."""
+    """A collector that also remembers its `scrape` rows, and whose errors affect only itself."""
 
     def __init__(
         self, name: str, collector: Collector, scrapes: list[dict[str, Any]], cluster: str
@@ -236,7 +236,7 @@ class _RecordingCollector:
         self._cluster = cluster
 
     def collect(self, window: Window) -> Iterator[Batch]:
-        """Yield the collector's batches unchanged, and what came of its run."""
+        """Yield the collector's batches unchanged, then the result of its run."""
         run = PluginRun("collector", self._name, "done")
         try:
             yield from self._batches(window)
@@ -268,10 +268,10 @@ class _RecordingCollector:
 
 
 def examine_prometheus(settings: Settings, *, now: datetime) -> "list[CheckRow]":
-    """Return what a Prometheus has for us and what is missing, one row per check.
+    """Return what a Prometheus has for Fallow and what is missing, one row per check.
 
     Raises:
-        FallowError: it does not answer at all.
+        FallowError: it does not respond at all.
     """
     client = PrometheusClient(settings.prometheus)
     try:

@@ -1,4 +1,4 @@
-"""`fallow explain`: the rows a finding rests on, the SQL that read them, the rate, the sum."""
+"""Run `fallow explain`: a finding's rows, the SQL that read them, the rate and the sum."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -22,16 +22,16 @@ QUERIES = {
     "charged": "what the ledger charged",
 }
 MOST_CLAIMS = 100
-"""So many claims of a finding are queried; the others are summed in its advice."""
+"""Claims of a finding that are queried; the others are summed in its advice."""
 MOST_ROWS = 200
-"""So many rows of a query are printed for eyes; JSON carries all."""
+"""Rows of a query that are printed as text; JSON has all."""
 
 
 def explain_finding(views: Views, prefix: str, settings: Settings | None = None) -> dict[str, Any]:
-    """Return a stored finding with its queries, their parameters and what they answer now.
+    """Return a stored finding with its queries, their parameters and their current results.
 
-    An analyzer says what its findings rest on with `proof(finding)`; of a workload's finding
-    without one, what its devices showed and what it was charged.
+    An analyzer returns the evidence of its findings from `proof(finding)`. For a workload's finding
+    without it, the evidence is the devices' samples and the ledger's charges.
 
     Raises:
         UsageError: no finding, or several, begin with `prefix`.
@@ -59,7 +59,7 @@ def explain_finding(views: Views, prefix: str, settings: Settings | None = None)
 
 
 def describe_savings(advice: Recommendation) -> str:
-    """Write what a recommendation would save alone, and on top of those before it."""
+    """Return what a recommendation would save alone, and in addition to those before it."""
     if advice.gross_gpu_hours is None:
         return "it claims no hours of the ledger"
     alone = _format_amount(advice.gross_gpu_hours, advice.gross_usd)
@@ -110,7 +110,7 @@ def _claim_queries(finding: Finding) -> Iterator[Query]:
 
 
 def _read_rates(views: Views, finding: Finding, devices: set[str]) -> list[dict[str, Any]]:
-    """Return which rate priced each device when, and where it was read."""
+    """Return which rate priced each device when, and its source."""
     rows = derive_device_rates(views, finding.window).to_pylist()
     columns = ("device", "from_at", "to_at", "loaded_usd_h", "source", "reference", "as_of")
     return [
@@ -121,7 +121,7 @@ def _read_rates(views: Views, finding: Finding, devices: set[str]) -> list[dict[
 
 
 def describe_arithmetic(finding: Finding) -> str:
-    """Write how GPU-hours and rate make the dollars."""
+    """Return how the dollars follow from GPU-hours and rate."""
     hours = f"{finding.gpu_hours:,.4f} GPU-hours"
     if finding.usd is None:
         return f"{hours} x no price found = no dollars"
@@ -130,7 +130,7 @@ def describe_arithmetic(finding: Finding) -> str:
 
 
 def render_explanation(explanation: Mapping[str, Any]) -> str:
-    """Write an explanation for eyes."""
+    """Return an explanation as text."""
     document = explanation["finding"]
     subject = document["subject"]
     start = datetime.fromisoformat(document["window"]["start"])

@@ -1,4 +1,4 @@
-"""Findings as rows and as documents: the table `finding` holds each one whole, as printed."""
+"""Convert findings to rows and documents: a row of `finding` has the whole printed document."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ def document(finding: Finding) -> dict[str, Any]:
     """Return a finding as `fallow.findings/v1` prints it: money a number, times RFC 3339."""
     body: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(finding))
     for printed, advice in zip(body["recommendations"], finding.recommendations, strict=True):
-        # Stored without what is the default; printed with it.
+        # Default values are not stored, but they are printed.
         printed |= {"saving": advice.saving, "effort": advice.effort}
     return body
 
@@ -32,7 +32,7 @@ def document(finding: Finding) -> dict[str, Any]:
 def rows(
     findings: Sequence[Finding], *, found_at: datetime, uids: Mapping[int, str] | None = None
 ) -> Batch:
-    """Return rows of the `finding` table; `uids` of the objects, by the finding's place."""
+    """Return rows of the `finding` table; `uids` of the objects, by the finding's index."""
     uids = uids or {}
     timestamp = found_at.astimezone(UTC).replace(tzinfo=None)
     return Batch.of(
@@ -63,7 +63,7 @@ def read(views: Views, prefix: str) -> Finding:
     """Return the stored finding whose id begins with `prefix`.
 
     Raises:
-        UsageError: none does, or several do.
+        UsageError: no finding does, or several do.
     """
     matches = views.query(
         "SELECT id, document FROM finding WHERE starts_with(id, $prefix) ORDER BY id LIMIT 10",
@@ -91,7 +91,7 @@ def read_latest(views: Views, window: Window, cluster: str | None = None) -> lis
 
 
 def format_subject(subject: Subject) -> str:
-    """Write the subject of a finding as people write it: namespace/Kind/name."""
+    """Return the subject of a finding as text: namespace/Kind/name."""
     parts = (subject.namespace, subject.workload_kind, subject.workload)
     return "/".join(filter(None, parts))
 

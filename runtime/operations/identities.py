@@ -1,7 +1,7 @@
-"""Identity at planning time: what stored rows leave open is read from the cluster's API.
+"""Complete identities at planning time: what stored rows lack is read from the cluster's API.
 
-held pods without an owner's uid ─► nodes, pods, owners of the API ─► views that know them
-                                                                       (nothing is stored)
+pods with devices, without their owner's uid ─► nodes, pods, owners of the API ─► views with them
+                                                                             (nothing is stored)
 """
 
 from collections import defaultdict
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 HASH = 32
-"""Digits of a uid that a source without uids makes of a name; the API's have hyphens."""
+"""Digits of a uid that a source without uids computes from a name; the API's have hyphens."""
 
 
 class _EvidencePod(NamedTuple):
-    """A pod that the evidence names: where its devices are, and its uid where it has one."""
+    """A pod in the evidence: where its devices are, and its uid if the evidence has one."""
 
     node: str | None
     uid: str
@@ -46,9 +46,9 @@ def views_with_identities(
     """Return views in which pods that hold devices have the owners that the API shows.
 
     Only a pod that is certainly the one of the evidence counts: by its uid, else by name and node,
-    and from its own start on. The pods of its workload that the evidence does not name are there
-    too, so that the workload is judged as a whole. Where rows have all, where no live source is
-    set, or where the API does not answer, the views are the warehouse's own.
+    and only from its own start on. Other pods of its workload are added, so that the workload is
+    judged as a whole. If the rows are complete, if no live source is set, or if the API does not
+    respond, the views are the warehouse's own.
     """
     if settings.kubernetes.enabled or not _has_live_source(settings):
         return warehouse
@@ -58,7 +58,7 @@ def views_with_identities(
     try:
         nodes, pods = _read_inventory(settings, now)
     except FallowError:
-        return warehouse  # why is said of each case: see `with_reasons`
+        return warehouse  # each case gets the reason: see `with_reasons`
     certain = [
         (row["namespace"], row["pod"]) in evidence_pods
         and _is_same_pod(evidence_pods[row["namespace"], row["pod"]], row["uid"], row["node"])
@@ -72,7 +72,7 @@ def views_with_identities(
 
 
 def with_reasons(settings: Settings, facts: Sequence[Facts]) -> tuple[list[Facts], list[str]]:
-    """Return facts that say why it is not known which object they are about, and a note of it."""
+    """Return facts with the reason why their object is not known, and a note of the reasons."""
     if not any(identity.is_unresolved(f) for f in facts) or not _has_live_source(settings):
         return [*facts], []
     try:
@@ -111,7 +111,7 @@ def _without_owner(
 
 
 def _is_same_pod(seen: Iterable[_EvidencePod], uid: str, node: str | None) -> bool:
-    """Say whether a pod of the API is one that the evidence names."""
+    """Return whether a pod of the API is one that the evidence names."""
     return any(
         pod.node == node is not None if len(pod.uid) == HASH and "-" not in pod.uid
         else pod.uid == uid

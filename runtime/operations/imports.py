@@ -1,4 +1,4 @@
-"""Rows from files and from a Prometheus's past, through ingest and the ledger."""
+"""Import rows from files and from a Prometheus's history, through ingest and the ledger."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ TELEMETRY = frozenset({"sample", "holding", "scrape"})
 
 
 class TelemetryExtent:
-    """Passes batches on and remembers which time their telemetry covers, and how much it is."""
+    """Passes batches on and records which time their telemetry covers, and how many rows it has."""
 
     def __init__(self) -> None:
         self.first: datetime | None = None
@@ -46,14 +46,14 @@ class TelemetryExtent:
 
     @property
     def window(self) -> Window | None:
-        """Return the time covered; None = no telemetry came by."""
+        """Return the covered time; None = there was no telemetry."""
         if self.first is None or self.last is None or self.last <= self.first:
             return None
         return Window(self.first.replace(tzinfo=UTC), self.last.replace(tzinfo=UTC))
 
 
 class Importer:
-    """Brings batches of one cluster into its warehouse and accounts for their time."""
+    """Stores batches of one cluster in its warehouse and accounts for their time."""
 
     def __init__(self, settings: Settings, now: datetime) -> None:
         self.settings = settings
@@ -66,14 +66,14 @@ class Importer:
     def import_batches(
         self, batches: Iterable[Batch], rate: Decimal | None = None
     ) -> dict[str, Any]:
-        """Open the warehouse, store the batches, account for them, and say what came in."""
+        """Open the warehouse, store the batches, account for them, and return the counts."""
         with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
             return self.import_into(warehouse, batches, rate)
 
     def import_into(
         self, warehouse: "Warehouse", batches: Iterable[Batch], rate: Decimal | None = None
     ) -> dict[str, Any]:
-        """Store batches in an open warehouse, account for them, and say what came in."""
+        """Store batches in an open warehouse, account for them, and return the counts."""
         extent = TelemetryExtent()
         ingested = pipeline.ingest(warehouse, extent.observe(batches))
         pipeline.price(
@@ -89,10 +89,10 @@ class Importer:
         )
 
     def backfill(self, since: str, progress: Progress) -> dict[str, Any]:
-        """Import a Prometheus's history chunk by chunk; each chunk done is never read again.
+        """Import a Prometheus's history chunk by chunk; a finished chunk is never read again.
 
         Raises:
-            FallowError: what stopped it; run again to go on from there.
+            FallowError: the error that stopped it; another run continues from there.
         """
         window = Window(parse_timestamp(since, now=self.now), self.now)
         extent = TelemetryExtent()
@@ -108,9 +108,9 @@ class Importer:
     def _account(
         self, warehouse: "Warehouse", extent: TelemetryExtent, **counted: int
     ) -> dict[str, Any]:
-        """Account for the time that came in, and return what did."""
+        """Account for the imported time, and return the counts."""
         window = extent.window
-        # An inventory alone names the owners of hours that telemetry had already filled.
+        # An inventory alone can name the owners of hours whose telemetry was imported before.
         ledger_window = window or (self._rollup_window(warehouse) if counted["added"] else None)
         failures = (
             pipeline.account(warehouse, ledger_window)[1] if ledger_window is not None else []

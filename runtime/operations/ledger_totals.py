@@ -1,4 +1,4 @@
-"""What commands read from the ledger: spend, savings, checks. Nothing here writes on stdout."""
+"""Read spend, savings and checks from the ledger for commands. Nothing here writes on stdout."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,13 +24,13 @@ StoredWaterfall = tuple["SavingsWaterfall", datetime]
 USE_COLUMNS = ("busy_gpu_hours", "known_gpu_hours", "effective_gpu_hours", "measured_gpu_hours")
 """Columns of `warehouse.spend` that become percentages."""
 MIN_SHARE = 0.001
-"""Share of the hours held from which hours without effective utilisation are worth a line."""
+"""Share of the allocated hours from which missing effective utilisation is worth a note."""
 
 
 class SpendTable(msgspec.Struct, frozen=True):
-    """Rows of a spend table, their sum, and what must be said beside them.
+    """Rows of a spend table, their sum, and the notes beside them.
 
-    `window` is the whole hours that were added up.
+    `window` is the whole hours that were summed.
     """
 
     window: Window
@@ -39,7 +39,7 @@ class SpendTable(msgspec.Struct, frozen=True):
     notes: list[str]
     coverage: "WindowCoverage"
     reconciliation: dict[str, Any] | None = None
-    """How savings stand to waste and idle hours to findings; None where no savings are shown."""
+    """How savings relate to waste and idle hours to findings; None where no savings are shown."""
 
 
 def total_spend(
@@ -54,10 +54,10 @@ def total_spend(
 ) -> SpendTable:
     """Return GPU-hours and dollars of a window, whose sum is the capacity and the bill.
 
-    `busy_pct`: hours with work, of those held whose use is known; `effective_pct`: effective
+    `busy_pct`: hours with work, over allocated hours with known use; `effective_pct`: effective
     utilisation of `measured_gpu_hours`; null = not measured. `saves_gpu_hours` and `saves_usd` are
-    what the stored findings would save of them; null where no finding is stored, or where the
-    dollars are not the loaded ones that savings are counted in.
+    what the stored findings would save; null where no finding is stored, or where the dollars are
+    not the fully loaded ones in which savings are counted.
     """
     settings = warehouse.settings
     span = windows.covered_hours(
@@ -108,7 +108,7 @@ def _savings_note(saved: "StoredWaterfall | None") -> str:
 def _add_savings(
     rows: list[dict[str, Any]], by: Sequence[str], saved: "StoredWaterfall | None"
 ) -> None:
-    """Say beside each row what the stored findings would save of it."""
+    """Add to each row what the stored findings would save of it."""
     sums = {}
     if saved is not None:
         sums = {tuple(r[n] for n in by): r for r in saved[0].by(*by, named=True)}
@@ -120,7 +120,7 @@ def _add_savings(
 
 
 def _round_usd(rows: list[dict[str, Any]]) -> None:
-    """Write dollars in cents that sum to the bill's, which is rounded once."""
+    """Round dollars to cents that sum to the bill, which is rounded once."""
     usd, idle = money.split([r["usd"] for r in rows], [r["idle_usd"] for r in rows])
     saves = money.apportion([row["saves_usd"] for row in rows])
     for row, *amounts in zip(rows, usd, idle, saves, strict=True):
@@ -143,7 +143,7 @@ def _with_use(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
 
 
 def _unmeasured_notes(total: Mapping[str, Any]) -> list[str]:
-    """Say how much of what was held has no effective utilisation, if any of it has none."""
+    """Return how much of the allocated time has no effective utilisation, if there is any."""
     missing = (total["known_gpu_hours"] or 0.0) - (total["measured_gpu_hours"] or 0.0)
     if missing <= MIN_SHARE * (total["known_gpu_hours"] or 0.0):
         return []
@@ -179,7 +179,7 @@ def verify_warehouse(warehouse: "Warehouse") -> list[dict[str, Any]]:
     try:
         failures = {failure.audit: str(failure) for failure in audits.run_audits(warehouse)}
     except WarehouseError as error:
-        # A file that is named above keeps the audits from reading.
+        # The damaged file named above prevents the audits from reading.
         return [*rows, _check("audits", str(error), ok=False)]
     return rows + [
         _check(f"audit {name}", failures.get(name), ok=name not in failures)

@@ -1,4 +1,4 @@
-"""An actor from the settings: what `fallow apply` and the service's job `act` run.
+"""Build an actor from the settings: it runs in `fallow apply` and in the service's job `act`.
 
 warehouse ─► evidence (findings now, facts, new samples) ──┐
 kubeconfig ─► client, lease, kill switch ──────────────────┼─► actions.loop.actor.Actor
@@ -69,17 +69,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("fallow.acting")
 
 Refresh = Callable[[datetime], None]
-"""Reads every telemetry source anew and stores the rows."""
+"""Reads every telemetry source again and stores the rows."""
 Reread = Callable[[Facts, datetime], None]
-"""Reads the pods of one case now, where a source can be queried for them alone."""
+"""Reads the current pods of one case, from a source that can be queried for them alone."""
 
 
 EXECUTED = frozenset({"acted", "would act", "kept a snapshot"})
-"""What a turn did about a decision where its executor was called and went well."""
+"""The results of a turn that mean that a decision's executor was called successfully."""
 
 
 class LiveEvidence:
-    """Cases of a warehouse that may be refreshed; see `actions.loop.protocols.EvidenceSource`."""
+    """Cases of a warehouse that can be refreshed; see `actions.loop.protocols.EvidenceSource`."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class LiveEvidence:
         """The cases of the last plan."""
 
     def read_sources(self, now: datetime) -> None:
-        """Read the sources anew; one reading serves for a sixth of the age that evidence may have.
+        """Read the sources again; a reading is valid for a sixth of the age that evidence may have.
 
-        To judge takes time too, and policies ask for two intervals of the devices at most.
+        Judging takes time too, and policies allow at most two sample intervals of the devices.
         """
         stale = self._settings.actions.evidence_age / 6
         if self._sampled_at is None or now - self._sampled_at > stale:
@@ -106,19 +106,19 @@ class LiveEvidence:
             self._sampled_at = now
 
     def cases(self, now: datetime) -> Sequence[Facts]:
-        """Return the facts of every finding of now."""
+        """Return the facts of every current finding."""
         self.judged = self._facts(now)
         return self.judged
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
-        """Read the sources anew, and let the case's own analyzer judge again."""
+        """Read the sources again, and run the case's own analyzer again."""
         self.read_sources(now)
         mine = facts.finding
-        now = self._clock()  # what was just seen is later
+        now = self._clock()  # a later time, because of the new samples
         current_facts = self._facts(now, (mine.analyzer,))
         same = (mine.kind, _key(facts))
         cases = [f for f in current_facts if (f.finding.kind, _key(f)) == same]
-        # A window may show several stretches of a workload: the case's own, else the last.
+        # A window may have several stretches of a workload: use the case's own, else the last one.
         return max(
             cases, key=lambda f: (f.finding.id == mine.id, f.finding.window.end), default=None
         )
@@ -126,7 +126,8 @@ class LiveEvidence:
     def recheck(self, facts: Facts, now: datetime) -> "Recheck":
         """Read every signal of a workload now, and judge the last readings.
 
-        Of an idle one whether anything is active, of a stalled job whether anything has changed.
+        For an idle workload: whether anything is active. For a stalled job: whether anything
+        changed.
         """
         if facts.finding.kind == STALLED:
             return self._recheck_stalled(facts, now)
@@ -166,7 +167,7 @@ class LiveEvidence:
         return Recheck(judged.active, (*away, *judged.stale))
 
     def _servers(self, facts: Facts) -> list[str]:
-        """Return the addresses of the notebook servers that run in the pods of a case."""
+        """Return the addresses of the notebook servers in the pods of a case."""
         space, pods = facts.finding.subject.namespace, {p.pod for p in facts.pods or ()}
         servers = [parse_server(text) for text in self._settings.jupyter.servers]
         return [s.url for s in servers if s.namespace == space and s.pod in pods]
@@ -176,7 +177,7 @@ class LiveEvidence:
         return read_fleet(self._warehouse, now)
 
     def incident(self, now: datetime) -> str | None:
-        """Say why telemetry as a whole is not to be trusted."""
+        """Return why telemetry as a whole must not be used; None = it may be used."""
         settings = self._settings
         return find_incident(
             self._warehouse,
@@ -187,7 +188,7 @@ class LiveEvidence:
         )
 
     def review(self, action: Action, now: datetime) -> tuple[Reason, ...] | None:
-        """Ask the executor of an action whether stored rows show that it did harm."""
+        """Call the executor of an action for its review: whether stored rows show harm."""
         executor = choose_executor(action.decision)
         if not isinstance(executor, ReviewsEffects):
             return None
@@ -199,11 +200,11 @@ class LiveEvidence:
                 self._warehouse, self._settings, at=now, cluster=self._settings.cluster, names=names
             )[0]
         except UsageError:
-            return []  # no telemetry: nothing is a case
+            return []  # no telemetry: there are no cases
 
 
 def refresher(warehouse: "Warehouse", settings: Settings) -> Refresh:
-    """Return what reads every configured source once and accounts for it.
+    """Return a function that reads every configured source once and accounts for the rows.
 
     Raises:
         UsageError: no source is configured, so no evidence can be fresh.
@@ -225,7 +226,7 @@ def refresher(warehouse: "Warehouse", settings: Settings) -> Refresh:
 
 
 def rereader(warehouse: "Warehouse", settings: Settings) -> Reread:
-    """Return what reads the hosts of one case's pods now, from Prometheus."""
+    """Return a function that reads the hosts of one case's pods now, from Prometheus."""
 
     def reread(facts: Facts, now: datetime) -> None:
         space = facts.finding.subject.namespace
@@ -237,12 +238,12 @@ def rereader(warehouse: "Warehouse", settings: Settings) -> Reread:
 
 
 def journal_path(settings: Settings) -> Path:
-    """Return where the journal lies."""
+    """Return the path of the journal."""
     return plans.journal_path(settings)
 
 
 def actor_name(settings: Settings) -> str:
-    """Return who acts, for the journal: the setting, else the user of the system."""
+    """Return the actor's name for the journal: the setting, else the system's user name."""
     if settings.actions.actor:
         return settings.actions.actor
     try:
@@ -263,7 +264,7 @@ def journal(
 
 @contextmanager
 def empty_journal(clock: Callable[[], datetime]) -> "Iterator[Journal]":
-    """Open a journal without rows, for a dry run where there is none; it is gone afterwards."""
+    """Open an empty journal for a dry run without one; it is deleted afterwards."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Journal.open(Path(folder) / "journal.sqlite", clock) as opened,
@@ -322,7 +323,7 @@ def actor(
 
 
 def open_transports(settings: Settings) -> "dict[str, Transport]":
-    """Return the transports beside Kubernetes: changes name them."""
+    """Return the transports besides Kubernetes; changes name them."""
     hub_settings = settings.actions.jupyterhub
     return {
         "aws": EksClient(),
@@ -341,14 +342,15 @@ def open_turns(
     on_notices: "Callable[[Sequence[NoticeProof]], None]" = lambda _proofs: None,
     on_plugin_runs: "Callable[[Iterable[PluginRun]], None]" = lambda _runs: None,
 ) -> Iterator[Callable[[], None]]:
-    """Give a job that does one turn; journal and cluster stay open, the lease is given up after.
+    """Yield a job that runs one turn; journal and cluster stay open, the lease is released.
 
-    Once an hour it measures what was saved, too (the noun `saving`); `on_savings` gets it.
-    `on_notices` gets what came of every notice, `on_plugin_runs` of every executor's call.
+    Once an hour it also measures savings (the table `saving`); `on_savings` gets them. `on_notices`
+    gets the result of every notice, `on_plugin_runs` of every executor call.
 
     Raises:
+    Raises:
         UsageError: a policy is not legal, or no source is configured.
-        RefusedError: the cluster does not let us in.
+        RefusedError: the cluster refuses access.
         TemporaryError: the cluster cannot be reached.
     """
     refresh, reread = refresher(warehouse, settings), rereader(warehouse, settings)
@@ -389,12 +391,12 @@ def open_turns(
         try:
             yield turn
         finally:
-            with suppress(FallowError):  # its duration ends it anyway
+            with suppress(FallowError):  # its duration ends it in any case
                 acting.lease.give_up()
 
 
 def executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":
-    """Yield what came of the executors that a turn called."""
+    """Yield the results of the executors that a turn called."""
     for step in report.taken:
         if step.run is not None:
             yield step.run
@@ -403,7 +405,7 @@ def executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":
 
 
 class _ObservedNotifier:
-    """A notifier that also says what came of notices."""
+    """A notifier that also reports the results of notices."""
 
     def __init__(
         self, notifier: "Notifier", observe: "Callable[[Sequence[NoticeProof]], None]"
@@ -435,7 +437,7 @@ def _snapshotter(settings: Settings, cluster: "KubeClient", clock: Callable[[], 
 
 
 class NoEvidence:
-    """Evidence for what needs none: settling, undoing."""
+    """Evidence for steps that need none: settling, undoing."""
 
     def read_sources(self, now: datetime) -> None:
         """Read nothing."""
@@ -451,7 +453,7 @@ class NoEvidence:
         return None
 
     def recheck(self, facts: Facts, now: datetime) -> "Recheck":
-        """Say nothing."""
+        """Return no reason."""
         del facts, now
         return Recheck()
 
@@ -461,7 +463,7 @@ class NoEvidence:
         return BudgetUsage()
 
     def incident(self, now: datetime) -> str | None:
-        """Say nothing."""
+        """Return no incident."""
         del now
         return None
 
@@ -473,14 +475,14 @@ def keep_workload(
     workload: str,
     until: datetime,
 ) -> str:
-    """Annotate a workload so that nothing stops it until a time, and write that down.
+    """Annotate a workload so that nothing stops it until a time, and record that in the journal.
 
-    It is written as the caller: who may not annotate the workload may not keep it.
+    The write has the caller's identity: who may not annotate the workload may not keep it.
 
     Raises:
         UsageError: `workload` is no Kind/namespace/name, or there is no such workload.
-        RefusedError: the API does not let the caller.
-        TemporaryError: no answer.
+        RefusedError: the API does not permit the caller's write.
+        TemporaryError: no response.
     """
     parts = workload.split("/")
     if len(parts) != 3 or not all(parts):  # noqa: PLR2004

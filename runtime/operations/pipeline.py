@@ -1,6 +1,6 @@
-"""The one path on one screen: collect, ingest, roll up, allocate, post, audit, analyze, store.
+"""Run one pass: collect, ingest, roll up, allocate, write the ledger, audit, analyze, store.
 
-Every stage is `(tables, window) -> keyed rows`: it can be run again, and then nothing changes.
+Every stage is `(tables, window) -> keyed rows`: a second run changes nothing.
 """
 
 import logging
@@ -45,7 +45,7 @@ class PassResult(msgspec.Struct, frozen=True):
 
 
 class StoredAnalysis(msgspec.Struct, frozen=True):
-    """What one analysis stored: a finding per case; its rows by dollars; what came of each run."""
+    """One analysis as stored: a finding per case; its rows by dollars; the result of each run."""
 
     findings: tuple[Finding, ...]
     ranked: "tuple[RankedFinding, ...]"
@@ -60,7 +60,7 @@ def run(
     analyzers: Mapping[str, Analyzer] = MappingProxyType({}),
     prices: Iterable[Batch] = (),
 ) -> PassResult:
-    """Take every collector's rows through the whole path for one window."""
+    """Take every collector's rows through all stages for one window."""
     price(warehouse, prices)
     stored = ingest(warehouse, collect(collectors, window))
     buckets, failures = account(warehouse, window)
@@ -69,31 +69,31 @@ def run(
 
 
 def collect(collectors: Iterable[Collector], window: Window) -> Iterator[Batch]:
-    """Yield what every collector brings; a scrape that fails is a row of `scrape`."""
+    """Yield the batches of every collector; a scrape that fails is a row of `scrape`."""
     for collector in collectors:
         yield from collector.collect(window)
 
 
 def ingest(warehouse: "Warehouse", *batches: Iterable[Batch]) -> "IngestResult":
-    """Store rows once; what is already there is counted, not stored twice."""
+    """Store rows once; rows that exist already are counted, not stored twice."""
     return warehouse.ingest(batch for group in batches for batch in group)
 
 
 def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
-    """Keep what price sources say; what they stop saying no longer holds."""
+    """Store the rates of price sources; a rate that a source no longer reports has ended."""
     for batch in batches:
         store_rates(warehouse, batch)
 
 
 LEDGER_LOOKBACK = timedelta(hours=3)
-"""Hours that are accounted again: what follows within `signals.CONTEXT` may change their states."""
+"""Hours that are accounted again: rows within `signals.CONTEXT` after them may change them."""
 
 
 def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFailure]]":
-    """Roll up what is new, allocate devices and lost work, write and check the ledger.
+    """Roll up new rows, allocate devices and lost work, write and check the ledger.
 
-    The ledger is written for the window and for every hour whose rollups changed since then
-    (rows that came late, after an outage or from a backfill) or whose work was lost since.
+    The ledger is written for the window and for every hour whose rollups have changed (by rows that
+    came late, after an outage or from a backfill) or whose work was lost.
     """
     buckets = roll_up(warehouse)
     failures: list[AuditFailure] = []
@@ -103,7 +103,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
         late = Window(part.start - lost_work.LATE, part.end)
         rows = lost_work.compute_work_lost(warehouse, part, burst_bps)
         work_lost.write_work_lost(warehouse, lost_work.build_batch(rows).rows, late)
-    # Lost work is known when it is lost: hours that were written before it are written again.
+    # Lost work is known only after its loss: hours that were written before are written again.
     for part in dirty.list_marked_windows(warehouse, window):
         write_ledger(warehouse, part)
         failures += audits.run_audits(warehouse, part)

@@ -1,7 +1,7 @@
-"""What policies decide, as rows: the tables `plan` and `policy`, which pages and reports read.
+"""Write policies' decisions as rows: the tables `plan` and `policy`, for pages and reports.
 
-A plan is written as a whole in the place of the one before, by the actor after its turn or, where
-nothing acts, after each analysis: then it says what would be done.
+A plan replaces the one before as a whole. The actor writes it after its turn. If nothing acts, it
+is written after each analysis, and then it contains what would be done.
 """
 
 import json
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("fallow.plans")
 
 WRITE_EVERY = timedelta(minutes=5)
-"""A turn a minute decides mostly what the one before did: rows are written this often."""
+"""Shortest time between two writes: with a turn per minute, most decisions do not change."""
 OWN_CLUSTER = "cluster = $cluster"
 
 
 class PlanWriter:
-    """Writes down what a plan says, at most once in `WRITE_EVERY`."""
+    """Stores a plan, at most once in `WRITE_EVERY`."""
 
     def __init__(self, warehouse: "Warehouse", settings: Settings) -> None:
         self._warehouse, self._settings = warehouse, settings
@@ -46,7 +46,7 @@ class PlanWriter:
     def write(
         self, plan: "ActionPlan", facts: Sequence[Facts], policies: "Sequence[Policy]", at: datetime
     ) -> None:
-        """Put a plan and its policies in the place of those before; a failure is only logged."""
+        """Replace the stored plan and policies; a failure is only logged."""
         if self._written_at is not None and at - self._written_at < WRITE_EVERY:
             return
         mine = {"cluster": self._settings.cluster}
@@ -61,7 +61,7 @@ class PlanWriter:
         self._written_at = at
 
     def write_preview(self, findings: Sequence[Finding], at: datetime) -> None:
-        """Decide about findings as if it were to act, and write that; failures are only logged."""
+        """Decide about findings as the actor would, and store that; failures are only logged."""
         folder = self._settings.actions.policies
         try:
             rules = plans.load_policies(self._settings) if folder.exists() else ()
@@ -74,7 +74,7 @@ class PlanWriter:
         self.write(plan, facts, rules, at)
 
     def _copy(self, at: datetime) -> None:
-        """Copy the journal of whoever acted before: commands, or a service that acted once."""
+        """Copy the journal of an earlier actor: commands, or a service that acted once."""
         path = plans.journal_path(self._settings)
         if path.is_file():
             with Journal.open(path, lambda: at, write=False) as journal:
@@ -124,7 +124,7 @@ def plan_rows(
 
 
 def policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Batch:
-    """Return the policies in words, and which of their blackouts is on."""
+    """Return the policies as text, and which of their blackouts is active."""
     rows = []
     for policy in policies:
         on = [b for b in policy.blackouts if is_blackout(b, at)]

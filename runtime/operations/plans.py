@@ -1,4 +1,4 @@
-"""What `fallow plan`, `why-not` and `backtest` do: findings to facts to decisions, read only."""
+"""Run `fallow plan`, `why-not` and `backtest`: findings to facts to decisions, read only."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 IDLE = "idle"
 LOOKBACK_MARGIN = timedelta(hours=1)
-"""Reads back for longer than the longest duration that an idle verdict asks for."""
+"""Lookback for idle work: longer than the longest duration that an idle verdict requires."""
 STALE_AFTER = timedelta(minutes=10)
 WARM_UP = timedelta(days=1)
-"""History before a back-test's first time: what idled then idled longer."""
+"""History before a backtest's first time: work that is idle then has been idle for longer."""
 STEP = timedelta(hours=1)
 SLOW_STEP = timedelta(days=1)
-"""Between times where an analyzer has to run at each."""
+"""Step between the times of a replay if an analyzer has to run at each."""
 
 
 class PlanResult(msgspec.Struct, frozen=True):
-    """A plan and what it rests on."""
+    """A plan and its inputs."""
 
     at: datetime
     plan: "ActionPlan"
@@ -61,7 +61,7 @@ class PlanResult(msgspec.Struct, frozen=True):
 
 
 class WhyNotReport(msgspec.Struct, frozen=True):
-    """Why a workload is not acted upon: the gates' answers, by finding and policy."""
+    """Why no action is taken on a workload: the gates' results, by finding and policy."""
 
     subject: Subject
     at: datetime
@@ -71,10 +71,10 @@ class WhyNotReport(msgspec.Struct, frozen=True):
 
 
 def load_policies(settings: Settings, named: Sequence[Path] = ()) -> "tuple[Policy, ...]":
-    """Return the site's policies, or those of the files and folders named.
+    """Return the site's policies, or those of the named files and folders.
 
     Raises:
-        UsageError: a file does not exist, or holds what is not legal.
+        UsageError: a file does not exist, or its content is not legal.
     """
     sample_interval = max(settings.service.collect_every, settings.exporters.interval)
     if not named and not settings.actions.policies.exists():
@@ -99,10 +99,10 @@ def make_plan(
     at: datetime,
     cluster: str | None,
 ) -> PlanResult:
-    """Decide about everything that is wasted at a time, from rows of before it.
+    """Decide about all waste at a time, from earlier rows.
 
     Raises:
-        UsageError: there are no telemetry or no rows before that time.
+        UsageError: there is no telemetry, or no row before that time.
     """
     facts, notes = gather_cases(warehouse, settings, at=at, cluster=cluster)
     plan, facts = decide(warehouse, settings, rules, facts, at)
@@ -112,7 +112,7 @@ def make_plan(
 
 
 def read_standings(settings: Settings, rules: "Sequence[Policy]") -> "dict[str, TrustState]":
-    """Return how far each policy may go by the journal; where there is none, nothing is known."""
+    """Return how far each policy may act by the journal; without one, nothing is known."""
     with _JournalReader(settings) as reader:
         return {} if reader.record is None else trust.read_trust_states(reader.record, rules)
 
@@ -124,7 +124,7 @@ def decide(
     facts: Sequence[Facts],
     at: datetime,
 ) -> "tuple[ActionPlan, list[Facts]]":
-    """Return what policies decide about cases, and these under the ids the journal knows."""
+    """Return the policies' decisions about cases, and the cases with the ids of the journal."""
     with _JournalReader(settings) as reader:
         same_cases = reader.same(facts)
         histories = reader.histories([p.name for p in rules], [f.finding for f in same_cases])
@@ -142,14 +142,14 @@ def why_not(
     at: datetime,
     cluster: str | None,
 ) -> WhyNotReport:
-    """Return every gate's answer about a workload, by finding and policy.
+    """Return every gate's result about a workload, by finding and policy.
 
     Raises:
-        UsageError: no workload is meant, or several are.
+        UsageError: the text matches no workload, or several.
     """
     facts, _ = gather_cases(warehouse, settings, at=at, cluster=cluster)
     extent = windows.extent(warehouse, cluster)
-    # Of data that end in the past, their last day is what was seen lately.
+    # If the data end in the past, the recent workloads are those of their last day.
     last = at if extent is None else min(at, extent.end)
     subject = find_subject(
         workload, [*(f.finding.subject for f in facts), *_recent_workloads(warehouse, last)]
@@ -157,7 +157,8 @@ def why_not(
     key = _key(subject)
     mine = [f for f in facts if _key(f.finding.subject) == key]
     if not mine and last < at:
-        # The plan of now has no case of it: the gates answer about what the data ended with.
+        # The current plan has no case of it: the gates' results are for the time at which the data
+        # end.
         facts, _ = gather_cases(warehouse, settings, at=last, cluster=cluster)
         mine = [f for f in facts if _key(f.finding.subject) == key]
     answered_cases = []
@@ -190,8 +191,8 @@ def run_backtest(
     """Replay a policy over the site's own history.
 
     Raises:
-        UsageError: there is no history, it does not reach far enough, or the policy matches
-            findings of several analyzers.
+        UsageError: there is no history, it is too short, or the policy matches findings of several
+            analyzers.
     """
     window = history_window(warehouse, since, now, cluster)
     analyzer = _load_analyzer(settings, rule)
@@ -211,10 +212,10 @@ def run_backtest(
 def history_window(
     warehouse: "Warehouse", since: str, now: datetime, cluster: str | None = None
 ) -> Window:
-    """Return the window requested, as far as there are rows.
+    """Return the requested window, as far as there are rows.
 
     Raises:
-        UsageError: there are none at all, or none in it, or it lies in the future.
+        UsageError: there are no rows at all, or none in it, or it is in the future.
     """
     extent = windows.extent(warehouse, cluster)
     if extent is None:
@@ -234,7 +235,7 @@ def history_window(
 
 
 def time_grid(window: Window, step: timedelta) -> list[datetime]:
-    """Return the times of a replay: equally far apart, on multiples of five minutes.
+    """Return the times of a replay: equally spaced, on multiples of five minutes.
 
     Raises:
         UsageError: the window is shorter than one step, or a step is no multiple of five minutes.
@@ -259,14 +260,14 @@ def time_grid(window: Window, step: timedelta) -> list[datetime]:
 
 
 def journal_path(settings: Settings) -> Path:
-    """Return where the journal lies."""
+    """Return the path of the journal."""
     return settings.actions.journal or settings.home / "journal.sqlite"
 
 
 def record_backtest(
     settings: Settings, backtest: "Backtest", now: datetime, *, actor: str = ""
 ) -> None:
-    """Write a back-test's verdict where the loop finds it: `trusted` where the rate is proved."""
+    """Record a backtest's verdict for the loop: `trusted` if the reversal rate is proved."""
     figures = {
         "fingerprint": backtest.fingerprint,
         "since": backtest.window.start.isoformat(),
@@ -292,7 +293,7 @@ def record_backtest(
 
 
 class _JournalReader:
-    """The journal where there is one: what it knows of cases, and what was spent."""
+    """The journal, if there is one: its data about cases, and the used budgets."""
 
     def __init__(self, settings: Settings) -> None:
         self._path = journal_path(settings)
@@ -310,19 +311,19 @@ class _JournalReader:
             self._journal.close()
 
     def same(self, facts: Sequence[Facts]) -> list[Facts]:
-        """Return facts as the cases that the journal knows."""
+        """Return facts with the ids of the cases in the journal."""
         return [*facts] if self.record is None else self.record.continue_cases(facts)
 
     def histories(
         self, names: Sequence[str], findings: Sequence[Finding]
     ) -> Mapping[tuple[str, str], CaseHistory]:
-        """Return what is known of each case, by policy and finding."""
+        """Return the history of each case, by policy and finding."""
         return {} if self.record is None else self.record.histories(names, findings)
 
     def usage(
         self, warehouse: "Warehouse", rules: "Sequence[Policy]", at: datetime
     ) -> "BudgetUsage":
-        """Return what was done, and the fleet it was done to."""
+        """Return the used budgets, and the fleet that they are shares of."""
         usage = read_fleet(warehouse, at)
         record = self.record
         if record is None:
@@ -350,14 +351,15 @@ def gather_cases(
     cluster: str | None,
     names: Sequence[str] = (),
 ) -> tuple[list[Facts], list[str]]:
-    """Return the facts of what analyzers (those named; none = all) find now, and what to say.
+    """Return the facts of what analyzers (the named ones; none = all) find now, and notes.
 
-    The judged window ends at that time, however old the data are. Idle work is judged in the
-    hours that its verdict rests on, and over all of its time where it idled for longer; the others
-    judge the last days, as `fallow analyze` does. What goes on a stored case has its id and start.
+    The judged window ends at that time, however old the data are. Idle work is judged over the
+    hours that its verdict needs, and over all of its time if it has been idle for longer. The
+    others judge the last days, as `fallow analyze` does. A finding that continues a stored case has
+    its id and start.
 
     Raises:
-        UsageError: there are no telemetry or no rows before that time.
+        UsageError: there is no telemetry, or no row before that time.
     """
     extent = windows.require_extent(warehouse, cluster, inventory=True)
     if extent.start >= at:
@@ -365,7 +367,7 @@ def gather_cases(
             f"there are no rows before {at:%Y-%m-%d %H:%M} UTC",
             hint=f"the data are {windows.format_window(extent)}",
         )
-    # What may be acted upon is what is there at this time: old data do not move the window back.
+    # Only what exists at this time may be acted upon: old data do not move the window back.
     window = Window(max(extent.start, at - windows.DEFAULT_LENGTH), at)
     notes = []
     if at - extent.end > STALE_AFTER:

@@ -1,4 +1,4 @@
-"""What came of collectors and executors, stored when it changes: a fault begins, a fault ends."""
+"""Store the results of collectors and executors when they change: at a fault's start and end."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -23,7 +23,7 @@ class PluginRuns:
         self._failed: set[tuple[str, str]] | None = None
 
     def keep(self, runs: Iterable[PluginRun], at: datetime) -> None:
-        """Record what came of plugins; the table is written where that differs from before."""
+        """Record results of plugins; the table is written if they differ from the last ones."""
         all_runs = [*runs]
         self._observe(all_runs)
         before = self._stored()
@@ -37,7 +37,7 @@ class PluginRuns:
             change(run.key)
 
     def _stored(self) -> set[tuple[str, str]]:
-        """Return who failed last; at first as an earlier process stored it."""
+        """Return which plugins failed last; at first from the table."""
         if self._failed is None:
             rows = self._warehouse.query(
                 "SELECT kind, plugin FROM plugin_run"

@@ -1,4 +1,4 @@
-"""Prices from every source that is configured: rate card, commitments, on-premises, AWS."""
+"""Read prices from every configured source: rate card, commitments, on-premises, AWS."""
 
 from datetime import datetime, timedelta
 
@@ -14,20 +14,20 @@ from fallow.tables import Batch
 from fallow.window import Window
 
 PRICE_LOOKBACK = timedelta(days=3650)
-"""How far back prices are read: every import may hold old rows."""
+"""How far back prices are read: every import may have old rows."""
 AWS_LOOKBACK = timedelta(days=90)
-"""AWS has spot prices no older than this."""
+"""AWS's spot price history is at most this long."""
 
 
 def read_configured_rates(settings: Settings, now: datetime) -> list[Batch]:
-    """Return what the rate card and the settings say of prices, for all the time before now."""
+    """Return the prices of the rate card and the settings, for all the time before now."""
     window = Window(now - PRICE_LOOKBACK, now + timedelta(days=1))
     price_settings = settings.prices
     owned = [OnPrem(**server.model_dump(), clock=lambda: now) for server in price_settings.on_prem]
     sources: list[PriceSource] = [RateCard(price_settings, clock=lambda: now), *owned]
     present = [source.rates(window) for source in sources]
     reserved = [Commitment(**c.model_dump()) for c in price_settings.commitments]
-    # What is said of the present is one batch: storing it takes back what is said no more.
+    # All current prices are one batch: storing it ends the prices that it no longer has.
     batches = [Batch("rate", pa.concat_tables([batch.rows for batch in present]))]
     if reserved:
         batches.append(Commitments(reserved, clock=lambda: now).rates(window))
@@ -35,11 +35,11 @@ def read_configured_rates(settings: Settings, now: datetime) -> list[Batch]:
 
 
 def read_aws_rates(settings: Settings, now: datetime) -> list[Batch]:
-    """Return AWS's list and spot prices of the regions that the settings name.
+    """Return AWS's list and spot prices of the regions in the settings.
 
     Raises:
         AuthError: AWS refused the credentials.
-        TemporaryError: AWS could not be reached, or asked us to slow down.
+        TemporaryError: AWS could not be reached, or throttled the request.
     """
     regions = settings.prices.aws_regions
     if not regions:

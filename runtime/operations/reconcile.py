@@ -1,4 +1,4 @@
-"""How the savings of a waterfall stand to the waste of its bill: one line each, and in JSON."""
+"""Compare the savings of a waterfall with the waste of its bill: one line each, and in JSON."""
 
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
-    """Return how what the steps save stands to what is wasted, and idle hours to findings."""
+    """Return how the steps' savings relate to the waste, and idle hours to findings."""
     saved, wasted = waterfall.saved(), waterfall.paid_in(WASTED)
     by: dict[str, Decimal] = {}
     for step in waterfall.steps:
@@ -36,7 +36,7 @@ def reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
 
 
 def lines(waterfall: "SavingsWaterfall") -> list[str]:
-    """Return the sentences of it that say something."""
+    """Return its sentences, without empty ones."""
     sums = reconciliation(waterfall)
     return [line for line in (sums.idle(), sums.savings(money)) if line]
 

@@ -1,4 +1,4 @@
-"""Reports as files: for which audience, over which window, in which format."""
+"""Produce reports as files: for an audience, over a window, in a format."""
 
 import re
 from collections.abc import Callable
@@ -41,7 +41,7 @@ ENDINGS = {"focus": "focus.csv", "parquet": "focus.parquet"}
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A report, ready to be written, mailed or put somewhere.
+    """A report, ready to be written, mailed or stored.
 
     `name` is a file name of letters, digits, `.`, `_` and `-`; `summary` a few lines of plain text.
     """
@@ -71,8 +71,8 @@ def produce(
     `parquet` writes FOCUS as Parquet instead of CSV.
 
     Raises:
-        UsageError: no such audience, format, version or team; the window lies in the future or
-            holds nothing; what draws pictures or pages is not installed.
+        UsageError: no such audience, format, version or team; the window is in the future or has no
+            data; the packages for pictures or pages are not installed.
     """
     check_options(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
     request = _make_request(
@@ -151,10 +151,10 @@ def _focus(
 
 
 def check_options(*, audience: str, fmt: str, team: str | None, focus_version: str = "1.2") -> None:
-    """Refuse what no report can be, before any work is done.
+    """Refuse options that no report can have, before any work is done.
 
     Raises:
-        UsageError: names what is wrong and the legal answers.
+        UsageError: names the wrong option and the legal values.
     """
     for option, value, answers in (
         ("report", audience, AUDIENCES),
@@ -175,7 +175,7 @@ def check_options(*, audience: str, fmt: str, team: str | None, focus_version: s
 
 
 def file_name(audience: str, team: str | None, window: Window, ending: str) -> str:
-    """Return a file's name that no file system, mail or bucket objects to."""
+    """Return a file name that is legal in every file system, mail and bucket."""
     audience_name = "-".join(filter(None, (audience, _safe(team or ""))))
     days = f"{window.start:%Y%m%d}-{window.end:%Y%m%d}"
     return f"fallow-{audience_name}-{days}.{ENDINGS.get(ending, ending)}"
@@ -186,7 +186,7 @@ def _safe(text: str) -> str:
 
 
 def summarise(document: "ReportDocument") -> str:
-    """Return a few lines of plain text: for a mail's body or a chat."""
+    """Return a few lines of plain text, for a mail's body or a chat."""
     figures = [f"{f.label}: {f.value}" + f" ({f.about})" * bool(f.about) for f in document.figures]
     story = [f"{part.about}: {strip_marks(part.text)}" for part in document.story]
     return "\n".join([*map(strip_marks, document.warnings), *story, "", *figures])

@@ -1,7 +1,7 @@
-"""Requests of people to the actor: approve, snooze, keep, undo. All are in the journal by name.
+"""Handle people's requests to the actor: approve, snooze, keep, undo. The journal has each name.
 
-The journal is a file of the process that acts: a request from another machine goes to that
-process, over HTTP (`runtime.service.api`).
+The journal is a file of the acting process: a request from another machine goes to that process,
+over HTTP (`runtime.service.api`).
 """
 
 from collections.abc import Callable, Iterator
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 LONGEST = timedelta(days=366)
-"""Nothing is kept or snoozed for longer at a time: what lasts belongs into a policy."""
+"""Longest keep or snooze of one request: anything longer belongs in a policy."""
 
 
 class ActionRequests:
-    """Requests of people to one process that holds the journal. Threads may share it."""
+    """People's requests to one process that has the journal open. Threads may share it."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class ActionRequests:
         self._clock, self._connect = clock, connect
 
     def approve(self, request: str, by: str) -> dict[str, Any]:
-        """Agree to an action that waits for approval; return `request`, its whole id.
+        """Approve an action that waits for approval; return `request`, its complete id.
 
         Raises:
-            UsageError: nothing of that name waits.
-            RefusedError: who requested it cannot approve, nor anybody twice.
+            UsageError: no pending action has that name.
+            RefusedError: the requester approves it, or a person approves it twice.
         """
         with self._record(by, needed=True) as record:
             return {"request": approve(record, request, by)}
 
     def snooze(self, finding: str, length: timedelta, by: str) -> dict[str, Any]:
-        """Leave a finding alone for a while: nothing acts on it; return `finding` and `until`.
+        """Suspend all actions on a finding for a while; return `finding` and `until`.
 
         Raises:
             UsageError: there is no such finding, or the length is not legal.
@@ -67,8 +67,8 @@ class ActionRequests:
 
         Raises:
             UsageError: it is no Kind/namespace/name, there is none such, or the length is illegal.
-            RefusedError: the API does not let this process annotate it.
-            TemporaryError: the cluster does not answer.
+                RefusedError: the API does not permit this process to annotate it.
+                TemporaryError: the cluster does not respond.
         """
         until = self._until(length)
         cluster = self._connect(self._settings)
@@ -77,12 +77,12 @@ class ActionRequests:
         return {"workload": workload, "until": until}
 
     def undo(self, action: str, by: str) -> dict[str, Any]:
-        """Give back what an action took; return `action` and what came of it, `result`.
+        """Undo an action; return `action` and the `result`.
 
         Raises:
-            UsageError: no action, or several, begin with that.
-            RefusedError: it cannot be undone, and why.
-            TemporaryError: another process is acting, or the cluster does not answer.
+            UsageError: no action, or several, begin with that text.
+            RefusedError: it cannot be undone; the message has the reason.
+            TemporaryError: another process is acting, or the cluster does not respond.
         """
         with self._record(by, needed=True) as record:
             actor = live_actor.actor(
@@ -114,7 +114,7 @@ class ActionRequests:
             )
         with live_actor.journal(self._settings, self._clock, actor=by) as journal:
             yield JournalState(journal).catch_up()
-            with suppress(FallowError):  # pages see it now; the next turn copies it anyway
+            with suppress(FallowError):  # pages see it now; the next turn copies it in any case
                 copy_journal(journal, self._warehouse, self._settings.cluster)
 
 
@@ -128,7 +128,7 @@ def verify_journal(
     if not live_actor.journal_path(settings).is_file():
         return None
     with live_actor.journal(settings, clock, write=False) as journal:
-        # The copy first: rows that are written meanwhile are no loss.
+        # The copy is made first: rows that are written meanwhile do not matter.
         broken = journal.verify(read_copied_hashes(warehouse, settings.cluster))
         rows = len(journal.entries())
         waits = 0 if broken else len(action_tables.approval_rows(JournalState(journal).catch_up()))

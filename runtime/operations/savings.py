@@ -1,4 +1,4 @@
-"""What acting saved, as rows: stored measures, and fresh ones where a journal is at hand."""
+"""Return what actions saved, as rows: stored values, and fresh ones if there is a journal."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KINDS = ("cash", "served", "released", "sunk")
 ABOUT = ("policy", "namespace", "workload_kind", "workload", "verb", "start", "end")
-"""Of a row by action, beside its id."""
+"""Columns of a row by action, besides its id."""
 Row = dict[str, Any]
 
 
@@ -28,9 +28,9 @@ def total_savings(
 ) -> tuple[list[Row], Row]:
     """Return what actions since a time saved, by policy, action, team or kind, and the sum.
 
-    Dollars are in cents: one sum is rounded once, and the groups and kinds sum to it. `usd` is null
-    where a part has no price. Reversals count actions: those that their owner took back
-    within 24 h, as a share with its 95 % Wilson interval.
+    Dollars are in cents: a sum is rounded once, and the groups and kinds add up to it. `usd` is
+    null where a part has no price. Reversals are counted in actions: those that their owner
+    reversed within 24 h, as a share with its 95 % Wilson interval.
     """
     rows = [r for r in _read_rows(warehouse, settings, now) if _to_aware_utc(r["start"]) >= since]
     groups: dict[Any, list[Row]] = {}
@@ -57,7 +57,7 @@ def _apportion_kinds(row: Row) -> None:
 
 
 def read_cases(views: Views, *, since: datetime, cluster: str | None) -> list[Row]:
-    """Return what became of each case since a time: identified, notified, acted upon, verified."""
+    """Return the progress of each case since a time: identified, notified, acted upon, verified."""
     rows: list[Row] = views.query(sql("cases"), {"since": since, "cluster": cluster}).to_pylist()
     return rows
 
@@ -80,7 +80,7 @@ def _read_rows(warehouse: "Warehouse", settings: Settings, now: datetime) -> lis
 
 
 def _measure_open(warehouse: "Warehouse", settings: Settings, now: datetime) -> list[Row]:
-    """Measure what is under way now, where the journal lies here."""
+    """Measure the open actions now, if the journal is on this machine."""
     path = journal_path(settings)
     if not path.is_file():
         return []

@@ -1,4 +1,4 @@
-"""`fallow scan`: a Prometheus's past through a temporary warehouse to one report. Read-only."""
+"""Run `fallow scan`: a Prometheus's history through a temporary warehouse to one report."""
 
 import tempfile
 from datetime import datetime
@@ -26,12 +26,12 @@ IDLE = "idle"
 def scan_prometheus(
     settings: Settings, *, since: str, now: datetime, progress: Progress
 ) -> "Story":
-    """Read a Prometheus from `since` to now and return its story; nothing is kept.
+    """Read a Prometheus from `since` to now and return its story; nothing is stored.
 
     Raises:
-        UsageError: no URL, or `since` is no time.
-        SourceError: it answered, but with no GPU telemetry or nothing we can use.
-        TemporaryError: it cannot be reached.
+        UsageError: no URL, or `since` is not a time.
+        SourceError: it responded, but without GPU telemetry or without anything usable.
+        TemporaryError: it is not reachable.
     """
     if not settings.prometheus.url:
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")

@@ -1,4 +1,4 @@
-"""From the ledger and the findings to the record of the report."""
+"""Build the report's data from the ledger and the findings."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -36,7 +36,7 @@ def build_story(
     planted: PlantedScore | None = None,
     notes: Sequence[str] = (),
 ) -> Story:
-    """Gather what the report says of one cluster and window.
+    """Collect the report's data about one cluster and window.
 
     `findings` are reported as wastes of workloads, `others` by what they would save.
     """
@@ -76,7 +76,7 @@ def sum_wastes(findings: Sequence[Finding], window: Window) -> list[WasteRow]:
         s = finding.subject
         key = (s.cluster, s.namespace, s.workload_kind, s.workload, finding.kind)
         groups.setdefault(key, []).append(finding)
-    # In cents that sum to what is rounded once: "idle and held" is what was found.
+    # In cents that sum to a total that is rounded once: the total of the findings.
     usd = money.apportion([_sum(group) for group in groups.values()])
     wastes = [_waste(group, window, paid) for group, paid in zip(groups.values(), usd, strict=True)]
     return sorted(wastes, key=lambda w: (-(w.usd or Decimal()), -w.gpu_hours, w.workload))
@@ -129,7 +129,7 @@ def _other(row: "RankedFinding") -> OtherFinding:
 
 
 def describe_reason(finding: Finding) -> str:
-    """Say in words what a finding rests on."""
+    """Return the evidence of a finding as a sentence."""
     return str(finding.details.get("why", finding.kind))
 
 

@@ -1,4 +1,4 @@
-"""Which window a command covers: the one requested, the last days, or the data's own extent."""
+"""Choose the window of a command: the requested one, the last days, or the data's own extent."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,11 +13,11 @@ from warehouse.coverage import WindowCoverage
 DEFAULT_LENGTH = timedelta(days=7)
 SAMPLE_EVERY = timedelta(seconds=60)
 STALE_AFTER = timedelta(hours=6)
-"""Data that end longer ago than this end the default window."""
+"""If data end longer ago than this, the default window ends with them."""
 
 
 def extent(views: Views, cluster: str | None = None) -> Window | None:
-    """Return from the first sample of any device to the end of the last; None = no sample."""
+    """Return the time from the first sample of any device to the last; None = no sample."""
     row = views.query(
         "SELECT min(first_seen) AS first, max(last_seen) AS last FROM device "
         "WHERE $cluster IS NULL OR cluster = $cluster",
@@ -29,7 +29,7 @@ def extent(views: Views, cluster: str | None = None) -> Window | None:
 
 
 def inventory_extent(views: Views, cluster: str | None = None) -> Window | None:
-    """Return from the first poll of any node or pod to the last; None = none was seen."""
+    """Return the time from the first poll of any node or pod to the last; None = no poll."""
     row = views.query(
         "SELECT min(first_seen) AS first, max(last_seen) AS last "
         "FROM (SELECT cluster, first_seen, last_seen FROM node "
@@ -39,16 +39,16 @@ def inventory_extent(views: Views, cluster: str | None = None) -> Window | None:
     ).to_pylist()[0]
     if row["first"] is None or row["last"] is None:
         return None
-    # An inventory may be one poll: a window needs a length.
+    # An inventory may be a single poll: a window needs a length.
     last = max(row["last"], row["first"] + timedelta(seconds=1))
     return Window(row["first"].replace(tzinfo=UTC), last.replace(tzinfo=UTC))
 
 
 def require_extent(views: Views, cluster: str | None = None, *, inventory: bool = False) -> Window:
-    """Return the data's extent; with `inventory`, that of nodes and pods where no device was seen.
+    """Return the data's extent; with `inventory`, that of nodes and pods if no device has samples.
 
     Raises:
-        UsageError: the warehouse holds no telemetry.
+        UsageError: the warehouse has no telemetry.
     """
     data_extent = extent(views, cluster)
     if data_extent is None and inventory:
@@ -63,7 +63,7 @@ def require_extent(views: Views, cluster: str | None = None, *, inventory: bool 
 
 
 def parse(text: str, now: datetime) -> Window:
-    """Read `7d` (the last seven days) or `START/END` (moments, or durations ago).
+    """Read `7d` (the last seven days) or `START/END` (timestamps, or durations ago).
 
     Raises:
         UsageError: the text is neither, or the window is empty.
@@ -79,13 +79,13 @@ def choose(
     *,
     inventory: bool = False,
 ) -> tuple[Window, str]:
-    """Return the window and what to say about it.
+    """Return the window and notes about it.
 
-    Without `text`: the last seven days; where the data end more than `STALE_AFTER` ago, the last
-    seven days of the data. With `inventory`, nodes and pods will do where no device was sampled.
+    Without `text`: the last seven days; if the data end more than `STALE_AFTER` ago, the last seven
+    days of the data. With `inventory`, nodes and pods are enough where no device has samples.
 
     Raises:
-        UsageError: the text is no window, or the warehouse holds no telemetry.
+        UsageError: the text is not a window, or the warehouse has no telemetry.
     """
     data_extent = require_extent(views, cluster, inventory=inventory)
     if text is not None:
@@ -113,7 +113,7 @@ def choose(
 class CoveredHours(msgspec.Struct, frozen=True):
     """The hours that figures cover.
 
-    `window` is whole hours, as the ledger has them; `judged` is as much of it as analyzers judge:
+    `window` is whole hours, as in the ledger; `judged` is the part of it that analyzers judge:
     nothing after now or after the newest data, unless it was requested.
     """
 
@@ -133,11 +133,11 @@ def covered_hours(
     lag: timedelta = STALE_AFTER,
     every: timedelta = SAMPLE_EVERY,
 ) -> CoveredHours:
-    """Return the hours that figures of the requested window cover, and what to say about them.
+    """Return the hours that figures of the requested window cover, and notes about them.
 
     `7d` (and no text) ends at the newest hour in the ledger, where a cluster that is more than
-    `lag` behind the newest one does not count; `7d/now` ends now. Data are stale where the newest
-    sample is older than three intervals, or than three `every`.
+    `lag` behind the newest one does not count; `7d/now` ends now. Data are stale if the newest
+    sample is older than three intervals, or than three times `every`.
 
     Raises:
         UsageError: as `choose`.
@@ -178,10 +178,10 @@ def covered_hours(
 
 
 def end_window(window: str | None, until: str | None, now: datetime) -> str | None:
-    """Return the text of a window that ends at `until`: `now`, a moment, or a duration ago.
+    """Return the text of a window that ends at `until`: `now`, a timestamp, or a duration ago.
 
     Raises:
-        UsageError: the window is no length, or `until` is no moment.
+        UsageError: the window is no length, or `until` is no time.
     """
     if until is None:
         return window
@@ -196,6 +196,6 @@ def end_window(window: str | None, until: str | None, now: datetime) -> str | No
 
 
 def format_window(window: Window) -> str:
-    """Write a window as people say it."""
+    """Return a window as a short text."""
     length = format_duration(window.seconds)
     return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC ({length})"

@@ -1,1 +1,1 @@
-"""Tables and texts for people: nothing here reads or decides."""
+"""Render tables and texts for people: nothing here reads or decides."""

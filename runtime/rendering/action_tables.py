@@ -1,4 +1,4 @@
-"""Actions, steps and requests as rows for eyes and machines."""
+"""Render actions, steps and requests as rows for people and machines."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MOST_REASONS = 3
 
 
 def step_rows(report: TurnReport) -> list[dict[str, Any]]:
-    """Return what a turn did, or would do, one row per step; then what it holds and refuses."""
+    """Return the steps that a turn took, or would take, then what it holds and refuses."""
     taken_keys = {(t.decision.policy, t.decision.finding) for t in report.taken}
     rows = [
         _step_row(t.decision, t.result, t.reasons or t.decision.reasons, t.action)
@@ -45,7 +45,7 @@ def step_rows(report: TurnReport) -> list[dict[str, Any]]:
 
 
 def step_notes(report: TurnReport) -> list[str]:
-    """Return what is said beside the rows."""
+    """Return the notes beside the rows."""
     lines = [f"{reason.gate}: {reason.text}" for reason in report.halted]
     if report.plan is not None and report.plan.aborted is not None:
         lines.append(f"nothing is done at all: {report.plan.aborted.text}")
@@ -90,7 +90,7 @@ def approval_rows(record: JournalState) -> list[dict[str, Any]]:
 
 
 def render_action(record: JournalState, prefix: str, output: str) -> str:
-    """Return one action with all that the journal says about it.
+    """Return one action with all that the journal has about it.
 
     Raises:
         UsageError: no action, or several, begin with `prefix`.

@@ -1,4 +1,4 @@
-"""How work and stories are shown: progress on a terminal's stderr, the story on stdout."""
+"""Render findings and stories: progress on a terminal's stderr, the story on stdout."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from analyzers.waterfall import SavedAmount, SavingsWaterfall
 
 Progress = Callable[[str, float], None]
-"""Say what is being done and which part (0-1) of it is."""
+"""Receives the current step and the finished part (0-1)."""
 
 CLASSES = {
     "quick win": "quick wins: one setting, undone as fast",
@@ -35,14 +35,14 @@ TERMINAL_COLUMNS = (
     "id", "impact", "analyzer", "kind", "evidence", "namespace", "workload", "team",
     "gpu_hours", "usd", "saves_usd", "do",
 )  # fmt: skip
-"""What a terminal has room for; `-o csv` has every column."""
+"""The columns that fit on a terminal; `-o csv` has every column."""
 WIDE = 100
 NARROW = 60
 
 
 @contextmanager
 def show_progress() -> Iterator[Progress]:
-    """Show one progress bar on stderr where it is a terminal; say nothing elsewhere."""
+    """Show one progress bar on stderr if it is a terminal; show nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda _label, _part: None
         return
@@ -57,7 +57,7 @@ def show_progress() -> Iterator[Progress]:
 
 
 def show_story(story: Story, output: str) -> None:
-    """Write a story on stdout: for eyes, Markdown, JSON, or its states as CSV."""
+    """Write a story on stdout: as text, Markdown, JSON, or its states as CSV."""
     write_text(render_story(story, output))
 
 

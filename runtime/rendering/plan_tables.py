@@ -1,4 +1,4 @@
-"""Plans, refusals and back-tests as rows, documents and sentences."""
+"""Render plans, refusals and backtests as rows, documents and sentences."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ PERCENT = 100
 
 
 def rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
-    """Return a plan as a diff: what would be done, what is held, what is refused, with why."""
+    """Return a plan as rows: what would be done, what is held, what is refused, with the reason."""
     by_hand = {s.policy: s.why for s in result.by_hand}
     table_rows = [
         _decision_row(d, result, by_hand.get(d.policy, "")) for d in result.plan.decisions
@@ -66,7 +66,7 @@ def allowed_decisions(result: "PlanResult") -> list[Decision]:
 
 
 def plan_notes(result: "PlanResult") -> list[str]:
-    """Return what is said beside a plan."""
+    """Return the notes beside a plan."""
     lines = [*result.notes, *(f"policy {s.policy} is {s.why}" for s in result.by_hand)]
     if result.plan.aborted is not None:
         lines.append(f"nothing is done: {result.plan.aborted.text}")
@@ -142,7 +142,7 @@ def _sign(decision: Decision) -> str:
 
 
 def _format_reasons(reasons: Sequence[Reason]) -> str:
-    """Return the first reason, and how many there are besides."""
+    """Return the first reason, and how many others there are."""
     if not reasons:
         return ""
     first, more = reasons[0], len(reasons) - 1
@@ -157,7 +157,7 @@ def _usd(decisions: Sequence[Decision]) -> Decimal | None:
 
 
 def answer_rows(report: "WhyNotReport") -> list[dict[str, Any]]:
-    """Return every gate's answer as a row."""
+    """Return every gate's result as a row."""
     return [
         {
             "policy": policy,
@@ -176,7 +176,7 @@ def answer_rows(report: "WhyNotReport") -> list[dict[str, Any]]:
 
 
 def render_answers(report: "WhyNotReport", output: str, *, every: bool) -> str:
-    """Write the answers for people: case by case, the shut gates (`every`: all)."""
+    """Return the gates' results as text: per case, the gates that refuse (`every`: all gates)."""
     parts = []
     for finding, policy, gates in report.cases:
         shut = [a for a in gates if every or not a.open]
@@ -220,7 +220,7 @@ def stop_rows(backtest: "Backtest", top: int = 0) -> list[dict[str, Any]]:
 
 
 def backtest_document(backtest: "Backtest") -> dict[str, Any]:
-    """Return a back-test as `fallow.backtest/v1`."""
+    """Return a backtest as `fallow.backtest/v1`."""
     low, high = backtest.interval
     return {
         "policy": backtest.policy,
@@ -267,7 +267,7 @@ def backtest_document(backtest: "Backtest") -> dict[str, Any]:
 
 
 def backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
-    """Return a back-test's verdict in sentences; `top`: cases named, 0 = all."""
+    """Return a backtest's verdict as sentences; `top`: number of named cases, 0 = all."""
     start, end = backtest.window.start, backtest.window.end
     usd = backtest.usd
     money = "at no known price" if usd is None else f"${usd:,.2f}"
@@ -318,7 +318,7 @@ def _unresolved_notes(backtest: "Backtest", top: int) -> list[str]:
 
 
 def _format_subject(subject: tuple[str, str, str, str]) -> str:
-    """Write a subject (cluster, kind, namespace, name) as Kind/namespace/name."""
+    """Return a subject (cluster, kind, namespace, name) as Kind/namespace/name."""
     return "/".join(subject[1:])
 
 

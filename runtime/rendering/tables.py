@@ -1,7 +1,7 @@
-"""Data on stdout: `-o table | json | csv | md`, the same rows in four shapes.
+"""Write data on stdout: `-o table | json | csv | md`, the same rows in four formats.
 
-JSON is an object `{"schema": "fallow.<noun>/v1", "<noun>": [...]}` whose field names do not
-change within a version; a table is for eyes and may.
+JSON is an object `{"schema": "fallow.<noun>/v1", "<noun>": [...]}` whose field names do not change
+within a version; a table is for people and may change.
 """
 
 import csv
@@ -20,9 +20,9 @@ import msgspec
 from fallow import money
 
 EXACT = frozenset({"rows"})
-"""Documents that keep every digit: what a query of somebody's own returns."""
+"""Documents that keep every digit: the result of a user's own query."""
 _RATE = re.compile(r"usd_h$|usd_per_(?!day$|week$|month$|year$)")
-"""Names of prices per unit: they are multiplied, so they keep more than cents."""
+"""Names of prices per unit: they are multiplied, so they have more digits than cents."""
 _RATE_STEP = Decimal("0.000001")
 _NATIVE_TYPES = (Decimal, datetime)
 Rows = Sequence[Mapping[str, Any]]
@@ -37,7 +37,7 @@ def write(rows: Any, output: str, *, noun: str, **extra: Any) -> None:
 
 
 def write_text(text: str) -> None:
-    """Write text on stdout; when its reader went away (`| head`), that is the end of it."""
+    """Write text on stdout; if its reader has ended (`| head`), stop."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -85,7 +85,7 @@ def _round_figures(value: Any, name: str = "") -> Any:
 
 
 def _round_figure(value: Any, name: str) -> Any:
-    """Return a figure rounded as money or as hours, by the name that it stands under."""
+    """Return a figure rounded as money or as hours, by its name."""
     if not isinstance(value, (Decimal, float)) or not math.isfinite(value):
         return value
     parts = name.split("_")
@@ -168,7 +168,7 @@ def _format_csv(value: Any) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """Return a value for eyes: a dash for missing, separators, no control characters."""
+    """Return a value as text: a dash if missing, with separators, without control characters."""
     if isinstance(value, (Decimal, float)):
         return f"{value:,.2f}"
     if isinstance(value, datetime):

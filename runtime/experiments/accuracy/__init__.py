@@ -1,4 +1,4 @@
-"""How right the idle verdicts are, and the peers': a simulated world is collected, then judged.
+"""Measure the accuracy of idle verdicts, Fallow's and other tools', in a simulated world.
 
     world ─► blocks ─┬─► rows, with quirks ─► warehouse ─► verdicts (ours, gpu-pruner's, ...)
                      └─► truth ──────────────────────────────┴─► scores

@@ -1,7 +1,7 @@
-"""Take what a world shows through the same pipeline as a real cluster's rows, and keep the truth.
+"""Collect a world through the same pipeline as a real cluster's rows, and keep the truth.
 
-No server runs: exporters' rows come straight from the blocks (`simulator.exporters.device_rows`),
-hosts' from the scripts, nodes and pods from the objects by the collector's own reader.
+No server runs: exporters' rows come directly from the blocks (`simulator.exporters.device_rows`),
+hosts' rows from the scripts, nodes and pods from the objects by the collector's own reader.
 """
 
 import json
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "simulated"
 STEP_S = 6 * 3600.0
-"""The world moves so far at a time."""
+"""Simulated time per step of the world."""
 KINDS = (
     "Node", "Pod", "Namespace", "ReplicaSet", "StatefulSet", "Deployment", "Job", "PyTorchJob",
     "Notebook", "InferenceService", "RayCluster", "PodDisruptionBudget", "ResourceQuota",
@@ -50,9 +50,9 @@ HOSTS_EVERY_S = 60.0
 
 
 def isolated_settings(home: Path, *, threads: int = 0) -> Settings:
-    """Return settings that touch nothing but a folder: a site's own never reach a made-up fleet.
+    """Return settings that use only one folder: a site's own settings never apply to a simulation.
 
-    Many small queries cost a quarter less of the CPU with one engine thread; 0 = all cores.
+    With one engine thread, many small queries take a quarter less CPU time; 0 = all cores.
     """
     return Settings(home=home, cluster=CLUSTER, warehouse=WarehouseSettings(threads=threads))
 
@@ -60,10 +60,10 @@ def isolated_settings(home: Path, *, threads: int = 0) -> Settings:
 def run_world(
     warehouse: "Warehouse", world: World, window: Window, quirks: Quirks, *, step_s: float = STEP_S
 ) -> tuple[Truth, dict[str, Script]]:
-    """Move a world through a window, store what it shows, and account for it.
+    """Run a world through a window, store its rows, and account for it.
 
     Returns:
-        What was true, and the scripts of all pods, by uid.
+        The truth, and the scripts of all pods by uid.
     """
     scripts: dict[str, Script] = {}
     truth = gather(_steps(warehouse, world, window, quirks, scripts, step_s), ())
@@ -106,14 +106,14 @@ def _steps(  # noqa: PLR0917  (one caller)
 
 
 class Inventory:
-    """What a world's API server has, as `fallow import kubectl` reads it."""
+    """The objects of a world's API server, as `fallow import kubectl` reads them."""
 
     def __init__(self, world: World, cluster: str = CLUSTER) -> None:
         self._store, self._cluster, self._heard = world.store, cluster, world.heard
         self._version = 0
 
     def batches(self, now_s: float) -> Iterator[Batch]:
-        """Yield what is there now, and what went since the last call as it was last seen."""
+        """Yield the current objects, and the last state of those deleted since the last call."""
         self._version, changes = self._store.changes(self._version)
         deleted = [c.object for c in changes if c.type == "DELETED" and c.kind != "Event"]
         present = [o for kind in KINDS for o in self._store.list(kind)]
@@ -130,7 +130,7 @@ class Inventory:
 
 
 def _end_deleted(batch: Batch, deleted: Sequence[Mapping[str, Any]]) -> Batch:
-    """End pods when they were deleted, as a watch does: inventories are taken often."""
+    """End pods at their deletion, as a watch does: inventories are read often."""
     rows_ = batch.rows
     over = pc.is_in(rows_["uid"], pa.array([o["metadata"]["uid"] for o in deleted], pa.string()))
     finished = pc.coalesce(rows_["finished_at"], pc.if_else(over, rows_["deleted_at"], None))
@@ -144,9 +144,9 @@ def _end_deleted(batch: Batch, deleted: Sequence[Mapping[str, Any]]) -> Batch:
 def read_verdicts(
     analyzer: "IdleAnalyzer", warehouse: "Warehouse", window: Window
 ) -> tuple[list[Verdict], list[Verdict]]:
-    """Return Fallow's verdicts, and what it held back and why.
+    """Return Fallow's verdicts, and what it withheld and why.
 
-    A run can be known from `min_duration` on; services are acted upon from `service_duration` on.
+    A run can be known after `min_duration`; services may be acted upon after `service_duration`.
     """
     verdicts = [_verdict(f, analyzer.settings) for f in analyzer.find(warehouse, window)]
     held_back = [
@@ -165,7 +165,7 @@ def read_verdicts(
 
 
 def actionable_after(settings: IdleSettings) -> Callable[[Owner], float]:
-    """Return how long work of an owner's kind must be idle before it may be acted upon, seconds."""
+    """Return after how many idle seconds work of an owner's kind may be acted upon."""
 
     def seconds(owner: Owner) -> float:
         serves = decide_kind(owner[1], served=False, notebook=False) in SERVICES

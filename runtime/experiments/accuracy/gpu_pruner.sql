@@ -1,6 +1,6 @@
 -- gpu-pruner's rule at every check: the window's maximum of GR_ENGINE_ACTIVE, or of GPU_UTIL where
--- that series is absent, is zero. Instances of a board are summed (the rule groups by the index
--- of the GPU), and one such series of a pod is enough for its whole controller.
+-- that series is absent, is zero. Instances of a GPU are summed (the rule groups by the GPU's
+-- index), and one such series of a pod is enough for its whole controller.
 SELECT DISTINCT
     p.namespace,
     p.workload_kind,

@@ -1,4 +1,4 @@
-"""One world per seed, watched with quirks, and what Fallow and its peers would have said of it."""
+"""Measure one world per seed, collected with quirks: the scores of Fallow and of other tools."""
 
 import tempfile
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ RULES = (peers.GPU_PRUNER, PRUNER_ALL_LABELS, peers.PRINCETON)
 
 
 def measure(seed: int, *, gpus: int, days: float, quirks: Sequence[str] = ("all",)) -> list[Score]:
-    """Return Fallow's score and its peers' in one world; the warehouse is gone afterwards.
+    """Return the scores of Fallow and the other tools in one world; its warehouse is deleted.
 
     Raises:
         UsageError: no such quirk, or a fleet without GPUs.

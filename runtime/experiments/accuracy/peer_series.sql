@@ -1,5 +1,5 @@
--- The greatest values of every device's series in every window that ends at a check. A series is
--- what its labels name: a device of one container; where pods share a device each has a copy.
+-- The maxima of every device's series in every window that ends at a check. A series is identified
+-- by its labels: a device of one container. Where pods share a device, each pod has a copy.
 WITH named AS (
     SELECT
         ts,

@@ -1,9 +1,9 @@
-"""Two peers' idle rules, replayed on the rows that Fallow saw (gpu-pruner, Job Defense Shield).
+"""Replay two other tools' idle rules on Fallow's rows: gpu-pruner and Job Defense Shield.
 
-gpu-pruner reads Prometheus, so a node whose labels it does not expect is invisible to it: one that
+gpu-pruner reads Prometheus, so it does not see a node whose labels it does not expect: one that
 writes `hostname`, or `exported_pod` where others write `pod`. It scales Deployments, ReplicaSets,
-StatefulSets, InferenceServices and Notebooks to zero; of other kinds it only complains. Princeton's
-rule cancels whatever it finds.
+StatefulSets, InferenceServices and Notebooks to zero; other kinds it only reports. Princeton's rule
+(Job Defense Shield) cancels every job that it finds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,17 +19,17 @@ from simulator.exporters.quirks import Quirks
 from warehouse.steps import POD_OWNERS, compose_query
 
 BREAKING = ("hostname-lower", "exported-labels")
-"""Quirks that make a node invisible to gpu-pruner (its issue 655; `--honor-labels` is one or
-the other for the whole cluster)."""
+"""Quirks that make a node invisible to gpu-pruner (its issue 655; `--honor-labels` has one value
+for the whole cluster)."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A peer's rule with its defaults."""
+    """Another tool's rule with its defaults."""
 
     name: str
     statement: str
     every_s: int
-    """Between two checks."""
+    """Time between two checks."""
     window_s: int
     kinds: frozenset[str] | None
     """What it can stop; None = everything."""
@@ -60,9 +60,9 @@ RULES = (GPU_PRUNER, PRINCETON)
 def verdicts(
     views: Views, window: Window, rule: Rule, *, blind: Sequence[str] = ()
 ) -> list[Verdict]:
-    """Return what a peer would have said: one verdict per workload and row of checks that agree.
+    """Return the verdicts of another tool: one per workload and sequence of checks that agree.
 
-    `blind` are nodes that it cannot read.
+    `blind`: nodes that it cannot read.
     """
     parameters = {
         **window.bounds(),
@@ -95,7 +95,7 @@ def verdicts(
 
 
 def unreadable_nodes(rule: Rule, nodes: Iterable[str], quirks: Quirks, window: Window) -> list[str]:
-    """Return the nodes whose labels a peer cannot read."""
+    """Return the nodes whose labels another tool cannot read."""
     if not rule.labels_matter:
         return []
     named = sorted(set(nodes))

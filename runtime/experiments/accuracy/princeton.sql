@@ -1,6 +1,7 @@
--- Princeton's rule at every check: a GPU of the job has shown nothing but GPU_UTIL 0 since the job
--- began, two hours ago or more, or in the sliding window. The job goes when fewer than $part of
--- its GPUs were used. A GPU without samples has no statistics: nothing is said of its job.
+-- Princeton's rule at every check: a GPU of the job has had only GPU_UTIL 0 since the job began (at
+-- least two hours ago), or in the sliding window. The job is cancelled when fewer than $part of its
+-- GPUs were used. A GPU without samples has no statistics: then the rule decides nothing about its
+-- job.
 WITH job AS (
     SELECT
         p.namespace,

@@ -1,13 +1,13 @@
-"""Verdicts laid over the truth: how many were right, what a stop would have cost, what was missed.
+"""Score verdicts against the truth: correct ones, harm of a stop, and missed idle time.
 
-A verdict speaks for the ticks that lie wholly within [known, end): before `known` nobody could
-have said it, and before `acts` nobody could have acted on it. GPU-hours are those that its
+A verdict counts for the ticks that lie wholly within [known, end). Before `known` no judge could
+have found it, and before `acts` no judge could have acted on it. GPU-hours are those that its
 workload held.
 
     precision   actionable GPU-hours in which the workload was truly idle, of all actionable ones
-    harmful     actionable verdicts during which a stop would have lost work, at whatever tick
-    recall      truly idle GPU-hours within a verdict, of those due: what is left of every truly
-                idle stretch after the detection window
+    harmful     actionable verdicts during which a stop would have lost work, at any tick
+    recall      truly idle GPU-hours within a verdict, of those due: the part of every truly idle
+                stretch after the detection window
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from simulator.models import TICK_S, Marks
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What somebody says of a workload, and from when he could have said it (epoch s)."""
+    """A judge's verdict about a workload, and from when it could have been known (epoch s)."""
 
     owner: Owner
     known_s: float
@@ -28,13 +28,13 @@ class Verdict(msgspec.Struct, frozen=True):
     actionable: bool
     confirmed: bool = True
     devices: tuple[str, ...] = ()
-    """Only these are said to be idle; empty = all that the workload holds."""
+    """The devices in the verdict; empty = all that the workload holds."""
     reasons: tuple[str, ...] = ()
-    """Why it is no more than it is."""
+    """Why the verdict is not stronger."""
     gpu_hours: float = 0.0
-    """Of some devices: how long they are said to have been idle within the time."""
+    """For a verdict about some devices: how long they were idle within the time."""
     acts_s: float | None = None
-    """From when it was actionable, where that is later than `known_s`."""
+    """When it became actionable, if that is later than `known_s`."""
 
 
 class Harm(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Harm(msgspec.Struct, frozen=True):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """How right one judge was in one world, in GPU-hours unless it says otherwise."""
+    """The accuracy of one judge in one world, in GPU-hours where no other unit is named."""
 
     judge: str
     actionable: float
@@ -56,41 +56,41 @@ class Score(msgspec.Struct, frozen=True):
     harms: tuple[Harm, ...]
     due: float
     detected: float
-    """Of the due, within confirmed verdicts, actionable or not."""
+    """Part of the due hours within confirmed verdicts, actionable or not."""
     acted: float
-    """Of the due, within actionable ones."""
+    """Part of the due hours within actionable verdicts."""
     ripe: float
-    """Of the due, what outlasted the time after which its kind may be acted upon."""
+    """Part of the due hours after the time from which their kind may be acted upon."""
     acted_ripe: float
-    """Of the ripe, within actionable verdicts."""
+    """Part of the ripe hours within actionable verdicts."""
     missed: Mapping[str, float]
-    """Of the due, outside of confirmed verdicts: why."""
+    """Part of the due hours outside confirmed verdicts, by reason."""
     held_back: Mapping[str, float]
-    """Of the ripe, outside of actionable verdicts: why."""
+    """Part of the ripe hours outside actionable verdicts, by reason."""
     delays_s: tuple[float, ...]
-    """From the beginning of a truly idle stretch to its first actionable tick."""
+    """Time from the beginning of a truly idle stretch to its first actionable tick."""
     part: float
-    """Said of some of a workload's devices while others compute."""
+    """Verdicts about some of a workload's devices while others compute."""
     part_true: float
 
     @property
     def precision(self) -> float:
-        """Truly idle of actionable; 1 where nothing was actionable."""
+        """Truly idle hours over actionable hours; 1 where none were actionable."""
         return self.actionable_true / self.actionable if self.actionable else 1.0
 
     @property
     def recall(self) -> float:
-        """Found of due; 1 where nothing was due."""
+        """Found hours over due hours; 1 where none were due."""
         return self.detected / self.due if self.due else 1.0
 
     @property
     def actionable_recall(self) -> float:
-        """Acted upon of due; 1 where nothing was due."""
+        """Actionable hours over due hours; 1 where none were due."""
         return self.acted / self.due if self.due else 1.0
 
     @property
     def ripe_recall(self) -> float:
-        """Acted upon of ripe; 1 where nothing was ripe."""
+        """Actionable hours over ripe hours; 1 where none were ripe."""
         return self.acted_ripe / self.ripe if self.ripe else 1.0
 
 
@@ -104,10 +104,10 @@ def score(
     ripe_s: Callable[[Owner], float] | None = None,
     vetoed: Iterable[Verdict] = (),
 ) -> Score:
-    """Score one judge's verdicts; `vetoed` are what it saw and did not say, with its reasons.
+    """Score one judge's verdicts; `vetoed` are those that it withheld, with its reasons.
 
-    `window_s` of idleness make it due; `ripe_s` (by owner, never less than that) make it ripe.
-    A verdict about a workload that never held a device counts in full against precision.
+    Idle time is due after `window_s`, and ripe after `ripe_s` (by owner, never less than
+    `window_s`). A verdict about a workload that never held a device counts fully against precision.
     """
     by_owner: dict[Owner, list[Verdict]] = {}
     for verdict in verdicts:
@@ -143,7 +143,7 @@ def score(
 
 
 def pool_scores(scores: Sequence[Score]) -> Score:
-    """Return one judge's score over several worlds taken together."""
+    """Return one judge's score over several worlds together."""
     return Score(
         judge=scores[0].judge,
         actionable=sum(s.actionable for s in scores),
@@ -246,7 +246,7 @@ def _add_part(sums: _Sums, course: Course, verdict: Verdict, span: slice) -> Non
             gpus, idle = course.by_device[device]
             true += _hours(gpus[span][idle[span]])
     sums.part += verdict.gpu_hours
-    # Ranks take turns at being idle: a verdict names all of them, and counts their turns.
+    # Ranks are idle in turn: a verdict names all of them and counts the turns.
     sums.part_true += min(true, verdict.gpu_hours)
 
 
@@ -257,7 +257,7 @@ def _explain(
     missed: Marks,
     verdicts: Sequence[Verdict],
 ) -> None:
-    """Give every missed tick to the first reason that was said of it."""
+    """Assign every missed tick to the first reason that a verdict about it has."""
     remaining = missed.copy()
     for verdict in verdicts:
         span = _tick_range(truth.ticks, verdict)
@@ -276,7 +276,7 @@ def _explain(
 def _tick_range(ticks: Doubles, verdict: Verdict, *, acting: bool = False) -> slice:
     later = verdict.acts_s if acting and verdict.acts_s is not None else verdict.known_s
     begin = int(np.searchsorted(ticks, later))
-    # A tick lasts; the last that counts is over when the verdict is.
+    # A tick has a duration; the last tick that counts ends with the verdict.
     end = int(np.searchsorted(ticks, verdict.end_s - TICK_S, side="right"))
     return slice(begin, max(begin, end))
 

@@ -1,7 +1,8 @@
-"""What is true of every workload at every tick, gathered from a world's blocks.
+"""Collect the truth about every workload at every tick from a world's blocks.
 
-A workload is truly idle at a tick when every device that it holds is in the state `idle`; stopping
-it does harm when the block says so of any of them (`simulator.work.behaviours` says what does).
+A workload is truly idle at a tick when every device that it holds is in the state `idle`. Stopping
+it does harm when the block reports harm for any of its devices (`simulator.work.behaviours` defines
+harm).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,9 +41,9 @@ class Course(msgspec.Struct, frozen=True):
     idle: Marks
     """It holds devices, and every one of them is truly idle."""
     harm: Marks
-    """A stop at this tick would lose work."""
+    """Whether a stop at this tick would lose work."""
     by_device: dict[str, tuple[Doubles, Marks]]
-    """GPUs held of a device and whether it is truly idle, by the device's canonical identity."""
+    """GPUs held per device, and whether the device is truly idle, by its canonical identity."""
 
 
 def gather(blocks: Iterable[Block], allocations: Iterable[DeviceAllocation]) -> Truth:
@@ -69,8 +70,8 @@ def gather(blocks: Iterable[Block], allocations: Iterable[DeviceAllocation]) -> 
 def courses(truth: Truth, scripts: Mapping[str, Script]) -> dict[Owner, Course]:
     """Return the course of every workload that held a device.
 
-    A shared device is idle when all who share it leave it idle. Whether a stop does harm is said of
-    each of them by its script (by pod uid).
+    A shared device is idle when all pods that share it leave it idle. Each pod's script determines
+    whether a stop of the pod does harm (by pod uid).
     """
     by_owner: dict[Owner, list[DeviceAllocation]] = {}
     for allocation in truth.allocations:
@@ -122,7 +123,7 @@ def _own(
 
 
 def runs(marks: Marks) -> list[tuple[int, int]]:
-    """Return [begin, end) of every run of marks."""
+    """Return [begin, end) of every run of true marks."""
     steps = np.diff(np.concatenate([[0], marks.astype(np.int8), [0]]))
     begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
     return list(zip(begins.tolist(), ends.tolist(), strict=True))

@@ -1,12 +1,12 @@
-"""The closed loop: what is found in a world is acted upon through the world's own API.
+"""Close the loop: policies act on the findings of a world through the world's own API.
 
     world ─► rows, with quirks ─► warehouse ─► findings ─► policies ─► the actor's loop
       ▲                                                                      │
       └── controllers ◄── Kubernetes API over HTTP ◄── writes, as anywhere ──┘
 
-The rows are read without HTTP; nothing true enters the warehouse. The people of a site are
-simulated: every notice is delivered, the admin lists every namespace, approves what waits,
-and lets it go on when a freeze is over; owners start again what they miss.
+The rows are read without HTTP; no truth enters the warehouse. The people of a site are simulated:
+every notice is delivered; the admin lists every namespace, approves pending actions, and ends a
+freeze when its cause is over; owners start their workloads again when they need them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,31 +52,31 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600.0
 OVERLAP_S = HOUR_S
-"""Who held what is said again for so long before the last turn, as the service does."""
+"""Before the last turn, allocations of this much time are written again, as in the service."""
 ACCOUNTED_S = 2 * HOUR_S
-"""The service accounts for so long before now in each pass: what came later decides about it."""
+"""Each pass accounts for this much time before now, as in the service: later rows change it."""
 IDLE = ("idle",)
 TURNS_PER_COMPACTION = 8
-"""Every turn leaves a file per table, and every query opens them all."""
+"""Turns between compactions: every turn writes a file per table, and every query opens them all."""
 ADMIN, SIMULATE = "admin", "simulate"
 OWN_POLICIES = Path(__file__).parent / "policies"
 
 
 class SimulatedAdmin(msgspec.Struct):
-    """What the simulated admin did."""
+    """The actions of the simulated admin."""
 
     namespaces: int = 0
-    """Policies for which he listed every namespace."""
+    """Policies in which the admin listed every namespace."""
     trusted: list[str] = []
-    """Policies that he trusts by hand."""
+    """Policies that the admin trusts by hand."""
     approved: int = 0
-    """Actions that he approved, each at the turn after it was requested."""
+    """Actions that the admin approved, each at the turn after its request."""
     thawed: int = 0
-    """Freezes that he ended once their cause was over."""
+    """Freezes that the admin ended when their cause was over."""
 
 
 class SimulatedChannels:
-    """Everybody is reached: a made-up channel that always delivers."""
+    """A simulated channel that always delivers."""
 
     def tell(self, notices: Sequence[Any], now: datetime) -> list[Any]:
         """Return that each notice was delivered."""
@@ -85,7 +85,7 @@ class SimulatedChannels:
 
 
 class WorldEvidence(LiveEvidence):
-    """Idle work of one world; a fresh evaluation lets the world go on to its next scrape."""
+    """Idle work of one world; a fresh evaluation advances the world to its next scrape."""
 
     def __init__(self, enforcer: "Enforcer") -> None:
         super().__init__(enforcer.warehouse, enforcer.settings, lambda _now: None, enforcer.now)
@@ -93,13 +93,13 @@ class WorldEvidence(LiveEvidence):
         self._cached: tuple[datetime, list[Facts]] | None = None
 
     def cases(self, now: datetime) -> Sequence[Facts]:
-        """Return the facts of what is idle now."""
+        """Return the facts of the workloads that are idle now."""
         if self._cached is None or self._cached[0] != now:
             self._cached = now, self._facts(now, self._enforcer.analyzers)
         return self._cached[1]
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
-        """Let the world go on by a scrape, once for all actions of a turn, and judge again."""
+        """Advance the world by one scrape, once per turn for all actions, and judge again."""
         now = self._sampled_at = self._enforcer.refresh(now)
         key = _key(facts)
         same = (f for f in self.cases(now) if f.finding.kind == facts.finding.kind)
@@ -109,7 +109,7 @@ class WorldEvidence(LiveEvidence):
 
 
 class Enforcer:
-    """Watches one world and lets policies act in it. Starts its API's server; close it after."""
+    """Collects one world and lets policies act in it. Starts its API server; close it after use."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Enforcer:
         self.policies = tuple(_with_namespaces(policy) for policy in policies)
         self.blocks: list[Block] = []
         self.turns: list[ActorTurn] = []
-        """What was said about every case, turn by turn."""
+        """The decisions about every case, turn by turn."""
         self.admin = SimulatedAdmin(namespaces=sum(not p.allow.namespaces for p in policies))
         self._number = 0
         self._inventory = Inventory(world)
@@ -173,7 +173,7 @@ class Enforcer:
         return datetime.fromtimestamp(self.world.now_s, UTC)
 
     def turn(self, until_s: float, end_s: float) -> list[Block]:
-        """Move the world, store what it showed, and before the end let the actor have its turn."""
+        """Advance the world, store its rows, and run the actor once before the end."""
         self.blocks = []
         self._advance(until_s)
         least = self.settings.idle.min_duration.total_seconds()
@@ -189,7 +189,7 @@ class Enforcer:
         return self.blocks
 
     def refresh(self, now: datetime) -> datetime:
-        """Let the world go on to its next scrape, once a turn; return the time it reached."""
+        """Advance the world to its next scrape, once per turn; return the time reached."""
         if self._fresh_s < 0 or now.timestamp() - self._fresh_s > self.sample_every_s:
             self._advance((now.timestamp() // self.sample_every_s + 1) * self.sample_every_s)
             self._fresh_s = self.world.now_s
@@ -197,14 +197,14 @@ class Enforcer:
         return self.now()
 
     def _trust(self) -> None:
-        """Play the admin: trust every policy that acts, by hand, as `fallow policy trust` does."""
+        """Act as the admin: trust every acting policy by hand, as `fallow policy trust` does."""
         for policy in self.policies:
             if policy.mode == "enforce":
                 trust_by_hand(self.record, policy, ADMIN, "simulated")
                 self.admin.trusted.append(policy.name)
 
     def _play_admin(self) -> None:
-        """Play the admin: approve what waits, and thaw what froze once that is over."""
+        """Act as the admin: approve pending actions, and end freezes whose cause is over."""
         self.record.catch_up()
         if self.record.frozen is not None and self.evidence.incident(self.now()) is None:
             self.admin.thawed += 1
@@ -215,7 +215,7 @@ class Enforcer:
                 self.admin.approved += 1
 
     def _store_findings(self) -> None:
-        """Keep what is idle: predictions rest on how long such stretches last."""
+        """Store idle findings: predictions depend on how long such stretches last."""
         facts = self.evidence.cases(self.now())
         idle_findings = [f.finding for f in facts]
         if idle_findings:
@@ -232,7 +232,7 @@ class Enforcer:
         begin_s = max(since_s - OVERLAP_S, self._start_s)
         roll_up(self.warehouse)
         write_allocations(self.warehouse, Window(datetime.fromtimestamp(begin_s, UTC), self.now()))
-        # Verdicts read the signals of hours that are over, as those of a service do.
+        # Verdicts use the signals of past hours, as in the service.
         first_s = max(self.world.now_s - ACCOUNTED_S, self._start_s) // HOUR_S * HOUR_S
         last_s = self.world.now_s // HOUR_S * HOUR_S
         if first_s < last_s:
@@ -262,7 +262,7 @@ class Enforcer:
         )
 
     def _latest(self) -> Iterator[Batch]:
-        """Read every source now: what exporters, hosts and notebooks say last."""
+        """Read every source now: the last values of exporters, hosts and notebooks."""
         block, scripts = self.blocks[-1], self.world.cast.scripts
         last_s, ticks = float(block.ticks[-1]), len(block.ticks)
         allocations = [
@@ -291,7 +291,7 @@ class Enforcer:
 
 
 def _with_namespaces(policy: "Policy") -> "Policy":
-    """Return a policy as an admin lists every namespace in it who listed none."""
+    """Return a policy with every namespace listed if it lists none, as an admin would do."""
     if policy.allow.namespaces:
         return policy
     allow = msgspec.structs.replace(policy.allow, namespaces=("*",))

@@ -1,9 +1,9 @@
-"""Harm in two figures, from truth alone, beside what the policies kept and announced.
+"""Measure harm in two figures from the truth, beside what policies saved and announced.
 
-harmful stops   work was cut off or is to be done again; files were lost that lay on no volume
+harmful stops   work was interrupted or has to be repeated; files were lost that were on no volume
                 and in no snapshot; a kernel's memory that no notice announced as lost
-early returns   stops whose workload was wanted again within a day, those within
-                `min_expected_rest` apart; announced stops for a night apart
+early returns   stops whose workload was wanted again within a day, and within `min_expected_rest`
+                separately; announced stops for a night separately
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DAY = timedelta(days=1)
 SAME_S = 60.0
-"""A stop is seen so soon after the write that made it."""
+"""A stop is visible at most this long after its write."""
 CAUSES = ("active", "work lost", "files lost", "memory lost")
 
 
@@ -34,36 +34,36 @@ class OwnerCare(msgspec.Struct, frozen=True):
 
     policy: str = ""
     keeps_files: bool = False
-    """A verified snapshot has its files."""
+    """Whether a verified snapshot has its files."""
     notice: str = ""
     """The text of the notice to its owner."""
     lost: str = ""
-    """What the way of stopping loses, in the words of `actions/verbs.csv`."""
+    """What this way of stopping loses, in the words of `actions/verbs.csv`."""
 
     @property
     def announces_memory(self) -> bool:
-        """Whether the notice said what is lost."""
+        """Whether the notice names what is lost."""
         return bool(self.lost) and self.lost in self.notice
 
 
 class EarlyReturns(msgspec.Struct, frozen=True):
-    """How many stops were wanted back early."""
+    """How many stopped workloads were wanted back early."""
 
     stops: int
-    """Those that were no announced stop for a night."""
+    """Those that were not announced stops for a night."""
     within_min_expected_rest: int
     within_24h: int
-    """These included."""
+    """All early returns, announced night stops included."""
     interval: tuple[float, float]
-    """Clopper-Pearson, each end one-sided at 95 %, of the share within 24 h."""
+    """Clopper-Pearson interval of the share within 24 h, each end one-sided at 95 %."""
     night_stops: int
     night_within_24h: int
     within_declared: int
-    """Wanted within the time that the policy declares."""
+    """Wanted back within the time that the policy declares."""
     declared: float | None = None
     """The rate that the policy declares."""
     upper_end: float = 1.0
-    """Of the share within the time that the policy declares."""
+    """The interval of the share within the time that the policy declares."""
 
 
 def find_causes(stop: WorkloadStop, care: OwnerCare) -> list[str]:
@@ -83,7 +83,7 @@ def count_returns(
     *,
     min_expected_rest: timedelta = MIN_EXPECTED_REST,
 ) -> dict[str, EarlyReturns]:
-    """Return the early returns of each policy that stopped anything, and of all (`*`)."""
+    """Return the early returns of each policy with stops, and of all policies (`*`)."""
     policies_by_name = {policy.name: policy for policy in policies}
     out = {"*": _count_returns(stops, policies_by_name, min_expected_rest)}
     for name in sorted({care.policy for _, care in stops}):
@@ -117,12 +117,12 @@ def _count_returns(
 
 
 def is_wanted_within(stop: WorkloadStop, length: timedelta) -> bool:
-    """Say whether a stopped workload was wanted back so soon."""
+    """Return whether a stopped workload was wanted back within a time."""
     return stop.back_s is not None and stop.back_s - stop.at_s <= length.total_seconds()
 
 
 def is_night(policy: "Policy | None") -> bool:
-    """Say whether a policy stops for a night only, and announces when."""
+    """Return whether a policy stops for a night only, with an announcement."""
     return policy is not None and policy.act_window is not None
 
 
@@ -130,14 +130,14 @@ def interval(count: int, of: int) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a share, each end one-sided at 95 %."""
     if not of:
         return 0.0, 1.0
-    # What happened is as rare as what did not happen is frequent.
+    # The complement of a share has the complementary interval.
     return round(1 - get_upper_end(of - count, of), 5), round(get_upper_end(count, of), 5)
 
 
 def with_care(
     stops: Sequence[WorkloadStop], record: "JournalState"
 ) -> list[tuple[WorkloadStop, OwnerCare]]:
-    """Return each stop with what the journal says was done for its owner."""
+    """Return each stop with what the journal has about its owner's care."""
     texts: dict[tuple[str, str], str] = {}
     snapshots: dict[str, Any] = {}
     for entry in record.journal.entries(event_types.NOTICED):
@@ -167,7 +167,7 @@ def _nearest(acts: Sequence[tuple[float, OwnerCare]], at_s: float) -> OwnerCare:
 
 
 def _has_files(snapshot: Mapping[str, Any]) -> bool:
-    """Say whether a snapshot of the journal is whole and has files in it."""
+    """Return whether a snapshot in the journal is complete and has files."""
     parts = snapshot.get("parts") or ()
     whole = not snapshot.get("missing") and all(p.get("verified") for p in parts)
     return bool(parts) and whole and any(p.get("what") in KEEPS_FILES for p in parts)

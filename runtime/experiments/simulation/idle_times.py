@@ -1,9 +1,9 @@
-"""When each workload of a world was idle, and when it was wanted again: from truth alone.
+"""Find when each workload of a world was idle and when it was wanted again, from the truth.
 
-    world, moved block by block ─► Observer.see ─► Observer.idle_times ─► IdleTime
+    world, advanced block by block ─► Observer.see ─► Observer.idle_times ─► IdleTime
 
 A workload is idle while it holds devices and every pod of it is idle: no kernel runs, no cell, no
-request, nothing is prepared or saved on the host, nothing starts. No analyzer reads this.
+request; the host prepares or saves nothing; nothing starts. No analyzer reads this.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ from simulator.world import World
 
 Span = tuple[float, float]
 SHARED = "-SHARED"
-"""How the label of the product of a time-sliced GPU ends."""
+"""The end of the product label of a time-sliced GPU."""
 
 
 class IdleTime(msgspec.Struct, frozen=True):
@@ -38,26 +38,26 @@ class IdleTime(msgspec.Struct, frozen=True):
     begin_s: float
     end_s: float
     wanted_s: float
-    """When its owner or a request wants it next; infinite = not within a day of the end."""
+    """When its owner or a request needs it next; infinite = not within a day after the end."""
     leaves_s: float
-    """When its owner takes it away for good."""
+    """When its owner deletes it."""
     files: bool
-    """Its owner's files lie on no volume."""
+    """Whether its owner's files are on no volume."""
     memory: bool
-    """A kernel holds values that no file has."""
+    """Whether a kernel holds values that no file has."""
     shared: bool = False
-    """Its devices are time-sliced: each pod's share is an estimate, and nothing acts on one."""
+    """Whether its devices are time-sliced: shares are estimates, so no policy acts on them."""
 
 
 class Observer:
-    """Keeps the scripts of a world's pods, which the world itself forgets."""
+    """Keeps the scripts of a world's pods, which the world itself does not keep."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._scripts: dict[str, Script] = {}
 
     def see(self) -> None:
-        """Remember the scripts of now; called after every block."""
+        """Store the current scripts; called after every block."""
         self._scripts.update(self._world.cast.scripts)
 
     def idle_times(self) -> list[IdleTime]:
@@ -109,7 +109,7 @@ class Observer:
 
 
 def common_spans(held_spans: Sequence[Span], idle_spans: Sequence[Span]) -> list[Span]:
-    """Return when devices are allocated and all of them are idle; spans that touch are one."""
+    """Return when devices are allocated and all of them are idle; spans that touch are joined."""
     steps: dict[float, list[int]] = defaultdict(lambda: [0, 0])
     for place, spans in enumerate((held_spans, idle_spans)):
         for begin, end in spans:
@@ -131,7 +131,7 @@ def common_spans(held_spans: Sequence[Span], idle_spans: Sequence[Span]) -> list
 
 
 def _idle_spans(script: Script, within: Span) -> Iterator[Span]:
-    """Yield the phases in which a pod is idle; before its script begins it starts."""
+    """Yield the phases in which a pod is idle; before its script begins the pod starts up."""
     start_s, end_s = within
     timeline = script.timeline
     timeline.grow(end_s)
@@ -146,7 +146,7 @@ def _idle_spans(script: Script, within: Span) -> Iterator[Span]:
 
 
 def _next_use_s(script: Script, since_s: float, horizon_s: float) -> float:
-    """Return when an idle pod is used next: work that is done or hangs is not missed."""
+    """Return when an idle pod is needed next; finished or hanging work is never needed."""
     if script.family == "training":
         return inf
     following = next_use(script, since_s, horizon_s)

@@ -1,4 +1,4 @@
-"""What enforcement came to: by the world's truth, beside an oracle, and by its own ledger."""
+"""Measure enforcement: by the world's truth, against an oracle, and by its own ledger."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -26,26 +26,26 @@ from warehouse.pricing import derive_device_rates
 
 
 class CategoryShare(msgspec.Struct, frozen=True):
-    """One category's part."""
+    """The share of one category."""
 
     oracle_gpu_hours: float
     released_gpu_hours: float
     stops: int
     missed: int
-    """Workloads that the oracle releases and enforcement never did."""
+    """Workloads that the oracle releases and enforcement never released."""
     gates: dict[str, int]
-    """Of these: which gate kept them, and for how many turns; see `turns.NO_CASE`."""
+    """Of these: which gate blocked them, and for how many turns; see `turns.NO_CASE`."""
 
 
 class PromiseTotals(msgspec.Struct, frozen=True):
-    """Steps (notices and acts) that a back-test of the service promises and that it took."""
+    """Steps (notices and actions) that a backtest of the service promises, and that it took."""
 
     promised: int
     lived: int
     both: int
     refused: int
-    """Acts that a gate refused at the time of acting; no history has that: the back-test names
-    it, and does not count it as met."""
+    """Actions that a gate refused at the time of acting. No history has such refusals: the backtest
+    names the gate and does not count it as fulfilled."""
     differences: list[str]
     taken: dict[str, dict[str, int]]
     """Steps that the service took, by policy and step."""
@@ -60,7 +60,7 @@ class StopRecord(msgspec.Struct, frozen=True):
     at: datetime
     gpus: float
     wanted_after_h: float | None
-    """Hours until its owner had it back or asked for it; null = not before the end."""
+    """Hours until its owner had it back or requested it; null = not before the end."""
     causes: tuple[str, ...]
     """Why it did harm; empty = it did none."""
 
@@ -76,25 +76,25 @@ class EnforcementResult(msgspec.Struct, frozen=True):
     early_returns: dict[str, EarlyReturns]
     """By policy; `*` is all of them."""
     released_gpu_hours: float
-    """By the truth: of stops that did no harm, until each owner wants it, leaves, or the end."""
+    """By the truth: of stops without harm, until the owner needs or deletes it, or the end."""
     oracle_gpu_hours: float
-    """By the truth: what an oracle releases that is as patient as the policies."""
+    """By the truth: what an oracle releases that waits as long as the policies."""
     released_share: float | None
-    """The one of the other."""
+    """The released GPU-hours over the oracle's."""
     oracle_shared_gpu_hours: float
-    """Of the oracle's: those of time-sliced devices, which are reported and never acted upon."""
+    """The oracle's part on time-sliced devices, which are reported and never acted upon."""
     by_category: dict[str, CategoryShare]
-    """By row of the mix: what the oracle releases, what was released, what kept the rest."""
+    """By row of the mix: what the oracle releases, what was released, and what blocked the rest."""
     predicted_gpu_hours: float
-    """By the ledger: what past stretches let expect."""
+    """By the ledger: the expectation from past stretches."""
     predicted_interval: tuple[float, float]
-    """In which the truth should lie nine times in ten."""
+    """The range that should contain the true value nine times in ten."""
     saved_gpu_hours: float
-    """By the ledger: what its devices did afterwards, the restart taken off."""
+    """By the ledger: what its devices did afterwards, minus the restart."""
     saved_usd: dict[str, float]
     """The same in dollars, by kind."""
     true_gpu_hours: float
-    """By the truth: until its owner would have had it back, or taken it away."""
+    """By the truth: until its owner would have had it back, or deleted it."""
     refused: int
     taken_back: int
     open: int
@@ -110,13 +110,13 @@ def measure_enforcement(
     options: Options,
     idle_times: Sequence[IdleTime],
 ) -> tuple[EnforcementResult, dict[str, float]]:
-    """Lay what was done over the truth, and beside it what the ledger says was saved.
+    """Compare the stops with the truth, and return the ledger's savings beside it.
 
-    True are the GPU-hours from a stop until its owner started it again, would have taken it away,
-    or the end.
+    The true saving is the GPU-hours from a stop until its owner started it again, would have
+    deleted it, or the end.
     """
     world = enforcer.world
-    # Of the signals that the service wrote as it lived: later accounting decides with hindsight.
+    # Signals as the service wrote them during the run: later accounting would know more.
     promises = _compare_promises(enforcer, window)
     pipeline.account(enforcer.warehouse, window)
     now = enforcer.now()
@@ -178,7 +178,7 @@ def _sum_usd(entries: Sequence[LedgerEntry]) -> dict[str, float]:
 
 
 def _count_harm(world: World, causes: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return the harmful stops, why they were, and the work that was lost."""
+    """Count the harmful stops, their causes, and the lost work."""
     return {
         "harmful_stops": sum(bool(why) for why in causes),
         "causes": {c: sum(c in why for why in causes) for c in harm.CAUSES},
@@ -191,7 +191,7 @@ def _list_stops(
     stops: Sequence[tuple[WorkloadStop, OwnerCare]],
     causes: Sequence[Sequence[str]],
 ) -> tuple[StopRecord, ...]:
-    """Return every stop with its policy, when its owner wanted it back, and why it did harm."""
+    """Return every stop with its policy, when its owner needed it back, and why it did harm."""
     return tuple(
         StopRecord(
             workload="/".join(stop.key),
@@ -209,7 +209,7 @@ def _list_stops(
 
 
 def _compare_promises(enforcer: Enforcer, window: Window) -> PromiseTotals:
-    """Return whether the service did what its back-test promises."""
+    """Return whether the service did what its backtest promises."""
     if not enforcer.turns:
         return PromiseTotals(0, 0, 0, 0, [], {})
     comparison = compare(
@@ -238,7 +238,7 @@ def _share_by_category(
     best: Sequence[Release],
     turns: Sequence[ActorTurn],
 ) -> dict[str, CategoryShare]:
-    """Return each category's part, what the oracle releases most of first."""
+    """Return each category's share, sorted by what the oracle releases."""
     roles = world.cast.roles
     own_stops = defaultdict(list)
     for stop in right:
@@ -275,7 +275,7 @@ def turns_of(options: Options, least: timedelta) -> Iterator[float]:
 
 
 def _idle_until_s(world: World, stop: WorkloadStop) -> float:
-    """Return until when a stopped workload would have held its devices for nothing."""
+    """Return until when a stopped workload would have held its devices idle."""
     role, end_s = world.cast.roles[stop.key], world.now_s
     leaves = end_s if role.since_s is None else role.since_s + role.arrival.life_s
     back_s = end_s if stop.back_s is None else stop.back_s

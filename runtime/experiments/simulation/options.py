@@ -1,4 +1,4 @@
-"""The options of a simulation, checked before anything runs."""
+"""Read and check the options of a simulation before it runs."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ START = datetime(2026, 11, 2, tzinfo=UTC)
 
 
 class Options(msgspec.Struct, frozen=True):
-    """A world, and how it is watched."""
+    """A world, and how it is observed."""
 
     spec: Spec
     seed: int
@@ -28,11 +28,11 @@ class Options(msgspec.Struct, frozen=True):
     gpus: int
     quirks: Quirks
     every_s: float
-    """Between two judgements."""
+    """Time between two judgements."""
     sample_every_s: float
-    """Between two scrapes of the exporters."""
+    """Scrape interval of the exporters."""
     warm_up_s: float = 0.0
-    """So long it is only watched, before anything may be done."""
+    """The time of observation only, before the first action."""
 
     @property
     def end_s(self) -> float:
@@ -55,11 +55,11 @@ def read(
     warm_up: str | None = None,
     policies: Path | None = None,
 ) -> Options:
-    """Return what the words of a command line mean.
+    """Return the options of a command line.
 
     Raises:
-        UsageError: a pool, category, quirk, placement or folder that does not exist, an amount
-            that is none; the legal ones are named.
+        UsageError: a pool, category, quirk, placement or folder does not exist, or an amount is
+            not valid; the message names the legal ones.
     """
     if policies is not None and not policies.is_dir():
         raise UsageError(

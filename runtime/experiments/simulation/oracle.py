@@ -1,10 +1,10 @@
-"""What an oracle would release: it knows the truth and acts by the policies' own patience.
+"""Compute what an oracle would release: it knows the truth and waits as long as the policies.
 
-It acts at the same turns (of a policy that acts at night alone: those of the night), on the kinds
-that a policy names, after the policy's own minimum duration and grace. It leaves out what would do
-harm (files on no volume that the policy does not keep, a kernel's memory that it does not
-announce), and what is wanted back within `min_expected_rest`. It knows no budgets, approvals,
-blackouts or evidence: what these cost a policy is the difference.
+It acts at the same turns (for a policy that acts only at night: those of the night), on the kinds
+that a policy names, after the policy's own minimum duration and grace. It leaves out stops that do
+harm (files on no volume that the policy does not save, a kernel's memory that it does not announce)
+and workloads that are wanted back within `min_expected_rest`. It has no budgets, approvals,
+blackouts or evidence: the difference to a policy is the cost of these.
 """
 
 from bisect import bisect_left
@@ -34,7 +34,7 @@ KEEPS_FILES = frozenset({"home", "volume"})
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Devices that are released until their workload is wanted, leaves, or the world ends."""
+    """Devices that are released until their workload is needed, is deleted, or the world ends."""
 
     key: Key
     category: str
@@ -43,11 +43,11 @@ class Release(msgspec.Struct, frozen=True):
     until_s: float
     gpus: float
     shared: bool = False
-    """Of time-sliced devices, on which the safety rules let nothing act."""
+    """Whether the devices are time-sliced: the safety rules allow no action on them."""
 
     @property
     def gpu_hours(self) -> float:
-        """Return what it releases."""
+        """Return the GPU-hours released."""
         return self.gpus * (self.until_s - self.at_s) / HOUR_S
 
 
@@ -62,8 +62,8 @@ def releases(
 ) -> list[Release]:
     """Return what the oracle releases, workload by workload; `turns` in order, epoch seconds.
 
-    Of several policies the one that may act first does. What is released stays so until its
-    workload is wanted, whatever became of it in the world without enforcement.
+    Of several policies, the one that may act first does. Released devices stay released until their
+    workload is needed, whatever happened to it in the world without enforcement.
     """
     by_key: dict[Key, list[IdleTime]] = defaultdict(list)
     for idle_time in idle_times:
@@ -102,9 +102,9 @@ def releases(
 
 
 def is_target(policy: "Policy", idle_time: IdleTime) -> bool:
-    """Say whether a policy would act on such a workload: its kinds, namespaces and verb.
+    """Return whether a policy would act on such a workload, by its kinds, namespaces and verb.
 
-    What waits for a condition beside idleness (quota, pressure) names nothing here.
+    A policy with a condition beside idle time (quota, pressure) has no such target.
     """
     stage, match, allow = policy.stage("act"), policy.match, policy.allow
     kind, namespace, _ = idle_time.key
@@ -128,7 +128,7 @@ def is_target(policy: "Policy", idle_time: IdleTime) -> bool:
 
 
 def would_harm(policy: "Policy", idle_time: IdleTime) -> bool:
-    """Say whether this policy's stop of such a workload would lose what it may not lose."""
+    """Return whether this policy's stop of such a workload would lose what must not be lost."""
     stage = policy.stage("snapshot")
     keeps = stage is not None and stage.required and bool(KEEPS_FILES & set(stage.what))
     announces = policy.stage("notify") is not None
@@ -136,7 +136,7 @@ def would_harm(policy: "Policy", idle_time: IdleTime) -> bool:
 
 
 def finding_kind(idle_time: IdleTime) -> str:
-    """Return the kind of the finding that such an idle time is."""
+    """Return the kind of finding for such an idle time."""
     return decide_kind(
         idle_time.key[0],
         served=idle_time.family == "serving",
@@ -147,7 +147,7 @@ def finding_kind(idle_time: IdleTime) -> str:
 def min_idle_time(policy: "Policy", idle_time: IdleTime, idle: IdleSettings) -> timedelta:
     """Return how long such a workload has to be idle before this policy notifies its owner.
 
-    Where a policy says nothing of its own, the shortest stretch that a verdict asks for.
+    Without a value in the policy, it is the shortest stretch that a verdict requires.
     """
     if policy.match.min_duration:
         return max(policy.match.min_duration, idle.min_duration)
@@ -164,7 +164,7 @@ def _act_time(
         return None
     grace = policy.stage("grace")
     over_s = turns[seen] + (grace.wait.total_seconds() if grace else 0.0)
-    # First sight only warns: at least one turn lies between.
+    # The first evaluation only warns: at least one turn lies between.
     for at_s in turns[max(bisect_left(turns, over_s), seen + 1) :]:
         if at_s >= idle_time.end_s:
             return None
@@ -174,6 +174,6 @@ def _act_time(
 
 
 def _is_open(policy: "Policy", at_s: float) -> bool:
-    """Say whether a policy acts at a time of day at all."""
+    """Return whether a policy acts at all at a time of day."""
     window = policy.act_window
     return window is None or is_action_open(window, datetime.fromtimestamp(at_s, UTC))

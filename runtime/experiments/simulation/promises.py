@@ -1,8 +1,8 @@
-"""Hold what a back-test promises against what the service did, turn by turn, on the same rows.
+"""Compare what a backtest promises with what the service did, turn by turn, on the same rows.
 
-The service lives through a world; then it is back-tested, with all its policies, on the rows that
-this left, at the turns that it had. What it stopped is stopped in these rows, so up to each turn
-both saw the same, and the steps have to be the same.
+The service runs in a world. Then it is backtested, with all its policies, on the rows of that run,
+at the same turns. What it stopped is stopped in these rows, so up to each turn both had the same
+rows, and the steps have to be the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,11 +44,11 @@ class CaseStep(msgspec.Struct, frozen=True, order=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A step that one of the two has and the other has not, and why as far as that is known."""
+    """A step that only one of the two has, and the reason as far as it is known."""
 
     step: CaseStep
     promised: bool
-    """By the back-test; else the service took it."""
+    """Whether the backtest has it; otherwise the service took it."""
     why: str
 
     def __str__(self) -> str:
@@ -60,13 +60,13 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class PromiseComparison(msgspec.Struct, frozen=True):
-    """Promises and life of one world."""
+    """The promised and the real steps of one world."""
 
     promised: int
     lived: int
     both: int
     refused: int
-    """Acts that a gate refused at the time of acting; no history has that gate's answer."""
+    """Actions that a gate refused at the time of acting; no history has that gate's result."""
     differences: tuple[Difference, ...]
     taken: dict[str, dict[str, int]]
     """Steps that the service took, by policy and step."""
@@ -82,10 +82,10 @@ def compare(
     lag: timedelta,
     analyzers: Sequence[str] = IDLE,
 ) -> PromiseComparison:
-    """Back-test the service over its turns with all its policies, and compare the steps.
+    """Backtest the service over its turns with all its policies, and compare the steps.
 
-    `lag`: from a turn to its acts. The answers of gates that no history has are those that the
-    service got.
+    `lag`: time from a turn to its actions. For gates without history, the results are those that
+    the service got.
     """
     times = [turn.at for turn in turns]
     window = Window(begin, times[-1])
@@ -136,7 +136,7 @@ def read_pasts(
     window: Window,
     times: Sequence[datetime],
 ) -> "dict[str, PastFindings]":
-    """Return what each analyzer found at each turn, from rows of before it."""
+    """Return what each analyzer found at each turn, from earlier rows."""
     pasts: dict[str, PastFindings] = {}
     for name, analyzer in analyzer_runs.load_analyzers(settings, names).items():
         if isinstance(analyzer, Replayable):
@@ -149,7 +149,7 @@ def read_pasts(
 
 
 class ShutGates:
-    """Which gates refused the service at the time of acting, by turn, policy and object."""
+    """The gates that refused the service at the time of acting, by turn, policy and object."""
 
     def __init__(self, turns: Iterable[ActorTurn]) -> None:
         self._gates: dict[tuple[datetime, str, Key], tuple[str, ...]] = {}
@@ -163,12 +163,12 @@ class ShutGates:
         self.count = len(self._gates)
 
     def __call__(self, decision: "Decision") -> tuple[str, ...]:
-        """Return the gates that were shut for an act; nothing = none was."""
+        """Return the gates that refused an action; empty = none did."""
         return self._gates.get((decision.at, decision.policy, _key(decision.subject)), ())
 
 
 def taken_steps(turns: Iterable[ActorTurn]) -> set[CaseStep]:
-    """Return the notices and acts that really were given and done."""
+    """Return the notices and actions that were really sent and done."""
     steps = set()
     for turn in turns:
         keys = {(r.policy, r.finding): r.key for r in turn.rulings}
@@ -180,7 +180,7 @@ def taken_steps(turns: Iterable[ActorTurn]) -> set[CaseStep]:
 
 
 def _explain_missing(step: CaseStep, turns: Sequence[ActorTurn]) -> Difference:
-    """Say why the service did not take a step that the back-test promises."""
+    """Return why the service did not take a step that the backtest promises."""
     turn = next(t for t in turns if t.at == step.at)
     if turn.halted:
         return Difference(step, promised=True, why=f"halted: {', '.join(turn.halted)}")
@@ -199,7 +199,7 @@ def _explain_missing(step: CaseStep, turns: Sequence[ActorTurn]) -> Difference:
 
 
 def _explain_extra(step: CaseStep, plan: "ActionPlan | None") -> Difference:
-    """Say why the back-test does not promise a step that the service took."""
+    """Return why the backtest does not promise a step that the service took."""
     if plan is None:
         return Difference(step, promised=False, why="halted")
     if plan.aborted is not None:

@@ -1,4 +1,4 @@
-"""Run the world twice, without enforcement and with it, and say what each came to."""
+"""Run the world twice, without and with enforcement, and return the measures of both."""
 
 import tempfile
 from collections.abc import Sequence
@@ -68,13 +68,13 @@ def simulate(
         ):
             pipeline.price(warehouse, read_configured_rates(settings, end))
             while world.now_s < options.end_s:
-                # A fresh evaluation may have moved the world on since the last turn.
+                # A fresh evaluation may have advanced the world since the last turn.
                 turns = (world.now_s - options.spec.start_s) // options.every_s + 1
                 until_s = options.spec.start_s + turns * options.every_s
                 for block in enforcer.turn(min(until_s, options.end_s), options.end_s):
                     enforced.add(block)
                 progress("with enforcement", 0.2 + 0.75 * _part(world, options))
-            enforcer.actor.settle()  # what its last turn did ends like the rest
+            enforcer.actor.settle()  # the actions of its last turn end like the others
             result, rates = measure_enforcement(
                 enforcer, enforced, window, options, lived.idle_times
             )
@@ -95,7 +95,7 @@ def simulate(
 
 
 def run_unenforced(options: Options, progress: Progress) -> UnenforcedWorld:
-    """Let the world go by with nobody acting in it."""
+    """Run the world without any action in it."""
     world = World(options.spec, options.seed)
     tally, observer = Tally(world.devices), Observer(world)
     while world.now_s < options.end_s:
@@ -110,7 +110,7 @@ def _part(world: World, options: Options) -> float:
 
 
 def measure_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the document as rows for eyes: a measure, without and with enforcement."""
+    """Return the document as table rows: a measure, without and with enforcement."""
     before, after = body["baseline"], body["enforced"]
     names = [n for n in WorldMeasures.__struct_fields__ if n != "states"]
     rows = [_row(name, before[name], after[name]) for name in names]

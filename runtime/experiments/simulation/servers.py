@@ -1,4 +1,4 @@
-"""A world whose exporters and Kubernetes API answer on loopback until somebody stops it."""
+"""Serve a world's exporters and Kubernetes API on loopback until it is stopped."""
 
 import threading
 from collections.abc import Callable
@@ -19,9 +19,9 @@ def serve(
     say: Callable[[str], None],
     stop: threading.Event,
 ) -> None:
-    """Start both servers, print their addresses, and let time pass until `stop` is set.
+    """Start both servers, print their addresses, and advance the time until `stop` is set.
 
-    `port` is the exporters', the Kubernetes API has the next one; 0 = any free ones.
+    `port` is the exporters', the Kubernetes API has the next one; 0 = any free ports.
 
     Raises:
         UsageError: a port is taken, or the speed is not legal.

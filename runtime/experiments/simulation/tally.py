@@ -1,4 +1,4 @@
-"""What a world came to: GPU-hours by true state, dollars, waits, jobs done."""
+"""Sum up a world: GPU-hours by true state, dollars, waiting times, finished jobs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ class Tally:
         self.ticks = np.zeros((len(STATES), len(devices)))
         """Seconds of each state, by device."""
         self.active_s = 0.0
-        """GPU-seconds of SM activity in work that counted."""
+        """GPU-seconds of SM activity in work that was not lost."""
 
     def add(self, block: Block) -> None:
         """Add a block."""
@@ -52,9 +52,9 @@ class WorldMeasures(msgspec.Struct, frozen=True):
 def measure_world(world: World, tally: Tally, rates: Mapping[str, float]) -> WorldMeasures:
     """Return a world's figures; `rates` are dollars per hour by device.
 
-    Paid is every device, whatever becomes of it, but not a spot node that is taken away. Effective
-    utilisation is SM activity in work that was not lost, of what is paid. Waits and completion
-    count everybody who requested a GPU; who is not served at the end has waited until then.
+    Every device is paid, whatever its state, except a spot node after its removal. Effective
+    utilisation is SM activity in work that was not lost, over the paid time. Waits and completion
+    count every pod that requested a GPU; a pod that still waits at the end has waited until then.
     """
     end_s = world.now_s
     away = np.zeros(len(world.devices))

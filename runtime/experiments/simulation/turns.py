@@ -1,4 +1,4 @@
-"""What the actor said about every case at every turn: for back-tests and for those who tune."""
+"""Collect the actor's decisions about every case at every turn, for backtests and tuning."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from actions.loop.protocols import TurnReport
 
 NO_CASE = "no case"
-"""Where the gates of a workload should stand: nothing was found to decide about."""
+"""In place of a workload's gates: there was no finding to decide about."""
 
 
 class CaseRuling(msgspec.Struct, frozen=True):
@@ -30,18 +30,18 @@ class CaseRuling(msgspec.Struct, frozen=True):
 
 
 class ActorTurn(msgspec.Struct, frozen=True):
-    """One turn: what was decided, and what of it was really done."""
+    """One turn: what was decided, and what was really done."""
 
     at: datetime
     rulings: tuple[CaseRuling, ...]
     results: tuple[tuple[str, str, str], ...]
-    """Policy, finding and what came of it, of each step that was taken."""
+    """Policy, finding and result of each step that was taken."""
     halted: tuple[str, ...] = ()
     aborted: str = ""
 
 
 def read_turn(report: "TurnReport") -> ActorTurn:
-    """Return what a report says about the cases of its turn."""
+    """Return the decisions in a report about the cases of its turn."""
     plan = report.plan
     ruled: list[CaseRuling] = []
     for decision in plan.decisions if plan else ():
@@ -76,7 +76,7 @@ def read_turn(report: "TurnReport") -> ActorTurn:
 
 
 def count_gates(turns: Iterable[ActorTurn], keys: Iterable[Key]) -> dict[str, int]:
-    """Return which gates kept some workloads from an act, and for how many turns of theirs."""
+    """Return which gates blocked the action on some workloads, and for how many of their turns."""
     wanted = set(keys)
     counts: Counter[str] = Counter()
     for turn in turns:
@@ -87,7 +87,7 @@ def count_gates(turns: Iterable[ActorTurn], keys: Iterable[Key]) -> dict[str, in
 
 
 def by_key(turns: Iterable[ActorTurn]) -> dict[Key, list[CaseRuling]]:
-    """Return what was said about each workload, in order."""
+    """Return the decisions about each workload, in order."""
     rulings: dict[Key, list[CaseRuling]] = defaultdict(list)
     for turn in turns:
         for ruled in turn.rulings:

@@ -1,1 +1,1 @@
-"""`fallow doctor`: sources, stores, prices, channels and pages, and what to do about each."""
+"""Run `fallow doctor`: check sources, stores, prices, channels and pages."""

@@ -1,4 +1,4 @@
-"""Whether notices can reach anybody. Nothing is sent: a mail server is greeted, a host called."""
+"""Check whether notices can be delivered. Nothing is sent: the servers are only contacted."""
 
 import smtplib
 import socket
@@ -14,7 +14,7 @@ EXAMPLE = "mailto://user:password@smtp.example:587/?from=fallow@example&to=team@
 
 
 def check_channels(settings: Settings) -> Iterator[CheckRow]:
-    """Say of each channel whether its server answers."""
+    """Return, per channel, whether its server responds."""
     notices = settings.notices
     if settings.actions.enabled and not notices.default:
         finding = (

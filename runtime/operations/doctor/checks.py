@@ -1,4 +1,4 @@
-"""All checks of `fallow doctor` in the order of the path: sources, money, storage, pages."""
+"""Run all checks of `fallow doctor` in the order of the data: sources, money, storage, pages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -36,7 +36,7 @@ def run_checks(
     window: str | None = None,
     only: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row per check; what does not answer is a row like any other.
+    """Return one row per check; a source that does not respond is a row like any other.
 
     `window` and `only` (a cluster) narrow what analyzers withhold.
 
@@ -60,7 +60,7 @@ def run_checks(
 
 
 def exit_code(rows: Sequence[dict[str, Any]]) -> int:
-    """Return 1 where a check is bad, 75 where something only did not answer, else 0."""
+    """Return 1 if a check is bad, 75 if a source only did not respond, else 0."""
     statuses = {row["status"] for row in rows}
     if "bad" in statuses:
         return FallowError.exit_code
@@ -68,7 +68,7 @@ def exit_code(rows: Sequence[dict[str, Any]]) -> int:
 
 
 def check_sources(settings: Settings, *, has_rows: bool) -> Iterator[CheckRow]:
-    """Say whether any source is configured; `has_rows`: a warehouse holds rows already."""
+    """Return whether any source is configured; `has_rows`: the warehouse has rows already."""
     wanted = [
         name
         for name, source in collection.SOURCES.items()

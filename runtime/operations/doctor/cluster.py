@@ -1,4 +1,4 @@
-"""Whether the cluster's API answers, and whether we may read what collecting reads."""
+"""Check whether the cluster's API responds, and whether collecting has its read permissions."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from runtime.operations import access_review
 from runtime.operations.doctor.fault import fault_row
 
 NEEDED = frozenset({"nodes", "pods"})
-"""Without these there is no inventory at all; without another a part of it is missing."""
+"""Without these there is no inventory at all; without another, a part of it is missing."""
 ROLE = "fallow-reader"
 BIND = (
     f"kubectl apply -f deploy/rbac/reader.yaml; kubectl create clusterrolebinding {ROLE} "
@@ -26,7 +26,7 @@ BIND = (
 
 
 def check_cluster(settings: Settings, api: ApiConnection | None = None) -> Iterator[CheckRow]:
-    """Say which API server it is and which of the reader's rights are missing."""
+    """Return the API server, and which of the reader's rights are missing."""
     if not settings.kubernetes.enabled:
         return
     try:
@@ -50,7 +50,7 @@ def check_cluster(settings: Settings, api: ApiConnection | None = None) -> Itera
 
 
 def _check_watch(api: ApiConnection) -> CheckRow:
-    """Open a watch of nodes and of pods for a second, as the service keeps them open."""
+    """Open a watch of nodes and of pods for a second, as the service does permanently."""
     for path in (NODES, PODS):
         query = {"watch": "true", "timeoutSeconds": 1, "allowWatchBookmarks": "true"}
         try:

@@ -1,4 +1,4 @@
-"""Whether telemetry and inventory mean the same nodes."""
+"""Check whether telemetry and inventory use the same node names."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ STEP = (
 
 
 def check_nodes(views: "Views") -> Iterator[CheckRow]:
-    """Name the nodes of devices that the cluster's inventory does not have: unresolved."""
+    """Name the nodes of devices that the cluster's inventory does not have: they are unresolved."""
     text = read_text("runtime.operations.doctor", "unresolved_nodes.sql")
     rows = views.query(text, {"days": DAYS}).to_pylist()
     if not rows:

@@ -1,4 +1,4 @@
-"""Whether the pages can be shown: extras installed, ports free, sign-in's provider answering."""
+"""Check whether the pages can be served: extras installed, ports free, sign-in responding."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ WAIT_S = 5.0
 
 
 def check_pages(settings: Settings) -> Iterator[CheckRow]:
-    """Say what is installed for the pages, and whether they can be served and signed in to."""
+    """Return what is installed for the pages, and whether they can be served and signed in to."""
     for extra, modules, purpose in EXTRAS:
         yield _check_extra(extra, modules, purpose)
     yield _check_port("dashboard", settings.dashboard.listen, "/_stcore/health", "dashboard.listen")
@@ -63,7 +63,7 @@ def _answers(url: str) -> bool:
 
 
 def check_provider(url: str) -> CheckRow:
-    """Say whether a provider's metadata answers and names an issuer."""
+    """Return whether a provider's metadata can be read and name an issuer."""
     step = "dashboard.oidc.metadata_url is the address that ends in openid-configuration"
     if not url.startswith(("https://", "http://")):
         return CheckRow("sign-in", "bad", f"{url!r} is no http or https address", step)

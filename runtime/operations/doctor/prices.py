@@ -1,4 +1,4 @@
-"""Whether there are prices, how old they are, and which GPUs have none."""
+"""Check whether there are prices, how old they are, and which GPUs have none."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from fallow.protocols import Views
 
 MAX_AGE = timedelta(days=365)
-"""List prices of GPUs fell by a third and more within a year (telemetry-and-waste.md#money)."""
+"""List prices of GPUs fell by a third or more within a year (telemetry-and-waste.md#money)."""
 RECENT = timedelta(days=7)
 SETTING = "set prices.by_model or prices.usd_per_gpu_hour (docs/prices.md)"
 
 
 def check_prices(settings: Settings, now: datetime) -> Iterator[CheckRow]:
-    """Read the price sources as collecting would, AWS among them."""
+    """Read the price sources as collecting does, AWS among them."""
     try:
         rates = read_configured_rates(settings, now)[0].rows
     except UsageError as error:
@@ -56,7 +56,7 @@ def _check_aws(settings: Settings, now: datetime) -> Iterator[CheckRow]:
 
 
 def check_unpriced(views: "Views", now: datetime) -> Iterator[CheckRow]:
-    """Say which models' GPU-hours of the last week of data have no price."""
+    """Return which models' GPU-hours of the last week of data have no price."""
     text = read_text("runtime.operations.doctor", "unpriced.sql")
     rows = views.query(text, {"days": RECENT.days, "now": now}).to_pylist()
     hours = sum(row["gpu_hours"] for row in rows)

@@ -1,4 +1,4 @@
-"""One scrape of each exporter and notebook server that is configured: who answers, with what."""
+"""Scrape each configured exporter and notebook server once: which respond, and with what."""
 
 import urllib.error
 import urllib.request
@@ -16,11 +16,11 @@ from runtime.operations import collection
 from runtime.operations.doctor.fault import fault_row
 
 CLOCKS = 3
-"""Exporters whose clock is read: they mostly share one source of time."""
+"""Exporters whose clock is compared: most of them share one time source."""
 
 
 def check_exporters(settings: Settings, now: datetime) -> Iterator[CheckRow]:
-    """Scrape `exporters.targets` once and say what is there and what is missing."""
+    """Scrape `exporters.targets` once and return what is there and what is missing."""
     wanted = settings.exporters
     if not wanted.targets:
         return
@@ -41,7 +41,7 @@ def check_exporters(settings: Settings, now: datetime) -> Iterator[CheckRow]:
 
 
 def check_notebooks(settings: Settings, now: datetime) -> Iterator[CheckRow]:
-    """Ask the notebook servers once."""
+    """Poll the notebook servers once."""
     if not settings.jupyter.servers:
         return
     try:
@@ -101,7 +101,7 @@ def _check_interval(seconds: float) -> CheckRow:
 
 
 def _check_clocks(targets: Sequence[str], token: str, timeout_s: float) -> Iterator[CheckRow]:
-    """Compare clocks by the Date that each answer bears."""
+    """Compare clocks by the Date header of each response."""
     skews: dict[str, float] = {}
     for target in targets:
         request = urllib.request.Request(target)  # noqa: S310  (the collector took only http)
@@ -114,7 +114,7 @@ def _check_clocks(targets: Sequence[str], token: str, timeout_s: float) -> Itera
                 timestamp = parsedate_to_datetime(date)
                 skews[target] = abs((timestamp - datetime.now(UTC)).total_seconds())
         except (OSError, ValueError, urllib.error.URLError):
-            continue  # it answered just now; `targets` lists those that do not
+            continue  # it responded just now; `targets` lists those that do not
     if not skews:
         return
     target, most = max(skews.items(), key=lambda item: item[1])

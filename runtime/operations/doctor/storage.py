@@ -1,4 +1,4 @@
-"""Where rows lie: free disk, folders that can be written, object stores that answer."""
+"""Check where rows are stored: free disk, writable folders, object stores that respond."""
 
 import os
 import shutil
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 LOW_FREE_BYTES = 10 << 30
-"""Bytes free: a week of raw samples of 10,000 GPUs is 6 GB, compaction writes beside the old."""
+"""Free bytes needed: a week of raw samples of 10,000 GPUs is 6 GB, and compaction writes copies."""
 MIN_FREE_BYTES = 1 << 30
 PROBE = ".fallow-doctor"
 
 
 def check_storage(settings: Settings) -> Iterator[CheckRow]:
-    """Say of each folder and each bucket the settings name whether it can be written."""
+    """Return whether each folder and each bucket of the settings is writable."""
     warehouse_settings = settings.warehouse
     yield _check_folder(
         "home", settings.home.expanduser(), "--home or FALLOW_HOME names another folder"
@@ -43,7 +43,7 @@ def check_storage(settings: Settings) -> Iterator[CheckRow]:
 
 
 def _check_folder(check: str, wanted: Path, otherwise: str) -> CheckRow:
-    """Check a folder, or the place where it will be made."""
+    """Check a folder, or the place where it will be created."""
     existing = wanted
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -62,12 +62,12 @@ def _check_folder(check: str, wanted: Path, otherwise: str) -> CheckRow:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return what is free on a folder's disk."""
+    """Return the free bytes of a folder's disk."""
     return shutil.disk_usage(folder).free
 
 
 def _check_bucket(check: str, root: str, s3: S3, section: str) -> CheckRow:
-    """Write, read and remove a small object: a listing alone does not prove that we may write."""
+    """Write, read and remove a small object: a listing alone does not prove write permission."""
     store = ColdBucket(root, s3)
     path = f"{root}/{PROBE}"
     try:
@@ -87,12 +87,12 @@ def _check_bucket(check: str, root: str, s3: S3, section: str) -> CheckRow:
 
 
 def warehouse_row(warehouse: "Warehouse") -> CheckRow:
-    """Say which warehouse it is."""
+    """Return which warehouse it is."""
     return CheckRow("warehouse", "ok", f"{warehouse.place.name} opens")
 
 
 def has_catalog(settings: Settings) -> bool:
-    """Say whether there is a catalog at all: none yet is no fault of anybody."""
+    """Return whether there is a catalog at all: a missing catalog is no fault."""
     where = catalog.locate_catalog(settings)
     return not where.embedded or (where.home / catalog.CATALOG_FILE).exists()
 

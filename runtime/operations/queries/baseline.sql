@@ -1,4 +1,4 @@
--- What a window cost by team, model and state; usd is null where a part has no price.
+-- The cost of a window by team, model and state; usd is null where a part has no price.
 SELECT
     CASE WHEN namespace = '' THEN '(platform)' ELSE coalesce(team, namespace) END AS team,
     coalesce(model, '(unknown)') AS model,

@@ -1,4 +1,4 @@
--- What became of each case: identified, notified, approved, acted upon, verified, what it saved.
+-- The progress of each case: identified, notified, approved, acted upon, verified, what it saved.
 WITH rows_of AS (
     SELECT
         *,

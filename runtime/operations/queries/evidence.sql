@@ -1,4 +1,4 @@
--- What each device of the workload showed while the finding lasts: looks, activity, power, memory.
+-- Each device of the workload during the finding: number of samples, activity, power, memory.
 SELECT
     r.device,
     any_value(r.node) AS node,

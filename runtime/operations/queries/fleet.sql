@@ -1,4 +1,4 @@
--- How many physical GPUs (an instance counts by its slices) and nodes showed themselves.
+-- How many physical GPUs (an instance counts by its slices) and nodes have samples.
 SELECT
     coalesce(sum(weight), 0) AS gpus,
     count(DISTINCT node) AS nodes

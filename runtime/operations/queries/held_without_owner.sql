@@ -1,4 +1,4 @@
--- Pods that held devices in a window and whose owner's uid no inventory tells.
+-- Pods that held devices in a window and whose owner has no uid in the inventory.
 SELECT DISTINCT
     a.namespace,
     a.pod,

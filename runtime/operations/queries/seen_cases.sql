@@ -1,4 +1,4 @@
--- Cases as turns of the actor saw them last, by the copy of the journal: some time ago or later.
+-- Cases as turns of the actor last saw them, from the copy of the journal: since a given time.
 SELECT
     about AS id,
     arg_max(document, seq) AS document,

@@ -1,4 +1,4 @@
--- The fleet by state over whole hours: what it is made of and what it costs.
+-- The fleet by state over whole hours: GPU-hours and dollars.
 WITH ledger_rows AS (
     SELECT
         bucket,

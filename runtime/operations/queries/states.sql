@@ -1,4 +1,4 @@
--- GPU-hours and dollars by ledger state, of what has a price; usd is null where nothing has.
+-- GPU-hours and dollars by ledger state; usd is null where no row has a price.
 SELECT
     state,
     sum(gpu_seconds) / 3600.0 AS gpu_hours,

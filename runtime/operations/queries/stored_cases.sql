@@ -1,4 +1,4 @@
--- Cases as analyses stored them last, as far as they reach into a time.
+-- Cases as analyses stored them last, as far as they overlap a time.
 SELECT
     id,
     analyzer,

@@ -1,4 +1,5 @@
--- Workloads whose time is unknown, and how much of it because the witnesses contradict each other.
+-- Workloads with unknown time, and how much of it is unknown because the signals contradict each
+-- other.
 WITH unknown AS (
     SELECT
         cluster,

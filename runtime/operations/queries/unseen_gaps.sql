@@ -1,5 +1,5 @@
--- Which gaps between a stored case and a finding no device sample fell into, while the same pods of
--- the workload kept their devices: telemetry is silent, nothing shows that the waste was not there.
+-- Gaps between a stored case and a finding without any device sample, while the same pods of the
+-- workload kept their devices: telemetry is missing, and nothing shows that the waste had ended.
 WITH gap AS (
     SELECT
         unnest($numbers::BIGINT[]) AS number,

@@ -1,4 +1,4 @@
--- Which objects bore the name of a workload, and when: as their pods show.
+-- Which objects had the name of a workload, and when, from their pods.
 SELECT
     cluster,
     workload_kind,
