@@ -1,5 +1,5 @@
--- Lives of the pods that ask for GPUs, as far as the window reaches: who ended how, what they say
--- of themselves. A pod that the last poll still saw lives; one that vanished ended when last seen.
+-- Lifetimes of the pods that request GPUs, within the window: how they ended, and their
+-- annotations. A pod in the last poll is running; one that vanished ended when it was last seen.
 SELECT
     p.cluster,
     p.namespace,

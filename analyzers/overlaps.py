@@ -1,8 +1,8 @@
-"""One hang is one finding: what two analyzers say of the same hours of the same job.
+"""Report one hang as one finding where two analyzers find the same hours of the same job.
 
-`stalled_job` reads samples, progress and ranks; `busy_hang` of sizing reads hours of rollups and
-knows no ranks. Where both tell of a job, the first stays, and of the second only the hours that are
-another hang's.
+`stalled_job` reads samples, progress and ranks; `busy_hang` of sizing reads hourly rollups and
+knows no ranks. Where both find a job, the first is kept, and of the second only the hours that
+belong to another hang.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Owner = tuple[str, str, str, str]
 
 
 def remove_overlaps(findings: Sequence[Finding]) -> list[Finding]:
-    """Return findings without the hours of a hang that a stalled job is already."""
+    """Return findings without the hours of a hang that a stalled job already covers."""
     stalled: dict[Owner, list[Finding]] = {}
     for finding in findings:
         if finding.kind == STALLED:
@@ -33,9 +33,9 @@ def remove_overlaps(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _subtract_stalled(hang: Finding, stalled: Sequence[Finding]) -> Finding | None:
-    """Return what is left of a hang by its hours; None = the edges of whole hours alone."""
+    """Return the remaining hours of a hang; None = only the edges of whole hours remain."""
     hours = hang.gpu_hours - sum(finding.gpu_hours for finding in stalled)
-    # The first and the last hour of each stall are whole ones in rollups, at most.
+    # In rollups the first and the last hour of each stall are whole hours, at most.
     edges = 2 * get_limit("hang_hours") * sum(len(f.details["devices"]) for f in stalled)
     if hours <= edges:
         return None

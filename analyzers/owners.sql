@@ -1,4 +1,4 @@
--- The owner of each pod's name when it was last seen, and what its annotations say.
+-- The owner of each pod's name when it was last seen, and its annotations.
 SELECT
     cluster,
     namespace,

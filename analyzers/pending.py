@@ -1,4 +1,4 @@
-"""Pods that ask for GPUs and have no node: what they ask for, and which nodes they may run on."""
+"""Pods that request GPUs and have no node: their requests, and the nodes they may run on."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -33,7 +33,7 @@ class MeasureTimes(msgspec.Struct, frozen=True):
 
 
 class NodeTotals(msgspec.Struct, frozen=True):
-    """What a node has in all; None = its inventory does not say."""
+    """The total capacity of a node; None = unknown in its inventory."""
 
     model: str
     gpus: int
@@ -44,11 +44,11 @@ class NodeTotals(msgspec.Struct, frozen=True):
 
 
 class PendingPod(msgspec.Struct, frozen=True):
-    """What one pod without a node asks for; pods that ask for the same are equal."""
+    """The request of one pod without a node; pods with the same request are equal."""
 
     gpus: int
     gpu_milli: int
-    """Of each GPU, 1000 = whole."""
+    """Share of each GPU, 1000 = whole."""
     cpu_milli: int = 0
     memory_bytes: int = 0
     profile: str = ""
@@ -56,16 +56,16 @@ class PendingPod(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
     """Empty = any."""
     selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Labels that its node must bear, each with its legal values."""
+    """Labels that its node must have, each with its allowed values."""
     tolerations: tuple[tuple[str, ...], ...] = ()
 
     @property
     def amount(self) -> float:
-        """Return the GPUs it asks for; shares count as such."""
+        """Return the number of GPUs it requests, with shares as fractions."""
         return self.gpus * self.gpu_milli / WHOLE
 
     def may_run_on(self, host: NodeTotals) -> bool:
-        """Say whether it could run on an empty node; what is unknown is no obstacle."""
+        """Return whether it could run on an empty node; unknown values are no obstacle."""
         return (
             self.gpus <= host.gpus
             and (not self.models or not host.model or host.model in self.models)
@@ -85,7 +85,7 @@ class PendingPod(msgspec.Struct, frozen=True):
 
 
 Pending = Mapping[PendingPod, int]
-"""How many pods ask for the same."""
+"""The number of pods with the same request."""
 
 
 def read_pending(views: Views, times: MeasureTimes) -> dict[tuple[str, int], dict[PendingPod, int]]:
@@ -100,7 +100,7 @@ def read_pending(views: Views, times: MeasureTimes) -> dict[tuple[str, int], dic
 
 
 def sum_gpus(pods: Pending) -> float:
-    """Return the GPUs that pods ask for together."""
+    """Return the total of the GPUs that pods request."""
     return sum(pod.amount * count for pod, count in pods.items())
 
 
@@ -110,7 +110,7 @@ def keep_runnable(pods: Pending, hosts: Sequence[NodeTotals]) -> dict[PendingPod
 
 
 def read_taints(text: str | None) -> frozenset[Taint]:
-    """Return the taints of a JSON document that keep pods away."""
+    """Return the taints of a JSON document that prevent scheduling."""
     listed = msgspec.json.decode(text) if text else []
     return frozenset(
         (str(t.get("key")), str(t.get("value") or ""), str(t.get("effect")))

@@ -1,6 +1,6 @@
--- What pods that requested GPUs and had no node requested at each time, and how many did. A pod
--- that the last poll of its cluster still saw without a node waits on. The pods of a `still`
--- cluster are read once: who is Pending there waits.
+-- Requests of pods that requested GPUs and had no node at each time, with the number of pods. A pod
+-- that the last poll of its cluster listed without a node still waits. The pods of a `still`
+-- cluster are read once: a Pending pod there waits.
 WITH times AS (
     SELECT
         unnest($clusters) AS cluster,

@@ -1,4 +1,4 @@
-"""Idle workloads: one judge for live verdicts, back-tests, simulation and a second judgement."""
+"""Idle workloads: one judge for live verdicts, back-tests, simulation and the recheck."""
 
 from analyzers.idle.analyzer import IdleAnalyzer, IdlePast
 

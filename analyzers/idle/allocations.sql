@@ -1,5 +1,5 @@
--- Which pod had what share of which device allocated when, inside the window and after the pod's
--- startup. When a pod began is read as in `warehouse/ledger/owners.sql`.
+-- Each pod's share of each device over time, inside the window and after the pod's startup. The
+-- start of a pod is read as in `warehouse/ledger/owners.sql`.
 SELECT
     a.cluster,
     a.device,

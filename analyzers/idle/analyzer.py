@@ -1,8 +1,8 @@
-"""Idle workloads: devices allocated to a workload that leaves all of them (or some) unused.
+"""Find idle workloads: all devices allocated to the workload (or some of them) are unused.
 
-The judgement is `judge.judge_window`: here at one time, the window's end, and for back-tests at
-many. Windows of up to `samples.MOST_SAMPLES` raw samples are judged sample by sample, longer ones
-from five-minute rollups: the same answers but for up to a bucket at either end.
+`judge.judge_window` judges: here at one time, the window's end, and for back-tests at many times.
+Windows of up to `samples.MOST_SAMPLES` raw samples are judged sample by sample, longer ones from
+five-minute rollups: the results differ by at most a bucket at either end.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from fallow.settings import IdleSettings
 from fallow.window import Window, format_duration
 
 LEAST_SAMPLES = 3
-"""A duration shorter than so many intervals is judged from noise (dstack issue 2384)."""
+"""A duration of fewer sampling intervals than this is too noisy (dstack issue 2384)."""
 
 
 class IdleAnalyzer:
@@ -42,10 +42,10 @@ class IdleAnalyzer:
         return self._ranked(self._judged(views, window))
 
     def find_latest(self, views: Views, window: Window, brief: timedelta) -> list[Finding]:
-        """Return what `find` returns of the window's last hours, of whole stretches.
+        """Return the findings of the window's last hours, with the whole idle stretches.
 
-        Only workloads that were idle for all of the `brief` time are judged over the window: how
-        long a workload has been idle decides whether it is longer than ever before.
+        Only workloads that were idle for all of the `brief` time are judged over the window: a
+        verdict needs the full length, to compare it with earlier idle stretches.
 
         Raises:
             UsageError: the brief time is shorter than three samples.
@@ -67,14 +67,14 @@ class IdleAnalyzer:
         return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return what seemed idle but was vetoed, and what telemetry could not tell, and why."""
+        """Return vetoed idle workloads and those with unknown telemetry, with the reasons."""
         judged = self._judged(views, window)
         cases = [
             judged.case(row)
             for row in judged.rows.filter(pl.col("verdict") == "unknown").iter_rows(named=True)
         ]
         vetoed = [Unjudged(c.subject, c.gpu_hours, c.judgement.reasons, c.window) for c in cases]
-        # Counters that stand still are unknown in the ledger, too: they are named once.
+        # Frozen counters are unknown in the ledger, too: they are named once.
         stale = {_get_owner(c.subject) for c in cases if c.signals.stale}
         unseen = [
             Unjudged(
@@ -88,10 +88,10 @@ class IdleAnalyzer:
         return [*vetoed, *unseen]
 
     def past(self, views: Views, window: Window, times: Sequence[datetime]) -> "IdlePast":
-        """Return what `find` would have returned at each time of what idled until then.
+        """Return what `find` would have returned at each time, for workloads idle until then.
 
-        Differences are in what that time knew less of: pods and nodes (owner, annotations) are
-        today's.
+        The replay differs where that time knew less: pods and nodes (owner, annotations) have
+        today's values.
 
         Raises:
             UsageError: the times are not equally far apart.
@@ -119,7 +119,7 @@ class IdleAnalyzer:
 
 
 def _format_name(subject: Subject) -> str:
-    """Return a workload's name as `holders.WorkloadBucket` has it."""
+    """Return a workload's name in the format of `holders.WorkloadBucket`."""
     return "/".join(_get_owner(subject))
 
 

@@ -1,7 +1,7 @@
 -- Idle power of each model as the accounting step had written it by each of some times: watts, and
 -- whether it was learned or is a prior. The band of an hour is read half an hour after the hour
--- ended: accounting has written it by then, and will not change it. One that is older than three
--- hours is not read.
+-- ended: accounting has written it by then, and will not change it. A band older than three hours
+-- is not read.
 WITH times AS (
     SELECT
         unnest(range(len($times))) AS k,

@@ -1,10 +1,10 @@
--- Idle five-minute buckets of allocated devices, in the columns of samples.sql. A bucket is idle
--- when no signal contradicts another in it and every sample is idle, or when the sum of its
--- activity without the greatest sample is so little that fewer samples than $exit_samples can have
--- reached $exit_threshold and the silence between idle samples stays within the gap. Buckets that
--- are not idle are returned only where a gap may reach over them ($barriers). To read less: without
--- $every only buckets with an idle sample are read, and columns that no bucket has ($energy,
--- $traffic, $procs, $kernels) are not.
+-- Idle five-minute buckets of allocated devices, in the columns of samples.sql. A bucket without
+-- contradicting signals is idle in two cases. Either every sample is idle. Or the sum of its
+-- activity without the greatest sample is so small that fewer than $exit_samples samples can have
+-- reached $exit_threshold, and the silence between idle samples stays within the gap. Buckets that
+-- are not idle are returned only where a gap may extend over them ($barriers). To read less:
+-- without $every only buckets with an idle sample are read, and columns that no bucket has
+-- ($energy, $traffic, $procs, $kernels) are not.
 WITH gpu AS (
     SELECT
         unnest($numbers)::INTEGER AS number,
@@ -24,10 +24,10 @@ buckets AS (
         CASE WHEN $traffic THEN greatest(r.pcie_bps_max, r.nvlink_bps_max) END AS traffic_bps,
         CASE WHEN $procs THEN r.proc_count_max END AS procs,
         CASE WHEN $kernels THEN r.last_kernel_age_s_min END AS kernel_age_s,
-        -- Null for a MIG instance: the power of the GPU is not its own.
+        -- Null for a MIG instance: the sensor measures the power of the whole GPU.
         r.power_w_mean * g.whole_gpu AS power_w,
         CASE WHEN $energy THEN r.energy_mj * g.whole_gpu::DOUBLE END AS energy_mj,
-        -- The arithmetic runs only for buckets that the first cases leave.
+        -- The arithmetic runs only for buckets that the first cases leave undecided.
         CASE
             WHEN r.conflict_s > 0 THEN 4
             WHEN r.act_max <= $threshold + 1e-6 THEN 1

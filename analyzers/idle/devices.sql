@@ -1,5 +1,4 @@
--- Every device that was allocated in the window to the workloads of a bucket, with what is known
--- of it.
+-- Every device that was allocated in the window to the workloads of a bucket, with its properties.
 SELECT
     h.cluster,
     h.device,

@@ -1,4 +1,4 @@
-"""From signals to a verdict: the truth table, as pure functions.
+"""Compute a verdict from signals: the truth table, as pure functions.
 
 Source: telemetry-and-waste.md#idle and #safety.
 
@@ -7,9 +7,9 @@ Source: telemetry-and-waste.md#idle and #safety.
     K3 host      quiescent host: little CPU and network use of the pods
     K4 intent    kernels and terminals idle, no requests
 
-A signal is True (for idle), False (against idle) or None (no data). K1 alone is
-`suspected`; K1 with an independent signal is `confirmed`; acting needs K1, K2 and K3 or K4. A MIG
-instance has no power of its own: on such devices acting needs K1 with both K3 and K4 instead.
+A signal is True (for idle), False (against idle) or None (no data). K1 alone is `suspected`; K1
+with an independent signal is `confirmed`; acting needs K1, K2 and K3 or K4. A MIG instance has no
+power sensor of its own: on such devices acting needs K1 with both K3 and K4 instead.
 """
 
 from typing import Literal
@@ -32,7 +32,7 @@ HARD = {
         "telemetry names no pods: which devices of its node it leaves unused is not known"
     ),
 }
-"""Vetoes that leave no verdict at all: the workload is reported as unknown."""
+"""Vetoes without any verdict: the workload is reported as unknown."""
 
 SOFT = {
     "missing": "too few looks: coverage is below the setting",
@@ -41,7 +41,7 @@ SOFT = {
     "waiting_peer": "a pod of the workload waits or starts: the others may wait for it",
     "unseen": "replicas of the workload have no telemetry",
 }
-"""Vetoes that leave a suspicion: reported, never confirmed, never acted upon."""
+"""Vetoes that limit the verdict to a suspicion: reported, never confirmed, never acted upon."""
 
 UNACTIONABLE = {
     "unknown_owner": "the top owner could not be resolved",
@@ -53,13 +53,13 @@ UNACTIONABLE = {
     ),
     "recurrent": "it has rested about as long before and went on by itself",
 }
-"""Vetoes on acting only: the waste is certain, what to do about it is not."""
+"""Vetoes on acting only: the waste is certain, the right action is not."""
 
 
 VETOES = SOFT | {
     name: UNACTIONABLE[name] for name in ("unknown_owner", "protected", "shared_estimated")
 }
-"""Vetoes that forbid more than a report, whatever a policy says: the finding's `vetoes`."""
+"""Vetoes on anything but a report, whatever a policy allows: the finding's `vetoes`."""
 
 
 class IdleSignals(msgspec.Struct, frozen=True):
@@ -89,19 +89,19 @@ class IdleSignals(msgspec.Struct, frozen=True):
     unseen: bool = False
     recurrent: bool = False
     low: bool = False
-    """The devices work steadily, if little, and draw more than idle ones."""
+    """The devices have a steady low activity, and more power than idle devices."""
     no_power_sensor: bool = False
-    """The devices are MIG instances, which have no power sensor: physics may never be known."""
+    """The devices are MIG instances without a power sensor: physics may stay unknown."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """A verdict, how sure it is, and why; `evidence` is None where there is no finding."""
+    """A verdict with its confidence and reasons; `evidence` is None where there is no finding."""
 
     verdict: Verdict
     evidence: Evidence | None
     actionable: bool
     reasons: tuple[str, ...]
-    """Why the verdict is not more than it is; empty for an actionable one."""
+    """Why the verdict is not stronger; empty for an actionable one."""
 
 
 def judge_signals(w: IdleSignals) -> Judgement:

@@ -1,4 +1,4 @@
-"""One judged stretch of one workload, and the finding it makes."""
+"""One judged stretch of one workload, and its finding."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from fallow.window import Window, format_duration
 from warehouse.signals.runs import MICRO
 
 MOST_NAMED = 16
-"""Devices, nodes and models that a finding names; the rest is counted."""
+"""Maximum number of devices, nodes and models that a finding names; the rest is counted."""
 
 PARTLY = "over_allocated_ranks"
 """Kind of a finding about devices left unused while others of the workload compute."""
@@ -38,7 +38,7 @@ class IdleCase(msgspec.Struct, frozen=True):
     source: str
     devices: tuple[str, ...]
     seen: dict[str, Any]
-    """The figures behind the signals: a row of `signals.sum_by_stretch`, with flags."""
+    """The values behind the signals: a row of `signals.sum_by_stretch`, with flags."""
 
 
 def build_case(
@@ -60,7 +60,7 @@ def build_case(
         signals=seen,
         judgement=judgement,
         gpu_hours=round(row["gpu_us"] / (3600 * MICRO), 6),
-        # Never above the bill: what rounding drops is less than a millionth of a dollar.
+        # Never above the bill: the rounding is less than a millionth of a dollar.
         usd=None if usd is None else Decimal(repr(usd)).quantize(SMALLEST, ROUND_DOWN),
         source=source,
         devices=tuple(sorted(devices)),
@@ -69,7 +69,7 @@ def build_case(
 
 
 def build_subject(owner: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> Subject:
-    """Return the subject of a finding: the workload, the nodes and models it left unused."""
+    """Return the subject of a finding: the workload, its unused nodes and models."""
     nodes = sorted({d["node"] for d in devices if d["node"]})[:MOST_NAMED]
     models = sorted({d["gpu_model"] or d["model"] for d in devices if d["model"]})
     return Subject(
@@ -84,7 +84,7 @@ def build_subject(owner: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
 
 
 def build_finding(case: IdleCase, settings: IdleSettings) -> Finding:
-    """Return the finding a case with evidence makes."""
+    """Return the finding of a case with evidence."""
     evidence = case.judgement.evidence
     if evidence is None:
         raise ValueError(f"no finding without evidence: {case.judgement.reasons}")
@@ -172,7 +172,7 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
 
 
 def explain(case: IdleCase, settings: IdleSettings) -> str:
-    """Say in one sentence what the verdict is based on."""
+    """Explain in one sentence the basis of the verdict."""
     allocated, length = int(case.seen["devices"]), format_duration(case.window.seconds)
     parts = [
         f"{len(case.devices)} of {allocated} GPUs at or below {settings.threshold:.0%} for {length}"

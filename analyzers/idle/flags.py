@@ -1,4 +1,4 @@
-"""The signals and vetoes of every stretch at every time, as columns, and the verdicts on them."""
+"""Compute the signals and vetoes of every stretch at every time, as columns, and the verdicts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -76,7 +76,7 @@ def add_flags(
     )
     rest = ~pl.col("active")
     has_cpu = (pl.col("cpu_n").fill_null(0) > 0) & (pl.col("pods_cpu").fill_null(0) >= pod_count)
-    # Hosts and owners of a job that computes are active, whatever some of its ranks do.
+    # Hosts and owners of a job that computes are active, even if some of its ranks are idle.
     whole = pl.col("state") == "idle"
     kind = _decide_kinds(request_pods > 0, pl.col("servers_n").fill_null(0) > 0)
     both = both.with_columns(
@@ -131,7 +131,7 @@ def _map_kinds(rows: pl.DataFrame) -> pl.Series:
 
 
 def add_judgements(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[IdleSignals, Judgement]]]:
-    """Add the number of each row's `judgement`; return these too: few differ among many rows."""
+    """Add the number of each row's `judgement`; return the judgements, few for many rows."""
     unique = rows.select(FLAGS).unique(maintain_order=True).with_row_index("judgement")
     judgements = []
     for row in unique.iter_rows(named=True):

@@ -1,8 +1,10 @@
-"""Earlier idle stretches of a workload: those that ended by themselves show how long it may idle.
+"""Find earlier idle stretches of a workload that ended by themselves.
 
-A job that merges shards for 90 minutes between epochs has been idle before, and went on. These
-stretches are read from the devices alone. One ended by itself when a device of the workload
-computed within an hour after it; where telemetry or the workload ended, it is not known.
+They show how long it may idle.
+
+A job that merges shards for 90 minutes between epochs was idle before, and continued. These
+stretches are computed from the devices alone. A stretch ended by itself if a device of the workload
+computed within an hour after it. If telemetry or the workload ended, this is unknown.
 """
 
 from datetime import datetime
@@ -20,10 +22,10 @@ from fallow.window import Window
 from warehouse.signals.runs import MICRO, find_idle_runs
 
 SHORTEST_S = 1800
-"""Shorter stretches do not matter: a finding's least duration excludes them already."""
+"""Shorter stretches are irrelevant: a finding's minimum duration excludes them already."""
 
 AFTER_US = 3600 * MICRO
-"""A stretch ended by itself if a device computes within so long after its end."""
+"""A stretch ended by itself if a device computes within this time after its end."""
 
 _SCHEMA = {"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64}
 
@@ -32,11 +34,11 @@ def read_ended_stretches(  # noqa: PLR0917  (one caller)
     views: Views, window: Window, first: datetime, chosen: source.SampleQuery, whole: pl.DataFrame,
     merged: pl.DataFrame, holds: pl.DataFrame, rows: pl.DataFrame, settings: IdleSettings,
 ) -> pl.DataFrame:  # fmt: skip
-    """Return the idle stretches that ended by themselves, of `rows`' workloads: owner, start, end.
+    """Return the idle stretches of `rows`' workloads that ended by themselves: owner, start, end.
 
     Those of the window are in its pieces (`whole`). Those of the history before the `first` time
-    are read again, up to the window's end: a stretch that the window's start cuts in two counts
-    as one.
+    are read again, up to the window's end, so that a stretch across the window's start counts as
+    one.
     """
     owners = rows.filter(pl.col("state") == "idle").select("owner").unique()
     inside = _select_idle(whole.join(owners, on="owner", how="semi"), merged)
@@ -52,9 +54,9 @@ def read_ended_stretches(  # noqa: PLR0917  (one caller)
 def add_longest_rest(
     rows: pl.DataFrame, stretches: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
-    """Add `longest_rest_us`: the longest idle stretch before each row's that ended by itself.
+    """Add `longest_rest_us`: the longest stretch before each row's that ended by itself.
 
-    Only those count that ended within the history that the settings name.
+    Only stretches that ended within the history of the settings count.
     """
     both = rows.select("row", "owner", "at", begin="start").join(stretches, on="owner")
     since = pl.col("at") - round(settings.history.total_seconds() * MICRO)
@@ -66,7 +68,7 @@ def add_longest_rest(
 def _read_earlier_stretches(
     views: Views, window: Window, names: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
-    """Return the idle stretches of a longer window that ended by themselves, of named workloads."""
+    """Return the stretches of a longer window that ended by themselves, of named workloads."""
     chosen = source.plan_query(views, window, settings)
     holds = read_holders(views, window, chosen, settings).drop("owner")
     holds = holds.join(names, on=spans.WORKLOAD)

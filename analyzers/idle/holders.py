@@ -13,7 +13,7 @@ from fallow.settings import IdleSettings
 from fallow.window import Window
 
 SPREAD = "request"
-"""Rule of an allocation that spreads a pod over devices of its node that telemetry did not name."""
+"""Rule of an allocation that divides a pod over devices of its node, for lack of device names."""
 
 
 class WorkloadBucket(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ def read_holders(
 ) -> pl.DataFrame:
     """Return the window's allocations to workloads (`owner`), workloads and devices numbered.
 
-    A pod's first `startup_grace` is left out: it starts, and the ledger calls that `startup`.
+    A pod's first `startup_grace` is left out: the ledger counts it as `startup`.
     """
     parameters = {
         **window.bounds(),

@@ -1,5 +1,5 @@
--- What pods did on their hosts between times: sums per part of a stretch and per time by which they
--- were known ($first + k * $step us, k from -$lead on).
+-- What pods did on their hosts between given times: sums per part of a stretch and per time by
+-- which they were known ($first + k * $step us, k from -$lead on).
 SELECT
     s.member,
     greatest(floor((epoch_us(p.ts) - $first) / $step)::BIGINT + 1, -$lead) AS k,

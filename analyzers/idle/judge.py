@@ -2,12 +2,12 @@
 
     allocation, sample ─► idle runs ─► pieces, summed up to each time ─► stretches of workloads
          (samples.py, runs.py)              (pieces.py)                     (stretches.py)
-      ─► parts without activity beside the devices ─► signals and vetoes ─► verdicts
-                  (quiescence.py)                         (flags.py)        (evidence.py)
+      ─► parts without host activity ─► signals and vetoes ─► verdicts
+             (quiescence.py)                (flags.py)        (evidence.py)
 
-A live verdict is the same at one time: the window's end. An idle stretch only grows: one that
-began at `s` is, at `t`, `[s, t)`. So samples are read once, each sum is taken at every time, and
-the verdict at a time uses only rows from before it. The judge is a pure function of tables, the
+A live verdict is the same with one time: the window's end. An idle stretch only grows: one that
+began at `s` is `[s, t)` at time `t`. So samples are read once, each sum is computed for every time,
+and the verdict at a time uses only earlier rows. The judge is a pure function of tables, the
 window, the times and a bucket of workloads.
 """
 
@@ -46,13 +46,12 @@ from warehouse.signals.power_band import IdleBand
 from warehouse.signals.runs import MICRO, Ints, find_idle_runs
 
 PARTLY_S = 1800
-"""Ranks idle this long while others compute are a finding.
+"""Ranks that are idle this long while others compute are a finding.
 
-Source: telemetry-and-waste.md#idle, multi-GPU.
-"""
+Source: telemetry-and-waste.md#idle, multi-GPU."""
 
 SLACK_S = 600
-"""What ended longer before a time is over: two samples, and never less than two buckets."""
+"""Seconds after its end at which a stretch is over: two samples, and at least two buckets."""
 
 Bands = Sequence[Mapping[str, IdleBand]]
 """Idle power by GPU model, for each time."""
@@ -70,7 +69,8 @@ SCHEMA: dict[str, Any] = {
     "gap": pl.String, "longest_rest_us": pl.Int64, "wanted": pl.Float64,
     "exposures": pl.Int64, "returns": pl.Int64, "own_days": pl.Int64, "own_returns": pl.Int64,
 }  # fmt: skip
-"""A row per stretch and time: `fallow.protocols.PastFindings.rows`, and what a finding adds."""
+"""A row per stretch and time: `fallow.protocols.PastFindings.rows`, and the columns of a finding.
+"""
 
 
 class IdleJudgements(msgspec.Struct, frozen=True):
@@ -114,11 +114,10 @@ def judge_window(
 ) -> IdleJudgements:
     """Return what was known at each time of the idle stretches that lasted until then.
 
-    With `over`, of stretches that are over as well, of each part of them, and of workloads of
-    which only some devices idle. Times are equally far apart; where samples are too many and
-    five-minute rollups are read, they should be multiples of five minutes. `bucket`: only these
-    workloads; `bands`: the fleet's idle power at each time, learned from the bucket where not
-    given.
+    With `over`, also of stretches that are over, of each part of them, and of workloads with some
+    idle devices. Times are equally far apart; where there are too many samples and five-minute
+    rollups are read, they should be multiples of five minutes. `bucket`: only these workloads;
+    `bands`: the fleet's idle power at each time, learned from the bucket where not given.
 
     Raises:
         UsageError: the times are not equally far apart.
@@ -183,7 +182,10 @@ def judge_window(
 def _scan_samples(
     views: Views, chosen: source.SampleQuery, merged: pl.DataFrame, at: Ints, settings: IdleSettings
 ) -> tuple[pieces.RunPieces, Bands]:
-    """Read the samples once: pieces of idle runs by holder, and idle power learned from them."""
+    """Read the samples once.
+
+    Pieces of idle runs by holder, and the idle power learned from them.
+    """
     models = sorted(set(chosen.devices["gpu_model"].drop_nulls()))
     number = {name: n for n, name in enumerate(models)}
     model_of = np.array([number.get(m, -1) for m in chosen.devices["gpu_model"]], dtype=np.int64)
@@ -220,7 +222,7 @@ def _scan_samples(
 
 
 def _read_bands(views: Views, times: Sequence[datetime], learned: Bands) -> Bands:
-    """Return the bands that the accounting step had written by each time, else those learned here.
+    """Return the bands that accounting had written by each time, else those learned here.
 
     A live verdict and the replay of its time read the same rows, whatever their windows are.
     """
@@ -247,7 +249,7 @@ def _sum_devices(
     devices = sum_by_device(named).join(rows.select(span="row", k="k"), on="span")
     devices = flags.add_physics(devices, bands, settings.power_margin_w)
     summed = rows.join(sum_by_stretch(devices).rename({"span": "row"}), on="row")
-    # Of an idle workload all devices idle: those allocated to it later are not counted.
+    # All devices of an idle workload are idle: devices allocated later are not counted.
     whole = pl.col("state") == "idle"
     return summed.with_columns(
         devices=pl.when(whole)
@@ -259,7 +261,7 @@ def _sum_devices(
 def _add_holders(
     rows: pl.DataFrame, stretch_holds: pl.DataFrame, holds: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
-    """Add the owner of each row, and whether its devices' holders are guessed or spread."""
+    """Add the owner of each row, and whether its allocations are estimated or divided."""
     owners = holds.unique("owner", maintain_order=True).select("owner", *spans.WORKLOAD, "team")
     guessed = stretch_holds.filter(pl.col("attribution") == "estimated")["span"].unique()
     doubtful = rows.filter(pl.col("span").is_in(guessed.implode())).select(
@@ -272,7 +274,7 @@ def _add_holders(
     both = both.filter(pl.col("overlap") > 0)
     estimated = (pl.col("overlap") * (pl.col("attribution") == "estimated")).sum()
     unsure = both.group_by("row").agg(
-        # What was uncertain for a minute is certain enough for a night.
+        # An uncertain minute does not make a whole night uncertain.
         estimated=estimated > (1 - settings.coverage) * pl.col("overlap").sum()
     )
     spread = stretch_holds.filter(pl.col("rule") == SPREAD)["span"].unique()
@@ -288,7 +290,7 @@ def _add_holders(
 def _number_cases(
     rows: pl.DataFrame, judgements: Sequence[tuple[IdleSignals, Judgement]]
 ) -> pl.DataFrame:
-    """Number the cases of all rows, and mark what changes about them."""
+    """Number the cases of all rows, and mark the changes in them."""
     verdicts = pl.DataFrame(
         {
             "judgement": range(len(judgements)),

@@ -1,5 +1,5 @@
--- Which measures the window's rollups have at all, so that empty columns are not read: the hours
--- have what their buckets have. Without hours, every measure is possible.
+-- Which measures the window's rollups have, so that empty columns are not read: the hours have the
+-- same measures as their buckets. Without hours, every measure is possible.
 SELECT
     count(*) = 0 OR count(energy_mj) > 0 AS energy,
     count(*) = 0 OR count(pcie_bps_max) > 0 OR count(nvlink_bps_max) > 0 AS traffic,

@@ -1,5 +1,5 @@
--- What notebook servers reported between times: sums per part of a stretch and per time by which
--- they were known ($first + k * $step us, k from -$lead on).
+-- What notebook servers reported between given times: sums per part of a stretch and per time by
+-- which they were known ($first + k * $step us, k from -$lead on).
 SELECT
     s.member,
     greatest(floor((epoch_us(n.ts) - $first) / $step)::BIGINT + 1, -$lead) AS k,

@@ -1,4 +1,4 @@
--- How busy the devices were that a partly idle workload did not leave idle.
+-- How busy the other devices of a partly idle workload were.
 WITH span AS (
     SELECT
         unnest($spans) AS span,

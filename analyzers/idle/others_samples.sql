@@ -1,4 +1,4 @@
--- How busy the devices were that a partly idle workload did not leave idle, from raw samples.
+-- How busy the other devices of a partly idle workload were, from raw samples.
 WITH span AS (
     SELECT
         unnest($spans) AS span,

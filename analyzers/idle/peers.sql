@@ -1,6 +1,6 @@
--- Every pod of the workloads in question, with the time in which it waited: from its creation until
--- it started, ended or was seen no more. `started_at` is when the kubelet took the pod: while its
--- images are pulled it is Pending still. A workload is named by a JSON list.
+-- Every pod of the workloads in question, with the time in which it was pending: from its creation
+-- until it started, ended or was no longer listed. `started_at` is when the kubelet accepted the
+-- pod: it is still Pending while its images are pulled. A workload is named by a JSON list.
 WITH named AS (
     SELECT
         w.owner,

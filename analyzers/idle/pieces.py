@@ -1,4 +1,4 @@
-"""Idle runs cut where a device's holder changes, and the sums over each piece up to each time."""
+"""Cut idle runs where a device's holder changes, and sum each piece up to each time."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ SUMS = (
 
 
 class RunPieces(msgspec.Struct, frozen=True):
-    """Pieces as a whole, and as they were known at the times inside them.
+    """Pieces as a whole, and as known at the times inside them.
 
-    whole: piece, owner, number, start, end, share, run_start, ripe (the run is long enough at
-    times after it), repeats (its samples repeat old values) and the sums of `spans.sum_samples`.
-    at: piece, k (the time's number), end, and the sums.
+    whole: piece, owner, number, start, end, share, run_start, ripe (the run is long enough at times
+    after it), repeats (its samples repeat old values) and the sums of `spans.sum_samples`. at:
+    piece, k (the time's number), end, and the sums.
     """
 
     whole: pl.DataFrame
@@ -79,10 +79,10 @@ def cut_runs(
 def count_learned(
     samples: DeviceSamples, model_of: Ints, held_from: Ints, models: int, times: Ints
 ) -> Any:
-    """Count the idle samples that a model's idle power is learned from, by the first later time.
+    """Count the idle samples from which a model's idle power is learned, by the first later time.
 
     A device counts once it has been allocated (`held_from`, by device); `model_of[device]` is -1
-    for an unknown model. GPUs without a context draw less and would pull the band down; where no
+    for an unknown model. GPUs without a context have lower power and would lower the band; where no
     exporter reports memory, every idle sample counts. Returns (times + 1) x models x watts.
     """
     watts, context = samples.measures["power_w"], samples.measures["context"]
@@ -98,7 +98,7 @@ def count_learned(
 
 
 def _has_repeats(samples: DeviceSamples, runs: IdleRuns) -> npt.NDArray[np.bool_]:
-    """Say of each run whether its samples repeat old values."""
+    """Return for each run whether its samples repeat old values."""
     if samples.still is None:
         return np.zeros(len(runs), dtype=bool)
     repeats: npt.NDArray[np.bool_] = samples.still[runs.first] != LIVE

@@ -1,4 +1,4 @@
-"""What pods, hosts and notebook servers had shown of each stretch by each time."""
+"""Read what was known of each stretch's pods, hosts and notebook servers at each time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ SERVER_LATEST = ("busy_us", "last_kernel_us", "last_terminal_us", "ahead_us")
 def number_pods(holds: pl.DataFrame) -> pl.DataFrame:
     """Return the pods of each stretch: pod_number, span, hold_start, hold_end, weight, names.
 
-    A pod weighs as many devices as it holds.
+    The weight of a pod is its number of devices.
     """
     pods = holds.group_by("span", *NAMES, maintain_order=True).agg(
         hold_start=pl.col("start").min(), hold_end=pl.col("end").max(), weight=pl.len()
@@ -38,14 +38,14 @@ def join_pods(rows: pl.DataFrame, numbered: pl.DataFrame, *, single: bool) -> pl
     """Return the pods of each row: row, k, pod_number, begin, finish, weight, member.
 
     `member` numbers a pod in a part of a stretch: its readings are summed from `begin` on. With a
-    `single` time that is the last day at most; of several times `_summed` takes the day.
+    `single` time that is at most the last day; for several times `_sum_over_pods` selects the day.
     """
     pods = numbered.select("span", "pod_number", "hold_start", "hold_end", "weight")
     both = rows.select("row", "span", "k", "start", "end", "at").join(pods, on="span")
     both = both.filter(
         (pl.col("hold_start") < pl.col("end")) & (pl.col("hold_end") > pl.col("start"))
     )
-    # A part that lasts ends a sample or two before its time.
+    # A part that still lasts ends a sample or two before its time.
     until = pl.when(pl.col("at") - pl.col("end") <= AFTER_US).then("at").otherwise("end")
     last_day = until - HOST_US
     both = both.select(
@@ -65,7 +65,7 @@ def join_pods(rows: pl.DataFrame, numbered: pl.DataFrame, *, single: bool) -> pl
 
 
 def read_inventory(views: Views, uids: list[str]) -> dict[str, dict[str, Any]]:
-    """Return what the inventory knows of pods, by uid, with the annotations' protections."""
+    """Return the inventory of pods, by uid, with the annotations' protections."""
     pods = views.query(load_sql("idle/pods"), {"uids": sorted(uids)}).to_pylist()
     for pod in pods:
         pod["hard"], pod["soft"] = read_protections([pod])
@@ -75,7 +75,7 @@ def read_inventory(views: Views, uids: list[str]) -> dict[str, dict[str, Any]]:
 def find_unready(
     views: Views, window: Window, pods: pl.DataFrame, places: pl.DataFrame, times: Ints
 ) -> pl.DataFrame:
-    """Return the rows of which a node was not ready, as far as events tell: row.
+    """Return the rows with a node that was not ready by its events: row.
 
     `places` are pod_number, cluster, node.
     """
@@ -103,9 +103,9 @@ def read_hosts(  # noqa: PLR0917  (one caller)
     views: Views, window: Window, pods: pl.DataFrame, numbered: pl.DataFrame, times: Ints,
     cores: pl.DataFrame,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:  # fmt: skip
-    """Return what hosts and notebooks had shown per row: sums over its pods, and the latest.
+    """Return what hosts and notebooks had reported per row: sums over its pods, and the latest.
 
-    `cores`: pod_number, cores (up to which the host is quiescent). `active` says whether any pod's
+    `cores`: pod_number, cores (up to which the host is quiescent). `active` is true where any pod's
     mean of CPU, network or file writes is above that of a quiescent host.
     """
     parts = pods.group_by("member", "pod_number").agg(
@@ -121,13 +121,13 @@ def read_hosts(  # noqa: PLR0917  (one caller)
         "parts": parts.sort("member").drop("pod_number").write_json(),
         "first": first,
         "step": step_us,
-        # What was known a day before the first times.
+        # The state a day before the first times.
         "lead": -(-HOST_US // step_us) if len(times) > 1 else 0,
     }
     host = pl.DataFrame(views.query(compose_steps("idle/part", "idle/hosts"), parameters))
     book = pl.DataFrame(views.query(compose_steps("idle/part", "idle/notebooks"), parameters))
     seen = pods.join(cores, on="pod_number").select("row", "k", "member", "weight", "cores")
-    # With a single time the day begins where its parts do: nothing is taken off again.
+    # With a single time the day begins with the parts: nothing is subtracted.
     day_before = (times - HOST_US - first) // step_us if len(times) > 1 else times * 0 - 1
     seen = seen.with_columns(before=pl.Series(day_before)[seen["k"]]).sort("k")
     return (
@@ -185,7 +185,7 @@ POD_SIGNALS = {
     "pending": pl.Boolean, "unresolved": pl.Boolean, "hard": pl.Boolean, "soft": pl.Boolean,
     "cores": pl.Float64,
 }  # fmt: skip
-"""What the inventory knows of a pod, in the columns that signals need."""
+"""The inventory's data of a pod, in the columns that signals need."""
 
 
 def add_signals(  # noqa: PLR0917  (one caller)
@@ -225,7 +225,7 @@ def add_signals(  # noqa: PLR0917  (one caller)
 def add_peers(
     views: Views, window: Window, rows: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
-    """Add `waiting_peer`: a pod of the row's workload waited, or had just started, at its time."""
+    """Add `waiting_peer`: a pod of the row's workload was pending, or just started, at its time."""
     owners = rows.select("owner", *WORKLOAD).unique("owner")
     peers = pl.DataFrame(
         views.query(
@@ -244,9 +244,9 @@ def add_peers(
 
 
 def add_inventory(views: Views, rows: pl.DataFrame) -> pl.DataFrame:
-    """Lower `coverage` by what the workload holds and no device in evidence covers.
+    """Lower `coverage` by the share of the workload's GPUs without a device in evidence.
 
-    Adds `gap`: in words which replicas have no telemetry; null = all have.
+    Adds `gap`: a text about the replicas without telemetry; null = all have telemetry.
     """
     stretches = [
         WorkloadStretch(

@@ -1,4 +1,4 @@
-"""Dollars of pieces as known at each time: cost is accumulated per device once."""
+"""Compute the dollars of pieces as known at each time; the cost per device is accumulated once."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from warehouse.signals.runs import MICRO, Ints
 
 
 class CostMeter:
-    """What each device had cost by any time, and for how long its price was known."""
+    """The cumulative cost of each device at any time, and the time with a known price."""
 
     def __init__(self, views: Views, window: Window, devices: pl.DataFrame) -> None:
         rates = pl.DataFrame(derive_device_rates(views, window))
@@ -42,7 +42,7 @@ class CostMeter:
     def dollars(self, pieces: pl.DataFrame) -> pl.DataFrame:
         """Return row, usd of pieces (row, number, start, end, share, seen); null = no price.
 
-        A row of which a part has no price has none.
+        If a part of a row has no price, the row has none.
 
         A microsecond may be lost where two rates meet.
         """
@@ -68,13 +68,13 @@ class CostMeter:
         return sums.select("row", usd=pl.when(priced).then("usd"))
 
     def _until(self, number: Ints, at: Ints) -> tuple[Any, Any]:
-        """Return what the devices had cost by each time, counted over all devices before."""
+        """Return the cumulative cost at each time, including that of all devices before."""
         inside = np.clip(at - self._origin, 0, self._wide - 1)
         row = np.searchsorted(self._key, number * self._wide + inside, side="right") - 1
         safe = np.maximum(row, 0)
         same = (row >= 0) & (self._number[safe] == number)
         elapsed = np.where(same, np.minimum(at, self._to[safe]) - self._from[safe], 0)
-        # Before a device's first price, what all devices before it cost.
+        # Before a device's first price, the sum of all devices before it.
         return (
             self._cost[np.where(same, row, row + 1)] + elapsed * self._rate[safe] * same,
             self._time[np.where(same, row, row + 1)] + elapsed,

@@ -1,4 +1,4 @@
-"""The parts of each stretch in which the hosts were quiescent too, as known at each time."""
+"""Find the parts of each stretch in which the hosts were quiescent too, as known at each time."""
 
 import polars as pl
 
@@ -17,7 +17,7 @@ _ACTIVITY = ("span", "from_us", "to_us", "known_us")
 def read_activity(
     views: Views, window: Window, holds: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
-    """Return when the pods of stretches were active beside their devices, and when it was known.
+    """Return when the pods of stretches were active on their hosts, and when that was known.
 
     `holds` are their pods: span, cluster, namespace, pod, pod_uid, start, end. Returns span,
     from_us, to_us, known_us.
@@ -52,10 +52,10 @@ def split_rows(
 ) -> pl.DataFrame:
     """Cut each idle row (span, k, start, end, at, state) at the activity known at its time.
 
-    Of a row that lasts, the last part that is long enough is kept, and none that ended longer ago
+    Of a row that lasts, the result is the last part that is long enough, unless it ended longer ago
     than the slack. Without a slack every part that is long enough is a row. Intervals with less
-    than `least_us` between are one: no idle part between them could be long enough. Devices
-    beside others that compute (`partly idle`) are not cut: their pods are active.
+    than `least_us` between them are merged: no idle part between them could be long enough. Rows of
+    state `partly idle` are not cut: their pods are active.
     """
     idle = rows.filter(pl.col("state") == "idle")
     if idle.is_empty() or activity.is_empty():
@@ -129,7 +129,7 @@ def _cut_to_last(
 
 
 def _merge_islands(activity: pl.DataFrame, least_us: int) -> pl.DataFrame:
-    """Return what was known of each interval of activity, by when: sorted by span, known_us.
+    """Return what was known of each interval of activity, by time: sorted by span, known_us.
 
     from_us and to_us are the activity so far, rested_us the end of the activity before it.
     """

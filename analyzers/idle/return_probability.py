@@ -1,15 +1,15 @@
-"""How probable it is that an idle workload is wanted again soon.
+"""Estimate the probability that an idle workload is used again soon.
 
-Two sources of evidence, by hours: the idle times of other workloads of its kind (of finding, and of
-Kubernetes object) that had lasted as long, or as long but for one horizon (how many of them ended
-by themselves within the horizon after that age: the kind's survival curve), and the workload's own
-days of the same sort (workday or weekend) on which it was idle when these hours began: was it
-active in them? On a day on which it was active by then it did not return. Where none of these
-shows a return, the horizons that this idle time itself has lasted through are exposures too.
-People come back in working hours: where the horizon touches them, an idle time counts only if its
-own horizon lay in them for more than half. Of n exposures with r returns the estimate is
-(r + 1/2) / (n + 1), Jeffreys' for a proportion; where its own days show returns, the estimate from
-these alone counts if it is higher.
+There are two sources of evidence, both in hours. The first is the idle times of other workloads of
+its kind (of finding, and of Kubernetes object) that had lasted as long, or as long minus one
+horizon: how many of them ended by themselves within the horizon after that age (the kind's survival
+curve). The second is the workload's own days of the same type (workday or weekend) on which it was
+idle when these hours began: was it active in them? On a day on which it was active before, it did
+not return. Where none of these shows a return, the horizons that this idle time itself has lasted
+through are exposures too. People return in working hours: where the horizon includes them, an idle
+time counts only if more than half of its own horizon was in them. For n exposures with r returns
+the estimate is (r + 1/2) / (n + 1), Jeffreys' for a proportion. Where its own days show returns,
+the estimate from these alone is used if it is higher.
 """
 
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ HOUR_US = 3_600_000_000
 HOUR_S = 3600
 DAY_H = 24
 WEEKEND = 5
-"""Days of the week from here on, Monday = 0, are not workdays."""
+"""Weekdays from this number on, Monday = 0, are no workdays."""
 THURSDAY = 3
 """The day of the week of 1970-01-01."""
 
@@ -70,7 +70,7 @@ def add_return_probability(
     owners = owners.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
     kinds = rows.select(*WORKLOAD, "kind").unique(WORKLOAD)
     owners = owners.join(kinds, on=WORKLOAD, how="left", nulls_equal=True, maintain_order="left")
-    # A RayCluster that is kept does not come back as a training job does between two epochs.
+    # A RayCluster that is kept running does not return as a training job does between two epochs.
     by_kind = [
         (
             row["kind"] or decide_kind(row["workload_kind"], served=False, notebook=False),
@@ -122,7 +122,7 @@ COUNTS = ("exposures", "returns", "own_days", "own_returns")
 
 
 class WorkClock:
-    """Which hours are working hours: Monday to Friday, by a place's clock."""
+    """The working hours: Monday to Friday, in the local time of a site."""
 
     def __init__(self, working: tuple[int, int], zone: str) -> None:
         self._working, self._zone = working, ZoneInfo(zone)
@@ -169,7 +169,7 @@ class ActivityHours:
     def rest_since(self, owner: int, now: int, start: int) -> int:
         """Return the hour since which a workload has been inactive, as known at `now`.
 
-        A window may begin after the idle time did: then `start`, the stretch's first hour, is too
+        If the window begins after the idle time did, `start`, the stretch's first hour, is too
         late.
         """
         low = int(np.searchsorted(self._owner, owner, side="left"))
@@ -195,7 +195,7 @@ class ActivityHours:
         return others + days + lasted, returned + own, days, own
 
     def _lasted(self, now: int, begin: int, ahead: int) -> int:
-        """Count the horizons before `now`, one after another, that an idle time lasted through."""
+        """Count the consecutive horizons before `now` that an idle time lasted through."""
         since = np.arange(now - ahead, begin - 1, -ahead, dtype=np.int64)
         if len(since) and self._clock.working(np.array([now]), ahead)[0]:
             since = since[2 * self._clock.working(since, ahead) > ahead]
@@ -221,10 +221,10 @@ class ActivityHours:
         return self._owner[begins], self._hour[begins], self._hour[ends] + 1, itself
 
     def _of_kind(self, owner: int, kind: int, now: int, age: int, ahead: int) -> tuple[int, int]:
-        """Count others' idle times that had lasted so long, and those of them that then ended.
+        """Count others' idle times that had lasted this long, and those of them that then ended.
 
-        At two ages, so that their horizons do not overlap: `age`, and one horizon less, which is
-        known a horizon earlier. An age less than half as long is no evidence about this one.
+        Two ages count, so that their horizons do not overlap: `age`, and one horizon less, which is
+        known a horizon earlier. An age less than half as long is no evidence for this one.
         """
         ages = [each for each in (age, age - ahead) if 2 * each >= age]
         counts = [self._at_age(owner, kind, now, each, ahead) for each in ages]
@@ -233,7 +233,7 @@ class ActivityHours:
     def _at_age(self, owner: int, kind: int, now: int, age: int, ahead: int) -> tuple[int, int]:
         """Count others' idle times that had lasted `age` hours, and those that then ended.
 
-        What is known at hour `now` of the horizon after that age: all of it, or the return.
+        Only horizons whose result is known at hour `now` count: a complete one, or a return.
         """
         owners, begin, end, itself = self._by_kind[kind]
         reached = begin + age
@@ -245,14 +245,14 @@ class ActivityHours:
         known_end = np.minimum(end, now)
         old = (owners != owner) & (known_end >= reached) & (reached < now)
         ended = old & itself & (end < now) & (end < reached + ahead)
-        # An idle time that lasted through the horizon, as far as `now` knows it.
+        # An idle time that lasted through the horizon, as known at `now`.
         stayed = old & (known_end >= reached + ahead)
         return int(ended.sum() + stayed.sum()), int(ended.sum())
 
     def _own(self, owner: int, now: int, ahead: int) -> tuple[int, int]:
-        """Count earlier days of the same sort on which it was idle before these hours, and returns.
+        """Count earlier days of the same type on which it was idle before these hours, and returns.
 
-        Both need rows of it in the hour before and in these hours.
+        A day counts only with rows in the hour before and in these hours.
         """
         low = int(np.searchsorted(self._owner, owner, side="left"))
         high = int(np.searchsorted(self._owner, owner, side="right"))

@@ -1,4 +1,4 @@
-"""Fetch the samples behind an idle verdict, a bounded part of the devices at a time."""
+"""Read the samples behind an idle verdict, a bounded part of the devices at a time."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ MOST_SAMPLES = 30_000_000
 """Windows with more raw samples are judged from 5-minute rollups."""
 
 PER_PART = 5_000_000
-"""DeviceSamples in memory at once, about 60 bytes each."""
+"""Maximum number of samples in memory at the same time, about 60 bytes each."""
 
 BUCKET_S = 300
 WHOLE: Mapping[str, Any] = MappingProxyType({"bucket": 0, "buckets": 1, "workloads": []})
@@ -35,7 +35,7 @@ MEASURES = (
 
 
 class SampleQuery(msgspec.Struct, frozen=True):
-    """Which rows a window is judged from, and the parameters that all queries share."""
+    """The rows from which a window is judged, and the parameters that all queries share."""
 
     source: str
     """`sample` or `rollup_5m`."""
@@ -44,7 +44,7 @@ class SampleQuery(msgspec.Struct, frozen=True):
     """number, cluster, device, node, parent, model, weight, gpu_model, tdp_w, prior_w."""
     parameters: dict[str, Any]
     accounted: tuple[int, int] = (0, 0)
-    """From when to when (microseconds) the accounting step has written states."""
+    """The first and last time (microseconds) for which the accounting step has written states."""
 
 
 def read_interval_s(views: Views, window: Window) -> float | None:
@@ -57,7 +57,7 @@ def read_interval_s(views: Views, window: Window) -> float | None:
 def plan_query(
     views: Views, window: Window, settings: IdleSettings, bucket: Mapping[str, Any] = WHOLE
 ) -> SampleQuery:
-    """Number the allocated devices and choose raw samples where they are whole and few enough.
+    """Number the allocated devices; choose raw samples where they are complete and few enough.
 
     `bucket`: only the devices of a bucket of workloads (`holders.WorkloadBucket.parameters`).
     """
@@ -114,7 +114,7 @@ def plan_query(
 def read_parts(
     views: Views, chosen: SampleQuery, settings: IdleSettings
 ) -> Iterator[DeviceSamples]:
-    """Yield the samples of some devices after another, by the states that `signal` has of them.
+    """Yield the samples of parts of the devices in turn, with their states in `signal`.
 
     Where rollups serve they are idle buckets only. Where the accounting step wrote nothing, the
     readings stand as they are.
@@ -128,7 +128,7 @@ def read_parts(
         build_parameters(chosen, chosen.devices[begin : begin + step])
         for begin in range(0, count, step)
     ]
-    # The next part is read while this one is judged: two cores are better than one.
+    # The next part is read while this one is judged, on a second core.
     with ThreadPoolExecutor(1) as reader:
         ahead = reader.submit(_read, views, chosen, part_parameters[0])
         for following in [*part_parameters[1:], None]:
@@ -150,10 +150,10 @@ def _read(
 def with_states(
     samples: DeviceSamples, states: pa.Table, accounted: tuple[int, int]
 ) -> DeviceSamples:
-    """Let samples be what the ledger counts them as: `states` are the rows of `states.sql`.
+    """Set the kind of samples to what the ledger counts: `states` are the rows of `states.sql`.
 
-    No idle run reaches over what is not idle there, so that no idle finding does. What is idle
-    there is no steady little work: from when to when states are known is `accounted`.
+    No idle run extends over time that is not idle in the ledger, so no idle finding does. Time that
+    is idle in the ledger is no steady low activity. The states are known in the time `accounted`.
     """
     still = frozen.classify_samples(samples)
     if not len(samples) or accounted[0] >= accounted[1]:
@@ -174,7 +174,7 @@ def with_states(
         return flagged
 
     stale, low = flag("frozen"), flag("low")
-    # A bucket with work in it is idle for an unknown part.
+    # In a bucket with work the idle part is unknown.
     works = has_state & ~stale & (low | (samples.kind != IDLE) | samples.bucketed)
     unnamed = (samples.at < accounted[0]) | (samples.at >= accounted[1])
     activity = np.where(unnamed, samples.measures["activity"], np.nan)
@@ -217,7 +217,7 @@ def _build_samples(table: pa.Table, settings: IdleSettings, *, bucketed: bool) -
     order = _find_order(device, rows["at"].to_numpy())
 
     def column(name: str, dtype: type[pl.DataType]) -> np.ndarray[Any, Any]:
-        """Return a column in order; one that holds a single value takes the place of one."""
+        """Return a column in order; a constant column stores its value once."""
         values = rows[name]
         if count and values.null_count() == count:
             return np.broadcast_to(np.float32(np.nan), count)
@@ -252,7 +252,7 @@ def _find_order(
 ) -> np.ndarray[Any, Any] | None:
     """Return the rows' order by device and time; None where they are in order.
 
-    Files hold days sorted so: a stable sort of one number only merges these runs.
+    Files have days in this order: a stable sort by one number only merges these runs.
     """
     if not len(at):
         return None

@@ -1,6 +1,6 @@
--- Every sample of an allocated device, with its kind: 0 blind, 1 idle, 2 between the thresholds, 3
--- from the exit threshold on, 4 signals contradict each other. The GPU's power and memory say
--- nothing about one MIG instance.
+-- Every sample of an allocated device, with its kind: 0 unknown, 1 idle, 2 between the thresholds,
+-- 3 from the exit threshold on, 4 signals contradict each other. The GPU's power and memory are no
+-- data about one MIG instance.
 WITH gpu AS (
     SELECT
         unnest($numbers) AS number,

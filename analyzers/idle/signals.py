@@ -16,7 +16,7 @@ ACTIVITY_STEPS = tuple(
         "stretch_pods", "held_pods", "host_samples", "steady", "servers", "intervals",
     )
 )  # fmt: skip
-"""Steps of SQL that return when the pods of stretches were active beside their devices."""
+"""Steps of SQL that return when the pods of stretches were active on their hosts."""
 
 CPU_SHARE = 0.05
 """Cores per requested core, at or below which a host is quiescent.
@@ -25,38 +25,36 @@ Source: telemetry-and-waste.md#idle, K3.
 """
 
 BYTES_S = 10_000
-"""Network or file system bytes a second, below which a host is quiescent.
+"""Network or file system bytes per second, below which a host is quiescent.
 
-Source: telemetry-and-waste.md#idle, K3.
-"""
+Source: telemetry-and-waste.md#idle, K3."""
 
 HOST_US = 86_400 * MICRO
-"""A host is quiescent by its means over so long: an earlier download is no evidence of activity."""
+"""A host is judged by its means over this time: an earlier download is no evidence of activity."""
 
 AFTER_US = 1200 * MICRO
 """Two host samples after a stretch cover its last minutes; they are at most ten minutes apart."""
 
 OWN_DOMAIN = "fallow."
-"""Annotations that we do not know and that are meant for us forbid a verdict."""
+"""Prefix of our annotations: an unknown annotation with this prefix forbids a verdict."""
 
 SKEW_US = 30 * MICRO
 MOVING = 0.10
-"""Share of samples with traffic above which bytes move."""
+"""Share of samples with traffic above which the device counts as moving data."""
 
 HOST_ACTIVITY = 0.05
 """Share of samples with a busy kernel or a served request above which the workload is in use."""
 
 SERVICES = frozenset({"idle_inference", "idle_workload"})
-"""Kinds of findings about what serves or, for all we know, may serve.
+"""Kinds of findings about workloads that serve, or may serve for all that is known.
 
-Source: telemetry-and-waste.md#idle, K1.
-"""
+Source: telemetry-and-waste.md#idle, K1."""
 
 RECURRENCE = 1.5
-"""Times its longest idle stretch that ended by itself: a shorter one may end by itself too."""
+"""Factor on the longest idle stretch that ended by itself: a shorter one may end by itself too."""
 
 IDLE_CLOCK = 0.95
-"""Share of samples in which the driver must say that clocks are low because the GPU is idle."""
+"""Share of samples in which the driver must report that clocks are low because the GPU is idle."""
 
 
 def get_host_bounds(settings: IdleSettings) -> dict[str, float]:
@@ -65,9 +63,11 @@ def get_host_bounds(settings: IdleSettings) -> dict[str, float]:
 
 
 def compute_most_cores(cpu_request_milli: int | None, settings: IdleSettings) -> float:
-    """Return the cores up to which a pod's host is quiescent: a share of its request, never many.
+    """Return the cores up to which a pod's host is quiescent.
 
-    Twin of `host_activity/held_pods.sql`. One busy core of 32 requested is work.
+    A share of its request, with a maximum.
+
+    It must equal `host_activity/held_pods.sql`. One busy core of 32 requested is work.
     """
     requested = max(1.0, (cpu_request_milli or 1000) / 1000)
     return min(CPU_SHARE * requested, settings.host_cpu_cores)
@@ -102,7 +102,7 @@ def add_bands(
 
 
 def sum_by_device(members: pl.DataFrame) -> pl.DataFrame:
-    """Sum the pieces of each device up per stretch (`span`): a minute of one is not a night."""
+    """Sum the pieces of each device per stretch (`span`), with means weighted by samples."""
 
     def mean(name: str) -> pl.Expr:
         values = pl.col(name).fill_nan(None)
@@ -126,7 +126,7 @@ def sum_by_device(members: pl.DataFrame) -> pl.DataFrame:
 
 
 def sum_by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
-    """Sum devices up per stretch (`span`): all must be for idle, one against is enough."""
+    """Sum devices per stretch (`span`): all must be for idle; one against it is enough."""
     return devices.group_by("span", maintain_order=True).agg(
         against=(pl.col("physics") == False).any(),  # noqa: E712  (an expression)
         agreed=pl.col("physics").fill_null(False).all(),

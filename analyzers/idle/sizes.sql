@@ -1,5 +1,5 @@
--- How many samples the window has, how many its rollups were made of, and the time whose states the
--- accounting step has written.
+-- How many samples the window has, how many its rollups were computed from, and the time whose
+-- states the accounting step has written.
 SELECT
     (
         SELECT count(*) FROM sample

@@ -1,7 +1,7 @@
-"""From idle runs of devices to idle stretches of workloads: all devices, all replicas.
+"""Combine idle runs of devices into idle stretches of workloads: all devices, all replicas.
 
-Every frame here has times in microseconds. A workload is idle while every device it holds is
-in an idle run, and partly idle while some are (telemetry-and-waste.md#idle, multi-GPU).
+Every frame here has times in microseconds. A workload is idle while every device it holds is in an
+idle run, and partly idle while some are (telemetry-and-waste.md#idle, multi-GPU).
 """
 
 from typing import Any
@@ -16,14 +16,13 @@ from warehouse.signals.runs import IDLE, MICRO, POWER_STILL, DeviceSamples
 from warehouse.signals.states import LOW_ACTIVITY
 
 CONTRARY_W, CONTRARY_SHARE = 20.0, 0.25
-"""Mean watts of the gauge above those of the energy counter by more than both (watts, and a share
-of the gauge) contradict it: both read one sensor."""
+"""If the gauge's mean is above the energy counter's by more than both limits (watts, and a share of
+the gauge), the two contradict each other: both read one sensor."""
 
 TRAFFIC_BPS = 1e6
-"""Bytes a second above the device's own floor that are more than monitoring.
+"""Bytes per second above the device's own floor that monitoring alone does not cause.
 
-Source: telemetry-and-waste.md#idle.
-"""
+Source: telemetry-and-waste.md#idle."""
 
 WORKLOAD = ("cluster", "namespace", "workload_kind", "workload")
 
@@ -31,7 +30,8 @@ WORKLOAD = ("cluster", "namespace", "workload_kind", "workload")
 def merge_holds(holds: pl.DataFrame) -> pl.DataFrame:
     """Merge the pods of a workload on one device: `owner`, `number`, `start`, `end`, `share`.
 
-    `owner` numbers the workload. Shares of pods that hold the device at once add up, to 1 at most.
+    `owner` numbers the workload. Shares of pods that hold the device at the same time are added, up
+    to 1.
     """
     edges = pl.concat(
         [
@@ -68,8 +68,8 @@ def sum_samples(
 ) -> dict[str, Any]:
     """Sum up the samples from each row `low` to the one before `high`: see `pieces`.
 
-    `running`: a device's own floor of traffic is the least it had shown by each sample, not the
-    least it ever shows.
+    `running`: a device's own floor of traffic is the minimum up to each sample, not the minimum of
+    the whole window.
     """
 
     def over(values: Any) -> Any:
@@ -97,8 +97,8 @@ def sum_samples(
         readings = over(samples.sample_count)
         constant = samples.still[np.minimum(low, len(samples) - 1)] == POWER_STILL
         still |= constant & (readings >= STILL_READINGS - 1)
-    # A gauge misses bursts between its readings, a counter misses nothing: less than the gauge
-    # showed is a fault of the telemetry.
+    # A gauge misses bursts between its readings, a counter misses nothing: a counter below the
+    # gauge is a fault of the telemetry.
     contrary = (during >= STILL_S) & (
         power - energy_w > np.maximum(CONTRARY_W, CONTRARY_SHARE * power)
     )
@@ -129,7 +129,7 @@ def sum_samples(
 
 
 def _silent(samples: DeviceSamples, low: Any, high: Any) -> Any:
-    """Return the microseconds in which no sample is valid: the ledger counts them as unknown."""
+    """Return the microseconds without a valid sample: the ledger counts them as unknown."""
     spoken = samples.validity * VALIDITY
     if samples.bucketed:
         spoken = np.minimum(
@@ -141,7 +141,7 @@ def _silent(samples: DeviceSamples, low: Any, high: Any) -> Any:
 
 
 def is_absent(values: Any) -> bool:
-    """Say whether nothing is known: every value is missing."""
+    """Return whether every value is missing."""
     return len(values) == 0 or bool(np.isnan(values[0]) and np.isnan(values).all())
 
 
@@ -150,7 +150,7 @@ def _make_missing(like: Any) -> Any:
 
 
 def _find_floor(samples: DeviceSamples, values: Any, *, running: bool) -> Any:
-    """Return, per sample, the least value its device showed: monitoring itself moves bytes."""
+    """Return, per sample, the minimum of its device so far: monitoring itself moves bytes."""
     begins = np.flatnonzero(np.diff(samples.device, prepend=-1))
     if running:
         return np.concatenate([np.fmin.accumulate(v) for v in np.split(values, begins[1:])])
@@ -159,10 +159,10 @@ def _find_floor(samples: DeviceSamples, values: Any, *, running: bool) -> Any:
 
 
 def _sum_energy(samples: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, Any]:
-    """Return mean watts from the energy counter, over how many seconds, and whether it stood still.
+    """Return mean watts from the energy counter, over how many seconds, and whether it was frozen.
 
-    Raw samples have the counter, buckets the energy used in them. A counter that drops counts
-        from zero.
+    Raw samples have the counter, buckets the energy used in them. A counter that drops restarted
+    from zero.
     """
     energy = samples.measures["energy_mj"].astype(np.float64, copy=False)
     if is_absent(energy):
@@ -187,7 +187,7 @@ def _sum_energy(samples: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, 
 
 
 STILL_S = 600
-"""A GPU that is powered uses energy; a counter still for 10 minutes repeats an old value."""
+"""A powered GPU uses energy; a counter without a change for 10 minutes repeats an old value."""
 
 
 def find_stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
@@ -238,7 +238,7 @@ def _count_edges(frame: pl.DataFrame, *, allocated: int, idle: int) -> pl.DataFr
 
 
 def split_stretches(stretches: pl.DataFrame, works: pl.DataFrame) -> pl.DataFrame:
-    """Part stretches where work begins and ends: span, start, end, in order of time.
+    """Split stretches where work begins and ends: span, start, end, in order of time.
 
     `works` are intervals without overlap within the stretches: span, from_us, to_us.
     """

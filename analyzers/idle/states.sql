@@ -1,6 +1,6 @@
--- Five minutes of `signal` that are not idle throughout: in those by the rules `among` and `steady`
--- (`low`) idle readings are work, in frozen ones nothing is known, and in the others an active
--- reading is no blip of an idle stretch. Rows without any idle second have no idle reading.
+-- Five minutes of `signal` that are not idle throughout. Under the rules `among` and `steady`
+-- (`low`) idle readings are work; in frozen ones nothing is known; in the others an active reading
+-- is no blip of an idle stretch. Rows without any idle second have no idle reading.
 WITH gpu AS (
     SELECT
         unnest($numbers) AS number,

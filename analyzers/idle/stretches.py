@@ -1,4 +1,4 @@
-"""Idle stretches of workloads as they were known at each time."""
+"""Find idle stretches of workloads as they were known at each time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,15 +15,15 @@ from fallow.protocols import Views
 from warehouse.signals.runs import Ints
 
 BUSY_SHARE = 0.2
-"""Share of samples from the exit threshold on that makes another rank a busy one."""
+"""Share of samples from the exit threshold on above which another rank counts as busy."""
 
 
 def find_stretches(
     whole: pl.DataFrame, merged: pl.DataFrame, least: Mapping[str, int]
 ) -> pl.DataFrame:
-    """Return when workloads idled: span, owner, start, end, state, devices (allocated).
+    """Return when workloads were idle: span, owner, start, end, state, devices (allocated).
 
-    `least`: microseconds of the shortest, by state (`idle`, `partly idle`) that is wanted.
+    `least`: the minimum length in microseconds, by wanted state (`idle`, `partly idle`).
     """
     candidates = spans.find_stretches(whole, merged)
     shortest = pl.col("state").replace_strict(least, default=None, return_dtype=pl.Int64)
@@ -62,7 +62,7 @@ def keep_beside_busy(
     views: Views, chosen: source.SampleQuery, candidates: pl.DataFrame, whole: pl.DataFrame,
     merged: pl.DataFrame,
 ) -> pl.DataFrame:  # fmt: skip
-    """Drop partly idle stretches in which no other device was seen to compute."""
+    """Drop partly idle stretches in which no other device computed."""
     partly = candidates.filter(pl.col("state") == "partly idle").select(
         "span", "owner", "start", "end"
     )
@@ -79,7 +79,7 @@ def keep_beside_busy(
 
 
 def list_members(candidates: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
-    """Return which pieces each stretch is made of: span, piece, start, end, run_start, ripe."""
+    """Return the pieces of each stretch: span, piece, start, end, run_start, ripe."""
     pieces = whole.select("owner", "piece", "run_start", "ripe", begin="start", finish="end")
     both = candidates.join(pieces, on="owner")
     both = both.filter((pl.col("finish") > pl.col("start")) & (pl.col("begin") < pl.col("end")))
@@ -92,8 +92,8 @@ def list_at_times(
 ) -> pl.DataFrame:  # fmt: skip
     """Return what was known of each stretch at each time: span, owner, state, devices, k, ...
 
-    start and end: it ends where the first of its devices was not yet, or no longer, known to
-    idle. Those that ended longer than the slack before a time are over, and left out; without a
+    start and end: it ends where the first of its devices was not yet, or no longer, known to be
+    idle. Stretches that ended longer than the slack before a time are over, and left out; without a
     slack they are kept.
     """
     least_us = candidates["state"].replace_strict(least, return_dtype=pl.Int64).to_numpy()

@@ -1,5 +1,5 @@
 -- The hours in which workloads had devices allocated, and whether they were active in them: a
--- device from the exit threshold on, a busy kernel or one that ran something, or served requests.
+-- device from the exit threshold on, a busy or recently used kernel, or served requests.
 WITH device_hours AS (
     SELECT
         a.cluster,

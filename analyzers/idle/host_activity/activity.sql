@@ -1,4 +1,4 @@
--- When the pods of stretches were active beside their devices, and when that was known: one row
+-- When the pods of stretches were active apart from their devices, and when that was known: one row
 -- per host sample or activity.
 SELECT
     span,

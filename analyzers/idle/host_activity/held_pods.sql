@@ -1,6 +1,6 @@
--- The pods of each stretch, with the cores above which they are active: a share of their
--- request, and never many.
--- Samples are sorted by the number of the `piece`: by four names it took half as long again.
+-- The pods of each stretch, with the cores above which they are active: a share of their request,
+-- with a low maximum.
+-- Samples are sorted by the number of the `piece`: sorting by four names took 50 % longer.
 SELECT
     dense_rank() OVER (ORDER BY s.span, s.cluster, s.namespace, s.pod) AS piece,
     s.span,

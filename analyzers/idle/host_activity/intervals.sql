@@ -1,6 +1,6 @@
 -- When pods were active although their devices were idle, and when that was known: a kernel or
--- terminal that ran something, requests served, CPU, network or files. One row per sample or
--- activity, none merged; a sample is valid for the time since the sample before it.
+-- terminal ran something, requests were served, or CPU, network or files were used. One row per
+-- sample or activity, none merged; a sample is valid for the time since the sample before it.
 SELECT
     span,
     CASE WHEN works THEN coalesce(earlier_ts, before_ts) ELSE before_ts END AS from_at,
