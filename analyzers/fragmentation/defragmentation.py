@@ -1,7 +1,7 @@
 """The defragmentation plan of one pool: the pool's placement, and the plan as a document."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -34,51 +34,70 @@ def build_placement(
     open_rows = [n for n in rows if state.nodes[n].open]
     place_of = {state.nodes[n].name: k for k, n in enumerate(open_rows)}
     spot = {d: k for n in open_rows for k, d in enumerate(state.devices[n])}
-    places = [
-        NodeSpace(
-            state.nodes[n].name,
-            min(int(state.cpu[-1][n]), MOST_CPU),
-            min(int(state.memory[-1][n]) // MIB, MOST_CPU),
-            tuple(int(m) for m in state.gpu[-1][n][: len(state.devices[n])]),
-            _name_sort(state.nodes[n]),
-            state.nodes[n].zone,
-            frozenset(":".join(taint) for taint in state.nodes[n].taints),
-            state.nodes[n].labels or {},
-        )
-        for n in open_rows
-    ]
-    tenants, budgets = [], dict[str, int]()
-    terms_of = _decide_all_terms(state, also)
+    all_terms = _decide_all_terms(state, also)
     # A gang with pods on other nodes does not move.
-    outside = {terms_of[p["uid"]].group for p in state.pods if p["node"] not in place_of} - {""}
+    outside = {all_terms[p["uid"]].group for p in state.pods if p["node"] not in place_of} - {""}
+    tenants, budgets = [], dict[str, int]()
     for pod in state.pods:
         if pod["node"] not in place_of:
             continue
-        on = terms_of[pod["uid"]]
+        terms = all_terms[pod["uid"]]
+        if terms.budget:
+            budgets[terms.budget] = terms.allowed
         named = [(spot[d], round(1000 * share)) for d, share in read_devices(pod) if d in spot]
-        stays = on.stays
-        if not stays and pod["gpus"] and not named:
-            stays = "its devices are not named"
-        if not stays and on.group in outside:
-            stays = "pods of its gang are on other nodes"
-        if on.budget:
-            budgets[on.budget] = on.allowed
-        tenants.append(
-            PlacedPod(
-                pod["uid"],
-                f"{pod['namespace']}/{pod['pod']}",
-                place_of[pod["node"]],
-                tuple(named),
-                pod["cpu_milli"],
-                -(-pod["memory_bytes"] // MIB),
-                on.group,
-                on.budget,
-                stays,
-                on.zonal,
-                on.selector,
-            )
-        )
-    return PoolPlacement(places, tenants, slot, budgets)
+        stays = _explain_stay(pod, terms, outside, named=bool(named))
+        tenants.append(_build_tenant(pod, place_of[pod["node"]], named, terms, stays))
+    return PoolPlacement([_build_space(state, n) for n in open_rows], tenants, slot, budgets)
+
+
+def _build_space(state: ClusterState, n: int) -> NodeSpace:
+    """Return what is free on a node at the last time."""
+    node = state.nodes[n]
+    return NodeSpace(
+        node.name,
+        min(int(state.cpu[-1][n]), MOST_CPU),
+        min(int(state.memory[-1][n]) // MIB, MOST_CPU),
+        tuple(int(m) for m in state.gpu[-1][n][: len(state.devices[n])]),
+        _name_sort(node),
+        node.zone,
+        frozenset(":".join(taint) for taint in node.taints),
+        node.labels or {},
+    )
+
+
+def _explain_stay(
+    pod: Mapping[str, Any], terms: MoveTerms, outside: Collection[str], *, named: bool
+) -> str:
+    """Return why a pod may not move; empty = it may. `outside`: gangs that are on other nodes."""
+    if terms.stays:
+        return terms.stays
+    if pod["gpus"] and not named:
+        return "its devices are not named"
+    if terms.group in outside:
+        return "pods of its gang are on other nodes"
+    return ""
+
+
+def _build_tenant(
+    pod: Mapping[str, Any],
+    place: int,
+    devices: Sequence[tuple[int, int]],
+    terms: MoveTerms,
+    stays: str,
+) -> PlacedPod:
+    return PlacedPod(
+        pod["uid"],
+        f"{pod['namespace']}/{pod['pod']}",
+        place,
+        tuple(devices),
+        pod["cpu_milli"],
+        -(-pod["memory_bytes"] // MIB),
+        terms.group,
+        terms.budget,
+        stays,
+        terms.zonal,
+        terms.selector,
+    )
 
 
 def _decide_all_terms(state: ClusterState, also: Sequence[str]) -> dict[str, MoveTerms]:

@@ -109,36 +109,54 @@ def judge_signals(w: IdleSignals) -> Judgement:
     hard = tuple(why for name, why in HARD.items() if getattr(w, name))
     if hard:
         return Judgement("unknown", None, actionable=False, reasons=hard)
+    activity = _describe_activity(w)
+    if activity is not None:
+        return Judgement("busy", None, actionable=False, reasons=(activity,))
+    reasons = (*_list_objections(w), *_list_missing_signals(w))
+    return Judgement("idle", _grade_evidence(w), actionable=not reasons, reasons=reasons)
+
+
+def _describe_activity(w: IdleSignals) -> str | None:
+    """Return what shows that the workload is busy; None = nothing does."""
     if w.low:
-        return Judgement(
-            "busy", None, actionable=False, reasons=("the devices do steady low work",)
-        )
+        return "the devices do steady low work"
     if not w.compute:
-        return Judgement("busy", None, actionable=False, reasons=("the devices compute",))
+        return "the devices compute"
     if w.intent is False:
-        return Judgement(
-            "busy",
-            None,
-            actionable=False,
-            reasons=("a kernel or terminal is at work, or requests are served",),
-        )
+        return "a kernel or terminal is at work, or requests are served"
+    return None
+
+
+def _grade_evidence(w: IdleSignals) -> Literal["confirmed", "suspected"]:
+    """Return `confirmed` where a signal beside compute says idle, and nothing speaks against it."""
+    capped = any(getattr(w, name) for name in SOFT) or w.physics is False or w.host is False
+    return "confirmed" if _has_independent_signal(w) and not capped else "suspected"
+
+
+def _has_independent_signal(w: IdleSignals) -> bool:
+    return bool(w.physics or w.host or w.intent)
+
+
+def _list_objections(w: IdleSignals) -> list[str]:
+    """Return the vetoes and the signals against idle, in words."""
     reasons = [why for table in (SOFT, UNACTIONABLE) for n, why in table.items() if getattr(w, n)]
     if w.physics is False:
         reasons.append("power is above the idle band")
     if w.host is False:
         reasons.append("the host is busy: preprocessing, a download or a checkpoint")
-    independent = w.physics or w.host or w.intent
-    capped = any(getattr(w, name) for name in SOFT) or w.physics is False or w.host is False
-    evidence: Literal["confirmed", "suspected"] = (
-        "confirmed" if independent and not capped else "suspected"
-    )
-    if not independent:
+    return reasons
+
+
+def _list_missing_signals(w: IdleSignals) -> list[str]:
+    """Return which signals are missing to act, in words."""
+    reasons = []
+    if not _has_independent_signal(w):
         reasons.append("no independent witness beside compute")
     elif w.physics is None and not (w.no_power_sensor and w.host and w.intent):
         reasons.append("no witness of physics (power, processes, last kernel)")
     if not (w.host or w.intent):
         reasons.append("no witness from the host or of intent")
-    return Judgement("idle", evidence, actionable=not reasons, reasons=tuple(reasons))
+    return reasons
 
 
 def compute_confidence(

@@ -1,6 +1,6 @@
 """Read the samples behind an idle verdict, a bounded part of the devices at a time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
@@ -62,8 +62,28 @@ def plan_query(
     `bucket`: only the devices of a bucket of workloads (`holders.WorkloadBucket.parameters`).
     """
     rows = views.query(load_sql("idle/devices"), {**window.bounds(), **bucket}).to_pylist()
+    sizes = views.query(load_sql("idle/sizes"), window.bounds()).to_pylist()[0]
+    raw = sizes["samples"] >= sizes["rolled"] and sizes["samples"] <= MOST_SAMPLES
+    parameters: dict[str, Any] = {
+        **window.bounds(),
+        "threshold": settings.threshold,
+        "exit_threshold": max(settings.exit_threshold, settings.threshold),
+    }
+    if not raw:
+        parameters |= _choose_rollup_parameters(views, window, settings)
+    return SampleQuery(
+        "sample" if raw else "rollup_5m",
+        int(sizes["samples"] if raw else sizes["rolled"]),
+        _number_devices(rows),
+        parameters,
+        (sizes["accounted_from"] or 0, sizes["accounted_until"] or 0),
+    )
+
+
+def _number_devices(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return the devices of `devices.sql` with a number and what their GPU model draws."""
     models = [canonical(row["model"]) for row in rows]
-    devices = pl.DataFrame(
+    return pl.DataFrame(
         {
             "number": range(len(rows)),
             "cluster": [r["cluster"] for r in rows],
@@ -84,31 +104,22 @@ def plan_query(
             "prior_w": pl.Float64,
         },
     )  # fmt: skip
-    sizes = views.query(load_sql("idle/sizes"), window.bounds()).to_pylist()[0]
-    raw = sizes["samples"] >= sizes["rolled"] and sizes["samples"] <= MOST_SAMPLES
+
+
+def _choose_rollup_parameters(
+    views: Views, window: Window, settings: IdleSettings
+) -> dict[str, Any]:
+    """Return the parameters of `buckets.sql` that `samples.sql` does not have."""
     gap = settings.max_gap.total_seconds() if settings.max_gap else None
-    parameters: dict[str, Any] = {
-        **window.bounds(),
-        "threshold": settings.threshold,
-        "exit_threshold": max(settings.exit_threshold, settings.threshold),
+    barriers = gap is not None and gap > BUCKET_S
+    measured = views.query(load_sql("idle/measures"), window.bounds()).to_pylist()[0]
+    return {
+        "exit_samples": settings.exit_samples,
+        "max_gap_s": gap,
+        "barriers": barriers,
+        **measured,
+        "every": barriers or measured["every"],
     }
-    if not raw:
-        barriers = gap is not None and gap > BUCKET_S
-        measured = views.query(load_sql("idle/measures"), window.bounds()).to_pylist()[0]
-        parameters |= {
-            "exit_samples": settings.exit_samples,
-            "max_gap_s": gap,
-            "barriers": barriers,
-            **measured,
-            "every": barriers or measured["every"],
-        }
-    return SampleQuery(
-        "sample" if raw else "rollup_5m",
-        int(sizes["samples"] if raw else sizes["rolled"]),
-        devices,
-        parameters,
-        (sizes["accounted_from"] or 0, sizes["accounted_until"] or 0),
-    )
 
 
 def read_parts(
