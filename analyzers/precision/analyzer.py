@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import polars as pl
 
-from analyzers.gpu_peaks import read_gpu_peaks
+from analyzers.gpu_peaks import GpuPeaks, read_gpu_peaks
 from analyzers.precision.allocator import find_fragmented
 from analyzers.precision.gains import (
     FormatGain,
@@ -132,34 +132,40 @@ class PrecisionAnalyzer:
         )
         if peaks is None or arch is None or row["tensor"] is None or row["sm"] is None:
             return None
-        fp32, dram, served = row["fp32"], row["dram"], _is_server(row["workload_kind"])
-        kind: str
-        gains: list[FormatGain | None]
-        if fp32 is not None and fp32 >= self.settings.fp32_active and self._asleep(row):
-            kind, now = "fp32_asleep", peaks.fp32_tflops
-            gains = [
-                compute_pipe_gain(row, fp32, now, peaks, number_format)
-                for number_format in list_formats(kind, arch)
-            ]
-        elif (
-            served
-            and (dram or 0) >= self.settings.memory_bound
-            and (row["tensor"] < self.settings.waiting_tensor)
-        ):
-            kind = "low_bit_weights"
-            gains = [
-                compute_weight_gain(number_format) for number_format in list_formats(kind, arch)
-            ]
-        elif row["tensor"] > self.settings.tensor_busy:
-            kind, now = "fp8", peaks.tensor_tflops
-            gains = [
-                compute_pipe_gain(row, row["tensor"], now, peaks, number_format)
-                for number_format in list_formats(kind, arch)
-            ]
-        else:
+        kind = self._classify_bottleneck(row)
+        if kind is None:
             return None
+        gains = _compute_gains(row, kind, peaks, arch)
         real = [gain for gain in gains if gain is not None and gain.shares[0] > 0]
         return (kind, real) if real else None
+
+    def _classify_bottleneck(self, row: Row) -> str | None:
+        """Return which kind of finding the counters of a workload point to; None = no kind."""
+        fp32 = row["fp32"]
+        if fp32 is not None and fp32 >= self.settings.fp32_active and self._asleep(row):
+            return "fp32_asleep"
+        if _is_server(row["workload_kind"]) and self._waits_for_memory(row):
+            return "low_bit_weights"
+        return "fp8" if row["tensor"] > self.settings.tensor_busy else None
+
+    def _waits_for_memory(self, row: Row) -> bool:
+        return bool(
+            (row["dram"] or 0) >= self.settings.memory_bound
+            and row["tensor"] < self.settings.waiting_tensor
+        )
+
+
+def _compute_gains(row: Row, kind: str, peaks: GpuPeaks, arch: str) -> list[FormatGain | None]:
+    """Return what each format of a kind gains on this architecture; None = nothing."""
+    formats = list_formats(kind, arch)
+    if kind == "low_bit_weights":
+        return [compute_weight_gain(number_format) for number_format in formats]
+    active, now = (
+        (row["fp32"], peaks.fp32_tflops)
+        if kind == "fp32_asleep"
+        else (row["tensor"], peaks.tensor_tflops)
+    )
+    return [compute_pipe_gain(row, active, now, peaks, number_format) for number_format in formats]
 
 
 def _build_finding(  # noqa: PLR0917  (one call)

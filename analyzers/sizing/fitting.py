@@ -9,6 +9,8 @@ a slice of c of 7 SM groups runs at activity x 7/c.
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from analyzers.gpu_peaks import GpuPeaks, read_gpu_peaks
 from analyzers.sizing.limits import get_limit
 from fallow import mig
@@ -19,6 +21,15 @@ Row = Mapping[str, Any]
 Option = tuple[str, float, dict[str, Any]]
 GIB = 2**30
 MOST_SHARERS = 8
+
+
+class DeviceSlices(msgspec.Struct, frozen=True):
+    """What a pod's device has now, in slices of its GPU."""
+
+    compute: int
+    memory: int
+    usable_memory: float
+    """Usable part of a slice; 1 for an instance, of which the usable memory is known."""
 
 
 def compute_need(row: Row, settings: SizingSettings) -> float | None:
@@ -44,30 +55,43 @@ def list_options(
 def _find_instance(row: Row, need: float, settings: SizingSettings) -> list[Option]:
     """Return the smallest MIG profile that holds it, for pods of one device."""
     profiles = mig.models().get(row["model"] or "", {})
-    if not profiles or row["pod_gpus"] != 1 or row["kinds"] != 1 or row["sm_peak"] is None:
-        return []
-    most = max(kind.compute for kind in profiles.values())
-    slices = max(kind.size for kind in profiles.values())
     now = profiles.get(row["profile"] or "")
-    if row["instance"] and now is None:
+    if not profiles or not _is_of_one_device(row) or (row["instance"] and now is None):
         return []
-    compute, size = (now.compute, now.size) if now else (most, slices)
-    for kind in sorted(profiles.values(), key=lambda k: (k.compute, k.size)):
-        memory = (
-            row["memory_bytes"] * kind.size / size * (get_limit("slice_memory") if not now else 1)
-        )
-        fits = (
-            kind.compute < compute
-            and not kind.name.endswith("+me")
-            and memory >= need
-            and row["sm_peak"] * compute / kind.compute <= settings.target
-            and (row["dram_peak"] or 0) * size / kind.size <= get_limit("dram_ceiling")
-        )
-        if fits:
-            words = {"profile": kind.name, "sm_peak": row["sm_peak"] * compute / kind.compute,
-                     "dram_peak": (row["dram_peak"] or 0) * size / kind.size}  # fmt: skip
-            return [("mig_profile", 1 - kind.compute / compute, words)]
+    device = _measure_device(profiles, now)
+    for profile in sorted(profiles.values(), key=lambda p: (p.compute, p.size)):
+        if profile.compute >= device.compute or profile.name.endswith("+me"):
+            continue
+        words = _fit_profile(row, need, profile, device, settings)
+        if words is not None:
+            return [("mig_profile", 1 - profile.compute / device.compute, words)]
     return []
+
+
+def _is_of_one_device(row: Row) -> bool:
+    """Say whether the pods have one device each, of one kind, and its SM activity is known."""
+    return bool(row["pod_gpus"] == 1 and row["kinds"] == 1 and row["sm_peak"] is not None)
+
+
+def _measure_device(profiles: Mapping[str, mig.Profile], now: mig.Profile | None) -> DeviceSlices:
+    """Return the slices of the instance `now`; None = those of a whole GPU."""
+    if now is not None:
+        return DeviceSlices(now.compute, now.size, 1.0)
+    compute = max(profile.compute for profile in profiles.values())
+    memory = max(profile.size for profile in profiles.values())
+    return DeviceSlices(compute, memory, get_limit("slice_memory"))
+
+
+def _fit_profile(
+    row: Row, need: float, profile: mig.Profile, device: DeviceSlices, settings: SizingSettings
+) -> dict[str, Any] | None:
+    """Return the activity of the busiest hour on an instance; None = it would not hold it."""
+    memory = row["memory_bytes"] * profile.size / device.memory * device.usable_memory
+    sm_peak = row["sm_peak"] * device.compute / profile.compute
+    dram_peak = (row["dram_peak"] or 0) * device.memory / profile.size
+    if memory >= need and sm_peak <= settings.target and dram_peak <= get_limit("dram_ceiling"):
+        return {"profile": profile.name, "sm_peak": sm_peak, "dram_peak": dram_peak}
+    return None
 
 
 def _find_model(

@@ -137,32 +137,16 @@ class StalledAnalyzer:
         self, views: Views, parameters: dict[str, Any], candidates: Sequence[Candidate]
     ) -> tuple[list[Candidate], list[StalledJob | UncertainStall]]:
         """Return the stretches in which every GPU of a job does no work; name those half seen."""
-        few = [(j, s) for j, s in candidates if len(s.quiet) < round(sum(r.gpus for r in j.ranks))]
-        whole = [
-            (j, s) for j, s in candidates if len(s.quiet) >= round(sum(r.gpus for r in j.ranks))
-        ]
-        pods = sorted({rank.who for job, _ in few for rank in job.ranks})
-        if not pods:
+        partial = [(j, s) for j, s in candidates if len(s.quiet) < _count_gpus(j)]
+        whole = [(j, s) for j, s in candidates if len(s.quiet) >= _count_gpus(j)]
+        if not _list_pods(partial):
             return whole, []
-        seen: dict[tuple[str, str, str], list[Any]] = {}
-        bounds = {name: parameters[name] for name in ("since", "until")}
-        presence = views.query(load_sql("stalled/device_presence"), {**bounds, "pods": pods})
-        for row in presence.to_pylist():
-            seen.setdefault((row["cluster"], row["namespace"], row["pod"]), []).append(row)
-        doubts: list[StalledJob | UncertainStall] = []
-        for job, segment in few:
-            gpus = round(sum(rank.gpus for rank in job.ranks))
-            there = {
-                row["device"]
-                for rank in job.ranks
-                for row in seen.get((*job.owner[:2], rank.pod), ())
-                if row["first_ts"] < segment.end and row["last_ts"] >= segment.start
-            }
-            spins = any(q.spins or q.blinds for q in segment.quiet)
-            if len(there) == len(segment.quiet) and spins:
-                why = f"{gpus - len(there)} of its {gpus} GPUs are not seen; the others spin"
-                doubts.append(UncertainStall(job, segment, why))
-        return whole, doubts
+        presence = _read_presence(views, parameters, _list_pods(partial))
+        return whole, [
+            UncertainStall(job, segment, why)
+            for job, segment in partial
+            if (why := _explain_unseen_gpus(job, segment, presence)) is not None
+        ]
 
     def _progress(
         self, views: Views, recent: Window, candidates: Sequence[Candidate]
@@ -208,6 +192,40 @@ class StalledAnalyzer:
 
 def _list_pods(candidates: Sequence[Candidate]) -> list[int]:
     return sorted({rank.who for job, _ in candidates for rank in job.ranks})
+
+
+def _count_gpus(job: TrainingJob) -> int:
+    return round(sum(rank.gpus for rank in job.ranks))
+
+
+def _read_presence(
+    views: Views, parameters: Mapping[str, Any], pods: Sequence[int]
+) -> dict[Pod, list[dict[str, Any]]]:
+    """Return the first and last sample of each device of these pods, by pod."""
+    bounds = {name: parameters[name] for name in ("since", "until")}
+    rows = views.query(load_sql("stalled/device_presence"), {**bounds, "pods": pods}).to_pylist()
+    by_pod: dict[Pod, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_pod.setdefault((row["cluster"], row["namespace"], row["pod"]), []).append(row)
+    return by_pod
+
+
+def _explain_unseen_gpus(
+    job: TrainingJob, segment: QuietSegment, presence: Mapping[Pod, Sequence[Mapping[str, Any]]]
+) -> str | None:
+    """Return how many GPUs have no samples while the others spin; None = the others do not."""
+    cluster, namespace = job.owner[:2]
+    devices = {
+        row["device"]
+        for rank in job.ranks
+        for row in presence.get((cluster, namespace, rank.pod), ())
+        if row["first_ts"] < segment.end and row["last_ts"] >= segment.start
+    }
+    spins = any(q.spins or q.blinds for q in segment.quiet)
+    if len(devices) != len(segment.quiet) or not spins:
+        return None
+    gpus = _count_gpus(job)
+    return f"{gpus - len(devices)} of its {gpus} GPUs are not seen; the others spin"
 
 
 def _may_hang(

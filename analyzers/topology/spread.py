@@ -96,17 +96,14 @@ def compare_spread(
     Each level counts the fewest blocks that hold the job: the largest ones first.
     """
     size = sum(place.gpus for place in used)
-    levels = [
-        level for level in read_levels() if all(level.name in p.blocks for p in (*used, *open_to))
-    ]
+    levels = _list_common_levels([*used, *open_to])
     now = {level.name: len({p.blocks[level.name] for p in used}) for level in levels}
     need = {level.name: _count_fewest(size, level.name, open_to) for level in levels}
     # A place among others can never be better than the best: what it has is possible too.
     need = {name: min(count, now[name]) for name, count in need.items()}
-    crossed = next((level for level in levels if now[level.name] > 1), None)
-    must = next((level for level in levels if need[level.name] > 1), None)
-    peaks = read_gpu_peaks().get(model or "")
-    inside = max((peaks.nvlink_gbs or 0) / 2 if peaks else 0, PCIE_GBS)
+    crossed = _find_slowest_crossed(levels, now)
+    must = _find_slowest_crossed(levels, need)
+    inside = _read_node_bandwidth(model)
     return GangSpread(
         now,
         need,
@@ -115,6 +112,24 @@ def compare_spread(
         crossed.gbs if crossed else inside,
         must.gbs if must else max(inside, crossed.gbs if crossed else 0),
     )
+
+
+def _list_common_levels(places: Sequence[GangNode]) -> list[TopologyLevel]:
+    """Return the levels that every place names, the widest first."""
+    return [level for level in read_levels() if all(level.name in p.blocks for p in places)]
+
+
+def _find_slowest_crossed(
+    levels: Sequence[TopologyLevel], blocks: Mapping[str, int]
+) -> TopologyLevel | None:
+    """Return the widest level that has more than one block; None = one node."""
+    return next((level for level in levels if blocks[level.name] > 1), None)
+
+
+def _read_node_bandwidth(model: str | None) -> float:
+    """Return the GB/s between GPUs of one node, in one direction."""
+    peaks = read_gpu_peaks().get(model or "")
+    return max((peaks.nvlink_gbs or 0) / 2 if peaks else 0, PCIE_GBS)
 
 
 def _count_fewest(size: int, level: str, places: Sequence[GangNode]) -> int:
