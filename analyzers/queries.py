@@ -1,4 +1,7 @@
-"""The analyzers' SQL and facts: one statement, step or table per file, beside what uses it."""
+"""The analyzers' SQL and tables.
+
+One statement, step or table per file, beside the code that uses it.
+"""
 
 from functools import cache
 
@@ -19,10 +22,12 @@ def load_sql(name: str) -> str:
 
 @cache
 def compose_steps(*names: str, once: str = "") -> str:
-    """Return one query of steps that are files, each `<name>.sql`; the last one's rows answer.
+    """Return one query composed of steps that are files, each `<name>.sql`.
 
-    A step is read by the last part of its name. `once` names one that is worked out once, however
-    many read it.
+    The last one is the result.
+
+    Other steps refer to a step by the last part of its name. `once` names a step that is computed
+    once, however many steps read it.
     """
     return compose_query(names, "analyzers", once=(once,))
 

@@ -1,4 +1,4 @@
-"""A cache of what an analyzer reads: its findings and its summary share the rows."""
+"""Cache the rows that an analyzer reads, for its findings and its summary."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class CachedViews:
-    """Views that keep what functions under `cache_query` returned for them.
+    """Views that cache the results of functions under `cache_query`.
 
     Nothing is dropped while the object lives. One object serves one analyzer's findings and summary
-    of one window, which are then of the same rows too.
+    of one window, which are then computed from the same rows.
     """
 
     def __init__(self, views: Views) -> None:
@@ -24,15 +24,15 @@ class CachedViews:
         self.results: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """Ask the views themselves."""
+        """Query the views without the cache."""
         return self._views.query(sql, parameters)
 
 
 def cache_query(read: Callable[P, T]) -> Callable[P, T]:
-    """Cache what a function of views returns for the same arguments, per `CachedViews`.
+    """Cache the result of a function of views for the same arguments, per `CachedViews`.
 
     Only positional arguments count; with other views the function runs at each call. Its callers
-    share what it returns: they read it only.
+    share the result and must not change it.
     """
 
     @wraps(read)
@@ -42,7 +42,8 @@ def cache_query(read: Callable[P, T]) -> Callable[P, T]:
             return read(*arguments, **named)
         key = (read, *map(id, arguments))
         if key not in views.results:
-            # What is kept beside the answer cannot give its identity to another object.
+            # The arguments are stored with the result, so that no other object can get their
+            # identity.
             views.results[key] = arguments, read(*arguments, **named)
         result: T = views.results[key][1]
         return result

@@ -1,8 +1,9 @@
-"""Findings by the dollars they save: effort x impact, as people plan their work.
+"""Rank findings by the dollars they save, and classify their effort and impact.
 
-Effort is the first recommendation's: *quick win* (one setting, undone as fast), *advanced* (a
-project), *continuous* (a practice). Impact is what the finding saves on top of those before it in
-the waterfall, as a share of the bill (`impact.csv`); where nothing has a price, of the GPU-hours.
+The effort is that of the first recommendation: *quick win* (one setting, undone as fast),
+*advanced* (a project), *continuous* (a practice). The impact is the finding's additional saving
+after those before it in the waterfall, as a share of the bill (`impact.csv`); where nothing has a
+price, of the GPU-hours.
 """
 
 from collections.abc import Sequence
@@ -21,19 +22,22 @@ EFFORTS: tuple[Effort, ...] = ("quick win", "advanced", "continuous")
 
 
 class RankedFinding(msgspec.Struct, frozen=True):
-    """A finding with its class: who should do it when, and what that is worth."""
+    """A finding with its class: the effort, and the saving."""
 
     finding: Finding
     effort: Effort | None
-    """None = nothing is recommended."""
+    """None = there is no recommendation."""
     impact: Impact
     gpu_hours: float
-    """Saved on top of those before it; 0 where nothing is claimed."""
+    """The saving in addition to those before it; 0 where nothing is claimed."""
     usd: Decimal | None
 
 
 def rank_findings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> list[RankedFinding]:
-    """Return findings by the dollars they save, the most first; then by those they show."""
+    """Return findings by the dollars they save, the largest first.
+
+    Then by the dollars they show.
+    """
     steps: dict[str, list[SavingStage]] = {}
     for step in waterfall.steps:
         steps.setdefault(step.finding, []).append(step)
@@ -44,7 +48,7 @@ def rank_findings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> l
 
 
 def classify_impact(saved: SavedAmount, bill: SavedAmount) -> Impact:
-    """Return the class of a saving beside the bill."""
+    """Return the class of a saving as a share of the bill."""
     if saved.usd is not None and bill.usd:
         share = float(saved.usd / bill.usd)
     else:

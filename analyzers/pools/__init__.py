@@ -1,4 +1,4 @@
-"""Node pools: what the pods really seen would need, against what is paid for.
+"""Node pools: what the observed pods would need, compared with what is paid for.
 
 pod, node ──► demand (peak of what ran at once) ─┐
 rate, instance_types.csv ──► offers ─────────────┼─► bound ≤ packing ≤ today ──► findings

@@ -1,4 +1,4 @@
-"""Node pools of the wrong size or shape, nodes kept for nothing, GPUs their host keeps from use."""
+"""Find node pools of the wrong size or shape, unneeded nodes, and GPUs that lack host capacity."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -28,7 +28,7 @@ from fallow.settings import PoolsSettings
 from fallow.window import Window
 
 LEAST_GPU_HOURS = 1.0
-"""Less is not worth a word."""
+"""Smaller amounts are not reported."""
 UNSEEN = "the inventory shows no pod without GPUs: others may run there unseen"
 MOST_SQUATTERS = 8
 MOST_NAMED = 16
@@ -206,7 +206,7 @@ class PoolsAnalyzer:
 
 
 def _exclude_waiting(pool: NodePoolUsage, hours: dict[str, float]) -> dict[str, float]:
-    """Leave out the nodes, those longest empty first, that hold the GPUs that pods wait for."""
+    """Leave out the nodes with the GPUs that pods wait for, those longest empty first."""
     left = sum_gpus(pool.waiting)
     sizes = dict(pool.nodes.select("node", "gpu_count").iter_rows())
     reserved = set()
@@ -219,7 +219,7 @@ def _exclude_waiting(pool: NodePoolUsage, hours: dict[str, float]) -> dict[str, 
 
 
 def _find_mixed(pool: NodePoolUsage, window: Window) -> Iterator[Finding]:
-    """Several GPU models in one pool: which one a pod gets is chance, unless it says so."""
+    """Find pools with several GPU models: a pod that does not select one gets a random model."""
     models = pool.models
     if len(models) < 2:  # noqa: PLR2004  (one model is no mixture)
         return
@@ -280,7 +280,7 @@ def _rank_squatters(pool: NodePoolUsage, hours: dict[str, float]) -> list[dict[s
 
 
 def _rank_cpu_requests(pool: NodePoolUsage, typical: float | None) -> list[dict[str, Any]]:
-    """Name the workloads that ask for more than twice the usual CPU per GPU."""
+    """Name the workloads that request more than twice the usual CPU per GPU."""
     requested = pl.col("gpu_request")
     by = (
         pool.pods.filter((requested > 0) & ~pl.col("daemon"))

@@ -1,4 +1,4 @@
--- What each pool's and node's GPUs cost in the window, and how much of that was not allocated.
+-- The cost of each pool's and node's GPUs in the window, and the part that was not allocated.
 SELECT
     cluster,
     pool,

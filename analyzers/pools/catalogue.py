@@ -1,4 +1,4 @@
-"""The instance types that could stand in a pool, with what they leave for pods and their price."""
+"""List the instance types that fit a pool, with their capacity for pods and their price."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,17 +15,17 @@ LIST = "on-demand"
 
 
 class NodeOverhead(msgspec.Struct, frozen=True):
-    """What the DaemonSets of a pool take of every node."""
+    """The resources that the DaemonSets of a pool use on every node."""
 
     cpu_milli: int
     memory_mib: int
     pods: int
     seen: bool
-    """False = none is in the inventory, and the settings' figures stand for them."""
+    """False = the inventory has none, and the settings' figures are used."""
 
 
 class OfferTerms(msgspec.Struct, frozen=True):
-    """Whose types are offered to a pool, where, and on what terms."""
+    """The provider, region and terms of the types offered to a pool."""
 
     provider: str
     region: str
@@ -48,7 +48,10 @@ def find_type(instance_type: str) -> Mapping[str, str]:
 def read_prices(
     rates: Iterable[Mapping[str, Any]], market: OfferTerms
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the rate of each type: in the pool's region, else the dearest of another region."""
+    """Return the rate of each type.
+
+    In the pool's region, else the most expensive of another region.
+    """
     by_type: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for rate in rates:
         if (rate["provider"], rate["term"]) == (market.provider, market.term):
@@ -64,7 +67,7 @@ def read_prices(
 def list_offers(
     rates: Iterable[Mapping[str, Any]], market: OfferTerms, overhead: NodeOverhead, max_pods: int
 ) -> list[TypeOffer]:
-    """Return every type that the market's provider is known to have, priced or not."""
+    """Return every known type of the market's provider, with or without a price."""
     priced = read_prices(rates, market)
     return [
         TypeOffer(
@@ -93,7 +96,7 @@ def _get_usd(rate: Mapping[str, Any] | None) -> Decimal | None:
 def split_offers(
     offers: Sequence[TypeOffer], shapes: Iterable[PodShape]
 ) -> tuple[list[TypeOffer], dict[str, list[str]]]:
-    """Return the types that can take some pod and have a price, and the others by reason."""
+    """Return the types that fit some pod and have a price, and the others by reason."""
     sorted_shapes = sorted(shapes)
     with_gpus = [s for s in sorted_shapes if s.gpus] or sorted_shapes
     good: list[TypeOffer] = []

@@ -1,8 +1,8 @@
-"""What a pool's pods requested at once: their distinct requests, and how many of each at the peak.
+"""Compute a pool's peak demand: its distinct requests, and how many of each ran at the peak.
 
-The sum of all pods of a window is no demand: most of them never ran together. What counts are the
-times at which GPUs, CPU, memory or the number of pods stood highest: the pool must hold the
-pods of each of them, one time at a time.
+The sum of all pods of a window is no demand: most of them never ran at the same time. The relevant
+times are those at which GPUs, CPU, memory or the number of pods were highest. The pool must hold
+the pods of each of these times, one time after the other.
 """
 
 import math
@@ -40,7 +40,7 @@ _EVENTS = ("gpus", "cpu", "memory", "pods")
 
 
 class PoolPeak(msgspec.Struct, frozen=True):
-    """The pods that a pool must hold at each peak, when that was, and the most requested."""
+    """The pods that a pool must hold at each peak, the time of each, and the largest requests."""
 
     peaks: tuple[Counter[PodShape], ...]
     times: dict[str, datetime]
@@ -49,7 +49,7 @@ class PoolPeak(msgspec.Struct, frozen=True):
     memory_gib: float
     pods: int
     guessed_cpu: int
-    """Pods with GPUs that ask for no CPU: they were given their GPUs' part of the node."""
+    """Pods with GPUs that request no CPU: they are counted with their GPUs' share of the node."""
 
     @property
     def shapes(self) -> tuple[PodShape, ...]:
@@ -87,9 +87,9 @@ def add_shapes(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
 def find_peak(
     pods: pl.DataFrame, settings: PoolsSettings, waiting: Mapping[PodShape, int] | None = None
 ) -> PoolPeak:
-    """Return a pool's demand; DaemonSets are left out, they come with each node.
+    """Return a pool's demand; DaemonSets are left out because each node adds its own.
 
-    What waits at the window's end is wanted beside what still runs then, whatever the quantile.
+    Pods that wait at the window's end are added to those that run then, whatever the quantile.
     """
     pods = pods.filter(~pl.col("daemon"))
     facts = pods.select(_FACTS).unique(maintain_order=True)
@@ -136,7 +136,7 @@ def _compute_most(peaks: Sequence[Counter[PodShape]], amount: Callable[[PodShape
 
 
 def _find_peak_times(live: pl.DataFrame, quantile: float) -> dict[str, datetime]:
-    """Return when each dimension stood highest, of the time in which GPUs were not above it."""
+    """Return when each dimension was highest, while GPUs were at most at the quantile."""
     amounts = {"gpus": pl.col("gpus"), "cpu": pl.col("cpu"), "memory": pl.col("memory"),
                "pods": pl.lit(1)}  # fmt: skip
     begins = live.select(at="start", **amounts)
@@ -164,11 +164,11 @@ def _measure_durations() -> pl.Expr:
 
 
 def build_shape(row: Mapping[str, Any]) -> PodShape:
-    """Return what a pod asks of a node, from its row and the node it ran on.
+    """Return what a pod requests of a node, from its row and the node it ran on.
 
-    Nobody said that another GPU model or architecture would do, so a pod keeps those it ran on
-    unless it names models itself. A pod with GPUs that asks for no CPU or memory has its GPUs'
-    part of its node.
+    Another GPU model or architecture may not be suitable. So a pod keeps those it ran on, unless it
+    names models itself. A pod with GPUs that requests no CPU or memory gets its GPUs' share of its
+    node.
     """
     selector: dict[str, list[str]] = msgspec.json.decode(row["selector"] or "{}")
     gpus, milli, sharing, gpu_memory = _read_gpus(row)
@@ -194,7 +194,7 @@ def build_shape(row: Mapping[str, Any]) -> PodShape:
 
 
 def build_waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> PodShape:
-    """Return what a pod without a node asks of a pool of these GPU models."""
+    """Return what a pod without a node requests of a pool with these GPU models."""
     share = pod.gpus > 1 and pod.gpu_milli < WHOLE
     return build_shape(
         {
@@ -215,14 +215,14 @@ def build_waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> Po
 
 
 def _read_gpus(row: Mapping[str, Any]) -> tuple[int, int, Sharing, int]:
-    """Return GPUs, thousandths of each, the way of sharing, and MiB requested of each."""
+    """Return GPUs, thousandths of each, the sharing method, and MiB requested of each."""
     resource, request = row["gpu_resource"] or "", row["gpu_request"]
     if request is not None and request <= 0:
         return 0, WHOLE, "", 0
     if "/mig-" in resource:
         return _read_mig_instance(resource, request)
     memory, cores = row["gpu_mem_request_bytes"], row["gpu_core_request_pct"]
-    if request is None:  # only memory is requested: the part of the GPU it is, if that is known
+    if request is None:  # only memory is requested: its share of the GPU, if known
         model = canonical(row["gpu_model"])
         part = memory / (model.memory_gib * 1024 * MIB) if memory and model else 1.0
         return 1, _round_milli(part), "share" if part < 1 else "", 0
@@ -233,7 +233,7 @@ def _read_gpus(row: Mapping[str, Any]) -> tuple[int, int, Sharing, int]:
 
 
 def _read_mig_instance(resource: str, request: float | None) -> tuple[int, int, Sharing, int]:
-    """A MIG instance is the greater of its compute slices and memory slices.
+    """Return the share of a MIG instance: the greater of its compute slices and memory slices.
 
     That never fits more instances on a GPU than the placement tables do.
     """
@@ -246,7 +246,7 @@ def _read_mig_instance(resource: str, request: float | None) -> tuple[int, int, 
 
 
 def _round_milli(part: float) -> int:
-    """Return thousandths; a seventh is 142, so that seven fill a GPU."""
+    """Return thousandths; a seventh is 142, so that seven fit on a GPU."""
     return min(max(int(part * WHOLE + 1e-6), 1), WHOLE)
 
 

@@ -1,4 +1,4 @@
-"""What is said of a pool: the findings, their money, and what would remove the waste."""
+"""Build the findings of a pool: evidence, cost, and what would remove the waste."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -27,13 +27,13 @@ CONSOLIDATE = {
         "budgets": [{"nodes": "10%"}],
     }
 }
-"""A Karpenter NodePool's `spec` that gives empty nodes back, a tenth of them at a time."""
+"""A Karpenter NodePool's `spec` that removes empty nodes, a tenth of them at a time."""
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-"""Keeps pods that ask for no GPU off: the device plug-in's resource is tolerated by default."""
+"""Excludes pods without a GPU request: the device plug-in's resource is tolerated by default."""
 
 
 class PoolWaste(msgspec.Struct, frozen=True):
-    """Hours and dollars of a pool that were paid for and not used by any pod."""
+    """Hours and dollars of a pool that were paid for without use by any pod."""
 
     gpu_hours: float
     usd: Decimal | None
@@ -42,7 +42,7 @@ class PoolWaste(msgspec.Struct, frozen=True):
 
 @cache
 def read_advice() -> dict[str, dict[str, str]]:
-    """Return what to do about each kind of finding: the rows of `advice.csv`."""
+    """Return the advice for each kind of finding: the rows of `advice.csv`."""
     return {row["kind"]: row for row in load_rows("pools/advice")}
 
 
@@ -56,7 +56,7 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
     doubts: tuple[str, ...] = (),
     **words: str,
 ) -> Finding:
-    """Return a finding about a pool; doubts make it suspected.
+    """Return a finding about a pool; any doubt makes it suspected.
 
     `words` fill the gaps in the advice.
     """
@@ -100,13 +100,16 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
 
 
 def build_subject(pool: NodePoolUsage, nodes: tuple[str, ...] = ()) -> Subject:
-    """Return whom the finding is about."""
+    """Return the subject of the finding."""
     named = nodes[:MOST_NAMED]
     return Subject(pool.cluster, "", "NodePool", pool.name, nodes=named, models=tuple(pool.models))
 
 
 def classify_saving(pool: NodePoolUsage) -> Saving:
-    """Say what falls: the bill, or only what others could use; commitments are paid anyway."""
+    """Return the kind of saving: the bill, or only capacity for others.
+
+    Commitments are paid anyway.
+    """
     if set(pool.nodes["capacity_type"].drop_nulls()) & {"reserved"}:
         return "commitment"
     if pool.pending_gpus or not set(pool.nodes["provider"]) <= set(CLOUDS):
@@ -115,7 +118,7 @@ def classify_saving(pool: NodePoolUsage) -> Saving:
 
 
 def round_money(usd: Decimal | float | None) -> Decimal | None:
-    """Return dollars that are never above what they were."""
+    """Return dollars, rounded down."""
     if usd is None:
         return None
     exact = usd if isinstance(usd, Decimal) else Decimal(repr(usd))
@@ -123,7 +126,7 @@ def round_money(usd: Decimal | float | None) -> Decimal | None:
 
 
 def claim_free(pool: NodePoolUsage, hours: Mapping[str, float]) -> tuple[Claim, ...]:
-    """Claim unheld GPU-hours node by node."""
+    """Claim unallocated GPU-hours node by node."""
     return tuple(
         Claim(pool.cluster, None, None, None, None, "free", h, node=node)
         for node, h in sorted(hours.items())
@@ -132,7 +135,7 @@ def claim_free(pool: NodePoolUsage, hours: Mapping[str, float]) -> tuple[Claim, 
 
 
 def claim_pool(pool: NodePoolUsage, gpu_hours: float, usd: Decimal | None) -> tuple[Claim, ...]:
-    """Claim the free GPU-hours first, then as many allocated ones as the dollars are worth."""
+    """Claim the free GPU-hours first, then allocated ones up to the value of the dollars."""
     where = pool.name if pool.named else None
     nodes: list[str | None] = [None] if pool.named else sorted(pool.nodes["node"])
     part = Decimal(1) / len(nodes)
@@ -164,7 +167,7 @@ def claim_pool(pool: NodePoolUsage, gpu_hours: float, usd: Decimal | None) -> tu
 def compute_free_waste(
     pool: NodePoolUsage, wanted: Mapping[str, float]
 ) -> tuple[PoolWaste, dict[str, float]]:
-    """Return what GPU-hours per node cost, of those that the ledger has as unallocated."""
+    """Return the cost of GPU-hours per node, of those that the ledger counts as unallocated."""
     rows = pool.bill.group_by("node").agg(
         pl.col("free_hours").sum(), pl.col("free_usd").sum(), pl.col("unpriced_hours").sum()
     )

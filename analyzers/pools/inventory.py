@@ -1,4 +1,4 @@
-"""A cluster's pools as the analyzer reads them: nodes, pods, bill and prices, pool by pool."""
+"""Read a cluster's pools: nodes, pods, bill and prices, pool by pool."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,29 +30,29 @@ from warehouse.steps import POD_OWNERS
 MIB = 2**20
 CLOUDS = ("aws", "gcp", "azure")
 ARCH = "amd64"
-"""Assumed where neither node nor catalogue has it: nothing moves to arm64 by accident."""
+"""Assumed where neither node nor catalogue has it, so that nothing moves to arm64 by accident."""
 UNPRICED = 0.01
-"""Part of a pool's GPU-hours without a price up to which its bill is a bill."""
+"""Maximum share of a pool's GPU-hours without a price for a usable bill."""
 ANY = 2**40
-"""Room on nodes whose CPU or memory is unknown."""
+"""Assumed capacity of nodes whose CPU or memory is unknown."""
 
 
 class NodePoolUsage(msgspec.Struct, frozen=True):
-    """One pool of one cluster in the window; `name` is what its nodes have in common."""
+    """One pool of one cluster in the window; `name` is the value that its nodes share."""
 
     cluster: str
     name: str
     named: bool
-    """False = the nodes bear no pool's name, and are those of one instance type."""
+    """False = the nodes have no pool name, and are those of one instance type."""
     nodes: pl.DataFrame
     pods: pl.DataFrame
     bill: pl.DataFrame
     """Per node and model: gpu_hours, free_hours, unpriced_hours, usd, free_usd."""
     hours: float
-    """Hours from the first to the last that the ledger has of it."""
+    """Hours from the first to the last hour in the ledger."""
     overhead: NodeOverhead
     hosts_seen: bool
-    """Does the cluster's inventory show pods without GPUs?"""
+    """True: the cluster's inventory has pods without GPUs."""
     pending_gpus: float
     """GPUs that pods of the whole cluster wait for."""
     waiting: Pending = {}
@@ -70,7 +70,7 @@ class NodePoolUsage(msgspec.Struct, frozen=True):
 
     @property
     def usd(self) -> Decimal | None:
-        """What the pool costs in the window; None where part of it has no price."""
+        """The pool's cost in the window; None where part of it has no price."""
         if self.bill["unpriced_hours"].sum() > UNPRICED * self.gpu_hours or not self.gpu_hours:
             return None
         return sum((u for u in self.bill["usd"] if u is not None), Decimal())
@@ -94,7 +94,7 @@ class PoolInventory(msgspec.Struct, frozen=True):
 
 
 def read_pools(views: Views, window: Window, settings: PoolsSettings) -> PoolInventory:
-    """Read what the window touches."""
+    """Read the pools and prices of the window."""
     bounds = window.bounds()
     nodes = _read_frame(views, "nodes", bounds)
     if nodes.is_empty():
@@ -161,7 +161,10 @@ def _build_pools(
 
 
 def _select_waiting(pods: Pending, nodes: pl.DataFrame) -> Pending:
-    """Return the pods that a node of a pool would take; MIG instances wait for nodes cut so."""
+    """Return the pods that a node of a pool would accept.
+
+    MIG requests wait for nodes with that layout.
+    """
     whole, cut = list[NodeTotals](), list[NodeTotals]()
     for row in nodes.iter_rows(named=True) if pods else ():
         host = NodeTotals(
@@ -181,7 +184,7 @@ def _select_waiting(pods: Pending, nodes: pl.DataFrame) -> Pending:
 
 
 def _price_unbilled(nodes: pl.DataFrame, columns: pl.DataFrame) -> pl.DataFrame:
-    """Return the bill of nodes that the ledger never saw: their lives, without a price."""
+    """Return the bill of nodes without hours in the ledger: their lifetimes, without a price."""
     lives = (pl.col("end") - pl.col("start")).dt.total_seconds() / 3600 * pl.col("gpu_count")
     rows = nodes.select(
         "cluster",
@@ -214,7 +217,7 @@ def _sum_pending(pods: pl.DataFrame) -> float:
 
 
 def compute_overhead(pods: pl.DataFrame, settings: PoolsSettings) -> NodeOverhead:
-    """Return what DaemonSets take of each node: of each the most that one of its pods asks."""
+    """Return what DaemonSets use of each node: for each the largest request of one of its pods."""
     each = (
         pods.filter(pl.col("daemon"))
         .group_by("namespace", "workload")
@@ -236,9 +239,9 @@ def compute_overhead(pods: pl.DataFrame, settings: PoolsSettings) -> NodeOverhea
 def build_own_offers(
     pool: NodePoolUsage, shapes: Sequence[PodShape], settings: PoolsSettings
 ) -> list[TypeOffer]:
-    """Return the pool's own types, as its nodes are and as the ledger prices them.
+    """Return the pool's own types, with the capacity of its nodes and the prices of the ledger.
 
-    Overheads that were not measured are never so large that a pod which ran there would not fit.
+    Overheads that were not measured are limited, so that every pod which ran there still fits.
     """
     most_cpu = max((s.cpu_milli for s in shapes), default=0)
     most_memory = max((s.memory_mib for s in shapes), default=0)
@@ -276,7 +279,7 @@ def _clip_overhead(overhead: int, room: int, over: NodeOverhead) -> int:
 
 
 def _find_least(nodes: pl.DataFrame, column: str, unit: int) -> int:
-    """Return the least that a node offers; nodes that tell nothing are no limit."""
+    """Return the smallest capacity of a node; nodes without data are no limit."""
     value = nodes[column].min()
     return int(value) // unit if isinstance(value, int) else ANY
 
@@ -304,10 +307,10 @@ def _compute_node_prices(pool: NodePoolUsage) -> dict[str, Decimal]:
 
 
 def find_terms(pool: NodePoolUsage, rates: tuple[Mapping[str, Any], ...]) -> OfferTerms | None:
-    """Return where other types are looked for; None where the pool stands in no known cloud.
+    """Return where other types are searched; None where the pool is in no known cloud.
 
-    Spot and reserved prices are compared only with their like: where a type of the pool has none
-    of its own term, with list prices.
+    Spot and reserved prices are compared only with prices of the same term. Where a type of the
+    pool has no price of its own term, list prices are compared.
     """
     first = pool.nodes.row(0, named=True)
     provider, region = first["provider"], first["region"] or ""

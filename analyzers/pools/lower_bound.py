@@ -1,8 +1,8 @@
-"""A lower bound on what any placement costs, and the mix of types that comes nearest to it.
+"""Compute a lower bound of the cost of any placement, and the mix of types closest to it.
 
-Pods may be split and nodes bought in parts, but for what no placement escapes: what all pods ask of
-CPU, memory, pods and GPUs, what is left over when pods of a size fill a node or a GPU, and how
-many pods of one shape a node can take. Small problems buy whole nodes. Solved by HiGHS.
+Pods may be split and nodes bought in parts, within constraints that hold for every placement: the
+total CPU, memory, pods and GPUs of all pods, the remainder when pods of one size fill a node or a
+GPU, and how many pods of one shape fit on a node. Small problems buy whole nodes. HiGHS solves it.
 """
 
 import os
@@ -18,15 +18,15 @@ from analyzers.pools.shapes import CPU, MEMORY, PODS, WHOLE, Doubles, Ints, Pack
 WHOLE_NODES = 2_000
 """Pairs of shape and type up to which nodes are bought whole."""
 BRANCHES = 200
-"""Branches after which the bound is what has been proven: a count, so that it is repeatable."""
+"""Branches after which the bound is the proved one: a count, so that it is repeatable."""
 CPU_FOLDS, MEMORY_FOLDS, GPU_FOLDS = 8, 4, 3
-"""Roundings of each resource that the bound knows (`_parts`)."""
+"""Roundings of each resource that the bound uses (`_compute_parts`)."""
 SLACK = 1e-6
-"""Taken off the bound: the solver's own tolerance."""
+"""Subtracted from the bound: the solver's own tolerance."""
 
 
 class LowerBound(msgspec.Struct, frozen=True):
-    """What no placement undercuts, and how the bound splits the pods."""
+    """The lower bound of the cost, and how it distributes the pods."""
 
     usd_h: float
     split: Ints
@@ -71,7 +71,7 @@ def compute_bound(problem: PackingProblem) -> LowerBound:
 
 @contextmanager
 def _silence_solver() -> Iterator[None]:
-    """Keep standard output clean: scipy 1.17's HiGHS prints lines of its own, whatever is asked."""
+    """Suppress standard output: scipy 1.17's HiGHS prints its own lines, whatever the options."""
     sys.stdout.flush()
     stdout = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -85,7 +85,7 @@ def _silence_solver() -> Iterator[None]:
 
 
 def count_nodes(problem: PackingProblem, kind: int) -> int:
-    """Return the fewest nodes of one type that could do: the greatest over all dimensions."""
+    """Return the fewest nodes of one type that can suffice: the maximum over all dimensions."""
     if not len(problem.count):
         return 0
     total_need = problem.count @ problem.need
@@ -110,12 +110,12 @@ def _build_rows(
     every = np.arange(pairs)
     at, column, value = [of_shape], [every], [np.ones(pairs)]  # every pod is placed
     row = shapes
-    for part in _compute_parts(problem, of_shape, of_type):  # no node holds more than it has
+    for part in _compute_parts(problem, of_shape, of_type):  # no node holds more than its capacity
         at += [row + of_type, row + np.arange(types)]
         column += [every, pairs + np.arange(types)]
         value += [part, -np.ones(types)]
         row += types
-    at += [row + every, row + every]  # nor more pods of one shape than fill it
+    at += [row + every, row + every]  # at most the pods of one shape that fit on it
     column += [every, pairs + of_type]
     value += [np.ones(pairs), -problem.most[of_shape, of_type].astype(np.float64)]
     row += pairs
@@ -130,9 +130,9 @@ def _build_rows(
 
 
 def _compute_parts(problem: PackingProblem, of_shape: Ints, of_type: Ints) -> Iterator[Doubles]:
-    """Yield what part of its node a pod takes: of each resource, and rounded so that all still fit.
+    """Yield each pod's share of its node: of each resource, and rounded so that all still fit.
 
-    Pods of 12 of 94 cores take an eighth, however the cores that remain are counted: the dual
+    Pods of 12 of 94 cores take an eighth, whatever the count of the remaining cores: the dual
     feasible functions u(k) of Fekete and Schepers (Mathematical Programming 91, 2001).
     """
     for dimension, folds in ((CPU, CPU_FOLDS), (MEMORY, MEMORY_FOLDS), (PODS, 0)):
@@ -153,7 +153,7 @@ def _fold(need: Ints, room: Ints, k: int) -> Doubles:
 
 
 def _round_split(split: Doubles, count: Ints) -> Ints:
-    """Round each row to whole pods: down, and what is left to the largest parts."""
+    """Round each row to whole pods: down, and the remainder goes to the largest parts."""
     down = np.floor(split + SLACK)
     left = np.maximum(count - down.sum(axis=1), 0).astype(np.int64)
     order = np.argsort(-(split - down), axis=1, kind="stable")

@@ -1,4 +1,4 @@
--- Nodes with GPUs that the window touches: what they have, where they stand, what they are called.
+-- Nodes with GPUs in the window: their capacity, location and names.
 SELECT
     cluster,
     node,

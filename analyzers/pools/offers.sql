@@ -1,4 +1,4 @@
--- The dearest price of each instance type in force at the end of the window, by region and term.
+-- The highest price of each instance type in force at the end of the window, by region and term.
 SELECT
     provider,
     region,

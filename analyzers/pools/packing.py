@@ -1,8 +1,8 @@
 """First-fit-decreasing of whole shapes onto nodes, vectorised over the nodes.
 
 All pods of a shape are placed in one step: the first nodes take as many as fit, new nodes take the
-rest. GPUs are GPUs: a pod of several takes whole ones, a part goes to GPUs already begun by
-the same way of sharing before it opens another.
+rest. A pod of several GPUs takes whole ones. A part of a GPU goes to GPUs in use with the same
+sharing method before it opens another.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _UNUSED, _ABSENT = -1, -2
 
 
 class PodBatch(msgspec.Struct, frozen=True):
-    """So many pods of a shape on each of some nodes."""
+    """A number of pods of a shape on each of some nodes."""
 
     shape: int
     nodes: Ints
@@ -25,7 +25,7 @@ class PodBatch(msgspec.Struct, frozen=True):
 
 
 class PackedNodes:
-    """Nodes and what is free on them; a node's number is its place."""
+    """Nodes and their free capacity; a node's number is its index."""
 
     def __init__(self, problem: PackingProblem) -> None:
         self.problem = problem
@@ -35,7 +35,7 @@ class PackedNodes:
         self.gpu_free: Ints = np.zeros((0, widest), dtype=np.int64)
         """Thousandths free of each GPU."""
         self.use: Ints = np.zeros((0, widest), dtype=np.int64)
-        """How each GPU is shared: a way of sharing, unused, or absent."""
+        """How each GPU is shared: a sharing method, unused, or absent."""
         self.placed: list[PodBatch] = []
 
     @property
@@ -80,10 +80,10 @@ class PackedNodes:
         return same
 
     def put(self, shape: int, pods: Ints, among: Ints) -> None:
-        """Place so many pods of a shape on each node.
+        """Place this many pods of a shape on each node.
 
         Raises:
-            ValueError: a node has not the GPUs.
+            ValueError: a node does not have the GPUs.
         """
         chosen = pods > 0
         among, pods = among[chosen], pods[chosen]
@@ -120,10 +120,10 @@ class PackedNodes:
             raise ValueError(f"{left.sum()} parts of {milli} thousandths find no GPU")
 
     def add(self, shape: int, count: int, kind: int | None) -> int:
-        """Place pods on the first nodes that take them, then on new ones of a type, if given.
+        """Place pods on the first nodes that fit, then on new ones of a type, if given.
 
         Returns:
-            How many found no place.
+            How many pods could not be placed.
         """
         every = np.flatnonzero(self.free[:, PODS] > 0)
         if kind is not None:
@@ -149,7 +149,7 @@ class PackedNodes:
         return table
 
     def only(self, keep: Ints) -> "PackedNodes":
-        """Return some of the nodes, with all that is on them."""
+        """Return some of the nodes, with all of their pods."""
         packed = PackedNodes(self.problem)
         packed.kind, packed.free = self.kind[keep], self.free[keep]
         packed.gpu_free, packed.use = self.gpu_free[keep], self.use[keep]
@@ -173,7 +173,7 @@ class PackedNodes:
         return packed
 
     def as_types(self, kinds: Ints) -> "PackedNodes":
-        """Return the same pods on nodes of other types, which hold them (`downsized`)."""
+        """Return the same pods on nodes of other types that fit them (`find_downsized`)."""
         problem = self.problem
         packed = self.only(np.arange(len(self.kind)))
         packed.kind = kinds
@@ -189,7 +189,7 @@ class PackedNodes:
 
 
 def list_orders(problem: PackingProblem, kind: int) -> tuple[Ints, ...]:
-    """Return the orders tried on a type: by the largest need, by the sum, by GPUs first."""
+    """Return the orders tried on a type: by the largest request, by the sum, by GPUs first."""
     room = np.maximum(problem.room[kind], 1)
     parts = problem.need / room
     gpu_parts = problem.gpus * problem.milli / (WHOLE * max(int(problem.node_gpus[kind]), 1))
@@ -216,7 +216,7 @@ def pack_pods(problem: PackingProblem, split: Ints, rule: int) -> PackedNodes:
 
 
 def find_downsized(nodes: PackedNodes) -> Ints:
-    """Return, for each node, the cheapest type that holds what is on it."""
+    """Return, for each node, the cheapest type that fits its pods."""
     problem = nodes.problem
     used = problem.room[nodes.kind] - nodes.free
     used_gpus = ((nodes.use != _UNUSED) & (nodes.use != _ABSENT)).sum(axis=1)
@@ -232,7 +232,7 @@ def find_downsized(nodes: PackedNodes) -> Ints:
 
 
 def describe_mix(nodes: PackedNodes) -> Sequence[dict[str, Any]]:
-    """Return the mix: type, nodes, GPUs and USD per hour, the dearest first."""
+    """Return the mix: type, nodes, GPUs and USD per hour, the most expensive first."""
     problem = nodes.problem
     number = np.bincount(nodes.kind, minlength=len(problem.offers))
     rows = [

@@ -1,8 +1,8 @@
-"""Column generation: nodes as patterns of pods, priced by what each pod is worth to the mix.
+"""Column generation: nodes as patterns of pods, priced by the value of each pod to the mix.
 
-A linear program buys patterns; its duals say what a pod of each shape is worth; a better pattern is
+A linear program buys patterns; its duals give the value of a pod of each shape. A better pattern is
 worth more than its node costs (Gilmore and Gomory, Operations Research 9(6), 1961). Patterns are
-looked for by greedy filling, so that the program's own value bounds nothing.
+searched by greedy filling, so the program's own value is no bound.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,16 +14,16 @@ from analyzers.pools.packing import PackedNodes
 from analyzers.pools.shapes import WHOLE, Doubles, Ints, PackingProblem
 
 ROUNDS = 40
-"""Rounds in which heuristics search for better patterns, at most."""
+"""Maximum rounds in which heuristics search for better patterns."""
 ENOUGH = 1 + 1e-6
-"""A pattern must be worth so many times its node's price."""
+"""A pattern must be worth this many times its node's price."""
 
 Pattern = tuple[int, tuple[int, ...]]
 """Number of a type, pods of each shape."""
 
 
 class NodePatterns:
-    """NodePatterns that nodes can hold, and the linear program over them."""
+    """Patterns that fit on nodes, and the linear program over them."""
 
     def __init__(self, problem: PackingProblem) -> None:
         self.problem = problem
@@ -35,18 +35,18 @@ class NodePatterns:
         self._way: list[int] = problem.sharing.tolist()
 
     def learn(self, patterns: Iterable[Pattern]) -> bool:
-        """Add patterns; say whether any was new."""
+        """Add patterns; return whether any was new."""
         before = len(self.columns)
         self.columns.update(dict.fromkeys(patterns))
         return len(self.columns) > before
 
     def of(self, nodes: PackedNodes) -> Iterator[Pattern]:
-        """Yield what nodes hold, as far as it fits when placed anew."""
+        """Yield the patterns of nodes, as far as they fit when placed again."""
         for kind, pods in zip(nodes.kind.tolist(), nodes.count_pods().tolist(), strict=True):
             yield kind, tuple(self._repacked(kind, pods))
 
     def solve(self) -> tuple[Doubles, Doubles]:
-        """Return how many of each pattern to buy, and what a pod of each shape is worth."""
+        """Return how many of each pattern to buy, and the value of a pod of each shape."""
         from scipy.optimize import linprog  # noqa: PLC0415  (loads in 0.3 s)
         from scipy.sparse import csc_array  # noqa: PLC0415
 
@@ -63,7 +63,7 @@ class NodePatterns:
         return answer.x, worth
 
     def better(self, worth: Doubles) -> Iterator[Pattern]:
-        """Yield patterns worth more than their node, filled by worth per room in several orders."""
+        """Yield patterns worth more than their node, filled by value per unit in several orders."""
         problem = self.problem
         for kind in range(len(problem.offers)):
             room = np.maximum(problem.room[kind], 1)
@@ -111,7 +111,7 @@ class NodePatterns:
         return self._repacked(kind, filled)
 
     def _repacked(self, kind: int, filled: list[int]) -> list[int]:
-        """Leave out the parts of GPUs that find none when the largest come first (`_whole`)."""
+        """Leave out the parts of GPUs that do not fit when the largest come first (`_whole`)."""
         unused, begun = int(self.problem.node_gpus[kind]), list[list[int]]()
         parts = [s for s, n in enumerate(filled) if n and self._gpus[s] and self._milli[s] < WHOLE]
         unused -= sum(
@@ -127,7 +127,7 @@ class NodePatterns:
 def _place_parts(
     begun: list[list[int]], unused: int, number: int, milli: int, way: int
 ) -> tuple[int, int]:
-    """Put parts on GPUs begun, then on unused ones; return how many, and what is left."""
+    """Put parts on GPUs in use, then on unused ones; return how many, and the remainder."""
     left = number
     for gpu in begun:
         if gpu[1] == way:
@@ -145,7 +145,7 @@ def _place_parts(
 def generate_nodes(
     problem: PackingProblem, packings: Iterable[PackedNodes]
 ) -> tuple[PackedNodes, Ints]:
-    """Return nodes of whole patterns, and the pods they leave over."""
+    """Return nodes of whole patterns, and the pods left over."""
     patterns = NodePatterns(problem)
     kinds = np.where(problem.most > 0, problem.price / np.maximum(problem.most, 1), np.inf)
     for shape in patterns.wanted_shapes.tolist():
@@ -166,7 +166,7 @@ def generate_nodes(
 def _buy_whole(
     problem: PackingProblem, patterns: list[Pattern], bought: Doubles
 ) -> tuple[PackedNodes, Ints]:
-    """Buy the whole parts of each pattern, the most bought first, as far as pods are left."""
+    """Buy the whole parts of each pattern, the most frequent first, as long as pods are left."""
     nodes, left = PackedNodes(problem), problem.count.copy()
     order = np.lexsort((np.arange(len(bought)), -bought))
     sizes = np.lexsort((np.arange(len(problem.shapes)), -problem.milli, -problem.gpus))

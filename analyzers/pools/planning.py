@@ -1,4 +1,4 @@
-"""The cheapest mix of nodes that holds the pods: several heuristics, the best of them improved."""
+"""Find the cheapest mix of nodes that holds the pods: several heuristics, the best improved."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,13 +11,13 @@ from analyzers.pools.patterns import generate_nodes
 from analyzers.pools.shapes import Ints, PackingProblem, PodShape
 
 ROUNDS = 6
-"""Times that the emptiest nodes are given up and their pods placed anew."""
+"""Rounds in which the emptiest nodes are removed and their pods placed again."""
 STARTING_MIXES = 6
 """Mixes whose nodes are the first patterns."""
 WORTH_MORE = 0.01
-"""Distance from the bound above which patterns are generated, as a part of it."""
+"""Relative distance from the bound above which patterns are generated."""
 DROPPED_SHARES = (0.02, 0.1, 0.3)
-"""Parts of the nodes given up in a round."""
+"""Shares of the nodes removed in a round."""
 
 
 class NodeMix(msgspec.Struct, frozen=True):
@@ -31,17 +31,17 @@ class NodeMix(msgspec.Struct, frozen=True):
 
     @property
     def gap(self) -> float:
-        """How far above the lower bound, as a part of it."""
+        """The relative distance from the lower bound."""
         return self.usd_h / self.bound_usd_h - 1 if self.bound_usd_h else 0.0
 
     @property
     def mix(self) -> list[dict[str, object]]:
-        """Type, nodes, GPUs and USD per hour, the dearest first."""
+        """Type, nodes, GPUs and USD per hour, the most expensive first."""
         return list(describe_mix(self.nodes))
 
 
 def plan_mix(problem: PackingProblem) -> NodeMix:
-    """Return the cheapest mix found, deterministic and blind to the order of its input.
+    """Return the cheapest mix found; deterministic, and independent of the order of its input.
 
     Raises:
         ValueError: a pod fits no type (`problem.unplaceable()`).
@@ -78,8 +78,8 @@ def _cap_bound(bound_usd_h: float, usd_h: float) -> float:
 def plan_for_peaks(problem: PackingProblem, peaks: Sequence[Mapping[PodShape, int]]) -> NodeMix:
     """Return the cheapest mix found that holds the pods of each peak, one peak at a time.
 
-    `problem` knows every shape of every peak. Where no peak's own mix holds the others, the mix
-    is that for the most pods of each shape.
+    `problem` has every shape of every peak. Where no peak's own mix holds the others, the mix is
+    computed for the most pods of each shape.
     """
     counts = [_count_shapes(problem, peak) for peak in peaks] or [np.zeros_like(problem.count)]
     plans = [plan_mix(problem.of(count)) for count in counts]
@@ -92,7 +92,7 @@ def plan_for_peaks(problem: PackingProblem, peaks: Sequence[Mapping[PodShape, in
 
 
 def can_hold(nodes: PackedNodes, count: Ints) -> bool:
-    """Say whether first-fit finds a place for so many pods of each shape on the same nodes."""
+    """Return whether first-fit places this many pods of each shape on the same nodes."""
     problem = nodes.problem
     empty = PackedNodes(problem)
     for kind in np.unique(nodes.kind):
@@ -113,7 +113,7 @@ def _count_shapes(problem: PackingProblem, peak: Mapping[PodShape, int]) -> Ints
 
 
 def pack_singles(problem: PackingProblem) -> Iterator[tuple[int, PackedNodes]]:
-    """Yield, for each type that can take every pod, its number and all pods on it alone."""
+    """Yield, for each type that fits every pod, its number and all pods on it alone."""
     for kind in np.flatnonzero((problem.most[problem.count > 0] > 0).all(axis=0)):
         split = np.zeros_like(problem.most)
         split[:, kind] = problem.count
@@ -136,7 +136,7 @@ def _downsize(nodes: PackedNodes) -> PackedNodes:
 
 
 def _repack_emptiest(nodes: PackedNodes, part: float) -> PackedNodes:
-    """Give up the emptiest nodes; place their pods on the others, then on a mix of their own."""
+    """Remove the emptiest nodes; place their pods on the others, then on a mix of their own."""
     problem = nodes.problem
     number = len(nodes.kind)
     if number < 2:  # noqa: PLR2004  (a single node has no other to give to)
@@ -159,7 +159,7 @@ def _repack_emptiest(nodes: PackedNodes, part: float) -> PackedNodes:
 
 
 def _pack_patterns(problem: PackingProblem, packings: Sequence[PackedNodes]) -> PackedNodes:
-    """Return a mix made of generated patterns."""
+    """Return a mix built from generated patterns."""
     nodes, left = generate_nodes(problem, packings)
     for shape in _order_by_size(problem):
         if left[shape]:

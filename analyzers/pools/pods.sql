@@ -1,6 +1,6 @@
--- Pods of nodes with GPUs, and pods that ask for GPUs and have no node, while they lived in the
--- window. A pod that the last poll of its cluster still saw lives to the window's end; one of an
--- imported placement was never seen to end.
+-- Pods of nodes with GPUs, and pods that request GPUs and have no node, during their lifetime in
+-- the window. A pod in the last poll of its cluster lives until the window's end; one of an
+-- imported placement has no known end.
 WITH gpu_nodes AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
-"""What pods ask for and what instance types offer, as arrays in one canonical order."""
+"""The requests of pods and the capacity of instance types, as arrays in one canonical order."""
 
 import copy
 from collections import Counter
@@ -23,10 +23,10 @@ _SHARING: tuple[Sharing, ...] = ("", "share", "mig")
 
 
 class PodShape(msgspec.Struct, frozen=True, order=True):
-    """What one pod asks of a node. Empty strings and tuples mean any.
+    """What one pod requests of a node. Empty strings and tuples mean any.
 
-    Units: millicores, MiB, GPUs, thousandths of each GPU. A pod that asks for parts of several
-    GPUs is taken to ask for them whole.
+    Units: millicores, MiB, GPUs, thousandths of each GPU. A pod that requests parts of several GPUs
+    is assumed to request whole ones.
     """
 
     gpus: int = 0
@@ -34,7 +34,7 @@ class PodShape(msgspec.Struct, frozen=True, order=True):
     cpu_milli: int = 0
     memory_mib: int = 0
     gpu_memory_mib: int = 0
-    """Least memory of the GPU it runs on."""
+    """Minimum memory of the GPU it runs on."""
     sharing: Sharing = ""
     vendor: str = ""
     arch: str = ""
@@ -42,11 +42,11 @@ class PodShape(msgspec.Struct, frozen=True, order=True):
     types: tuple[str, ...] = ()
     """Instance types that it names."""
     least_gpus: int = 0
-    """GPUs that its node must have: a gang that computes over NVLink is not torn apart."""
+    """GPUs that its node must have: a gang that computes over NVLink is not split."""
 
 
 class TypeOffer(msgspec.Struct, frozen=True):
-    """An instance type: what it leaves for pods once the system and DaemonSets have theirs."""
+    """An instance type: its capacity for pods after the system and DaemonSets."""
 
     instance_type: str
     arch: str
@@ -62,7 +62,7 @@ class TypeOffer(msgspec.Struct, frozen=True):
     reference: str = ""
 
     def refuses(self, shape: PodShape) -> str | None:
-        """Say why a pod can never run on an empty node of this type, or None."""
+        """Return why a pod can never run on an empty node of this type, or None."""
         tests = (
             ("instance type", not shape.types or self.instance_type in shape.types),
             ("architecture", shape.arch in {"", self.arch}),
@@ -80,9 +80,9 @@ class TypeOffer(msgspec.Struct, frozen=True):
 class PackingProblem:
     """Pods to place and types to place them on: `s` numbers the shapes, `t` the types.
 
-    Types without a price are left out: nothing without a price is ever recommended. Where pods ask
-    for GPUs, types whose GPUs none of them can use are not bought for the others either. The
-    order pods and types came in makes no difference.
+    Types without a price are left out: they are never recommended. Where pods request GPUs, types
+    whose GPUs no pod can use are not bought for the other pods either. The input order of pods and
+    types makes no difference.
     """
 
     def __init__(self, pods: Mapping[PodShape, int], offers: Iterable[TypeOffer]) -> None:

@@ -1,4 +1,4 @@
-"""What a pool would cost if it were bought for the pods it held at its peak."""
+"""Compute what a pool would cost if it were bought for the pods of its peak."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -23,9 +23,9 @@ class PoolSizing(msgspec.Struct, frozen=True):
     peak: PoolPeak
     own: NodeMix
     own_nodes_bound: int
-    """Fewest nodes that could do, where the pool has one type; else 0."""
+    """Fewest nodes that can suffice, where the pool has one type; else 0."""
     best: NodeMix | None
-    """On any type; None where other types are not to be judged."""
+    """On any type; None where other types are not compared."""
     priced: bool
     """False = the pool's own types have no price, and plans count GPUs instead of dollars."""
     market: OfferTerms | None
@@ -36,7 +36,7 @@ class PoolSizing(msgspec.Struct, frozen=True):
 def size_pool(
     pool: NodePoolUsage, rates: Sequence[Mapping[str, Any]], settings: PoolsSettings
 ) -> PoolSizing | str:
-    """Return how the pool could be bought, or why that is not known."""
+    """Return the cheapest purchase for the pool, or why that is unknown."""
     peak = find_peak(pool.pods, settings)
     own = build_own_offers(pool, peak.shapes, settings)
     waiting = _count_waiting(pool, own)
@@ -72,9 +72,9 @@ def size_pool(
 
 
 def _count_waiting(pool: NodePoolUsage, own: Sequence[TypeOffer]) -> dict[PodShape, int]:
-    """Return the requests of pods that wait for the pool, of GPU models that it has.
+    """Return the requests of pods that wait for the pool, for GPU models that it has.
 
-    What does not fit beside the DaemonSets of an empty node does not wait for this pool.
+    A pod that does not fit beside the DaemonSets of an empty node does not wait for this pool.
     """
     first = pool.nodes.row(0, named=True)
     counts: dict[PodShape, int] = {}

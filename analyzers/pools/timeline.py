@@ -1,4 +1,4 @@
-"""Which pods each node of a pool had over time, and for how long which part of it was unused."""
+"""Compute which pods each node had over time, and for how long which part of it was unused."""
 
 import polars as pl
 
@@ -91,13 +91,12 @@ def sum_empty_hours(steps: pl.DataFrame, least_hours: float) -> pl.DataFrame:
 
 
 def sum_stranded(steps: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
-    """Return free GPU-hours per node that the host's CPU or memory keeps from being used.
+    """Return free GPU-hours per node that cannot be used for lack of host CPU or memory.
 
-    A free GPU is stranded while its node works and has less CPU (or memory) free than half of the
-    pool's pods ask per GPU
-    (telemetry-and-waste.md#fragmentation-and-mig). Columns: cluster, node, pool, by_cpu,
-    by_memory, by_both (GPU-hours), cpu_per_gpu, memory_per_gpu, core_hours (CPU that lay free
-    while no GPU did).
+    A free GPU is stranded while its node is in use and has less free CPU (or memory) than half of
+    the pool's pods request per GPU (telemetry-and-waste.md#fragmentation-and-mig). Columns:
+    cluster, node, pool, by_cpu, by_memory, by_both (GPU-hours), cpu_per_gpu, memory_per_gpu,
+    core_hours (free CPU while no GPU was free).
     """
     requested = pl.col("gpu_request")
     typical = (

@@ -1,1 +1,1 @@
-"""The same work in fewer bits: what it could save, as a range with its assumptions."""
+"""The same work in smaller number formats: the possible saving, as a range with assumptions."""

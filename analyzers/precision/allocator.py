@@ -1,8 +1,8 @@
-"""Memory that a framework's allocator reserves and puts no tensor in.
+"""Find memory that a framework's allocator reserves and does not use for tensors.
 
     fragmentation = 1 - allocated / reserved        (summed over samples)
 
-It frees no GPU-hour by itself: what is said is how much memory a larger batch, or a smaller
+It frees no GPU-hour by itself: the finding states how much memory a larger batch, or a smaller
 device, could have. So nothing is claimed. Source: torch.cuda.memory_allocated and memory_reserved;
 PyTorch's own out-of-memory message advises on "reserved >> allocated".
 """
@@ -20,12 +20,12 @@ from fallow.window import Window
 ANALYZER = "precision"
 KIND = "allocator_fragmentation"
 LEAST_HOURS = 4.0
-"""Pod-hours of samples before it is judged: while a model loads, memory looks fragmented."""
+"""Minimum pod-hours of samples for a judgement: while a model loads, memory seems fragmented."""
 GIB = 2**30
 
 
 def find_fragmented(views: Views, window: Window, settings: PrecisionSettings) -> Iterator[Finding]:
-    """Yield workloads of whose reserved memory a large share is in no tensor."""
+    """Yield workloads with a large share of reserved memory outside of tensors."""
     parameters = {"since": window.start, "until": window.end}
     for row in views.query(compose_steps(OWNERS, "precision/allocators"), parameters).to_pylist():
         if row["pod_hours"] >= LEAST_HOURS and row["fragmented"] >= settings.fragmented:

@@ -1,4 +1,4 @@
--- What frameworks reserved and what of it lay in tensors, by workload, and how much was allocated.
+-- Memory that frameworks reserved and used for tensors, by workload, with the allocated hours.
 SELECT
     o.cluster,
     o.namespace,

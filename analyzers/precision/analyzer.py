@@ -1,7 +1,7 @@
-"""Precision: FP32 where tensor cores sleep, 16 bits where 8 would do, weights waited for.
+"""Precision: FP32 with unused tensor cores, 16 bits where 8 would suffice, waits for weights.
 
-Profiling counters are one signal, and no other kind tells the precision of what runs: nothing here
-is ever confirmed. What is counted is the low end of each range.
+Profiling counters are one signal, and no other kind shows the precision of the work: nothing here
+is ever confirmed. The low end of each range is counted.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ ANALYZER = "precision"
 PIPES = ("hours/owners", "precision/worked", "hours/hours", "precision/pipes")
 HOUR = timedelta(hours=1)
 CONFIDENCE = 0.45
-"""Half of what a confirmed finding has: one signal."""
+"""Half of the confidence of a confirmed finding: there is one signal."""
 Row = Mapping[str, Any]
 ASSUMED = {
     "fp32_asleep": [
@@ -70,15 +70,15 @@ NO_FP32 = (
 
 
 class PrecisionAnalyzer:
-    """Find work that fewer bits would do faster (telemetry-and-waste.md#precision)."""
+    """Find work that a smaller number format speeds up (telemetry-and-waste.md#precision)."""
 
     def __init__(self, settings: PrecisionSettings | None = None) -> None:
         self.settings = settings or PrecisionSettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return workloads and what other formats could save, the most GPU-hours first.
+        """Return workloads with the savings of other formats, the most GPU-hours first.
 
-        And those whose framework reserves much memory that is in no tensor.
+        Also return those whose framework reserves much memory outside of tensors.
         """
         findings = [*self._formats(views, window), *find_fragmented(views, window, self.settings)]
         return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
@@ -96,7 +96,7 @@ class PrecisionAnalyzer:
         ]
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return workloads whose pipes are not measured, and the lines that turn counters on."""
+        """Return workloads with unmeasured pipes, and the lines that turn the counters on."""
         unjudged = []
         for row in self._rows(views, window):
             arch = _read_archs().get(row["model"] or "")
@@ -125,7 +125,7 @@ class PrecisionAnalyzer:
         return bool(row["tensor"] < self.settings.tensor_asleep and row["sm"] >= self.settings.sm)
 
     def _kind(self, row: Row) -> tuple[str, list[FormatGain]] | None:
-        """Return what a workload could do in fewer bits, the most cautious format first."""
+        """Return a workload's gain from smaller formats, the most cautious format first."""
         peaks, arch = (
             read_gpu_peaks().get(row["model"] or ""),
             _read_archs().get(row["model"] or ""),
@@ -269,7 +269,10 @@ def _compute_shares(rows: list[dict[str, Any]]) -> Mapping[Owner, float]:
 
 
 def _compute_cost(row: Row, costs: WorkloadCosts, shares: Mapping[Owner, float]) -> StateCost:
-    """Return the ledger's hours of a workload on this model; telemetry's where it has none."""
+    """Return the ledger's hours of a workload on this model.
+
+    Telemetry's where the ledger has none.
+    """
     total = costs.total(_get_owner(row), WORKED)
     if total is None:
         return StateCost(row["work_h"], None)

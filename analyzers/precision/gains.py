@@ -1,11 +1,11 @@
-"""How much faster the same work would be in fewer bits: Amdahl and roofline, low and high.
+"""Estimate the speed-up of smaller number formats: Amdahl and roofline, low and high.
 
     S = 1 / ((1 - f) + f / k)    f: share of the time that changes, k: how much faster that is
     S <= 0.8 / (d x b)           d: DRAM activity now, b: bytes then over bytes now
 
 (telemetry-and-waste.md#precision.)
-The low end takes half of f and 0.65 of the peak ratio, the high end all of
-f and 0.8 of it, which is what matrix kernels reach of their peak on A100 to B200.
+The low end uses half of f and 0.65 of the peak ratio. The high end uses all of f and 0.8 of the
+ratio, the share of the peak that matrix kernels reach on A100 to B200.
 """
 
 from collections.abc import Mapping
@@ -21,15 +21,16 @@ Row = Mapping[str, Any]
 DRAM_CEILING = 0.8
 """Practical peak of DRAM activity (telemetry-and-waste.md#signals)."""
 REACHED = (0.65, 0.8)
-"""Part of the peak ratio that is reached: a guess, and what good kernels do."""
+"""Share of the peak ratio that is reached: an estimate, and the value of good kernels."""
 CHANGED = (0.5, 1.0)
-"""Part of the pipe's time that is matrix work and changes."""
+"""Share of the pipe's time that is matrix work and changes."""
 WEIGHTS = (0.5, 0.9)
-"""Part of a memory-bound server's traffic that is weights: the rest is KV cache and activations."""
+"""Share of a memory-bound server's traffic that is weights: the rest is KV cache and activations.
+"""
 
 
 class NumberFormat(msgspec.Struct, frozen=True):
-    """A number format that would do, and what people are told (a row of `formats.csv`)."""
+    """A suitable number format, and its text for owners (a row of `formats.csv`)."""
 
     kind: str
     format: str
@@ -58,7 +59,7 @@ class FormatGain(msgspec.Struct, frozen=True):
 
 @cache
 def list_formats(kind: str, arch: str) -> tuple[NumberFormat, ...]:
-    """Return the formats for a kind of finding that an architecture has."""
+    """Return the formats for a kind of finding that an architecture supports."""
     rows = [msgspec.convert(r, NumberFormat, strict=False) for r in load_rows("precision/formats")]
     return tuple(r for r in rows if r.kind == kind and arch in r.archs.split())
 
@@ -69,14 +70,14 @@ def compute_speedup(f: float, k: float) -> float:
 
 
 def compute_roofline(dram: float | None, bytes_ratio: float) -> float:
-    """Return the speed-up at which memory is the limit; infinite where it is not measured."""
+    """Return the speed-up at the memory limit; infinite where DRAM activity is not measured."""
     return DRAM_CEILING / (dram * bytes_ratio) if dram else float("inf")
 
 
 def compute_pipe_gain(
     row: Row, pipe: float, now: float, peaks: GpuPeaks, number_format: NumberFormat
 ) -> FormatGain | None:
-    """Return what a faster pipe gives; `now` is the present format's peak rate."""
+    """Return the gain of a faster pipe; `now` is the present format's peak rate."""
     then = getattr(peaks, number_format.rate)
     if not then or not row["sm"] or then <= now:
         return None
@@ -90,7 +91,7 @@ def compute_pipe_gain(
 
 
 def compute_weight_gain(number_format: NumberFormat) -> FormatGain | None:
-    """Return what fewer bytes of weights give to a server that waits for memory."""
+    """Return the gain of smaller weights for a server that waits for memory."""
     return _build_gain(number_format, *(1 / ((1 - w) + w * number_format.bytes) for w in WEIGHTS))
 
 

@@ -1,4 +1,4 @@
--- Which pipes each pod's devices used in the hours in which they were mostly at work.
+-- The pipes that each pod's devices used in the hours in which they mostly worked.
 WITH summed AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- Hours in which devices were mostly at work. Shared ones show everybody's work and are left out.
+-- Hours in which devices mostly worked. Shared devices show the work of all pods and are left out.
 SELECT
     cluster,
     bucket,

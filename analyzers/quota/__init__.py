@@ -1,4 +1,4 @@
-"""Quotas: who is entitled to what, has it, uses it and waits for it, hour by hour.
+"""Quotas: guarantee, allocation, use and waiting demand of each queue, hour by hour.
 
 quota ─► entitled, used, waiting ─┐
 pod ───► allocated, waiting ──────┼─► groups that could share ─► starved, hoarded, stranded, ghosts

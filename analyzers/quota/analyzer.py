@@ -1,4 +1,4 @@
-"""Quota that starves, hoards, strands or does not exist, and which members could give some."""
+"""Find quota that starves, hoards, strands or is unused, and the members that could give some."""
 
 from datetime import timedelta
 from typing import Any
@@ -17,7 +17,7 @@ _SUMS = ("starved", "hoarded", "stranded", "blocked", "above", "unfair")
 
 
 class QuotaAnalyzer:
-    """Find entitlements that keep GPUs from those who wait.
+    """Find guarantees that keep GPUs from waiting pods.
 
     Source: telemetry-and-waste.md#queues-and-quota.
     """

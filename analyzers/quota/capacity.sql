@@ -1,4 +1,4 @@
--- What nodes with GPUs offer: the whole that shares are parts of.
+-- The capacity of nodes with GPUs: the total that shares are parts of.
 SELECT
     cluster,
     sum(gpu_count) AS gpus,

@@ -1,7 +1,7 @@
-"""Kueue's cohorts as a tree: what a queue could have on top, by who lends how much.
+"""Kueue's cohorts as a tree: what a queue could borrow, by the lending of each member.
 
-Source: kueue, pkg/cache/scheduler/resource_node.go (`available`): a queue has what it may keep to
-itself, and what its parent has left, at most what it lends there plus its borrowing limit.
+Source: kueue, pkg/cache/scheduler/resource_node.go (`available`): a queue has its own unlent quota,
+and the rest of its parent, up to what it lends there plus its borrowing limit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class CohortTree(msgspec.Struct, frozen=True):
     up: Mapping[str, str]
     """The parent of each cohort; the root has none."""
     own: Mapping[str, Limits]
-    """What cohorts themselves add and cap; most add nothing."""
+    """The quota and the limits of the cohorts themselves; most have none."""
     nominal: Doubles
     limit: Doubles
     lending: Doubles
@@ -79,7 +79,7 @@ class CohortTree(msgspec.Struct, frozen=True):
 
 
 class CohortTrees:
-    """The cohorts of all clusters as they were last seen, and their own quotas by hour."""
+    """The cohorts of all clusters in their last observed state, and their own quotas by hour."""
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self._rows = rows.sort("hour")
@@ -92,7 +92,7 @@ class CohortTrees:
                 above.pop(name, None)
 
     def rooted(self, quotas: pl.DataFrame) -> pl.DataFrame:
-        """Keep each ClusterQueue's cohort as `cohort`, and let `parent` be the root of its tree."""
+        """Store each ClusterQueue's cohort as `cohort`, and the root of its tree as `parent`."""
         pairs = quotas.select("cluster", "parent").unique().drop_nulls()
         roots = [_list_path(parent, self._up.get(c, {}))[-1] for c, parent in pairs.iter_rows()]
         named = pairs.with_columns(root=pl.Series(roots, dtype=pl.String))
@@ -145,7 +145,7 @@ def _compute_available(
 
 
 def _list_path(cohort: str, up: Mapping[str, str]) -> list[str]:
-    """Return a cohort and all above it; a circle, which Kueue refuses, ends where it closes."""
+    """Return a cohort and all above it; a circle, which Kueue refuses, ends the list."""
     path = [cohort]
     while (above := up.get(path[-1])) is not None and above not in path:
         path.append(above)
@@ -163,7 +163,10 @@ def _make_empty(size: int) -> Limits:
 def _fill_forward(
     rows: pl.DataFrame, column: str, hours: npt.NDArray[np.int64], empty: float
 ) -> Doubles:
-    """Return a column by hour; between polls the last one counts, before the first one that."""
+    """Return a column by hour.
+
+    Between polls the last value is used, before the first poll the first.
+    """
     ordered = rows.sort("hour")
     at = np.searchsorted(ordered["hour"].to_numpy(), hours, side="right") - 1
     values = ordered[column].cast(pl.Float64).fill_null(empty).to_numpy()

@@ -1,5 +1,6 @@
--- GPUs, cores and bytes of placed pods, and GPUs that pods waited for, on the mean of each hour, by
--- namespace, queue and MIG profile (empty = whole GPUs). Pods' lives are inventory/lives.sql.
+-- GPUs, cores and bytes of placed pods, and GPUs that pods waited for, as hourly means, by
+-- namespace, queue and MIG profile (empty = whole GPUs). The pods' lifetimes are in
+-- inventory/lives.sql.
 WITH pods AS (
     SELECT
         cluster,
@@ -45,8 +46,8 @@ stretches AS (
     WHERE begun IS NOT null
 ),
 
--- Changes instead of hours of pods: what begins in an hour, for its part of that hour, and what
--- goes on in every later one.
+-- Changes instead of hours of pods: a change counts for its part of its hour, and fully in every
+-- later hour.
 edges AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
-"""A proposal in machine words: what the executor of quota needs, from stored rows alone."""
+"""Build the parameters of the quota executor from a proposal, from stored rows alone."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -42,12 +42,12 @@ def _describe_move(group: QuotaGroup, n: int, before: float, after: float) -> di
 
 
 def _find_last_change(group: QuotaGroup, n: int) -> dict[str, Any]:
-    """Return by how much a guarantee last changed, whoever did that, and in which hour."""
+    """Return the size and the hour of the last change of a guarantee, whoever made it."""
     nominal = group.nominal[:, n]
     others = np.flatnonzero(np.abs(nominal - nominal[-1]) > 1e-9)  # noqa: PLR2004
     if not others.size:
         return {}
-    # An hour in which it changed is a mean of before and after: the hour before it says which way.
+    # The hour of a change has a mean of before and after: the hour before it shows the direction.
     last = int(others[-1])
     earlier = nominal[max(0, last - 1)]
     change = float(nominal[-1] - (nominal[last] if earlier == nominal[-1] else earlier))

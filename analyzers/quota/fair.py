@@ -1,4 +1,4 @@
-"""Who would have what, if it were fair: guarantees first, the rest by weight; Jain; DRF.
+"""Compute fair allocations: guarantees first, the rest by weight; Jain's index; DRF.
 
 Rows are times, columns are queues.
 """
@@ -15,11 +15,11 @@ EPS = 1e-9
 def compute_fair_share(
     capacity: Doubles, nominal: Doubles, limit: Doubles, demand: Doubles, weight: Doubles
 ) -> Doubles:
-    """Return each queue's fair share: what it is guaranteed, then the rest by weight.
+    """Return each queue's fair share: its guarantee, then the rest by weight.
 
-    fair = min(nominal, demand), then fair += min(rest x weight / sum of weights, what it still
-    wants) until nothing changes (KAI's fairness document; ElasticQuota's min and max are
-    `nominal` and `limit`). Guarantees that exceed the capacity are cut in proportion.
+    fair = min(nominal, demand), then fair += min(rest x weight / sum of weights, its unmet demand)
+    until nothing changes (KAI's fairness document; ElasticQuota's min and max are `nominal` and
+    `limit`). Guarantees that exceed the capacity are reduced in proportion.
     """
     want = np.minimum(demand, limit)
     share: Doubles = np.minimum(nominal, want)
@@ -39,16 +39,16 @@ def compute_fair_share(
 
 
 def compute_jain(x: Doubles) -> float | None:
-    """Return Jain's index (sum x)^2 / (n sum x^2): 1 = equal, 1/n = one has all; None = nothing."""
+    """Return Jain's index (sum x)^2 / (n sum x^2): 1 = equal, 1/n = one has all; None = no use."""
     squares = float(np.square(x).sum())
     if not len(x) or squares <= 0:
         return None
     return min(1.0, float(x.sum()) ** 2 / (len(x) * squares))
 
 
-@np.errstate(over="ignore")  # a use of next to nothing lasts for ever
+@np.errstate(over="ignore")  # a division by a tiny request gives infinity
 def compute_drf(totals: Doubles, requests: Doubles, weight: Doubles | None = None) -> Doubles:
-    """Return the part of what each user asks that dominant resource fairness grants.
+    """Return the share of each user's requests that dominant resource fairness grants.
 
     `requests` has a row per user and a column per resource, in the units of `totals`. Dominant
     shares (the greatest of request / total) divided by weights rise together until a resource is

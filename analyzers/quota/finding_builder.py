@@ -1,4 +1,4 @@
-"""A finding about quotas: its evidence, its money, and what would remove the waste."""
+"""Build a finding about quotas: its evidence, its cost, and what would remove the waste."""
 
 from collections.abc import Mapping
 from decimal import ROUND_DOWN
@@ -40,7 +40,7 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
     parameters: dict[str, Any] | None = None,
     **words: Any,
 ) -> Finding:
-    """Make a finding of its details, hours and claims; `words` fill the gaps of its advice."""
+    """Build a finding from its details, hours and claims; `words` fill the gaps of its advice."""
     notes = list(group.notes)
     blind = kind == "hoarded_quota" or not group.money.matched
     if group.money.models > 1 and gpu_hours and blind:
@@ -106,7 +106,7 @@ def build_claims(
 
 
 def sum_by_member(group: QuotaGroup, values: Doubles) -> dict[str, float]:
-    """Return the sums of the members that have any, the greatest first."""
+    """Return the sums of the members with a non-zero sum, the largest first."""
     sums = values.sum(axis=0)
     order = np.argsort(-sums, kind="stable")[:MOST_NAMED]
     return {group.label(int(n)): round(float(sums[n]), 3) for n in order if sums[n] > 0}

@@ -1,4 +1,4 @@
-"""What is said of quotas: the kinds of waste, and what shows each."""
+"""Build the findings of quotas: the kinds of waste, and the evidence of each."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -43,7 +43,7 @@ def find_waste(group: QuotaGroup, window: Window, settings: QuotaSettings) -> It
             yield _build_hoarded(group, measures, n, window)
         if group.kind == "ClusterQueue" and measures.total("reserved", n) >= max(least, 1e-6):
             yield _build_reserved(group, measures, n, window)
-    # Guarantees move in whole GPUs: a profile's instances are not that.
+    # Guarantees move in whole GPUs: instances of a MIG profile are not whole GPUs.
     proposal = None if "/mig-" in group.resource else propose(group, measures, settings)
     stranded = measures.total("stranded")
     if stranded >= max(least, 1e-6) or (proposal is not None and proposal.gifts):
@@ -214,7 +214,7 @@ def _find_unpooled(group: QuotaGroup, window: Window, settings: QuotaSettings) -
 
 
 def _sum_served(measures: QuotaMeasures, proposal: QuotaProposal) -> float:
-    """Return the GPU-hours of the window that the receivers would have had on top."""
+    """Return the additional GPU-hours of the window that the receivers would have had."""
     got = np.zeros(measures.served.shape)
     for n, before, after in proposal.receipts:
         got[:, n] = np.minimum(measures.served[:, n], after - before)

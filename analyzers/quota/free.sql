@@ -1,4 +1,4 @@
--- GPUs that were not allocated, on the mean of each hour, by model.
+-- GPUs that were not allocated, as hourly means, by model.
 SELECT
     cluster,
     date_trunc('hour', bucket) AS hour,

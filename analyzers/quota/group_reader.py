@@ -33,9 +33,9 @@ LENDING = {
     "ClusterQueue", "Queue.volcano", "Queue.kai", "ElasticQuota", "ElasticQuota.koordinator",
     "ElasticQuota.nos",
 }  # fmt: skip
-"""Kinds whose unused quota others may have meanwhile; a ClusterQueue only within a cohort."""
+"""Kinds whose unused quota others may use meanwhile; a ClusterQueue only within a cohort."""
 BY_QUEUE = {"Queue.volcano", "Queue.kai"}
-"""Kinds whose pods name the object as their queue; others are a namespace's."""
+"""Kinds whose pods name the object as their queue; other kinds apply to a namespace."""
 _LOCAL, _COHORT = "LocalQueue", "Cohort"
 
 SOME_REFUSED = (
@@ -49,7 +49,7 @@ NONE_REFUSED = (
 
 
 def read_groups(views: Views, window: Window, history: timedelta) -> QuotaGroups:
-    """Return the groups of quotas that were seen in the window, with their history."""
+    """Return the groups of quotas with polls in the window, with their history."""
     span = {"since": min(window.start, window.end - history), "until": window.end}
     quotas = read_table(views, "quotas", span)
     if quotas.is_empty():
@@ -145,7 +145,7 @@ def _build_group(  # noqa: PLR0917  (the one place where everything meets)
         return matrix
 
     def placed(table: pl.DataFrame) -> pl.DataFrame:
-        """Give rows of a namespace and queue their column; -1 = no member's."""
+        """Return the column of rows by namespace and queue; -1 = no member's."""
         mine = table.filter(pl.col("cluster") == place.cluster)
         pairs = mine.select("namespace", "queue").unique()
         column = [
@@ -221,7 +221,7 @@ def _build_group(  # noqa: PLR0917  (the one place where everything meets)
             ledger.filter(pl.col("cluster") == place.cluster),
             hours,
             sizes.get(place.cluster),
-            # What waits outside of pods does not say which model it wants.
+            # Demand outside of pods does not name a model.
             None if reports_waiting else takes,
         ),
         notes,
@@ -230,7 +230,7 @@ def _build_group(  # noqa: PLR0917  (the one place where everything meets)
 
 
 def _number_columns(rows: pl.DataFrame, number: Mapping[tuple[str, str], int]) -> pl.DataFrame:
-    """Give rows of a namespace and a quota's name their column; -1 = no member's."""
+    """Return the column of rows by namespace and quota name; -1 = no member's."""
     column = [number.get(pair, -1) for pair in rows.select("namespace", "name").iter_rows()]
     return rows.with_columns(column=pl.Series(column, dtype=pl.Int64))
 
@@ -246,7 +246,7 @@ def _find_member(
 
 
 def _find_own_quota(members: tuple[tuple[str, str], ...], namespace: str) -> str:
-    """Return the name of a namespace's own quota; several apply: the first by name."""
+    """Return the name of a namespace's own quota; of several, the first by name."""
     return next((name for ns, name in members if ns and ns == namespace), "")
 
 

@@ -1,4 +1,4 @@
-"""Quotas that stand together, hour by hour, and what their cluster has."""
+"""Groups of quotas that could share, hour by hour, and the capacity of their cluster."""
 
 import msgspec
 import numpy as np
@@ -10,18 +10,18 @@ from fallow.models import Subject
 
 
 class FreeGpus(msgspec.Struct, frozen=True):
-    """GPUs of a cluster that those who wait could have, by hour, and what an hour of one costs."""
+    """Free GPUs of a cluster that waiting pods could use, by hour, and the hourly price of one."""
 
     free: Doubles
     usd_h: float | None
     measured: bool
-    """The ledger has hours of the cluster: what is free was measured."""
+    """True: the ledger has hours of the cluster, so the free GPUs were measured."""
     gpus: float
     cpu: float
     memory: float
     models: int
     matched: bool = False
-    """`free` counts only GPUs of the models that are waited for."""
+    """True: `free` counts only GPUs of the models that pods wait for."""
 
 
 class QuotaGroup(msgspec.Struct, frozen=True):
@@ -43,22 +43,22 @@ class QuotaGroup(msgspec.Struct, frozen=True):
     used: Doubles
     waiting: Doubles
     allocated: Doubles
-    """What the inventory's pods hold."""
+    """GPUs allocated to the inventory's pods."""
     queued: Doubles
-    """What pods that were made ask for and do not have."""
+    """GPUs that existing pods request and do not have."""
     idle: Doubles
     idle_usd: Doubles
-    """Dollars of that; NaN where a part has no price."""
+    """Dollars of these hours; NaN where a part has no price."""
     cpu: Doubles
     memory: Doubles
     money: FreeGpus
     notes: tuple[str, ...] = ()
     tree: CohortTree | None = None
-    """Of a ClusterQueue's cohorts: what each member could have on top."""
+    """The ClusterQueue's cohorts: what each member could have in addition."""
 
     @property
     def name(self) -> str:
-        """Return what people call it."""
+        """Return the name for people."""
         words = [
             self.kind,
             self.parent or "(no cohort)" if self.kind == "ClusterQueue" else self.parent,
@@ -67,7 +67,7 @@ class QuotaGroup(msgspec.Struct, frozen=True):
 
     @property
     def demand(self) -> Doubles:
-        """Return what is had and waited for."""
+        """Return the demand: use and waiting demand."""
         return self.used + self.waiting
 
     def subject(self, column: int) -> Subject:
@@ -76,7 +76,7 @@ class QuotaGroup(msgspec.Struct, frozen=True):
         return Subject(self.cluster, namespace, "Quota" if namespace else "Queue", name)
 
     def label(self, column: int) -> str:
-        """Return a member's name; a namespace's own quota is the namespace's."""
+        """Return a member's name; for a namespace's own quota the name of the namespace."""
         namespace, name = self.members[column]
         return f"{namespace}/{name}" if namespace else name
 

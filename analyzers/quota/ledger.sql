@@ -1,5 +1,5 @@
--- GPU-hours by hour: what each namespace and queue had and left idle, and what was free; MIG
--- instances by their profile (empty = whole GPUs).
+-- GPU-hours by hour: allocated and idle per namespace and queue, and free; MIG instances by their
+-- profile (empty = whole GPUs).
 WITH owners AS (
     SELECT
         cluster,

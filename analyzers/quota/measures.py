@@ -1,4 +1,4 @@
-"""What quotas cost: hours starved, hoarded, stranded and reserved without use."""
+"""Measure the cost of quotas: hours starved, hoarded, stranded and reserved without use."""
 
 import msgspec
 import numpy as np
@@ -18,24 +18,23 @@ class QuotaMeasures(msgspec.Struct, frozen=True):
     """GPUs per hour (row) of the window and member (column)."""
 
     starved: Doubles
-    """Guaranteed, wanted, and not had: min(demand, nominal) - used.
+    """Guaranteed and requested, but not used: min(demand, nominal) - used.
 
-    Source: telemetry-and-waste.md#queues-and-quota.
-    """
+    Source: telemetry-and-waste.md#queues-and-quota."""
     above: Doubles
-    """Had above the guarantee."""
+    """Used above the guarantee."""
     hoarded: Doubles
-    """Held and idle while others of the group waited, at most what they waited for."""
+    """Allocated and idle while others of the group waited, at most what they waited for."""
     blocked: Doubles
     """Waited for, with no room left under the quota."""
     stranded: Doubles
-    """Free GPUs that blocked members could have had, by the member whose unused quota they are."""
+    """Free GPUs that blocked members could have had, by the member with the unused quota."""
     served: Doubles
-    """The same, by who was blocked."""
+    """The same, by the blocked member."""
     reserved: Doubles
-    """Counted as used, though no pod holds it or waits for a place."""
+    """Counted as used, though no pod holds it or waits for a node."""
     unfair: Doubles
-    """Had above the fair share, while others have less than theirs."""
+    """Used above the fair share, while others have less than theirs."""
 
     def total(self, name: str, column: int | None = None) -> float:
         """Return GPU-hours of one measure."""
@@ -54,7 +53,7 @@ def measure_group(group: QuotaGroup) -> QuotaMeasures:
     blocked = np.maximum(waiting - _compute_room(group)[rows], 0)
     others = blocked.sum(axis=1, keepdims=True) - blocked
     unused = np.maximum(nominal - used - waiting, 0)
-    # What one holds and leaves idle helps the others only; of several holders each its part.
+    # A member's idle allocation helps only others; several holders are counted in proportion.
     elsewhere = waiting.sum(axis=1, keepdims=True) - waiting
     rest = np.minimum(idle, used)
     hoarded = np.minimum(rest, elsewhere)
@@ -74,9 +73,9 @@ def measure_group(group: QuotaGroup) -> QuotaMeasures:
 
 
 def compute_shares(group: QuotaGroup) -> dict[str, object]:
-    """Return entitlement, use, demand and shares of each member, and how equal they are.
+    """Return guarantee, use, demand and shares of each member, and how equal they are.
 
-    Jain's index is of used / entitled; `served` is of used / demand among those who wanted any.
+    Jain's index is of used / entitled; `served` is of used / demand among members with demand.
     """
     rows = group.inside
     nominal, used = group.nominal[rows].mean(axis=0), group.used[rows].mean(axis=0)
@@ -112,7 +111,7 @@ def compute_shares(group: QuotaGroup) -> dict[str, object]:
 def compute_pooling(group: QuotaGroup, quantile: float) -> tuple[float, float]:
     """Return the sum of the members' demand quantiles and the quantile of their sum, in GPUs.
 
-    Their difference is what pooling static quotas would save: the multiplexing gain.
+    The difference is the saving of pooled quotas: the multiplexing gain.
     """
     each = np.quantile(group.demand, quantile, axis=0, method="higher")
     return float(each.sum()), float(
@@ -134,7 +133,7 @@ def _compute_room(group: QuotaGroup) -> Doubles:
 
 
 def _compute_weights(nominal: Doubles) -> Doubles:
-    """Return weights for what is left over: the guarantees; equal where no member has one."""
+    """Return weights for the rest: the guarantees; equal weights where no member has one."""
     return np.where(nominal.sum(axis=1, keepdims=True) > 0, nominal, 1.0)
 
 

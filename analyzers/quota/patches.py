@@ -1,4 +1,4 @@
-"""A proposal as a document: who gives and takes how much, and the patches that do it."""
+"""Describe a proposal as a document: what each member gives and takes, and the patches."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from analyzers.quota.proposal import QuotaProposal
 
 
 def describe_proposal(group: QuotaGroup, proposal: QuotaProposal | None) -> dict[str, Any]:
-    """Return what a proposal moves and what it refuses to."""
+    """Return the moves of a proposal and its refusals."""
     if proposal is None:
         return {"moves": [], "refused": []}
     return {
@@ -43,7 +43,10 @@ def describe_proposal(group: QuotaGroup, proposal: QuotaProposal | None) -> dict
 
 
 def _build_patch(group: QuotaGroup, n: int, before: float, after: float) -> Any:
-    """Return what changes a guarantee: a merge-patch, or for Kueue's lists what to replace."""
+    """Return the change of a guarantee.
+
+    A merge-patch, or for Kueue's lists the values to replace.
+    """
     resource, _, flavor = group.resource.partition("@")
     limit = float(group.limit[-1, n])
     raised = {} if after <= limit else {resource: f"{after:g}"}

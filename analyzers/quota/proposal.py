@@ -1,4 +1,4 @@
-"""Which members could give quota to others: only donors that by history would miss little."""
+"""Propose quota moves: only from donors that would have missed little in the past."""
 
 import math
 
@@ -11,20 +11,20 @@ from analyzers.quota.measures import QuotaMeasures
 from fallow.settings import QuotaSettings
 
 KEEP_QUANTILES = (0.9, 0.95, 0.99, 1.0)
-"""Quantiles of its own past demand that a donor keeps; the first that history forgives."""
+"""Quantiles of its own past demand that a donor keeps; the first that its history permits."""
 DAY = 24
 AHEAD = 7 * DAY
-"""Hours after a gift that count: quota that is given is not back the next day."""
+"""Hours after a gift that count: given quota does not return the next day."""
 
 
 class DonorTrial(msgspec.Struct, frozen=True):
-    """How a donor would have fared, had it given by a rule at every step of its history."""
+    """The result for a donor if it had given by a rule at every step of its history."""
 
     keep_quantile: float
     steps: int
     missed_gpu_hours: float
     missed_share: float
-    """Of the demand within the guarantee that it would have missed."""
+    """Share of the demand within the guarantee that it would have missed."""
 
 
 class QuotaGift(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class QuotaGift(msgspec.Struct, frozen=True):
 
 
 class QuotaProposal(msgspec.Struct, frozen=True):
-    """Moves of quota within a group: what donors give is what receivers get."""
+    """Moves of quota within a group: the sum that donors give equals the sum that receivers get."""
 
     gifts: tuple[QuotaGift, ...]
     receipts: tuple[tuple[int, float, float], ...]
@@ -56,8 +56,8 @@ def backtest_donor(
 ) -> DonorTrial:
     """Return the demand missed by giving away all above a quantile of the past's, at each step.
 
-    At each step only what came before is known. Missed = GPU-hours of demand within the old
-    guarantee, of the week after each step, above what would have been left.
+    Each step uses only earlier data. Missed = GPU-hours of demand within the old guarantee, of the
+    week after each step, above the remaining guarantee.
     """
     first, step = settings.least_history_days * DAY, settings.step_days * DAY
     missed = wanted = 0.0
@@ -75,7 +75,7 @@ def backtest_donor(
 def propose(
     group: QuotaGroup, measures: QuotaMeasures, settings: QuotaSettings
 ) -> QuotaProposal | None:
-    """Return whole GPUs to move from donors that survive their back-test to those blocked.
+    """Return whole GPUs to move from donors that pass their back-test to blocked members.
 
     No donor falls below the quantile of its demand that it keeps, nor below its present use, and
     none gives more than `max_step` of its guarantee at once. None = no member needs more,
@@ -126,7 +126,7 @@ def _match_gifts(
 
 
 def _count_needs(group: QuotaGroup, measures: QuotaMeasures) -> dict[int, int]:
-    """Return whole GPUs that members lack: their median demand in blocked hours above their own."""
+    """Return whole GPUs that members lack: median demand in blocked hours above their guarantee."""
     needs: dict[int, int] = {}
     for n in range(len(group.members)):
         hours = measures.blocked[:, n] > 0
@@ -140,7 +140,7 @@ def _count_needs(group: QuotaGroup, measures: QuotaMeasures) -> dict[int, int]:
 
 
 def _offer_gift(group: QuotaGroup, n: int, settings: QuotaSettings) -> QuotaGift | str | None:
-    """Return what a member can give; why not; None where it has nothing to give."""
+    """Return a member's gift, and why not; None where it has nothing to give."""
     demand, nominal = group.demand[:, n], group.nominal[:, n]
     days = len(demand) / DAY
     if days < settings.least_history_days + 7:
@@ -165,6 +165,6 @@ def _offer_gift(group: QuotaGroup, n: int, settings: QuotaSettings) -> QuotaGift
 def _compute_remainder(
     past: Doubles, nominal: float, keep: float, settings: QuotaSettings
 ) -> float:
-    """Return the guarantee that is left: a quantile of the past, and the floor above it."""
+    """Return the remaining guarantee: a quantile of the past demand, plus the floor."""
     kept_gpus = float(np.quantile(past, keep, method="higher")) + settings.floor_gpus
     return min(nominal, max(kept_gpus, nominal - settings.max_step * nominal))

@@ -1,5 +1,5 @@
--- What quotas of GPUs said, on the mean of each hour, by object and flavor. Quotas of MIG instances
--- count instances: here they become the GPUs that these are parts of, 7 slices each.
+-- Figures of quotas of GPUs, as hourly means, by object and flavor. Quotas of MIG instances count
+-- instances: here they are converted to GPUs, with 7 slices each.
 WITH gpus AS (
     SELECT 'nvidia.com/gpu' AS resource
     UNION
@@ -51,7 +51,7 @@ hourly AS (
     GROUP BY ALL
 ),
 
--- Where nothing waits there may be no row: the object's other rows tell how often it was seen.
+-- Without waiting demand there may be no row: the object's other rows show how often it was read.
 evened AS (
     SELECT
         * EXCLUDE (waiting, rows_seen),

@@ -1,6 +1,6 @@
--- GPUs of pods that a ResourceQuota refused, on the mean of each hour, by quota and resource: of
--- each owner one pod's request. Controllers try again after 1000 s at the latest, so a refusal
--- stands until the owner's next one, until a pod of its was made, or for so long.
+-- GPUs of pods that a ResourceQuota refused, as hourly means, by quota and resource: one pod's
+-- request of each owner. Controllers retry after 1000 s at the latest. So a refusal lasts until the
+-- owner's next one, until a pod of the owner was created, or for that time.
 WITH refusal_events AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
-"""What was read of quotas, pods and the ledger, by the hour."""
+"""Read quotas, pods and the ledger by the hour."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,19 +17,19 @@ def select_profile(rows: pl.DataFrame, resource: str) -> pl.DataFrame:
 
 
 def select_refused(rows: pl.DataFrame, cluster: str, kind: str, resource: str) -> pl.DataFrame:
-    """Return what ResourceQuotas refused of a resource; other kinds let pods wait."""
+    """Return what ResourceQuotas refused of a resource; with other kinds pods wait instead."""
     mine = (pl.col("cluster") == cluster) & (pl.col("resource") == resource)
     return rows.filter(mine & pl.lit(kind == "ResourceQuota"))
 
 
 def drop_parents(quotas: pl.DataFrame) -> pl.DataFrame:
-    """Drop queues that only stand above others: their quota is their children's."""
+    """Drop queues that only have child queues: their quota is their children's."""
     flat = quotas.with_columns(pl.col("parent").fill_null(""))
     parents = flat.filter((pl.col("parent") != "") & (pl.col("kind") != "ClusterQueue")).select(
         "cluster", "kind", name="parent"
     )
     children = flat.join(parents.unique(), on=["cluster", "kind", "name"], how="anti")
-    # An object that was moved belongs where it stands now.
+    # An object that was moved belongs to its present parent.
     keys = ["cluster", "kind", "namespace", "name", "resource", "flavor"]
     return (
         children.sort("hour").with_columns(pl.col("parent").last().over(keys)).sort(*keys, "hour")
@@ -37,7 +37,7 @@ def drop_parents(quotas: pl.DataFrame) -> pl.DataFrame:
 
 
 def add_waiting(quotas: pl.DataFrame, local: pl.DataFrame) -> pl.DataFrame:
-    """Give ClusterQueues what waits in their LocalQueues, flavors by their nominal quota."""
+    """Add to ClusterQueues the waiting demand of their LocalQueues, by nominal quota."""
     waits = (
         local.filter(pl.col("waiting").is_not_null())
         .group_by("cluster", "resource", "hour", name="parent")
@@ -66,14 +66,14 @@ def read_routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
 
 
 def read_demand(views: Views, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return what placed pods have and others wait for, by the hour."""
+    """Return the GPUs that placed pods have and others wait for, by the hour."""
     return sum_by_hour(
         read_table(views, "demand", span, LAST_SCRAPES, "warehouse:inventory/lives"), span
     )
 
 
 def sum_by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return what is allocated and waited for in each hour, from what began and ended in it."""
+    """Return the allocated and the waiting GPUs of each hour, from the changes in it."""
     keys = ["cluster", "namespace", "queue", "profile", "placed"]
     amounts = ["gpus", "cpu", "memory"]
     if edges.is_empty():

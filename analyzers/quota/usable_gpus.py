@@ -1,4 +1,4 @@
-"""Free GPUs of the models that are waited for: another model's do not help."""
+"""Count free GPUs of the models that pods wait for: those of another model do not help."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,10 +13,11 @@ from fallow.protocols import Views
 def count_usable(
     views: Views, span: Mapping[str, datetime], refused: pl.DataFrame
 ) -> dict[str, dict[int, float]]:
-    """Return, by cluster and hour since 1970, free GPUs that pods without a place could take.
+    """Return, by cluster and hour since 1970, free GPUs that pods without a node could take.
 
-    Pods that name a product take that model's; those that name none take what is left of any, as
-    do those that a quota `refused` (cluster, hour, gpus): what they would have named is unknown.
+    Pods that name a product take that model's GPUs. Pods without a product take the rest of any
+    model. Pods that a quota `refused` (cluster, hour, gpus) do so too: the product they would have
+    named is unknown.
     """
     free, waiting = (_read_hourly(views, name, span) for name in ("free", "waiting"))
     more = refused.select("cluster", "hour", pl.lit("").alias("model"), "gpus")

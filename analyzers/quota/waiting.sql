@@ -1,4 +1,4 @@
--- GPUs that pods without a node requested, on the mean of each hour, by the product that they name.
+-- GPUs that pods without a node requested, as hourly means, by the product that they name.
 WITH waits AS (
     SELECT
         p.cluster,
