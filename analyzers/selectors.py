@@ -5,10 +5,10 @@ from typing import Any
 
 
 def match_selector(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Say whether a selector chooses these labels: all must hold; an empty one chooses all.
+    """Return whether a selector matches these labels: all terms must; an empty one matches all.
 
-    None chooses nothing. An operator that is not known counts as met: what covers too much is
-    safer than what covers too little. Source: k8s.io/apimachinery, LabelSelectorAsSelector.
+    None matches nothing. An unknown operator counts as met: to cover too much is safer than to
+    cover too little. Source: k8s.io/apimachinery, LabelSelectorAsSelector.
     """
     if selector is None:
         return False

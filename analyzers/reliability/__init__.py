@@ -1,1 +1,1 @@
-"""GPU-hours lost to sick devices, failing nodes and work that is done twice."""
+"""GPU-hours lost to sick devices, failing nodes and repeated work."""

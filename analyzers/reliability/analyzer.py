@@ -1,4 +1,4 @@
-"""What failures cost: lost work, time to recover, sick GPUs, outages, slow GPUs.
+"""Find the cost of failures: lost work, time to recover, sick GPUs, outages, slow GPUs.
 
 rollup_1h ──► XIDs, clocks ─┐   devices.py   sick GPUs      ─┐
 sample ────► memory errors ─┼─► failures.py  lost work, steps ─┼─► findings.py
@@ -47,12 +47,12 @@ from fallow.settings import ReliabilitySettings
 from fallow.window import Window
 
 RECENT = timedelta(days=1)
-"""Counters of memory errors are read from the last raw samples only: counters do not forget."""
+"""Counters of memory errors are read from the last raw samples only: counters are cumulative."""
 Place = tuple[str, str]
 
 
 class FailureRecords(msgspec.Struct, frozen=True):
-    """What the window shows."""
+    """The failure data of the window."""
 
     pods: pl.DataFrame
     nodes: dict[Place, Mapping[str, Any]]
@@ -64,10 +64,10 @@ class FailureRecords(msgspec.Struct, frozen=True):
     costs: dict[Owner, dict[str, GpuCost]]
     """By workload and state."""
     lost: dict[tuple[Owner, datetime], LostWork]
-    """What each failure threw away (`work_lost`)."""
+    """The work that each failure lost (`work_lost`)."""
     away: dict[Place, GpuCost]
     missing: list[Mapping[str, Any]]
-    """Nodes that show fewer GPUs than they have (`missing.sql`)."""
+    """Nodes with fewer GPUs in telemetry than they have (`missing.sql`)."""
     budgets: DisruptionBudgets
 
     def guards(self, place: Place) -> list[DisruptionBudget]:
@@ -99,7 +99,7 @@ class ReliabilityAnalyzer:
         return sorted(findings, key=lambda f: (-(f.usd or Decimal()), -f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return the workloads that failed and whose lost work is unknown."""
+        """Return the workloads that failed with an unknown amount of lost work."""
         site = self._read(views, window)
         return [
             build_unknown_loss(owner, failed, window)
@@ -141,7 +141,7 @@ class ReliabilityAnalyzer:
         for place, row in sorted(site.nodes.items()):
             pools[place[0], row["pool"]].append(place)
         for pool, members in sorted(pools.items()):
-            # What is said of a sick node is not said again of its pool.
+            # A finding of a sick node is not repeated for its pool.
             downs = {p: site.down[p] for p in members if p in site.down and p not in site.sick}
             away = {p: site.away[p] for p in downs if p in site.away}
             lost = sum(b.gpu_hours for b in away.values())
@@ -255,10 +255,10 @@ def _list_surviving_kinds() -> frozenset[str]:
 
 
 def _count_incidents(failed: Sequence[Failure]) -> int:
-    """Count the failures of nodes: the workloads that one takes along are one incident.
+    """Count the failures of nodes: all workloads that one failure stops are one incident.
 
-    What an application did itself is none, nor is a pod that made room for another, nor a spot node
-    that its cloud takes back: that is the market's, and the `spot` analyzer measures it.
+    Not counted: errors of the application, a pod that was preempted for another, and a spot node
+    that its cloud reclaims (the `spot` analyzer measures these).
     """
     last: dict[Place, datetime] = {}
     count = 0
@@ -297,7 +297,7 @@ def _sum_bills(
 def _compute_load_times(
     pods: pl.DataFrame, costs: Mapping[Owner, Mapping[str, GpuCost]]
 ) -> dict[Owner, float]:
-    """Return how long a pod of each workload starts up, on average, seconds."""
+    """Return how long a pod of each workload takes to start, on average, in seconds."""
     if pods.is_empty():
         return {}
     gpu_sums = pods.group_by(WORKLOAD).agg(pl.col("gpus").sum())
@@ -311,9 +311,9 @@ def _compute_load_times(
 def _find_down(
     events: Sequence[Mapping[str, Any]], causes: Mapping[str, str], until: datetime
 ) -> dict[Place, list[tuple[datetime, datetime]]]:
-    """Return the stretches for which each node was not ready.
+    """Return the stretches in which each node was not ready.
 
-    A spot node that is not ready because its cloud takes it back had no outage.
+    A spot node that is not ready because its cloud reclaims it had no outage.
     """
     reclaimed: dict[Place, list[datetime]] = defaultdict(list)
     for row in events:

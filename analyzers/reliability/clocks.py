@@ -1,4 +1,4 @@
-"""GPUs that run slower than their peers: in a gang everybody waits for the slowest."""
+"""Find GPUs that run slower than their peers: in a gang all ranks wait for the slowest."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,7 +11,7 @@ from analyzers.checkpoints import WORKLOAD, Owner
 from analyzers.queries import load_rows
 
 LEAST_PEERS = 4
-"""A median of fewer devices is no measure of a device."""
+"""With fewer devices the median is no reference for one device."""
 
 
 class SlowDevice(msgspec.Struct, frozen=True):
@@ -28,11 +28,11 @@ class SlowDevice(msgspec.Struct, frozen=True):
     causes: tuple[str, ...]
     temp_c: float | None
     gang: int
-    """Devices that work together with it, itself included."""
+    """Devices that work together with it, including itself."""
 
     @property
     def lost(self) -> float:
-        """Part of the time that its slowness costs."""
+        """Share of the time that it costs by being slow."""
         return 1 - self.clock_mhz / self.peers_mhz
 
 
@@ -84,12 +84,12 @@ def find_slow(
 
 @cache
 def read_throttles() -> tuple[Mapping[str, Any], ...]:
-    """Return the clock event reasons that are the hardware's trouble (`throttles.csv`)."""
+    """Return the clock event reasons that indicate hardware problems (`throttles.csv`)."""
     return tuple({**row, "bit": int(row["bit"])} for row in load_rows("reliability/throttles"))
 
 
 def compute_mask() -> int:
-    """Return all of their bits."""
+    """Return the combined bits of these reasons."""
     return sum(int(row["bit"]) for row in read_throttles())
 
 

@@ -1,5 +1,5 @@
--- How fast each device ran while its pod kept it busy: hours of at least half an hour's work, the
--- mean SM clock in them, and how many showed heat or a power brake.
+-- The speed of each device while its pod kept it busy: hours of at least half an hour's work, the
+-- mean SM clock in them, and how many had thermal or power-brake throttling.
 SELECT
     cluster,
     device,

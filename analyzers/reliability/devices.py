@@ -1,8 +1,8 @@
-"""Which devices are sick, by their XIDs, their memory and who failed on them.
+"""Find sick devices, by their XIDs, their memory and the failures of pods on them.
 
-An XID of an application (13, 31, 43, 94 ...) never condemns a node: only where different workloads
-meet it on one GPU within a day is that GPU suspected, and where one pod meets it on several GPUs
-it is the application's.
+An XID of an application (13, 31, 43, 94 ...) alone is no evidence against a node. A GPU is
+suspected only where different workloads have the XID on it within a day. If one pod has it on
+several GPUs, the application is the cause.
 """
 
 from collections import defaultdict
@@ -17,14 +17,14 @@ from fallow.xids import xid_meaning
 Key = tuple[str, str]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 MOST_REBOOTS = 2
-"""After so many resets for the same XID the hardware is inspected instead (gpud's rule)."""
+"""After this many resets for the same XID the hardware is inspected instead (gpud's rule)."""
 REPLACE = "replace the board: its memory rows cannot be remapped any more"
 DIAGNOSE = "run the vendor's diagnosis on this GPU when it is free"
 INSPECT = "inspect the hardware: resets did not cure it"
 
 
 class DeviceXid(msgspec.Struct, frozen=True):
-    """An XID first shown by a device in an hour; `older` = it was there before the window."""
+    """An XID first shown by a device in an hour; `older` = it was present before the window."""
 
     cluster: str
     device: str
@@ -37,7 +37,7 @@ class DeviceXid(msgspec.Struct, frozen=True):
 
 
 class SickDevice(msgspec.Struct, frozen=True):
-    """A device that should not get work, why, and what to do with it."""
+    """A device that should not get work, the reasons, and the remedy."""
 
     device: str
     node: str
@@ -45,7 +45,7 @@ class SickDevice(msgspec.Struct, frozen=True):
     action: str
     signs: tuple[str, ...]
     signals: tuple[str, ...] = msgspec.field(name="witnesses")
-    """Independent of each other: the driver, the memory, the pods, the node."""
+    """Independent signals: the driver, the memory, the pods, the node."""
 
 
 def find_sick(
@@ -82,7 +82,7 @@ def find_sick(
 
 
 def find_application_errors(xids: Iterable[DeviceXid]) -> set[tuple[str, str, str, int]]:
-    """Return the pods (cluster, namespace, pod, code) that meet an XID on several GPUs."""
+    """Return the pods (cluster, namespace, pod, code) with an XID on several GPUs."""
     where: dict[tuple[str, str, str, int], set[str]] = defaultdict(set)
     for xid in xids:
         if xid.pod and xid_meaning(xid.code).class_ in {"application", "log"}:
@@ -185,7 +185,7 @@ def _count_pods(seen: Sequence[DeviceXid], since: datetime) -> int:
 
 
 def _is_near(times: Sequence[datetime], others: Sequence[datetime]) -> bool:
-    """Tell whether something came in the hour of an XID, or the one before or after."""
+    """Return whether an event was in the hour of an XID, or the one before or after."""
     return any(m - HOUR <= other < m + 2 * HOUR for m in times for other in others)
 
 

@@ -1,4 +1,4 @@
-"""What tells failures: lives of pods, events of pods and nodes, XIDs of GPUs."""
+"""Read the evidence of failures: lifetimes of pods, events of pods and nodes, XIDs of GPUs."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,7 +14,7 @@ from warehouse.steps import POD_OWNERS
 
 @cache
 def read_causes() -> dict[str, str]:
-    """Return the cause that each event's reason names (`interruptions.csv`)."""
+    """Return the cause of each event reason (`interruptions.csv`)."""
     return {r["reason"]: r["cause"] for r in load_rows("interruptions")}
 
 

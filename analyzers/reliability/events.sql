@@ -1,4 +1,4 @@
--- What was said of nodes, and of pods that a lost node cost.
+-- Events of nodes, and of pods that were lost with a node.
 SELECT
     cluster,
     ts,

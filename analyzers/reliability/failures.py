@@ -1,4 +1,4 @@
-"""Failures that cost work: when, why, and the time from the first sign until work went on.
+"""Find failures that lost work: the time, the cause, and the time from the first sign to recovery.
 
 event ─┐   first sign ──► detected ──► decided ──► drained ──► restarted ──► replayed
 pod   ─┼─► (event, XID)   deletion     replacement  pod gone    first work    work since the
@@ -22,18 +22,18 @@ Row = Mapping[str, Any]
 TOGETHER = timedelta(minutes=10)
 """Pods of one workload that end within this failed together."""
 BEFORE, AFTER = timedelta(minutes=20), timedelta(minutes=10)
-"""An event explains a pod that ended no later than `BEFORE` after it, or `AFTER` before it."""
+"""An event explains a pod that ended at most `BEFORE` after it, or `AFTER` before it."""
 EARLY = timedelta(minutes=5)
 _ENDINGS: Mapping[str, Cause] = {"spot": "spot", "preemption": "preemption", "down": "node"}
 LATEST = timedelta(days=1)
-"""Whoever comes later does not replace what failed."""
+"""A pod that starts later does not replace the failed one."""
 PREEMPTED = "Preempted"
-"""Reason of the scheduler's event on a pod that has to make room for another."""
+"""Reason of the scheduler's event on a pod that is preempted for another."""
 STEPS = ("detect", "decide", "drain", "restart")
 
 
 class FailedPod(msgspec.Struct, frozen=True):
-    """A pod of a failure, its GPUs, and since when it ran."""
+    """A pod of a failure, its GPUs, and its start."""
 
     pod: str
     who: int
@@ -42,7 +42,7 @@ class FailedPod(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Pods of one workload that failed together, and how long it took to go on."""
+    """Pods of one workload that failed together, and the time to recovery."""
 
     owner: Owner
     at: datetime
@@ -50,16 +50,16 @@ class Failure(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
     gpus: float
     run_hours: float
-    """How long the pods had run: more cannot be lost."""
+    """How long the pods had run: the upper limit of the loss."""
     seconds: dict[str, float] | None
-    """By step, from the first sign to the first work; None = no pod came after."""
+    """By step, from the first sign to the first work; None = no replacement started."""
     load_s: float
-    """Of the restart, the time from a pod's start to its first work."""
+    """The part of the restart from a pod's start to its first work."""
     pods: tuple[FailedPod, ...]
 
 
 class FailureSigns(msgspec.Struct, frozen=True):
-    """What was said of nodes and pods, by cause: times in order."""
+    """The events of nodes and pods, by cause: times in order."""
 
     nodes: dict[tuple[str, str], list[tuple[datetime, str]]]
     pods: dict[tuple[str, str, str], list[tuple[datetime, str]]]
@@ -69,7 +69,7 @@ class FailureSigns(msgspec.Struct, frozen=True):
 def sort_signs(
     events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[DeviceXid]
 ) -> FailureSigns:
-    """Sort events and XIDs by node, pod and device; `causes` names each reason's."""
+    """Sort events and XIDs by node, pod and device; `causes` has the cause of each reason."""
     nodes: dict[tuple[str, str], list[tuple[datetime, str]]] = defaultdict(list)
     pods: dict[tuple[str, str, str], list[tuple[datetime, str]]] = defaultdict(list)
     devices: dict[tuple[str, str], list[datetime]] = defaultdict(list)
@@ -117,7 +117,7 @@ def find_failures(
 
 
 def _find_cause(row: Row, signs: FailureSigns) -> tuple[Cause | None, datetime | None]:
-    """Return why a pod ended, and the first sign of it; None = as it should, or unknown."""
+    """Return why a pod ended, and the first sign of it; None = normal end, or unknown."""
     if row["phase"] == "Succeeded":
         return None, None
     end, place = row["ended"], (row["cluster"], row["node"])
@@ -129,13 +129,13 @@ def _find_cause(row: Row, signs: FailureSigns) -> tuple[Cause | None, datetime |
     if row["phase"] != "Failed":
         return None, None
     hours = signs.devices.get(place, ())
-    # XIDs are known by the hour.
+    # XIDs have a resolution of one hour.
     near_xid = any(at - EARLY <= end < at + timedelta(hours=1) + AFTER for at in hours)
     return ("device" if near_xid else "application"), end
 
 
 def _set_eviction_end(row: Row, signs: FailureSigns) -> Row:
-    """Let an evicted pod end when its event says so: a rare poll sees it end too late."""
+    """Set the end of an evicted pod to the time of its event: infrequent polls see it too late."""
     until = row["ended"]
     if until is None or row["phase"] in {"Succeeded", "Failed"}:
         return row
@@ -198,7 +198,7 @@ def _build_failure(
 def _split_recovery(
     rows: Sequence[Row], after: Sequence[Row], first: datetime, last_end: datetime, load_s: float
 ) -> dict[str, float]:
-    """Part the time from the first sign to the first work; the parts sum to it."""
+    """Split the time from the first sign to the first work; the parts sum to it."""
     deleted = min(
         (row["deleted_at"] for row in rows if row["deleted_at"] and row["deleted_at"] >= first),
         default=min(row["ended"] for row in rows),

@@ -1,4 +1,4 @@
-"""Hours with their dollars, what may be claimed of them, and the findings made of them."""
+"""Build findings from hours with their dollars, and the claims on these hours."""
 
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
@@ -22,7 +22,7 @@ class GpuCost(msgspec.Struct, frozen=True):
     usd: Decimal | None
 
     def plus(self, other: "GpuCost") -> "GpuCost":
-        """Return both together."""
+        """Return the sum of both."""
         priced = self.usd is not None and other.usd is not None
         usd = (self.usd or Decimal()) + (other.usd or Decimal()) if priced else None
         return GpuCost(self.gpu_hours + other.gpu_hours, usd)
@@ -36,7 +36,7 @@ class GpuCost(msgspec.Struct, frozen=True):
 
 
 def build_claims(owner: Owner, costs: Mapping[str, GpuCost], gpu_hours: float) -> tuple[Claim, ...]:
-    """Claim so many of a workload's hours at work, by what each state has of them."""
+    """Claim a number of a workload's working hours, in proportion to its hours in each state."""
     states: tuple[State, ...] = ("lost", "productive", "low")
     total = sum_states(costs, states).gpu_hours
     cluster, namespace, kind, name = owner
@@ -48,7 +48,7 @@ def build_claims(owner: Owner, costs: Mapping[str, GpuCost], gpu_hours: float) -
 
 
 def sum_states(costs: Mapping[str, GpuCost], states: Sequence[str]) -> GpuCost:
-    """Return what some states have together."""
+    """Return the sum over some states."""
     bill = GpuCost(0.0, Decimal())
     for state in states:
         if state in costs:
@@ -57,7 +57,7 @@ def sum_states(costs: Mapping[str, GpuCost], states: Sequence[str]) -> GpuCost:
 
 
 def round_value(value: float | None) -> float | None:
-    """Return a figure as findings show it."""
+    """Return a value rounded as findings show it."""
     return None if value is None else round(value, 2)
 
 
@@ -71,7 +71,7 @@ def build_finding(  # noqa: PLR0917  (one place where findings are made)
     *,
     certain: bool,
 ) -> Finding:
-    """Make a finding of its bill, its details and its advice."""
+    """Build a finding from its bill, its details and its advice."""
     days = Decimal(repr(window.seconds / 86_400))
     claims = advice.claims if advice else ()
     saved = sum(c.gpu_hours for c in claims)

@@ -1,4 +1,4 @@
-"""What is said of nodes: sick GPUs and outages, their hours, and what to do."""
+"""Build the findings of nodes: sick GPUs and outages, their hours, and the remedy."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from fallow.settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
 CONFIRMED = 2
-"""So many independent signals make a sick device certain."""
+"""This many independent signals confirm a sick device."""
 Place = tuple[str, str]
 
 
@@ -28,7 +28,7 @@ def build_sick_node(  # noqa: PLR0917  (one caller)
     guards: Sequence[DisruptionBudget] | None,
     window: Window,
 ) -> Finding:
-    """Return what is known of a node with sick GPUs; its hours are those it was not available.
+    """Return the finding of a node with sick GPUs; its hours are those it was not available.
 
     `guards` are the disruption budgets over its pods; None = the cluster's were not polled.
     """
@@ -80,9 +80,9 @@ def _describe_guards(guards: Sequence[DisruptionBudget]) -> list[dict[str, Any]]
 
 
 def build_missing_device(row: Mapping[str, Any], window: Window) -> Finding:
-    """Return that a node shows fewer GPUs than it has; its hours are the missing GPUs'.
+    """Return the finding of a node with fewer GPUs than it has; its hours are the missing GPUs'.
 
-    Certain where the kubelet misses them too; its hours are then `unavailable`, else `unknown`.
+    Confirmed where the kubelet misses them too; its hours are then `unavailable`, else `unknown`.
     """
     expected, visible, name = row["expected"], row["visible"], row["node"]
     certain = row["allocatable"] is not None and row["allocatable"] <= visible
@@ -133,7 +133,7 @@ def build_outages(  # noqa: PLR0917  (one caller)
     settings: ReliabilitySettings,
     window: Window,
 ) -> Finding:
-    """Return what a pool's outages cost; saved is what was longer than recovery should take."""
+    """Return the cost of a pool's outages; the saving is the time beyond a normal recovery."""
     cluster, name = pool
     names = tuple(sorted(node for _, node in downs))[:MOST_NAMED]
     bill = GpuCost(0.0, Decimal())

@@ -1,4 +1,4 @@
-"""Work that failures threw away: what their pods computed since the last checkpoint.
+"""Compute the work that failures lost: what their pods computed since the last checkpoint.
 
 lives, events, XIDs ──► failures.py ─┐
 pod_sample ─► bursts.sql ─► written_by ─┼─► WorkLost, a row of `work_lost` ──► the ledger's `lost`
@@ -23,16 +23,17 @@ from fallow.tables import Batch
 from fallow.window import Window
 
 LOOKBACK = timedelta(hours=24)
-"""Checkpoints are read from so much time before a failure."""
+"""Checkpoints are read from this long before a failure."""
 LATE = timedelta(hours=1)
-"""Failures so long before a window are named again: the inventory knows of some of them late."""
+"""Failures up to this long before a window are computed again: the inventory gets some of them
+late."""
 MISSING = 1.5
-"""A checkpoint seen longer ago than so many intervals is not the last one: some were not seen."""
+"""A checkpoint older than this many intervals is not the last one: some were missed."""
 SURVIVORS = {"retried"}
 
 
 class WorkLostRow(msgspec.Struct, frozen=True):
-    """Work of one pod that a failure threw away (a row of `work_lost`); naive UTC."""
+    """Work of one pod that a failure lost (a row of `work_lost`); naive UTC."""
 
     cluster: str
     namespace: str
@@ -47,11 +48,11 @@ class WorkLostRow(msgspec.Struct, frozen=True):
 
 
 def compute_work_lost(views: Views, window: Window, burst_bps: float) -> list[WorkLostRow]:
-    """Return the work that failures from `LATE` before a window until its end threw away.
+    """Return the work lost by failures from `LATE` before a window until its end.
 
-    Read: pod, event, rollup_1h (XIDs), pod_sample. Only kinds that go on from a checkpoint; a
-    workload of which no checkpoint is known has no row: what it lost is unknown.
-    `burst_bps`: bytes a second from which writing may be a checkpoint.
+    Read: pod, event, rollup_1h (XIDs), pod_sample. Only kinds that resume from a checkpoint count.
+    A workload without a known checkpoint has no row: its loss is unknown. `burst_bps`: bytes per
+    second from which writing may be a checkpoint.
     """
     around = Window(window.start - LATE, window.end)
     bounds = around.bounds()
@@ -115,9 +116,9 @@ def _build_rows(failure: Failure, pods: pl.DataFrame, loud: pl.DataFrame) -> lis
 def _find_loss_start(
     failure: Failure, begun: datetime, checkpoints: Checkpoints, written: pl.DataFrame
 ) -> tuple[datetime, Literal["measured", "estimated"]]:
-    """Return from when on a pod's work is lost, and how that is known.
+    """Return the time from which a pod's work is lost, and the source of that time.
 
-    What was saved is the state at the beginning of the last burst of writing.
+    A checkpoint saves the state at the beginning of the last burst of writing.
     """
     interval = timedelta(hours=checkpoints.interval_h)
     if checkpoints.source == "writes" and checkpoints.regular:

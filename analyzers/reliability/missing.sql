@@ -1,6 +1,7 @@
--- Nodes of which telemetry shows fewer GPUs than they have: by device plug-in and label `expected`,
--- by the kubelet `allocatable`, by the exporter `visible`. Not where MIG instances or HAMi's shares
--- hide GPUs, nor while the exporter is silent: its node's newest row is as new as its cluster's.
+-- Nodes with fewer GPUs in telemetry than they have: `expected` by the device plug-in's label,
+-- `allocatable` by the kubelet, `visible` by the exporter. Left out: nodes where MIG instances or
+-- HAMi's shares hide GPUs, and nodes with a silent exporter (a node's newest row must be as new as
+-- its cluster's).
 WITH there AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- Nodes with GPUs and the hours for which they were there.
+-- Nodes with GPUs and the hours for which they existed.
 SELECT
     cluster,
     node,

@@ -1,4 +1,4 @@
-"""What failures and slow GPUs cost the workloads they strike."""
+"""Compute the cost of failures and slow GPUs for the affected workloads."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from fallow.window import Window, format_duration
 
 
 class LostWork(msgspec.Struct, frozen=True):
-    """Work that one failure threw away, as `work_lost` has it."""
+    """Work that one failure lost, from `work_lost`."""
 
     gpu_hours: float
     measured: bool
@@ -73,10 +73,10 @@ def build_lost_work(  # noqa: PLR0917  (one caller)
     settings: ReliabilitySettings,
     window: Window,
 ) -> Finding | None:
-    """Return what a workload's failures cost: allocated while dead, started again, done again.
+    """Return the cost of a workload's failures: allocated while dead, restarted, and repeated.
 
-    What is done again is what `work_lost` says; of a failure that it does not have, half of the
-    interval between two checkpoints. `thrown`: its rows by when the failure was.
+    The repeated work comes from `work_lost`; for a failure without a row, it is half of the
+    interval between two checkpoints. `thrown`: its rows by the time of the failure.
     """
     worked = sum_states(costs, ("productive", "low", "lost"))
     startup = costs.get("startup", GpuCost(0.0, Decimal()))
@@ -120,7 +120,7 @@ def build_slow_gpus(
     together: bool,
     window: Window,
 ) -> Finding:
-    """Return what slow GPUs cost their workload; a gang goes at the pace of its slowest."""
+    """Return the cost of slow GPUs for their workload; a gang runs at the speed of its slowest."""
     worked = sum_states(costs, ("productive", "low"))
     each = [s.lost * s.busy_hours for s in slow]
     everybody = max(s.lost * s.busy_hours * s.gang for s in slow)
@@ -171,7 +171,7 @@ def build_slow_gpus(
 
 
 def build_unknown_loss(owner: Owner, failed: Sequence[Failure], window: Window) -> Unjudged:
-    """Return that it is unknown what failures lost, and at most how much."""
+    """Return the finding that the loss from failures is unknown, with its upper limit."""
     most = sum(f.run_hours * f.gpus for f in failed)
     return Unjudged(
         Subject(*owner),
@@ -211,7 +211,7 @@ def _plan_checkpoints(
     """Compare today's checkpoints with Daly's interval for the interruptions of a window."""
     write_h = (checkpoints.write_s or settings.write.total_seconds()) / 3600
     span = window.seconds / 3600
-    # A checkpoint serves whatever interrupts the work, a spot node that is taken back as well.
+    # A checkpoint helps with any interruption, including a spot node that is reclaimed.
     between = mtbf(len(failed), span).mean_h or span
     steps = _list_steps(failed)
     restart = sum(sum(s.values()) for s in steps) / len(steps) / 3600 if steps else 0.0
@@ -226,7 +226,7 @@ def _list_steps(failed: Sequence[Failure]) -> list[Mapping[str, float]]:
 def _compute_saved(
     failed: Sequence[Failure], replay: Sequence[float], plan: CheckpointPlan, worked: float
 ) -> float:
-    """Return the GPU-hours that the best interval would have saved, its writing paid."""
+    """Return the GPU-hours that the best interval would have saved, minus the cost of writing."""
     less = sum(
         now - min(now, plan.best_h / 2 * f.gpus) for now, f in zip(replay, failed, strict=True)
     )
@@ -330,7 +330,7 @@ def _recommend_interval(
 
 
 def _compare_media(write_h: float, between: float, restart: float) -> list[dict[str, Any]]:
-    """Return the best interval on each medium, were today's a network file system."""
+    """Return the best interval on each medium, if the present one is a network file system."""
     media = []
     for name, speed in _read_speeds():
         write = write_h / speed
@@ -353,5 +353,5 @@ def _read_speeds() -> tuple[tuple[str, float], ...]:
 
 
 def _drop_infinite(value: float) -> float | None:
-    """Return a figure that JSON has; None = it never ends."""
+    """Return a value that JSON can represent; None = infinite."""
     return round(value, 4) if value < 1e6 else None  # noqa: PLR2004

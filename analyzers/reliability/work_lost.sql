@@ -1,4 +1,4 @@
--- What each failure of a window threw away, as the ledger counts it: one row per failure.
+-- The loss of each failure of a window, as the ledger counts it: one row per failure.
 SELECT
     cluster,
     namespace,

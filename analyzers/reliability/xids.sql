@@ -1,6 +1,6 @@
--- When the XID that a device shows changed. Exporters latch the last one until they restart, so
--- that an XID that stays is one event; one that was there at the window's first hour is older. Of
--- several XIDs in an hour the greatest is kept.
+-- When the XID that a device shows changed. Exporters latch the last one until they restart, so a
+-- constant XID is one event; one in the window's first hour is older. Of several XIDs in an hour
+-- the greatest is used.
 WITH struck AS (
     SELECT DISTINCT
         cluster,

@@ -1,1 +1,1 @@
-"""Scaling of distributed jobs: how much of the throughput of a GPU is lost among many."""
+"""Scaling of distributed jobs: the throughput per GPU that is lost with the number of GPUs."""

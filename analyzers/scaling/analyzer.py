@@ -1,7 +1,7 @@
-"""Scaling efficiency: the share of a distributed job's GPU-hours that its size eats up.
+"""Scaling efficiency: the share of a distributed job's GPU-hours that is lost with its size.
 
-step_sample, allocation ─► paces.sql ─► families of several sizes ─► (1 - efficiency) of the
-hours told, of the ledger's `low` and `productive` ones
+step_sample, allocation ─► paces.sql ─► families of several sizes ─► (1 - efficiency) of the hours
+with a known throughput, of the ledger's `low` and `productive` ones
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 
 
 class ScalingAnalyzer:
-    """Find distributed jobs whose GPUs do much less than they do in smaller ones."""
+    """Find distributed jobs with a much lower throughput per GPU than smaller ones."""
 
     def __init__(self, settings: ScalingSettings | None = None) -> None:
         self.settings = settings or ScalingSettings()
@@ -51,7 +51,7 @@ class ScalingAnalyzer:
         return sorted((f for f in findings if f is not None), key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return the jobs of one size alone, and those that tell no pace."""
+        """Return the jobs with only one size, and those without a reported throughput."""
         unjudged = [
             Unjudged(
                 _build_subject(row),
@@ -73,7 +73,7 @@ class ScalingAnalyzer:
         return unjudged
 
     def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """Yield the paces by size, of all jobs: the family's are among them."""
+        """Yield the throughput by size, of all jobs: the family's are among them."""
         title = "how fast each job went on how many GPUs (median of its whole hours)"
         yield title, compose_steps(OWNERS, "scaling/paces"), finding.window.bounds()
 
@@ -136,7 +136,10 @@ class ScalingAnalyzer:
         )
 
     def _evidence(self, paces: list[JobThroughput]) -> Evidence:
-        """Confirmed needs enough hours of both sizes, a real throughput, and no contradiction."""
+        """Return the evidence.
+
+        Confirmed needs enough hours of both sizes, a real throughput, no conflict.
+        """
         least = self.settings.least_hours
         sure = all(
             pace.row["hours"] >= least

@@ -1,10 +1,11 @@
-"""Jobs that are alike but for their size, and what each GPU does in them.
+"""Compare jobs that differ only in their size by throughput per GPU.
 
     efficiency(N) = (X(N) / N) / (X(M) / M)        X: samples or tokens per second, M: smallest size
 
-With M = 1 and a fixed batch this is T(1) / (N T(N)), strong scaling; with a batch that grows with
-N, weak scaling: throughput means the same in both. Steps per second alone do not say how large a
-step is: there the batch is taken to grow with N (efficiency = s(N) / s(M)), which wastes least.
+With M = 1 and a fixed batch this is T(1) / (N T(N)), strong scaling. With a batch that grows with N
+it is weak scaling: throughput has the same meaning in both. Steps per second alone do not show the
+size of a step: then the batch is assumed to grow with N (efficiency = s(N) / s(M)), the assumption
+with the least waste.
 """
 
 import re
@@ -17,7 +18,7 @@ Row = Mapping[str, Any]
 Key = tuple[str, ...]
 STEPS = "steps_per_s"
 _TAIL = re.compile(r"(?:-(?:\d+|(?=[0-9a-f]*\d)[0-9a-f]{6,}))+$")
-"""What is appended to a name to tell runs apart: numbers and hashes, not sizes such as 7b."""
+"""The suffix of a name that separates runs: numbers and hashes, not sizes such as 7b."""
 
 
 class JobThroughput(msgspec.Struct, frozen=True):
@@ -38,12 +39,12 @@ class JobThroughput(msgspec.Struct, frozen=True):
 
 
 def strip_run_suffix(workload: str) -> str:
-    """Return a name without what is appended to tell one run from another."""
+    """Return a name without the suffix that separates one run from another."""
     return _TAIL.sub("", workload) or workload
 
 
 def compare_sizes(rows: Sequence[Row]) -> tuple[list[JobThroughput], list[Row]]:
-    """Return the jobs of families of several sizes, and the rows of those of one."""
+    """Return the jobs of families with several sizes, and the rows of those with one."""
     families: dict[Key, list[Row]] = {}
     for row in rows:
         families.setdefault(_get_key(row), []).append(row)

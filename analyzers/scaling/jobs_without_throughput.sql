@@ -1,4 +1,4 @@
--- Jobs on several pods that say nothing of their pace, by cluster.
+-- Jobs on several pods that do not report their throughput, by cluster.
 WITH reporting_pods AS (
     SELECT DISTINCT
         cluster,

@@ -1,5 +1,5 @@
--- How fast each job went on how many GPUs: the median of its whole hours, by size. An hour counts
--- when the same GPUs were allocated all through it and most of it has samples.
+-- The throughput of each job by its number of GPUs: the median of its whole hours. An hour counts
+-- if the same GPUs were allocated for all of it and most of it has samples.
 WITH pods AS MATERIALIZED (
     SELECT
         cluster,
@@ -38,7 +38,8 @@ paces AS MATERIALIZED (
     GROUP BY ALL
 ),
 
--- Devices allocated to a job from one time to another, before they meet its hours: eight by eight.
+-- Devices allocated to a job from one time to another, before the join with its hours: in groups of
+-- eight.
 spans AS (
     SELECT
         a.cluster,
@@ -76,7 +77,7 @@ sizes AS (
             AND p.workload_kind = s.workload_kind AND p.workload = s.workload
             AND p.hour >= s.start AND p.hour + INTERVAL 1 HOUR <= s."end"
     GROUP BY ALL
-    -- Parts of devices and mixed models are no size.
+    -- Parts of devices and mixed models have no size.
     HAVING min(s.share) > 0.999 AND min(s.weight) > 0.999 AND min(s.model) = max(s.last_model)
 )
 

@@ -1,1 +1,1 @@
-"""Service levels of inference: attained or missed, and replicas that they do not need."""
+"""Service levels of inference: attained or missed, and replicas that are not needed for them."""

@@ -1,6 +1,6 @@
-"""Service levels of inference: attained, missed, and what that lets go or keeps.
+"""Judge service levels of inference, and find replicas that are not needed for them.
 
-latency_sample, objectives ─► levels.py ─► missed ─► nothing of it may shrink (vetoes)
+latency_sample, objectives ─► levels.py ─► missed ─► no reduction allowed (vetoes)
                                   └─────► met, with room
 rollup_1h, allocation ─► replicas.sql ────────┴─► fewer replicas, of `low` and `idle` hours
 """
@@ -29,7 +29,7 @@ RECENT = timedelta(days=2)
 
 
 class ServicesAnalyzer:
-    """Judge service levels, and find replicas that they do not need."""
+    """Judge service levels, and find replicas that are not needed for them."""
 
     def __init__(self, settings: ServicesSettings | None = None) -> None:
         self.settings = settings or ServicesSettings()
@@ -42,7 +42,7 @@ class ServicesAnalyzer:
         return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return the services of which a level is not known, and why."""
+        """Return the services with an unknown level, and the reasons."""
         unjudged = []
         for service in read_services(views, window, self.settings):
             reasons = [*service.doubts]
@@ -64,7 +64,7 @@ class ServicesAnalyzer:
         return unjudged
 
     def vetoes(self, views: Views, window: Window) -> Mapping[Owner, str]:
-        """Return the workloads that must not shrink, and why."""
+        """Return the workloads that must not be reduced, and why."""
         return {
             service.owner: service.keeps
             for service in read_services(views, window, self.settings)
@@ -72,7 +72,7 @@ class ServicesAnalyzer:
         }
 
     def summary(self, views: Views, window: Window) -> Mapping[str, Any]:
-        """Return how many services keep their levels, and the share of requests that did."""
+        """Return how many services meet their levels, and the share of requests within them."""
         levels = [
             level
             for service in read_services(views, window, self.settings)
@@ -89,7 +89,7 @@ class ServicesAnalyzer:
         }
 
     def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """Yield the counts within each objective, and what the replicas did."""
+        """Yield the counts within each objective, and the activity of the replicas."""
         about = finding.subject
         owner = (about.cluster, about.namespace, about.workload_kind, about.workload)
         base = dict(zip(OWNER, owner, strict=True))

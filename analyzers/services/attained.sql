@@ -1,5 +1,5 @@
--- How many observations kept within each objective, by workload, metric and source: at least, as
--- interpolated in the bucket in which the objective lies, at most; and in how many hours.
+-- How many observations were within each objective, by workload, metric and source: minimum,
+-- interpolated in the bucket of the objective, and maximum; and in how many hours.
 WITH objectives AS (
     SELECT
         unnest($clusters) AS cluster,
@@ -19,7 +19,7 @@ histograms AS (
         s.bounds,
         s.counts,
         s.count AS observed,
-        -- Scaled bounds carry rounding: a bound is the objective within a billionth.
+        -- Scaled bounds have rounding errors: a bound within a billionth equals the objective.
         len([b FOR b IN s.bounds IF b <= o.within_s * (1 + 1e-9)]) AS below,
         CASE WHEN len(s.bounds) = 0 THEN s.total_s / nullif(s.count, 0) END AS mean_s
     FROM latency_sample AS s
@@ -47,7 +47,7 @@ counted AS (
     SELECT
         *,
         CASE
-            -- Markov: of what is never negative, at most mean / x lies above x.
+            -- Markov's inequality: of non-negative values, at most mean / x are above x.
             WHEN len(bounds) = 0 THEN observed * greatest(0, 1 - coalesce(mean_s, 1e9) / within_s)
             ELSE sure
         END AS least,

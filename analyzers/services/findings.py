@@ -1,4 +1,4 @@
-"""What is said of a service: its levels, and the replicas that it would not miss."""
+"""Build the findings of a service: its levels, and the replicas that it does not need."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -13,11 +13,14 @@ from fallow.window import Window
 
 ANALYZER = "services"
 RELEASE: tuple[State, ...] = ("low", "idle")
-"""Only hours in which little or nothing is done are claimed."""
+"""Only hours with little or no activity are claimed."""
 
 
 def build_missed(service: InferenceService, window: Window) -> Finding | None:
-    """Return the finding of a service that misses a level: no waste, and a reason to keep all."""
+    """Return the finding of a service that misses a level.
+
+    No waste, and a reason against any cut.
+    """
     bad = [level for level in service.levels if level.state == "missed"]
     if not bad:
         return None
@@ -48,7 +51,7 @@ def build_spare_replicas(
     settings: ServicesSettings,
     window: Window,
 ) -> Finding | None:
-    """Return the finding of a service whose levels and activity leave replicas to spare."""
+    """Return the finding of a service with more replicas than its levels and activity need."""
     levels = service.levels
     if service.doubts or not levels or any(level.state != "met" for level in levels):
         return None

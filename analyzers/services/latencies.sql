@@ -1,4 +1,4 @@
--- Who serves with latencies that are known, and what the owner says the service level is.
+-- Workloads with known latencies, and the service level that the owner declares.
 SELECT
     o.cluster,
     o.namespace,

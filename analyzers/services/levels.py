@@ -1,11 +1,11 @@
-"""Service levels of a window: objectives in, shares of the requests that kept them out.
+"""Compute the service levels of a window: the share of requests within each objective.
 
     pod, latency_sample ─► latencies.sql ─► objectives ─┐
     latency_sample ─────────────────────────────────────┴─► attained.sql ─► Level
 
-A histogram tells a share only between two bounds: `least` takes none of the bucket in which the
-objective lies, `most` all of it, `about` a part as if its requests lay evenly (as
-`histogram_quantile` assumes). Of a mean alone, Markov's inequality tells `least`, and `most` is 1.
+A histogram gives a share only between two bounds. `least` counts none of the bucket that contains
+the objective, `most` all of it, `about` a part as if its requests were evenly distributed (as
+`histogram_quantile` assumes). For a mean alone, Markov's inequality gives `least`, and `most` is 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from fallow.window import Window
 Owner = tuple[str, str, str, str]
 OWNER = ("cluster", "namespace", "workload_kind", "workload")
 LAPSES = timedelta(hours=24)
-"""A service without requests for so long has left the hours in which it missed its level behind."""
+"""A service without requests for this time is no longer judged by the hours in which it missed."""
 NO_OBJECTIVE = (
     "its latencies are known, but no objective: set services.objectives, or fallow.dev/slo on its "
     "pods"
@@ -34,7 +34,7 @@ NO_OBJECTIVE = (
 
 
 class ServiceLevel(msgspec.Struct, frozen=True):
-    """One objective of one service as one source saw it."""
+    """One objective of one service, from one source."""
 
     metric: str
     source: str
@@ -46,24 +46,24 @@ class ServiceLevel(msgspec.Struct, frozen=True):
     most: float
     hours: int
     last_hour: datetime
-    """Naive UTC; the last in which anything was observed."""
+    """Naive UTC; the last hour with an observation."""
     hours_missed: int
     worst_hour: float
     mean_only: bool
 
     @property
     def state(self) -> Literal["met", "missed", "unsure"]:
-        """Say what is sure whatever lies inside the objective's bucket."""
+        """Return the certain state, wherever the requests in the objective's bucket are."""
         if self.least >= self.target:
             return "met"
         return "missed" if self.most < self.target else "unsure"
 
     def burned(self, attained: float) -> float:
-        """Return the share of the error budget that is used up: (1 - attained) / (1 - target)."""
+        """Return the used share of the error budget: (1 - attained) / (1 - target)."""
         return (1 - attained) / (1 - self.target)
 
     def spoken(self) -> str:
-        """Say it in words."""
+        """Describe it as text."""
         share = f"{self.about:.2%} within {self.within_s:g} s"
         if self.most - self.least > 0.0005:  # noqa: PLR2004  (less is not seen in print)
             share = f"{self.least:.2%} to {self.most:.2%} within {self.within_s:g} s"
@@ -71,7 +71,7 @@ class ServiceLevel(msgspec.Struct, frozen=True):
 
 
 class InferenceService(msgspec.Struct, frozen=True):
-    """A workload that serves, its levels, and why some are not known."""
+    """A workload that serves, its levels, and why some are unknown."""
 
     subject: Subject
     until: datetime
@@ -88,9 +88,9 @@ class InferenceService(msgspec.Struct, frozen=True):
 
     @property
     def keeps(self) -> str | None:
-        """Say why it must not shrink, or None: a level is missed, or may be.
+        """Return why it must not be reduced, or None: a level is missed, or may be.
 
-        A level without requests for `LAPSES` protects the service no more.
+        A level without requests for `LAPSES` no longer protects the service.
         """
         if self.misread:
             return self.doubts[0]

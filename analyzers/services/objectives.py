@@ -1,4 +1,4 @@
-"""What is expected of a service: what its owner says, else what the site's settings say.
+"""The objectives of a service: from its owner's annotation, else from the site's settings.
 
 fallow.dev/slo: e2e<=2s@99%, ttft<=300ms@95%
 """
@@ -15,10 +15,10 @@ _OBJECTIVE = re.compile(r"([\w.:-]+)\s*<=\s*([\w.]+)\s*@\s*([\d.]+)\s*%")
 
 
 def parse_objectives(text: str) -> list[Objective]:
-    """Read an annotation.
+    """Parse an annotation.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: it cannot be parsed.
     """
     try:
         return [_parse_objective(part.strip()) for part in text.split(",")]
@@ -41,7 +41,7 @@ def _parse_objective(text: str) -> Objective:
 def find_objectives(
     settings: Sequence[Objective], namespace: str, workload: str, metrics: Sequence[str]
 ) -> list[Objective]:
-    """Return the settings' objective of each metric: the most particular, of those the last."""
+    """Return the settings' objective of each metric: the most specific, of several the last."""
     by_metric: dict[str, Objective] = {}
     for objective in sorted(settings, key=lambda o: (bool(o.workload), bool(o.namespace))):
         ours = objective.namespace in {"", namespace} and objective.workload in {"", workload}

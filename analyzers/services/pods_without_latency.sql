@@ -1,4 +1,4 @@
--- Pods that serve requests and say nothing of their latency, by cluster.
+-- Pods that serve requests and do not report their latency, by cluster.
 WITH served AS (
     SELECT DISTINCT
         cluster,

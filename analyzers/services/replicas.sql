@@ -1,5 +1,5 @@
--- How many replicas of each workload had devices in an hour, and how much they did: activity
--- summed over replicas, each the mean of its devices.
+-- How many replicas of each workload had devices in an hour, and their activity: summed over
+-- replicas, each the mean of its devices.
 WITH wanted AS (
     SELECT
         unnest($clusters) AS cluster,

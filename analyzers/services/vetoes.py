@@ -1,6 +1,6 @@
-"""Advice that a service level takes back: whoever misses it never gets smaller.
+"""Remove advice that would harm a service level: a service that misses it is never reduced.
 
-The finding stays, for the hours are what they are; nothing is claimed, and no action may follow.
+The finding is kept, because its hours are facts; nothing is claimed, and no action may follow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from fallow.models import Finding
 
 Owner = tuple[str, str, str, str]
 SHRINK = {"idle", "sizing"}
-"""Analyzers whose advice makes a workload smaller or stops it."""
+"""Analyzers whose advice reduces a workload or stops it."""
 
 
 def apply_vetoes(findings: Sequence[Finding], vetoes: Mapping[Owner, str]) -> list[Finding]:
-    """Return findings without the advice that a veto forbids; they say why."""
+    """Return findings without the advice that a veto forbids, with the reason."""
     return [_apply_veto(finding, vetoes) for finding in findings]
 
 

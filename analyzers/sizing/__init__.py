@@ -1,1 +1,1 @@
-"""Workloads that use little of what they hold: why, and what smaller thing would do."""
+"""Workloads that use little of their allocation: the causes, and a smaller size that suffices."""

@@ -1,9 +1,9 @@
-"""Under-use and right-sizing: what workloads do with the devices they hold; what would be enough.
+"""Find under-use and the right size: what workloads do with their devices, and what would suffice.
 
-Every step is a frame or a row, and each sign says how much of the hours it wastes.
+Every step is a frame or a row, and each symptom has the share of the hours that it wastes.
 
 rollup_1h ─► hours at work ─► one row per workload ─┐
-pod_sample ─► CPU, throttling, network (2 days) ────┼─► a sign ─► a finding ─► smaller things
+pod_sample ─► CPU, throttling, network (2 days) ────┼─► a symptom ─► a finding ─► smaller sizes
 container_sample ─► CPU and memory (14 days) ───────┼─► requests that are too large
 ledger ─► hours, dollars, prices per model ─────────┘
 """
@@ -54,7 +54,7 @@ SHARED = "several pods share the device: whose activity it shows is not known"
 
 
 class SizingAnalyzer:
-    """Find workloads that use little of what they hold.
+    """Find workloads that use little of their allocation.
 
     Source: telemetry-and-waste.md#signals and #use-below-the-allocation.
     """
@@ -63,7 +63,7 @@ class SizingAnalyzer:
         self.settings = settings or SizingSettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return under-used workloads and hogs of CPU and memory, the most GPU-hours first."""
+        """Return under-used workloads and excessive requests, the most GPU-hours first."""
         costs = read_costs(views, window)
         judged = self._judged(read_work(views, window), costs)
         pods = pl.DataFrame(views.query(load_sql("sizing/pods"), window.bounds()))
@@ -81,7 +81,7 @@ class SizingAnalyzer:
         return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return the workloads of which depth or memory need is not known, and why."""
+        """Return the workloads with unknown depth or memory need, and the reasons."""
         rows = read_work(views, window)
         unjudged = []
         for row in self._judged(rows, read_costs(views, window)).iter_rows(named=True):
@@ -177,7 +177,7 @@ class SizingAnalyzer:
 def _add_hosts(
     views: Views, window: Window, pods: pl.DataFrame, judged: pl.DataFrame
 ) -> pl.DataFrame:
-    """Join what hosts say of pods: of judged workloads, and of those that ask for much."""
+    """Join host data of pods: of judged workloads, and of those with large requests."""
     chosen = pods.filter(
         pl.struct(OWNER).is_in(judged.select(pl.struct(OWNER).alias("key"))["key"].implode())
         | (pl.col("cpu_request_milli") > pl.col("gpus") * pl.col("fair_milli"))

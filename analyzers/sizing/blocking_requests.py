@@ -1,4 +1,4 @@
-"""Pods that ask for so much CPU or memory per GPU that GPUs beside them cannot be used."""
+"""Find pods whose CPU or memory request per GPU is so large that other GPUs cannot be used."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -19,7 +19,7 @@ REQUEST_COLUMNS = {
     "cpu_hog": ("cpu_request_milli", "fair_milli", "cpu_p95", 1000.0, "cores"),
     "memory_hog": ("memory_request_bytes", "fair_bytes", "memory_p95", float(GIB), "GiB"),
 }
-"""By kind: the request, a GPU's share of it, what is used, and the unit people read."""
+"""By kind: the request, a GPU's share of it, the use, and the unit for people."""
 
 
 def find_blocking(
@@ -28,12 +28,12 @@ def find_blocking(
     window: Window,
     settled: Collection[tuple[Owner, str]] = (),
 ) -> Iterable[Finding]:
-    """Yield findings about workloads whose pods keep free GPUs of their nodes from others.
+    """Yield findings about workloads whose requests make free GPUs of their nodes unusable.
 
-    `pods` are rows of `pods.sql` joined to `hosts.sql`; `free` the free GPU-hours of each node
-    and their cost. The waste is the GPUs' worth of what is requested beyond the fair share, and
-    never more than was free there. Workloads and resources that are `settled` are judged by their
-    own use instead (`requests.py`).
+    `pods` are rows of `pods.sql` joined to `hosts.sql`; `free` the free GPU-hours of each node and
+    their cost. The waste is the excess over the fair share, converted to GPUs, and never more than
+    was free there. Workloads and resources that are `settled` are judged by their own use instead
+    (`requests.py`).
     """
     for kind in REQUEST_COLUMNS:
         over = [row for row in pods if _compute_excess(row, kind) > 0]
@@ -60,7 +60,7 @@ def find_blocking(
 
 
 def _compute_excess(row: Row, kind: str) -> float:
-    """Return the GPUs' worth of CPU or memory requested beyond the fair share; 0 within limits."""
+    """Return the excess CPU or memory over the fair share, in GPUs; 0 within limits."""
     request, fair = row[REQUEST_COLUMNS[kind][0]], row[REQUEST_COLUMNS[kind][1]]
     if not request or not fair or not row["gpus"]:
         return 0.0
@@ -75,7 +75,7 @@ def build_claims(
     free: Free,
     window: Window,
 ) -> tuple[Claim, ...]:
-    """Claim free GPU-hours of the nodes of pods, of each as many GPUs as it `blocks`."""
+    """Claim free GPU-hours of the nodes of pods, for each as many GPUs as it `blocks`."""
     blocked: dict[str, float] = {}
     for row in rows:
         hours = min(row["hours"], window.seconds / 3600)
@@ -91,7 +91,7 @@ def build_claims(
 
 
 def _build_parameters(kind: str, worst: Row, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a resize needs: what a pod should ask for, and what any of them used."""
+    """Return the parameters of a resize: the new request of a pod, and the maximum use of any."""
     _, fair, used, _, _ = REQUEST_COLUMNS[kind]
     resource, unit = kind.removesuffix("_hog"), 1000 if kind == "cpu_hog" else 1
 
@@ -111,7 +111,7 @@ def _build_parameters(kind: str, worst: Row, rows: list[dict[str, Any]]) -> dict
 def _describe_request(
     kind: str, rows: list[dict[str, Any]]
 ) -> tuple[Evidence, dict[str, Any], dict[str, Any]] | None:
-    """Return the evidence and the words; None where what is requested is also used."""
+    """Return the evidence and the words; None where the request is also used."""
     request, fair, used, unit, name = REQUEST_COLUMNS[kind]
     worst = max(rows, key=lambda row: (_compute_excess(row, kind), row["pod"]))
     seen = [row[used] * (1000 if kind == "cpu_hog" else 1) / row[request] for row in rows

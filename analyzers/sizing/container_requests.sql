@@ -1,4 +1,4 @@
--- What the pods of workloads that hold GPUs in the window ask for, container by container.
+-- The requests of pods of workloads that hold GPUs in the window, container by container.
 WITH holding AS (
     SELECT DISTINCT
         cluster,

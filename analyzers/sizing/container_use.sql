@@ -1,5 +1,5 @@
--- What each container of some workloads used over the lookback: of each of its pods the
--- 95th percentile of CPU and the most memory, of all of them the time in which any was seen.
+-- The use of each container of some workloads over the lookback: for each of its pods the 95th
+-- percentile of CPU and the maximum memory, for all of them the time in which any had samples.
 WITH workloads AS (
     SELECT
         h.cluster,
@@ -89,7 +89,7 @@ per_hour AS (
     GROUP BY ALL
 ),
 
--- Replicas run side by side: of each hour the pod that was seen longest counts.
+-- Replicas run at the same time: for each hour the pod with the longest samples counts.
 hours AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
-"""Signs that something is broken or waits: a hang, a slow rank, the host, the input, the links."""
+"""Detect symptoms of a fault or a wait: a hang, a slow rank, the host, the input, the links."""
 
 from analyzers.gpu_peaks import read_gpu_peaks
 from analyzers.sizing.limits import get_limit
@@ -10,7 +10,10 @@ GIGA = 1e9
 
 
 def detect_hang(row: Row) -> Symptom | None:
-    """Engines busy, no tensor, no memory, no traffic, for hours; suspected without work before."""
+    """Detect a hang: engines busy, no tensor, memory or traffic activity, for hours.
+
+    It is only suspected if there was no work before.
+    """
     spun = row["spin_s"] / 3600
     all_spin = row["spinning"] >= 0.9 * row["gpus"]
     worked = row["spin_s"] < row["device_s"]
@@ -35,7 +38,10 @@ def detect_hang(row: Row) -> Symptom | None:
 
 
 def detect_straggler(row: Row) -> Symptom | None:
-    """One rank works, the others wait for it: SM activity, and power where it is measured."""
+    """Detect a straggler: one rank works, the others wait for it.
+
+    The evidence is SM activity, and power where it is measured.
+    """
     if (row["ranks"] or 0) < 2 or row["pod_gpus"] is None or not is_gang(row["workload_kind"]):  # noqa: PLR2004
         return None
     if not row["rank_most"] or row["rank_busy"] > max(1, row["ranks"] // 4):
@@ -70,7 +76,10 @@ def detect_straggler(row: Row) -> Symptom | None:
 
 
 def detect_starved(row: Row, settings: SizingSettings) -> Symptom | None:
-    """The pods' CPU is throttled, or at its limit, while the engines wait."""
+    """Detect a starved host.
+
+    The pods' CPU is throttled, or at its limit, while the engines wait.
+    """
     if row["engine"] is None or row["engine"] >= get_limit("starved_engine"):
         return None
     throttled, full = row["throttled"], row["cpu_full"]
@@ -94,7 +103,7 @@ def detect_starved(row: Row, settings: SizingSettings) -> Symptom | None:
 
 
 def detect_input_bound(row: Row) -> Symptom | None:
-    """Much arrives over PCIe and little is computed."""
+    """Detect an input-bound workload: much traffic over PCIe and little computation."""
     sm, pcie, engine = row["sm"], row["pcie_bps"], row["engine"]
     if None in {sm, pcie, engine} or sm >= get_limit("input_sm") or pcie < get_limit("pcie_bps"):
         return None
@@ -114,7 +123,7 @@ def detect_input_bound(row: Row) -> Symptom | None:
 
 
 def detect_comm_bound(row: Row) -> Symptom | None:
-    """Links near their peak and tensor cores idle, on more than one device."""
+    """Detect a communication-bound workload: busy links, idle tensor cores, several devices."""
     peaks = read_gpu_peaks().get(row["model"] or "")
     if peaks is None or not peaks.nvlink_gbs or row["gpus"] < 2:  # noqa: PLR2004
         return None

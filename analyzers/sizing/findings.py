@@ -1,4 +1,4 @@
-"""What is said of a workload: its sign, its hours and dollars, and what would remove the waste."""
+"""Build the findings of a workload: its symptom, its hours and dollars, and the remedy."""
 
 from collections.abc import Mapping
 from datetime import UTC, timedelta
@@ -34,7 +34,7 @@ def get_owner(row: Row) -> Owner:
 def build_finding(
     row: Row, sign: Symptom, window: Window, bill: WorkloadCosts, reserved: bool
 ) -> Finding:
-    """Return the finding of one workload and its sign."""
+    """Return the finding of one workload and its symptom."""
     owner = get_owner(row)
     total = bill.total(owner, sign.states)
     hours = row["work_h"] if total is None else total.gpu_hours
@@ -84,7 +84,7 @@ def build_blocking(  # noqa: PLR0917  (one call)
     details: dict[str, Any],
     words: dict[str, Any],
 ) -> Finding:
-    """Return the finding of a workload whose requests keep GPUs of its node from others."""
+    """Return the finding of a workload whose requests make GPUs of its node unusable."""
     usd = [c.usd for c in claims]
     return Finding(
         id=finding_id(ANALYZER, kind, subject, window.start),

@@ -1,9 +1,9 @@
-"""Smaller things that would hold a workload's memory and its busiest hour.
+"""Find smaller devices that fit a workload's memory and its busiest hour.
 
-Memory in use bounds the need from above, unless the framework took it all at once: then it says
-nothing. SM and DRAM activity of the busiest hour scale with what a smaller device has of each
-(telemetry-and-waste.md#use-below-the-allocation and #node-pools):
-a slice of c of 7 SM groups runs at activity x 7/c.
+Memory in use is an upper limit of the need, unless the framework reserved all memory at start: then
+it shows nothing. SM and DRAM activity of the busiest hour scale with what a smaller device has of
+each (telemetry-and-waste.md#use-below-the-allocation and #node-pools): a slice of c of 7 SM groups
+runs at activity x 7/c.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class DeviceSlices(msgspec.Struct, frozen=True):
 
 
 def compute_need(row: Row, settings: SizingSettings) -> float | None:
-    """Return the memory a workload needs at most, with head-room; None = unknown."""
+    """Return the maximum memory that a workload needs, with head-room; None = unknown."""
     if row["mem_most"] is None or row["memory_bytes"] is None or row["reserved"]:
         return None
     used: float = row["mem_most"] * (1 + settings.memory_headroom)
@@ -53,7 +53,7 @@ def list_options(
 
 
 def _find_instance(row: Row, need: float, settings: SizingSettings) -> list[Option]:
-    """Return the smallest MIG profile that holds it, for pods of one device."""
+    """Return the smallest MIG profile that fits it, for pods of one device."""
     profiles = mig.models().get(row["model"] or "", {})
     now = profiles.get(row["profile"] or "")
     if not profiles or not _is_of_one_device(row) or (row["instance"] and now is None):
@@ -97,7 +97,7 @@ def _fit_profile(
 def _find_model(
     row: Row, need: float, prices: Mapping[str, float], settings: SizingSettings
 ) -> list[Option]:
-    """Return the cheapest model of this site that would do the same work at the same pace."""
+    """Return the cheapest model of this site that would do the same work at the same speed."""
     here, paid = read_gpu_peaks().get(row["model"] or ""), prices.get(row["model"] or "")
     if here is None or not paid or row["instance"] or row["kinds"] != 1:
         return []
@@ -119,7 +119,7 @@ def _find_model(
 
 
 def _can_keep_pace(row: Row, here: GpuPeaks, there: GpuPeaks, settings: SizingSettings) -> bool:
-    """Say whether the busiest hour fits under what another model can do."""
+    """Return whether the busiest hour is within the rates of another model."""
     if row["sm_peak"] is None or row["dram_peak"] is None:
         return False
     tensor = here.tensor_tflops / there.tensor_tflops
@@ -131,7 +131,7 @@ def _can_keep_pace(row: Row, here: GpuPeaks, there: GpuPeaks, settings: SizingSe
 
 
 def _count_sharers(row: Row, need: float, settings: SizingSettings) -> list[Option]:
-    """Return how many such pods one device would hold, where it has no instances to give."""
+    """Return how many such pods one device can hold, where it has no MIG instances."""
     if row["pod_gpus"] != 1 or row["instance"] or row["act_peak"] is None:
         return []
     by_time = settings.target / max(row["act_peak"], 1 / MOST_SHARERS)

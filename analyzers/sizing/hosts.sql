@@ -1,4 +1,4 @@
--- What the pods of some workloads did on their hosts: cores, throttling, memory, network.
+-- The host metrics of some workloads' pods: cores, throttling, memory, network.
 WITH requested AS (
     SELECT
         h.cluster,

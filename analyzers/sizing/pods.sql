@@ -1,4 +1,4 @@
--- What the pods that hold GPUs ask of their node, and what a GPU's share of that node is.
+-- The requests of pods that hold GPUs, and a GPU's share of their node.
 WITH gpu_pods AS (
     SELECT
         a.cluster,

@@ -1,12 +1,12 @@
-"""Requests of CPU and memory beyond a container's own use: what each should ask for.
+"""Find CPU and memory requests beyond a container's own use, and compute the right request.
 
-    pod.containers ──► what each asks for, and whether it was killed for memory ─┐
+    pod.containers ──► requests, and whether the container was OOM-killed ───────┐
     container_sample ─► p95 of CPU, most memory, over at least 7 days ───────────┼─► a finding per
     node, ledger ────► GPUs beside it that cannot be used ───────────────────────┘   workload
 
-A request of CPU becomes the 95th percentile of use, of memory the most used x 1.15 (`limits.csv`).
-A container that was killed for its memory is never lowered. Of a workload's containers the one
-that asks for most too much is named; the others follow once it is done.
+A request of CPU becomes the 95th percentile of use, of memory the maximum use x 1.15
+(`limits.csv`). The memory of a container that was OOM-killed is never lowered. Of a workload's
+containers the one with the largest excess is named; the others follow once it is done.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,20 +39,20 @@ REQUEST_NAMES: dict[Resource, tuple[str, str, str]] = {
 
 
 class ContainerUse(msgspec.Struct, frozen=True):
-    """One container of a workload: what it asks for, and what it used."""
+    """One container of a workload: its requests and its use."""
 
     owner: Owner
     name: str
     requests: dict[str, int]
-    """Millicores and bytes, by `cpu` and `memory`; what is not requested is absent."""
+    """Millicores and bytes, by `cpu` and `memory`; absent requests are left out."""
     oom_killed: bool
     days: dict[str, float]
-    """Of how many days its use is known, by resource."""
+    """The number of days with known use, by resource."""
     use: dict[str, float]
     """`cpu_p95`, `cpu_max` in millicores, `memory_max` in bytes, where known."""
 
     def needs(self, resource: Resource) -> int | None:
-        """Return what it should ask for; None where too little of its use is known."""
+        """Return the right request; None where too little of its use is known."""
         if self.days.get(resource, 0.0) < get_limit("request_days"):
             return None
         if resource == "cpu":
@@ -61,7 +61,7 @@ class ContainerUse(msgspec.Struct, frozen=True):
         return -int(-self.use["memory_max"] * get_limit("request_memory") // MIB) * MIB
 
     def lower(self, resource: Resource) -> int | None:
-        """Return what it should ask for where that is worth less than it asks for, else None."""
+        """Return the right request where it is lower than the present one by enough, else None."""
         request, need = self.requests.get(resource), self.needs(resource)
         if request is None or need is None or (resource == "memory" and self.oom_killed):
             return None
@@ -114,11 +114,11 @@ def read_containers(views: Views, window: Window) -> list[ContainerUse]:
 def find_oversized(
     containers: Sequence[ContainerUse], pods: Sequence[Row], free: Free, window: Window
 ) -> Iterator[Finding]:
-    """Yield a finding per workload and resource of which a container asks for too much.
+    """Yield a finding per workload and resource with a container request that is too large.
 
-    `pods` are rows of `pods.sql`: the waste is the GPUs' worth of what is requested beyond a GPU's
-    share of its node, and never more than was free there; where that is none the requests are too
-    large all the same, and no hours are claimed.
+    `pods` are rows of `pods.sql`. The waste is the excess over a GPU's share of its node, converted
+    to GPUs, and never more than was free there. Where nothing was free, the requests are still too
+    large, and no hours are claimed.
     """
     of: dict[Owner, list[ContainerUse]] = {}
     for container in containers:
@@ -149,7 +149,7 @@ def list_settled(containers: Iterable[ContainerUse]) -> set[tuple[Owner, Resourc
 
 
 def find_unknown(containers: Iterable[ContainerUse]) -> Iterator[Unjudged]:
-    """Yield the workloads whose containers have some history, and too little."""
+    """Yield the workloads whose containers have some history, but not enough."""
     short: dict[Owner, list[str]] = {}
     for container in containers:
         days = min(container.days.values(), default=0.0)
@@ -252,7 +252,7 @@ def _build_finding(  # noqa: PLR0917  (one caller)
 
 
 def _compute_blocked(row: Row, resource: Resource, less: float = 0.0) -> float:
-    """Return the GPUs' worth that a pod asks for beyond its GPUs' share, after it asks for less."""
+    """Return the pod's excess over its GPUs' share, in GPUs, after the request is lowered."""
     _, request, fair = REQUEST_NAMES[resource]
     if not row[request] or not row[fair] or not row["gpus"]:
         return 0.0

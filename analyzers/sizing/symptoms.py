@@ -1,7 +1,7 @@
-"""What a workload's figures are a sign of, and which share of its hours that wastes.
+"""Derive a symptom from a workload's figures, and the share of its hours that it wastes.
 
-The first sign that is seen counts, from what is broken (`broken.py`: a hang, a straggler, a host at
-its limit, an input pipeline, links) to what is merely small (`small.py`).
+The first symptom found counts, from faults (`fault_symptoms.py`: a hang, a straggler, a host at its
+limit, an input pipeline, links) to plain under-use (`underuse.py`).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 class Symptom(msgspec.Struct, frozen=True):
-    """A kind of under-use, the share of the hours in `states` that it wastes, and who says so."""
+    """A kind of under-use, the share of the hours in `states` that it wastes, and its signals."""
 
     kind: str
     share: float
@@ -28,16 +28,16 @@ class Symptom(msgspec.Struct, frozen=True):
     advice: tuple[tuple[str, float, dict[str, Any]], ...] = ()
     """Kinds of advice, the share each would save, and the words that fill its gaps."""
     ceiling: bool = False
-    """`share` is the most that may be wasted, not what is: a suspicion, whoever signals it."""
+    """True: `share` is an upper limit of the waste, so the finding is only suspected."""
 
 
 def is_gang(workload_kind: str) -> bool:
-    """Say whether a kind's pods are ranks of one job: replicas of a service do not wait."""
+    """Return whether a kind's pods are ranks of one job: replicas of a service do not wait."""
     return _read_kinds().get(workload_kind) == "idle_job"
 
 
 def is_interactive(workload_kind: str) -> bool:
-    """Say whether a person works at it, who reads and types between two kernels."""
+    """Return whether a person works with it, who reads and types between two kernels."""
     return _read_kinds().get(workload_kind) == "idle_notebook"
 
 
@@ -47,6 +47,6 @@ def _read_kinds() -> dict[str, str]:
 
 
 def describe_power(row: Row) -> str:
-    """Say where its power lies."""
+    """Describe its power between idle and design."""
     share = row["power_share"]
     return "unknown" if share is None else f"{share:.0%} of the power between idle and design"

@@ -1,4 +1,4 @@
-"""Signs that less would do: few SMs at work, seldom at work, a smaller device."""
+"""Detect under-use: few SMs at work, seldom at work, a smaller device that suffices."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from fallow.settings import SizingSettings
 
 
 def detect_shallow(row: Row) -> Symptom | None:
-    """A kernel always runs, on few of the SMs."""
+    """Detect shallow use: a kernel always runs, on few of the SMs."""
     sm, engine = row["sm"], row["engine"]
     if sm is None or engine is None or engine < get_limit("deep_engine"):
         return None
@@ -28,7 +28,7 @@ def detect_shallow(row: Row) -> Symptom | None:
 
 
 def detect_seldom(row: Row, settings: SizingSettings) -> Symptom | None:
-    """Hours at work in which kernels run little of the time."""
+    """Detect rare use: hours at work in which kernels run little of the time."""
     act, peak, gpus = row["act"], row["act_peak"], row["gpus"]
     agrees = row["power_share"] is not None and row["power_share"] <= get_limit("low_power")
     fewer = max(1, int(-(-gpus * peak // settings.target)))
@@ -57,7 +57,7 @@ def detect_seldom(row: Row, settings: SizingSettings) -> Symptom | None:
 
 
 def build_smaller(row: Row, options: list[tuple[str, float, dict[str, Any]]]) -> Symptom:
-    """Return the sign of a workload that something smaller would hold; the best option first."""
+    """Return the symptom of a workload that fits on a smaller device; the best option first."""
     agrees = row["power_share"] is not None and row["power_share"] <= get_limit("low_power")
     shared_only = options[0][0] == "share_gpu"
     return Symptom(

@@ -1,4 +1,4 @@
-"""One row per workload: how busy, how deep, how much memory, and how its ranks compare."""
+"""Build one row per workload: how busy, how deep, how much memory, and its ranks compared."""
 
 import polars as pl
 
@@ -9,7 +9,7 @@ from fallow.gpu_models import gpu_models
 MEANS = ("act", "engine", "sm", "tensor", "fp32", "dram", "power_w", "pcie_bps", "nvlink_bps")
 PEAKS = ("act_peak", "sm_peak", "dram_peak", "mem_most")
 COMPARABLE = 0.5
-"""A rank that worked less than so much of the longest one's time is not compared."""
+"""A rank that worked less than this share of the longest one's time is not compared."""
 
 
 def sum_workloads(work: pl.DataFrame) -> pl.DataFrame:
@@ -77,7 +77,7 @@ def _compute_mean(name: str, by: str = "work_s") -> pl.Expr:
 
 
 def _flag_reserved() -> pl.Expr:
-    """Say where memory in use is what the framework took at once, and no demand."""
+    """Flag workloads whose memory in use is a reservation of the framework, and no demand."""
     most = pl.col("mem_most") / pl.col("memory_bytes")
     held_flat = pl.col("flat") >= get_limit("flat_memory")
     return (most >= get_limit("reserved_memory")) & held_flat

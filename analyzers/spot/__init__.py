@@ -1,1 +1,1 @@
-"""Work that would survive on spot capacity, and what it would cost there."""
+"""Work that could run on spot capacity, and its cost there."""

@@ -1,4 +1,4 @@
-"""Work on demand that would survive on spot, and what that would save once interruptions are paid.
+"""Find on-demand work that could run on spot, and the saving after the cost of interruptions.
 
 ledger ──► hours by workload and node type ─┐
 pod, pod_sample ──► tolerance.py ───────────┼─► plans.py ─► findings.py
@@ -26,12 +26,12 @@ from fallow.settings import SpotSettings
 from fallow.window import Window
 
 BOUGHT = ("on-demand", "unknown")
-"""Commitments are paid whatever happens, and spot is there already."""
+"""Left out: commitments are paid in any case, and spot is already spot."""
 Rows = list[Mapping[str, Any]]
 
 
 class SpotCandidate(msgspec.Struct, frozen=True):
-    """One workload with on-demand hours: what is advised, or why nothing is."""
+    """One workload with on-demand hours: the advice, or why there is none."""
 
     owner: Owner
     team: str | None
@@ -45,7 +45,7 @@ class SpotCandidate(msgspec.Struct, frozen=True):
 
     @property
     def subject(self) -> Subject:
-        """Whom it is about."""
+        """The subject of its finding."""
         return Subject(*self.owner, team=self.team, models=self.models)
 
 
@@ -56,7 +56,7 @@ class SpotAnalyzer:
         self.settings = settings or SpotSettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return what each tolerant workload would save, the most dollars first."""
+        """Return the saving of each tolerant workload, the most dollars first."""
         findings = [
             build_finding(case.subject, case.signals, case.plans, window, case.usd)
             for case in self._cases(views, window)
@@ -65,7 +65,7 @@ class SpotAnalyzer:
         return sorted(findings, key=lambda f: (-(f.usd or Decimal()), f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return the workloads whose tolerance, price or risk is unknown, and which."""
+        """Return the workloads whose tolerance, price or risk is unknown, and which of these."""
         return [
             Unjudged(case.subject, round(case.gpu_hours, 6), case.reasons)
             for case in self._cases(views, window)
@@ -73,7 +73,7 @@ class SpotAnalyzer:
         ]
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
-        """Return the fleet's worked GPU-hours: bought how, and what could become of them."""
+        """Return the fleet's worked GPU-hours: how they were bought, and what could change."""
         hours = self._hours(views, window)
         sums: dict[str, list[Any]] = defaultdict(lambda: [0.0, Decimal()])
 
@@ -153,7 +153,7 @@ class SpotAnalyzer:
 
 
 def _find_refusal(case: SpotCandidate) -> NoPlan | None:
-    """Return why a workload is not weighed at all."""
+    """Return why a workload is not evaluated at all."""
     seen = case.signals
     if seen is None:
         return NoPlan("no pod of it is in the inventory", unknown=True)

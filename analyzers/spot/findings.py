@@ -1,4 +1,4 @@
-"""What is said of work that could run on spot: figures, signals, cautions, claims."""
+"""Build the findings of work that could run on spot: figures, signals, cautions, claims."""
 
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
@@ -14,7 +14,7 @@ from fallow.window import Window
 
 ANALYZER = "spot"
 CONFIDENCE = (0.9, 0.6, 0.4, 0.3)
-"""By the number of signals that are missing."""
+"""Confidence by the number of missing signals."""
 REQUEST = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
 """A Karpenter requirement: spot first, on demand where there is none."""
 ALLOCATION = (
@@ -30,7 +30,7 @@ def build_finding(
     window: Window,
     paid: Decimal | None,
 ) -> Finding:
-    """Return the finding about one workload; its dollars are those saved, pessimistically."""
+    """Return the finding about one workload; its dollars are the pessimistic saving."""
     kind = _get_kind(signals)
     doubts = _list_doubts(signals, plans)
     saved = sum((p.saved_usd for p in plans), Decimal())

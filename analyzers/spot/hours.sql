@@ -1,5 +1,5 @@
--- What was allocated to workloads and used, by where and how it was bought: the hours that could be
--- bought otherwise. Idle hours are the idle analyzer's.
+-- The hours allocated to workloads and used, by location and capacity type: the hours that could be
+-- bought at other terms. Idle hours belong to the idle analyzer.
 WITH used AS (
     SELECT
         cluster,

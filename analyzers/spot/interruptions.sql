@@ -1,6 +1,6 @@
--- How often the cloud took spot nodes back, by type, over the hours that such nodes were there.
--- Several events about one node within a quarter of an hour are one interruption. `events` says
--- whether the cluster's events are collected at all: else nothing seen means nothing known.
+-- How often the cloud reclaimed spot nodes, by type, over the hours that such nodes existed.
+-- Several events about one node within 15 minutes are one interruption. `events` is whether the
+-- cluster's events are collected at all: without them, no event proves nothing.
 WITH spot AS (
     SELECT
         *,

@@ -1,7 +1,7 @@
-"""What spot nodes cost by zone, what they save against what is paid, and how often they go.
+"""Estimate the cost of spot nodes by zone, their saving, and how often they are reclaimed.
 
-Nobody bids any more: since November 2017 AWS moves spot prices slowly and takes nodes back when it
-needs the capacity, whatever the most one would pay. So zones are ranked by the expected price of
+There are no bids any more: since November 2017 AWS changes spot prices slowly and reclaims nodes
+when it needs the capacity, whatever the maximum price. So zones are ranked by the expected price of
 an hour of work: the price times the time that interruptions add.
 """
 
@@ -20,7 +20,7 @@ from fallow.window import Window
 
 CLOUDS = ("aws", "gcp", "azure")
 LEAST_NODE_HOURS = 100.0
-"""Own interruptions count from so many hours of spot nodes on."""
+"""Minimum hours of spot nodes for the use of own interruptions."""
 WITHOUT_EVENTS = "no event of this cluster is stored: nothing seen would mean nothing known"
 
 Source = Literal["price history", "published mean"]
@@ -29,7 +29,7 @@ Key = tuple[str, str, str]
 
 
 class InterruptionRisk(msgspec.Struct, frozen=True):
-    """Hours until a node of a type is taken back: the pessimist's, and the best estimate."""
+    """Hours until a node of a type is reclaimed: a pessimistic value, and the best estimate."""
 
     hours: float
     best_hours: float | None
@@ -72,7 +72,7 @@ class SpotMarket:
         self._seen = {(r["provider"], r["region"], r["instance_type"]): r for r in seen.to_pylist()}
 
     def offers(self, key: Key) -> list[SpotOffer]:
-        """Return the spot pools of a type in a region with a price, real discount or not."""
+        """Return the spot pools of a type in a region with a price, discounted or not."""
         listed = self._listed.get(key)
         if listed is None or not listed["gpu_count"]:
             return []
@@ -109,7 +109,7 @@ class SpotMarket:
         ]
 
     def risk(self, key: Key) -> InterruptionRisk | None:
-        """Return how long a node of a type lives: by own events, else by the published band."""
+        """Return how long a node of a type runs: by own events, else by the published band."""
         seen = self._seen.get(key)
         if seen is not None and seen["node_hours"] >= LEAST_NODE_HOURS:
             measured = mtbf(seen["interruptions"], seen["node_hours"])

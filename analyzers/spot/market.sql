@@ -1,5 +1,5 @@
 -- Prices of whole nodes in force in the window: on-demand by region, spot by zone as the mean over
--- the time that each price was in force, with how far it moved.
+-- the time that each price was in force, with the range of its changes.
 WITH price_spans AS (
     SELECT
         provider,

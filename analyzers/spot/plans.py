@@ -1,4 +1,7 @@
-"""What a workload's on-demand hours of one instance type would cost on spot, interruptions paid."""
+"""Compute the cost of a workload's on-demand hours of one instance type on spot.
+
+It includes the cost of interruptions.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,10 +21,10 @@ from fallow.settings import SpotSettings
 
 TRACES = 200
 SEED = 20171128
-"""The same draw every time: the same waste is the same finding tomorrow."""
+"""A fixed seed: the same waste gives the same finding tomorrow."""
 MOST_ZONES = 3
 STEPS = 4000
-"""At most so many steps of a simulated deadline."""
+"""Maximum steps of a simulated deadline."""
 
 
 class SpotPlan(msgspec.Struct, frozen=True):
@@ -29,10 +32,10 @@ class SpotPlan(msgspec.Struct, frozen=True):
 
     key: Key
     offers: tuple[SpotOffer, ...]
-    """With a real discount, the cheapest hour of work first."""
+    """Offers with a real discount, the cheapest hour of work first."""
     risk: InterruptionRisk
     gpu_hours: float
-    """Of what would move."""
+    """GPU-hours that would move."""
     paid_usd: Decimal
     saved_usd: Decimal
     stretched: float
@@ -41,11 +44,11 @@ class SpotPlan(msgspec.Struct, frozen=True):
     facts: dict[str, Any]
     rows: tuple[Mapping[str, Any], ...]
     part: float
-    """Part of the hours that would move."""
+    """Share of the hours that would move."""
 
 
 class NoPlan(msgspec.Struct, frozen=True):
-    """Why nothing is advised: `unknown` reasons are withheld, others are judged."""
+    """Why there is no advice: `unknown` reasons are missing data, others are judgements."""
 
     reason: str
     unknown: bool = False
@@ -58,7 +61,7 @@ def plan_move(  # noqa: PLR0911  (each refusal has its own reason)
     market: SpotMarket,
     settings: SpotSettings,
 ) -> SpotPlan | NoPlan:
-    """Return what moving these hours would save, or why it is not advised."""
+    """Return the saving of a move of these hours, or why it is not advised."""
     hours, paid = sum(r["gpu_hours"] for r in rows), sum((r["usd"] for r in rows), Decimal())
     if hours <= 0 or paid <= 0:
         return NoPlan("it cost nothing")
@@ -101,7 +104,7 @@ def plan_move(  # noqa: PLR0911  (each refusal has its own reason)
 
 class _SpotSaving(msgspec.Struct, frozen=True):
     share: float
-    """Of what is paid."""
+    """The saving as a share of the present cost."""
     part: float
     stretched: float
     best: float | None
@@ -110,7 +113,7 @@ class _SpotSaving(msgspec.Struct, frozen=True):
 
 
 def find_surviving_checkpoints(signals: ToleranceSignals) -> Checkpoints | None:
-    """Return the checkpoints that would outlive a node; those on its own disk would not."""
+    """Return the checkpoints that survive the loss of a node; those on its own disk do not."""
     seen = signals.checkpoints
     if seen and seen.source == "writes" and signals.local_volumes and not signals.claims:
         return None
@@ -168,7 +171,7 @@ def _plan_replicas(
     if part <= 0:
         return NoPlan("all replicas are needed whatever is taken back")
     restart = settings.restart.total_seconds() / 3600
-    # Whoever stands in is paid while the next replica starts.
+    # The replacement is paid for while the next replica starts.
     stretched = 1 + restart / risk.hours
     price = sum(o.usd_per_gpu_hour for o in used) / zones
     share = part * realised_share(price, rate, stretched)
@@ -190,7 +193,7 @@ def _plan_deadline(
     rate: float,
     settings: SpotSettings,
 ) -> _SpotSaving | NoPlan:
-    """Weigh work with a deadline by running Uniform Progress on drawn capacity."""
+    """Evaluate work with a deadline: run Uniform Progress on drawn capacity."""
     checkpoints = find_surviving_checkpoints(signals)
     if signals.work_hours is None or signals.deadline is None:
         return NoPlan("it has a deadline and does not say its fallow.dev/work-hours", unknown=True)

@@ -1,8 +1,8 @@
-"""Uniform Progress: spot where there is some, on demand in time, for work with a deadline.
+"""Uniform Progress: a policy for work with a deadline that uses spot and, in time, on demand.
 
-The policy of "Can't Be Late" (Wu et al., NSDI 2024): keep up with a steady pace from start to
-deadline, take spot whenever it is there, and go on demand for good when nothing else can make it.
-It has no parameters and needs no forecast.
+The policy of "Can't Be Late" (Wu et al., NSDI 2024): keep up with a steady rate from start to
+deadline, use spot whenever it is available, and change to on demand for good when nothing else can
+meet the deadline. It has no parameters and needs no forecast.
 """
 
 import math
@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 DONE_H = 1e-9
-"""Work that is less is rounding."""
+"""A smaller amount of work is a rounding error."""
 
 
 class SpotRun(msgspec.Struct, frozen=True):
-    """What the policy did on each trace, in hours."""
+    """The result of the policy on each trace, in hours."""
 
     spot: npt.NDArray[np.float64]
     demand: npt.NDArray[np.float64]
@@ -40,13 +40,13 @@ def run_uniform_progress(
 ) -> SpotRun:
     """Run the policy on traces of spot capacity (rows) in steps (columns).
 
-    `switch_h` of work is lost at each change of capacity and at each loss of it. A deadline that
-    on demand alone can keep (work + 2 switches + 2 steps) is kept on every trace.
+    `switch_h` of work is lost at each change of capacity and at each loss of it. A deadline that on
+    demand alone can meet (work + 2 switches + 2 steps) is met on every trace.
     """
     traces, steps = there.shape
     left = np.full(traces, work_h)
     owed = np.zeros(traces)
-    """Hours of switching that are still to be paid."""
+    """Remaining hours of switching."""
     mode = np.full(traces, IDLE)
     last = np.zeros(traces, dtype=bool)
     mode_hours = np.zeros((3, traces))
@@ -58,7 +58,7 @@ def run_uniform_progress(
         remaining = left + owed
         slack = deadline_h - now_h - remaining
         target, done_h = now_h * work_h / deadline_h, work_h - left
-        # The step is the clock's grain: what is decided now holds for one.
+        # The step is the resolution of time: a decision holds for one step.
         last |= slack <= 2 * switch_h + step_h
         ahead = done_h >= (now_h + 2 * switch_h) * work_h / deadline_h
         behind = done_h < target
@@ -91,7 +91,7 @@ def run_uniform_progress(
 def draw_capacity(
     *, traces: int, hours: float, step_h: float, up_h: float, down_h: float, seed: int
 ) -> npt.NDArray[np.bool_]:
-    """Draw when spot is there: up and down for exponential times with these means."""
+    """Draw when spot is available: up and down for exponential times with these means."""
     rng = np.random.default_rng(seed)
     steps = math.ceil(hours / step_h)
     turns = max(8, math.ceil(4 * hours / (up_h + down_h)) + 8)

@@ -1,4 +1,4 @@
-"""What a workload has shown of its patience with interruptions: owner, restarts, checkpoints."""
+"""Estimate a workload's tolerance of interruptions: owner, restarts, checkpoints."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,9 +18,9 @@ from warehouse.steps import POD_OWNERS
 
 Tolerance = Literal["retried", "replicated", "never", "unknown"]
 OVERLAP_S = 300.0
-"""A pod that begins so long before another ends may still replace it: inventories are late."""
+"""A pod that begins at most this long before another ends may replace it: inventories are late."""
 RESUMED_S = 3600.0
-"""A restart is survived when what follows runs for so long."""
+"""A restart is survived when the next pod runs for this long."""
 NO_BUDGET = "none"
 LOCAL, CLAIMS = "fallow.local-volumes", "fallow.pvcs"
 FORBIDS = {
@@ -28,35 +28,35 @@ FORBIDS = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 }
 DEADLINE, WORK = "fallow.dev/deadline", "fallow.dev/work-hours"
-"""What owners may say: RFC 3339; hours of work that are left when the pod starts."""
+"""Formats of the owner's deadline: RFC 3339, or the hours of work left when the pod starts."""
 
 
 class ToleranceSignals(msgspec.Struct, frozen=True):
-    """What the window shows of one workload."""
+    """The signals of one workload in the window."""
 
     tolerance: Tolerance
     owner: str
     replicas: int
-    """Most pods at once."""
+    """Maximum number of pods at the same time."""
     nodes: int
-    """Most nodes at once: as many can be taken back."""
+    """Maximum number of nodes at the same time: all of them can be reclaimed."""
     pods: int
     run_hours: float
-    """Longest life of one pod."""
+    """Longest lifetime of one pod."""
     ended: bool
-    """Did any of its pods end by itself?"""
+    """True: one of its pods ended by itself."""
     restarts_survived: int
     checkpoints: Checkpoints | None
     local_volumes: tuple[str, ...]
     claims: tuple[str, ...]
     forbidden: str | None
     start: datetime
-    """Of its first pod that the window touches."""
+    """The start of its first pod in the window."""
     deadline: datetime | None
     work_hours: float | None
     misread: tuple[str, ...] = ()
     budget: str = "not collected"
-    """Name of its disruption budget and what that wants, or why there is none to name."""
+    """Name and limit of its disruption budget, or why there is none to name."""
 
 
 def read_signals(
@@ -121,7 +121,7 @@ def _describe_budget(budgets: DisruptionBudgets, owner: Owner, labels: str | Non
 
 
 def _count_concurrent(pods: pl.DataFrame) -> dict[Owner, int]:
-    """Return the most pods of each workload that lived at once."""
+    """Return the maximum number of pods of each workload at the same time."""
     steps = pl.concat(
         [
             pods.select(*WORKLOAD, at="start", step=pl.lit(1)),
@@ -133,7 +133,7 @@ def _count_concurrent(pods: pl.DataFrame) -> dict[Owner, int]:
 
 
 def _count_survived(pods: pl.DataFrame) -> dict[Owner, int]:
-    """Count the pods that ended without success and whose workload then ran on with another."""
+    """Count the pods that ended without success and whose workload then continued with another."""
     cut = pods.filter(pl.col("ended").is_not_null() & (pl.col("phase") != "Succeeded"))
     after = pods.filter((pl.col("end") - pl.col("start")).dt.total_seconds() >= RESUMED_S)
     both = cut.select(*WORKLOAD, "pod", cut_at="ended").join(
@@ -182,6 +182,6 @@ def _parse_number(annotations: Mapping[str, Any], misread: list[str]) -> float |
 
 @cache
 def read_tolerances() -> dict[str, tuple[Tolerance, str]]:
-    """Return by kind of workload whether it bears an interruption, and why."""
+    """Return by kind of workload whether it tolerates an interruption, and why."""
     rows = load_rows("spot/tolerance")
     return {r["workload_kind"]: (r["tolerance"], r["why"]) for r in rows}  # type: ignore[misc]
