@@ -1,12 +1,12 @@
 """The waterfall: every GPU-hour of the bill belongs to at most one recommendation.
 
-    ledger ──► cells (owner x place x state) ──► recommendations take in order ──► what is left
+    ledger ──► cells (owner x place x state) ──► recommendations take in order ──► the remainder
 
 Order: the analyzer's place in `waterfall_order.csv` (others after it, by name); confirmed before
-suspected; the most expensive finding first; a finding's recommendations as it lists them. Together
-these save at most the waste that the finding shows, for they may be alternatives. A
-recommendation's *gross* is what its claims would get if it were alone, its *marginal* what those
-before it left.
+suspected; the most expensive finding first; a finding's recommendations in its own order. Together
+these save at most the waste that the finding shows, because they may be alternatives. A
+recommendation's *gross* saving is what its claims would get alone. Its *marginal* saving is what
+remains after those before it.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,7 +40,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class SavedAmount(msgspec.Struct, frozen=True):
-    """GPU-hours and their dollars; `usd` leaves out what has no price, None = nothing has one."""
+    """GPU-hours and dollars; `usd` leaves out hours without a price, None = nothing has a price."""
 
     gpu_hours: float
     usd: Decimal | None
@@ -48,7 +48,7 @@ class SavedAmount(msgspec.Struct, frozen=True):
 
 
 class SavingStage(msgspec.Struct, frozen=True):
-    """One recommendation's turn: what it would save alone, and what it saves on top."""
+    """One recommendation in the order: its saving alone, and its additional saving."""
 
     finding: str
     analyzer: str
@@ -63,37 +63,38 @@ class SavingStage(msgspec.Struct, frozen=True):
     gross: SavedAmount
     marginal: SavedAmount
     in_use: SavedAmount
-    """Of the marginal, what lies in states that are no waste: a smaller size, another pool."""
+    """The part of the marginal saving in states that are no waste: a smaller size, another pool."""
     idle_gpu_hours: float
-    """Of the marginal, what lies in the ledger's state idle."""
+    """The part of the marginal saving in the ledger's state idle."""
 
 
 class SavingsWaterfall(msgspec.Struct, frozen=True):
-    """The bill of a window, and the steps by which it could fall."""
+    """The bill of a window, and the stages of its possible reduction."""
 
     bill: SavedAmount
     steps: tuple[SavingStage, ...]
     cells: pa.Table
     """The bill's cells: owner, place, state, gpu_us, usd_e8, priced."""
     grants: pa.Table
-    """What was granted: step, cell (row of `cells`), gpu_us, usd_e8 (the saving)."""
+    """The amounts granted: step, cell (row of `cells`), gpu_us, usd_e8 (the saving)."""
     unadvised_gpu_hours: float = 0.0
-    """Idle hours of findings that advise nothing; they save nothing, and are in a finding."""
+    """Idle hours of findings without recommendations: they save nothing, but belong to a finding.
+    """
 
     def saved(self, **only: str) -> SavedAmount:
-        """Return what the steps save together, of those whose fields are as given."""
+        """Return the total saving of the stages whose fields have the given values."""
         wanted = [n for n, s in enumerate(self.steps) if _matches_fields(s, only)]
         mask = np.isin(self.grants["step"].to_numpy(), wanted)
         return _sum_cells(self.grants.filter(pa.array(mask)), self.cells["priced"].to_numpy())
 
     def saved_in(self, states: Collection[str]) -> SavedAmount:
-        """Return what the steps save together of these states of the ledger."""
+        """Return the total saving of the stages in these states of the ledger."""
         state = self.cells["state"].take(self.grants["cell"])
         mask = pc.is_in(state, pa.array(states, pa.string()))
         return _sum_cells(self.grants.filter(mask), self.cells["priced"].to_numpy())
 
     def paid_in(self, states: Collection[str]) -> SavedAmount:
-        """Return what was paid for these states of the ledger."""
+        """Return the cost of these states of the ledger."""
         cells = self.cells.filter(pc.is_in(self.cells["state"], pa.array(states, pa.string())))
         priced = cells["priced"].to_numpy()
         return _build_amount(cells["gpu_us"].to_numpy(), cells["usd_e8"].to_numpy(), priced)
@@ -101,7 +102,8 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
     def by(self, *names: str, named: bool = False) -> list[dict[str, Any]]:
         """Return gpu_hours and usd saved per value of the cells' columns `names`.
 
-        With `named` the values are those of `fallow spend`: unallocated hours are `(platform)`'s.
+        With `named` the values are those of `fallow spend`: unallocated hours belong to
+        `(platform)`.
         """
         rows = self.cells.take(self.grants["cell"])
         keys = {name: map_column(rows, name) if named else rows[name] for name in names}
@@ -154,7 +156,7 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
             steps.append(_build_stage(finding, number, advice, amounts, of_states))
     unadvised = round_hours(sum(int(g.gpu_us.sum()) for g in _take_unadvised(findings, ledger)))
     bill = _build_amount(ledger.all_us, ledger.all_e8, ledger.priced)
-    if bill.usd is not None:  # every digit: the bill is rounded once, where it is shown
+    if bill.usd is not None:  # all digits: the bill is rounded once, for display
         bill = msgspec.structs.replace(bill, usd=Decimal(int(ledger.all_e8.sum())) / CENT_E8)
     return SavingsWaterfall(
         bill=bill,
@@ -166,7 +168,7 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
 
 
 def add_savings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> list[Finding]:
-    """Return findings whose recommendations say what they save, gross and marginal."""
+    """Return findings whose recommendations have their savings, gross and marginal."""
     steps = {(step.finding, step.number): step for step in waterfall.steps}
     return [
         msgspec.structs.replace(
@@ -181,7 +183,7 @@ def add_savings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> lis
 
 
 def clip_finding(finding: Finding, window: Window) -> Finding:
-    """Return a finding that claims only its window's part within another window, evenly."""
+    """Return a finding with claims only for the part of its window in another window, evenly."""
     start, end = max(finding.window.start, window.start), min(finding.window.end, window.end)
     part = max(0.0, (end - start).total_seconds()) / finding.window.seconds
     if part >= 1:
@@ -200,7 +202,7 @@ def clip_finding(finding: Finding, window: Window) -> Finding:
 
 
 def get_rank(analyzer: str) -> int:
-    """Return an analyzer's place in the order; those that have none come last, by name."""
+    """Return an analyzer's place in the order; analyzers without one come last, by name."""
     return _read_ranks().get(analyzer, len(_read_ranks()) + 1)
 
 
@@ -276,7 +278,10 @@ def _add_saving(advice: Recommendation, step: SavingStage | None) -> Recommendat
 
 
 def _get_limit_us(finding: Finding) -> int:
-    """Return the most a finding may save: the waste it shows, or its largest advice's claims."""
+    """Return the most a finding may save.
+
+    Its waste, or the claims of its largest recommendation.
+    """
     claimed = (sum(convert_to_us(c.gpu_hours) for c in a.claims) for a in finding.recommendations)
     return max(convert_to_us(finding.gpu_hours), *claimed, 0)
 
@@ -287,14 +292,14 @@ def _clip_claim(claim: Claim, part: float) -> Claim:
 
 
 def _sum_grants(grants: Sequence[CellGrant], ledger: LedgerCells) -> SavedAmount:
-    if len(grants) == 1:  # as most have: tens of thousands of tables are not made
+    if len(grants) == 1:  # the most frequent case: tens of thousands of tables are avoided
         (grant,) = grants
         return _build_amount(grant.gpu_us, grant.saved, ledger.priced[grant.rows])
     return _sum_cells(_build_table(grants, [0] * len(grants)), ledger.priced)
 
 
 def _take_unadvised(findings: Sequence[Finding], ledger: LedgerCells) -> list[CellGrant]:
-    """Return the idle cells that findings without advice are about, of what advice left."""
+    """Return the remaining idle cells of findings without recommendations."""
     return [
         ledger.take(
             Claim(
@@ -314,7 +319,7 @@ def _take_unadvised(findings: Sequence[Finding], ledger: LedgerCells) -> list[Ce
 
 
 def _sum_in_use(grants: Sequence[CellGrant], ledger: LedgerCells, wasted: Flags) -> SavedAmount:
-    """Return what is granted of cells that are no waste; of none there is no table."""
+    """Return the granted amounts of cells that are no waste; with none there is no table."""
     rows = np.concatenate([_NONE, *(g.rows for g in grants)])
     in_use = ~wasted[rows]
     if not in_use.any():

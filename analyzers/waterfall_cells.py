@@ -1,7 +1,7 @@
-"""The ledger's cells, of which every GPU-hour can be given away once.
+"""The ledger's cells: every GPU-hour in them can be granted once.
 
-Hours are counted in whole GPU-microseconds and money in hundred-millionths of a dollar, so that
-what is granted never sums to more than what was there, whatever the grouping.
+Hours are counted in whole GPU-microseconds and money in hundred-millionths of a dollar. So the
+granted amounts never exceed the available ones, whatever the grouping.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ OWNER = ("cluster", "namespace", "workload_kind", "workload")
 PLACE = ("pool", "node", "model")
 
 SAME = {"stranded": ("free", "stranded"), "free": ("free", "stranded")}
-"""Both are unallocated: how much of it no job can use depends on which jobs are meant."""
+"""Both are unallocated: the part that no job can use depends on the jobs."""
 
 PLATFORM = "(platform)"
 ABSENT = {"model": "(unknown)", "pool": "(none)", "node": "(unknown)"}
-"""As `warehouse/spend/grouped.sql` calls them."""
+"""The names in `warehouse/spend/grouped.sql`."""
 
 _NONE: Ints = np.empty(0, dtype=np.int64)
 _MOST_US = 2**62
@@ -38,14 +38,14 @@ _MOST_E8 = Decimal(2**62)
 
 
 class CellGrant:
-    """What one claim was given: rows of the cells, hours, their cost, and the saving in them."""
+    """The grant of one claim: rows of the cells, hours, their cost, and the saving in them."""
 
     def __init__(self, rows: Ints, gpu_us: Ints, cost: Ints, saved: Ints) -> None:
         self.rows, self.gpu_us, self.cost, self.saved = rows, gpu_us, cost, saved
 
 
 class LedgerCells:
-    """Columns of `waterfall_cells.sql`, and what is left in each cell."""
+    """Columns of `waterfall_cells.sql`, and the remainder of each cell."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table.combine_chunks()
@@ -68,7 +68,7 @@ class LedgerCells:
             self._by_owner = dict(zip(map(tuple, owner_codes.tolist()), parts, strict=True))
 
     def matching(self, claim: Claim) -> Ints:
-        """Return the rows that a claim is about, in the cells' order."""
+        """Return the rows that a claim covers, in the cells' order."""
         states = [
             self._numbered["state"][name]
             for name in SAME.get(claim.state, (claim.state,))
@@ -88,18 +88,18 @@ class LedgerCells:
         for name, code in codes.items():
             rows = rows[self._codes[name][rows] == code]
         state_codes = self._codes["state"][rows]
-        # Every claim asks: `isin` would be most of its time.
+        # This runs for every claim: `isin` would take most of its time.
         mine: npt.NDArray[np.bool_] = state_codes == states[0]
         for other in states[1:]:
             mine |= state_codes == other
         return rows[mine]
 
     def take(self, claim: Claim, most_us: int = _MOST_US, rows: Ints | None = None) -> CellGrant:
-        """Take what a claim asks for, up to `most_us`; cells give in proportion to what they have.
+        """Take the amount of a claim, up to `most_us`; cells give in proportion to their remainder.
 
-        The saving is the claim's own dollars for the part granted, never more than these hours
-        cost; without dollars of its own it is their cost. Unpriced cells save no dollars. `rows`
-        are those that match, where they are known.
+        The saving is the claim's own dollars for the granted part, never more than the cost of
+        these hours; without dollars of its own it is their cost. Cells without a price save no
+        dollars. `rows` are the matching rows, where known.
         """
         rows = self.matching(claim) if rows is None else rows
         if len(rows) == 1:
@@ -125,7 +125,7 @@ class LedgerCells:
         return CellGrant(rows, hours, cost, split_amount(cost, worth))
 
     def _take_one(self, rows: Ints, claim: Claim, most_us: int) -> CellGrant:
-        """Take of one cell, as most claims do: the same without arrays, which took most of it."""
+        """Take from one cell, as most claims do: without arrays, which took most of the time."""
         row, wanted = rows[0], convert_to_us(claim.gpu_hours)
         left, money = int(self.left_us[row]), int(self.left_e8[row])
         granted = min(wanted, most_us, left)
@@ -140,7 +140,7 @@ class LedgerCells:
         return CellGrant(rows, np.array([granted]), np.array([cost]), np.array([worth]))
 
     def whole(self) -> "LedgerCells":
-        """Return the same cells, of which nothing was taken."""
+        """Return the same cells with their full amounts."""
         other = copy(self)
         other.left_us, other.left_e8 = self.all_us.copy(), self.all_e8.copy()
         return other
@@ -153,14 +153,14 @@ class LedgerCells:
 
 
 def convert_to_us(gpu_hours: float) -> int:
-    """Return GPU-hours in GPU-microseconds; what is not a positive number is none."""
+    """Return GPU-hours in GPU-microseconds; a value that is no positive number gives 0."""
     if not gpu_hours > 0:
         return 0
     return int(min(gpu_hours * HOUR_US, float(_MOST_US)))
 
 
 def split_amount(have: Ints, amount: int) -> Ints:
-    """Part `amount` (at most the sum) over what each has, in proportion; whole units, exact sum."""
+    """Split `amount` (at most the sum) in proportion to what each has; whole units, exact sum."""
     total = int(have.sum())
     if amount >= total:
         return have.copy()
@@ -170,7 +170,7 @@ def split_amount(have: Ints, amount: int) -> Ints:
     rest = amount - int(parts.sum())
     if not rest:
         return parts
-    # Fractions lose a unit per cell: the first cells with room make it good.
+    # Rounding down loses a unit per cell: the first cells with a remainder get it.
     return (
         parts + _fill_cells(rest, have - parts) if rest >= 0 else parts - _fill_cells(-rest, parts)
     )

@@ -1,4 +1,4 @@
--- The bill in cells: GPU-hours by owner, state and place. Whole hours, as `fallow spend`.
+-- The bill in cells: GPU-hours by owner, state and place, in whole hours as in `fallow spend`.
 SELECT
     cluster,
     namespace,

@@ -1,10 +1,10 @@
-"""What workloads did while they worked, from hourly rollups, and what those hours cost.
+"""Compute what workloads did while they worked, from hourly rollups, and the cost of those hours.
 
     rollup_1h ─► hours at work, per pod and device ─► a frame (`hours/devices.sql`)
     ledger ───► GPU-hours and dollars per workload and state ─► `GpuCost`
 
-An hour is one at work when the device is active for half of what was seen of it, so that idle
-time stays the idle analyzer's.
+An hour counts as work if the device is active for half of its observed time. Idle time then belongs
+to the idle analyzer only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +29,9 @@ ALLOCATED: tuple[State, ...] = (*WORKED, "idle")
 
 HOURS = ("hours/owners", "hours/worked", "hours/hours", "hours/devices")
 SPIN = {n: SPINS[n] for n in ("spin_engine", "spin_tensor", "spin_dram", "spin_bps")}
-"""Busy and yet nothing moves: the hours of a collective that hangs.
+"""Busy without any traffic or tensor activity: the hours of a hung collective.
 
-Source: telemetry-and-waste.md#signals.
-"""
+Source: telemetry-and-waste.md#signals."""
 
 
 COUNTERS = {
@@ -45,14 +44,14 @@ COUNTERS = {
 
 
 class StateCost(msgspec.Struct, frozen=True):
-    """GPU-hours of one state and what they cost; None = some of it has no price."""
+    """GPU-hours of one state and their cost; None = some of it has no price."""
 
     gpu_hours: float
     usd: Decimal | None
 
 
 class WorkloadCosts(msgspec.Struct, frozen=True):
-    """What each workload's hours cost, by state."""
+    """The cost of each workload's hours, by state."""
 
     of: Mapping[Owner, Mapping[str, StateCost]]
 
@@ -81,13 +80,13 @@ class WorkloadCosts(msgspec.Struct, frozen=True):
 
 
 def read_work(views: Views, window: Window) -> pl.DataFrame:
-    """Return one row per pod and device: what it did while it worked (`hours/devices.sql`)."""
+    """Return one row per pod and device: its measures while it worked (`hours/devices.sql`)."""
     parameters = {"since": window.start, "until": window.end, **SPIN}
     return pl.DataFrame(views.query(compose_steps(*HOURS, once="worked"), parameters))
 
 
 def read_costs(views: Views, window: Window) -> WorkloadCosts:
-    """Return what each workload's hours in the window cost."""
+    """Return the cost of each workload's hours in the window."""
     parameters = {"since": window.start, "until": window.end}
     of: dict[Owner, dict[str, StateCost]] = {}
     for row in views.query(load_sql("work_bill"), parameters).to_pylist():
@@ -115,7 +114,7 @@ def compute_per_day(usd: Decimal | None, window: Window) -> Decimal | None:
 
 
 def build_subject(row: Mapping[str, Any]) -> Subject:
-    """Return the workload a row is about; `nodes` and `models` are lists."""
+    """Return the workload of a row; `nodes` and `models` are lists."""
     return Subject(
         row["cluster"],
         row["namespace"],

@@ -1,4 +1,4 @@
--- What each workload's GPU-hours cost in the window, by the state they were in.
+-- The cost of each workload's GPU-hours in the window, by their state.
 SELECT
     cluster,
     namespace,

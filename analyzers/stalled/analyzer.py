@@ -1,8 +1,8 @@
-"""Stalled jobs: all ranks spin, or are idle, and the job makes no progress.
+"""Find stalled jobs: all ranks spin, or are idle, and the job makes no progress.
 
 pod ─► ranks.sql ──► jobs ─┐
 sample ─► quiet.sql ─► stretches without work, by device ─► of all ranks together ─┐
-progress_sample ─► progress.sql ─► does it get on? ────────────────────────────────┼─► judge.py
+progress_sample ─► progress.sql ─► does it progress? ──────────────────────────────┼─► judge.py
 pod_sample ─► hosts.sql, bursts.sql ─► data, evaluation, checkpoint phases ────────┘
 """
 
@@ -75,7 +75,10 @@ class StalledAnalyzer:
 
     @cache_query
     def _judged(self, views: Views, window: Window) -> list[StalledJob | UncertainStall]:
-        """Judge the last hours; of jobs that hang for longer, twice as many until it is seen."""
+        """Judge the last hours.
+
+        For jobs that hang longer, double the hours until the start is found.
+        """
         verdicts: list[StalledJob | UncertainStall] = []
         lookback, only = self.settings.lookback, frozenset[int]()
         while True:
@@ -92,9 +95,9 @@ class StalledAnalyzer:
     def _over(
         self, views: Views, recent: Window, only: frozenset[int]
     ) -> tuple[list[StalledJob | UncertainStall], dict[Owner, TrainingJob]]:
-        """Judge some hours, of these pods alone (none = all); return the jobs whose hang is cut.
+        """Judge some hours, of these pods only (none = all); return the jobs whose hang is cut off.
 
-        Since when these hang, and what they draw at work, is unknown.
+        For these, the start of the hang and the power at work are unknown.
         """
         least_s = self.settings.min_duration.total_seconds()
         parameters: dict[str, Any] = {
@@ -136,7 +139,10 @@ class StalledAnalyzer:
     def _whole(
         self, views: Views, parameters: dict[str, Any], candidates: Sequence[Candidate]
     ) -> tuple[list[Candidate], list[StalledJob | UncertainStall]]:
-        """Return the stretches in which every GPU of a job does no work; name those half seen."""
+        """Return the stretches in which every GPU of a job is without work.
+
+        Name those half observed.
+        """
         partial = [(j, s) for j, s in candidates if len(s.quiet) < _count_gpus(j)]
         whole = [(j, s) for j, s in candidates if len(s.quiet) >= _count_gpus(j)]
         if not _list_pods(partial):
@@ -151,7 +157,7 @@ class StalledAnalyzer:
     def _progress(
         self, views: Views, recent: Window, candidates: Sequence[Candidate]
     ) -> dict[Pod, list[UnchangedStretch]]:
-        """Return what the jobs say of their progress, by cluster, namespace and pod."""
+        """Return the progress that jobs report, by cluster, namespace and pod."""
         pods = _list_pods(candidates)
         if not pods:
             return {}
@@ -166,7 +172,7 @@ class StalledAnalyzer:
         progress: Mapping[Pod, Sequence[UnchangedStretch]],
         least_s: float,
     ) -> list[StalledJob | UncertainStall]:
-        """Judge stretches by what is known beside the devices."""
+        """Judge stretches with the data besides the devices."""
         pods = _list_pods(candidates)
         if not pods:
             return []
@@ -231,7 +237,7 @@ def _explain_unseen_gpus(
 def _may_hang(
     job: TrainingJob, segment: QuietSegment, progress: Mapping[Pod, Sequence[UnchangedStretch]]
 ) -> bool:
-    """Say whether a stretch may be a hang: devices that are idle alone are the idle analyzer's."""
+    """Return whether a stretch may be a hang: idle devices alone belong to the idle analyzer."""
     cluster, namespace = job.owner[:2]
     tells = any((cluster, namespace, rank.pod) in progress for rank in job.ranks)
     return tells or any(quiet.spins for quiet in segment.quiet)
@@ -242,7 +248,7 @@ def _name_limits(*names: str) -> dict[str, float]:
 
 
 def _find_checkpoints(of: Sequence[TrainingJob], loud: pl.DataFrame) -> dict[Owner, Checkpoints]:
-    """Return how often jobs save: by what their owners say, else by what their hosts wrote."""
+    """Return how often jobs save: by their owners' annotations, else by writes of their hosts."""
     rows = {(*job.owner, rank.pod, rank.who) for job in of for rank in job.ranks}
     pods = pl.DataFrame(
         sorted(rows),

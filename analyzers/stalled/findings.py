@@ -1,4 +1,4 @@
-"""What is written down about a stalled job."""
+"""Build the finding of a stalled job."""
 
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -15,7 +15,7 @@ LEDGER_STATES: dict[str, tuple[State, ...]] = {
     "spin": ("low", "productive"),
     "rest": ("idle", "low"),
 }
-"""States of the ledger that a stalled job's hours are in, by how it hangs."""
+"""Ledger states of a stalled job's hours, by the kind of hang."""
 
 
 def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Finding:
@@ -82,7 +82,7 @@ def build_subject(job: TrainingJob, quiet: tuple[QuietStretch, ...]) -> Subject:
 
 
 def _compute_usd(costs: WorkloadCosts, subject: Subject, hours: float) -> Decimal | None:
-    """Return what the hours cost at the job's own price per GPU-hour; None = it has none."""
+    """Return the cost of the hours at the job's own price per GPU-hour; None = it has none."""
     owner = subject.cluster, subject.namespace, subject.workload_kind, subject.workload
     total = costs.total(owner, ALLOCATED)
     if total is None or total.usd is None or not total.gpu_hours:
@@ -94,10 +94,10 @@ def _compute_usd(costs: WorkloadCosts, subject: Subject, hours: float) -> Decima
 def _split_states(
     costs: WorkloadCosts, subject: Subject, how: str, hours: float
 ) -> dict[str, float]:
-    """Return in which states of the ledger the hours are: together they are no more than these.
+    """Return the ledger states of the hours: together they are at most these hours.
 
-    What spins is low, or productive where its power hides it. Hours that are not in the ledger yet
-    are those of the first state.
+    A spinning device is low, or productive where its power hides the spin. Hours that are not in
+    the ledger yet get the first state.
     """
     states = LEDGER_STATES[how]
     owner = subject.cluster, subject.namespace, subject.workload_kind, subject.workload

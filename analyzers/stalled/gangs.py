@@ -1,4 +1,4 @@
-"""Jobs as the inventory knows them, and the stretches in which no device of one does any work."""
+"""Find jobs in the inventory, and the stretches in which none of a job's devices works."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from analyzers.work import OWNER, Owner
 from fallow.protections import read_stored_pod
 
 METRIC = "fallow.dev/progress-metric"
-"""Annotation of a pod: the metric that says how far its job is."""
+"""Annotation of a pod: the metric that reports the job's progress."""
 
 
 class JobRank(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class JobRank(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str]
 
     def lives(self, start: datetime, end: datetime) -> bool:
-        """Say whether it lived for some of a stretch."""
+        """Return whether it existed during some of a stretch."""
         begun = self.start is None or self.start < end
         return begun and (self.ended is None or self.ended > start)
 
@@ -40,12 +40,12 @@ class TrainingJob(msgspec.Struct, frozen=True):
     ranks: tuple[JobRank, ...]
 
     def metric(self) -> str | None:
-        """Return the metric that its owner names as its progress; None = a common one."""
+        """Return the progress metric that its owner names; None = a common one."""
         named = sorted({r.annotations[METRIC] for r in self.ranks if METRIC in r.annotations})
         return named[0] if named else None
 
     def within(self, start: datetime, end: datetime) -> "TrainingJob":
-        """Return the job with the pods that lived in a stretch."""
+        """Return the job with the pods that existed in a stretch."""
         alive = tuple(r for r in self.ranks if r.lives(start, end))
         return msgspec.structs.replace(self, ranks=alive)
 
@@ -77,7 +77,7 @@ class QuietStretch(msgspec.Struct, frozen=True):
     level_w: float | None
     """Its median power while it works."""
     frozen: bool
-    """Its energy counter, or its fine power, repeats one old value."""
+    """True: its energy counter, or its fine-grained power, repeats one old value."""
     no_tensor: bool
     no_dram: bool
     no_link: bool
@@ -89,12 +89,12 @@ class QuietStretch(msgspec.Struct, frozen=True):
 
     @property
     def idle_since(self) -> datetime | None:
-        """Return since when it is idle until the end; None = it spins, or unknown."""
+        """Return since when it is idle until the end; None = it spins, or this is unknown."""
         return self.left if self.spins else self.first_rest
 
     @property
     def left(self) -> datetime | None:
-        """Return when it left the spin for good; None = it spins, or never did."""
+        """Return when it left the spin and did not return; None = it spins, or never did."""
         if self.first_rest is None or self.last_spin is None or self.first_rest <= self.last_spin:
             return None
         return self.first_rest
@@ -109,11 +109,11 @@ class QuietSegment(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """Return how long it is."""
+        """Return its length in seconds."""
         return (self.end - self.start).total_seconds()
 
     def cut(self, begin: datetime) -> bool:
-        """Say whether it may have begun before what was read of its devices."""
+        """Return whether it may have begun before the data of its devices."""
         return self.start <= begin + timedelta(seconds=2 * max(q.interval_s for q in self.quiet))
 
 
@@ -140,9 +140,10 @@ def build_jobs(rows: Iterable[Mapping[str, Any]]) -> dict[Owner, TrainingJob]:
 
 
 def find_segments(stretches: Sequence[QuietStretch], least_s: float) -> list[QuietSegment]:
-    """Return the stretches of at least `least_s` in which the most devices do no work together.
+    """Return the stretches of at least `least_s` with the most devices without work together.
 
-    A device has at most one stretch at a time, so what overlaps are different devices.
+    A device has at most one stretch at a time, so overlapping stretches belong to different
+    devices.
     """
     segments: list[QuietSegment] = []
     active: list[QuietStretch] = []
@@ -154,7 +155,7 @@ def find_segments(stretches: Sequence[QuietStretch], least_s: float) -> list[Qui
         segment = QuietSegment(quiet.start, end, tuple(active))
         if segment.seconds < least_s:
             continue
-        # A wider company that begins within it replaces it.
+        # A larger set of devices that begins within it replaces it.
         while (
             segments and len(segments[-1].quiet) < len(active) and segments[-1].end > segment.start
         ):

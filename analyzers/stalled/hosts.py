@@ -1,4 +1,4 @@
-"""What a stalled job's hosts do: phases in which it waits for good reason; missing checkpoints."""
+"""Check a stalled job's hosts: phases in which it waits for a valid reason; missing checkpoints."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ def find_phase(hosts: pl.DataFrame, job: TrainingJob, start: datetime, end: date
 def is_quiescent(
     hosts: pl.DataFrame, job: TrainingJob, start: datetime, end: datetime
 ) -> bool | None:
-    """Say whether every host of a job is quiescent in a stretch; None = not every one is known."""
+    """Return whether every host of a job is quiescent in a stretch; None = one is unknown."""
     rows = _select_within(hosts, job, start, end)
     limits = read_limits()
     if (
@@ -52,9 +52,9 @@ def is_quiescent(
 def find_missed_checkpoint(
     checkpoints: Checkpoints | None, bursts: Sequence[float], start: datetime, end: datetime
 ) -> float | None:
-    """Return the seconds since a job's last burst of writing, where the next one is missing.
+    """Return the seconds since a job's last burst of writing, if the next one is overdue.
 
-    None = it wrote on time, or how often it writes is unknown. `bursts`: when (epoch seconds).
+    None = it wrote on time, or its interval is unknown. `bursts`: times in epoch seconds.
     """
     if (
         checkpoints is None
@@ -72,7 +72,7 @@ def find_missed_checkpoint(
 def _select_within(
     hosts: pl.DataFrame, job: TrainingJob, start: datetime, end: datetime
 ) -> pl.DataFrame:
-    """Return the rows that began in a stretch: one that began before it also tells of the work."""
+    """Return the rows that began in a stretch: an earlier one also contains work."""
     return hosts.filter(
         pl.col("who").is_in([rank.who for rank in job.ranks]),
         pl.col("at_s") >= _convert_to_epoch(start),

@@ -1,4 +1,4 @@
--- What the hosts of some pods did: one row per pod and stretch of time.
+-- The host metrics of some pods: one row per pod and stretch of time.
 SELECT
     hash(cluster, namespace, pod) AS who,
     epoch(ts) AS at_s,

@@ -1,4 +1,4 @@
-"""Is a job stalled? What its devices, its progress and its hosts say, each by itself."""
+"""Judge whether a job is stalled, from its devices, its progress and its hosts separately."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ FIELDS = {
     "no_dram": "DCGM_FI_PROF_DRAM_ACTIVE",
     "no_link": "DCGM_FI_PROF_PCIE_TX_BYTES or DCGM_FI_PROF_NVLINK_TX_BYTES",
 }
-"""Fields of dcgm-exporter that tell work from a spin."""
+"""Fields of dcgm-exporter that separate work from a spin."""
 
 
 class FirstLeaver(msgspec.Struct, frozen=True):
@@ -31,17 +31,17 @@ class FirstLeaver(msgspec.Struct, frozen=True):
 
 
 class StallSignals(msgspec.Struct, frozen=True):
-    """What is known beside the devices."""
+    """The data besides the devices."""
 
     progress: Mapping[tuple[str, str, str], Sequence[UnchangedStretch]]
     hosts: pl.DataFrame
     checkpoints: Checkpoints | None
     bursts: Sequence[float]
-    """When its hosts wrote much, epoch seconds."""
+    """Bursts of writing of its hosts, epoch seconds."""
 
 
 class StalledJob(msgspec.Struct, frozen=True):
-    """A job that is stalled, since when, and who says so."""
+    """A stalled job, its start, and the signals."""
 
     job: TrainingJob
     start: datetime
@@ -53,7 +53,7 @@ class StalledJob(msgspec.Struct, frozen=True):
     progress: JobProgress | None
     left: FirstLeaver | None
     missed_s: float | None
-    """Seconds since the last checkpoint, where the next one is missing."""
+    """Seconds since the last checkpoint, if the next one is overdue."""
     checkpoints: Checkpoints | None
 
 
@@ -70,12 +70,12 @@ def judge_job(
 ) -> StalledJob | UncertainStall | None:
     """Judge one job over a stretch in which all of its devices do no work.
 
-    None = it is not stalled: it is in a phase that ends, or gets on.
+    None = it is not stalled: it is in a phase that ends, or it progresses.
     """
     progress = find_progress(job, signals.progress, segment)
     start = segment.start
-    # A step that ended in the stretch: what lies before it was no stall. One that ended just before
-    # it shows in the metric up to two of its intervals later.
+    # A step that ended in the stretch: the time before it was no stall. A step that ended just
+    # before it shows in the metric up to two of its intervals later.
     if progress is not None and progress.since > start + timedelta(seconds=2 * progress.interval_s):
         start = progress.since
     idle_since = [at for q in segment.quiet if (at := q.idle_since) is not None]
@@ -94,7 +94,7 @@ def judge_job(
         )
     if resting:
         return _judge_resting(job, segment, progress, signals, start)
-    # Devices alone say it until progress has stood still for as long itself.
+    # Only the devices are evidence until progress has stood still for as long itself.
     stands = progress is not None and (segment.end - progress.since).total_seconds() >= least_s
     return _judge_spinning(job, segment, progress if stands else None, signals, start)
 
@@ -106,7 +106,7 @@ def _judge_spinning(
     signals: StallSignals,
     start: datetime,
 ) -> StalledJob | UncertainStall | None:
-    """Judge a job whose devices spin: all of them, or all until one left."""
+    """Judge a job whose devices spin: all of them, or all until one stopped."""
     leaver = _find_leaver(segment)
     if leaver is None and not all(q.spins and q.first_rest is None for q in segment.quiet):
         return None
@@ -158,10 +158,10 @@ def _describe_absent(blind: Sequence[QuietStretch]) -> str:
 
 
 def _find_leaver(segment: QuietSegment) -> FirstLeaver | None:
-    """Return the rank that spun with all others and was the first to leave; None = none did.
+    """Return the rank that spun with all others and was the first to stop; None = none did.
 
-    One that rested before the others began to spin prepares data, evaluates or saves: they wait
-    for it.
+    A rank that was idle before the others began to spin prepares data, evaluates or saves: the
+    others wait for it.
     """
     left = [(at, q) for q in segment.quiet if (at := q.left) is not None]
     stay = [q for q in segment.quiet if q.first_rest is None]
@@ -176,7 +176,7 @@ def _find_leaver(segment: QuietSegment) -> FirstLeaver | None:
 
 
 def _explain_power(spinning: Sequence[QuietStretch]) -> str:
-    """Say why the power does not show a spin; empty = it does, on every device."""
+    """Return why the power does not prove a spin; empty = it does, on every device."""
     limits = read_limits()
     for q in spinning:
         if q.power_w is None or q.least_w is None or q.most_w is None:

@@ -1,4 +1,4 @@
-"""What a job says of its own progress: does it stand still, and since when."""
+"""Read a job's reported progress: whether it stands still, and since when."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ class UnchangedStretch(msgspec.Struct, frozen=True):
     start: datetime
     end: datetime
     moved: bool
-    """It had another value before."""
+    """True: it had another value before."""
 
 
 class JobProgress(msgspec.Struct, frozen=True):
@@ -32,11 +32,11 @@ class JobProgress(msgspec.Struct, frozen=True):
     since: datetime
     """Since when no series of the job moved."""
     until: datetime
-    """Until when every one of them was seen."""
+    """Until when every series had samples."""
     interval_s: float
-    """Seconds from one of its values to the next, at most."""
+    """Maximum seconds from one of its values to the next."""
     moved: bool
-    """One of them moved before."""
+    """True: one of the series moved before."""
 
 
 def group_unchanged(
@@ -57,8 +57,8 @@ def find_progress(
 ) -> JobProgress | None:
     """Return since when a job's progress stands still while its devices do no work.
 
-    Of an annotated job only the metric named counts. Every series that was there has to stand
-    still; None = the job says nothing, or a series falls silent before the stretch ends.
+    Of an annotated job only the named metric counts. Every series must stand still; None = the job
+    reports nothing, or a series ends before the stretch does.
     """
     named = job.metric()
     cluster, namespace = job.owner[:2]
@@ -71,7 +71,7 @@ def find_progress(
                 and stretch.end > within.start
             ):
                 series[stretch.pod, stretch.metric] = (
-                    stretch  # in order of time: the last one stays
+                    stretch  # in order of time: the last one is used
                 )
     if not series:
         return None

@@ -1,5 +1,5 @@
--- Stretches in which what a pod says of its progress stays one value: one row per series and
--- stretch. `moved` = it had another value before. A silence parts two stretches.
+-- Stretches in which a progress series of a pod keeps one value: one row per series and stretch.
+-- `moved` = it had another value before. A gap without samples separates two stretches.
 WITH reported AS (
     SELECT
         cluster,

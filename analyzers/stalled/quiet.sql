@@ -1,8 +1,8 @@
 -- Stretches in which a job's device does no work: one row per device and stretch of at least
--- `least_s` seconds. It spins (its engine is busy and nothing moves), is idle (`rest`), or it
--- is unknown which (`blind`). `level_w` is the device's median power while it works. A silence
--- separates two stretches.
--- Ratios are 32-bit floats: 1e-6 lets one that equals its limit count as equal.
+-- `least_s` seconds. It spins (its engine is busy and nothing moves), is idle (`rest`), or it is
+-- unknown which (`blind`). `level_w` is the device's median power while it works. A gap without
+-- samples separates two stretches. Ratios are 32-bit floats: with 1e-6, a ratio equal to its limit
+-- counts as equal.
 WITH pods AS (
     SELECT DISTINCT
         cluster,
@@ -49,7 +49,7 @@ judged AS (
                 OR h.sm_active > $spin_sm + 1e-6
                 THEN 'work'
             WHEN h.engine IS null THEN 'blind'
-            -- A profiler that says 0 while kernels run is broken, not a signal.
+            -- A profiler that reports 0 while kernels run is broken, not a signal.
             WHEN h.gr_engine_active <= $rest_engine AND h.util >= 0.1 THEN 'blind'
             WHEN h.engine <= $rest_engine THEN 'rest'
             WHEN h.engine < $spin_engine - 1e-6 THEN 'work'
@@ -69,7 +69,7 @@ parted AS (
         sum(
             CASE
                 WHEN state = 'work' THEN 1
-                -- A rank that leaves a spin is part of it; one that begins to spin begins anew.
+                -- The end of a spin belongs to the stretch; the begin of a spin starts a new one.
                 WHEN state <> 'rest' AND before_state = 'rest' THEN 1
                 WHEN epoch(ts) - epoch(before_at) > $most_gap * interval_s THEN 1
                 ELSE 0
@@ -124,7 +124,7 @@ SELECT
     quantile_cont(q.power_w, 0.5) FILTER (WHERE q.state = 'spin' AND q.parent IS null) AS power_w,
     quantile_cont(q.power_w, 0.95) FILTER (WHERE q.state = 'spin' AND q.parent IS null) AS most_w,
     any_value(l.level_w) AS level_w,
-    -- A GPU that is powered uses energy, and a power read finer than whole watts moves.
+    -- A powered GPU uses energy, and a power reading finer than whole watts changes.
     any_value(q.parent) IS null AND coalesce(
         (count(q.energy_mj) > 1 AND max(q.energy_mj) = min(q.energy_mj))
         OR max(q.ts) FILTER (WHERE q.energy_mj IS NOT null)

@@ -1,5 +1,5 @@
--- The pods of jobs of some kinds that lived in the window: one row each. A pod that the last list
--- of pods still named lives; one that vanished ended when it was last seen.
+-- The pods of jobs of some kinds that existed in the window: one row each. A pod in the last list
+-- of pods still exists; one that vanished ended when it was last seen.
 SELECT
     p.cluster,
     p.namespace,

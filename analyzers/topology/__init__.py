@@ -1,1 +1,1 @@
-"""Jobs whose ranks talk over slower links than their size needs."""
+"""Jobs whose ranks communicate over slower links than their size needs."""

@@ -1,5 +1,5 @@
--- Allocated GPUs of each node, the job's own too, at the times when some jobs started. A
--- device that several pods share counts for each: what is free is never overstated.
+-- Allocated GPUs of each node, including the job's own, at the times when some jobs started. A
+-- device that several pods share counts for each: free capacity is never overstated.
 WITH starts AS (
     SELECT
         m.gang,

@@ -1,4 +1,4 @@
-"""Topology: jobs spread over more zones, racks or nodes than their size needs, while they talk."""
+"""Find jobs that communicate and are spread over more zones, racks or nodes than they need."""
 
 from collections.abc import Mapping
 from datetime import UTC
@@ -44,7 +44,7 @@ class TopologyAnalyzer:
         self.settings = settings or TopologySettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return jobs that lie too wide and talk, the most GPU-hours first."""
+        """Return jobs that are spread too widely and communicate, the most GPU-hours first."""
         gangs = [g for g in self._gangs(views, window) if g.then and self._wide(g.then)]
         if not gangs:
             return []
@@ -57,7 +57,7 @@ class TopologyAnalyzer:
         return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return jobs spread for want of room, and jobs whose rank communication is unknown."""
+        """Return jobs spread for lack of capacity, and jobs with unknown rank communication."""
         gangs = self._gangs(views, window)
         talk = read_traffic(views, window, gangs)
         unjudged = []
@@ -73,7 +73,7 @@ class TopologyAnalyzer:
         return lies.score < self.settings.score
 
     def _gangs(self, views: Views, window: Window) -> list[PlacedGang]:
-        """Return jobs that lie wider than the fleet's size makes them."""
+        """Return jobs that are spread more widely than the fleet's size requires."""
         bounds = {"since": window.start, "until": window.end}
         rows = views.query(load_sql("topology/gangs"), {**bounds, "kinds": list(list_gang_kinds())})
         by_owner: dict[Owner, list[dict[str, Any]]] = {}
@@ -108,7 +108,7 @@ class TopologyAnalyzer:
         heard = net if net is not None else talk["pcie_bps"]
         if then is None or heard is None or heard < self.settings.talk_gbs * GIGA:
             return None
-        # A node's pods talk together: the link is the node's.
+        # A node's pods communicate over the same link: the link belongs to the node.
         pods = max(len(row["pods"]) for row in gang.rows)
         busy = min(1.0, heard * (pods if net is not None else 1) / GIGA / then.gbs)
         placed = min(1.0, sum(row["hours"] for row in gang.rows) / gang.rows[0]["all_hours"])

@@ -1,4 +1,4 @@
-"""Jobs on several nodes: where their ranks lie, and what was free when they started."""
+"""Jobs on several nodes: the location of their ranks, and the free capacity at their start."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ Row = Mapping[str, Any]
 
 
 class PlacedGang(msgspec.Struct, frozen=True):
-    """A job on several nodes: its rows by node, how it lies, and how it could have lain."""
+    """A job on several nodes: its rows by node, its spread, and the smallest possible spread."""
 
     number: int
     rows: tuple[dict[str, Any], ...]
     lies: GangSpread
     then: GangSpread | None = None
-    """Against what was free when it started."""
+    """Compared with the free capacity at its start."""
 
     @property
     def owner(self) -> Owner:
@@ -49,7 +49,7 @@ def find_used_nodes(rows: Sequence[Row], places: Mapping[str, GangNode]) -> list
 
 
 def select_pool_nodes(used: Sequence[GangNode], places: Mapping[str, GangNode]) -> list[GangNode]:
-    """Return the nodes of the pools that a job lies in: it may be tied to them."""
+    """Return the nodes of the pools of a job: it may be restricted to them."""
     pools = {place.pool for place in used}
     return [place for place in places.values() if place.pool in pools]
 
@@ -59,7 +59,7 @@ def compare_gangs(
     gangs: list[PlacedGang],
     site: Mapping[tuple[str, str | None], Mapping[str, GangNode]],
 ) -> Iterator[PlacedGang]:
-    """Compare each job with what was free when it started, its own GPUs among it."""
+    """Compare each job with the free capacity at its start, its own GPUs included."""
     if not gangs:
         return
     starts = [

@@ -1,5 +1,5 @@
--- Where the pods of each job of some kinds lay when the last of them had started, whole GPUs only:
--- one row per node and model of jobs on several nodes.
+-- The nodes of the pods of each job of some kinds when the last of them had started, whole GPUs
+-- only: one row per node and model of jobs on several nodes.
 WITH allocations AS (
     SELECT
         a.cluster,

@@ -1,4 +1,4 @@
--- What the devices of some jobs moved over their links in the hours in which they worked.
+-- The traffic of some jobs' devices over their links in the hours in which they worked.
 WITH job_devices AS (
     SELECT
         m.gang,

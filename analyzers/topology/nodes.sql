@@ -1,4 +1,4 @@
--- Where the nodes of GPUs stand, and how many whole GPUs of which model telemetry knows there.
+-- The location of nodes with GPUs, and their number of whole GPUs by model in telemetry.
 SELECT
     d.cluster,
     d.node,

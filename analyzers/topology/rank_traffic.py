@@ -1,4 +1,4 @@
-"""How much the ranks of jobs talk: over the network, and over their devices' links."""
+"""Measure how much the ranks of jobs communicate: over the network, and over GPU links."""
 
 import json
 from datetime import timedelta
@@ -15,7 +15,10 @@ GIGA = 1e9
 def read_traffic(
     views: Views, window: Window, gangs: list[PlacedGang]
 ) -> dict[int, dict[str, float | None]]:
-    """Return bytes a second: per pod on the network (the last days), per device over its links."""
+    """Return bytes per second.
+
+    Per pod on the network (the last days), per device over its links.
+    """
     traffic: dict[int, dict[str, float | None]] = {
         gang.number: {"net_bps": None, "pcie_bps": None, "nvlink_bps": None} for gang in gangs
     }

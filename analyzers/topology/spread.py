@@ -1,8 +1,7 @@
-"""How far apart a job's ranks are, and how near they could have been.
+"""Measure how far apart a job's ranks are, and how close they could have been.
 
-A level (zone, block, rack, NVLink domain, node) is crossed where the job lies in several of its
-blocks. The slowest level that is crossed is what a ring of ranks waits for
-(telemetry-and-waste.md#topology).
+A level (zone, block, rack, NVLink domain, node) is crossed if the job is in several of its blocks.
+A ring of ranks waits for the slowest level that is crossed (telemetry-and-waste.md#topology).
 """
 
 import json
@@ -16,11 +15,11 @@ from analyzers.gpu_peaks import read_gpu_peaks
 from analyzers.queries import load_rows
 
 PCIE_GBS = 16.0
-"""What GPUs of a node without NVLink share (telemetry-and-waste.md#topology)."""
+"""Bandwidth that GPUs of a node without NVLink share (telemetry-and-waste.md#topology)."""
 
 
 class TopologyLevel(msgspec.Struct, frozen=True):
-    """One level of a site, the widest with the highest rank, and what a node moves across it."""
+    """One level of a site, the widest with the highest rank, and a node's bandwidth across it."""
 
     name: str
     rank: int
@@ -29,7 +28,7 @@ class TopologyLevel(msgspec.Struct, frozen=True):
 
 
 class GangNode(msgspec.Struct, frozen=True):
-    """A node, its GPUs of one model, and the block it belongs to on each level it names."""
+    """A node, its GPUs of one model, and its block on each level that it names."""
 
     node: str
     gpus: int
@@ -49,7 +48,7 @@ class GangSpread(msgspec.Struct, frozen=True):
 
     @property
     def score(self) -> float:
-        """Return the bandwidth it has over that of the nearest place of its size."""
+        """Return its bandwidth divided by that of the closest placement of its size."""
         return self.gbs / self.gbs_needed
 
 
@@ -69,7 +68,7 @@ def read_levels() -> tuple[TopologyLevel, ...]:
 
 
 def find_blocks(node: str, zone: str | None, labels: str | None) -> dict[str, str]:
-    """Return the block of a node on each level that its labels name; narrower ones within wider."""
+    """Return a node's block on each level of its labels; narrow blocks are within wide ones."""
     node_labels = json.loads(labels) if labels else {}
     blocks: dict[str, str] = {}
     path = ""
@@ -91,15 +90,15 @@ def find_blocks(node: str, zone: str | None, labels: str | None) -> dict[str, st
 def compare_spread(
     used: Sequence[GangNode], open_to: Sequence[GangNode], model: str | None
 ) -> GangSpread:
-    """Compare where a job lies with the nearest place of its size among `open_to`.
+    """Compare a job's placement with the closest placement of its size among `open_to`.
 
-    Each level counts the fewest blocks that hold the job: the largest ones first.
+    For each level, count the fewest blocks that hold the job: the largest ones first.
     """
     size = sum(place.gpus for place in used)
     levels = _list_common_levels([*used, *open_to])
     now = {level.name: len({p.blocks[level.name] for p in used}) for level in levels}
     need = {level.name: _count_fewest(size, level.name, open_to) for level in levels}
-    # A place among others can never be better than the best: what it has is possible too.
+    # The actual placement is possible too, so the best one is at least as good.
     need = {name: min(count, now[name]) for name, count in need.items()}
     crossed = _find_slowest_crossed(levels, now)
     must = _find_slowest_crossed(levels, need)
