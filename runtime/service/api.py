@@ -2,9 +2,10 @@
 
     {"request": "5f0c", "by": "ann"}  ->  {"schema": "fallow.approve/v1", "by": "ann", ...}
 
-Who has the token says who asks: a page that people sign in to. Without a token the endpoints
-answer only where the service listens on loopback. What no program of ours sends is refused before
-it is read: a browser's page of another origin can send neither this content type nor this host.
+Whoever has the token decides the name in `by`: a page that people sign in to. Without a token the
+endpoints respond only if the service listens on loopback. Requests that no program of ours sends
+are refused before they are read: a page of another origin in a browser can send neither this
+content type nor this host.
 """
 
 import hmac
@@ -30,14 +31,14 @@ JsonAnswer = tuple[int, dict[str, Any]]
 
 
 class ApproveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Agree to an action that waits."""
+    """Approve an action that waits for approval."""
 
     request: Text
     by: Text
 
 
 class SnoozeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Leave a finding alone for a while."""
+    """Suspend all actions on a finding for a while."""
 
     finding: Text
     by: Text
@@ -53,7 +54,7 @@ class KeepRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Give back what an action took."""
+    """Undo an action."""
 
     action: Text
     by: Text
@@ -66,7 +67,7 @@ REQUEST_TYPES: dict[str, type[WriteRequest]] = {
 
 
 class WriteApi:
-    """Answers requests of people; `people` comes when the warehouse is open."""
+    """Handles people's requests; `people` is set when the warehouse is open."""
 
     def __init__(
         self, token: str, *, loopback: bool, on_request: Callable[[str, int], None] | None = None

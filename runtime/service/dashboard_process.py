@@ -1,4 +1,4 @@
-"""The dashboard as a process beside the service: started, started again, stopped with it."""
+"""Run the dashboard as a process beside the service: start, restart and stop it."""
 
 import importlib.util
 import logging
@@ -18,7 +18,7 @@ COMMAND = (sys.executable, "-c", "from runtime.cli import main; main()", "dashbo
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STDERR = 2
 STOP_S = 10.0
-"""How long it may take to end before it is killed; it writes nothing."""
+"""How long it may take to end before it is killed; it writes nothing, so a kill does no harm."""
 
 
 def missing_dashboard() -> str | None:
@@ -33,7 +33,7 @@ def missing_dashboard() -> str | None:
 
 
 class DashboardProcess:
-    """One process that is to run as long as this one."""
+    """One process that has to run as long as this one."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class DashboardProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop it, and all that it started."""
+        """Stop it, with all processes that it started."""
         self._ending.set()
         with self._lock:
             running = self._process
@@ -71,12 +71,12 @@ class DashboardProcess:
                 running.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 log.warning("killed: it did not end when told", extra={"seconds": STOP_S})
-            self._signal(running, signal.SIGKILL)  # what it left behind, too
+            self._signal(running, signal.SIGKILL)  # the processes that it left behind, too
         self._thread.join()
 
     @property
     def runs(self) -> bool:
-        """Say whether the process runs now."""
+        """Return whether the process runs now."""
         with self._lock:
             return self._process is not None and self._process.poll() is None
 

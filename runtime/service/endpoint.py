@@ -1,4 +1,4 @@
-"""Where `fallow up` answers: /metrics, /healthz, /readyz, and /v1 for what people ask."""
+"""Serve `fallow up` over HTTP: /metrics, /healthz, /readyz, and /v1 for people's requests."""
 
 import ipaddress
 import threading
@@ -20,7 +20,7 @@ HttpAnswer = tuple[int, str, bytes]
 
 
 class Endpoint:
-    """Answers on `host:port`; port 0 takes a free one. Without an API, /v1 is not here."""
+    """Serves on `host:port`; port 0 takes a free one. Without an API, /v1 does not exist."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Return where this machine finds it, whatever address it was bound to."""
+        """Return the URL on this machine, whatever address it is bound to."""
         host, port = self._server.server_address[:2]
         name = "127.0.0.1" if host == "0.0.0.0" else str(host)  # noqa: S104  (compared only)
         return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
     def __enter__(self) -> Self:
-        """Begin to answer."""
+        """Start to serve."""
         self._thread.start()
         return self
 
@@ -66,18 +66,18 @@ class Endpoint:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop answering, after the requests that are being answered."""
+        """Stop serving, after the requests in progress."""
         self.close()
 
     def close(self) -> None:
-        """Stop answering; closing twice is once."""
+        """Stop serving; a second call does nothing."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # a write that was begun is answered before the process ends
+    daemon_threads = False  # a write that has begun is answered before the process ends
     block_on_close = True
 
 
@@ -96,7 +96,7 @@ def split_address(listen: str) -> tuple[str, int]:
 
 
 def is_loopback(listen: str) -> bool:
-    """Say whether only this machine reaches an address."""
+    """Return whether an address is reachable from this machine only."""
     host = split_address(listen)[0]
     if host == "localhost":
         return True
@@ -148,7 +148,7 @@ def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
             if int(length) > MOST_BYTES:
                 return self._say((413, TEXT, f"more than {MOST_BYTES} bytes\n".encode()))
             body = self.rfile.read(int(length))
-            # Names as we write them, whoever spells them how: they are case-insensitive.
+            # Header names in our own spelling: they are case-insensitive.
             names = ("Content-Type", "Authorization", "Origin", "Host")
             headers = {name: self.headers.get(name, "") for name in names}
             return self._say(answers.post(self.path, headers, body))
@@ -164,6 +164,6 @@ def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_args: object) -> None:
-            """Say nothing: scrapes are no news."""
+            """Log nothing: scrapes are too frequent."""
 
     return ServiceRequestHandler

@@ -1,10 +1,10 @@
-"""`fallow up`: collect, account, analyze, act and maintain on a schedule, until stopped.
+"""Run `fallow up`: collect, account, analyze, act and maintain on a schedule, until stopped.
 
-One thread does all the jobs' writing, so that two jobs never meet in the warehouse; reports, which
-only read, have another. A job that is late is run once, not as often as it was missed. SIGTERM and
-SIGINT let the running jobs finish and begin no other: nothing is left half-written, and a second
-signal does not hurry it (ingest is one transaction). `runtime.service.roles` says which process of
-several does what.
+One thread does the writing of all jobs, so that two jobs never write to the warehouse at the same
+time. Reports only read, so they have another thread. A late job runs once, not as often as it was
+missed. SIGTERM and SIGINT let the running jobs finish and start no other, so that nothing is left
+half-written; a second signal changes nothing (ingest is one transaction). `runtime.service.roles`
+defines which of several processes does what.
 """
 
 import logging
@@ -54,27 +54,27 @@ log = logging.getLogger("fallow.service")
 AWS_EVERY = timedelta(hours=6)
 """Spot prices change a few times a day; the price list of all types takes a minute to read."""
 AUDIT_WINDOW = timedelta(days=7)
-"""What the audits of a turn read again after a failure: the window that pages begin with."""
+"""The window that the audits read again after a failure: the default window of the pages."""
 ANALYSIS_WINDOW = timedelta(days=7)
 """The window that analyzers judge."""
 STALLED = "stalled"
 """The analyzer that runs after each collection too."""
 STALL_RECENT = timedelta(minutes=5)
-"""A stall whose devices were seen so lately goes on; exporters are scraped every two minutes."""
+"""A stall continues if its devices had samples this recently; scrapes are two minutes apart."""
 REPORTS_EVERY = timedelta(seconds=30)
-"""How soon a report that a destination did not take is tried again."""
+"""How soon a report that a destination refused is sent again."""
 INVENTORY = frozenset({"kubernetes"})
-"""Collectors that ask for the inventory, on a slower schedule than telemetry."""
+"""Collectors that poll the inventory, on a slower schedule than telemetry."""
 
 
 class JobInterrupted(Exception):  # noqa: N818  (no error: it was asked for)
-    """A job that may be left between two of its parts was left."""
+    """Report that a job was interrupted between two of its parts."""
 
 
 class ServiceLoop:
     """The service's jobs over one open warehouse. `clock` and collectors are injected by tests.
 
-    `since` says from where on a source with a past is read first: where an earlier run stopped.
+    `since`: from when a source with history is read first, which is where an earlier run stopped.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ServiceLoop:
         self._roles = roles
         self._stop = stop or threading.Event()
         self._audits_failed: bool | None = None
-        """None before the first turn, which audits hours of an earlier process too."""
+        """None before the first turn, which also audits hours of an earlier process."""
         self._runs = PluginRuns(warehouse, metrics.record_plugin_runs)
         self._plan_writer = PlanWriter(warehouse, settings)
 
@@ -132,7 +132,7 @@ class ServiceLoop:
         return [job for job in every_job if job.role in self._roles]
 
     def inventory(self) -> None:
-        """Ask for nodes, pods and owners, and for prices."""
+        """Poll nodes, pods, owners and prices."""
         self._collect_from(INVENTORY & set(self.collectors), self.settings.service.inventory_every)
         now = self.clock()
         pipeline.price(self.warehouse, read_configured_rates(self.settings, now))
@@ -141,7 +141,7 @@ class ServiceLoop:
             self._aws_read_at = now
 
     def watch(self) -> None:
-        """Store what watches saw change; their threads only listen, this one writes."""
+        """Store changes that watches saw; the watches' threads only read, this one writes."""
         for name, collector in select_watching(self.collectors).items():
             try:
                 with collector.changes() as batches:
@@ -161,12 +161,12 @@ class ServiceLoop:
         self._collect_from(set(self.collectors) - INVENTORY, self.settings.service.collect_every)
 
     def account(self) -> None:
-        """Roll up what is new, allocate, post the ledger, run the audits."""
+        """Roll up new rows, allocate, write the ledger, run the audits."""
         end = self.clock()
         buckets, failures = pipeline.account(
             self.warehouse, Window(end - pipeline.LEDGER_LOOKBACK, end)
         )
-        # An hour that failed is accounted once; the metric stands until an audit of it passes.
+        # A failed hour is accounted once; the metric stays until an audit of it passes.
         failures = self._current_failures(failures, Window.last(AUDIT_WINDOW, now=end).whole())
         self.metrics.record_audits(failures)
         self.metrics.record_fleet(self.warehouse, self.settings.cluster, end)
@@ -177,7 +177,7 @@ class ServiceLoop:
     def _current_failures(
         self, failures: "list[AuditFailure]", window: Window
     ) -> "list[AuditFailure]":
-        """Return the audits that fail over what pages show, read again only while one may."""
+        """Return the failing audits of the pages' window; read again only while one may fail."""
         if failures or self._audits_failed is not False:
             failures = audits.run_audits(self.warehouse, window)
         self._audits_failed = bool(failures)
@@ -195,10 +195,10 @@ class ServiceLoop:
             self._plan_writer.write_preview(findings, window.end)
 
     def stalled(self) -> None:
-        """Judge and store stalled jobs alone: after each collection, for each minute of one counts.
+        """Judge and store stalled jobs only, after each collection: each of their minutes counts.
 
-        Read: the samples of `stalled.lookback`. What the last whole analysis found of other kinds
-        stands.
+        Read: the samples of `stalled.lookback`. The findings of other kinds from the last full
+        analysis stay valid.
         """
         now = self.clock()
         window = Window.last(ANALYSIS_WINDOW, now=now)
@@ -211,7 +211,7 @@ class ServiceLoop:
         self.metrics.record_stalled_jobs([f for f in analysis.findings if f.window.end > recent])
 
     def verify_journal(self) -> None:
-        """Check every link of the journal, and count who waits for approval."""
+        """Check every link of the journal, and count the actions that wait for approval."""
         result = verify_journal(self.settings, self.warehouse, self.clock)
         if result is None:
             return
@@ -254,13 +254,13 @@ class ServiceLoop:
             log.info("collected", extra={"collector": name, "added": added})
 
     def _store_rows(self, collector: Collector, window: Window) -> int:
-        """Store what a collector brings; a source with a past is stored chunk by chunk."""
+        """Store a collector's batches; a source with history is stored chunk by chunk."""
         if hasattr(collector, "failure"):
             return drain(self.warehouse, cast(Any, collector), window, self._check_stop)[0]
         return pipeline.ingest(self.warehouse, collector.collect(window)).added
 
     def _check_stop(self, _label: str, _part: float) -> None:
-        """Leave a long past between two chunks: what was read is stored, the next run goes on."""
+        """Stop between two chunks of a long history: the next run continues after these chunks."""
         if self._stop.is_set():
             raise JobInterrupted
 
@@ -279,7 +279,7 @@ def serve(
 ) -> None:
     """Run these roles (none = all) until SIGTERM or SIGINT (or until `stop` is set).
 
-    `environ`: variables of the dashboard's process beside our own environment: which settings.
+    `environ`: variables of the dashboard's process in addition to our own environment.
 
     Raises:
         UsageError: nothing to collect from is configured, service.listen cannot be bound, a role
@@ -321,7 +321,7 @@ def serve(
                 stack.enter_context(collector.watching(stop))
             if api is not None:
                 api.people = ActionRequests(settings, warehouse, _now)
-            # Requests of people are done before the warehouse is closed.
+            # People's requests are finished before the warehouse is closed.
             stack.callback(endpoint.close)
         metrics.record_schedule(jobs, _now())
         ready.expects(jobs)
@@ -341,7 +341,7 @@ def serve(
                 "jobs": [job.name for job in jobs],
             },
         )
-        handle_stop_signals()  # engines that loaded since take SIGINT for themselves
+        handle_stop_signals()  # engines loaded in between install their own SIGINT handler
         _run_jobs(
             jobs, stop, metrics, ready, stack.enter_context(open_tracing()), timetable=timetable
         )
@@ -367,7 +367,7 @@ def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
 
 @contextmanager
 def _open_warehouse(settings: Settings, mine: AbstractSet[ServiceRole]) -> "Iterator[Warehouse]":
-    """Open the warehouse; roles that were split cannot take turns at an embedded one."""
+    """Open the warehouse; roles in separate processes cannot share an embedded one."""
     try:
         warehouse = Warehouse.open(settings, write=True)
     except TemporaryError as error:
@@ -420,11 +420,11 @@ def _open_act_job(
     metrics: SelfMetrics,
     roles: AbstractSet[ServiceRole],
 ) -> Iterator[Callable[[], None] | None]:
-    """Give the job `act` where acting is enabled, over a journal that is open meanwhile.
+    """Yield the job `act` if acting is enabled, over a journal that is open meanwhile.
 
     Raises:
         UsageError: a policy is not legal.
-        RefusedError: the cluster does not let us in.
+        RefusedError: the cluster refuses access.
         TemporaryError: the cluster cannot be reached.
     """
     if not settings.actions.enabled or ServiceRole.actor not in roles:
@@ -446,7 +446,7 @@ def _open_act_job(
 def _open_report_job(
     settings: Settings, warehouse: "Warehouse", metrics: SelfMetrics, stop: threading.Event
 ) -> "Iterator[tuple[ServiceJob, Timetable]]":
-    """Give the job that sends reports, and when it is to run because one is due."""
+    """Yield the job that sends reports, and the function that returns when one is due."""
     with Outbox.open(outbox_path(settings)) as book:
         deliveries = Deliveries(
             settings,
@@ -503,8 +503,8 @@ def _run_job(
     ready: Readiness,
     span: SpanFactory = no_span,
 ) -> None:
-    """Run a job; what it raises is logged and counted, and the next turn tries again."""
-    if stop.is_set():  # it waited for the one that was running when the stop came
+    """Run a job; an exception is logged and counted, and the next turn tries again."""
+    if stop.is_set():  # it waited for a running job when the stop came
         return
     began = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""Fallow's own telemetry. `metrics.csv` names every metric, its labels, and whose process has it.
+"""Export Fallow's own metrics. `metrics.csv` has each metric, its labels, and its processes.
 
 No workload, pod or team is a label: details belong to the warehouse.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each counter, which nothing here asks for
 
 SHARE_WINDOW = timedelta(hours=24)
-"""How far back the fleet's states are reported: a day, so that no hour of it stands out."""
+"""Window of the reported states of the fleet: a day, so that no single hour dominates it."""
 TARGET_WINDOW = timedelta(hours=1)
 GATES = ("frozen", "breaker", "lease")
 STEPS = ("acted", "notified", "kept a snapshot", "held", "refused")
@@ -59,7 +59,7 @@ class MetricSpec(msgspec.Struct, frozen=True):
     meaning: str
 
     def exported(self) -> tuple[str, ...]:
-        """Return the names under which Prometheus keeps it."""
+        """Return the names under which Prometheus stores it."""
         if self.kind == "counter":
             return (f"{self.name}_total",)
         if self.kind == "histogram":
@@ -91,7 +91,7 @@ class SelfMetrics:
         self._watched: dict[tuple[str, str], int] = {}
         for metric in metrics():
             mine = metric.role is ServiceRole.all or metric.role in roles
-            registry = self.registry if mine else None  # a metric of others is told to nobody
+            registry = self.registry if mine else None  # a metric of other roles is not exported
             self._all[metric.name] = _make_metric(metric, registry)
         for role in sorted(roles):
             self._of("info").labels(__version__, str(role)).set(1)
@@ -123,7 +123,7 @@ class SelfMetrics:
             self._of("job_failures").labels(job).inc()
 
     def record_readiness(self, *, ready: bool) -> None:
-        """Record what /readyz would say."""
+        """Record the result of /readyz."""
         self._of("ready").set(ready)
 
     def record_collection(
@@ -150,23 +150,23 @@ class SelfMetrics:
             self._of("watch_up").labels(watch.resource).set(watch.streams > 0 and not watch.error)
 
     def record_plugin_runs(self, runs: "Iterable[PluginRun]") -> None:
-        """Record what came of plugins: 0 = its last run ended with an exception."""
+        """Record the results of plugins: 0 = its last run ended with an exception."""
         for run in runs:
             self._of("plugin_up").labels(run.kind, run.plugin).set(run.result != "failed")
 
     def record_audits(self, failures: "Sequence[AuditFailure]") -> None:
-        """Record the last audits: how many rows each refused."""
+        """Record the last audits: how many rows each found."""
         for name in audits.list_audits():
             rows = sum(failure.rows for failure in failures if failure.audit == name)
             self._of("audit_failures").labels(name).set(rows)
 
     def record_fleet(self, warehouse: "Warehouse", cluster: str, now: datetime) -> None:
-        """Record what the fleet is made of, and which targets were scraped."""
+        """Record the fleet's states, and which targets were scraped."""
         until = now.replace(minute=0, second=0, microsecond=0)
         parameters = {"since": until - SHARE_WINDOW, "until": until, "cluster": cluster}
         states = warehouse.query(sql("shares"), parameters).to_pylist()
         whole = sum(row["gpu_seconds"] for row in states)
-        # Where these hours hold nothing, older figures would be taken for those of now.
+        # If these hours have no data, older figures would look like current ones.
         for name in ("state_share", "state_usd_per_hour"):
             self._of(name).clear()
         for name in ("gpus", "unpriced_share"):
@@ -197,7 +197,7 @@ class SelfMetrics:
         hours = window.seconds / 3600
         for finding in findings:
             self._of("findings").labels(finding.analyzer).inc()
-            # Of a case that began before the window: what was judged in it.
+            # Of a case that began before the window: the part that was judged in it.
             money = float(get_judged_part(finding).usd or 0) / hours
             self._of("waste_usd_per_hour").labels(finding.analyzer).inc(money)
 
@@ -210,23 +210,23 @@ class SelfMetrics:
                 self._of("stalled_jobs").labels(evidence).set(count)
 
     def record_savings(self, entries: Sequence[LedgerEntry]) -> None:
-        """Record what acting saved so far, by kind."""
+        """Record what actions saved so far, by kind."""
         for kind in get_args(SavingKind):
             mine = [entry for entry in entries if entry.kind == kind]
             self._of("saved_usd").labels(kind).set(float(sum(e.usd or 0 for e in mine)))
             self._of("saved_gpu_hours").labels(kind).set(sum(e.gpu_hours for e in mine))
 
     def record_delivery(self, result: str) -> None:
-        """Record what came of a report to one destination."""
+        """Record the result of a report to one destination."""
         self._of("report_deliveries").labels(result).inc()
 
     def record_backlog(self, waiting: int, oldest_s: float) -> None:
-        """Record how many reports wait to be sent, and the oldest for how long."""
+        """Record how many reports wait to be sent, and for how long the oldest has waited."""
         self._of("report_waiting").set(waiting)
         self._of("report_oldest_seconds").set(oldest_s)
 
     def record_actor_turn(self, report: "TurnReport") -> None:
-        """Record one turn of acting; its time is the actor's heartbeat."""
+        """Record one turn of the actor; its time is the actor's heartbeat."""
         for step in report.taken:
             self._of("act_steps").labels(step.result).inc()
         for outcome in report.closed:
@@ -238,13 +238,13 @@ class SelfMetrics:
         self._of("act_last_turn_timestamp_seconds").set(report.at.timestamp())
 
     def record_notices(self, proofs: "Iterable[NoticeProof]") -> None:
-        """Record what came of notices: one that no channel took and none will is failed."""
+        """Record the results of notices: one that no channel took and none will take is failed."""
         for proof in proofs:
             waits = "failed" if proof.waits_until is None else "waiting"
             self._of("notices").labels("delivered" if proof.delivered else waits).inc()
 
     def record_journal(self, rows: int, *, broken: bool, waiting: int) -> None:
-        """Record how long the journal is, whether its chain holds, and who waits for approval."""
+        """Record the journal's length, whether its chain is intact, and the pending approvals."""
         self._of("journal_rows").set(rows)
         self._of("journal_broken").set(broken)
         self._of("act_waiting").set(waiting)
@@ -278,7 +278,7 @@ class SelfMetrics:
         return self._all[f"fallow_{name}"]
 
     def _begin(self, name: str, values: Iterable[str]) -> None:
-        """Let series begin at zero: an increase from nothing is none to Prometheus."""
+        """Let series begin at zero: Prometheus sees no increase in a series without a zero."""
         for value in values:
             self._of(name).labels(value)
 

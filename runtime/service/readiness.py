@@ -1,4 +1,4 @@
-"""When the service is ready: the warehouse is open, every job went well once, none is late."""
+"""Decide when the service is ready: warehouse open, every job succeeded once, none late."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from runtime.service.roles import ServiceJob
 
 LATE = 3
-"""So many periods without a turn that went well, and the setting's grace, make a job late."""
+"""Periods without a successful turn, plus the setting's grace, that make a job late."""
 
 
 class Readiness:
-    """What /readyz answers from. Threads may share it."""
+    """The data behind /readyz. Threads may share it."""
 
     def __init__(self, grace: timedelta, clock: Callable[[], datetime]) -> None:
         self._grace, self._clock = grace, clock
@@ -19,18 +19,18 @@ class Readiness:
         self._jobs: dict[str, tuple[timedelta, datetime | None]] | None = None
 
     def expects(self, jobs: Iterable[ServiceJob]) -> None:
-        """Note that the warehouse is open, and which jobs have to go well."""
+        """Record that the warehouse is open, and which jobs have to succeed."""
         with self._lock:
             self._jobs = {job.name: (job.every, None) for job in jobs}
 
     def went_well(self, job: str) -> None:
-        """Note that a turn of a job went well just now."""
+        """Record that a turn of a job just succeeded."""
         with self._lock:
             if self._jobs is not None and job in self._jobs:
                 self._jobs[job] = (self._jobs[job][0], self._clock())
 
     def why_not(self) -> list[str]:
-        """Return why the service is not ready, in words; none = it is."""
+        """Return why the service is not ready, as sentences; none = it is ready."""
         with self._lock:
             jobs = None if self._jobs is None else dict(self._jobs)
         if jobs is None:

@@ -1,7 +1,7 @@
-"""Who does which job: `fallow up --role` splits the service over machines.
+"""Assign jobs to processes: `fallow up --role` splits the service over machines.
 
 One process does everything over an embedded warehouse. With a PostgreSQL catalog each role may run
-on a machine of its own; actors keep a Lease, so that one of them acts however many run.
+on its own machine. Actors use a Lease, so that one of them acts however many run.
 """
 
 from collections.abc import Callable, Collection
@@ -31,16 +31,16 @@ WRITERS = PARTS - {ServiceRole.dashboard}
 
 
 class ServiceJob(NamedTuple):
-    """What runs on a schedule, how often, and in which role's process."""
+    """A job on a schedule, its interval, and the role that runs it."""
 
     name: str
     every: timedelta
     run: Callable[[], object]
     role: ServiceRole
     apart: bool = False
-    """It only reads the warehouse, so it has a thread of its own and delays no other job."""
+    """Whether it only reads the warehouse: then its own thread runs it and delays no other job."""
 
 
 def expand_roles(roles: Collection[ServiceRole]) -> frozenset[ServiceRole]:
-    """Return the roles that a process has; none named, or `all`, is every one."""
+    """Return the roles of a process; none named, or `all`, is every role."""
     return frozenset(roles) if roles and ServiceRole.all not in roles else PARTS

@@ -1,9 +1,9 @@
-"""Turn SIGTERM and SIGINT into a stop, whatever the main thread does when they come.
+"""Turn SIGTERM and SIGINT into a stop, whatever the main thread does at that time.
 
 A handler in Python runs in the main thread, between two of its instructions. If that thread was
-about to wait for the stop it holds the event's lock, and a handler that sets the event waits for
-that lock for ever. So the handlers do nothing: the interpreter writes the signal's number into a
-socket at once (`signal.set_wakeup_fd`), and a thread that reads the socket sets the event.
+about to wait for the stop, it holds the event's lock, and a handler that sets the event waits for
+that lock without end. So the handlers do nothing: the interpreter writes the signal's number into a
+socket immediately (`signal.set_wakeup_fd`), and a thread that reads the socket sets the event.
 """
 
 import signal
@@ -17,9 +17,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def handle_stop_signals() -> None:
-    """Take SIGTERM and SIGINT for ourselves; again after a library took one of them.
+    """Install our handlers of SIGTERM and SIGINT; again after a library has replaced one of them.
 
-    Only the main thread may; in another one nothing changes.
+    Only the main thread may do this; in another thread nothing changes.
     """
     if threading.current_thread() is threading.main_thread():
         for number in STOP_SIGNALS:
@@ -28,7 +28,7 @@ def handle_stop_signals() -> None:
 
 @contextmanager
 def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` on SIGTERM or SIGINT meanwhile; outside the main thread nothing changes."""
+    """Set `stop` on SIGTERM or SIGINT inside the block; outside the main thread nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -48,7 +48,7 @@ def stop_on_signals(stop: threading.Event) -> Iterator[None]:
             for number, handler in before.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(descriptor)
-            sender.close()  # ends the reader
+            sender.close()  # ends the reading thread
             reader.join()
 
 
@@ -57,7 +57,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 def _set_on_signal(receiver: socket.socket, stop: threading.Event) -> None:
-    """Read signal numbers, a byte each, until the socket is closed; others than ours do nothing."""
+    """Read signal numbers, a byte each, until the socket is closed; ignore other signals."""
     while numbers := receiver.recv(64):
         if not set(numbers).isdisjoint(STOP_SIGNALS):
             stop.set()

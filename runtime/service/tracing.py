@@ -1,4 +1,4 @@
-"""Jobs as OpenTelemetry spans: with the extra `otel`, where the standard variables say whereto.
+"""Trace jobs as OpenTelemetry spans, with the extra `otel` and the standard variables.
 
 `OTEL_EXPORTER_OTLP_ENDPOINT` (or `..._TRACES_ENDPOINT`) switches it on; headers, timeouts and
 sampling are its own variables too. Without it nothing is loaded.
@@ -25,7 +25,7 @@ def no_span(_name: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def open_tracing() -> Iterator[SpanFactory]:
-    """Give what wraps a piece of work in a span of that name; what was not sent is at the end."""
+    """Yield a function that wraps work in a named span; the rest is sent at the end."""
     if not any(os.environ.get(name) for name in SWITCHES):
         yield no_span
         return

@@ -1,1 +1,1 @@
-"""Reports on their way: who gets which, what came of it, and never the same one twice."""
+"""Deliver reports: each report to each of its destinations at most once."""

@@ -1,4 +1,4 @@
-"""Put a report into a bucket, once: its key says which it is, and no object is ever overwritten.
+"""Put a report into a bucket once: its key identifies it, and no object is ever overwritten.
 
 s3://bucket/prefix/CLUSTER/SCHEDULE/20261120T070000Z-fallow-finance-20261021-20261120.pdf
 """
@@ -15,7 +15,7 @@ from runtime.service.delivery.outbox import Delivery
 from warehouse.cold_storage import create_s3_client
 
 ID_KEY = "fallow-delivery"
-"""Metadata that names the delivery: an object that is there is either ours, or somebody else's."""
+"""Metadata that names the delivery: it shows whether an existing object is ours."""
 EXISTS_CODES = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412"})
 NO_CONDITION_CODES = frozenset({"NotImplemented", "501"})
 ABSENT_CODES = frozenset({"404", "NoSuchKey", "NotFound"})
@@ -39,7 +39,7 @@ def address(
 
 
 def put(store: ReportStore, cluster: str, delivery: Delivery, report: Report) -> DeliveryAttempt:
-    """Put a report under its key. Any number of tries is one object; `reason` is where it lies."""
+    """Put a report under its key. All attempts make one object; `reason` is its location."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
     bucket, key = address(store, cluster, delivery, report)
@@ -65,14 +65,14 @@ def put(store: ReportStore, cluster: str, delivery: Delivery, report: Report) ->
         reason = f"the object store refuses {bucket}: {code}"
         return DeliveryAttempt(False, reason, again=code not in REFUSED_CODES)
     except BotoCoreError as error:
-        # Its own words hold the endpoint, never the keys.
+        # The error's own text has the endpoint, never the keys.
         reason = f"the object store of {bucket} cannot be used: {' '.join(str(error).split())}"
         return DeliveryAttempt(False, reason, again=True)
     return DeliveryAttempt(True, f"s3://{bucket}/{key}")
 
 
 def _check_ownership(client: Any, where: dict[str, Any], delivery: Delivery) -> DeliveryAttempt:
-    """Tell an object of ours, put by a try that did not live to say so, from another's."""
+    """Distinguish our own object, put by an attempt that was killed, from an object of another."""
     head = client.head_object(**where)
     location = f"s3://{where['Bucket']}/{where['Key']}"
     if head.get("Metadata", {}).get(ID_KEY) == delivery.id:
@@ -83,7 +83,7 @@ def _check_ownership(client: Any, where: dict[str, Any], delivery: Delivery) -> 
 def _put_if_absent(
     client: Any, where: dict[str, Any], how: dict[str, Any], delivery: Delivery, report: Report
 ) -> DeliveryAttempt:
-    """Put where the server knows no condition: only we write below this key, one at a time."""
+    """Put on a server without conditional writes: only we write below this key, one at a time."""
     from botocore.exceptions import ClientError  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""Where reports go by name: a channel of `notices.channels`, or a bucket of `reports.stores`."""
+"""Resolve destinations of reports: a channel of `notices.channels` or a bucket."""
 
 from actions.notices import apprise_delivery
 from actions.notices.apprise_delivery import AttachedFile, DeliveryAttempt
@@ -9,14 +9,15 @@ from runtime.service.delivery.outbox import Delivery
 
 
 def is_repeatable(settings: Settings, name: str) -> bool:
-    """Say whether handing over twice leaves one: then what nobody lived to tell of is redone."""
+    """Return whether two deliveries leave one object: then an unknown result may be repeated."""
     return name in settings.reports.stores
 
 
 def hand(settings: Settings, delivery: Delivery, report: Report, location: str) -> DeliveryAttempt:
-    """Hand a report to its destination; `location` says where a bucket has it, empty = nowhere.
+    """Deliver a report to its destination; `location` is its place in a bucket, empty = none.
 
-    A channel whose service takes no files (Slack's and Teams' webhooks) gets the summary and that.
+    A channel whose service takes no files (Slack's and Teams' webhooks) gets the summary and the
+    location.
     """
     name, timeout = delivery.destination, settings.reports.timeout.total_seconds()
     if name in settings.reports.stores:
@@ -38,7 +39,7 @@ def hand(settings: Settings, delivery: Delivery, report: Report, location: str) 
 
 
 def _is_mail(plugin: object) -> bool:
-    """Say whether it is plain SMTP; what signs or encrypts by PGP is left to Apprise."""
+    """Return whether it is plain SMTP; signing and PGP encryption are left to Apprise."""
     from apprise.plugins.email import NotifyEmail  # noqa: PLC0415  (0.3 s and 170 services)
 
     return type(plugin) is NotifyEmail and plugin.pgp_mode == "no"

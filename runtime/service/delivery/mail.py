@@ -1,7 +1,8 @@
-"""Hand a report to an SMTP server: one message to all recipients, and certainty where there is any.
+"""Deliver a report to an SMTP server: one message to all recipients, with a certain result.
 
-The address, the way of TLS and who logs in come from the channel's Apprise URL as Apprise reads it.
-Apprise's own sending says only yes or no: whether trying again might send twice, it cannot tell.
+The address, the TLS mode and the login come from the channel's Apprise URL, as Apprise reads it.
+Apprise itself returns only success or failure: it cannot tell whether another attempt might send
+the message twice.
 """
 
 import smtplib
@@ -20,10 +21,10 @@ MOST_TEXT = 200
 
 
 def hand(plugin: Any, report: Report, text: str, key: str, timeout: float) -> DeliveryAttempt:
-    """Send a report as an attachment by the server of Apprise's `plugin`.
+    """Send a report as an attachment through the server of Apprise's `plugin`.
 
-    Until the message's last line it is certain that nobody has it; from there to the server's
-    answer it is not.
+    Until the last line of the message is sent, it is certain that nothing was delivered. From then
+    until the server's response the result is unknown.
     """
     recipients = [*(to for _, to in plugin.targets), *sorted(plugin.cc | plugin.bcc)]
     where = f"{plugin.smtp_host}:{plugin.port}"
@@ -39,7 +40,7 @@ def hand(plugin: Any, report: Report, text: str, key: str, timeout: float) -> De
 
 
 def build_message(plugin: Any, report: Report, text: str, key: str) -> EmailMessage:
-    """Return the message; its Message-ID is the same however often it is made."""
+    """Return the message; its Message-ID is the same at each attempt."""
     message = EmailMessage()
     domain = plugin.from_addr[1].rpartition("@")[2]
     message["Message-ID"] = f"<{key}@{domain}>"
@@ -95,7 +96,7 @@ def _send(
         return answer
     try:
         code, reply = server.data(message)
-    except smtplib.SMTPDataError as error:  # it does not even want to hear it
+    except smtplib.SMTPDataError as error:  # it refuses before the message
         return _failure(f"{where} does not take it", error)
     except (OSError, smtplib.SMTPException) as error:
         return DeliveryAttempt(
@@ -107,7 +108,7 @@ def _send(
 def _send_envelope(
     server: smtplib.SMTP, sender: str, recipients: list[str], where: str
 ) -> DeliveryAttempt:
-    """Send the envelope; recipients that are refused are counted, not named by address."""
+    """Send the envelope; refused recipients are counted, their addresses are not named."""
     code, reply = server.mail(sender)
     if code != OK:
         return _refusal(f"{where} takes no mail from us", code, reply)

@@ -1,8 +1,9 @@
-"""The journal of deliveries: one SQLite file, one row per schedule, due time and destination.
+"""Store deliveries: one SQLite file, one row per schedule, due time and destination.
 
-A row is `waiting` until it is tried, `sending` on disk before the first byte leaves, and then
-`sent`, `failed` (it did not arrive) or `unknown` (it may have: nobody was left to say). A report
-is kept beside its rows while one of them waits, so that all get the same file.
+A row is `waiting` until the first attempt, `sending` on disk before the first byte is sent, and
+then `sent`, `failed` (it did not arrive) or `unknown` (the process ended before the result was
+known). A report is stored beside its rows while one of them waits, so that all destinations get the
+same file.
 """
 
 import fcntl
@@ -26,16 +27,16 @@ from runtime.operations.reports import Report
 
 DeliveryState = Literal["waiting", "sending", "sent", "failed", "unknown"]
 RESULTS = ("sent", "put off", "failed", "unknown")
-"""What a try comes to; what is put off waits."""
+"""Results of an attempt; a delivery that is put off waits again."""
 BUSY_S = 30.0
 """How long a write waits for another process's (each takes milliseconds)."""
 RETENTION = timedelta(days=400)
-"""Rows that are older are forgotten; a report is due again long before."""
+"""Rows older than this are deleted; a report is due again long before."""
 COLUMNS = "schedule, due, destination, state, at, since, tries, try_at, said"
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """One report to one destination: what came of it so far.
+    """One report to one destination, with its state.
 
     `since` is when it was first requested, `at` when its state was written.
     """
@@ -52,13 +53,13 @@ class Delivery(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Name it alike in every process: receivers can tell a double by it."""
+        """Return an id that is equal in every process: receivers can detect duplicates by it."""
         text = f"{self.schedule} {_format_time(self.due)} {self.destination}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Outbox:
-    """An open journal of deliveries. One object may be used by several threads."""
+    """An open store of deliveries. Several threads may use one object."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -67,11 +68,11 @@ class Outbox:
 
     @classmethod
     def open(cls, path: Path, *, write: bool = True) -> Self:
-        """Open a journal, and create it where `write` asks for that.
+        """Open the file; `write` creates it if it does not exist.
 
         Raises:
-            UsageError: there is none to read.
-            WarehouseError: the file is none, or its place cannot be written.
+            UsageError: there is no file to read.
+            WarehouseError: the file is no store of deliveries, or its folder cannot be written.
         """
         if not write and not path.is_file():
             raise UsageError(f"there is no journal of deliveries at {path}", hint="nothing was due")
@@ -97,8 +98,8 @@ class Outbox:
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(schema)
-        with suppress(OSError):  # another's file stays as its owner left it
-            self.path.chmod(0o600)  # reports lie in it
+        with suppress(OSError):  # a file of another program stays unchanged
+            self.path.chmod(0o600)  # it has reports in it
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +119,7 @@ class Outbox:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Say whether nobody else sends by this journal meanwhile; the kernel frees what died."""
+        """Yield whether no other process sends from this file; a dead process's lock is free."""
         with self.path.with_name(self.path.name + ".sending").open("a") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -136,18 +137,18 @@ class Outbox:
         return _parse_time(rows[0][0]) if rows else None
 
     def expect(self, schedule: Schedule, due_at: datetime) -> None:
-        """Write down when a schedule is due next."""
+        """Store when a schedule is due next."""
         row = (schedule.name, schedule.cron, schedule.time_zone, _format_time(due_at))
         self._write("INSERT OR REPLACE INTO schedule VALUES (?, ?, ?, ?)", row)
 
     def keep_only(self, names: Iterable[str]) -> None:
-        """Forget schedules that are none any more."""
+        """Delete the schedules that do not exist any more."""
         for (name,) in self._rows("SELECT name FROM schedule", ()):
             if name not in set(names):
                 self._write("DELETE FROM schedule WHERE name = ?", (name,))
 
     def owe(self, schedule: str, due: datetime, to: Iterable[str], now: datetime) -> None:
-        """Write down who is to get a report; who is in the journal already is left as it is."""
+        """Store who is to get a report; existing deliveries stay as they are."""
         rows = [
             (
                 schedule,
@@ -166,7 +167,7 @@ class Outbox:
         self._write_many(f"INSERT OR IGNORE INTO delivery ({COLUMNS}) VALUES ({marks})", rows)
 
     def again(self, schedule: str, due: datetime, now: datetime) -> int:
-        """Let what failed or is unknown of a due time be tried once more; return how many."""
+        """Make failed and unknown deliveries of a due time wait again; return how many."""
         return self._write(
             "UPDATE delivery SET state = 'waiting', at = ?1, since = ?1, tries = 0, try_at = ?1"
             " WHERE schedule = ?2 AND due = ?3 AND state IN ('failed', 'unknown')",
@@ -190,20 +191,20 @@ class Outbox:
     def settle(
         self, delivery: Delivery, state: DeliveryState, now: datetime, reason: str = ""
     ) -> None:
-        """Write down what a delivery is now; it is on disk when this returns."""
+        """Store a delivery's state; it is on disk when this returns."""
         self._mark(delivery, "state = ?, at = ?, said = ?", (state, _format_time(now), reason))
 
     def put_off(self, delivery: Delivery, until: datetime, now: datetime, reason: str) -> None:
-        """Let a delivery wait for another try."""
+        """Let a delivery wait for another attempt."""
         values = (_format_time(now), _format_time(until), reason)
         self._mark(delivery, "state = 'waiting', at = ?, try_at = ?, said = ?", values)
 
     def tried(self, delivery: Delivery, until: datetime) -> None:
-        """Count a try before it is made, so that one that kills the process is not the next too."""
+        """Count an attempt before it is made, so that one that kills the process is counted."""
         self._mark(delivery, "tries = tries + 1, try_at = ?", (_format_time(until),))
 
     def report(self, schedule: str, due: datetime) -> Report | None:
-        """Return the report of a due time as it was made."""
+        """Return the report of a due time as it was produced."""
         rows = self._rows(
             "SELECT name, media_type, body, title, summary FROM report"
             " WHERE schedule = ? AND due = ?",
@@ -212,7 +213,7 @@ class Outbox:
         return Report(*rows[0]) if rows else None
 
     def keep(self, schedule: str, due: datetime, report: Report) -> None:
-        """Keep a report until everybody has it."""
+        """Store a report until every destination has it."""
         row = (
             schedule,
             _format_time(due),
@@ -226,7 +227,7 @@ class Outbox:
         )
 
     def tidy(self, now: datetime) -> None:
-        """Forget reports that nobody waits for, and rows of long ago."""
+        """Delete reports that no delivery needs, and old rows."""
         for schedule, due in self._rows(
             "SELECT schedule, due FROM report EXCEPT"
             " SELECT schedule, due FROM delivery WHERE state IN ('waiting', 'sending')",
@@ -282,7 +283,7 @@ class Outbox:
 
 
 def outbox_path(settings: Settings) -> Path:
-    """Return where the journal of deliveries lies."""
+    """Return the path of the store of deliveries."""
     return settings.reports.journal or settings.home / "deliveries.sqlite"
 
 

@@ -1,11 +1,12 @@
-"""Make what is due, and send it: each report to each destination once, whatever is killed when.
+"""Produce due reports and send each to each destination at most once, despite any kill.
 
     with Outbox.open(outbox_path(settings)) as outbox:
         Deliveries(settings, warehouse, outbox, clock=clock).turn()
 
-Mail and chats cannot say what they have. So a delivery is `sending` on disk before its first
-byte leaves, and one that is found so, when nobody sends, is `unknown`: it is not sent again, and
-the log says so. A bucket says what it has: the same delivery is made again and stays one object.
+Mail and chats cannot report what they have received. So a delivery is `sending` on disk before its
+first byte is sent. A delivery that is still `sending` when no process sends is `unknown`: it is not
+sent again, and the log reports it. A bucket can report what it has: the same delivery is repeated
+and stays one object.
 """
 
 import logging
@@ -29,14 +30,14 @@ from runtime.service.delivery.outbox import Delivery, Outbox
 log = logging.getLogger("fallow.reports")
 
 LONGEST_PAUSE = timedelta(hours=1)
-"""Between two tries."""
+"""Time between two attempts."""
 HandOver = Callable[[Settings, Delivery, Report, str], DeliveryAttempt]
 
 
 class Deliveries:
-    """Reports on their way. `produce`, `hand` and the clock are injected by tests.
+    """Sends reports. `produce`, `hand` and the clock are injected by tests.
 
-    `on_result(result)` is called with one of `outbox.RESULTS` for each try,
+    `on_result(result)` is called with one of `outbox.RESULTS` for each attempt,
     `on_backlog(waiting, oldest_s)` after each turn.
     """
 
@@ -83,7 +84,7 @@ class Deliveries:
         return alone
 
     def _recover(self) -> None:
-        """Settle what a process that is no more left half-done."""
+        """Settle the deliveries that a dead process left unfinished."""
         now = self._clock()
         for delivery in self._outbox.unsettled("sending"):
             if destinations.is_repeatable(self._settings, delivery.destination):
@@ -93,7 +94,7 @@ class Deliveries:
             self._settle(delivery, "unknown", reason)
 
     def _drop(self, requested: tuple[str, datetime] | None) -> None:
-        """Give up what is asked for no more: gone from the settings, or a newer one is due."""
+        """Give up deliveries that are not requested any more: removed, or a newer report is due."""
         waiting = self._outbox.unsettled("waiting")
         newest = {delivery.schedule: delivery.due for delivery in waiting}  # the newest comes last
         for delivery in waiting:
@@ -109,7 +110,7 @@ class Deliveries:
                 )
 
     def _send_report(self, schedule: Schedule, due: datetime, rows: list[Delivery]) -> None:
-        """Send one report to those who wait for it, buckets first: chats can say where it lies."""
+        """Send one report to waiting destinations, buckets first: chats can name its location."""
         now = self._clock()
         rows.sort(key=lambda d: not destinations.is_repeatable(self._settings, d.destination))
         for delivery in rows:
@@ -118,12 +119,12 @@ class Deliveries:
         if report is None:
             return
         for delivery in rows:
-            if self._stop.is_set():  # it waits: the next process goes on
+            if self._stop.is_set():  # it still waits: the next process continues
                 return
             self._send(delivery, report)
 
     def _get_report(self, schedule: Schedule, due: datetime, rows: list[Delivery]) -> Report | None:
-        """Return the report as it was made first, or make it now."""
+        """Return the report as it was first produced, or produce it now."""
         stored = self._outbox.report(schedule.name, due)
         if stored is not None:
             return stored
@@ -193,13 +194,13 @@ class Deliveries:
         log.error("report %s", state, extra={**_log_fields(delivery), "why": reason, "again": then})
 
     def _pause(self, delivery: Delivery) -> timedelta:
-        """Return how long to wait after this try: twice as long as after the last."""
+        """Return how long to wait after this attempt: twice as long as after the last one."""
         first = self._settings.reports.try_again
         doubled: timedelta = first * 2 ** min(delivery.tries, 12)
         return min(doubled, max(LONGEST_PAUSE, first))
 
     def _stored_location(self, delivery: Delivery) -> str:
-        """Say where a bucket has the report already."""
+        """Return the location of the report in a bucket, if it is already there."""
         for other in self._outbox.of(delivery.schedule, delivery.due):
             stored = destinations.is_repeatable(self._settings, other.destination)
             if stored and other.state == "sent":

@@ -1,1 +1,1 @@
-"""When reports are due, kept over restarts."""
+"""Schedule reports; due times are stored over restarts."""

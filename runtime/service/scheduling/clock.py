@@ -1,7 +1,7 @@
-"""When a schedule is due by the wall clock of its zone, whose clock may jump.
+"""Compute when a schedule is due by the wall clock of its zone, which may change.
 
-A time that the clock skips comes when it has jumped; one that it shows twice comes once, the first
-time: nobody wants a report twice.
+A time that the clock skips is due after the change. A time that the clock shows twice is due once,
+the first time, so that no report is sent twice.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,11 +15,11 @@ from fallow.report_settings import Schedule
 
 _EPSILON = timedelta(microseconds=1)
 _LOOKBACKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366 * 5))
-"""How far back the latest due time is searched: near first, so that few are passed."""
+"""How far back the latest due time is searched: short spans first, so that few times are passed."""
 
 
 def next_due(schedule: Schedule, timestamp: datetime) -> datetime | None:
-    """Return the first time after this one at which a schedule is due; None = never again."""
+    """Return the first due time of a schedule after this one; None = no further one."""
     zone, triggers = ZoneInfo(schedule.time_zone), parse_triggers(schedule.cron)
     wall: datetime | None = timestamp.astimezone(zone).replace(tzinfo=None) - JUMP
     while wall is not None and (wall := next_start(triggers, wall)) is not None:
@@ -29,7 +29,7 @@ def next_due(schedule: Schedule, timestamp: datetime) -> datetime | None:
 
 
 def latest_due(schedule: Schedule, first: datetime, now: datetime) -> datetime:
-    """Return the last due time up to now, of those from `first` on, which is one."""
+    """Return the last due time up to now, from `first` on, which is itself a due time."""
     for lookback in _LOOKBACKS:
         begin = max(first, now - lookback) - _EPSILON
         last_due, due = None, next_due(schedule, begin)
@@ -41,7 +41,7 @@ def latest_due(schedule: Schedule, first: datetime, now: datetime) -> datetime:
 
 
 class WallClockTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
-    """A schedule as APScheduler asks for it."""
+    """A schedule as an APScheduler trigger."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule

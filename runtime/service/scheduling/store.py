@@ -1,8 +1,8 @@
-"""Schedules as APScheduler's job store, kept in the journal of deliveries.
+"""Store schedules as APScheduler's job store, in the file of deliveries.
 
-APScheduler's own SQL store moves a job to its next time whether or not its run came to anything,
-and keeps it as a pickle: a kill in between loses a report. Here what is due is owed in the journal
-before a job starts; a schedule that is not in the settings any more is not in the store either.
+APScheduler's own SQL store moves a job to its next time whether or not its run had a result, and
+stores it as a pickle: a kill in between loses a report. Here due deliveries are stored before a job
+starts. A schedule that is not in the settings any more is not in the store either.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from runtime.service.scheduling.clock import WallClockTrigger, latest_due
 
 
 class Timetable(MemoryJobStore):  # type: ignore[misc]  # APScheduler has no types
-    """Jobs of schedules, each next time on disk."""
+    """The jobs of schedules, with each next time on disk."""
 
     def __init__(self, outbox: Outbox, schedules: list[Schedule]) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Timetable(MemoryJobStore):  # type: ignore[misc]  # APScheduler has no typ
         outbox.keep_only(self._schedules)
 
     def add_job(self, job: Any) -> None:
-        """Take a schedule in: a next time that was stored, though long past, is what counts."""
+        """Add a schedule: a stored next time counts, even if it is long past."""
         schedule = self._schedules[job.id]
         stored_next = self._outbox.next(schedule)
         if stored_next is None:
@@ -36,7 +36,7 @@ class Timetable(MemoryJobStore):  # type: ignore[misc]  # APScheduler has no typ
         super().add_job(job)
 
     def get_due_jobs(self, now: datetime) -> list[Any]:
-        """Return what is due, owed in the journal first; what was missed is due once."""
+        """Return the due jobs, after their deliveries are stored; missed times are due once."""
         jobs: list[Any] = super().get_due_jobs(now)
         for job in jobs:
             schedule = self._schedules[job.id]
@@ -46,12 +46,12 @@ class Timetable(MemoryJobStore):  # type: ignore[misc]  # APScheduler has no typ
         return jobs
 
     def update_job(self, job: Any) -> None:
-        """Write the next time down; what was due before it is owed by now."""
+        """Store the next time; the deliveries of the time before are stored by now."""
         self._outbox.expect(self._schedules[job.id], job.next_run_time)
         super().update_job(job)
 
     def arrange(self, scheduler: Any, run: Callable[..., object], args: Any, executor: str) -> None:
-        """Let a scheduler run `run(*args)` whenever one of the schedules is due."""
+        """Make a scheduler run `run(*args)` whenever one of the schedules is due."""
         scheduler.add_jobstore(self, "reports")
         for schedule in self._schedules.values():
             scheduler.add_job(
