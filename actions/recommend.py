@@ -73,7 +73,7 @@ def with_recommendations(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def explain_protection(workload_kind: str, namespace: str) -> str | None:
-    """Say why a workload is never stopped, or None."""
+    """Return why a workload is never stopped, or None."""
     values = {"kind": workload_kind, "namespace": namespace}
     return next((row.why for row in protections() if values.get(row.where) == row.key), None)
 

@@ -64,7 +64,7 @@ def _possible_kinds(frame: pl.DataFrame, match: Match) -> pl.DataFrame:
 
 
 def may_match(row: dict[str, Any], match: Match) -> bool:
-    """Say whether a policy may be about cases of a cluster, namespace, workload kind and kind."""
+    """Return whether a policy may match cases of a cluster, namespace, workload kind and kind."""
     checks: Sequence[tuple[tuple[str, ...], Any]] = (
         (match.cluster, row["cluster"]),
         (match.namespaces, row["namespace"]),

@@ -60,17 +60,17 @@ def controller(obj: Object) -> Mapping[str, Any] | None:
 
 
 def is_deleting(obj: Object) -> bool:
-    """Say whether an object is being deleted."""
+    """Return whether an object is being deleted."""
     return bool(meta(obj).get("deletionTimestamp"))
 
 
 def has_ended(pod: Object) -> bool:
-    """Say whether a pod's containers have exited for good."""
+    """Return whether a pod's containers have exited for good."""
     return get_path(pod, "status", "phase") in ENDED
 
 
 def has_condition(obj: Object, condition: str) -> bool:
-    """Say whether a condition of an object's status is true."""
+    """Return whether a condition of an object's status is true."""
     conditions = get_path(obj, "status", "conditions") or ()
     return any(c.get("type") == condition and c.get("status") == "True" for c in conditions)
 

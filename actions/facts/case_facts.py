@@ -151,7 +151,7 @@ def _created_at(pods: Sequence[PodRecord], node: NodeRecord | None) -> datetime 
 
 
 def _is_over_quota(quotas: Quotas | None, finding: Finding, queue: str | None) -> bool | None:
-    """Say whether a workload holds more than its quota; None = unknown, or no workload."""
+    """Return whether a workload holds more than its quota; None = unknown, or no workload."""
     if quotas is None or not finding.subject.namespace:
         return None
     return quotas.over(finding.subject.cluster, finding.subject.namespace, queue)

@@ -72,7 +72,7 @@ class FreeCapacity(msgspec.Struct):
         return FreeCapacity(dict(self.devices), self.cpu_milli, self.memory_bytes)
 
     def fits(self, demand: PodDemand) -> bool:
-        """Say whether a pod fits."""
+        """Return whether a pod fits."""
         return (
             self.devices.get(demand.device_type, 0) >= demand.count
             and self.cpu_milli >= demand.cpu_milli

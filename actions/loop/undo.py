@@ -135,7 +135,7 @@ def _send_missing(
 def _is_not_over(
     context: ActionContext, state: ActionState, undo_state: UndoState, interruption: Interruption
 ) -> bool:
-    """Say whether a later turn goes on with it: no answer yet, or its wait is not over."""
+    """Return whether a later turn goes on with it: no answer yet, or its wait is not over."""
     if interruption.verdict in ("away", "halted", "throttled"):
         _withdraw(context, state, interruption)
         return True

@@ -55,7 +55,7 @@ class StepVerdict(msgspec.Struct, frozen=True):
 
 
 def compare_waiting(before: Sequence[QuotaSample], after: Sequence[QuotaSample]) -> StepVerdict:
-    """Say whether waiting time worsened from the hours before a step to those after it."""
+    """Return whether waiting time worsened from the hours before a step to those after it."""
     too_short = _explain_too_short(before, "before") or _explain_too_short(after, "after")
     if too_short:
         return StepVerdict(None, too_short)

@@ -271,7 +271,7 @@ def _refuse_amount_of_pod(spec: Object, resource: str) -> None:
 
 
 def _restarts(container: Object, resource: str) -> bool:
-    """Say whether a container starts anew when an amount of it is resized."""
+    """Return whether a container starts anew when an amount of it is resized."""
     return any(
         p.get("resourceName") == resource and p.get("restartPolicy") == "RestartContainer"
         for p in container.get("resizePolicy") or ()

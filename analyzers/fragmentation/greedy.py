@@ -79,7 +79,7 @@ def _find_candidates(placement: PoolPlacement, movable: Sequence[int]) -> list[_
 
 
 def _has_room_for_all(placement: PoolPlacement, n: int, leaving: Sequence[int], total: int) -> bool:
-    """Say whether the place, without those pods, has room for all its slots."""
+    """Return whether the place, without those pods, has room for all its slots."""
     place, slot = placement.places[n], placement.slot
     own = [placement.tenants[i] for i in leaving]
     gpu = sum(place.gpu) + sum(milli for t in own for _, milli in t.devices)
@@ -102,7 +102,7 @@ class _GreedyState:
         self.used: set[int] = set()
 
     def within(self, restarted: frozenset[int]) -> bool:
-        """Say whether every disruption budget allows these restarts."""
+        """Return whether every disruption budget allows these restarts."""
         evictions: dict[str, int] = {}
         for i in restarted:
             name = self.placement.tenants[i].budget

@@ -59,7 +59,7 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
     @property
     def sharing(self) -> bool:
-        """Say whether it holds less than a device."""
+        """Return whether it holds less than a device."""
         return bool(self.devices) and self.milli < WHOLE
 
 
@@ -93,7 +93,7 @@ class MovePlan(msgspec.Struct, frozen=True):
 
     @property
     def proven(self) -> bool:
-        """Say whether no plan with fewer restarts exists."""
+        """Return whether no plan with fewer restarts exists."""
         return self.restarts == self.fewest
 
 

@@ -146,7 +146,7 @@ def _collect_signs(
 
 
 def _is_memory_sign(sign: str, growth: int, hardware: Sequence[DeviceXid]) -> bool:
-    """Tell whether a memory counter counts: errors that are old are a sign beside XIDs only."""
+    """Return whether a memory counter counts: errors that are old are a sign beside XIDs only."""
     return sign == "row_remap_failure" or growth > 0 or bool(hardware)
 
 

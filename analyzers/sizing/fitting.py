@@ -69,7 +69,7 @@ def _find_instance(row: Row, need: float, settings: SizingSettings) -> list[Opti
 
 
 def _is_of_one_device(row: Row) -> bool:
-    """Say whether the pods have one device each, of one kind, and its SM activity is known."""
+    """Return whether the pods have one device each, of one kind, and its SM activity is known."""
     return bool(row["pod_gpus"] == 1 and row["kinds"] == 1 and row["sm_peak"] is not None)
 
 
