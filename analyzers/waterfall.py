@@ -280,7 +280,7 @@ def _add_saving(advice: Recommendation, step: SavingStage | None) -> Recommendat
 def _get_limit_us(finding: Finding) -> int:
     """Return the most a finding may save.
 
-    Its waste, or the claims of its largest recommendation.
+    It is the finding's waste, or the claims of its largest recommendation if these are more.
     """
     claimed = (sum(convert_to_us(c.gpu_hours) for c in a.claims) for a in finding.recommendations)
     return max(convert_to_us(finding.gpu_hours), *claimed, 0)

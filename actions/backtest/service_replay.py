@@ -260,9 +260,9 @@ class _Service:
                     act.back_at = now
 
     def _demote(self) -> None:
-        """Demote as `actions.loop.drift.demote_policies` does.
+        """Demote policies by the rule of `actions.loop.drift.demote_policies`.
 
-        If any reversal is allowed, one is.
+        If a policy declares that any reversal may happen, a single one does not demote it.
         """
         for name, policy in self._policies.items():
             own = [act for act in self._acts if act.decision.policy == name]

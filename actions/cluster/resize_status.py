@@ -17,7 +17,7 @@ INFEASIBLE, ERROR = "Infeasible", "Error"
 class ResizeStatus(msgspec.Struct, frozen=True):
     """The state of a resize.
 
-    Applied, waiting (deferred, in progress, not reported), or impossible.
+    The states are: applied, waiting (deferred, in progress, not reported), and impossible.
     """
 
     state: Literal["applied", "waiting", "impossible"]

@@ -220,7 +220,7 @@ def _longest_interval(allocations: Sequence[WorkloadAllocation]) -> float | None
 def _inventory_quality(
     inventory: Mapping[str, Any] | None, coverage: float | None
 ) -> tuple[datetime | None, float | None, float | None, tuple[str, ...]]:
-    """Return how well the cluster's API was read: for a finding about no device."""
+    """Return the quality of the API's polls, for a finding that is about no device."""
     if inventory is None or inventory["seen_us"] is None:
         return None, None, coverage, ()
     inventory_coverage = coverage if coverage is not None else inventory["coverage"]
@@ -252,7 +252,7 @@ def _gpus(
 ) -> float:
     """Return the GPUs that an act affects.
 
-    Of a partly idle workload the idle ones, of a node all.
+    These are the idle GPUs of a partly idle workload, and all GPUs of a node.
     """
     if finding.verdict == "partly idle" and allocations:
         idle = set(finding.details.get("devices") or ())
@@ -305,10 +305,7 @@ def _shared(
 
 
 def is_owner_resolved(pods: Sequence[PodRecord], key: WorkloadKey) -> bool | None:
-    """Return whether an inventory names the top owner of a workload's pods.
-
-    None = it has no pods.
-    """
+    """Return whether an inventory names the top owner of a workload's pods; None = no pods."""
     if not pods:
         return None
     return bool(key[2] and key[3]) and all(p.resolved for p in pods)

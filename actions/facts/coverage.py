@@ -19,10 +19,7 @@ class WorkloadCoverage:
         self._by_finding = {f.id: rows[n] for n, f in enumerate(with_pods)}
 
     def of(self, finding: Finding) -> WorkloadGpus | None:
-        """Return the allocation of a finding's workload.
-
-        None = the finding is about no workload's pods.
-        """
+        """Return the allocation of a finding's workload; None = the finding is about no pods."""
         return self._by_finding.get(finding.id)
 
 

@@ -174,7 +174,7 @@ class PendingWorkloads:
     ) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
         """Place pods on free capacity.
 
-        Return the pods without a placement, and the remaining capacity.
+        Return the pods that do not fit, and the remaining capacity.
         """
         remaining: dict[NodeKey, FreeCapacity] = {}
         without_node = []

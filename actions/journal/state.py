@@ -376,7 +376,7 @@ class JournalState:
     def uses(self, since: datetime) -> tuple[CountedAction, ...]:
         """Return what counts against budgets since a given time.
 
-        All that may have affected an owner.
+        These are all actions that may have affected an owner.
         """
         return tuple(
             count_action(state.action.decision, state.action.at)

@@ -1,4 +1,4 @@
 """The acting loop: reconcile, then plan, then one action after the other.
 
-The journal comes first.
+Every step is journalled before it is done.
 """

@@ -1,6 +1,6 @@
-"""Record an action on the workload itself.
+"""Record an action on the workload itself, with an Event and annotations.
 
-An Event and annotations that explain undo and opt-out.
+They explain how to undo the action and how to opt out.
 """
 
 from collections.abc import Mapping

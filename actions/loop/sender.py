@@ -226,7 +226,7 @@ class ChangeSender:
     def _read_again(self, change: Change) -> Mapping[str, Any] | None:
         """Return the object if it shows the state that the change expects.
 
-        None = not, or unknown.
+        None = no, or unknown.
         """
         try:
             obj = self.read_object(change)

@@ -109,7 +109,7 @@ def _conclude_undo(
     undo_state: UndoState,
     reasons_left: Sequence[Reason],
 ) -> Outcome | None:
-    """Take our annotations away and end the action; None = they could not be taken away yet."""
+    """Remove our annotations and end the action; None = they could not be removed yet."""
     # Only now: an annotation makes the controller of a Deployment write, and the version that a
     # restore carries would be old. While the action is in force, the annotations explain how to
     # undo it.
@@ -127,7 +127,7 @@ def _conclude_undo(
 def _send_missing(
     context: ActionContext, state: ActionState, checks: Sequence[UndoCheck]
 ) -> Interruption | None:
-    """Send the changes that are not there yet; return what came in between."""
+    """Send the changes that are not applied yet; return why the sequence stopped."""
     skip = {n for n, check in enumerate(checks) if not _must_send(state, n, check)}
     return context.sender.send_undo(state, [check.change for check in checks], skip)
 
@@ -135,7 +135,7 @@ def _send_missing(
 def _is_not_over(
     context: ActionContext, state: ActionState, undo_state: UndoState, interruption: Interruption
 ) -> bool:
-    """Return whether a later turn goes on with it: no answer yet, or its wait is not over."""
+    """Return whether a later evaluation continues: no answer yet, or its wait is not over."""
     if interruption.verdict in ("away", "halted", "throttled"):
         _withdraw(context, state, interruption)
         return True

@@ -327,7 +327,7 @@ def _get_free_time(  # noqa: PLR0917  (one caller)
 ) -> datetime | None:
     """Return when a case fits without further action.
 
-    Enough uses are too old, or the window closed.
+    Then enough uses are too old, or the window has closed.
     """
     closes_at = get_closing(budget.window, now) if budget.window is not None else None
     ordered = sorted(uses, key=lambda u: u.at)

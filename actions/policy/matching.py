@@ -17,9 +17,9 @@ _STRETCHES = frozenset({"idle", "partly idle"})
 
 
 def explain_mismatch(policy: Policy, facts: Facts) -> tuple[Reason, ...]:
-    """Return why a case does not match the policy.
+    """Return why a case does not match the policy; empty = it matches.
 
-    Empty = it matches. Unknown values do not match.
+    An unknown value does not match.
     """
     match = policy.match
     return tuple(

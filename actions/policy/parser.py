@@ -176,7 +176,7 @@ def _blackout(values: Mapping[str, Any]) -> Blackout:
 def _to_utc(timestamp: datetime | None, zone: ZoneInfo, *, fold: int) -> datetime | None:
     """Return a time in UTC.
 
-    For a local time that occurs twice, the one that lengthens the blackout.
+    A local time that occurs twice is read as the one that lengthens the blackout.
     """
     if timestamp is None or timestamp.tzinfo is not None:
         return timestamp and timestamp.astimezone(UTC)

@@ -160,7 +160,7 @@ def _bound_parent(account: Account, rules: StepRules) -> Bounds:
 def _find_overcommitted(accounts_by_key: Mapping[str, Account]) -> dict[str, str]:
     """Return the accounts whose children have larger guarantees than they have.
 
-    Those cannot move.
+    These accounts cannot move.
     """
     sums: dict[str, float] = {}
     for account in accounts_by_key.values():

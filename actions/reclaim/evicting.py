@@ -1,6 +1,6 @@
-"""Evict a bare pod, the only way to stop one.
+"""Evict a bare pod, which has no other way to be stopped.
 
-Allowed only where its owner or namespace opted in.
+This is allowed only where its owner or namespace opted in.
 """
 
 from typing import Any, ClassVar

@@ -1,7 +1,4 @@
-"""Stop kinds that have no switch by scaling them to zero.
-
-Through /scale, or by pausing KEDA at 0.
-"""
+"""Scale kinds that have no switch to zero, through /scale or by pausing KEDA at 0."""
 
 from typing import ClassVar
 

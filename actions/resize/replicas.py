@@ -1,6 +1,6 @@
 """Reduce the replicas of a service whose devices are busy a small part of the time.
 
-Never to zero.
+The number of replicas never becomes zero.
 """
 
 import math

@@ -230,7 +230,7 @@ def _entries(
 
 
 def _read_restart(restart: Row | None) -> tuple[Decimal | None, float]:
-    """Return what coming back cost, in dollars (None = unknown) and GPU-hours."""
+    """Return the cost of the restart, in dollars (None = unknown) and GPU-hours."""
     if restart is None:
         return None, 0.0
     return (None if restart["unpriced"] else restart["usd"]), float(restart["gpu_hours"] or 0.0)

@@ -180,10 +180,7 @@ def _compute_median(past: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
 
 
 def _estimate_sigma(away: Floats) -> Floats:
-    """Return sigma from absolute deviations.
-
-    From their median, or their quartile where that is 0.
-    """
+    """Return sigma from the median of absolute deviations, or from their quartile if that is 0."""
     ordered = np.sort(away, axis=1)
     seen = np.isfinite(away).sum(axis=1)
     mad = _pick_rank(ordered, seen, axis=1)

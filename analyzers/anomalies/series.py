@@ -114,10 +114,9 @@ def _find_blind_hours(
 ) -> tuple[dict[str, npt.NDArray[np.bool_]], dict[str, Ints]]:
     """Return by cluster the hours with incomplete data.
 
-    Nothing written, less than usual, or unknown.
-
-    Usual is the median of the week up to the hour. A fleet that shrank is complete again half a
-    week later; a fleet whose collector stopped never is.
+    In such an hour nothing was written, less than usual was written, or too much is unknown. Usual
+    is the median of the week up to the hour. A fleet that shrank is complete again half a week
+    later; a fleet whose collector stopped never is.
     """
     blind, allocated = {}, {}
     for cluster, some in rows.partition_by("cluster", as_dict=True).items():

@@ -124,10 +124,7 @@ def _find_whole_forecast(cluster: ClusterDemand) -> DemandForecast | None:
 
 
 def _state_headroom(ready: Headroom, cluster: ClusterDemand, keep: Doubles) -> float:
-    """Return the one figure to keep.
-
-    The fleet's quantile plus the waiting demand, or the growth.
-    """
+    """Return the one figure to keep: the quantile plus the waiting demand, or the growth."""
     usual = ready.gpus + cluster.waiting_gpus
     grows = keep.max() > max(ready.by_hour) + cluster.waiting_gpus
     return round(max(usual, float(keep.max()) if grows else 0.0), 1)

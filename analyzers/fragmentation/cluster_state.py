@@ -226,7 +226,7 @@ def _measure_free_gpus(
 def _compute_free_host(
     count: int, nodes: Sequence[GpuNode], requests: Sequence[Mapping[str, Any]]
 ) -> tuple[Integers, Integers]:
-    """Return free milli-CPU and free bytes [time, node]: what is there less the requests."""
+    """Return free milli-CPU and free bytes [time, node]: the capacity minus the requests."""
     cpu = np.array([get_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
     memory = np.array([get_or(node.memory_bytes, 1 << 60) for node in nodes], np.int64)
     cpus, memories = np.tile(cpu, (count, 1)), np.tile(memory, (count, 1))

@@ -187,8 +187,8 @@ def apply_plan(on: PoolPlacement, plan: MovePlan) -> tuple[Integers, Integers]:
 
 
 def _name_sort(node: GpuNode) -> str:
-    """Return the node's type.
+    """Return the type of a node.
 
-    Pods may depend on it, so they move only to nodes of the same type.
+    Pods may depend on the type, so they move only to nodes of the same type.
     """
     return f"{node.pool}|{node.model}|{node.instance_type}|{node.capacity_type}"

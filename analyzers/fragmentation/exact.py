@@ -151,9 +151,9 @@ class _MoveModel:
 def _name_devices(
     placement: PoolPlacement, chosen: Sequence[tuple[int, int, int]]
 ) -> list[PodRelocation]:
-    """Choose the devices.
+    """Choose the devices of the pods.
 
-    Shares where the program put them, whole GPUs on the remaining free ones.
+    Shares go where the program put them, whole GPUs to the remaining free devices.
     """
     occupied = {(target, spot) for _, target, spot in chosen}
     moves = []

@@ -1,6 +1,6 @@
 """Group a cluster's nodes into pools, and find each pool's next pods.
 
-Those pending, else the mix.
+The next pods are the pending ones, or the request mix if none is pending.
 """
 
 from collections import defaultdict
@@ -52,7 +52,7 @@ class NextPods:
     def types(self, pool: ModelPool, nth: int = -1) -> tuple[PodType, ...]:
         """Return the types of the next pods.
 
-        Those pending, else those that usually request GPUs.
+        They are the types of the pending pods, or those that usually request GPUs.
         """
         waiting = self.waiting(pool, nth)
         if not waiting:

@@ -117,7 +117,7 @@ def judge_signals(w: IdleSignals) -> Judgement:
 
 
 def _describe_activity(w: IdleSignals) -> str | None:
-    """Return what shows that the workload is busy; None = nothing does."""
+    """Return why the workload counts as busy; None = there is no reason."""
     if w.low:
         return "the devices do steady low work"
     if not w.compute:
@@ -128,7 +128,7 @@ def _describe_activity(w: IdleSignals) -> str | None:
 
 
 def _grade_evidence(w: IdleSignals) -> Literal["confirmed", "suspected"]:
-    """Return `confirmed` where a signal beside compute says idle, and nothing speaks against it."""
+    """Return `confirmed` where a signal besides compute is for idle, and none is against it."""
     capped = any(getattr(w, name) for name in SOFT) or w.physics is False or w.host is False
     return "confirmed" if _has_independent_signal(w) and not capped else "suspected"
 
@@ -138,7 +138,7 @@ def _has_independent_signal(w: IdleSignals) -> bool:
 
 
 def _list_objections(w: IdleSignals) -> list[str]:
-    """Return the vetoes and the signals against idle, in words."""
+    """Return the vetoes and the signals against idle, as text."""
     reasons = [why for table in (SOFT, UNACTIONABLE) for n, why in table.items() if getattr(w, n)]
     if w.physics is False:
         reasons.append("power is above the idle band")
@@ -148,7 +148,7 @@ def _list_objections(w: IdleSignals) -> list[str]:
 
 
 def _list_missing_signals(w: IdleSignals) -> list[str]:
-    """Return which signals are missing to act, in words."""
+    """Return the signals that are missing for an act, as text."""
     reasons = []
     if not _has_independent_signal(w):
         reasons.append("no independent witness beside compute")

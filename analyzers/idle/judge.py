@@ -184,7 +184,7 @@ def _scan_samples(
 ) -> tuple[pieces.RunPieces, Bands]:
     """Read the samples once.
 
-    Pieces of idle runs by holder, and the idle power learned from them.
+    Return the pieces of idle runs by holder, and the learned idle power.
     """
     models = sorted(set(chosen.devices["gpu_model"].drop_nulls()))
     number = {name: n for n, name in enumerate(models)}

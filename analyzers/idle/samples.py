@@ -81,7 +81,7 @@ def plan_query(
 
 
 def _number_devices(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return the devices of `devices.sql` with a number and what their GPU model draws."""
+    """Return the devices of `devices.sql` with a number and the power figures of their model."""
     models = [canonical(row["model"]) for row in rows]
     return pl.DataFrame(
         {

@@ -50,7 +50,7 @@ def read_prices(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the rate of each type.
 
-    In the pool's region, else the most expensive of another region.
+    It is the rate in the pool's region, or the most expensive of another region.
     """
     by_type: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for rate in rates:

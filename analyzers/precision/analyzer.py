@@ -156,7 +156,7 @@ class PrecisionAnalyzer:
 
 
 def _compute_gains(row: Row, kind: str, peaks: GpuPeaks, arch: str) -> list[FormatGain | None]:
-    """Return what each format of a kind gains on this architecture; None = nothing."""
+    """Return the gain of each format of a kind on this architecture; None = no gain."""
     formats = list_formats(kind, arch)
     if kind == "low_bit_weights":
         return [compute_weight_gain(number_format) for number_format in formats]
@@ -269,10 +269,7 @@ def _compute_shares(rows: list[dict[str, Any]]) -> Mapping[Owner, float]:
 
 
 def _compute_cost(row: Row, costs: WorkloadCosts, shares: Mapping[Owner, float]) -> StateCost:
-    """Return the ledger's hours of a workload on this model.
-
-    Telemetry's where the ledger has none.
-    """
+    """Return the ledger's hours of a workload on this model; telemetry's if there are none."""
     total = costs.total(_get_owner(row), WORKED)
     if total is None:
         return StateCost(row["work_h"], None)

@@ -165,7 +165,7 @@ def _fill_forward(
 ) -> Doubles:
     """Return a column by hour.
 
-    Between polls the last value is used, before the first poll the first.
+    Between polls the last value is used, and before the first poll the first value.
     """
     ordered = rows.sort("hour")
     at = np.searchsorted(ordered["hour"].to_numpy(), hours, side="right") - 1

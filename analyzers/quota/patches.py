@@ -45,7 +45,7 @@ def describe_proposal(group: QuotaGroup, proposal: QuotaProposal | None) -> dict
 def _build_patch(group: QuotaGroup, n: int, before: float, after: float) -> Any:
     """Return the change of a guarantee.
 
-    A merge-patch, or for Kueue's lists the values to replace.
+    It is a merge-patch, or for Kueue's lists the values to replace.
     """
     resource, _, flavor = group.resource.partition("@")
     limit = float(group.limit[-1, n])

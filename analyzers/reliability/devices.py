@@ -130,7 +130,7 @@ def _collect_signs(
     struck: Sequence[datetime],
     downs: Sequence[datetime],
 ) -> tuple[list[str], list[str]]:
-    """Return the signs of broken hardware in words, and the signals that they come from."""
+    """Return the signs of broken hardware as text, and the signals that they come from."""
     signs = [_describe_xid(x) for x in hardware]
     signals = ["driver"] if hardware else []
     for sign, (most, growth) in sorted(memory.items()):
@@ -146,14 +146,14 @@ def _collect_signs(
 
 
 def _is_memory_sign(sign: str, growth: int, hardware: Sequence[DeviceXid]) -> bool:
-    """Return whether a memory counter counts: errors that are old are a sign beside XIDs only."""
+    """Return whether a memory counter counts: old errors count only together with XIDs."""
     return sign == "row_remap_failure" or growth > 0 or bool(hardware)
 
 
 def _choose_action(
     fatal: Sequence[DeviceXid], warned: Sequence[DeviceXid], memory: Mapping[str, tuple[int, int]]
 ) -> str | None:
-    """Return what to do with broken hardware; None = nothing shows that it is broken.
+    """Return the remedy for broken hardware; None = there is no evidence that it is broken.
 
     A single warning is not enough: it needs a second one, or a sign of the memory.
     """
@@ -169,7 +169,7 @@ def _choose_action(
 
 
 def _count_affected_pods(seen: Sequence[DeviceXid], theirs: set[tuple[str, str, str, int]]) -> int:
-    """Return the most pods with application errors within a day that are not the pods' own."""
+    """Return the most pods within a day with application errors that the pods do not explain."""
     unexplained = [
         x
         for x in seen

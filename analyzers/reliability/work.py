@@ -38,11 +38,11 @@ class FailureLoss(msgspec.Struct, frozen=True):
     """GPU-hours that failures cost a workload."""
 
     replay: list[float]
-    """What each failure makes it do again."""
+    """GPU-hours of the work that is repeated after each failure."""
     dead: float
-    """Allocated while a failure was not seen and its pods were not deleted."""
+    """GPU-hours allocated while a failure was not detected and its pods were not deleted."""
     again: float
-    """Started again."""
+    """GPU-hours of the restart."""
     measured: bool
     """Whether `work_lost` has measured the replay of every failure."""
 
@@ -58,9 +58,9 @@ class CheckpointPlan(msgspec.Struct, frozen=True):
     checkpoints: Checkpoints
     write_h: float
     between_h: float
-    """Between two interruptions."""
+    """Hours between two interruptions."""
     restart_h: float
-    """Mean recovery, of those that were seen."""
+    """Mean hours to recover, of the observed recoveries."""
     best_h: float
 
 
@@ -187,7 +187,7 @@ def _compute_loss(
     thrown: Mapping[datetime, LostWork],
     startup_h: float,
 ) -> FailureLoss:
-    """Return what failures cost; what is started again is at most the hours of startup."""
+    """Return the cost of failures; the restart is at most the hours of startup."""
     replay = [
         thrown[f.at].gpu_hours
         if f.at in thrown

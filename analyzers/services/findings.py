@@ -19,7 +19,7 @@ RELEASE: tuple[State, ...] = ("low", "idle")
 def build_missed(service: InferenceService, window: Window) -> Finding | None:
     """Return the finding of a service that misses a level.
 
-    No waste, and a reason against any cut.
+    It shows no waste, and a reason not to reduce the service.
     """
     bad = [level for level in service.levels if level.state == "missed"]
     if not bad:

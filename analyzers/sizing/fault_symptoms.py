@@ -76,10 +76,7 @@ def detect_straggler(row: Row) -> Symptom | None:
 
 
 def detect_starved(row: Row, settings: SizingSettings) -> Symptom | None:
-    """Detect a starved host.
-
-    The pods' CPU is throttled, or at its limit, while the engines wait.
-    """
+    """Detect a starved host: CPU is throttled, or at its limit, while the engines wait."""
     if row["engine"] is None or row["engine"] >= get_limit("starved_engine"):
         return None
     throttled, full = row["throttled"], row["cpu_full"]

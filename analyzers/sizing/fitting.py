@@ -24,7 +24,7 @@ MOST_SHARERS = 8
 
 
 class DeviceSlices(msgspec.Struct, frozen=True):
-    """What a pod's device has now, in slices of its GPU."""
+    """The present device of a pod, in slices of its GPU."""
 
     compute: int
     memory: int

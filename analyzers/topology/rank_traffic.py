@@ -17,7 +17,7 @@ def read_traffic(
 ) -> dict[int, dict[str, float | None]]:
     """Return bytes per second.
 
-    Per pod on the network (the last days), per device over its links.
+    Network traffic is per pod (the last days), link traffic is per device.
     """
     traffic: dict[int, dict[str, float | None]] = {
         gang.number: {"net_bps": None, "pcie_bps": None, "nvlink_bps": None} for gang in gangs
