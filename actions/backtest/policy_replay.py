@@ -117,7 +117,7 @@ class _Surroundings(NamedTuple):
 
 
 class _CaseProgress:
-    """What happened to one case so far."""
+    """The state of one case so far."""
 
     def __init__(self) -> None:
         self.first_seen: datetime | None = None
@@ -127,7 +127,7 @@ class _CaseProgress:
 
 
 class _WorkloadProgress:
-    """What happened to one workload so far."""
+    """The state of one workload so far."""
 
     def __init__(self) -> None:
         self.last_action_at: datetime | None = None

@@ -51,7 +51,7 @@ class KubeClient:
 
     @property
     def name(self) -> str:
-        """The cluster's name as in the rows."""
+        """The cluster's name in stored rows."""
         return self._name
 
     @property

@@ -90,7 +90,7 @@ def _require_spread(decision: Decision, workload: LiveWorkload) -> None:
     replicas = get_path(workload.obj, "spec", "replicas")
     replicas = 1 if replicas is None else int(replicas)
     base = int(decision.parameters.get("on_demand_replicas", replicas))
-    if replicas < 2 or base > replicas // 2:  # noqa: PLR2004  (one replica has nobody to stand in)
+    if replicas < 2 or base > replicas // 2:  # noqa: PLR2004  (one replica has no other to replace it)
         raise RefusedError(
             f"{workload} needs {base} of its {replicas} replicas on demand: an even spread leaves "
             f"{replicas // 2}"

@@ -18,7 +18,7 @@ class CachedCluster:
 
     @property
     def name(self) -> str:
-        """The cluster's name as in the rows."""
+        """The cluster's name in stored rows."""
         return self._cluster.name
 
     def get(self, path: str) -> Mapping[str, Any] | None:

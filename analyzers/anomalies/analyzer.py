@@ -1,7 +1,7 @@
-"""Spend and waste out of the usual, by team and namespace, explained as price x quantity x mix.
+"""Find unusual spend and waste, by team and namespace, explained as price x quantity x mix.
 
-ledger ─► series.py (seen hours) ─► chart.py (median, MAD, CUSUM) ─► rises.py ─► findings.py
-                                                     effects.py (price, quantity, mix) ─┘
+ledger ─► series.py (hours with data) ─► control_chart.py (median, MAD, CUSUM) ─┐
+                     effects.py (price, quantity, mix) ─► findings.py ◄─ changes.py ◄─┘
 """
 
 from collections import defaultdict

@@ -37,7 +37,7 @@ class SpendChange(msgspec.Struct, frozen=True):
     measure: Measure
     start: datetime
     onset: datetime
-    """Where it began, which may be before the window."""
+    """When it began, which may be before the window."""
     end: datetime
     hours: int
     weeks: int

@@ -112,7 +112,7 @@ def _recommend(
 def _claim_excess(
     cluster: str, workloads: Sequence[Row], more: float, usd: Decimal | None
 ) -> Iterator[Claim]:
-    """Claim the hours beyond the usual from those that waste most, never more than they wasted."""
+    """Claim the excess hours from those that waste most, never more than they wasted."""
     for row in sorted(
         workloads,
         key=lambda r: (-(r["idle"] + r["lost"]), r["namespace"], r["workload_kind"], r["workload"]),

@@ -45,7 +45,7 @@ class ClusterMeasurement(msgspec.Struct):
 
 
 class FragmentationFigures(msgspec.Struct, frozen=True):
-    """What `details` and `summary` carry, in GPUs, at the last time."""
+    """The figures in `details` and `summary`, in GPUs, at the last time."""
 
     nodes: int
     idle_gpus: float

@@ -17,7 +17,7 @@ MOST_WAYS = 60_000
 def plan_moves(placement: PoolPlacement, more: int, seconds: float = 5.0) -> MovePlan | None:
     """Return a plan that frees `more` slots, or None where none was found.
 
-    `Plan.fewest` is a proven bound: with `proven`, no plan restarts fewer pods.
+    `MovePlan.fewest` is a proven bound: with `proven`, no plan restarts fewer pods.
     """
     movable = placement.movable()
     costs = _compute_costs(placement, movable)

@@ -58,7 +58,7 @@ class PoolPeak(msgspec.Struct, frozen=True):
 
 
 def add_shapes(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
-    """Return the pods with a column `shape`, the number of a request in `shapes_of`'s order.
+    """Return the pods with a column `shape`: the number of the pod's request.
 
     Adds `least_gpus` for gangs and the host share of one GPU of the pod's node.
     """

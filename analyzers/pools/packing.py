@@ -142,7 +142,7 @@ class PackedNodes:
         return 0
 
     def count_pods(self) -> Ints:
-        """Return the pods of each shape (column) on each node (row)."""
+        """Return the number of pods of each shape (column) on each node (row)."""
         table = np.zeros((len(self.kind), len(self.problem.shapes)), dtype=np.int64)
         for placed in self.placed:
             np.add.at(table[:, placed.shape], placed.nodes, placed.pods)

@@ -1,7 +1,7 @@
 """Compute the work that failures lost: what their pods computed since the last checkpoint.
 
 lives, events, XIDs ──► failures.py ─┐
-pod_sample ─► bursts.sql ─► written_by ─┼─► WorkLost, a row of `work_lost` ──► the ledger's `lost`
+pod_sample ─► bursts.sql ─► written_by ─┼─► WorkLostRow, for `work_lost` ──► the ledger's `lost`
 fallow.dev/checkpoint-interval ─────────┘
 """
 

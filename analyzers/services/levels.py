@@ -1,7 +1,7 @@
 """Compute the service levels of a window: the share of requests within each objective.
 
     pod, latency_sample ─► latencies.sql ─► objectives ─┐
-    latency_sample ─────────────────────────────────────┴─► attained.sql ─► Level
+    latency_sample ─────────────────────────────────────┴─► attained.sql ─► ServiceLevel
 
 A histogram gives a share only between two bounds. `least` counts none of the bucket that contains
 the objective, `most` all of it, `about` a part as if its requests were evenly distributed (as

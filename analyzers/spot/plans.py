@@ -161,7 +161,7 @@ def _plan_replicas(
     settings: SpotSettings,
 ) -> _SpotSaving | NoPlan:
     many = signals.replicas
-    if many < 2:  # noqa: PLR2004  (one replica has nobody to stand in)
+    if many < 2:  # noqa: PLR2004  (one replica has no other to replace it)
         return NoPlan("one replica has nobody to stand in for it")
     used = good[:MOST_ZONES]
     zones = len(used)
