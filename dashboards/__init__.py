@@ -1,1 +1,1 @@
-"""Dashboards show what the read views hold; they write nothing but approvals."""
+"""Show the content of the read views; the only writes are people's requests to the service."""

@@ -1,4 +1,4 @@
-"""Buttons that ask the actor for something, and how people choose what it is about."""
+"""Show buttons that send requests to the actor, and tables in which people choose a row."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,11 +19,11 @@ ICONS: Mapping[RequestKind, str] = {
 }
 RESULT_KEY = "said-of-deed"
 LONGEST = 90
-"""Characters of a choice."""
+"""Characters of a choice in the box."""
 
 
 def show_result() -> None:
-    """Say once what came of the last button, above all cards."""
+    """Show the result of the last button once, above all cards."""
     result = st.session_state.pop(RESULT_KEY, None)
     if result is None:
         return
@@ -41,9 +41,9 @@ def button(
     primary: bool = False,
     body: Mapping[str, str],
 ) -> None:
-    """Show a button that asks for something; who may not sees why it is grey.
+    """Show a button that sends a request; without the role it is disabled, with the reason.
 
-    The first value of `body` is what it is about.
+    The first value of `body` is the id of the row that the request is about.
     """
     allowed = api_client.may(request.person, request_kind, owner)
     role = api_client.NEEDS[request_kind]
@@ -83,7 +83,7 @@ def _send(
 
 
 def findings() -> Any:
-    """Return how a column of links to findings is shown."""
+    """Return the configuration of a column of links to findings."""
     return st.column_config.LinkColumn("finding", display_text=":material/inbox:", width="small")
 
 
@@ -97,9 +97,9 @@ def choose(
     name_of: Callable[[dict[str, Any]], str],
     height: int | None = None,
 ) -> dict[str, Any] | None:
-    """Show rows as a table and return the one that is chosen, by a click or in the box below.
+    """Show rows as a table and return the chosen one, by a click or in the box below.
 
-    The choice (a row's `id`) stands in the URL under `key`.
+    The choice (a row's `id`) is in the URL under `key`.
     """
     row_by_id = {str(row["id"]): row for row in rows}
     ids = [*row_by_id]
@@ -116,7 +116,7 @@ def choose(
             changed()
 
     def changed() -> None:
-        # Bound parameters hold labels; ours are ids, so that links can be made of them.
+        # Bound parameters would have labels; these have ids, so that links can be made of them.
         if st.session_state[key] is None:
             st.query_params.pop(key, None)
         else:

@@ -1,4 +1,4 @@
-"""The settings in force: those that the command line gave, else as every command loads them."""
+"""Hold the settings in force: those of the command line, else as every command loads them."""
 
 from fallow.settings import Settings, load
 
@@ -6,7 +6,7 @@ _settings: list[Settings] = []
 
 
 def use_settings(settings: Settings) -> None:
-    """Take these settings from now on."""
+    """Use these settings from now on."""
     _settings[:] = [settings]
 
 

@@ -1,7 +1,7 @@
-"""What people ask of the actor: approve, snooze, keep, undo, by HTTP and in their name.
+"""Send people's requests to the service: approve, snooze, keep, undo, over HTTP, with their name.
 
-Pages write nothing else. The service trusts whoever has its token to say who asks, so this is
-where a role is looked at.
+Pages write nothing else. The service trusts the name in any request that has its token, so the
+roles are checked here.
 """
 
 import json
@@ -18,17 +18,17 @@ RequestKind = Literal["approve", "snooze", "keep", "undo"]
 NEEDS: Mapping[RequestKind, Role] = {
     "snooze": "operator", "keep": "operator", "approve": "approver", "undo": "approver",
 }  # fmt: skip
-"""The role that each asks for. What belongs to a team, who is in it may also keep and undo."""
+"""The role that each request needs. The owner team's members may also keep and undo."""
 OWNERS: frozenset[RequestKind] = frozenset({"keep", "undo"})
 PATIENCE_S = 30.0
-"""An undo is answered once the cluster has answered each of its writes."""
+"""Timeout of an undo: it is answered only after the cluster has answered each of its writes."""
 MOST_BYTES = 65_536
 OK, BAD, NOT_HERE, CONFLICT, LATER = 200, 400, 404, 409, 503
 STRANGER = frozenset({401, 403})
 
 
 def may(person: Person, kind_requested: RequestKind, owner: str | None = None) -> bool:
-    """Return whether somebody may ask for something that belongs to `owner`."""
+    """Return whether a person may make a request about something that belongs to `owner`."""
     is_own = kind_requested in OWNERS and owner is not None and owner in person.groups
     return is_own or person.may(NEEDS[kind_requested])
 
@@ -41,12 +41,12 @@ def send_request(
     owner: str | None = None,
     **body: str,
 ) -> dict[str, Any]:
-    """Ask the service and return its answer, such as `until` or `result`.
+    """Send a request to the service and return its answer, such as `until` or `result`.
 
     Raises:
-        RefusedError: the person's role does not allow it, or the service says no.
-        UsageError: there is no such thing (any more), or `service.url` is no address.
-        TemporaryError: the service does not answer, or not now.
+        RefusedError: the person's role does not allow it, or the service refuses.
+        UsageError: the object does not exist (any more), or `service.url` is not an address.
+        TemporaryError: the service does not respond, or not now.
     """
     if not may(person, kind_requested, owner):
         raise RefusedError(
@@ -65,7 +65,7 @@ def send_request(
 
 
 def address(settings: Settings) -> str:
-    """Return where the service is asked."""
+    """Return the URL of the service."""
     if settings.service.url:
         return settings.service.url
     host, _, port = settings.service.listen.rpartition(":")

@@ -1,7 +1,7 @@
-"""The dashboard: `streamlit run dashboards/app.py`, or `fallow dashboard`, which does that.
+"""Run the dashboard: `streamlit run dashboards/app.py`, or `fallow dashboard`, which does that.
 
-Pages are the modules of `dashboards/views`: one that lies there is in the navigation, under the
-audience that its name's prefix says. Every page is asked the same things, which stand in the URL.
+Pages are the modules of `dashboards/views`: each is in the navigation, under the audience of its
+name's prefix. All pages have the same window and filters, which are in the URL.
 """
 
 import pkgutil
@@ -25,19 +25,19 @@ from warehouse import coverage
 AUDIENCES = {"finance": "Finance", "sre": "SRE", "mine": "Mine"}
 WINDOWS = ("24h", "7d", "30d", "month", "90d")
 MARK = Path(__file__).with_name("mark.png")
-"""The browser fetches a Material icon for a tab from the internet; a file is ours."""
+"""The browser fetches a Material icon for a tab from the internet; a file is local."""
 NAMED = timedelta(days=31)
-"""Filters offer the names of so many days; others may be typed."""
+"""Filters offer the names of this many days; other names may be typed."""
 STALE = timedelta(hours=1)
-"""Data older than this are said to be old."""
+"""Data older than this are shown as old."""
 MOST_STALE = 5
 MOST_BANNER = 900
 """Characters of the banner of audits: names in it come from outside."""
-"""So many clusters with stale data have a banner each."""
+"""At most this many clusters with stale data have their own banner."""
 
 
 def main() -> None:
-    """Draw the page that the URL names."""
+    """Draw the page in the URL."""
     st.set_page_config(page_title="Fallow", page_icon=str(MARK), layout="wide")
     try:
         person = signin.person(active_settings.settings())
@@ -50,7 +50,7 @@ def main() -> None:
     for number, name in enumerate(names()):
         pages = sections.setdefault(AUDIENCES[name.partition("_")[0]], [])
         pages.append(_entry(_module(name), person, first=not number))
-        if not number:  # the first page's address is `/`; its name is one too
+        if not number:  # the first page's address is `/`, but its name is valid too
             pages.append(_entry(_module(name), person, visibility="hidden"))
     navigation = st.navigation(sections, expanded=True)
     st.set_page_config(page_title=f"{navigation.title} · Fallow")
@@ -71,7 +71,7 @@ def _who(person: signin.Person) -> None:
 
 
 def names() -> list[str]:
-    """Return the views there are, audience by audience, in their order."""
+    """Return the names of the views, grouped by audience, in their order."""
     module_names = [m.name for m in pkgutil.iter_modules(views.__path__)]
     pages = [name for name in module_names if name.partition("_")[0] in AUDIENCES]
     return sorted(pages, key=lambda name: (_place(name), _module(name).ORDER, name))
@@ -83,7 +83,7 @@ def draw_page(name: str) -> None:
 
 
 def draw(module: ModuleType, person: signin.Person) -> None:
-    """Draw a page: its title first, then what is asked, then its cards."""
+    """Draw a page: first its title, then window and filters, then its cards."""
     st.title(module.TITLE)
     page.guard(_draw_cards, module, person)
 
@@ -124,7 +124,7 @@ def _draw_cards(module: ModuleType, person: signin.Person) -> None:
 
 
 def _show_warnings(request: PageRequest) -> None:
-    """Say above every figure what makes it doubtful."""
+    """Show, above every figure, what makes the figures doubtful."""
     extent_known = request.extent
     down = [
         collector
@@ -190,7 +190,7 @@ def _window(
 
 
 def parse_window(text: str, now: datetime, end: datetime) -> Window:
-    """Read `7d` (until `end`), `month` (the one that `end` is in, so far) or `START/END`.
+    """Read `7d` (until `end`), `month` (the month of `end`, until `end`) or `START/END`.
 
     Raises:
         UsageError: the text is none of these, or the window is empty.
@@ -227,7 +227,7 @@ def _filters(extent_held: extents.DataExtent) -> Filters:
 
 
 def _days(data_window: Window) -> Window:
-    """Return whole days around a window, so that what is asked of them is asked once a day."""
+    """Return whole days around a window, so that their names are queried once a day."""
     end = _midnight(data_window.end + timedelta(days=1))
     return Window(max(_midnight(data_window.start), end - NAMED), end)
 

@@ -1,4 +1,4 @@
-"""What charts are drawn from, made of figures: pages and reports draw the same."""
+"""Turn figures into chart data: pages and reports draw the same."""
 
 from decimal import Decimal
 from typing import Any
@@ -12,7 +12,7 @@ BRIDGE = {
     "mix": "hours moved to dearer or cheaper kinds of capacity",
     "price": "the same kinds of capacity at other rates",
 }
-"""The steps of the bill bridge, in their order, and what they mean."""
+"""The steps of the bill bridge in their order, with their meaning."""
 
 
 def waterfall_bars(waterfall_total: waterfall.GpuHourWaterfall) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Charts: one palette, one look, for pages and reports. Altair only; nothing here draws a page.
+"""Draw charts with one palette and one style, for pages and reports. Altair only, no page.
 
-Every colour has a contrast of 3 or more on white and on the dark page (a test says so), and no
-meaning hangs on colour alone: bars are labelled, lines are named.
+Every colour has a contrast of 3 or more on white and on the dark page (a test checks it). No
+meaning depends on colour alone: bars have labels, lines have names.
 """
 
 import json
@@ -29,7 +29,7 @@ STATE_COLOURS = {
     "unavailable": "#db2777",
     "unknown": "#8b5cf6",
 }
-"""Used blue and its neighbours, held idle amber, free grey, thrown away red, unknown violet."""
+"""Used blue shades; allocated and idle amber; free grey; destroyed red; unknown violet."""
 BLUE, AMBER, GREY, RED, VIOLET, GREEN, SLATE = (
     "#2f7de1", "#d97706", "#8b93a1", "#dc2626", "#8b5cf6", "#16a34a", "#64748b",
 )  # fmt: skip
@@ -43,7 +43,7 @@ NAMES = alt.Axis(labelLimit=LABEL_PX, labelOverlap=False)
 
 
 def values(rows: pa.Table | Sequence[Mapping[str, Any]]) -> alt.InlineData:
-    """Return rows as a chart's data: decimals as numbers, moments as ISO 8601 with `Z`.
+    """Return rows as a chart's data: decimals as numbers, timestamps as ISO 8601 with `Z`.
 
     Raises:
         FallowError: more than `MOST_POINTS` rows: they must be aggregated before.
@@ -55,7 +55,7 @@ def values(rows: pa.Table | Sequence[Mapping[str, Any]]) -> alt.InlineData:
 
 
 def state_scale(states: Sequence[str] | None = None) -> alt.Scale:
-    """Return the colours of the ledger's states, in the order the story tells them."""
+    """Return the colours of the ledger's states, in the order of the story."""
     states_chosen = [s for s in STATE_COLOURS if states is None or s in states]
     return alt.Scale(domain=states_chosen, range=[STATE_COLOURS[s] for s in states_chosen])
 
@@ -115,7 +115,7 @@ def ranked_bars(
 
 
 def draw_waterfall(steps: Sequence[Mapping[str, Any]], title: str, height: int = 340) -> Chart:
-    """Draw a waterfall: columns name, low, high, amount, colour; bars stand where they lie."""
+    """Draw a waterfall: columns name, low, high, amount, colour; a bar goes from low to high."""
     order = [str(step["name"]) for step in steps]
     wide = alt.Axis(labelAngle=0, labelLimit=110, labelOverlap=False)
     base = alt.Chart(values([{**s, "said": _short(s["amount"])} for s in steps])).encode(
@@ -160,7 +160,7 @@ def stacked_bars(
 
 
 def usual_lines(rows: pa.Table, height: int = 260) -> Chart:
-    """Draw each hour's dollars over what is usual: columns hour, usd, usual_usd."""
+    """Draw each hour's dollars over the usual: columns hour, usd, usual_usd."""
     names = {"usd": "paid", "usual_usd": "usual in this hour", "wasted_usd": "of it idle or lost"}
     base = alt.Chart(values(rows)).transform_fold([*names], as_=["key", "value"])
     chart: Chart = (
@@ -193,7 +193,7 @@ def usual_lines(rows: pa.Table, height: int = 260) -> Chart:
 
 
 def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
-    """Draw how much of an hour was looked at: columns hour, coverage_pct, conflict_pct."""
+    """Draw how much of an hour has samples: columns hour, coverage_pct, conflict_pct."""
     base = alt.Chart(values(rows)).encode(
         x=alt.X("hour:T", title=None, timeUnit=HOUR, axis=alt.Axis(format="%d %b %H:%M")),
         tooltip=[

@@ -1,7 +1,7 @@
-"""The one door to the warehouse: opened once for reading, every figure cached and bounded.
+"""Query the warehouse: opened once for reading, every figure cached and limited.
 
-Readers see snapshots and never hold what a writer waits for. An answer lives `TTL`; while it is
-read again in the background people see the one before.
+Readers see snapshots and never block a writer. A result is valid for `TTL`; while it is read again
+in the background, people see the previous result.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SELDOM = timedelta(minutes=30)
 MOST_ANSWERS = 512
 MOST_BYTES = "256MB"
 MEMORY = "2GB"
-"""What the engine may take where the settings do not say: the writer is on the same machine."""
+"""Memory limit of the engine without a setting: the writer is on the same machine."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,24 +27,24 @@ T = TypeVar("T")
 def query(figure: Callable[..., T], *args: Any) -> T:
     """Return `figure(views, *args)` from the cache or from the warehouse.
 
-    Arguments are frozen records and plain values: what they print is what they are.
+    Arguments are frozen structs and plain values: their printed form identifies them.
 
     Raises:
         WarehouseError: there is no warehouse, or it is damaged.
-        TemporaryError: it is away or in use: try again.
+        TemporaryError: it is not reachable or in use: try again.
     """
     key = f"{figure.__module__}.{figure.__qualname__}"
     return cast(T, _answer(str(_home()), key, repr(args), figure, args))
 
 
 def query_rarely(figure: Callable[..., T], *args: Any) -> T:
-    """Return what `ask` does, read again once in `SELDOM`: for what changes by the hour."""
+    """Return the result of `ask`, read again once per `SELDOM`: for data that change hourly."""
     key = f"{figure.__module__}.{figure.__qualname__}"
     return cast(T, _cached_answer(str(_home()), key, repr(args), figure, args))
 
 
 def forget() -> None:
-    """Drop every cached answer: after a write, people want to see it."""
+    """Remove every cached result: after a write, people expect to see it."""
     _answer.clear()
     _cached_answer.clear()
 
@@ -59,7 +59,7 @@ def forget() -> None:
 def _answer(
     home: str, key: str, arguments: str, _figure: Callable[..., Any], _args: tuple[Any, ...]
 ) -> Any:
-    del key, arguments  # they are what the cache knows the answer by
+    del key, arguments  # they are the key of the cached result
     return _figure(_open_warehouse(home), *_args)
 
 

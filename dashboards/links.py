@@ -1,4 +1,4 @@
-"""Links from page to page that keep the window: the names of things stand in the URL."""
+"""Build links between pages that keep the window: names are in the URL."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -9,7 +9,7 @@ KEPT_PARAMETERS = ("window", "view")
 
 
 def page_link(page: str, **names: str | None) -> str:
-    """Return the address of a page about somebody, relative to the page that shows it."""
+    """Return the address of a page about an owner or workload, relative to the current page."""
     kept_parameters = {
         name: st.query_params[name] for name in KEPT_PARAMETERS if name in st.query_params
     }
@@ -18,7 +18,7 @@ def page_link(page: str, **names: str | None) -> str:
 
 
 def timeline(**names: str | None) -> str | None:
-    """Return where the timeline of a workload, node or device is; None = nobody's."""
+    """Return the address of a workload's, node's or device's timeline; None = unallocated."""
     subject = {name: value for name, value in names.items() if name != "cluster"}
     if not any(subject.values()) or names.get("workload") == "(platform)":
         return None
@@ -26,5 +26,5 @@ def timeline(**names: str | None) -> str | None:
 
 
 def column(label: str = "timeline") -> Any:
-    """Return how a column of links is shown."""
+    """Return the configuration of a column of links."""
     return st.column_config.LinkColumn(label, display_text=":material/timeline:", width="small")

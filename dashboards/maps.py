@@ -1,4 +1,4 @@
-"""Pictures of many things at once: GPUs as cells, hours of the week, tracks of a timeline.
+"""Draw maps: GPUs as cells, hours of the week, tracks of a timeline.
 
 As in `dashboards.charts`: Altair only, one palette, at most 5,000 points a chart.
 """
@@ -15,7 +15,7 @@ from dashboards.charts import AMBER, BLUE, GREEN, GREY, SLATE, Chart, state_scal
 from dashboards.text import visible
 
 WIDTH_PX = 1080
-"""What a page is wide on a usual screen; cells are square there."""
+"""Width of a page on a usual screen; cells are square there."""
 LABEL_PX, ROW_GAP, NODE_GAP, NARROWEST = 22.0, 0.3, 0.6, 44.0
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -30,8 +30,8 @@ def cells(
     """Draw nodes as strips and their GPUs as cells, pool by pool.
 
     Rows are sorted by cluster, pool and node: columns of these, state, gpus, usd_h, workload and
-    `roles` (column and title of more tooltips). Nodes that have something in the column `outlined`
-    are framed: green where they are emptied, else amber.
+    `roles` (column and title of more tooltips). Nodes with a value in the column `outlined` have a
+    frame: green if the plan empties them, else amber.
     """
     tiles, labels, wide, high = _lay_out_cells(rows)
     height = max(60, math.ceil(high * WIDTH_PX / wide))
@@ -82,7 +82,7 @@ def cells(
 def _lay_out_cells(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], float, float]:
-    """Return cells and labels with their places, in GPUs, and how wide and high it all is."""
+    """Return cells and labels with their positions, in GPUs, and the total width and height."""
     pools = [
         [[*parts] for _, parts in groupby(pool, key=lambda r: r["node"])]
         for _, pool in groupby(rows, key=lambda r: (r["cluster"], r["pool"]))
@@ -174,7 +174,7 @@ def track(
     height: int = 110,
     colours: Sequence[str] = (BLUE, SLATE),
 ) -> Chart:
-    """Draw lines over time: column at, and one per key of `lines`, which says its name."""
+    """Draw lines over time: column at, and one column per key of `lines`, with its name."""
     palette = dict(zip(lines, colours, strict=False))
     records = [
         {"at": row["at"], "series": name, "value": row[key]}
@@ -246,7 +246,7 @@ def state_track(
 def marks(
     rows: Sequence[Mapping[str, Any]], span: tuple[datetime, datetime], height: int = 150
 ) -> Chart:
-    """Draw what happened as ticks, a row per kind: columns at, kind, detail."""
+    """Draw events as ticks, a row per kind: columns at, kind, detail."""
     kinds = sorted({visible(str(row["kind"])) for row in rows})
     chart: alt.Chart = (
         alt.Chart(values(rows))

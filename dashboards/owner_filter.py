@@ -1,4 +1,4 @@
-"""Whose workloads a page is about: the signed-in person's, or those of a chosen owner."""
+"""Select the owner of a page: the signed-in person, or a chosen owner."""
 
 import streamlit as st
 
@@ -11,7 +11,7 @@ KEY = "owner"
 
 
 def owners(request: PageRequest) -> tuple[str, ...]:
-    """Let people choose whose, and return the teams and namespaces; () = say who first."""
+    """Let people choose an owner; return its teams and namespaces; () = a choice is needed."""
     data_window = request.extent.samples
     names_offered = data.query_rarely(extents.names, Window(data_window.start, data_window.end))
     owners_listed = [
@@ -36,7 +36,7 @@ def owners(request: PageRequest) -> tuple[str, ...]:
 
 
 def names(request: PageRequest) -> tuple[str, ...]:
-    """Return the owners that are asked about: chosen here, else the filter's, else the person's."""
+    """Return the requested owners: chosen here, else the filter's, else the person's."""
     choice = st.session_state.get(KEY) or request.filters.team or request.filters.namespace
     if choice:
         return (str(choice),)
@@ -47,7 +47,7 @@ def names(request: PageRequest) -> tuple[str, ...]:
 
 
 def show_no_allocations(owner_names: tuple[str, ...]) -> None:
-    """Say that these owners held nothing."""
+    """Show that these owners held no GPUs."""
     page.show_nothing(
         f"No workload of {', '.join(plain(name, 40) for name in owner_names[:5])} held a GPU here.",
         "Choose another owner or a longer window.",

@@ -1,4 +1,4 @@
-"""What every page is made of: what was asked, cards that load apart, text that is only text."""
+"""Provide the parts of every page: request, cards that load separately, safe text."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ __all__ = [
 
 
 class PageRequest(msgspec.Struct, frozen=True):
-    """What a page is asked: the window and filters of the URL, by whom, over which data."""
+    """The request of a page: the URL's window and filters, the person, and the data."""
 
     window: Window
     filters: Filters
@@ -65,9 +65,9 @@ class PageRequest(msgspec.Struct, frozen=True):
 
 
 def card(body: Callable[[PageRequest], None], request: PageRequest, *, height: int = 160) -> None:
-    """Draw one part of a page: apart from the others, and a failure stays inside it.
+    """Draw one part of a page separately; a failure stays inside it.
 
-    `height`: of what stands there until it is drawn, in pixels; 0 = nothing.
+    `height`: height of the placeholder, in pixels; 0 = none.
     """
 
     def guarded() -> None:
@@ -79,7 +79,7 @@ def card(body: Callable[[PageRequest], None], request: PageRequest, *, height: i
 
 
 def guard(body: Callable[..., None], *args: Any) -> None:
-    """Run a part of a page; what fails is said in words, never as a traceback."""
+    """Run a part of a page; a failure is shown as a sentence, never as a traceback."""
     try:
         body(*args)
     except TemporaryError as error:
@@ -97,17 +97,17 @@ def guard(body: Callable[..., None], *args: Any) -> None:
 
 
 def heading(text: str) -> None:
-    """Head a card. Our own words."""
+    """Show the title of a card. The text is our own."""
     st.subheader(text, anchor=False)
 
 
 def note(text: str) -> None:
-    """Say how a figure is to be read. Our own words; names in it through `plain`."""
+    """Show how to read a figure. The text is our own; names in it go through `plain`."""
     st.caption(text)
 
 
 def show_no_data(request: PageRequest) -> None:
-    """Say that nothing is accounted for whom the filters name in this window."""
+    """Show that nothing is accounted for the filters in this window."""
     filter_text = ", ".join(
         f"{key} {plain(name, 40)}" for key, name in request.filters.named.items()
     )
@@ -124,14 +124,14 @@ def show_no_data(request: PageRequest) -> None:
 
 
 def show_nothing(missing: str, then: str) -> None:
-    """Say that there is nothing to show, and what to do about it. Both are our own words."""
+    """Show that there is nothing to show, and what to do. Both texts are our own."""
     st.info(f"**{missing}** {then}", icon=":material/inbox:")
 
 
 def show_no_findings(
     request: PageRequest, analyzers: Sequence[str], missing: str, then: str
 ) -> None:
-    """Say that no finding of these analyzers (none = any) is there: none, or not judged."""
+    """Show why there is no finding of these analyzers (none = any): none found, or not judged."""
     absence = data.query(analysis_runs.absence, request.window, tuple(analyzers))
     if not absence.why:
         show_nothing(missing, then)
@@ -170,34 +170,34 @@ def table(
 
 
 def usd(label: str, help_text: str | None = None) -> Any:
-    """Return how a column of dollars is shown."""
+    """Return the configuration of a column of dollars."""
     return st.column_config.NumberColumn(label, format="dollar", help=help_text)
 
 
 def number(label: str, help_text: str | None = None) -> Any:
-    """Return how a column of GPU-hours, or of anything counted, is shown."""
+    """Return the configuration of a column of GPU-hours or counts."""
     return st.column_config.NumberColumn(label, format="localized", help=help_text)
 
 
 def name(label: str, width: Literal["small", "medium", "large"] = "medium") -> Any:
-    """Return how a column of names is shown: drawn as it is, whatever it holds."""
+    """Return the configuration of a column of names: drawn as they are, whatever they contain."""
     return st.column_config.TextColumn(label, width=width)
 
 
 def time_column(label: str) -> Any:
-    """Return how a column of moments (UTC) is shown."""
+    """Return the configuration of a column of timestamps (UTC)."""
     return st.column_config.DatetimeColumn(label, format="YYYY-MM-DD HH:mm", timezone="UTC")
 
 
 def percent(label: str, help_text: str | None = None) -> Any:
-    """Return how a column of percentages is shown: a bar and the number."""
+    """Return the configuration of a column of percentages: a bar and the number."""
     return st.column_config.ProgressColumn(
         label, format="%.1f%%", min_value=0, max_value=100, help=help_text
     )
 
 
 def metrics(*cells: tuple[str, str, str]) -> None:
-    """Show figures side by side: label, value and one line about it. All are our own words."""
+    """Show figures side by side: label, value and one line about it. All texts are our own."""
     for column, (label, value, about) in zip(st.columns(len(cells)), cells, strict=True):
         column.metric(
             label,
@@ -220,14 +220,14 @@ UNMEASURED = "not measured"
 
 
 def utilised(part: float | None, measured: float) -> tuple[str, str, str]:
-    """Return the figure of effective utilisation: its share and of how many hours it is."""
+    """Return the figure of effective utilisation: its share, and of how many hours."""
     if part is None:
         return "Effective utilisation", UNMEASURED, "no tensor or SM activity is exported"
     return "Effective utilisation", f"{part:.1%}", f"of {hours(measured)} measured"
 
 
 def reconciled(request: PageRequest, waterfall_total: GpuHourWaterfall, stages: Stages) -> None:
-    """Say how idle hours stand to findings, and what could be saved to what is wasted."""
+    """Show how idle hours relate to findings, and possible savings to waste."""
     sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
     if sums is None:
         if stages.identified:
@@ -243,7 +243,7 @@ def reconciled(request: PageRequest, waterfall_total: GpuHourWaterfall, stages: 
 
 
 def by(keys: Sequence[str], first: str = "team") -> str:
-    """Let people choose what a table is by; the choice stands in the URL."""
+    """Let people choose the grouping of a table; the choice is in the URL."""
     choice = st.segmented_control(
         "By", [*keys], default=first, required=True, key="by", bind="query-params"
     )
@@ -251,19 +251,19 @@ def by(keys: Sequence[str], first: str = "team") -> str:
 
 
 def chart(drawing: Chart, alt: str) -> None:
-    """Show a chart with words for those who cannot see it."""
+    """Show a chart with a text for people who cannot see it."""
     st.altair_chart(drawing, alt=alt)
 
 
 def complain(error: FallowError) -> None:
-    """Say what failed and what to do next."""
+    """Show what failed and what to do next."""
     box = st.warning if isinstance(error, TemporaryError) else st.error
     text = f"**{plain(error.message, 400)}**"
     box(f"{text}\n\n{plain(error.hint, 400)}" if error.hint else text)
 
 
 def _format_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Round what is counted to one digit (dollars keep all of theirs); spell out odd characters."""
+    """Round counts to one digit (dollars keep all digits); spell out control characters."""
     if pa.types.is_string(column.type):
         return pa.array(
             [None if t is None else visible(t) for t in column.to_pylist()], pa.string()

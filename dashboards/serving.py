@@ -1,6 +1,6 @@
 """Start the app: Streamlit in this process, bound to loopback unless people sign in.
 
-Secrets of the sign-in lie in a private folder while the app runs; no command line shows them.
+Secrets of the sign-in are in a private folder while the app runs; no command line shows them.
 """
 
 import ipaddress
@@ -22,14 +22,14 @@ log = logging.getLogger("fallow.dashboard")
 APP = Path(__file__).with_name("app.py")
 CONFIG = APP.parent / ".streamlit" / "config.toml"
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
-"""What a browser on this machine calls us: any other name is somebody's page that points here."""
+"""Host names of this machine in a browser: with any other name, another page points here."""
 
 
 def address(settings: Settings) -> tuple[str, int]:
     """Return host and port to bind.
 
     Raises:
-        UsageError: `dashboard.listen` is no host:port, or not loopback while nobody signs in.
+        UsageError: `dashboard.listen` is no host:port, or not loopback without sign-in.
     """
     listen = settings.dashboard.listen
     host, colon, port = listen.rpartition(":")
@@ -47,7 +47,7 @@ def address(settings: Settings) -> tuple[str, int]:
 
 
 def loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host."""
+    """Return whether a host is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -55,7 +55,7 @@ def loopback(host: str) -> bool:
 
 
 def serve(settings: Settings) -> None:
-    """Answer until SIGTERM or SIGINT.
+    """Serve until SIGTERM or SIGINT.
 
     Raises:
         UsageError: see `address`.
@@ -104,7 +104,7 @@ def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @contextmanager
 def _secrets(settings: Settings) -> Iterator[Path | None]:
-    """Write what `st.login` reads into a folder of mode 0700 that goes when the app ends."""
+    """Write the secrets of `st.login` into a folder of mode 0700, deleted when the app ends."""
     oidc = settings.dashboard.oidc
     if not oidc.on:
         yield None
@@ -116,7 +116,7 @@ def _secrets(settings: Settings) -> Iterator[Path | None]:
         "client_secret": oidc.client_secret.get_secret_value(),
         "server_metadata_url": oidc.metadata_url,
     }
-    # A JSON string is a TOML string as long as it holds no \/ or surrogate escapes.
+    # A JSON string is a TOML string as long as it has no \/ or surrogate escapes.
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in auth.items()]
     scope = json.dumps(oidc.scope, ensure_ascii=False)
     with tempfile.TemporaryDirectory(prefix="fallow-sign-in-") as folder:

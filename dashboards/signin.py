@@ -1,7 +1,7 @@
-"""Who is looking, and what they may do: OIDC by Streamlit, roles from claims.
+"""Identify the user and the user's role: OIDC by Streamlit, roles from claims.
 
-Without OIDC the dashboard answers on this machine's loopback only, and whoever is on the machine
-may do there what its command line may do.
+Without OIDC the dashboard serves on this machine's loopback only, and every user of the machine may
+do what the machine's command line may do.
 """
 
 import getpass
@@ -19,17 +19,17 @@ from fallow.settings import Settings
 
 Role = Literal["viewer", "operator", "approver"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Each may do what those before it may: read; snooze and keep for others; approve and undo."""
+"""Each role includes those before it: read; snooze and keep for others; approve and undo."""
 
 
 class Person(msgspec.Struct, frozen=True):
-    """Who is signed in: the name that the journal will show, and the highest role."""
+    """The signed-in person: the name for the journal, and the highest role."""
 
     name: str
     role: Role
     local: bool = False
     groups: tuple[str, ...] = ()
-    """What the claim of roles holds: teams and namespaces of these names are the person's."""
+    """The content of the claim of roles: teams and namespaces with these names are the person's."""
 
     def may(self, role: Role) -> bool:
         """Return whether the person has a role, or a higher one."""
@@ -37,7 +37,7 @@ class Person(msgspec.Struct, frozen=True):
 
 
 def person(settings: Settings) -> Person | None:
-    """Return who is looking; None = nobody who may, and the page says why and what to do."""
+    """Return the current person; None = no permission, and the page shows why and what to do."""
     oidc = settings.dashboard.oidc
     if not oidc.on:
         if not _bound_to_loopback():
@@ -70,12 +70,12 @@ def person(settings: Settings) -> Person | None:
 
 
 def signed_in() -> Mapping[str, Any] | None:
-    """Return the claims of the identity token in the cookie; None = nobody is signed in."""
+    """Return the claims of the identity token in the cookie; None = no person is signed in."""
     return st.user.to_dict() if st.user.is_logged_in else None
 
 
 def expired(claims: Mapping[str, Any], oidc: OidcSettings, now: datetime) -> bool:
-    """Return whether a sign-in is older than the settings allow; one without a moment is."""
+    """Return whether a sign-in is older than the settings allow, or has no time."""
     issued = claims.get("iat")
     if not isinstance(issued, int | float):
         return True
@@ -90,13 +90,13 @@ def local() -> Person:
     """Return the person at this machine, where no sign-in is configured."""
     try:
         name = getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
+    except (KeyError, OSError):  # a container's user may have no name
         name = "local"
     return Person(name, "approver", local=True)
 
 
 def role_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Role | None:
-    """Return the highest role that claims give; None = none."""
+    """Return the highest role in the claims; None = none."""
     groups = {"viewer": oidc.viewers, "operator": oidc.operators, "approver": oidc.approvers}
     groups_claimed = groups_of(claims, oidc.roles_claim)
     roles_held = [role for role in ROLES if groups_claimed.intersection(groups[role])]
@@ -104,7 +104,7 @@ def role_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Role | None:
 
 
 def groups_of(claims: Mapping[str, Any], claim: str) -> set[str]:
-    """Return the texts that a claim holds: a list or one name.
+    """Return the texts in a claim: a list or one name.
 
     The claim may be a path with dots, such as `realm_access.roles`.
     """

@@ -1,4 +1,4 @@
-"""Names, dollars and shares as text: a stranger's name is data, whatever it holds."""
+"""Write names, dollars and shares as text: an outside name is data, whatever it contains."""
 
 import re
 import unicodedata
@@ -6,18 +6,19 @@ from decimal import Decimal
 from typing import Any
 
 LONGEST = 80
-"""Characters of a name in running text; tables and charts cut what is longer themselves."""
+"""Characters of a name in running text; tables and charts cut longer names themselves."""
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=@\"'/])")
 _LINKED = re.compile(r"\\[:@]|(?i:www)")
 _DIRECTION = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def plain(text: object, longest: int = LONGEST) -> str:
-    """Return a name of a stranger so that Markdown shows exactly its characters.
+    """Return an outside name so that Markdown shows exactly its characters.
 
-    Control and direction characters are spelled out, what is too long is cut, and the whole is
+    Control and direction characters are spelled out, long names are cut, and the result is
     isolated, so that a name in another direction does not turn the words around it. An invisible
-    joiner keeps addresses from becoming links: those are found after escapes are gone.
+    joiner prevents addresses from becoming links, because links are detected after escapes are
+    removed.
     """
     shown_text = visible(str(text))
     shown_text = shown_text if len(shown_text) <= longest else shown_text[: longest - 1] + "…"
@@ -30,7 +31,7 @@ def visible(text: str) -> str:
 
 
 def money(usd: Decimal | None, *, cents: bool = False) -> str:
-    """Write dollars for a metric or a sentence; the sign is escaped, for two make a formula."""
+    """Write dollars for a metric or a sentence; the sign is escaped, because two make a formula."""
     if usd is None:
         return "no price"
     digits = 2 if cents or abs(usd) < 100 else 0  # noqa: PLR2004  (cents say nothing beyond)
@@ -38,7 +39,7 @@ def money(usd: Decimal | None, *, cents: bool = False) -> str:
 
 
 def exact(number: float) -> Decimal:
-    """Return a number as the decimal that it prints."""
+    """Return a number as exactly the decimal that it prints."""
     return Decimal(repr(number))
 
 

@@ -1,7 +1,7 @@
-"""The waste story: what is paid, what grows, the worst, what to do. Terminal text or Markdown.
+"""Write the waste story: what is paid, used, worst, and to do, as terminal text or Markdown.
 
-A plain record in, text out; nothing here reads a warehouse. Bars and colour only where somebody
-can see them; every number has its unit, every story its window, currency and price date.
+A plain struct in, text out; nothing here reads a warehouse. Bars and colours appear only where
+people can see them. Every number has its unit, every story its window, currency and price date.
 """
 
 import textwrap
@@ -18,7 +18,7 @@ COLOURS = {
     "productive": "34", "low": "36", "startup": "36", "idle": "33", "free": "37",
     "stranded": "37", "lost": "31", "unavailable": "31", "unknown": "35",
 }  # fmt: skip
-"""ANSI colours: used blue, held idle amber, free grey, broken red, unknown magenta."""
+"""ANSI colours: used blue, allocated idle amber, free grey, broken red, unknown magenta."""
 MEANING = {
     "productive": "working",
     "low": "working below target",
@@ -41,7 +41,7 @@ class StateTotal(msgspec.Struct, frozen=True):
 
 
 class WasteRow(msgspec.Struct, frozen=True):
-    """One workload's waste: all its findings of one kind added up."""
+    """One workload's waste: the sum of all its findings of one kind."""
 
     workload: str
     owner: str
@@ -56,7 +56,7 @@ class WasteRow(msgspec.Struct, frozen=True):
 
 
 class OtherFinding(msgspec.Struct, frozen=True):
-    """What another analyzer than the idle one found, by what acting on it would save."""
+    """A finding of an analyzer other than the idle one, with the saving of its advice."""
 
     subject: str
     analyzer: str
@@ -79,7 +79,7 @@ class UnjudgedWorkload(msgspec.Struct, frozen=True):
 
 
 class PlantedScore(msgspec.Struct, frozen=True):
-    """How planted truth compares with what was found (demo only)."""
+    """How planted truth compares with the findings (demo only)."""
 
     planted_gpu_hours: float
     found_gpu_hours: float
@@ -89,15 +89,15 @@ class PlantedScore(msgspec.Struct, frozen=True):
     recall: float
     false_alarms: int
     missed_gpu_hours: float
-    """Planted, and in no finding."""
+    """Planted hours in no finding."""
     extra_gpu_hours: float
-    """In a finding, and not planted: idle for less than an hour, or truly in use."""
+    """Hours in a finding that were not planted: idle for less than an hour, or truly in use."""
     ledger_idle_gpu_hours: float
     """Idle in the ledger."""
     not_idle_gpu_hours: float = 0.0
-    """In a finding of idleness, and not idle in the ledger."""
+    """Hours in a finding of idle time that are not idle in the ledger."""
     others_gpu_hours: float = 0.0
-    """Idle in the ledger, and claimed by findings of other analyzers."""
+    """Hours idle in the ledger, and claimed by findings of other analyzers."""
 
     @property
     def unclaimed_gpu_hours(self) -> float:
@@ -107,7 +107,7 @@ class PlantedScore(msgspec.Struct, frozen=True):
 
     @property
     def reconciled(self) -> str:
-        """Say how planted, found and ledger-idle GPU-hours stand, in parts that add up as read."""
+        """Return how planted, found and ledger-idle GPU-hours relate, in parts that add up."""
         planted_hours, found_hours, missed, idle, claimed, others = (
             Decimal(f"{value:.1f}")
             for value in (
@@ -116,7 +116,7 @@ class PlantedScore(msgspec.Struct, frozen=True):
                 self.others_gpu_hours,
             )
         )  # fmt: skip
-        # Idle hours in findings are rounded as everywhere else; what is left over is beside them.
+        # Idle hours in findings are rounded as everywhere else; the remainder is shown beside them.
         extra, unclaimed = found_hours - planted_hours + missed, idle - claimed
         not_idle = found_hours + others - claimed
         if not_idle < 0:
@@ -131,7 +131,7 @@ class PlantedScore(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct, frozen=True):
-    """Everything the story tells. Money is in US dollars."""
+    """All data of the story. Money is in US dollars."""
 
     cluster: str
     window: Window
@@ -140,7 +140,7 @@ class Story(msgspec.Struct, frozen=True):
     states: tuple[StateTotal, ...]
     wastes: tuple[WasteRow, ...]
     others: tuple[OtherFinding, ...] = ()
-    """The dearest first; no GPU-hour is saved twice, also not one that idle work holds."""
+    """The most expensive first; no GPU-hour is saved twice, also not one of idle work."""
     unjudged: tuple[UnjudgedWorkload, ...] = ()
     planted: PlantedScore | None = None
     audit_failures: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class Story(msgspec.Struct, frozen=True):
 
     @property
     def usd(self) -> Decimal | None:
-        """Return the bill, None when nothing has a price."""
+        """Return the bill, None if nothing has a price."""
         priced = [s.usd for s in self.states if s.usd is not None]
         return sum(priced, Decimal()) if priced else None
 
@@ -227,7 +227,7 @@ def markdown(story: Story) -> str:
 
 
 def money(usd: Decimal | None) -> str:
-    """Write dollars, or say that there is no price."""
+    """Return dollars as text, or that there is no price."""
     return "no price" if usd is None else f"${usd:,.2f}"
 
 
@@ -350,6 +350,6 @@ def _cell(text: str) -> str:
 
 
 def in_order(states: Sequence[StateTotal]) -> tuple[StateTotal, ...]:
-    """Return the states as the story tells them: what works first, what is unknown last."""
+    """Return the states in the story's order: productive first, unknown last."""
     order = list(MEANING)
     return tuple(sorted(states, key=lambda s: order.index(s.state) if s.state in order else 99))

@@ -1,4 +1,4 @@
--- One row per action of the journal: on whom, by which rule, what came of it, who took it back.
+-- One row per action of the journal: its object, policy and result, and who undid it.
 WITH intents AS (
     SELECT
         cluster,

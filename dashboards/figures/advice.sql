@@ -1,5 +1,5 @@
--- What each analyzer's last run advises, a row per recommendation: what it saves on top of those
--- before it in the waterfall, as far as its finding lies in the window.
+-- The advice of each analyzer's last run, a row per recommendation: what it saves in addition to
+-- those before it in the waterfall, for the part of its finding in the window.
 WITH advised_findings AS (
     SELECT
         f.id,

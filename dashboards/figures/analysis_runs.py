@@ -1,4 +1,4 @@
-"""Nothing found, not analysed, cannot be judged: what stands behind a list that is empty."""
+"""Explain an empty list of findings: nothing found, not analysed, or not judged."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,11 +11,11 @@ from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 3
-"""Reasons that a sentence names."""
+"""Reasons that a sentence names, at most."""
 
 
 class LastPluginRun(msgspec.Struct, frozen=True):
-    """What came of the last run of a plugin; the window is what an analyzer judged."""
+    """The result of a plugin's last run; the window is what an analyzer judged."""
 
     cluster: str
     kind: str
@@ -26,7 +26,7 @@ class LastPluginRun(msgspec.Struct, frozen=True):
     reason: str
 
     def touches(self, window: Window) -> bool:
-        """Return whether it judged any of a window."""
+        """Return whether it judged any part of a window."""
         if self.start is None or self.end is None:
             return False
         start, end = self.start.replace(tzinfo=UTC), self.end.replace(tzinfo=UTC)
@@ -34,18 +34,18 @@ class LastPluginRun(msgspec.Struct, frozen=True):
 
 
 class MissingFindings(msgspec.Struct, frozen=True):
-    """Why a list of findings is empty; `summary` is "" where all was analysed and none found."""
+    """Why a list of findings is empty; `summary` is "" if all was analysed and nothing found."""
 
     summary: str
     why: tuple[str, ...] = ()
 
     def sentence(self, none: str) -> str:
-        """Return one sentence for it; `none` says that none was found."""
+        """Return it as one sentence; `none` is the sentence for nothing found."""
         return " ".join(filter(None, (self.summary or none, *self.why)))
 
 
 def runs(views: Views) -> tuple[LastPluginRun, ...]:
-    """Return what came of the last run of each plugin."""
+    """Return the result of each plugin's last run."""
     return tuple(
         LastPluginRun(**row) for row in run_query(views, ("data_health/plugins",), None).to_pylist()
     )
@@ -57,15 +57,15 @@ def faults(views: Views) -> tuple[LastPluginRun, ...]:
 
 
 def fault(run: LastPluginRun) -> str:
-    """Say of a plugin that failed; its names are a stranger's."""
+    """Return a sentence about a plugin that failed; its names come from outside."""
     return f"The {run.kind} {run.plugin} of cluster {run.cluster} is left out: {run.reason}."
 
 
 def absence(views: Views, window: Window, analyzers: Sequence[str] = ()) -> MissingFindings:
     """Return why these analyzers (none = all installed) have nothing to show over a window.
 
-    Not analysed: no run of it judged any of the window. Cannot be judged: it ran, and data were
-    lacking or it failed.
+    Not analysed: no run of it judged any part of the window. Not judged: it ran, but data were
+    missing or it failed.
     """
     names = [*(analyzers or installed("analyzers"))]
     analyzer_runs = [r for r in runs(views) if r.kind == "analyzer" and r.plugin in names]

@@ -1,4 +1,4 @@
-"""Stored findings of one analyzer, with what each says in detail."""
+"""Read stored findings of one analyzer, with their details."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,14 +37,14 @@ class FindingRow(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Return why in one line, as the analyzer says it."""
+        """Return the reason in one line, in the analyzer's words."""
         return str(self.details.get("why") or "")
 
 
 def list_findings(
     views: Views, window: Window, filters: Filters, analyzer: str
 ) -> tuple[FindingRow, ...]:
-    """Return what an analyzer's last run found that touches the window, the dearest first."""
+    """Return the findings of an analyzer's last run in the window, the most expensive first."""
     rows = run_query(
         views, (LATEST, "analyzer_findings/listed"), window, filters, analyzer=analyzer, most=MOST
     ).to_pylist()
@@ -52,12 +52,12 @@ def list_findings(
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return a part of a document where it is one; another version may have written it."""
+    """Return a part of a document if it is a mapping; another version may have written it."""
     return value if isinstance(value, Mapping) else {}
 
 
 def documents_of(value: object) -> list[Mapping[str, Any]]:
-    """Return the documents of a list where it is one."""
+    """Return the documents of a list, if it is a list."""
     return (
         [document for document in value if isinstance(document, Mapping)]
         if isinstance(value, list)
@@ -66,7 +66,7 @@ def documents_of(value: object) -> list[Mapping[str, Any]]:
 
 
 def number(value: object) -> float:
-    """Return a number of a document; 0 where it is none."""
+    """Return a number of a document; 0 if it is not a number."""
     return float(value) if isinstance(value, int | float) else 0.0
 
 

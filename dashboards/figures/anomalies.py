@@ -1,4 +1,4 @@
-"""Anomalies of spend and waste, and budgets: what is out of the usual, and of what was planned."""
+"""Find anomalies of spend and waste, and compare teams' months with their budgets."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ WEEKS = timedelta(weeks=8)
 
 
 class TeamBudget(msgspec.Struct, frozen=True):
-    """A team's month (UTC): what is planned, paid and expected; None = unknown."""
+    """A team's month (UTC): planned, paid and expected dollars; None = unknown."""
 
     team: str
     budget: Decimal
@@ -27,7 +27,7 @@ class TeamBudget(msgspec.Struct, frozen=True):
 
     @property
     def stands(self) -> str:
-        """Say where it stands: over, will be over, may be over, within, or unknown."""
+        """Return its state: over, will be over, may be over, within, or unknown."""
         if self.usd is not None and self.usd > self.budget:
             return "over"
         if self.usd is None or self.forecast is None or self.high is None:
@@ -38,7 +38,7 @@ class TeamBudget(msgspec.Struct, frozen=True):
 
 
 def list_rises(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return the last analysis' rises that touch the window, the dearest first.
+    """Return the last analysis' rises in the window, the most expensive first.
 
     Columns: id, kind, cluster, name (team or namespace), start, end, gpu_hours, usd, why, seen_by,
     unit (usd or gpu_hours), actual, usual and change in it, weeks_compared, reasons (JSON; its
@@ -66,8 +66,8 @@ def usual(views: Views, window: Window, filters: Filters) -> pa.Table:
 def budget_time(window: Window, accounted: datetime | None, now: datetime) -> datetime:
     """Return the time at which budgets are reported: now, to the hour.
 
-    Of a window that ends before the newest `accounted` hour, which asks about the past, it is the
-    window's end. Old data are no reason to report an old month as the present one.
+    For a window that ends before the newest `accounted` hour, it is the window's end. Old data
+    alone do not move it, because an old month would be reported as the current one.
     """
     if accounted is not None and window.end < accounted:
         return window.end
@@ -77,7 +77,7 @@ def budget_time(window: Window, accounted: datetime | None, now: datetime) -> da
 def budgets(
     views: Views, until: datetime, filters: Filters, planned: Mapping[str, Decimal]
 ) -> tuple[TeamBudget, ...]:
-    """Return where each budgeted team's month stands at a moment, the worst first."""
+    """Return the state of each budgeted team's month at a time, the worst first."""
     budget_rows = []
     for team, budget in planned.items():
         only = msgspec.structs.replace(filters, team=team, namespace=None, model=None, pool=None)

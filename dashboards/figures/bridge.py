@@ -1,11 +1,12 @@
-"""The bill bridge: why this window cost more or less than the one before it.
+"""Compute the bill bridge: why this window cost more or less than the one before it.
 
     before --volume--waste--mix--price--> after
 
-With R the average rate before, h the GPU-hours and r the rates of each kind of capacity (cluster,
-pool, model): volume = change of hours that were not wasted x R; waste = change of wasted hours x R;
-price = sum of h_after x (r_after - r_before); mix = what hours moved to dearer or cheaper kinds
-made, a kind that was not there before wholly so. The four sum to the difference exactly.
+R is the average rate before; h are the GPU-hours and r the rates of each kind of capacity (cluster,
+pool, model). volume = change of hours that were not wasted x R; waste = change of wasted hours x R;
+price = sum of h_after x (r_after - r_before); mix = the effect of hours that moved to more or less
+expensive kinds; a kind that did not exist before counts wholly as mix. The four sum to the
+difference exactly.
 """
 
 from datetime import datetime
@@ -22,7 +23,7 @@ _SMALLEST = Decimal("0.00000001")
 
 
 class Bridge(msgspec.Struct, frozen=True):
-    """Dollars of two windows and what led from one to the other; None = nothing to compare."""
+    """Dollars of two windows and the steps between them; None = nothing to compare."""
 
     before: Window
     after: Window
@@ -41,7 +42,7 @@ class Bridge(msgspec.Struct, frozen=True):
 def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
     """Return the bridge from the window of the same length before; None = nothing was paid then.
 
-    Hours without a price are in neither.
+    Hours without a price are in neither window.
     """
     after = align_window(window)
     before = Window(after.start - (after.end - after.start), after.start)

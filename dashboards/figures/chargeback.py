@@ -1,7 +1,8 @@
-"""The chargeback statement: what each team pays, GPU only and fully loaded, with its shares.
+"""Compute the chargeback statement: what each team pays, GPU only and fully loaded.
 
-GPU part + its part of the node = loaded; loaded + a share of what nobody held = total. The lines of
-all teams sum to the bill, and to the same cents as `fallow spend --by team --share-unallocated`.
+GPU part + its part of the node = loaded; loaded + a share of the unallocated cost = total. The
+lines of all teams sum to the bill, to the same cents as `fallow spend --by team
+--share-unallocated`.
 """
 
 import msgspec
@@ -15,19 +16,19 @@ STEPS = ("paid", "chargeback/owned", "chargeback/shares", "chargeback/teams")
 
 
 def teams(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return a line per team, the dearest first and `(platform)` last.
+    """Return a line per team, the most expensive first and `(platform)` last.
 
     Columns: team, gpu_hours, used_gpu_hours, idle_gpu_hours, unpriced_gpu_hours (GPU h), busy_pct
-    and effective_pct (of what it held; null = nothing held, not measured), usd_gpu,
-    usd_node, usd_loaded (their sum), idle_usd (part of it), shared_usd (of what nobody held;
-    the platform's is what it gave), total_usd, total_usd_gpu. Null dollars = no price. Of the
-    filters only the cluster counts: who pays what is a matter of everybody.
+    and effective_pct (of its allocated hours; null = nothing allocated, not measured), usd_gpu,
+    usd_node, usd_loaded (their sum), idle_usd (part of it), shared_usd (its share of the
+    unallocated cost; the platform's is what it passed on), total_usd, total_usd_gpu. Null dollars =
+    no price. Only the filter of clusters applies, because each team's share depends on all teams.
     """
     return run_query(views, STEPS, window, Filters(cluster=filters.cluster))
 
 
 def lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
-    """Return what one team held: a line per workload, pool and model, the dearest first.
+    """Return a team's allocations: a line per workload, pool and model, the most expensive first.
 
     Columns: cluster, namespace, workload, pool, model, gpu_hours, used_gpu_hours, idle_gpu_hours,
     usd_gpu, usd_node, usd_loaded, usd_per_gpu_hour, busy_pct, effective_pct, price_as_of. They
@@ -37,7 +38,7 @@ def lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table
 
 
 def workloads(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
-    """Return what one team held: a row per workload, the dearest first.
+    """Return a team's allocations: a row per workload, the most expensive first.
 
     Columns: cluster, namespace, workload, model (all of them), gpu_hours, used_gpu_hours,
     idle_gpu_hours, usd_gpu, usd_loaded, usd_per_gpu_hour, busy_pct, effective_pct (null = not

@@ -1,11 +1,11 @@
-"""Commitments: how much of what was promised is used, what of the fleet it covers, until when.
+"""Measure commitments: how much of them is used, what they cover, and until when they run.
 
     utilisation = committed node-hours that ran / committed node-hours
     coverage    = committed node-hours that ran / all node-hours of that kind that ran
     break-even  = effective price / list price: used less than that, on demand would be cheaper
 
-A node-hour runs when its GPUs are in the ledger; whether somebody held or used them is told beside.
-Of several commitments of one kind the one listed first is used first, hour by hour.
+A node-hour runs when its GPUs are in the ledger; whether it was allocated or used is a separate
+figure. Of several commitments of one kind, the one listed first is used first, hour by hour.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class CommitmentUse(msgspec.Struct, frozen=True):
     usd_per_node_hour: Decimal
     committed_node_hours: float
     running_node_hours: float
-    """Of the committed ones, those that ran."""
+    """The committed node-hours that ran."""
     held_node_hours: float
     used_node_hours: float
     utilisation: float | None
@@ -45,15 +45,15 @@ class CommitmentUse(msgspec.Struct, frozen=True):
     break_even: float | None
     committed_usd: Decimal
     unused_usd: Decimal
-    """What committed node-hours that did not run cost: a shared cost, nobody's in particular."""
+    """Cost of the committed node-hours that did not run: a shared cost without an owner."""
     days_left: float
-    """From the end of the window; negative = it ended."""
+    """From the end of the window; negative = it has ended."""
 
 
 def commitments(
     views: Views, window: Window, filters: Filters, promised: Sequence[ReservedCapacity]
 ) -> tuple[CommitmentUse, ...]:
-    """Return the commitments that run in the window or later, those that end first first."""
+    """Return the commitments that run in the window or later, the earliest end first."""
     whole_window = align_window(window)
     nodes_before: dict[tuple[str, str], int] = {}
     uses = []

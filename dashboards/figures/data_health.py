@@ -1,4 +1,4 @@
-"""Whether what is shown can be relied upon: collectors that fail now, audits that fail."""
+"""Check whether the shown data are reliable: failing collectors, failing audits."""
 
 from datetime import datetime, timedelta
 
@@ -11,7 +11,7 @@ from warehouse.audits import format_banner, run_audits
 from warehouse.lake import Warehouse
 
 RECENT = timedelta(days=1)
-"""A collector without a scrape for longer than this does not run any more."""
+"""A collector without a scrape for longer than this has stopped."""
 
 
 class CollectorHealth(msgspec.Struct, frozen=True):
@@ -32,14 +32,14 @@ class CollectorHealth(msgspec.Struct, frozen=True):
 
 
 def audits(views: Views, window: Window) -> str | None:
-    """Return the banner of the audits that fail over a window; None = its ledger adds up."""
-    if not isinstance(views, Warehouse):  # a test's rows have no ledger
+    """Return the banner of the audits that fail over a window; None = the ledger adds up."""
+    if not isinstance(views, Warehouse):  # rows of a test have no ledger
         return None
     return format_banner(run_audits(views, window))
 
 
 def collector_health(views: Views, until: datetime) -> tuple[CollectorHealth, ...]:
-    """Return how the newest scrapes of each collector went, of the day before a time."""
+    """Return the results of each collector's newest scrapes, of the day before a time."""
     recent = (until - RECENT).replace(tzinfo=None)
     rows = run_query(views, ("data_health/collectors",), None, recent=recent).to_pylist()
     return tuple(CollectorHealth(**row) for row in rows)

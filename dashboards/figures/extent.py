@@ -1,4 +1,4 @@
-"""What the warehouse has: from when to when, and of which clusters, teams and pools."""
+"""Find which time, clusters, teams and pools the warehouse has."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,14 +13,14 @@ MOST_NAMES = 1000
 
 
 class DataExtent(msgspec.Struct, frozen=True):
-    """From the first sample to the end of the last, and the end of the newest accounted hour."""
+    """Time from the first to the last sample, and the end of the newest accounted hour."""
 
     samples: Window
     accounted: datetime | None
 
 
 def extent(views: Views) -> DataExtent | None:
-    """Return what the warehouse holds; None = no sample of any device."""
+    """Return the time that the warehouse covers; None = no sample of any device."""
     row = run_query(views, ("extent/bounds",), None).to_pylist()[0]
     first, last, hour = row["first_sample"], row["last_sample"], row["last_hour"]
     if first is None or last is None or last <= first:

@@ -1,4 +1,4 @@
--- What is advised, a row per finding: the first advice is the one to take, the hours are of all.
+-- The advice, a row per finding: the first recommendation, with the hours of all recommendations.
 SELECT
     id,
     any_value(cluster) AS cluster,

@@ -1,4 +1,4 @@
-"""The fleet now: every GPU's state in the newest accounted hour, and what burns idle per hour."""
+"""Show the fleet now: every GPU's state in the newest accounted hour, and its idle cost."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,7 +11,7 @@ from fallow.protocols import Views
 from fallow.window import Window
 
 MOST_CELLS = 4500
-"""Of more GPUs than this, those of one node in one state are one cell."""
+"""With more GPUs than this, the GPUs of one node in one state are one cell."""
 MOST_ROWS = 500
 
 
@@ -26,7 +26,7 @@ class StateRate(msgspec.Struct, frozen=True):
 
 
 def hour(until: datetime) -> Window:
-    """Return the hour that ends at or holds a moment, up to the moment."""
+    """Return the hour that contains or ends at a time, up to that time."""
     inside = until - timedelta(microseconds=1)
     return Window(inside.replace(minute=0, second=0, microsecond=0), until)
 
@@ -50,17 +50,17 @@ def cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
 
 
 def nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
-    """Return the nodes that burn the most dollars idle.
+    """Return the nodes with the highest idle cost.
 
     Columns: cluster, pool, node, model, gpus, idle_gpus, free_gpus, unknown_gpus, idle_usd_h,
-    usd_h, workload (who holds the most of it).
+    usd_h, workload (the one that holds most of the node).
     """
     steps = ("paid", "fleet/span", "fleet/newest_hour", "fleet/nodes")
     return run_query(views, steps, hour(until), filters, most=MOST_ROWS)
 
 
 def holders(views: Views, until: datetime, filters: Filters) -> pa.Table:
-    """Return who holds idle GPUs: cluster, team, workload, model, idle_gpus, idle_usd_h, nodes."""
+    """Return owners of idle GPUs: cluster, team, workload, model, idle_gpus, idle_usd_h, nodes."""
     return run_query(
         views, ("paid", "fleet/span", "fleet/holders"), hour(until), filters, most=MOST_ROWS
     )

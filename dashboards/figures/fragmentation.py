@@ -1,4 +1,4 @@
-"""Fragmentation: free GPUs that the next pod cannot use, why, and the plan that gives them back."""
+"""Show fragmentation: free GPUs that the next pod cannot use, the causes, and the defrag plan."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ CAUSES = {
     "sliver": "only a part of a GPU left",
     "no_access": "pods may not use this model",
 }
-"""Causes of pods that ask for GPUs, as the analyzer spells them, in words."""
+"""Causes for pods that request GPUs: the analyzer's keys with their labels."""
 
 
 class PodMove(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class PodMove(msgspec.Struct, frozen=True):
 
 
 class DefragPlan(msgspec.Struct, frozen=True):
-    """The fewest restarts that give so many whole slots; `why` says what stands in its way."""
+    """The fewest restarts that free so many whole slots; `why` is what prevents the plan."""
 
     moves: tuple[PodMove, ...]
     slot_gpus: int | None
@@ -79,7 +79,7 @@ class PoolFragmentation(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """One layout of GPUs in MIG mode: what is held, what is free, and what would strand less."""
+    """One layout of GPUs in MIG mode: allocated and free instances, and the better layout."""
 
     id: str
     name: str
@@ -90,7 +90,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 def pools(views: Views, window: Window, filters: Filters) -> tuple[PoolFragmentation, ...]:
-    """Return what the last analysis says of each pool, the most unusable GPUs first."""
+    """Return the last analysis' result for each pool, the most unusable GPUs first."""
     pools_found = [
         _pool(finding)
         for finding in list_findings(views, window, filters, "fragmentation")

@@ -1,4 +1,4 @@
-"""Health: boards that fail, throttle or run slow, and nodes that were away."""
+"""Show health: GPUs that fail, throttle or are slow, and nodes that were not available."""
 
 import pyarrow as pa
 
@@ -9,13 +9,13 @@ from fallow.xids import xid_meaning
 
 MOST = 300
 SLOW = 0.9
-"""Of the median clock of its model while busy: a device below is listed."""
+"""Share of the median clock of its model while busy: a device below it is listed."""
 LEAST_PEERS = 4
-"""A median of fewer devices is no measure of a device."""
+"""A median of fewer devices is not used."""
 
 
 def away(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return what was not available or lost per node; sums are those of `fallow spend --by state`.
+    """Return unavailable and lost time per node; sums equal those of `fallow spend --by state`.
 
     Columns: cluster, pool, node, unavailable_gpu_hours, unavailable_usd, lost_gpu_hours, lost_usd,
     gpu_hours.
@@ -26,9 +26,9 @@ def away(views: Views, window: Window, filters: Filters) -> pa.Table:
 def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the XIDs that devices showed, the newest first.
 
-    Columns: cluster, node, device, model, xid, first_hour, last_hour (UTC), hours (that it stood
-    there), pod (that held the device in the first one); severity, meaning (empty = not listed) and
-    action as NVIDIA's catalogue has them.
+    Columns: cluster, node, device, model, xid, first_hour, last_hour (UTC), hours (in which it was
+    shown), pod (that held the device in the first one); severity, meaning (empty = not listed) and
+    action from NVIDIA's catalogue.
     """
     rows = run_query(views, ("paid", "health/devices", "health/xids"), window, filters, most=MOST)
     meanings = [xid_meaning(code) for code in rows["xid"].to_pylist()]
@@ -38,17 +38,17 @@ def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def clocks(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return the devices that throttled or ran slower than their model's, the worst first.
+    """Return the devices that throttled or were slower than their model's others, the worst first.
 
     Columns: cluster, node, device, model, busy_hours, clock_mhz (mean while busy), peers_mhz,
     peers (devices of the model), slower_pct, hot_hours, hot_pct (of its busy hours), reasons,
-    temp_c (highest). A workload may clock lower by what it computes: the analyzer compares within
-    one workload, this does not.
+    temp_c (highest). A workload may cause lower clocks by its kind of computation: the analyzer
+    compares within one workload, this figure does not.
     """
     steps = ("paid", "health/devices", "health/clocks")
     return run_query(views, steps, window, filters, most=MOST, slow=SLOW, least_peers=LEAST_PEERS)
 
 
 def events(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return what was said of nodes: ts, cluster, node, reason, type, message, count."""
+    """Return events of nodes: ts, cluster, node, reason, type, message, count."""
     return run_query(views, ("paid", "health/devices", "health/events"), window, filters, most=MOST)

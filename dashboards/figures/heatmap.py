@@ -1,4 +1,4 @@
-"""The hours of a week: when GPUs work, and when they are held and do not."""
+"""Show the hours of a week: when GPUs work, and when they are allocated but idle."""
 
 from decimal import Decimal
 
@@ -13,7 +13,7 @@ MOST = 100
 
 
 class Office(msgspec.Struct, frozen=True):
-    """Whose clock tells the hour, and which hours, Monday to Friday, people call the day."""
+    """The time zone of the hours, and which hours, Monday to Friday, are office hours."""
 
     zone: str
     first: int
@@ -21,7 +21,7 @@ class Office(msgspec.Struct, frozen=True):
 
 
 class WeekPart(msgspec.Struct, frozen=True):
-    """Office hours or the rest of the week: hours of the clock, GPU-hours and dollars."""
+    """Office hours or the rest of the week: hours, GPU-hours and dollars."""
 
     in_office: bool
     hours: int
@@ -35,20 +35,20 @@ class WeekPart(msgspec.Struct, frozen=True):
 def week(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
     """Return a row per hour of the week that was accounted; they sum to the window's bill.
 
-    Columns: weekday (1 = Monday), hour (of the office's clock), days (that it was seen), gpu_hours,
-    usd, GPU-hours and per cent of it productive, idle, free (with stranded) and unknown, idle_usd.
+    Columns: weekday (1 = Monday), hour (in the office's zone), days (with data), gpu_hours, usd,
+    GPU-hours and per cent of it productive, idle, free (with stranded) and unknown, idle_usd.
     """
     return _query_week(views, "week", window, filters, office)
 
 
 def halves(views: Views, window: Window, filters: Filters, office: Office) -> tuple[WeekPart, ...]:
-    """Return office hours first, then the rest of the week; what was not seen is left out."""
+    """Return office hours first, then the rest of the week; a part without data is left out."""
     rows = _query_week(views, "halves", window, filters, office).to_pylist()
     return tuple(WeekPart(**row) for row in rows)
 
 
 def teams(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
-    """Return who holds GPUs idle outside office hours, the dearest first.
+    """Return the teams with idle GPUs outside office hours, the most expensive first.
 
     Columns: team, idle_usd, idle_gpu_hours (outside), office_idle_gpu_hours, outside_pct.
     """

@@ -1,4 +1,4 @@
-"""The findings inbox: what to do next, by dollars over disruption, and everything about one."""
+"""Show the findings inbox: the next steps by dollars over disruption, and a finding's details."""
 
 import json
 from datetime import datetime
@@ -14,11 +14,11 @@ from fallow.window import Window
 
 MOST = 1000
 LONGEST = 400
-"""Characters of a value that a list of details shows."""
+"""Characters of a value in a list of details."""
 
 
 class FindingDetail(msgspec.Struct, frozen=True):
-    """One finding: what was measured as rows, and what would remove the waste."""
+    """One finding: its measured values as rows, and what would remove the waste."""
 
     id: str
     analyzer: str
@@ -40,19 +40,19 @@ class FindingDetail(msgspec.Struct, frozen=True):
 
 
 def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return a row per finding that advises something, the most dollars over disruption first.
+    """Return a row per finding with advice, the most dollars over disruption first.
 
     Columns: id, cluster, analyzer, kind, evidence, team, workload, since, verb, effort, saving,
-    gpu_hours and usd it would save (no GPU-hour twice), disruption (1 + how often owners took back
-    what was done to it), usd_rank (usd / disruption), snoozed_until; and what the last plan says:
-    policy, step, ruling, why, next_at, request.
+    gpu_hours and usd it would save (no GPU-hour twice), disruption (1 + how often owners reversed
+    an action on it), usd_rank (usd / disruption), snoozed_until; and from the last plan: policy,
+    step, ruling, why, next_at, request.
     """
     steps = (*ADVICE, "first_advice", "journal", "acted", "snoozes", "planned", "inbox/listed")
     return run_query(views, steps, window, filters, most=MOST)
 
 
 def read_finding(views: Views, finding: str) -> FindingDetail | None:
-    """Return a finding whole; None = there is none of that id."""
+    """Return a whole finding; None = no finding has that id."""
     rows = run_query(views, ("inbox/one_finding",), None, id=finding).to_pylist()
     if not rows:
         return None

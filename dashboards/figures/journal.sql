@@ -1,4 +1,4 @@
--- The journal's copy, filtered by cluster: what every figure about acts begins with.
+-- The journal's copy, filtered by cluster: the first step of every figure about actions.
 SELECT
     cluster,
     seq,

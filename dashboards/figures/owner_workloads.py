@@ -1,4 +1,4 @@
-"""One owner's workloads: what they cost, what will happen to them, and what would help them."""
+"""Show one owner's workloads: their cost, planned actions, and hints for the owner."""
 
 from datetime import datetime
 from typing import Any
@@ -13,17 +13,17 @@ from fallow.window import Window
 
 MOST = 500
 HINTS = ("precision", "sizing", "datapath", "scaling")
-"""Analyzers whose advice only the owner can take."""
+"""Analyzers whose advice only the owner can follow."""
 Owners = tuple[str, ...]
 """Teams and namespaces."""
 
 
 def workloads(views: Views, window: Window, filters: Filters, owners: Owners) -> pa.Table:
-    """Return the owners' workloads of the window, the dearest first.
+    """Return the owners' workloads of the window, the most expensive first.
 
     Columns: cluster, workload, team, gpu_hours, usd, idle_usd, idle_gpu_hours, productive_pct,
     last_hour (UTC), state (of the newest hour; `over` = it holds nothing any more), says (what
-    policies have in mind).
+    policies plan).
     """
     steps = (
         "paid",
@@ -37,7 +37,7 @@ def workloads(views: Views, window: Window, filters: Filters, owners: Owners) ->
 
 
 def coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
-    """Return what policies have in mind for the owners' workloads, what comes soonest first.
+    """Return what policies plan for the owners' workloads, the soonest first.
 
     Columns: cluster, subject, namespace, workload_kind, workload, owner, verb, policy, finding,
     step, ruling, gate, why, next_at, notified_at, kept_until (UTC), gpus, usd_per_day, acts,
@@ -48,7 +48,7 @@ def coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
 
 
 def actions_taken(views: Views, filters: Filters, owners: Owners, oldest: datetime) -> pa.Table:
-    """Return what was done to the owners' workloads since a moment, the newest first.
+    """Return the actions on the owners' workloads since a time, the newest first.
 
     Columns: id, cluster, at, subject, owner, namespace, verb, policy, result, why, freed_gpus,
     restored_by, restored_at, lost.
@@ -59,7 +59,7 @@ def actions_taken(views: Views, filters: Filters, owners: Owners, oldest: dateti
 
 
 def hints(views: Views, window: Window, filters: Filters, owners: Owners) -> list[dict[str, Any]]:
-    """Return advice that only the owner can take, what saves most first, with lines to write.
+    """Return advice that only the owner can follow, the largest saving first, with lines to write.
 
     Columns: id, analyzer, kind, workload, team, evidence, verb, effort, gpu_hours, usd, why,
     caution, details, and lines: format, framework, line, source.
@@ -71,7 +71,7 @@ def hints(views: Views, window: Window, filters: Filters, owners: Owners) -> lis
 
 
 def _lines(row: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the lines of the formats that the advice itself names, else of all its ranges."""
+    """Return the lines of the formats that the advice names, else of all its ranges."""
     ranges = row["details"].get("ranges") or ()
     formats = [str(entry.get("format")) for entry in ranges if isinstance(entry, dict)]
     formats_named = [name for name in formats if name in f"{row['verb']} {row['why']}"]

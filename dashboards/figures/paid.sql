@@ -1,7 +1,8 @@
--- The ledger's rows of the window under the names of `fallow spend`, filtered. What nobody held is
--- the platform's, under a name that no namespace or team can have. To group millions of rows by
--- the parts of `workload` and to join the parts afterwards takes a quarter of the time. Of what was
--- held: hours whose use is known, hours with work, and effective hours where they were measured.
+-- The ledger's rows of the window under the names of `fallow spend`, filtered. The platform owns
+-- unallocated time, under a name that no namespace or team can have. Grouping millions of rows by
+-- the parts of `workload` and joining the parts afterwards takes a quarter of the time. Of the
+-- allocated hours: those with known use, those with work, and effective hours where they were
+-- measured.
 SELECT
     bucket,
     cluster,

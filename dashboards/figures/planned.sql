@@ -1,4 +1,4 @@
--- The rows of the last plan of each cluster, filtered, with the first reason in words.
+-- The rows of the last plan of each cluster, filtered, with the first reason as a sentence.
 SELECT
     cluster,
     namespace,

@@ -1,4 +1,4 @@
-"""What policies decide and what was done: the plan, approvals, actions, refusals, the freeze."""
+"""Show policies' decisions and actions: plan, approvals, actions, refusals, freezes."""
 
 from datetime import datetime, timedelta
 
@@ -10,23 +10,24 @@ from fallow.window import Window
 
 MOST = 1000
 STANDS = frozenset({"done", "not sticking"})
-"""Results that an undo can take back."""
+"""Results that an undo can reverse."""
 
 
 def plan(views: Views, filters: Filters) -> pa.Table:
-    """Return what policies decide now, a row per object: done, told, held, refused, watched.
+    """Return the current decisions, a row per object: done, notified, held, refused, observed.
 
-    Columns: subject, cluster, owner, verb, says, policy, step, gate and why (of what is not done),
-    next_at (UTC), gpus, gpu_hours_per_day, usd_per_day, finding, request, and of the whole plan
-    at, aborted (why nothing is done at all) and acts (the service carries it out).
+    Columns: subject, cluster, owner, verb, says, policy, step, gate and why (if it is not done),
+    next_at (UTC), gpus, gpu_hours_per_day, usd_per_day, finding, request, and of the whole plan at,
+    aborted (why nothing is done at all) and acts (the service carries it out).
     """
     return run_query(views, ("planned", "policy_actions/plan"), None, filters, most=MOST)
 
 
 def waiting(views: Views, filters: Filters) -> pa.Table:
-    """Return what waits for approval: id of the request, subject, verb, policy, who asked and when.
+    """Return pending approvals: id of the request, subject, verb, policy, requester and time.
 
-    `planned`: the case is still in the plan; approved_by: who agreed already where two have to.
+    `planned`: the case is still in the plan; approved_by: the first approver where two are
+    required.
     """
     return run_query(
         views, ("journal", "planned", "policy_actions/waiting"), None, filters, most=MOST
@@ -34,11 +35,11 @@ def waiting(views: Views, filters: Filters) -> pa.Table:
 
 
 def actions_done(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return the actions of the window and those under way, the newest first.
+    """Return the actions of the window and the open ones, the newest first.
 
     Columns: id, cluster, at, subject, owner, verb, policy, result, why, actor, freed_gpus,
-    restored_by, restored_at, ended, lost (what cannot be brought back), saved_usd,
-    saved_gpu_hours (measured so far), finding.
+    restored_by, restored_at, ended, lost (what cannot be restored), saved_usd, saved_gpu_hours
+    (measured so far), finding.
     """
     return run_query(
         views, ("journal", "acted", "policy_actions/past_actions"), window, filters, most=MOST
@@ -46,7 +47,7 @@ def actions_done(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def refused(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return what the loop refused before acting: at, subject, policy, why, actor, decision."""
+    """Return the loop's refusals before an action: at, subject, policy, why, actor, decision."""
     return run_query(views, ("journal", "policy_actions/refused"), window, filters, most=MOST)
 
 
@@ -56,5 +57,5 @@ def frozen(views: Views, filters: Filters) -> pa.Table:
 
 
 def undo_state(result: str | None, at: datetime, now: datetime, watch: timedelta) -> bool:
-    """Return whether an action can still be undone; moments naive UTC."""
+    """Return whether an action can still be undone; timestamps are naive UTC."""
     return result in STANDS and now - at < watch

@@ -1,4 +1,4 @@
-"""Policies: what they say, how far each may go now, and what replays over the past gave."""
+"""Show policies: their text, how far each may act now, and the results of backtests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,21 +12,20 @@ MOST = 500
 
 
 def list_policies(views: Views, filters: Filters) -> pa.Table:
-    """Return a row per policy: its words, its stage and what the last plan does by it.
+    """Return a row per policy: its text, its stage and its part of the last plan.
 
-    stage: notifies (its text says so), not trusted yet (no back-test of this text proved its rate
-    of reversals), may act, demoted (owners took back too much). trusted_by, trusted_at and
-    trust_reason: of a person who trusts it by hand. closed: the blackout that is on;
-    opens_at (UTC).
-    does, tells, holds, refuses: cases of the last plan; usd_per_day of those it does, tells or
-    holds; actions and taken_back: ever.
+    stage: notifies (its text allows no more), not trusted yet (no backtest of this text proved its
+    reversal rate), may act, demoted (too many reversals). trusted_by, trusted_at and trust_reason:
+    of a person who trusts it by hand. closed: the active blackout; opens_at (UTC).
+    does, tells, holds, refuses: cases of the last plan; usd_per_day of those that it does, tells or
+    holds; actions and taken_back: in total.
     """
     steps = ("journal", "acted", "policy_status/listed")
     return run_query(views, steps, None, filters, most=MOST)
 
 
 def by_hand(row: Mapping[str, Any]) -> str:
-    """Return in words who trusts the policy of a row of `listed` by hand; empty = nobody."""
+    """Return who trusts the policy of a row of `listed` by hand, as text; empty = no one does."""
     if not row["trusted_by"]:
         return ""
     when = f"{row['trusted_at']:%Y-%m-%d}"
@@ -34,7 +33,7 @@ def by_hand(row: Mapping[str, Any]) -> str:
 
 
 def backtests(views: Views, filters: Filters) -> pa.Table:
-    """Return the replays, the newest first.
+    """Return the backtests, the newest first.
 
     Columns: policy, at, actor, since, until (UTC), stops, judged, reversed, rate_pct with its
     95 % interval low_pct to high_pct, upper_pct (one-sided: what counts), declared_pct, gpu_hours

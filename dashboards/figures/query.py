@@ -1,4 +1,4 @@
-"""What every figure is asked with, and how its SQL is put together."""
+"""Define the filters of every figure, and compose its SQL."""
 
 import re
 from typing import Any, Literal
@@ -12,16 +12,16 @@ from warehouse.ledger import align_window
 from warehouse.steps import compose_query
 
 PLATFORM = "(platform)"
-"""Who owns what nobody held."""
+"""The owner of unallocated time."""
 LATEST = "warehouse:findings/latest_findings"
-"""The step of what each analyzer's last run found."""
+"""The step with the findings of each analyzer's last run."""
 ADVICE = (LATEST, "advice")
-"""The steps of what the last runs advise."""
+"""The steps of the last runs' advice."""
 _NAMED = re.compile(r"\$([a-z_]+)")
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """Whose rows; None = everybody's. Names are those of `fallow spend`.
+    """Filters of rows; None = all. Names are those of `fallow spend`.
 
     `view`: `loaded` = a GPU costs its part of the whole node, `gpu` = its GPU part only.
     """
@@ -35,7 +35,7 @@ class Filters(msgspec.Struct, frozen=True):
 
     @property
     def named(self) -> dict[str, str]:
-        """Return the filters that are set, as people read them."""
+        """Return the filters that are set, as text."""
         rows = {name: getattr(self, name) for name in ("cluster", "team", "namespace")}
         rows |= {"model": self.model, "pool": self.pool}
         return {name: value for name, value in rows.items() if value is not None}
@@ -51,8 +51,8 @@ def run_query(
     """Run the steps of `dashboards/figures` as one statement and return its rows.
 
     Steps may name `$since` and `$until` (whole hours around the window, naive UTC), each field of
-    the filters, and whatever `more` brings. A first step `paid` gives the ledger's rows under the
-    names people ask by.
+    the filters, and the parameters in `more`. A first step `paid` has the ledger's rows under the
+    names of `fallow spend`.
     """
     sql = compose_query(steps, "dashboards.figures")
     parameters = {**msgspec.structs.asdict(filters), **more}

@@ -1,4 +1,4 @@
-"""Queues: who waits for GPUs, how long, and because of whom."""
+"""Show queues: which workloads wait for GPUs, how long, and what blocks them."""
 
 import math
 from datetime import datetime
@@ -21,7 +21,7 @@ DEMAND_STEPS = (POD_OWNERS, "queues/gpu_requests")
 
 
 class BlockedPair(msgspec.Struct, frozen=True):
-    """One who waits and one because of whom; `gpu_hours` as the analyzer of quotas counts them."""
+    """A waiting workload and the one that blocks it; `gpu_hours` as the quota analyzer counts."""
 
     kind: str
     cluster: str
@@ -37,11 +37,11 @@ class BlockedPair(msgspec.Struct, frozen=True):
 
 
 def waiting(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return who waits at the window's end, by workload, the most GPU-hours waited first.
+    """Return what waits at the window's end, by workload, the most waited GPU-hours first.
 
     Columns: cluster, team, workload, queue, priority, pods, gpus, since (UTC), hours (longest),
     gpu_hours (GPUs times hours), message (of the scheduler). Filters of model and pool do not
-    apply: who waits has none yet.
+    apply: a waiting pod has none yet.
     """
     steps = (*DEMAND_STEPS, "queues/refused", "queues/waiting")
     return run_query(views, steps, window, filters, most=MOST)
@@ -68,7 +68,7 @@ def hours(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def quotas(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return each quota of GPUs as it was last seen.
+    """Return each quota of GPUs in its last state.
 
     Columns: cluster, kind, name, parent, resource, nominal, limit, used, borrowed, pending
     (workloads), waiting (GPUs), ts (UTC).
@@ -77,7 +77,7 @@ def quotas(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def pairs(views: Views, window: Window, filters: Filters) -> tuple[BlockedPair, ...]:
-    """Return who waits because of whom, as the last analysis of quotas found it, the most first."""
+    """Return blocked workloads and what blocks them, by the last quota analysis, largest first."""
     blocked_pairs = [
         p for finding in list_findings(views, window, filters, "quota") for p in _pairs(finding)
     ]

@@ -1,4 +1,4 @@
-"""What to do: the last analysis' advice, what saves most first; no GPU-hour is saved twice."""
+"""Show the last analysis' advice, the largest saving first; no GPU-hour is saved twice."""
 
 import pyarrow as pa
 
@@ -8,7 +8,7 @@ from fallow.window import Window
 
 
 def list_advice(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return a row per finding that would save something in the window, the dearest first.
+    """Return a row per finding that would save something in the window, the most expensive first.
 
     Columns: id, analyzer, kind, cluster, team, workload, evidence, verb (the advice that saves
     most), effort, saving, gpu_hours (GPU h) and usd it would save on top of those before it in the

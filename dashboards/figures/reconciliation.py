@@ -1,9 +1,9 @@
-"""How what could be saved stands to what is wasted, and idle hours to findings, in sentences.
+"""Compare possible savings with waste, and idle hours with findings, in sentences.
 
     could be saved = part of the wasted + from hours in use + of findings acted upon earlier
     idle hours     = hours in findings + idle, no finding
 
-Pages, reports and the command line say the same sentences, each with its own way to write amounts.
+Pages, reports and the command line show the same sentences, each with its own format of amounts.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ LEAST_USD = Decimal("0.005")
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
-    """What could be saved beside what is wasted, and idle hours; dollars None = no price."""
+    """Possible savings beside the waste, and idle hours; dollars None = no price."""
 
     wasted_gpu_hours: float
     wasted_usd: Decimal | None
@@ -34,29 +34,29 @@ class Reconciliation(msgspec.Struct, frozen=True):
     """Analyzers whose findings save hours in use, by the dollars they save."""
     idle_gpu_hours: float
     idle_claimed_gpu_hours: float
-    """Idle hours in findings, with advice or without; never more than there are."""
+    """Idle hours in findings, with or without advice; never more than all idle hours."""
     earlier_usd: Decimal = Decimal()
-    """Of findings that were acted upon and that the last analysis no longer has."""
+    """Of findings that were acted upon and that the last analysis does not have any more."""
     divided: bool = True
-    """Whether every finding says how much it saves of hours in use; older ones do not."""
+    """Whether every finding has its saving of hours in use; older findings do not."""
 
     @property
     def idle_without_finding_gpu_hours(self) -> float:
-        """Return the idle hours in no finding: too short for one."""
+        """Return the idle hours that are in no finding: too short for one."""
         return self.idle_gpu_hours - self.idle_claimed_gpu_hours
 
     @property
     def of_waste_usd(self) -> Decimal | None:
-        """Return the dollars of savings that are part of what is wasted, in cents."""
+        """Return the dollars of savings that are part of the waste, in cents."""
         if self.saves_usd is None:
             return None
         beside = money.cents(self.in_use_usd or Decimal()) + money.cents(self.earlier_usd)
         return money.cents(self.saves_usd) - beside
 
     def savings(self, usd: Callable[[Decimal], str]) -> str:
-        """Say how what could be saved stands to what is wasted; "" = nothing could be saved.
+        """Return how the possible savings relate to the waste; "" = nothing could be saved.
 
-        `usd` writes dollars with their cents, so that the parts add up as they are read.
+        `usd` formats dollars with their cents, so that the shown parts add up.
         """
         if not self.saves_gpu_hours:
             return ""
@@ -84,7 +84,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
         return f"Of {usd(self.saves_usd)} that could be saved {_listed(parts)}{mark * more}."
 
     def idle(self) -> str:
-        """Say which idle hours findings claim, so that the parts add up; "" = nothing is idle."""
+        """Return which idle hours findings claim, so that parts add up; "" = nothing is idle."""
         if not self.idle_gpu_hours:
             return ""
         whole, claimed = round(self.idle_gpu_hours, 1), round(self.idle_claimed_gpu_hours, 1)
@@ -97,10 +97,10 @@ class Reconciliation(msgspec.Struct, frozen=True):
 def reconcile(
     waterfall_total: GpuHourWaterfall, stages: Stages, filters: Filters
 ) -> Reconciliation | None:
-    """Return how the savings of a window stand to its waste.
+    """Return how the savings of a window relate to its waste.
 
-    None where they are not counted alike: findings are not known by pool, and what they save is
-    counted in fully loaded dollars.
+    None where the two are counted differently: findings are not known by pool, and their savings
+    are counted in fully loaded dollars.
     """
     if filters.pool is not None or filters.view != "loaded":
         return None

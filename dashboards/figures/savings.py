@@ -1,9 +1,9 @@
-"""The savings ledger: identified, approved, acted, verified; what is verified was measured.
+"""Compute the savings ledger: identified, approved, acted, verified (measured).
 
-Identified is what findings would save (no GPU-hour twice). Approved: a person or a policy let it
-through. Acted: it was done and took. Verified: measured afterwards, in four kinds of dollars that
-are never one sum in the bill: cash (the bill falls), served (others ran there), released (free),
-sunk (paid for whatever happens).
+Identified: what findings would save (no GPU-hour twice). Approved: a person or a policy allowed it.
+Acted: it was done and took effect. Verified: measured afterwards, in four kinds of dollars that are
+never added up in the bill: cash (the bill falls), served (others ran there), released (free), sunk
+(paid in any case).
 """
 
 from decimal import Decimal
@@ -25,7 +25,7 @@ KINDS = {
 
 
 class Stages(msgspec.Struct, frozen=True):
-    """Cases, GPU-hours and dollars of each stage; dollars None = nothing of it has a price."""
+    """Cases, GPU-hours and dollars of each stage; dollars None = no part of it has a price."""
 
     identified: int
     identified_gpu_hours: float
@@ -40,17 +40,17 @@ class Stages(msgspec.Struct, frozen=True):
     verified_gpu_hours: float
     verified_usd: Decimal | None
     waiting: int
-    """Cases that wait for somebody's approval."""
+    """Cases that wait for an approval."""
 
 
 def stages(views: Views, window: Window, filters: Filters) -> Stages:
-    """Return how far the findings of the window came."""
+    """Return how far the findings of the window progressed."""
     steps = (*ADVICE, "savings/cases", "savings/stages")
     return Stages(**run_query(views, steps, window, filters).to_pylist()[0])
 
 
 def cases(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return the cases that somebody asked about, approved or acted upon, the newest first.
+    """Return the cases with a request, an approval or an action, the newest first.
 
     Columns: id (of the finding), stage, team, workload, kind, gpu_hours and usd it would save,
     requested_at, approved_at, acted_at (UTC), result, verified_gpu_hours, verified_usd.
@@ -60,10 +60,10 @@ def cases(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def verified(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return what actions begun in the window saved as measured, a row per kind of dollars.
+    """Return the measured savings of actions begun in the window, a row per kind of dollars.
 
     Columns: kind (`KINDS`), actions, gpu_hours, usd, predicted_gpu_hours, predicted_usd,
-    restart_usd (already taken off), reversed (actions), unknown_gpu_hours (their telemetry ended:
+    restart_usd (already subtracted), reversed (actions), unknown_gpu_hours (their telemetry ended:
     counted neither way), held_gpu_hours, held_usd.
     """
     return run_query(views, ("savings/verified",), window, filters)

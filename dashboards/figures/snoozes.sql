@@ -1,4 +1,4 @@
--- Until when each finding is snoozed: what was said last holds.
+-- Until when each finding is snoozed: the last request is valid.
 SELECT
     cluster,
     about AS finding,

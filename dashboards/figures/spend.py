@@ -1,4 +1,4 @@
-"""Spend: what was paid, by what people ask for, and where the month will end."""
+"""Compute spend: what was paid, by the requested names, and the forecast of the month."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -15,16 +15,16 @@ from fallow.window import Window
 
 KEYS = ("team", "namespace", "workload", "model", "pool", "state", "cluster")
 HISTORY = timedelta(days=28)
-"""What the forecast knows: four whole weeks, so that each weekday counts the same."""
+"""Input of the forecast: four whole weeks, so that each weekday has the same weight."""
 HALF_DAY = 12
-"""Accounted hours from which a day counts."""
+"""Accounted hours from which a day is used."""
 Z80 = 1.2816
 """Standard normal quantile of 0.90: a band of 80 %."""
 CENT = Decimal("0.01")
 
 
 class SpendTotals(msgspec.Struct, frozen=True):
-    """A window in one row; dollars None = nothing of it has a price."""
+    """A window in one row; dollars None = no part of it has a price."""
 
     gpu_hours: float
     usd: Decimal | None
@@ -33,23 +33,23 @@ class SpendTotals(msgspec.Struct, frozen=True):
     unknown_gpu_hours: float
     unpriced_gpu_hours: float
     known_gpu_hours: float
-    """Held, and their use is known: idle, low, productive, lost or starting up."""
+    """Allocated hours with known use: idle, low, productive, lost or starting up."""
     busy_gpu_hours: float
-    """Of these, with work: low, productive or lost."""
+    """Those of them with work: low, productive or lost."""
     measured_gpu_hours: float
-    """Held, and their effective utilisation was measured."""
+    """Allocated hours with measured effective utilisation."""
     effective_gpu_hours: float | None
-    """These times their effective utilisation; None = not measured."""
+    """These hours times their effective utilisation; None = not measured."""
     price_as_of: datetime | None
 
     @property
     def busy(self) -> float | None:
-        """Return busy time as a share (0-1) of the hours held, where their use is known."""
+        """Return busy time as a share (0-1) of the allocated hours with known use."""
         return self.busy_gpu_hours / self.known_gpu_hours if self.known_gpu_hours else None
 
     @property
     def effective(self) -> float | None:
-        """Return the effective utilisation (0-1) of the hours held; None = not measured."""
+        """Return the effective utilisation (0-1) of the allocated hours; None = not measured."""
         if self.effective_gpu_hours is None or not self.measured_gpu_hours:
             return None
         return self.effective_gpu_hours / self.measured_gpu_hours
@@ -66,14 +66,14 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What a day costs (mean of the days known), by how much days differ, how many are known."""
+    """Mean cost of a day, the spread between days, and how many days are known."""
 
     usd_per_day: float
     spread: float
     days: int
 
     def after(self, days: float) -> tuple[float, float]:
-        """Return what so many days cost, and half the width of the band of 80 %.
+        """Return the cost of so many days, and half the width of its band of 80 %.
 
         n days around an estimated mean of m spread by s * sqrt(n + n^2 / m).
         """
@@ -82,12 +82,12 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 class Month(msgspec.Struct, frozen=True):
-    """The calendar month (UTC) that `until` lies in.
+    """The calendar month (UTC) of `until`.
 
-    `run_rate` is the last whole day's dollars per hour times the month's hours; `forecast` is what
-    was paid plus what the rest is expected to cost, `low` and `high` its band of 80 %; None = too
-    little is known, as where half of the last day is not accounted for. `missing_hours`: hours of
-    the month so far that nobody accounted for.
+    `run_rate` is the last whole day's dollars per hour times the month's hours. `forecast` is what
+    was paid plus the expected rest, `low` and `high` its band of 80 %; None = too little is known,
+    for example if half of the last day is not accounted. `missing_hours`: hours of the month so far
+    that are not accounted.
     """
 
     start: datetime
@@ -101,18 +101,18 @@ class Month(msgspec.Struct, frozen=True):
     budget: Decimal | None
     missing_hours: int
     path: tuple[Point, ...] = ()
-    """Each day's end: as paid until now, as expected from now on."""
+    """Each day's end: paid until now, expected from now on."""
 
     @property
     def doubt(self) -> str | None:
-        """Say why nothing is forecast though something was paid; None = there is a forecast."""
+        """Return why there is no forecast although something was paid; None = there is one."""
         if self.usd is None or self.forecast is not None:
             return None
         return "no forecast: fewer than 12 of the last 24 hours are accounted for"
 
     @property
     def method(self) -> str:
-        """Say how the forecast was made."""
+        """Return a sentence about the method of the forecast."""
         return (
             "paid so far, plus the mean of the last 28 days for each hour to come; "
             "the band holds the month's end in 80 of 100 cases, by how much days differ"
@@ -126,12 +126,12 @@ def totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
 
 
 def by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
-    """Return a row per name of `key`, the dearest first; rows sum to `totals`.
+    """Return a row per name of `key`, the most expensive first; rows sum to `totals`.
 
     Columns: name, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
     unknown_gpu_hours, unpriced_gpu_hours, share_pct (% of gpu_hours), busy_pct (hours with work, %
-    of those held whose use is known), effective_pct (effective utilisation of those held, %; null
-    = not measured).
+    of the allocated hours with known use), effective_pct (effective utilisation of the allocated
+    hours, %; null = not measured).
 
     Raises:
         UsageError: `key` is none of `KEYS`.
@@ -147,7 +147,7 @@ def daily(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def month(views: Views, until: datetime, filters: Filters, budget: Decimal | None = None) -> Month:
-    """Return month to date, run rate, forecast and the way there at a moment (UTC)."""
+    """Return month to date, run rate, forecast and their daily path at a time (UTC)."""
     until = until.astimezone(UTC)
     start = _month_of(until)
     end = (start + timedelta(days=32)).replace(day=1)
@@ -180,7 +180,7 @@ def month(views: Views, until: datetime, filters: Filters, budget: Decimal | Non
 
 
 def _month_of(until: datetime) -> datetime:
-    # The first moment of a month belongs to the one that ended.
+    # The first instant of a month belongs to the month that ended.
     inside = until - timedelta(microseconds=1)
     return inside.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
@@ -218,7 +218,7 @@ def _path(
     until: datetime,
     end: datetime,
 ) -> tuple[Point, ...]:
-    """Return the sum at the end of each day: as paid until now, as expected from now on."""
+    """Return the sum at the end of each day: paid until now, expected from now on."""
     sums: dict[datetime, float] = {}
     total = 0.0
     for hour, usd in month_hours:
@@ -231,7 +231,7 @@ def _path(
     while day < end:
         more, half = outlook.after(_hours(until, day) / 24)
         at = float(usd_to_date) + more
-        # The day's mark is the day's beginning; the sum is the one at its end.
+        # A day is marked at its beginning; the sum is the one at its end.
         day_start = (day - timedelta(microseconds=1)).replace(
             hour=0, minute=0, second=0, microsecond=0
         )

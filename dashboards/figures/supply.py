@@ -1,4 +1,4 @@
-"""Node pools and how capacity is bought: today, the least that would do, and what is advised."""
+"""Show node pools and how capacity is bought: today, the minimum, and the advice."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ SPOT = ("spot",)
 
 
 def pools(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return a row per pool, the dearest first.
+    """Return a row per pool, the most expensive first.
 
     Columns: cluster, pool, nodes, gpus (mean), gpu_hours, usd, usd_h, productive_pct, idle_pct,
     free_pct (of its GPU-hours); and where the analyzer of pools sized it: nodes and USD per hour
@@ -32,7 +32,7 @@ def states(views: Views, window: Window, filters: Filters) -> pa.Table:
 def advised(
     views: Views, window: Window, filters: Filters, analyzers: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Return what these analyzers advise, a row per recommendation, what saves most first.
+    """Return the advice of these analyzers, a row per recommendation, the largest saving first.
 
     Columns: id, kind, cluster, team, workload, evidence, verb, effort, saving, gpu_hours and usd
     it would save, why, caution, and details (the finding's own figures).
@@ -51,7 +51,7 @@ def capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def with_finding_words(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of advice with the words of its finding in the place of the document."""
+    """Return a row of advice with fields of its finding instead of the document."""
     document = json.loads(row.pop("document") or "{}")
     recommendations = [
         r for r in document.get("recommendations") or () if r.get("verb") == row["verb"]

@@ -1,4 +1,4 @@
-"""One workload, node or device over time: what it held, what it did with it, what it cost."""
+"""Show one workload, node or device over time: what it held, how it used it, what it cost."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -16,26 +16,26 @@ from warehouse.steps import POD_OWNERS
 
 KEYS = ("workload", "node", "device")
 FINE = timedelta(hours=36)
-"""Windows up to this are looked at in steps of five minutes."""
+"""Windows up to this length are shown in steps of five minutes."""
 STEPS_H = (1, 2, 3, 6, 12, 24, 48, 168)
 MOST_STEPS, MOST, MOST_EVENTS = 500, 500, 1000
 PAID = ("paid", "timeline/subject")
 
 
 class TimelineSubject(msgspec.Struct, frozen=True):
-    """Whose timeline: of several, what all of them share. `workload` as `fallow spend` names it."""
+    """The subject: of several names, what they have in common. `workload` as in `fallow spend`."""
 
     workload: str | None = None
     node: str | None = None
     device: str | None = None
 
     def __bool__(self) -> bool:
-        """Whether anybody is named."""
+        """Whether any subject is named."""
         return bool(self.workload or self.node or self.device)
 
 
 class TimelineTotals(msgspec.Struct, frozen=True):
-    """A subject's window in one row; dollars None = nothing of it has a price."""
+    """A subject's window in one row; dollars None = no part of it has a price."""
 
     gpu_hours: float
     usd: Decimal | None
@@ -52,7 +52,7 @@ class TimelineTotals(msgspec.Struct, frozen=True):
 def list_subjects(
     views: Views, window: Window, filters: Filters, subject: TimelineSubject, key: str
 ) -> pa.Table:
-    """Return whom there is, those that burnt the most dollars idle first.
+    """Return the possible subjects, the highest idle cost first.
 
     Columns: cluster, name, team, gpu_hours, idle_gpu_hours, usd, idle_usd.
 
@@ -69,7 +69,7 @@ def list_subjects(
 def totals(
     views: Views, window: Window, filters: Filters, subject: TimelineSubject
 ) -> TimelineTotals:
-    """Return the subject in one row; it sums to `fallow spend` of it."""
+    """Return the subject in one row; it equals `fallow spend` of the subject."""
     rows = _query_timeline(views, (*PAID, "timeline/totals"), window, filters, subject).to_pylist()
     return TimelineTotals(**rows[0])
 
@@ -82,7 +82,7 @@ def states(views: Views, window: Window, filters: Filters, subject: TimelineSubj
 
 
 def places(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
-    """Return who had which device, the most GPU-hours first, what nobody held last.
+    """Return which workload had which device, the most GPU-hours first, unallocated last.
 
     Columns: cluster, workload, team, node, device, model, first_hour, last_hour (UTC), gpu_hours,
     idle_gpu_hours, usd, idle_usd.
@@ -91,7 +91,7 @@ def places(views: Views, window: Window, filters: Filters, subject: TimelineSubj
 
 
 def measures(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
-    """Return what telemetry said, a row per step; null = nobody looked.
+    """Return the telemetry, a row per step; null = no samples.
 
     Columns: at (UTC), activity_pct (mean of the devices), most_pct, memory_gb and power_w (of
     the devices together: whole ones, also where shared), temp_c (hottest), devices.
@@ -107,7 +107,7 @@ def measures(views: Views, window: Window, filters: Filters, subject: TimelineSu
 
 
 def events(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
-    """Return what happened, the newest first: at (UTC), kind, detail."""
+    """Return the events, the newest first: at (UTC), kind, detail."""
     return _query_timeline(
         views, (POD_OWNERS, "timeline/events"), window, filters, subject, most=MOST_EVENTS
     )

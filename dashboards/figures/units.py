@@ -1,6 +1,6 @@
-"""Unit economics: dollars per training run, per million requests or tokens, per working GPU-hour.
+"""Compute unit costs: dollars per training run, million requests or tokens, working GPU-hour.
 
-Everything paid for a workload is in its unit, its idle and starting hours too: that is the point.
+A unit's cost includes everything paid for the workload, also its idle and starting hours.
 """
 
 import pyarrow as pa
@@ -15,11 +15,11 @@ RUNS = (
     "Job", "CronJob", "JobSet", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob",
     "JAXJob", "TrainJob", "RayJob", "AppWrapper", "SparkApplication", "Workflow",
 )  # fmt: skip
-"""Kinds of workloads that end: one of them is one run."""
+"""Kinds of workloads that end: each workload of them is one run."""
 
 
 def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
-    """Return what a productive GPU-hour cost per name of `key`, the dearest name first.
+    """Return the cost of a productive GPU-hour per name of `key`, the most expensive name first.
 
     Columns: name, usd, gpu_hours, productive_gpu_hours, usd_per_gpu_hour,
     usd_per_productive_gpu_hour (null = no hour was productive, or no price).
@@ -33,16 +33,16 @@ def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Tab
 
 
 def runs(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return a row per training or batch run that held GPUs in the window, the dearest first.
+    """Return a row per training or batch run with GPUs in the window, the most expensive first.
 
     Columns: cluster, team, workload, began, last_hour (UTC), gpu_hours, productive_gpu_hours, usd.
-    A run that began before the window or goes on after it is told in part.
+    A run that began before the window or continues after it is partial.
     """
     return run_query(views, ("paid", "units/runs"), window, filters, kinds=[*RUNS])
 
 
 def served(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return a row per workload that served in the window, the dearest first.
+    """Return a row per workload that served in the window, the most expensive first.
 
     Columns: cluster, team, workload, gpu_hours, usd, requests, tokens (null = its telemetry counts
     none), usd_per_million_requests, usd_per_million_tokens.
@@ -51,7 +51,7 @@ def served(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return a row per workload that tells how much it trained on, the dearest first.
+    """Return a row per workload that reports its training work, the most expensive first.
 
     Columns: cluster, team, workload, work (the metric counted), amount, gpu_hours, usd,
     usd_per_million (of what the metric counts).
@@ -60,7 +60,7 @@ def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def _unit(name: str) -> tuple[str, ...]:
-    """Return the steps of a unit of work: whose pods counted how much, and what that cost."""
+    """Return the steps of a unit of work: the amount by pods' workload, and its cost."""
     return (
         "paid",
         "units/pods",

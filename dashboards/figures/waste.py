@@ -1,4 +1,4 @@
-"""Waste by owner: what was paid and grew nothing, of whom, in which way."""
+"""Show waste by owner: what was paid and wasted, by owner and state."""
 
 import pyarrow as pa
 
@@ -18,8 +18,8 @@ def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Tab
     Columns: name, waste_gpu_hours (GPU h), waste_usd, dollars of each state (idle_usd, lost_usd,
     free_usd, stranded_usd, unavailable_usd; they sum to waste_usd), unknown_usd, gpu_hours and usd
     of all states, waste_usd_pct (% of its own dollars), waste_pct (% of its own GPU-hours),
-    busy_pct and effective_pct (% of what it held; null = nothing held, not measured). Null
-    dollars = nothing of it has a price.
+    busy_pct and effective_pct (% of its allocated hours; null = nothing allocated, not measured).
+    Null dollars = no part of it has a price.
 
     Raises:
         UsageError: `key` is none of `KEYS`.

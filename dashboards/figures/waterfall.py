@@ -1,4 +1,4 @@
-"""The GPU-hour waterfall: from what was paid to what grew, and what could be saved of the rest."""
+"""Compute the GPU-hour waterfall: from paid to productive hours, and the possible savings."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -20,7 +20,7 @@ FALL = (
     ("low", "working below target"),
     ("productive", "working"),
 )
-"""The ledger's states from what nobody could use to what worked."""
+"""The ledger's states, from unusable to productive."""
 
 
 class WaterfallStage(msgspec.Struct, frozen=True):
@@ -46,10 +46,10 @@ class Saving(msgspec.Struct, frozen=True):
     idle_gpu_hours: float
     """Of these hours, those that are idle in the ledger."""
     in_use_gpu_hours: float
-    """Of these hours, those that are no waste; `in_use_usd` is what they save."""
+    """Of these hours, those that are not waste; `in_use_usd` is their saving."""
     in_use_usd: Decimal | None
     divided: bool
-    """Whether its findings say how much they save of hours in use."""
+    """Whether its findings have their saving of hours in use."""
     found_at: datetime
 
 
@@ -63,11 +63,11 @@ class GpuHourWaterfall(msgspec.Struct, frozen=True):
     kept_gpu_hours: float
     """Paid hours that no finding would save."""
     unadvised_gpu_hours: float
-    """Idle hours of findings that advise nothing."""
+    """Idle hours of findings without advice."""
 
 
 def waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfall:
-    """Return how the paid hours fall state by state, and what findings would save of them."""
+    """Return the stages of the paid hours, state by state, and what findings would save of them."""
     rows = {
         r["state"]: r
         for r in run_query(views, ("paid", "waterfall/states"), window, filters).to_pylist()
@@ -96,6 +96,6 @@ def waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfal
 
 
 def savings_of(views: Views, window: Window, filters: Filters) -> tuple[Saving, ...]:
-    """Return what the stored findings would save in the window, the dearest first."""
+    """Return what the stored findings would save in the window, the most expensive first."""
     rows = run_query(views, (*ADVICE, "waterfall/steps"), window, filters).to_pylist()
     return tuple(Saving(**row) for row in rows)

@@ -1,4 +1,4 @@
-"""Amounts and names as text in a report; names are marked, so that writers isolate them."""
+"""Write amounts and names as text in a report; names are marked, so that writers isolate them."""
 
 import re
 from datetime import datetime
@@ -9,15 +9,15 @@ from dashboards.reports.document import Kind
 from dashboards.text import visible
 
 OPEN, CLOSE = "\u2068", "\u2069"
-"""Around a stranger's name in a sentence; `visible` spells out such characters inside it."""
+"""Marks around an outside name in a sentence; `visible` spells out such characters inside it."""
 NAMED = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
 LONGEST = 60
 MUCH = 100
-"""From here on a headline leaves the cents away, and hours their decimals."""
+"""From here on a headline has no cents, and hours have no decimals."""
 
 
 def name(text: object, longest: int = LONGEST) -> str:
-    """Return a stranger's name for a sentence: its characters, isolated, cut when too long."""
+    """Return an outside name for a sentence: its characters, isolated, cut if too long."""
     return f"{OPEN}{cut(visible(str(text)), longest)}{CLOSE}"
 
 

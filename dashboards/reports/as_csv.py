@@ -1,4 +1,4 @@
-"""A document as one tidy table: a row per number, said where it stands and in what unit."""
+"""Write a document as one tidy table: a row per number, with its section and unit."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ OWNER_COLUMNS = ("team", "cluster", "namespace")
 
 
 def write(document: ReportDocument) -> bytes:
-    """Return every table's every cell as a row: section, item, whose, measure, value, unit.
+    """Return every cell of every table as a row: section, item, whose, measure, value, unit.
 
     `item` is the row's first column, `whose` its team where it has one; dollars are exact.
     """

@@ -1,4 +1,4 @@
-"""A document as one HTML file: pictures inside, nothing remote, no script; light and dark."""
+"""Write a document as one HTML file: pictures inside, nothing remote, no script; light and dark."""
 
 from collections.abc import Iterator
 from html import escape
@@ -20,11 +20,11 @@ from fallow.resources import read_text
 
 FONT = "system-ui"
 WIDTH = 680
-"""Of a picture, in pixels; a page scales it."""
+"""Width of a picture in pixels; a page scales it."""
 
 
 def write(document: ReportDocument) -> bytes:
-    """Return the document as a file that opens anywhere and asks nobody for anything."""
+    """Return the document as a file that opens anywhere and loads nothing from a network."""
     numbers = count(1)
     first = "".join(_block(block, numbers) for block in document.first)
     sections = "".join(

@@ -1,4 +1,4 @@
-"""A document as Markdown: for a wiki, a merge request, a chat. Pictures are left out."""
+"""Write a document as Markdown: for a wiki, a merge request, a chat. Pictures are left out."""
 
 import re
 
@@ -18,7 +18,7 @@ _OURS = re.compile(r"([\\`*_\[\]|<>$])")
 
 
 def write(document: ReportDocument) -> bytes:
-    """Return the document as Markdown; a name in it shows exactly its characters."""
+    """Return the document as Markdown; names in it show exactly their characters."""
     lines = [
         f"# {document.title}",
         "",
@@ -80,7 +80,7 @@ def _cell(column: ReportColumn, value: object) -> str:
 
 
 def _name(text: str) -> str:
-    # Joined invisibly, so that an address in a name does not become a link.
+    # Invisible joiners, so that an address in a name does not become a link.
     return re.sub(r"(?i)(https?|www)", "\\1\u2060", _MARKUP.sub(r"\\\1", amounts.cut(text, 90)))
 
 

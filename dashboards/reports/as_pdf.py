@@ -1,4 +1,4 @@
-"""A document as PDF: typeset by typst, its fonts inside, no system library needed."""
+"""Write a document as PDF: typeset by typst, with its fonts, without system libraries."""
 
 import json
 from importlib.resources import files
@@ -10,7 +10,7 @@ from dashboards.reports.report_request import format_window
 from fallow.errors import UsageError
 
 FONT = "Libertinus Serif"
-"""Comes with typst."""
+"""A font that comes with typst."""
 WIDTH = 620
 
 
@@ -18,7 +18,7 @@ def write(document: ReportDocument) -> bytes:
     """Return the document as PDF; the same document gives the same bytes.
 
     Raises:
-        UsageError: what typesets it is not installed.
+        UsageError: the typesetter is not installed.
     """
     try:
         import typst  # noqa: PLC0415  (24 MB that no other command needs)

@@ -1,4 +1,4 @@
-"""Parts that several audiences' reports share: states, advice, savings, how to read it all."""
+"""Build sections that several audiences share: states, advice, savings, notes."""
 
 from dashboards import chart_data, charts
 from dashboards.figures import savings, spend, waterfall
@@ -64,7 +64,7 @@ def waterfall_section(
     stages: savings.Stages,
     paid: spend.SpendTotals,
 ) -> ReportSection:
-    """Return how the paid hours fall, state by state, and how its figures stand to one another."""
+    """Return the stages of the paid hours, state by state, and how the figures relate."""
     rows = [
         {
             "state": s.state,
@@ -98,13 +98,13 @@ def waterfall_section(
 
 
 def first_steps(rows: list[dict[str, object]]) -> tuple[Block, ...]:
-    """Return the few things to do first, for the first page."""
+    """Return the few most important steps, for the first page."""
     columns = tuple(c for c in ADVICE if c.name in ("workload", "team", "verb", "usd"))
     return (ReportTable(columns, rows[:FIRST], max(0, len(rows) - FIRST)),) if rows else ()
 
 
 def advice(request: ReportRequest, rows: list[dict[str, object]]) -> tuple[Block, ...]:
-    """Return what is advised, what saves most first."""
+    """Return the advice, the largest saving first."""
     if not rows:
         return (
             TextBlock(("No finding touches this window: fallow analyze or fallow up find waste.",)),
@@ -121,7 +121,7 @@ def advice(request: ReportRequest, rows: list[dict[str, object]]) -> tuple[Block
 def saving(
     request: ReportRequest, stages: savings.Stages, verified: list[dict[str, object]]
 ) -> ReportSection:
-    """Return how far findings came, and what was measured."""
+    """Return how far findings progressed, and the measured savings."""
     rows = [
         {
             "stage": stage,
@@ -149,7 +149,7 @@ def saving(
 
 
 def notes(paid: spend.SpendTotals) -> ReportSection:
-    """Return how the numbers are to be read."""
+    """Return how to read the numbers."""
     priced = f"{paid.price_as_of:%Y-%m-%d}" if paid.price_as_of else "no date is known"
     return ReportSection(
         "How to read this",

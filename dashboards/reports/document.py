@@ -1,4 +1,4 @@
-"""What a report says, whatever it is written as: a headline, then sections of blocks."""
+"""Define the content of a report in any format: a headline, then sections of blocks."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ Tone: TypeAlias = Literal["plain", "good", "waste", "warn"]
 
 
 class HeadlineFigure(msgspec.Struct, frozen=True):
-    """One figure of the headline: what it is, how much, and one line about it."""
+    """One figure of the headline: its name, its amount, and one line about it."""
 
     label: str
     value: str
@@ -25,7 +25,7 @@ class HeadlineFigure(msgspec.Struct, frozen=True):
 
 
 class ReportColumn(msgspec.Struct, frozen=True):
-    """A column of a table: the rows' name of it, its heading, and how its values are written."""
+    """A column of a table: its key in the rows, its heading, and the format of its values."""
 
     name: str
     label: str
@@ -41,7 +41,7 @@ class TextBlock(msgspec.Struct, frozen=True):
 
 
 class ReportTable(msgspec.Struct, frozen=True):
-    """Rows under columns; `left_out` says how many rows are not shown."""
+    """Rows under columns; `left_out` is how many rows are not shown."""
 
     columns: tuple[ReportColumn, ...]
     rows: Sequence[Mapping[str, Any]]
@@ -50,7 +50,7 @@ class ReportTable(msgspec.Struct, frozen=True):
 
 
 class ReportChart(msgspec.Struct, frozen=True):
-    """A chart and what it shows in words."""
+    """A chart and a text about what it shows."""
 
     chart: "Chart"
     alt: str
@@ -67,7 +67,7 @@ class ReportSection(msgspec.Struct, frozen=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A sentence of the first page, and what it is about in a word or two."""
+    """A sentence of the first page, and its topic in a word or two."""
 
     about: str
     text: str
@@ -81,7 +81,7 @@ class ReportDocument(msgspec.Struct, frozen=True):
     window: Window
     made_at: datetime
     subject: str
-    """The team, or the clusters that it is about."""
+    """The team, or the clusters, of the report."""
     figures: tuple[HeadlineFigure, ...]
     story: tuple[Statement, ...]
     warnings: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Finance's report: what was paid, what grew nothing, whose, what was done, to do and saved."""
+"""Build Finance's report: what was paid, wasted, by which owner, done, to do and saved."""
 
 from decimal import Decimal
 

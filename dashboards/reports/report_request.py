@@ -1,4 +1,4 @@
-"""What a report is asked, and what every audience's report says alike."""
+"""Define the request of a report, and the parts that are equal for every audience."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,11 +22,11 @@ from warehouse.coverage import WindowCoverage
 from warehouse.ledger import align_window
 
 MOST_ROWS = 25
-"""Rows of a table in a report that people read; the CSV has them all."""
+"""Rows of a table in a report for people; the CSV has all rows."""
 
 
 class ReportRequest(msgspec.Struct, frozen=True):
-    """A window of a warehouse, whose, and when it is asked."""
+    """A window of a warehouse, the owner, and the time of the request."""
 
     views: Views
     window: Window
@@ -36,11 +36,11 @@ class ReportRequest(msgspec.Struct, frozen=True):
     coverage: WindowCoverage
     """How much of the requested window has data."""
     whole: bool = False
-    """Whether tables keep every row: for files that machines read."""
+    """Whether tables keep every row: for machine-readable files."""
 
 
 class WasteByState(msgspec.Struct, frozen=True):
-    """What was paid and grew nothing, by state, of a waterfall."""
+    """What was paid and wasted, by state, of a waterfall."""
 
     gpu_hours: float
     usd: Decimal | None
@@ -48,10 +48,10 @@ class WasteByState(msgspec.Struct, frozen=True):
 
 
 def check_window(views: Views, window: Window, now: datetime) -> Window:
-    """Return the window as it is accounted: whole hours, no hour that nobody looked at.
+    """Return the window as it is accounted: whole hours, without hours that have no data.
 
     Raises:
-        UsageError: there are no data, none in the window, or it lies in the future.
+        UsageError: there are no data, none in the window, or it is in the future.
     """
     if window.start >= now:
         raise UsageError(
@@ -82,7 +82,7 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
 
 
 def of_bill(lost: WasteByState, waterfall_total: waterfall.GpuHourWaterfall) -> str:
-    """Return what stands under wasted dollars: their share, then the hours and theirs."""
+    """Return the line under wasted dollars: their share, then the hours and their share."""
     of_hours = (
         f"{amounts.hours(lost.gpu_hours)}, "
         f"{amounts.share(lost.gpu_hours, waterfall_total.gpu_hours)}"
@@ -93,7 +93,7 @@ def of_bill(lost: WasteByState, waterfall_total: waterfall.GpuHourWaterfall) -> 
 
 
 def waste_by_state(waterfall_total: waterfall.GpuHourWaterfall) -> WasteByState:
-    """Return the states in which nothing grew, the dearest first; unknown is never one."""
+    """Return the wasted states, the most expensive first; unknown is never one."""
     steps = [step for step in waterfall_total.steps if step.state in waste.STATES]
     amounts_known = [step.usd for step in steps if step.usd is not None]
     return WasteByState(
@@ -104,7 +104,7 @@ def waste_by_state(waterfall_total: waterfall.GpuHourWaterfall) -> WasteByState:
 
 
 def warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str, ...]:
-    """Say what makes the report's numbers less than whole."""
+    """Return what makes the report's numbers incomplete."""
     failed = data_health.audits(request.views, request.window)
     sentences = [failed] if failed else []
     sentences += [analysis_runs.fault(run) for run in analysis_runs.faults(request.views)]
@@ -171,7 +171,7 @@ def table(
 
 
 def format_window(window: Window) -> str:
-    """Write a window as people say it: 22 Oct to 21 Nov 2026, the last day included."""
+    """Return a window as text: 22 Oct to 21 Nov 2026, the last day included."""
     last = window.end - timedelta(microseconds=1)
     if window.start.hour or window.end.hour:
         return f"{window.start:%d %b %Y %H:%M} to {window.end:%d %b %Y %H:%M} UTC"

@@ -1,4 +1,4 @@
-"""The SRE's report: findings by dollars over disruption, the fleet now, actions, data quality."""
+"""Build the SRE's report: findings by dollars over disruption, fleet, actions, data quality."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""The first page in sentences: what was paid, what grew nothing, whose, done, to do and saved."""
+"""Write the first page in sentences: what was paid, wasted, by which owner, done, to do, saved."""
 
 from decimal import Decimal
 
@@ -23,7 +23,7 @@ UNPAID = "nothing of it has a price"
 def paid_sentence(
     request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall, worked: float
 ) -> str:
-    """Say what was paid and how much of it worked."""
+    """Return a sentence about what was paid and how much of it worked."""
     rate = (
         ""
         if waterfall_total.usd is None or not worked
@@ -39,7 +39,7 @@ def paid_sentence(
 def waste_sentence(
     lost: report_request.WasteByState, waterfall_total: waterfall.GpuHourWaterfall
 ) -> str:
-    """Say what grew nothing, and how."""
+    """Return a sentence about what was wasted, and how."""
     if not lost.gpu_hours:
         return "Every GPU-hour that was paid for was at work, starting up, or of unknown use."
     parts = [
@@ -58,7 +58,7 @@ def waste_sentence(
 
 
 def use_sentence(paid: spend.SpendTotals) -> str:
-    """Say busy time and effective utilisation of what was held; not measured is no zero."""
+    """Return a sentence about busy time and effective utilisation; not measured is not zero."""
     busy = "-" if paid.busy is None else f"{paid.busy:.1%}"
     sentence = f"Busy time: {busy} of the {hours(paid.known_gpu_hours)} held whose use is known."
     if paid.effective is None:
@@ -74,7 +74,7 @@ def use_sentence(paid: spend.SpendTotals) -> str:
 
 
 def effective(paid: spend.SpendTotals) -> str:
-    """Say effective utilisation in two words, for a figure."""
+    """Return the effective utilisation in two words, for a figure."""
     share_text = "not measured" if paid.effective is None else f"{paid.effective:.1%}"
     return f"effective utilisation {share_text}"
 
@@ -82,7 +82,7 @@ def effective(paid: spend.SpendTotals) -> str:
 def reconciliation_sentence(
     request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall, stages: savings.Stages
 ) -> tuple[str, ...]:
-    """Say how idle hours stand to findings, and what could be saved to what is wasted."""
+    """Return how idle hours relate to findings, and possible savings to waste."""
     sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
     if sums is None:
         return ()
@@ -94,7 +94,7 @@ def reconciliation_sentence(
 
 
 def owner_sentence(owners: list[dict[str, object]], total_usd: Decimal | None) -> str:
-    """Say whose it is, the most first; what nobody held is the platform's."""
+    """Return a sentence about the owners, the largest first; the platform's is unallocated."""
     team_rows = [r for r in owners if r["name"] != PLATFORM and r["waste_usd"]]
     platform_row = next((r for r in owners if r["name"] == PLATFORM and r["waste_usd"]), None)
     if not team_rows and platform_row is None:
@@ -116,7 +116,7 @@ def _waste(row: dict[str, object]) -> str:
 
 
 def done_sentence(stages: savings.Stages) -> str:
-    """Say what was acted upon, approved, or waits."""
+    """Return a sentence about what was acted upon, was approved, or waits."""
     if not stages.approved and not stages.waiting:
         return "Nothing was acted upon yet: no finding was approved."
     parts = [f"{count(stages.acted, 'finding')} acted upon ({usd(stages.acted_usd or Decimal())})"]
@@ -128,7 +128,7 @@ def done_sentence(stages: savings.Stages) -> str:
 
 
 def advice_sentence(request: ReportRequest, advice: list[dict[str, object]]) -> str:
-    """Say what to do first, or why nothing is advised."""
+    """Return a sentence about the first step, or about why there is no advice."""
     if not advice:
         absence = analysis_runs.absence(request.views, request.window)
         return absence.sentence("Nothing is advised: no finding touches this window.")
@@ -148,7 +148,7 @@ def _saves(row: dict[str, object]) -> str:
 
 
 def savings_sentence(verified: list[dict[str, object]]) -> str:
-    """Say what was measured, in each kind of dollars."""
+    """Return a sentence about the measured savings, in each kind of dollars."""
     if not verified:
         return "Nothing yet: a saving counts once it was measured after the act."
     parts = [
@@ -160,5 +160,5 @@ def savings_sentence(verified: list[dict[str, object]]) -> str:
 
 
 def join_words(parts: list[str]) -> str:
-    """Join parts as people list them."""
+    """Return the parts as an enumeration."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,4 +1,4 @@
-"""Charts as SVG without a browser: ink and lines in the colours of the page around them."""
+"""Draw charts as SVG without a browser, in the text and line colours of the page around them."""
 
 import re
 from html import escape
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from dashboards.charts import Chart
 
 INK, LINE = "#010203", "#010204"
-"""Stand for the page's own text colour and its faint lines until a writer replaces them."""
+"""Placeholders of the page's text colour and line colour until a writer replaces them."""
 _IDS = re.compile(r'(\bid="|url\(#|href="#)')
 HOW = "pip install 'fallow[reports]' brings what draws them: typst, vl-convert-python and altair"
 
 
 def svg(chart: "Chart", width: int, font: str) -> str:
-    """Return a chart as SVG; no address outside is ever asked.
+    """Return a chart as SVG; it never loads an outside address.
 
     Raises:
-        UsageError: what draws it is not installed.
+        UsageError: the renderer is not installed.
     """
     try:
         import vl_convert  # noqa: PLC0415  (0.2 s and 60 MB that no other command needs)
@@ -31,7 +31,7 @@ def svg(chart: "Chart", width: int, font: str) -> str:
 
 
 def inline(svg_text: str, number: int, alt: str) -> str:
-    """Return an SVG for the middle of a page: its ids its own, its ink and lines the page's."""
+    """Return an SVG for inside a page: with its own ids, and the page's text and line colours."""
     renamed = _IDS.sub(rf"\g<1>p{number}-", svg_text)
     renamed = renamed.replace(INK, "currentColor")
     renamed = renamed.replace(f'stroke="{LINE}"', 'stroke="currentColor" stroke-opacity="0.16"')

@@ -1,4 +1,4 @@
-"""A team's report: its statement, what of it was idle, its workloads, and what to do."""
+"""Build a team's report: its statement, its idle part, its workloads, and what to do."""
 
 from decimal import Decimal
 from typing import Any
@@ -38,7 +38,7 @@ WORKLOADS = (
 
 
 def document(request: ReportRequest) -> ReportDocument:
-    """Return the report of the team that the filters name."""
+    """Return the report of the team in the filters."""
     views, window, filters = request.views, request.window, request.filters
     team = str(filters.team)
     bill = next(

@@ -1,1 +1,1 @@
-"""A page per module: `TITLE`, `ICON`, `ORDER`, `show(asked)`; its prefix names the audience."""
+"""Define a page per module: `TITLE`, `ICON`, `ORDER`, `show(asked)`; the prefix is the audience."""

@@ -55,7 +55,7 @@ def usual(request: PageRequest) -> None:
 
 
 def rises(request: PageRequest) -> None:
-    """List the rises that the last analysis saw."""
+    """List the rises of the last analysis."""
     page.heading("Rises of spend and waste")
     rows = data.query(anomalies.list_rises, request.window, request.filters).to_pylist()
     if not rows:
@@ -75,7 +75,7 @@ def rises(request: PageRequest) -> None:
 
 
 def budgets(request: PageRequest) -> None:
-    """List where budgets stand this month."""
+    """List the state of this month's budgets."""
     page.heading("Budgets of teams")
     planned = request.settings.finance.teams_usd_per_month
     if not planned:

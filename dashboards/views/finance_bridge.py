@@ -16,7 +16,7 @@ def show(request: PageRequest) -> None:
 
 
 def steps(request: PageRequest) -> None:
-    """Draw the way from one bill to the next, and list its steps."""
+    """Draw the steps from one bill to the next, and list them."""
     bill_bridge = data.query(bridge.bridge, request.window, request.filters)
     if bill_bridge is None:
         _nothing(request)
@@ -58,7 +58,7 @@ def steps(request: PageRequest) -> None:
 
 
 def window_text(window: Window) -> str:
-    """Write a window in a few characters."""
+    """Return a window in a few characters."""
     form = "%d %b" if window.seconds % 86400 == 0 else "%d %b %H:%M"
     return f"{window.start:{form}} to {window.end:{form}}"
 

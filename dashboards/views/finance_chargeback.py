@@ -98,6 +98,6 @@ def statement(request: PageRequest) -> None:
 
 
 def idle_of(line: dict[str, Any]) -> str:
-    """Return what stands under a line's idle dollars: their share, then the hours."""
+    """Return the line under a row's idle dollars: their share, then the hours."""
     part = share(line["idle_usd"], line["usd_loaded"])
     return f"{part} of its own dollars; {hours(line['idle_gpu_hours'])}"

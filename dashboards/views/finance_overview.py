@@ -23,7 +23,7 @@ def show(request: PageRequest) -> None:
 
 
 def headline(request: PageRequest) -> None:
-    """Say the window in five figures, and how they stand to one another."""
+    """Show the window in five figures, and how they relate."""
     waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
     stages_reached = data.query(savings.stages, request.window, request.filters)
     if not waterfall_total.steps:
@@ -56,7 +56,7 @@ def headline(request: PageRequest) -> None:
 
 
 def wasted_of(waterfall_total: waterfall.GpuHourWaterfall, usd: Decimal, gpu_hours: float) -> str:
-    """Return what stands under the wasted dollars: their share, then the hours and theirs."""
+    """Return the line under the wasted dollars: their share, then the hours and their share."""
     of_hours = hours_of(gpu_hours, waterfall_total.gpu_hours)
     return (
         of_hours
@@ -75,7 +75,7 @@ def over_time(request: PageRequest) -> None:
 
 
 def worst(request: PageRequest) -> None:
-    """List the teams that wasted most."""
+    """List the teams with the most waste."""
     rows = data.query(waste.by_owner, request.window, request.filters, "team")
     if rows.num_rows:
         page.heading("Who could save most")

@@ -45,7 +45,7 @@ def show(request: PageRequest) -> None:
 
 
 def stages(request: PageRequest) -> None:
-    """Draw how far the findings came."""
+    """Draw how far the findings progressed."""
     stages_reached = data.query(savings.stages, request.window, request.filters)
     if not stages_reached.identified:
         page.show_no_findings(
@@ -90,7 +90,7 @@ def stages(request: PageRequest) -> None:
 
 
 def verified(request: PageRequest) -> None:
-    """List what was measured, by kind of dollars."""
+    """List the measured savings, by kind of dollars."""
     page.heading("Verified")
     rows = data.query(savings.verified, request.window, request.filters).to_pylist()
     if not rows:
@@ -106,7 +106,7 @@ def verified(request: PageRequest) -> None:
 
 
 def cases(request: PageRequest) -> None:
-    """List what was asked, approved or done."""
+    """List the requests, approvals and actions."""
     rows = data.query(savings.cases, request.window, request.filters)
     if rows.num_rows:
         page.heading("Cases")

@@ -29,7 +29,7 @@ def show(request: PageRequest) -> None:
 
 
 def month(request: PageRequest) -> None:
-    """Say what the month cost so far, and where it will end."""
+    """Show what the month cost so far, and its forecast."""
     month_spend = data.query(spend.month, request.window.end, request.filters, budget(request))
     paid = data.query(spend.totals, request.window, request.filters)
     band = (
@@ -75,7 +75,7 @@ def over_time(request: PageRequest) -> None:
 
 
 def by_name(request: PageRequest) -> None:
-    """List who spent it."""
+    """List the spend by name."""
     page.heading("Who spent it")
     key = page.by(spend.KEYS)
     rows = data.query(spend.by, request.window, request.filters, key)
@@ -86,7 +86,7 @@ def by_name(request: PageRequest) -> None:
 
 
 def budget(request: PageRequest) -> Decimal | None:
-    """Return the month's budget of whom the filters name: a team's, or everybody's."""
+    """Return the month's budget for the filters: a team's, or all teams'."""
     planned, filter_names = request.settings.finance, request.filters.named
     if set(filter_names) == {"team"}:
         return planned.teams_usd_per_month.get(filter_names["team"])

@@ -11,7 +11,7 @@ from dashboards.page import PageRequest, money
 
 TITLE, ICON, ORDER = "Unit economics", ":material/straighten:", 70
 LISTED = 1000
-"""Rows of a table: tens of thousands would take a browser longer than people wait."""
+"""Rows of a table: a browser would need too long for tens of thousands."""
 
 OWNERS = {
     "name": page.name("name"),
@@ -60,7 +60,7 @@ def show(request: PageRequest) -> None:
 
 
 def owners(request: PageRequest) -> None:
-    """Say what an hour that worked cost, by whom."""
+    """Show the cost of a working hour, by owner."""
     page.heading("A productive GPU-hour")
     key = page.by(units.KEYS)
     rows = data.query(units.by_owner, request.window, request.filters, key)
@@ -99,7 +99,7 @@ def runs(request: PageRequest) -> None:
 
 
 def served(request: PageRequest) -> None:
-    """List services by what their requests and tokens cost."""
+    """List services by the cost of their requests and tokens."""
     page.heading("A million requests or tokens")
     _show_rows(
         data.query(units.served, request.window, request.filters),
@@ -111,7 +111,7 @@ def served(request: PageRequest) -> None:
 
 
 def trained(request: PageRequest) -> None:
-    """List jobs by what the work they tell of cost."""
+    """List jobs by the cost of the work that they report."""
     page.heading("A million samples or tokens trained on")
     _show_rows(
         data.query(units.trained, request.window, request.filters),
@@ -125,7 +125,7 @@ def trained(request: PageRequest) -> None:
 def _show_rows(
     rows: pa.Table, columns: dict[str, Any], table_name: str, none: str, then: str
 ) -> None:
-    """Show rows; where there are none, say so and what to do about it."""
+    """Show rows; if there are none, show that and what to do."""
     if rows.num_rows:
         _table(rows, columns, table_name)
     else:
@@ -133,7 +133,7 @@ def _show_rows(
 
 
 def _table(rows: pa.Table, columns: dict[str, Any], table_name: str) -> None:
-    """Show the dearest rows, and say so where there are more."""
+    """Show the most expensive rows, and how many more there are."""
     page.table(rows.slice(0, LISTED), columns, table_name=table_name)
     if rows.num_rows > LISTED:
         many = f"{rows.num_rows:,}; `fallow spend --by workload` has all"

@@ -33,7 +33,7 @@ def show(request: PageRequest) -> None:
 
 
 def owners(request: PageRequest) -> None:
-    """Draw and list who wasted what."""
+    """Draw and list the waste by owner."""
     key = page.by(waste.KEYS)
     rows = data.query(waste.by_owner, request.window, request.filters, key)
     if not rows.num_rows:

@@ -32,7 +32,7 @@ def show(request: PageRequest) -> None:
 
 
 def states(request: PageRequest) -> None:
-    """Draw how the paid hours fall, state by state."""
+    """Draw the stages of the paid hours, state by state."""
     waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
     if not waterfall_total.steps:
         page.show_no_data(request)

@@ -43,7 +43,7 @@ def show(request: PageRequest) -> None:
 
 
 def coming(request: PageRequest) -> None:
-    """List what policies have in mind, with the button that keeps a workload."""
+    """List what policies plan, with the button that keeps a workload."""
     owners = owner_filter.owners(request)
     if not owners:
         return
@@ -96,7 +96,7 @@ def coming(request: PageRequest) -> None:
 
 
 def actions_taken(request: PageRequest) -> None:
-    """List what was done to one's workloads, with the button that gives it back."""
+    """List the actions on the owner's workloads, with the button that undoes one."""
     owners = owner_filter.names(request)
     if not owners:
         return

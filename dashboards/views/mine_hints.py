@@ -34,7 +34,7 @@ def show(request: PageRequest) -> None:
 
 
 def hints(request: PageRequest) -> None:
-    """List the hints, and the lines of the one that is chosen."""
+    """List the hints, and the lines of the chosen one."""
     owners = owner_filter.owners(request)
     if not owners:
         return

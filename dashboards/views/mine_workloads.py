@@ -26,7 +26,7 @@ def show(request: PageRequest) -> None:
 
 
 def workloads(request: PageRequest) -> None:
-    """Draw and list what is one's own."""
+    """Draw and list the owner's workloads."""
     owners = owner_filter.owners(request)
     if not owners:
         return

@@ -66,7 +66,7 @@ def show(request: PageRequest) -> None:
 
 
 def frozen(request: PageRequest) -> None:
-    """Say where nothing acts, and why."""
+    """Show where nothing acts, and why."""
     for row in data.query(policy_actions.frozen, request.filters).to_pylist()[:3]:
         st.warning(
             f"**Nothing acts on cluster {plain(row['cluster'])}:** frozen by "
@@ -77,7 +77,7 @@ def frozen(request: PageRequest) -> None:
 
 
 def waiting(request: PageRequest) -> None:
-    """List what waits for approval, with the button that gives it."""
+    """List what waits for approval, with the button that approves."""
     page.heading("Waits for approval")
     rows = data.query(policy_actions.waiting, request.filters).to_pylist()
     if not rows:
@@ -109,7 +109,7 @@ def waiting(request: PageRequest) -> None:
 
 
 def actions_done(request: PageRequest) -> None:
-    """List what was done, with the button that takes it back."""
+    """List the actions, with the button that undoes one."""
     page.heading("Done")
     rows = data.query(policy_actions.actions_done, request.window, request.filters).to_pylist()
     if not rows:
@@ -142,7 +142,7 @@ def actions_done(request: PageRequest) -> None:
 
 
 def plan(request: PageRequest) -> None:
-    """List what policies decide now, with every reason."""
+    """List the policies' current decisions, with every reason."""
     page.heading("The plan")
     rows = data.query(policy_actions.plan, request.filters).to_pylist()
     if not rows:
@@ -171,7 +171,7 @@ def plan(request: PageRequest) -> None:
 
 
 def refused(request: PageRequest) -> None:
-    """List what a gate refused at the last moment."""
+    """List what a gate refused just before the action."""
     rows = data.query(policy_actions.refused, request.window, request.filters)
     if rows.num_rows:
         page.heading("Refused at the last moment")

@@ -40,13 +40,13 @@ def show(request: PageRequest) -> None:
 
 
 def now(request: PageRequest) -> datetime:
-    """Return the moment that is now: the end of what is accounted, at most the window's end."""
+    """Return the page's current time: the end of the accounted time, at most the window's end."""
     accounted_until = request.extent.accounted
     return min(request.window.end, accounted_until) if accounted_until else request.window.end
 
 
 def states(request: PageRequest) -> None:
-    """Say the fleet in four figures."""
+    """Show the fleet in four figures."""
     rates = data.query(fleet.states, now(request), request.filters)
     if not rates:
         page.show_no_data(request)
@@ -88,12 +88,12 @@ def cells(request: PageRequest) -> None:
 
 
 def more(request: PageRequest) -> None:
-    """List who holds GPUs idle, or the nodes."""
+    """List owners of idle GPUs, or the nodes."""
     tabs.choose_tab({"who holds idle": holders, "nodes": nodes}, request)
 
 
 def holders(request: PageRequest) -> None:
-    """List who holds GPUs idle."""
+    """List the owners of idle GPUs."""
     rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
     if not rows:
         page.show_nothing("Nobody holds a GPU idle now.", "Free ones are above, in grey.")

@@ -75,7 +75,7 @@ def show(request: PageRequest) -> None:
 
 
 def headline(request: PageRequest) -> None:
-    """Say what is free and cannot be used."""
+    """Show how much is free and cannot be used."""
     pools_found = data.query(fragmentation.pools, request.window, request.filters)
     if not pools_found:
         page.show_no_findings(
@@ -113,7 +113,7 @@ def headline(request: PageRequest) -> None:
 
 
 def pool_map(request: PageRequest) -> None:
-    """Draw what is held and what is free, and where the plan moves pods."""
+    """Draw allocated and free GPUs, and where the plan moves pods."""
     rows = data.query(fleet.cells, now(request), request.filters).to_pylist()
     if not rows:
         page.show_no_data(request)
@@ -168,7 +168,7 @@ def plan(request: PageRequest) -> None:
 
 
 def more(request: PageRequest) -> None:
-    """Show the pools, what fits into them, whose place it is, or boards in MIG mode."""
+    """Show the pools, what fits into them, the workloads in the way, or GPUs in MIG mode."""
     parts = {"pools": pools, "what fits": fits, "whose place": causers, "MIG boards": cuts}
     tabs.choose_tab(parts, request)
 
@@ -190,7 +190,7 @@ def pools(request: PageRequest) -> None:
 
 
 def fits(request: PageRequest) -> None:
-    """List which jobs fit into what is free."""
+    """List which jobs fit into the free GPUs."""
     pools_found = data.query(fragmentation.pools, request.window, request.filters)
     rows = [
         {"pool": p.name, "size": size, "fit": fit, "used_pct": None if u is None else 100 * u}
@@ -204,7 +204,7 @@ def fits(request: PageRequest) -> None:
 
 
 def causers(request: PageRequest) -> None:
-    """List the workloads whose place costs others theirs."""
+    """List the workloads whose placement makes other GPUs unusable."""
     pools_found = data.query(fragmentation.pools, request.window, request.filters)
     rows = [
         {
@@ -223,7 +223,7 @@ def causers(request: PageRequest) -> None:
 
 
 def cuts(request: PageRequest) -> None:
-    """List the layouts of MIG boards that strand slices."""
+    """List the layouts of GPUs in MIG mode that strand slices."""
     layouts = data.query(fragmentation.cuts, request.window, request.filters)
     if not layouts:
         _none(request)

@@ -79,7 +79,7 @@ def show(request: PageRequest) -> None:
 
 
 def headline(request: PageRequest) -> None:
-    """Say what failing hardware cost."""
+    """Show the cost of failing hardware."""
     rows = data.query(health.away, request.window, request.filters).to_pylist()
     sick = data.query(
         analyzer_findings.list_findings, request.window, request.filters, "reliability"
@@ -112,7 +112,7 @@ def headline(request: PageRequest) -> None:
 
 
 def findings(request: PageRequest) -> None:
-    """List what the last analysis says is sick."""
+    """List the sick devices and nodes of the last analysis."""
     page.heading("What the last analysis says")
     findings_listed = data.query(
         analyzer_findings.list_findings, request.window, request.filters, "reliability"
@@ -141,7 +141,7 @@ def findings(request: PageRequest) -> None:
 
 
 def more(request: PageRequest) -> None:
-    """Show what telemetry and the cluster say themselves."""
+    """Show the telemetry's and the cluster's own data."""
     parts = {
         "XIDs": xids,
         "throttled and slow": clocks,
@@ -164,7 +164,7 @@ def xids(request: PageRequest) -> None:
 
 
 def clocks(request: PageRequest) -> None:
-    """List what throttled or ran slow."""
+    """List the devices that throttled or were slow."""
     rows = data.query(health.clocks, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
@@ -180,7 +180,7 @@ def clocks(request: PageRequest) -> None:
 
 
 def away(request: PageRequest) -> None:
-    """List nodes that were away."""
+    """List nodes that were not available."""
     rows = data.query(health.away, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing("Every node was there all the time.", "And no work is known to be lost.")
@@ -192,7 +192,7 @@ def away(request: PageRequest) -> None:
 
 
 def events(request: PageRequest) -> None:
-    """List what the cluster said of nodes."""
+    """List the cluster's events of nodes."""
     rows = data.query(health.events, request.window, request.filters)
     if not rows.num_rows:
         page.show_nothing(

@@ -60,7 +60,7 @@ def week(request: PageRequest) -> None:
 
 
 def halves(request: PageRequest) -> None:
-    """Say what lies idle in office hours and outside them."""
+    """Show the idle time in office hours and outside them."""
     week_parts = data.query(heatmap.halves, request.window, request.filters, _office(request))
     if not week_parts:
         return
@@ -90,7 +90,7 @@ def halves(request: PageRequest) -> None:
 
 
 def teams(request: PageRequest) -> None:
-    """List who leaves GPUs idle at night and at weekends."""
+    """List the teams with idle GPUs at night and at weekends."""
     page.heading("Who holds GPUs idle outside office hours")
     rows = data.query(heatmap.teams, request.window, request.filters, _office(request))
     if not rows.num_rows:

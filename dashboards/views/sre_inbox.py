@@ -44,7 +44,7 @@ def show(request: PageRequest) -> None:
 
 
 def findings(request: PageRequest) -> None:
-    """List the findings, and tell of the one that is chosen."""
+    """List the findings, and show the chosen one."""
     rows = data.query(inbox.list_inbox, request.window, request.filters).to_pylist()
     if not rows:
         page.show_no_findings(
@@ -85,7 +85,7 @@ def findings(request: PageRequest) -> None:
 
 
 def _filter_rows(rows: list[dict[str, Any]], now: Any) -> list[dict[str, Any]]:
-    """Return the rows that the choices leave."""
+    """Return the rows that match the choices."""
     columns = st.columns(4)
     for column, key in zip(columns, ("analyzer", "kind", "evidence"), strict=False):
         names = sorted({row[key] for row in rows if row[key]})
@@ -100,7 +100,7 @@ def _filter_rows(rows: list[dict[str, Any]], now: Any) -> list[dict[str, Any]]:
 
 
 def _show_finding(request: PageRequest, row: dict[str, Any]) -> None:
-    """Say everything about a finding, and let people have it left alone."""
+    """Show all details of a finding, and let people snooze it."""
     detail = data.query(inbox.read_finding, row["id"])
     if detail is None:
         page.show_nothing("That finding is gone.", "Choose another one.")

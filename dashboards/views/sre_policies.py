@@ -55,7 +55,7 @@ def show(request: PageRequest) -> None:
 
 
 def policies(request: PageRequest) -> None:
-    """List the policies: how far each may go, and what it says."""
+    """List the policies: how far each may act, and its text."""
     rows = data.query(policy_status.list_policies, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
@@ -82,7 +82,7 @@ def policies(request: PageRequest) -> None:
 
 
 def backtests(request: PageRequest) -> None:
-    """List what replays gave."""
+    """List the results of backtests."""
     page.heading("Back-tests")
     rows = data.query(policy_status.backtests, request.filters).to_pylist()
     if not rows:

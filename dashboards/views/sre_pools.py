@@ -80,7 +80,7 @@ def pools(request: PageRequest) -> None:
 
 
 def advised(request: PageRequest) -> None:
-    """List what the analyzer of pools advises."""
+    """List the advice of the pool analyzer."""
     page.heading("What to do about them")
     rows = data.query(supply.advised, request.window, request.filters, supply.POOLS)
     if not rows:

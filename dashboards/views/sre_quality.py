@@ -24,7 +24,7 @@ COLLECTORS = {
     "error": page.name("last error", "large"),
 }
 GAP = 90.0
-"""Percent of the expected looks below which an hour has a gap."""
+"""Percent of the expected samples below which an hour has a gap."""
 
 
 def show(request: PageRequest) -> None:
@@ -35,7 +35,7 @@ def show(request: PageRequest) -> None:
 
 
 def data_health_figures(request: PageRequest) -> None:
-    """Say in four figures whether to rely on the rest."""
+    """Show in four figures whether the data are reliable."""
     doubts = data.query(quality.ledger_doubts, request.window, request.filters)
     coverage_rows = data.query(quality.coverage, request.window, request.filters).to_pylist()
     coverage_known = [
@@ -89,7 +89,7 @@ def coverage(request: PageRequest) -> None:
 
 
 def collectors(request: PageRequest) -> None:
-    """List how collectors' looks went."""
+    """List the results of collectors' scrapes and polls."""
     page.heading("Collectors")
     minute = datetime.now(UTC).replace(second=0, microsecond=0)
     rows = data.query(quality.collectors, request.window, request.filters, minute)

@@ -69,7 +69,7 @@ def show(request: PageRequest) -> None:
 
 
 def headline(request: PageRequest) -> None:
-    """Say how much is waited for, and draw it beside what lies free and idle."""
+    """Show how many GPUs are waited for, and draw them beside the free and idle ones."""
     rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
     over = data.query(queues.hours, request.window, request.filters).to_pylist()
     last = over[-1] if over else {}
@@ -105,7 +105,7 @@ def headline(request: PageRequest) -> None:
 
 
 def waiting(request: PageRequest) -> None:
-    """List who waits."""
+    """List the waiting workloads."""
     page.heading("Who waits now")
     rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
     if not rows:
@@ -122,7 +122,7 @@ def waiting(request: PageRequest) -> None:
 
 
 def more(request: PageRequest) -> None:
-    """Show why they wait: pairs, idle holders, waits before, or quotas."""
+    """Show why they wait: blocking pairs, owners of idle GPUs, earlier waits, or quotas."""
     parts = {
         "because of whom": pairs,
         "held idle meanwhile": holders,
@@ -133,7 +133,7 @@ def more(request: PageRequest) -> None:
 
 
 def pairs(request: PageRequest) -> None:
-    """List who waits because of whom."""
+    """List blocked workloads with what blocks them."""
     table_rows = data.query(queues.pairs, request.window, request.filters)
     if not table_rows:
         page.show_nothing(
@@ -152,7 +152,7 @@ def pairs(request: PageRequest) -> None:
 
 
 def holders(request: PageRequest) -> None:
-    """List who holds GPUs idle while others wait."""
+    """List the owners of idle GPUs while others wait."""
     rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
     if not rows:
         page.show_nothing(
@@ -173,7 +173,7 @@ def holders(request: PageRequest) -> None:
 
 
 def waits(request: PageRequest) -> None:
-    """Say how long pods waited."""
+    """Show how long pods waited."""
     key = page.by(queues.KEYS)
     rows = data.query(queues.waits, request.window, request.filters, key)
     if not rows.num_rows:

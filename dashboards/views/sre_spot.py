@@ -41,7 +41,7 @@ def show(request: PageRequest) -> None:
 
 
 def capacity(request: PageRequest) -> None:
-    """Say what is on demand, on spot, reserved."""
+    """Show the on-demand, spot and reserved capacity."""
     rows = data.query(supply.capacity, request.window, request.filters).to_pylist()
     if not rows:
         page.show_no_data(request)

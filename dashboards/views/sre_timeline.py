@@ -58,7 +58,7 @@ def show(request: PageRequest) -> None:
 
 
 def choose_subject(request: PageRequest) -> TimelineSubject:
-    """Let people name whom; the names stand in the URL."""
+    """Let people name a subject; the names are in the URL."""
     picked: dict[str, str | None] = {}
     line = st.container(horizontal=True)
     for key in timeline.KEYS:
@@ -82,7 +82,7 @@ def choose_subject(request: PageRequest) -> TimelineSubject:
 
 
 def subject() -> TimelineSubject:
-    """Return whom the URL names."""
+    """Return the subject in the URL."""
     return TimelineSubject(**{key: st.session_state.get(key) or None for key in timeline.KEYS})
 
 
@@ -102,7 +102,7 @@ def list_workloads(request: PageRequest) -> None:
 
 
 def tracks(request: PageRequest) -> None:
-    """Say the subject in figures and draw it over time: held, done, paid and happened."""
+    """Show the subject in figures and draw it over time: allocation, use, cost and events."""
     timeline_subject, span = subject(), (request.window.start, request.window.end)
     subject_totals = data.query(timeline.totals, request.window, request.filters, timeline_subject)
     if not subject_totals.gpu_hours:
@@ -161,12 +161,12 @@ def tracks(request: PageRequest) -> None:
 
 
 def more(request: PageRequest) -> None:
-    """List who had which device, or what happened."""
+    """List which workload had which device, or the events."""
     tabs.choose_tab({"where": places, "what happened": show_events}, request)
 
 
 def places(request: PageRequest) -> None:
-    """List who had which device."""
+    """List which workload had which device."""
     rows = data.query(timeline.places, request.window, request.filters, subject()).to_pylist()
     if not rows:
         page.show_nothing("Nobody held a device of it here.", "Choose a longer window.")
@@ -186,7 +186,7 @@ def places(request: PageRequest) -> None:
 
 
 def show_events(request: PageRequest) -> None:
-    """Draw and list what happened."""
+    """Draw and list the events."""
     rows = data.query(timeline.events, request.window, request.filters, subject()).to_pylist()
     if not rows:
         page.show_nothing(

@@ -1,4 +1,4 @@
--- What the last run of one analyzer found in the window, the dearest first.
+-- The findings of one analyzer's last run in the window, the most expensive first.
 SELECT
     f.id,
     f.kind,

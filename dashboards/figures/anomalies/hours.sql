@@ -1,4 +1,4 @@
--- Dollars per hour and what the same hour of the week cost before: the median of earlier weeks.
+-- Dollars per hour, and the usual dollars: the median of the same hour in earlier weeks.
 WITH hourly AS (
     SELECT
         date_trunc('hour', bucket) AS hour,

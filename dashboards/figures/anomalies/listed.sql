@@ -1,4 +1,4 @@
--- Rises of spend and of waste, the dearest first; the whole finding is in its document.
+-- Rises of spend and of waste, the most expensive first; the document has the whole finding.
 SELECT
     f.id,
     f.kind,

@@ -1,4 +1,4 @@
--- What a team held: a line per workload and kind of capacity, the dearest first.
+-- A team's allocations: a line per workload and kind of capacity, the most expensive first.
 SELECT
     cluster,
     namespace,

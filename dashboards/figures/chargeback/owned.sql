@@ -1,4 +1,4 @@
--- Hours and dollars per cluster's bill and team; the platform's are nobody's.
+-- Hours and dollars per cluster's bill and team; the platform's are unallocated.
 SELECT
     cluster,
     team,

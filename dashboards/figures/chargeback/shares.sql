@@ -1,5 +1,6 @@
--- What nobody held goes to each cluster's teams in proportion to their dollars, as `fallow spend
--- --share-unallocated` does it: the largest takes what rounding left; rows still sum to the bill.
+-- The unallocated cost goes to each cluster's teams in proportion to their dollars, as in `fallow
+-- spend --share-unallocated`: the largest team also gets the rounding remainder; rows sum to the
+-- bill.
 WITH bills AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- A line per team, the dearest first; the platform last.
+-- A line per team, the most expensive first; the platform last.
 SELECT
     team,
     sum(gpu_hours) AS gpu_hours,

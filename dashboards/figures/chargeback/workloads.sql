@@ -1,4 +1,4 @@
--- What a team held: a row per workload, whatever pools and models it ran on, the dearest first.
+-- A team's allocations: a row per workload over all pools and models, the most expensive first.
 SELECT
     cluster,
     namespace,

@@ -1,4 +1,4 @@
--- What the same node costs on demand: the newest list price of its type.
+-- The on-demand price of the same node: the newest list price of its type.
 SELECT
     node_usd_h,
     source,

@@ -1,4 +1,4 @@
--- Node-hours of each hour on nodes of a reserved kind: there, and with somebody on them.
+-- Node-hours of each hour on nodes of a reserved kind: present, and allocated.
 WITH kind AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- How each collector's newest scrapes went: the last hour of its scrapes.
+-- The results of each collector's newest scrapes: the last hour of its scrapes.
 WITH newest AS (
     SELECT
         cluster,

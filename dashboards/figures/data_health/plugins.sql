@@ -1,4 +1,4 @@
--- What came of the last run of each plugin.
+-- The result of each plugin's last run.
 SELECT
     cluster,
     kind,

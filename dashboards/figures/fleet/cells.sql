@@ -1,5 +1,5 @@
--- A row per GPU, or, of more than `most` of them, per node and state; the nodes that burn most
--- come first where even those are too many.
+-- A row per GPU, or, with more than `most` GPUs, per node and state. If even those are too many,
+-- the nodes with the highest idle cost come first.
 WITH few AS (
     SELECT count(*) <= $most AS is_few FROM newest_hour
 ),

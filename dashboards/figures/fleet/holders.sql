@@ -1,4 +1,4 @@
--- Who holds GPUs idle in the newest hour, the dearest first; they sum to what is idle.
+-- Workloads with idle GPUs in the newest hour, the most expensive first; they sum to all idle GPUs.
 SELECT
     p.cluster,
     p.team,

@@ -1,5 +1,5 @@
--- Each device's newest hour: the state it was in longest, what it costs per hour and what of that
--- lay idle. An hour that is not over yet is told at its pace.
+-- Each device's newest hour: its longest state, its cost per hour, and the idle part of the cost.
+-- An hour that is not over yet is extrapolated.
 WITH states AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- A row per node, those that burn the most dollars idle first.
+-- A row per node, the highest idle cost first.
 SELECT
     cluster,
     pool,

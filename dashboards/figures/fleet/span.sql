@@ -1,4 +1,4 @@
--- How much of the newest hour is over: what the longest watched device has of it.
+-- How much of the newest hour is over: the largest accounted part of it of any device.
 WITH each AS (
     SELECT sum(hours) AS hours
     FROM paid

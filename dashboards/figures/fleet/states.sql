@@ -1,4 +1,4 @@
--- GPUs and dollars per hour by state: of the whole hour, so that they sum to what was paid.
+-- GPUs and dollars per hour by state, of the whole hour, so that they sum to what was paid.
 SELECT
     p.state,
     sum(p.gpu_hours) / any_value(span.hours) AS gpus,

@@ -1,4 +1,4 @@
--- What was not available and what was lost, by node, the dearest first.
+-- Unavailable and lost time by node, the most expensive first.
 SELECT
     cluster,
     pool,

@@ -1,4 +1,4 @@
--- The devices that filters name: telemetry of hours bears no pool and no team.
+-- The devices that match the filters: hourly telemetry has no pool and no team.
 SELECT DISTINCT
     cluster,
     device,

@@ -1,4 +1,4 @@
--- What the cluster said of nodes, the newest first.
+-- The cluster's events of nodes, the newest first.
 SELECT
     ts,
     cluster,

@@ -1,5 +1,5 @@
--- XIDs by device, the newest first. Exporters show the last one until they restart: the hours say
--- how long it stood there, not how often it came. Of several in an hour the greatest is kept.
+-- XIDs by device, the newest first. Exporters show the last XID until they restart: the hours are
+-- how long it was shown, not how often it occurred. Of several in an hour the greatest is kept.
 SELECT
     r.cluster,
     any_value(d.node) AS node,

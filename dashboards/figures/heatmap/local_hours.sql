@@ -1,4 +1,4 @@
--- What was paid by team and state, with the hour of the week by the clock of the place.
+-- Paid hours by team and state, with the hour of the week in the office's zone.
 WITH summed AS (
     SELECT
         timezone($zone, timezone('UTC', bucket)) AS local_time,

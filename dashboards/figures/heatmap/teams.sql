@@ -1,4 +1,4 @@
--- Who holds GPUs idle outside office hours, the dearest first.
+-- Teams with idle GPUs outside office hours, the most expensive first.
 SELECT
     team,
     sum(usd) FILTER (WHERE NOT in_office) AS idle_usd,

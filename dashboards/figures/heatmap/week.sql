@@ -1,4 +1,4 @@
--- Each hour of the week: what was paid in it and how it was used, over all weeks together.
+-- Each hour of the week: its cost and use, over all weeks together.
 SELECT
     weekday,
     hour,

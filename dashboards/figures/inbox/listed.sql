@@ -1,5 +1,5 @@
--- Findings that advise something, by dollars over disruption: one, and one more for each time that
--- the owner took back what was done to the workload before.
+-- Findings with advice, by dollars over disruption. Disruption is 1, plus 1 for each time that the
+-- owner reversed an earlier action on the workload.
 WITH restored_actions AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- One finding whole.
+-- One whole finding.
 SELECT
     id,
     analyzer,

@@ -1,4 +1,4 @@
--- What policies have in mind for somebody's workloads, and what these asked for.
+-- What policies plan for an owner's workloads, and the owner's requests.
 WITH keeps AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- Advice that only the owner can take, about somebody's workloads, what saves most first.
+-- Advice that only the owner can follow, for an owner's workloads, the largest saving first.
 SELECT
     a.id,
     a.analyzer,

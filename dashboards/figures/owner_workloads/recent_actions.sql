@@ -1,4 +1,4 @@
--- What was done to somebody's workloads, and stands: the newest first.
+-- Actions on an owner's workloads that were not undone: the newest first.
 SELECT
     action AS id,
     cluster,

@@ -1,4 +1,4 @@
--- Workloads of somebody's teams or namespaces, the dearest first, and what is decided about them.
+-- Workloads of an owner's teams or namespaces, the most expensive first, with their decisions.
 WITH owner_use AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- What was done in the window, what came of it and what it saved so far, the newest first.
+-- The actions of the window, their results and savings so far, the newest first.
 WITH saved AS (
     SELECT
         cluster,

@@ -1,4 +1,5 @@
--- What policies decide now: done first, then told, held, refused; the dearest first in each.
+-- The current decisions: done first, then notified, held, refused; the most expensive first in
+-- each.
 SELECT
     subject,
     cluster,

@@ -1,4 +1,5 @@
--- What the loop refused at the last moment, although a plan allowed it: a gate, or the cluster.
+-- What the loop refused just before the action, although a plan allowed it: by a gate or the
+-- cluster.
 SELECT
     r.ts AS at,
     r.about AS decision,

@@ -1,4 +1,4 @@
--- What waits for somebody's approval: asked and approved by nobody, or by one where two have to.
+-- Pending approvals: requested, without an approval, or with one where two are required.
 WITH requests AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- What replays of policies over the site's past gave, the newest first.
+-- The results of policies' backtests, the newest first.
 SELECT
     j.about AS policy,
     j.ts AS at,

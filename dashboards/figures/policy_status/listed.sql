@@ -1,6 +1,7 @@
--- Policies as the service reads them, and how far each may go: what the journal knows of its text.
+-- Policies as the service reads them, and how far each may act: what the journal has about its
+-- text.
 WITH trust AS (
-    -- A back-test whose row has no upper end is of a time when any share counted as a proof.
+    -- A backtest whose row has no upper end is from a time when any share counted as a proof.
     SELECT
         *,
         kind = 'trusted' AND (

@@ -1,4 +1,5 @@
--- What of the window's hours is not known: no verdict, no price, no owner; and devices gone silent.
+-- What is unknown in the window's hours: no verdict, no price, no owner; and devices without
+-- samples.
 WITH silent AS (
     SELECT count(*) AS devices
     FROM device

@@ -1,4 +1,4 @@
--- How every collector's looks went in the window.
+-- The results of every collector's scrapes and polls in the window.
 SELECT
     cluster,
     collector,

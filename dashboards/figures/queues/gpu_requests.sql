@@ -1,5 +1,5 @@
--- Pods that ask for GPUs: since when, and until when they waited (null = they wait still). A pod
--- that the inventory does not show any more stopped waiting when it was last seen.
+-- Pods that request GPUs, and from when until when they waited (null = they still wait). A pod that
+-- is no longer in the inventory stopped waiting when it was last seen.
 WITH last_lists AS (
     SELECT
         cluster,

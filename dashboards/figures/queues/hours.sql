@@ -1,4 +1,4 @@
--- GPUs waited for beside those that lie free and those that are held idle: the mean of each step.
+-- GPUs waited for, free GPUs, and allocated idle GPUs: the mean of each step.
 WITH steps AS (
     SELECT
         unnest(

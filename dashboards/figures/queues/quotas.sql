@@ -1,4 +1,4 @@
--- The newest word of each quota of GPUs in the window's last day; MIG instances as parts of GPUs.
+-- The newest state of each quota of GPUs in the window's last day; MIG instances as parts of GPUs.
 WITH latest AS (
     SELECT
         cluster,

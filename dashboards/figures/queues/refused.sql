@@ -1,4 +1,4 @@
--- What a scheduler last said of each pod.
+-- The last message of a scheduler about each pod.
 SELECT
     cluster,
     namespace,

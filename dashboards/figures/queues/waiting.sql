@@ -1,4 +1,4 @@
--- Who waits for GPUs at the end of the window, by workload, the most GPUs times hours first.
+-- What waits for GPUs at the end of the window, by workload, the most GPUs times hours first.
 SELECT
     a.cluster,
     a.team,

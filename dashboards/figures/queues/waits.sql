@@ -1,4 +1,4 @@
--- How long pods waited that were placed in the window, and who waits still, by name.
+-- How long pods waited that were scheduled in the window, and which still wait, by name.
 WITH keyed AS (
     SELECT
         CASE $by

@@ -1,4 +1,4 @@
--- What is advised, a row per finding, what saves most first.
+-- The advice, a row per finding, the largest saving first.
 SELECT
     id,
     analyzer,

@@ -1,5 +1,5 @@
--- One row per finding: what it would save, and how far it came. The journal's dollars are the
--- finding's own where the last analysis no longer has it, as happens once it was acted upon.
+-- One row per finding: what it would save, and how far it progressed. If the last analysis does not
+-- have the finding any more (usual after an action), the dollars are the journal's.
 WITH advised AS (
     SELECT
         id,

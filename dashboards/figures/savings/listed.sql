@@ -1,4 +1,4 @@
--- The cases that went beyond being identified, the newest first.
+-- The cases beyond the stage `identified`, the newest first.
 SELECT
     id,
     stage,

@@ -1,4 +1,4 @@
--- What actions measurably saved in the window, by kind of dollars; nothing is counted twice.
+-- The measured savings of actions in the window, by kind of dollars; nothing is counted twice.
 SELECT
     kind,
     count(DISTINCT action) AS actions,

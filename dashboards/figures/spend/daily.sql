@@ -1,4 +1,4 @@
--- GPU-hours and dollars per day and state; hours says how much of the day is accounted.
+-- GPU-hours and dollars per day and state; `hours` is how much of the day is accounted.
 SELECT
     date_trunc('day', bucket) AS day,
     state,

@@ -1,4 +1,4 @@
--- One row per name, the dearest first.
+-- One row per name, the most expensive first.
 WITH keyed AS (
     SELECT
         CASE $by

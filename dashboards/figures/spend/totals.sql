@@ -1,4 +1,4 @@
--- The window in one row. A null sum of dollars = nothing of it has a price.
+-- The window in one row. A null sum of dollars = no part of it has a price.
 SELECT
     coalesce(sum(gpu_hours), 0) AS gpu_hours,
     sum(usd) AS usd,

@@ -1,4 +1,4 @@
--- What one analyzer advises, whole, what saves most first.
+-- One analyzer's advice with all fields, the largest saving first.
 SELECT
     a.id,
     a.kind,

@@ -1,4 +1,4 @@
--- Each pool's GPUs, dollars and states in the window, beside the least that its demand takes.
+-- Each pool's GPUs, dollars and states in the window, beside the minimum that its demand needs.
 WITH used AS (
     SELECT
         cluster,

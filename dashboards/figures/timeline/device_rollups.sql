@@ -1,5 +1,5 @@
--- What telemetry said of the subject's devices, step by step: only of its own time where several
--- had the device.
+-- The telemetry of the subject's devices, step by step. If several workloads had the device, only
+-- the subject's own time.
 SELECT
     r.cluster,
     r.bucket,

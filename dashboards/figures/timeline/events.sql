@@ -1,4 +1,4 @@
--- What happened to the subject: pods, what the cluster said of them, findings, and what was done.
+-- Events of the subject: pods, the cluster's events about them, findings, and actions.
 WITH pods AS (
     SELECT p.*
     FROM pod_owners AS p

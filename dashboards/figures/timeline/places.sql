@@ -1,4 +1,4 @@
--- Who had what, from when to when: a row per workload and device, the most GPU-hours first.
+-- Which workload had which device, from when to when: a row per pair, the most GPU-hours first.
 SELECT
     cluster,
     workload,

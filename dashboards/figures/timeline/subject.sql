@@ -1,4 +1,4 @@
--- The ledger's rows of a workload, a node or a device; of several named, what all of them share.
+-- The ledger's rows of a workload, a node or a device; of several names, what they have in common.
 SELECT
     cluster,
     bucket,

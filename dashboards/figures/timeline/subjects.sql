@@ -1,4 +1,4 @@
--- Whom a timeline can be of, those that burnt the most dollars idle first.
+-- Possible subjects of a timeline, the highest idle cost first.
 WITH keyed AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- What an hour that worked cost: everything paid for a name over its working hours.
+-- The cost of a working hour: everything paid for a name over its working hours.
 WITH keyed AS (
     SELECT
         CASE $by

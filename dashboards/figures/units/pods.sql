@@ -1,4 +1,4 @@
--- Whose each pod is.
+-- The workload of each pod.
 SELECT
     cluster,
     namespace,

@@ -1,4 +1,4 @@
--- What each workload that counted anything was paid for.
+-- What was paid for each workload that counted any work.
 SELECT
     p.cluster,
     p.team,

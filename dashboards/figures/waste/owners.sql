@@ -1,4 +1,4 @@
--- What lay fallow, by owner and state. Low use is no waste here, unknown is never waste.
+-- Waste by owner and state. Low use is not waste here; unknown time is never waste.
 WITH keyed AS (
     SELECT
         CASE $by

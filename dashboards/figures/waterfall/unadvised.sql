@@ -1,5 +1,5 @@
--- GPU-hours of idle findings that advise nothing: a service level or another veto took the advice
--- back. They save nothing, and are idle hours in a finding all the same.
+-- GPU-hours of idle findings without advice: a service level or another veto removed the advice.
+-- They save nothing, but their hours are still idle hours in a finding.
 SELECT
     coalesce(
         sum(

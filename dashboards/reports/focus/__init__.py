@@ -1,7 +1,7 @@
-"""FOCUS: the ledger as charges of the FinOps Open Cost and Usage Specification, 1.2 or 1.0.
+"""Export FOCUS: the ledger as charges of the FinOps Open Cost and Usage Specification, 1.2 or 1.0.
 
-The dollars are the ledger's, to the cent; idle time and what nobody held are rows of their own.
-What is written is `columns.csv`; `charges.sql` says where each column comes from.
+The dollars are the ledger's, to the cent; idle and unallocated time are rows of their own.
+`columns.csv` has the columns; `charges.sql` shows the source of each.
 """
 
 from decimal import Decimal
@@ -36,7 +36,7 @@ def rows(views: Views, window: Window, filters: Filters, version: str) -> Charge
     """Return a row per day, node, state and holder under the specification's names.
 
     Dollars sum to the ledger's; GPU-hours without a price are no charge and are counted in the
-    summary. Costs are decimal(28, 8), moments text in UTC, tags JSON.
+    summary. Costs are decimal(28, 8), timestamps text in UTC, tags JSON.
     """
     parameters = {
         **align_window(window).bounds(),
@@ -60,9 +60,9 @@ def rows(views: Views, window: Window, filters: Filters, version: str) -> Charge
 
 @cache
 def columns(version: str) -> dict[str, str]:
-    """Return the columns of a version in their order, and of which of ours each is a copy.
+    """Return the columns of a version in their order, and of which column each is a copy.
 
-    A copy stands in 1.0 under the name by which focus-validator 1.0.0 asks for a column.
+    In 1.0 a copy has the name that focus-validator 1.0.0 requires for a column.
     """
     column_rows = read_table("dashboards.reports.focus", "columns.csv")
     return {

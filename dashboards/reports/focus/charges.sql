@@ -1,6 +1,6 @@
 -- noqa: disable=CP02
 -- The ledger as charges: a row per day, node, state, holder. Hours without a price are no charge.
--- ResourceId is what was billed, the node; x_Allocated* say to whom it was allocated and how.
+-- ResourceId is the billed resource, the node; x_Allocated* are its owner and the method.
 WITH priced AS (
     SELECT
         date_trunc('day', bucket) AS day,

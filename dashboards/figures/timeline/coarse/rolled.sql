@@ -1,2 +1,2 @@
--- What telemetry said, by steps of an hour; its reader names the columns.
+-- The telemetry in steps of an hour; the query that reads it names the columns.
 SELECT * FROM rollup_1h  -- noqa: AM04

@@ -1,2 +1,2 @@
--- What telemetry said, by steps of five minutes; its reader names the columns.
+-- The telemetry in steps of five minutes; the query that reads it names the columns.
 SELECT * FROM rollup_5m  -- noqa: AM04

@@ -1,4 +1,4 @@
--- What served work cost.
+-- The cost of served work.
 SELECT
     s.cluster,
     s.team,

@@ -1,5 +1,5 @@
--- What each workload trained on: samples or tokens as the job's own metric counts them. A metric
--- that tells the whole job's throughput is counted once, from the pod that tells most of it.
+-- What each workload trained on: samples or tokens from the job's own metric. A metric of the whole
+-- job's throughput is counted once, from the pod with the largest value.
 WITH pod_work AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
--- What trained work cost.
+-- The cost of training work.
 SELECT
     s.cluster,
     s.team,
