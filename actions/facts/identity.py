@@ -60,7 +60,7 @@ def mark_unidentified(facts: Iterable[Facts], why: str) -> list[Facts]:
 def identify(facts: Sequence[Facts], cluster: ClusterReader) -> list[Facts]:
     """Return facts with the uid, generation and owner that the API shows for certain.
 
-    A case whose pods are not in the inventory takes the kind and the name of their top owner. If
+    A case whose pods are not in the inventory gets the kind and the name of their top owner. If
     the API does not answer, or forbids the read, the case stays unknown with that reason.
     """
     results, reader = [], _Reader(cluster)

@@ -5,8 +5,9 @@ censored. Where the longest was still going, its share continues with a Pareto t
 longer than the history would have a forecast of nothing. The time for which people leave work alone
 is heavy-tailed (Barabasi 2005): the longer a stretch has lasted, the longer it will. An exponential
 tail underestimated forgotten notebooks. The index of the tail is Hill's (1975) over the stretches
-that reached half of the longest, with censored ones counted as still going. The expected rest of a
-stretch of some age is the mean of the stretches that continue from there, restricted to a horizon.
+that reached half of the longest, with censored ones counted as still going. The
+expected remaining time at some age is the mean over the stretches that continue from there,
+restricted to a horizon.
 """
 
 from collections.abc import Sequence
@@ -25,9 +26,9 @@ Flags = NDArray[np.bool_]
 HALF = 0.5
 """Events counted where no end was observed: half an event, so that a rate is never 0."""
 OLD_SHARE = 0.5
-"""Share of the age that a stretch must have reached to enter the tail's index."""
+"""Share of the longest length that a stretch must exceed to enter the tail's index."""
 MAX_LOG_REST = 50.0
-"""Maximum logarithm of a rest: longer than any horizon, and still a finite number."""
+"""Maximum logarithm of a growth factor: longer than any horizon, and still finite."""
 INDEX_TOLERANCE = 1e-9
 """For an index this near to 1 the integral is a logarithm."""
 
@@ -61,13 +62,13 @@ class SavingForecast(msgspec.Struct, frozen=True):
 
 
 def forecast_savings(actions: Sequence[IdleStretches]) -> SavingForecast:
-    """Return the expected sum of all actions' rests, and its 95 % interval.
+    """Return the expected sum of all actions' remaining idle times, and its 95 % interval.
 
     Two quantities are uncertain: the length of this stretch under a known distribution, and the
     distribution, which is estimated from a few stretches of a few workloads. The interval includes
     both. The distribution is drawn by resampling workloads (Bayesian bootstrap, Rubin 1981), the
-    same draw for all actions, and each action's rest is drawn from it. An action without any past
-    may release all or nothing.
+    same draw for all actions, and each action's remaining time is drawn from it. An action without
+    any past may release all or nothing.
     """
     rng = np.random.default_rng(SEED)
     sums = np.zeros(RESAMPLES)
@@ -84,7 +85,7 @@ def forecast_savings(actions: Sequence[IdleStretches]) -> SavingForecast:
 
 
 def _draw_remaining(action: IdleStretches, weights: Floats, rng: np.random.Generator) -> Floats:
-    """Return one rest for each resampled past; without a past the rest is zero or unlimited."""
+    """Return a remaining time per resampled past; without a past it is zero or unlimited."""
     quantile = rng.random(len(weights))
     if not action.lengths.size:
         return np.where(quantile < HALF, 0.0, np.inf)
@@ -126,7 +127,7 @@ def _weighted_index(lengths: Floats, ended: Flags, weights: Floats, longest: flo
 
 
 def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> float:
-    """Return the expected rest of a stretch of `age`, at most `horizon`; same unit as lengths.
+    """Return the expected remaining time at `age`, at most `horizon`; same unit as lengths.
 
     Without any past stretch the result is zero.
     """
@@ -167,7 +168,9 @@ def _index(lengths: Floats, ended: Flags, longest: float) -> float:
 
 
 def _tail(index: float, base: float, horizon: float) -> float:
-    """Return the restricted mean of a rest whose share after `base` falls as (base / x) ** index.
+    """Return the mean remaining time if the share after `base` is (base / x) ** index.
+
+    The mean is restricted to `horizon`.
 
     Source: the integral of that share from `base` to `base + horizon`.
     """

@@ -1,7 +1,7 @@
--- Nodes with fewer GPUs in telemetry than they have: `expected` by the device plug-in's label,
--- `allocatable` by the kubelet, `visible` by the exporter. Left out: nodes where MIG instances or
--- HAMi's shares hide GPUs, and nodes with a silent exporter (a node's newest row must be as new as
--- its cluster's).
+-- Nodes with fewer GPUs in telemetry than they have: `expected` by the device plug-in and its
+-- label, `allocatable` by the kubelet, `visible` by the exporter. Left out: nodes where MIG
+-- instances or HAMi's shares hide GPUs, and nodes with a silent exporter (a node's newest row must
+-- be as new as its cluster's).
 WITH there AS (
     SELECT
         cluster,

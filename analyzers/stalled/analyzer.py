@@ -141,7 +141,7 @@ class StalledAnalyzer:
     ) -> tuple[list[Candidate], list[StalledJob | UncertainStall]]:
         """Return the stretches in which every GPU of a job is without work.
 
-        Also name the jobs of which only some GPUs have samples.
+        Also return the jobs of which only some GPUs have samples, as uncertain.
         """
         partial = [(j, s) for j, s in candidates if len(s.quiet) < _count_gpus(j)]
         whole = [(j, s) for j, s in candidates if len(s.quiet) >= _count_gpus(j)]
