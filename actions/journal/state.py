@@ -69,7 +69,7 @@ class Reversal(msgspec.Struct, frozen=True):
 
 
 class UndoState(msgspec.Struct, frozen=True):
-    """The begin of an undo: by whom, when, and whether a person requested it."""
+    """The start of an undo: by whom, when, and whether a person requested it."""
 
     by: str
     at: datetime

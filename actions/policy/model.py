@@ -66,9 +66,9 @@ class Allow(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...] = ()
     """Kinds of workloads; empty = any that match, but kinds that serve must be named."""
     production: bool = False
-    """May it act on production (`production.csv`)?"""
+    """True: it may act on production (`production.csv`)."""
     cluster_objects: bool = False
-    """May it act on objects without a namespace: nodes, pools, groups of quotas?"""
+    """True: it may act on objects without a namespace: nodes, pools, groups of quotas."""
 
 
 class Stage(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The table of `docs/actions.md`: how each kind is stopped, and what an undo restores."""
+"""Build the table of `docs/actions.md`: how each kind is stopped, and what an undo restores."""
 
 from actions.executors import load_executors
 from actions.reclaim.kinds import WorkloadKind, kinds

@@ -124,7 +124,7 @@ class KubernetesRunner:
             errors = (errors + error_output)[-_MAX_MESSAGE:]
             if output:
                 yield output
-            elif not stream.is_open() or stream.peek_channel(_ERROR_CHANNEL):  # its last word
+            elif not stream.is_open() or stream.peek_channel(_ERROR_CHANNEL):  # end of stderr
                 return errors.decode("utf-8", "replace")
             elif not error_output:
                 raise TemporaryError(

@@ -9,7 +9,7 @@ from analyzers.fragmentation.integer_program import IntegerProgram
 from analyzers.fragmentation.placement import WHOLE, MovePlan, PodRelocation, PoolPlacement
 
 ANY = -1
-"""Stands for the device of a pod that takes whole ones, or none."""
+"""Replaces the device number of a pod that takes whole devices, or none."""
 
 _ROUNDING = 1e-6
 Terms = list[tuple[int, float]]

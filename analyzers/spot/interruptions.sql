@@ -1,6 +1,6 @@
 -- How often the cloud reclaimed spot nodes, by type, over the hours that such nodes existed.
 -- Several events about one node within 15 minutes are one interruption. `events` is whether the
--- cluster's events are collected at all: without them, no event proves nothing.
+-- cluster's events are collected at all: without them, zero events prove nothing.
 WITH spot AS (
     SELECT
         *,

@@ -69,7 +69,7 @@ parted AS (
         sum(
             CASE
                 WHEN state = 'work' THEN 1
-                -- The end of a spin belongs to the stretch; the begin of a spin starts a new one.
+                -- The end of a spin belongs to the stretch; the start of a spin begins a new one.
                 WHEN state <> 'rest' AND before_state = 'rest' THEN 1
                 WHEN epoch(ts) - epoch(before_at) > $most_gap * interval_s THEN 1
                 ELSE 0
