@@ -65,7 +65,7 @@ class SpotAnalyzer:
         return sorted(findings, key=lambda f: (-(f.usd or Decimal()), f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return the workloads whose tolerance, price or risk is unknown, and which of the three."""
+        """Return the workloads with unknown tolerance, price or risk, and which of the three."""
         return [
             Unjudged(case.subject, round(case.gpu_hours, 6), case.reasons)
             for case in self._cases(views, window)
