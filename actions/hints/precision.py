@@ -1,4 +1,4 @@
-"""Tell a workload's owner which number format its work could run in, with the code that does it.
+"""Suggest a number format to a workload's owner, with the code that uses it.
 
 The hint is an annotation; the workload is not changed and nothing restarts. Whether the owner
 followed it is measured afterwards (`waking.py`).

@@ -1,4 +1,4 @@
-"""Which workload had which device allocated, and when."""
+"""The allocations of devices to workloads over time."""
 
 from typing import Any
 
