@@ -1,4 +1,5 @@
-"""A fleet in a box: exporters and a Kubernetes API that answer like the real ones.
+"""Simulate a fleet: exporters and a Kubernetes API that respond like the real ones.
 
-Stands apart from the other rooms: Fallow meets it over HTTP. Only runtime and tests import it.
+The simulator is separate from the other packages: Fallow uses it over HTTP. Only runtime and tests
+import it.
 """

@@ -1,7 +1,7 @@
-"""Who asks for what when: the workloads that people bring to a fleet, drawn from tables.
+"""Generate arrivals: which workloads are submitted when, drawn from tables.
 
-The shares of capacity (`mix.csv`) are a choice of this world. Lives are drawn from published run
-times (`lives.csv`) by their quantiles, log-linear between them.
+The shares of capacity (`mix.csv`) are a choice of this world. Lifetimes are drawn from published
+run times (`lives.csv`) by their quantiles, log-linear between them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ DAY_S = 86_400.0
 LEAST_LIFE_S = 60.0
 WORK_HOURS = (9.0, 18.0)
 BY_DAY = 4.0
-"""So many times as many jobs are brought in a working hour as in another."""
+"""How many times more jobs are submitted in a working hour than in another hour."""
 
 
 class Category(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Category(msgspec.Struct, frozen=True):
     behaviour: str
     share: float
     gpus: int
-    """Of each replica, in units of `resource`."""
+    """Amount per replica, in units of `resource`."""
     replicas: int
     life: str
     priority: int
@@ -37,11 +37,11 @@ class Category(msgspec.Struct, frozen=True):
     team: str
     resource: str = "nvidia.com/gpu"
     product: str = ""
-    """Node label `nvidia.com/gpu.product` that its pods ask for; empty = any."""
+    """Node label `nvidia.com/gpu.product` that its pods require; empty = any."""
     weight: float = 1.0
     """GPUs of one unit: an instance by its compute slices, a replica by its share."""
     on_volume: float = 1.0
-    """Share of these workloads whose files lie on a volume; those of the others go with the pod."""
+    """Share of these workloads with their files on a volume; others' are deleted with the pod."""
 
     @property
     def size(self) -> float:
@@ -50,18 +50,18 @@ class Category(msgspec.Struct, frozen=True):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A workload that somebody brings at a moment, and what it will do (never shown by a door)."""
+    """A workload that is submitted at a time, and what it will do (no server shows this)."""
 
     at_s: float
     category: Category
     name: str
     seed: int
     life_s: float
-    """Seconds of work, or until its owner takes it away; infinite = for as long as the world is."""
+    """Seconds of work, or until its owner deletes it; infinite = as long as the world exists."""
 
     @property
     def on_volume(self) -> bool:
-        """Whether its files lie on a volume: by its own seed, so that nothing else changes."""
+        """Whether its files are on a volume: by its own seed, so that nothing else changes."""
         return draw_uniform(self.seed, "volume") < self.category.on_volume
 
 
@@ -74,7 +74,7 @@ def categories() -> tuple[Category, ...]:
 
 
 def replace_shares(shares: Mapping[str, float]) -> tuple[Category, ...]:
-    """Return the categories with other shares; those not named keep theirs.
+    """Return the categories with other shares; categories that are not named keep theirs.
 
     Raises:
         UsageError: a name is no category, or a share is not within 0 and 1.
@@ -96,11 +96,11 @@ def replace_shares(shares: Mapping[str, float]) -> tuple[Category, ...]:
 def arrivals(
     mix: tuple[Category, ...], gpus: float, start_s: float, end_s: float, seed: int
 ) -> list[Arrival]:
-    """Return everything that is brought in [start, end), oldest first.
+    """Return all arrivals in [start, end), oldest first.
 
-    What lives for ever is there from the start, so much of it as its share holds. The rest is
-    there at the start in its steady state, and comes after it as a Poisson process whose rate
-    keeps its share held (Little's law), four times as often in working hours.
+    Workloads without end are there from the start, as many as their share needs. The others are
+    there at the start in their steady state, and arrive after it as a Poisson process whose rate
+    keeps their share of the GPUs allocated (Little's law), four times as often in working hours.
     """
     workloads: list[Arrival] = []
     for number, category in enumerate(mix):
@@ -121,9 +121,9 @@ def arrivals(
 def _flow(
     lifetime: str, standing: float, start_s: float, end_s: float, rng: np.random.Generator
 ) -> tuple[list[float], list[float]]:
-    """Return moments and lives: the steady state at the start, then what comes."""
+    """Return times and lifetimes: the steady state at the start, then the arrivals."""
     mean_s = float(_draw_lifetimes(lifetime, np.random.default_rng(0).random(20_000)).mean())
-    # What one meets standing has a life in proportion to its length, and a part of it left.
+    # A workload found running has a lifetime in proportion to its length, and a part of it is left.
     many = _draw_lifetimes(lifetime, rng.random(4_000))
     met = rng.choice(many, size=rng.poisson(standing), p=many / many.sum())
     left = np.maximum(met * rng.random(len(met)), LEAST_LIFE_S)

@@ -1,4 +1,4 @@
-"""Blocks put together, and what their free devices were free for."""
+"""Join and thin blocks, and decide which free devices are stranded."""
 
 from collections.abc import Iterable, Sequence
 
@@ -37,9 +37,9 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
 
 
 def thin_block(block: Block, every_s: float) -> Block:
-    """Return what somebody sees of a block who looks less often: the ticks that are due then.
+    """Return a block as seen by a scraper with a longer interval: only the ticks of its scrapes.
 
-    Looks are due at whole multiples of `every_s` since the epoch.
+    Scrapes are at whole multiples of `every_s` since the epoch.
     """
     due = np.flatnonzero(block.ticks % every_s == 0)
     arrays = {
@@ -51,9 +51,10 @@ def thin_block(block: Block, every_s: float) -> Block:
 
 
 def strand(block: Block, waits: Iterable[tuple[Sequence[int], float, float]]) -> Block:
-    """Return a block whose free devices are stranded while somebody waits for such devices.
+    """Return a block whose free devices are stranded while a pod waits for such devices.
 
-    The scheduler places whoever fits, so what is free beside a waiting pod does not fit it.
+    The scheduler places every pod that fits, so devices that are free beside a waiting pod do not
+    fit it.
     """
     waited: dict[tuple[int, ...], np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
     for rows, start_s, end_s in waits:

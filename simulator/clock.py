@@ -1,4 +1,4 @@
-"""Simulated time, from standing still to 3,600 times as fast as the wall's."""
+"""Compute simulated time, up to 3,600 times as fast as wall-clock time."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ FASTEST = 3600.0
 
 
 class SimulatedClock:
-    """Tells how far simulated time has come: `start_s` plus the wall's time times `speed`.
+    """Returns the simulated time: `start_s` plus the elapsed wall-clock time times `speed`.
 
     Raises:
         UsageError: the speed is not within 1 and 3,600.
@@ -34,10 +34,10 @@ class SimulatedClock:
         return self.start_s + (self._wall() - self._began) * self.speed
 
     def run(self, advance: Callable[[float], object], stop: threading.Event, step_s: float) -> None:
-        """Call `advance(moment)` each time a step of simulated time has passed, until told to stop.
+        """Call `advance(time)` after each step of simulated time, until stopped.
 
-        A world slower than its pace is asked for the moment it should have reached: it never
-        falls behind by more than one step of its own.
+        If the world is slower than its speed, it is advanced to the time that it should have
+        reached: it is never behind by more than one of its own steps.
         """
         reached = self.start_s
         while not stop.is_set():

@@ -1,4 +1,4 @@
-"""When which node or GPU fails or is taken by the cloud: drawn from `hardware_faults.csv`."""
+"""Draw when which node or GPU fails or is reclaimed, from `hardware_faults.csv`."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -13,7 +13,7 @@ DAY_S = 86_400.0
 
 
 class HardwareFault(msgspec.Struct, frozen=True):
-    """A node, or one of its boards (`index`), is away for a time."""
+    """A node, or one of its GPUs (`index`), is unavailable for a time."""
 
     at_s: float
     node: str
@@ -25,9 +25,9 @@ class HardwareFault(msgspec.Struct, frozen=True):
 def draw_faults(
     nodes: Sequence[SimulatedNode], start_s: float, end_s: float, seed: int, *, often: float = 1.0
 ) -> list[HardwareFault]:
-    """Return what happens in [start, end), oldest first, `often` times as often as the table says.
+    """Return the faults in [start, end), oldest first, `often` times as often as in the table.
 
-    A node to which something happens while it is away is spared.
+    A fault of a node that is already unavailable is left out.
     """
     rng = np.random.default_rng([seed, 9])
     faults: list[HardwareFault] = []
@@ -52,7 +52,7 @@ def _without_overlaps(faults: Sequence[HardwareFault]) -> list[HardwareFault]:
     away: dict[str, float] = {}
     accepted = []
     for fault in faults:
-        # Reclaiming takes two minutes, and so may coming back.
+        # Reclaiming takes two minutes, and so may the return.
         if fault.at_s > away.get(fault.node, 0.0):
             away[fault.node] = fault.until_s + 600
             accepted.append(fault)

@@ -1,1 +1,1 @@
-"""The cluster that lives on the API stand-in: nodes, controllers, kubelet, scheduler, quotas."""
+"""Simulate the cluster on the API stub: nodes, controllers, kubelet, scheduler, quotas."""

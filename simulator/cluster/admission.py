@@ -1,8 +1,8 @@
-"""Kueue: workloads wait suspended until their queue admits them, and stop when it says so.
+"""Simulate Kueue: workloads are suspended until their queue admits them, and can be stopped again.
 
-What is admitted is let run, whoever suspended it: the Workload is the switch (`spec.active`), the
-job's own `suspend` is not. Not done here: pods, Deployments and StatefulSets as Kueue's own kinds,
-the node labels of flavors, cohorts of cohorts.
+An admitted job runs, whoever suspended it: the Workload is the switch (`spec.active`), the job's
+own `suspend` is not. Not simulated: pods, Deployments and StatefulSets as Kueue's own kinds, the
+node labels of flavors, cohorts of cohorts.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ RULES = {"ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort"}
 
 
 class Admission:
-    """All Workloads, and what their queues hold."""
+    """All Workloads, and the claims that their queues hold."""
 
     def __init__(self, view: View, writer: StoreWriter) -> None:
         self._view, self._writer = view, writer
@@ -54,7 +54,7 @@ class Admission:
         self._quota_held: set[str] = set()
 
     def notice(self, obj: Object, kind: str, *, deleted: bool) -> None:
-        """See what changed."""
+        """Process changed objects."""
         if kind in RULES:
             self._rules = self._stirred = True
         elif (
@@ -76,7 +76,7 @@ class Admission:
                 self._dirty[kind_of(top), namespace(top), name(top)] = None
 
     def queued_s(self, owner: Object) -> float | None:
-        """Return since when an object's workload has been waiting, or waited; None = no queue."""
+        """Return since when an object's workload has waited, or did wait; None = no queue."""
         for workload in self._view.children(uid(owner), "Workload"):
             again = condition(workload, "Requeued")
             born = workload["metadata"]["creationTimestamp"]
@@ -84,7 +84,7 @@ class Admission:
         return None
 
     def waiting(self) -> list[tuple[Object, float]]:
-        """Return the workloads that are not admitted but want to be, and since when."""
+        """Return the workloads that want admission and do not have it, and since when."""
         owners = []
         for workload in self._view.of("Workload"):
             if _requests_quota(workload) and not has_condition(workload, "Admitted"):
@@ -95,7 +95,7 @@ class Admission:
         return owners
 
     def run(self) -> None:
-        """Keep each job and its workload as the other says, then admit what fits."""
+        """Synchronise each job and its workload, then admit what fits."""
         if self._rules:
             self._rules = False
             self._cohorts.configure(_queue(o) for o in self._view.of("ClusterQueue"))
@@ -125,7 +125,7 @@ class Admission:
                 self._evict(workload, "ClusterQueueStopped", "The queue is stopped")
 
     def _keep(self, job: Object) -> None:
-        """Bring one job and its workload together."""
+        """Synchronise one job and its workload."""
         workload = next(iter(self._view.children(uid(job), "Workload")), None)
         ended = any(has_condition(job, word) for word in FINISHED_CONDITIONS) or (
             value_at(job, "status", "jobStatus") in {"SUCCEEDED", "FAILED"}
@@ -167,7 +167,7 @@ class Admission:
         self._writer.event(workload, kind, message, KUEUE)
 
     def _leave(self, job: Object, workload: Object) -> None:
-        """Give the quota back once the last pod is gone."""
+        """Release the quota after the last pod is deleted."""
         if any(is_live(p) or is_deleting(p) for p in self._pods(job)):
             return
         self._release(uid(workload))
@@ -181,7 +181,7 @@ class Admission:
             changes.append(("Requeued", True, why["reason"], why["message"]))
         body: dict[str, Any] = {"admission": None}
         body["conditions"] = set_conditions(workload, self._writer.now_s, *changes)
-        if active:  # it waits from now, even if it had been requeued before
+        if active:  # it waits from now on, even if it was requeued before
             for change in body["conditions"]:
                 if change["type"] == "Requeued":
                     change["lastTransitionTime"] = format_time(self._writer.now_s)
@@ -205,7 +205,7 @@ class Admission:
         self._writer.status(workload, {"conditions": all_conditions}, KUEUE)
 
     def _cycle(self) -> None:
-        """Admit, refuse or make room for what waits."""
+        """Admit, refuse, or preempt for the pending workloads."""
         claims = {}
         for workload in self._view.of("Workload"):
             if _requests_quota(workload) and not has_condition(workload, "Admitted"):

@@ -1,7 +1,7 @@
-"""The cluster: nodes and devices, and everything that acts on the store's objects by itself.
+"""Simulate a cluster: nodes and devices, and all controllers that act on the store's objects.
 
-`settle` lets all of it act at one moment until nothing changes any more; `next_event` says when
-something will happen without anybody's doing. Between the two only callers write.
+`settle` lets all of them act at one time until nothing changes any more. `next_event` returns when
+one of them will act by itself. Between the two, only callers write.
 """
 
 from collections.abc import Sequence
@@ -39,11 +39,11 @@ from simulator.kube.store import ObjectStore
 from simulator.models import DeviceAllocation, Holder, Outage, SimulatedDevice
 
 ROUNDS = 2_000
-"""So many turns at one moment mean that two controllers undo each other for ever."""
+"""More turns at one time than this mean that two controllers undo each other without end."""
 
 
 class GpuWait(msgspec.Struct, frozen=True):
-    """How long GPUs were waited for: by a pod, or by a Kueue workload that has no pods yet."""
+    """How long a pod waited for GPUs, or a Kueue workload without pods."""
 
     uid: str
     owner: str
@@ -51,9 +51,9 @@ class GpuWait(msgspec.Struct, frozen=True):
     gpus: float
     queued_s: float
     bound_s: float | None = None
-    """None = it waits still, or went away before."""
+    """None = it still waits, or was deleted while it waited."""
     ended_s: float | None = None
-    """When it was done or gone."""
+    """When it ended or was deleted."""
 
 
 class SimulatedCluster:
@@ -99,22 +99,22 @@ class SimulatedCluster:
 
     @property
     def devices(self) -> tuple[SimulatedDevice, ...]:
-        """Every GPU and MIG instance; allocations and outages name them by their places here."""
+        """Every GPU and MIG instance; allocations and outages refer to them by index."""
         return self._hardware.devices
 
     @property
     def allocations(self) -> list[DeviceAllocation]:
-        """Who held which devices when, oldest first; the end is infinite while it lasts."""
+        """Which pod held which devices when, oldest first; the end is infinite while it lasts."""
         return self._hardware.allocations
 
     @property
     def outages(self) -> list[Outage]:
-        """Devices that nobody could have used; the end is infinite while it lasts."""
+        """Devices that could not be allocated; the end is infinite while it lasts."""
         return self._hardware.outages
 
     @property
     def waits(self) -> list[GpuWait]:
-        """How long each pod waited for its GPUs, and the workloads that have no pods yet."""
+        """How long each pod waited for its GPUs, and workloads without pods."""
         waits = list(self._waits.values())
         for workload, since in self._admission.waiting():
             requested = sum(
@@ -126,10 +126,10 @@ class SimulatedCluster:
         return waits
 
     def settle(self, now_s: float) -> None:
-        """Let everything act that must act by now, until nothing changes any more.
+        """Let every controller act that is due now, until nothing changes any more.
 
         Raises:
-            FallowError: it does not come to rest; the objects that keep changing are named.
+            FallowError: the changes do not end; the message names the objects that keep changing.
         """
         self._writer.now_s = now_s
         self._writer.forget()
@@ -154,7 +154,7 @@ class SimulatedCluster:
             ):
                 turn()
                 if self._writer.store.version != before:
-                    break  # the next must see what this one did
+                    break  # the next controller must see the changes of this one
             else:
                 if not self._loop.busy:
                     return
@@ -165,11 +165,11 @@ class SimulatedCluster:
         )
 
     def next_event(self) -> float:
-        """Return the moment at which the cluster must act next by itself; infinite for none."""
+        """Return when the cluster must act next by itself; infinite for never."""
         return self._alarms.next()
 
     def finish(self, pod_uid: str, now_s: float, *, ok: bool = True, reason: str = "") -> None:
-        """Let a pod's containers exit; one that is gone or ended already stays as it is.
+        """Let a pod's containers exit; a pod that is deleted or has ended does not change.
 
         `reason` is why they failed, such as OOMKilled; none = Error.
         """
@@ -182,12 +182,12 @@ class SimulatedCluster:
     def lose(
         self, node: str, now_s: float, why: str, until_s: float, *, index: int | None = None
     ) -> None:
-        """Let a node, or with `index` one of its GPUs, fail from now until a moment.
+        """Let a node, or with `index` one of its GPUs, fail from now until a time.
 
-        `why` is node-lost, spot, xid (of a board) or cordoned.
+        `why` is node-lost, spot, xid (of a GPU) or cordoned.
 
         Raises:
-            UsageError: no such node, cause or board.
+            UsageError: no such node, cause or GPU.
         """
         self._writer.now_s = now_s
         self._view.take_in(self._notice)
@@ -203,22 +203,22 @@ class SimulatedCluster:
         manager: str = "argocd-controller",
         delay_s: float = GITOPS_DELAY_S,
     ) -> None:
-        """Let GitOps keep these fields of an object as `body` has them, from now on."""
+        """Let GitOps keep these fields of an object as in `body`, from now on."""
         self._rivals.track(kind, namespace, name, body, manager=manager, delay_s=delay_s)
 
     def untrack(self, kind: str, namespace: str, name: str) -> None:
-        """Let GitOps leave an object alone."""
+        """Let GitOps ignore an object."""
         self._rivals.untrack(kind, namespace, name)
 
     def hold_resizes(self) -> None:
-        """Let kubelets leave running containers what they have, whatever is asked for."""
+        """Let kubelets leave the resources of running containers as they are, despite requests."""
         self._kubelet.resizes = False
 
     def holder(self, pod_uid: str) -> Holder:
-        """Return the names of a pod that holds devices, or held them.
+        """Return the names of a pod that holds devices, or has held them.
 
         Raises:
-            KeyError: it never held any.
+            KeyError: the pod has never held any.
         """
         return self._holders[pod_uid]
 
@@ -239,7 +239,7 @@ class SimulatedCluster:
             self._scheduling.stir()
 
     def _remember(self, pod: Object) -> Holder:
-        """Name a pod and its topmost owner, and note that its waiting is over."""
+        """Store the names of a pod and its topmost owner, and the end of its wait."""
         top = self._view.top(pod)
         team = metadata_map(pod, "labels").get("team") or metadata_map(top, "labels").get(
             "team", ""
@@ -253,7 +253,7 @@ class SimulatedCluster:
         return holder
 
     def _count(self, pod: Object, *, deleted: bool) -> None:
-        """Keep the record of a pod's waiting."""
+        """Update the record of a pod's wait."""
         wait = self._waits.get(uid(pod))
         if wait is None and is_live(pod) and not deleted:
             requested = gpus(pod["spec"])

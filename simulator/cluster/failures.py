@@ -1,4 +1,4 @@
-"""Nodes and devices that fail, are taken by the cloud, or are cordoned; and that come back."""
+"""Simulate nodes and devices that fail, are reclaimed or are cordoned, and that return."""
 
 from typing import Literal
 
@@ -32,7 +32,7 @@ CORDON_TAINT = "node.kubernetes.io/unschedulable"
 
 
 class Failures:
-    """What goes wrong with nodes, and what the cluster does about it."""
+    """The faults of nodes, and the cluster's reactions."""
 
     def __init__(
         self, view: View, writer: StoreWriter, alarms: Timers, hardware: Hardware, kubelet: Kubelet
@@ -43,10 +43,10 @@ class Failures:
         self._sick: dict[str, set[int]] = {}
 
     def lose(self, node: str, why: str, until_s: float, index: int | None) -> None:
-        """Let a node or one of its boards fail from now until a moment.
+        """Let a node or one of its GPUs fail from now until a time.
 
         Raises:
-            UsageError: no such node, cause or board.
+            UsageError: no such node, cause or GPU.
         """
         if node not in self._hardware.specs:
             raise UsageError(f"no node {node!r}", hint="nodes are called pool-number, like h100-0")
@@ -68,12 +68,12 @@ class Failures:
             self._drop(node, until_s)
 
     def notice(self, node: Object, *, deleted: bool) -> None:
-        """See a node that somebody cordoned, tainted or labelled."""
+        """Process a node that was cordoned, tainted or labelled."""
         if deleted:
             self._hardware.fleet.close(name(node))
             return
         if name(node) not in self._hardware.specs:
-            return  # a node that somebody made through the API has no devices of ours
+            return  # a node that was created through the API has no simulated devices
         spec = node.get("spec") or {}
         labels = node["metadata"].get("labels") or {}
         taints = tuple(taint(t) for t in spec.get("taints") or () if t["key"] != CORDON_TAINT)
@@ -95,7 +95,7 @@ class Failures:
             self._outage(name(node), "cordoned" if shut else "")
 
     def _outage(self, node: str, why: str) -> None:
-        """Begin an outage of all devices of a node, or end it, the sick boards' apart."""
+        """Begin or end an outage of all devices of a node, except those of its broken GPUs."""
         sick = self._sick.get(node, set())
         for place in self._hardware.on_node[node]:
             if self._hardware.devices[place].index in sick:
@@ -115,7 +115,7 @@ class Failures:
             )
 
     def _break(self, node: str, index: int, until_s: float) -> None:
-        """Let a board fall out: its pods fail, the device plug-in offers one less."""
+        """Break a GPU: its pods fail, and the device plugin offers one less."""
         self._sick.setdefault(node, set()).add(index)
         self._hardware.fleet.lose_device(node, index)
         for pod in self._on(node):
@@ -144,7 +144,7 @@ class Failures:
                 self._hardware.stop(place, why, self._writer.now_s)
 
     def _offer(self, node: str) -> None:
-        """Write what the device plug-in offers of a node's healthy devices."""
+        """Write which of a node's healthy devices the device plugin offers."""
         current = self._view.get("Node", "", node)
         if current is None:
             return
@@ -161,13 +161,13 @@ class Failures:
         self._writer.status(current, {"allocatable": offered}, "")
 
     def _on(self, node: str) -> list[Object]:
-        """Return the pods that hold a place on a node."""
+        """Return the pods with a placement on a node."""
         running = self._hardware.fleet.running.items()
         pod_uids = [u for u, r in running if r.placement.node == node]
         return [self._view.pods[u] for u in pod_uids if u in self._view.pods]
 
     def _drop(self, node: str, until_s: float) -> None:
-        """Let a node go silent: its work is lost at once, its pods are given up after a while."""
+        """Cut a node's connection: its work is lost at once, its pods are deleted after a while."""
         now = self._writer.now_s
         self._kubelet.away.add(node)
         self._hardware.fleet.close(node)
@@ -201,7 +201,7 @@ class Failures:
             self._writer.status(pod, {"conditions": set_conditions(pod, now, false)}, "")
 
     def _give_up(self, node: str) -> None:
-        """Take the pods away, as the pod collector does once the cloud says the node is gone."""
+        """Delete the pods, as the pod collector does after the cloud has deleted the node."""
         for pod in self._on(node):
             self._hardware.release(uid(pod), self._writer.now_s)
             self._writer.event(
@@ -210,7 +210,7 @@ class Failures:
             self._writer.remove(pod)
 
     def _reclaim(self, node: str, until_s: float) -> None:
-        """Take a spot node back: notice, drain, and it is gone two minutes later."""
+        """Reclaim a spot node: notice, drain, and deletion two minutes later."""
         current = self._view.get("Node", "", node)
         if current is None:
             return
@@ -234,7 +234,7 @@ class Failures:
         self._alarms.set(until_s, ("back", node), lambda: self._return(node))
 
     def _return(self, node: str) -> None:
-        """Bring a node back: the same machine, or another under its name."""
+        """Return a node: the same machine, or another one under its name."""
         now = self._writer.now_s
         self._alarms.clear(("unheard", node))
         self._alarms.clear(("given up", node))
@@ -264,7 +264,7 @@ class Failures:
         )
 
     def _resume(self, pod: Object, now: float) -> None:
-        """Start a pod that waited for its node again, on the devices it had."""
+        """Restart a pod that waited for its node, on its former devices."""
         placement = self._hardware.fleet.running[uid(pod)].placement
         if is_deleting(pod):
             self._hardware.release(uid(pod), now)

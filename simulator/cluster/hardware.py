@@ -1,4 +1,4 @@
-"""The devices: who holds them, who could not have held them, and what is free for the scheduler."""
+"""Track the devices: holders, outages, and what is free for the scheduler."""
 
 from collections.abc import Sequence
 from math import inf
@@ -29,7 +29,7 @@ from simulator.cluster.scheduler.requests import (
 from simulator.models import DeviceAllocation, Holder, Outage, SimulatedDevice
 
 DAEMON_CPU_MILLI, DAEMON_MIB, DAEMON_PODS = 1_000, 2_048, 8
-"""What the DaemonSets of every node ask (driver, device plug-in, exporter, CNI, logs): a choice."""
+"""Requests of every node's DaemonSets (driver, device plugin, exporter, CNI, logs): a choice."""
 
 
 class Hardware:
@@ -44,7 +44,7 @@ class Hardware:
         self.placed: dict[str, dict[str, Running]] = {spec.name: {} for spec in specs}
         """The fleet's running pods by node and uid."""
         self.freed = False
-        """Something was given back since the scheduler last looked (it sets this to False)."""
+        """Whether anything was released since the scheduler's last turn (it sets this to False)."""
         self._open: dict[str, int] = {}
         self._out: dict[int, int] = {}
         self._closing: dict[int, str] = {}
@@ -60,7 +60,7 @@ class Hardware:
             self._places[device.node, device.index, start] = place
 
     def places(self, placement: Placement) -> tuple[int, ...]:
-        """Return the devices of a placement as places in the fleet's tuple."""
+        """Return the devices of a placement as indices of the fleet's tuple."""
         starts: list[int | None] = [i.start for i in placement.instances]
         starts = starts or [None] * len(placement.devices)
         return tuple(
@@ -71,7 +71,7 @@ class Hardware:
     def hold(
         self, request: PodRequest, placement: Placement, holder: Holder, now_s: float
     ) -> tuple[int, ...]:
-        """Give a pod its place; return its devices."""
+        """Allocate a pod's placement; return its devices."""
         self.fleet.take(request, placement, now_s)
         self.placed[placement.node][request.uid] = self.fleet.running[request.uid]
         devices = self.places(placement)
@@ -82,14 +82,14 @@ class Hardware:
     def begin(
         self, uid: str, holder: Holder, devices: tuple[int, ...], share: float, now_s: float
     ) -> None:
-        """Open a tenure."""
+        """Begin an allocation."""
         self._open[uid] = len(self.allocations)
         self.allocations.append(DeviceAllocation(holder, devices, now_s, inf, share))
         for place in devices:
             self._users.setdefault(place, set()).add(uid)
 
     def end(self, uid: str, now_s: float) -> None:
-        """Close a pod's tenure; its place may stay the pod's (a lost node that may come back)."""
+        """End a pod's allocation; its placement may remain (a lost node that may return)."""
         number = self._open.pop(uid, None)
         if number is None:
             return
@@ -101,7 +101,7 @@ class Hardware:
                 self._stop(place, self._closing.pop(place), now_s)
 
     def release(self, uid: str, now_s: float) -> None:
-        """Take back the place of a pod, if it has one."""
+        """Release the placement of a pod, if it has one."""
         self.end(uid, now_s)
         if uid not in self.fleet.running:
             return
@@ -110,7 +110,7 @@ class Hardware:
         self.freed = True
 
     def stop(self, place: int, why: str, now_s: float) -> None:
-        """Let nobody use a device from now, or from when its last holder leaves."""
+        """Make a device unusable from now, or from the end of its last allocation."""
         if self._users.get(place):
             self._closing[place] = why
         else:

@@ -1,4 +1,4 @@
-"""The kubelets of all nodes: bound pods start, run, restart, end, and give their devices back."""
+"""Simulate all kubelets: bound pods start, run, restart, end, and release their devices."""
 
 import hashlib
 from collections.abc import Callable
@@ -24,18 +24,18 @@ from simulator.models import Holder
 
 STOP = "simulator.fallow/stop-seconds"
 """Annotation: how long its containers take to end after SIGTERM. Without it they take their whole
-grace, as a process does that runs as PID 1 and has no handler."""
+grace period, like a process that runs as PID 1 without a handler."""
 PULL_S, START_S = (45.0, 240.0), (2.0, 8.0)
-"""Seconds until a container runs: the image is pulled for the first time on a node, or is there
-already. A choice of this world."""
+"""Seconds until a container runs: the image is pulled on a node for the first time, or is already
+there. A choice of this world."""
 OOM_KILLED, OOM_EXIT = "OOMKilled", 137
 """Reason and exit code of a container that the kernel killed at its memory limit."""
 BACKOFF_S, BACKOFF_MOST_S = 10.0, 300.0
-"""The kubelet's back-off before a container that failed is started again; doubled each time."""
+"""The kubelet's back-off before a failed container is started again; doubled each time."""
 
 
 class Kubelet:
-    """What happens to pods on their nodes."""
+    """The life of pods on their nodes."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class Kubelet:
         self._pulled: set[tuple[str, str]] = set()
         self._starting: set[str] = set()
         self.away: set[str] = set()
-        """Nodes that nobody hears of: nothing happens to their pods."""
+        """Nodes without a connection: nothing happens to their pods."""
         self.resizes = True
-        """False: running containers keep what they have, whatever is asked for."""
+        """False: running containers keep their resources, despite requests."""
 
     def notice(self, pod: Object, *, deleted: bool) -> None:
-        """See what changed about a pod."""
+        """Process the changes of a pod."""
         if deleted or has_ended(pod):
             self._alarms.clear(("start", uid(pod)))
             self._starting.discard(uid(pod))
@@ -80,7 +80,7 @@ class Kubelet:
             )
 
     def _resize(self, pod: Object) -> None:
-        """Give running containers what they ask for now, and say so, as after `pods/resize`."""
+        """Give running containers their requested resources, and report it as `pods/resize` does."""
         if not self.resizes or pod["spec"]["nodeName"] in self.away:
             return
         allocated = {c["name"]: _allocated(c) for c in pod["spec"]["containers"]}
@@ -156,7 +156,7 @@ class Kubelet:
             self._writer.remove(pod)
 
     def finish(self, pod: Object, *, ok: bool, reason: str = "") -> None:
-        """Let a pod's containers exit; they start again where the restart policy says so.
+        """Let a pod's containers exit; they restart if the restart policy requires it.
 
         `reason` is why they failed, such as OOMKilled; none = Error.
         """
@@ -167,7 +167,7 @@ class Kubelet:
             self.close(pod, ok=ok)
 
     def close(self, pod: Object, *, ok: bool, reason: str = "", message: str = "") -> None:
-        """End a pod for good: Succeeded or Failed."""
+        """End a pod finally: Succeeded or Failed."""
         now = self._writer.now_s
         phase = "Succeeded" if ok else "Failed"
         began = value_at(pod, "status", "startTime", default=format_time(now))
@@ -239,7 +239,7 @@ class Kubelet:
         )
 
     def begin_again(self, pod: Object, devices: tuple[int, ...], share: float) -> None:
-        """Start a pod again after its node was away, on the devices that it had."""
+        """Start a pod again after its node's absence, on its former devices."""
         now = self._writer.now_s
         if devices:
             self._hardware.begin(uid(pod), self._holder(pod), devices, share, now)
@@ -272,7 +272,7 @@ def _container(spec: Any, state: Object, *, restarts: int, last: Object | None =
 
 
 def _allocated(spec: Any) -> Object:
-    """Return what the kubelet gave a container: here all that it asks for, at once."""
+    """Return a container's allocated resources: here its whole request, immediately."""
     resources = spec.get("resources") or {}
     return {side: dict(resources[side]) for side in ("limits", "requests") if resources.get(side)}
 

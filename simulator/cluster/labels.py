@@ -1,4 +1,4 @@
-"""The labels of a node: the cloud's, the pool manager's, and GPU feature discovery's."""
+"""Build the labels of a node: the cloud's, the pool manager's, and GPU feature discovery's."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ COMPUTE = {
 
 
 def labels(name: str, pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
-    """Return all labels of one node; `extended` are the resources that its plug-in offers."""
+    """Return all labels of one node; `extended` are the resources that its device plugin offers."""
     return {
         "kubernetes.io/hostname": name,
         "kubernetes.io/arch": "amd64",
@@ -34,7 +34,7 @@ def labels(name: str, pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str
 
 
 def _managed(pool: "PoolSpec") -> dict[str, str]:
-    """Return what the one who manages the pool writes (as cloud providers do)."""
+    """Return the labels of the pool manager (as cloud providers write them)."""
     spot = pool.capacity_type == "spot"
     family, _, size = pool.instance_type.partition(".")
     match pool.manager:
@@ -69,7 +69,7 @@ def _managed(pool: "PoolSpec") -> dict[str, str]:
 
 
 def _discovered(pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
-    """Return what GPU feature discovery writes."""
+    """Return the labels of GPU feature discovery."""
     facts = next(m for m in gpu_models() if m.gpu_model == pool.gpu_model)
     major, _, minor = COMPUTE.get(facts.arch, "8.0").partition(".")
     single = pool.mig_strategy == "single"

@@ -1,4 +1,4 @@
-"""Boards in MIG mode: what `2x3g.40gb+1x1g.10gb` means, and the ids the driver gives."""
+"""Parse MIG layouts such as `2x3g.40gb+1x1g.10gb`, with the ids that the driver assigns."""
 
 import re
 from functools import cache
@@ -9,13 +9,13 @@ from fallow.errors import UsageError
 from simulator.cluster.scheduler.mig import lay_out, profile
 
 FIRST_ID = {7: 0, 4: 2, 3: 1, 2: 3, 1: 7}
-"""First GPU instance id that drivers give to a profile of so many compute slices (transcripts of
+"""First GPU instance id that drivers assign to a profile of so many compute slices (transcripts of
 `nvidia-smi mig -lgi`: 3g has 1 and 2, 1g has 7 to 13)."""
 _PART = re.compile(r"(?:(\d+)x)?(\d+g\.\d+gb)")
 
 
 class InstanceLayout(msgspec.Struct, frozen=True):
-    """One instance of a board."""
+    """One instance on a GPU."""
 
     profile: str
     number: int
@@ -27,14 +27,14 @@ class InstanceLayout(msgspec.Struct, frozen=True):
 
 
 GpuLayout = tuple[InstanceLayout, ...] | None
-"""The instances of a board; None = a whole GPU."""
+"""The instances on the GPU; None = a whole GPU."""
 
 
 def gpu_layouts(gpu_model: str, text: str, strategy: str, count: int) -> tuple[GpuLayout, ...]:
-    """Return what each of a node's boards is cut into.
+    """Return the layouts of a node's GPUs.
 
     Raises:
-        UsageError: the text is no layout, or it does not fit a board of the model.
+        UsageError: the text is no layout, or it does not fit a GPU of the model.
     """
     laid: list[GpuLayout] = [layout(gpu_model, part) for part in text.split(";") if part]
     if strategy == "single":
@@ -44,10 +44,10 @@ def gpu_layouts(gpu_model: str, text: str, strategy: str, count: int) -> tuple[G
 
 @cache
 def layout(gpu_model: str, text: str) -> tuple[InstanceLayout, ...]:
-    """Return the instances of one board by where they start.
+    """Return the instances of one GPU by their start.
 
     Raises:
-        UsageError: the text is no layout, or it does not fit a board of the model.
+        UsageError: the text is no layout, or it does not fit a GPU of the model.
     """
     names: list[str] = []
     for group_text in text.split("+"):

@@ -1,7 +1,7 @@
-"""Node pools (`pools.csv`) to nodes as the API shows them, and the devices they carry.
+"""Build nodes from node pools (`pools.csv`) as the API shows them, with their devices.
 
-The shares of the pools in a fleet are a choice of this world; instance types, sizes and products
-are those of the price catalogue and of GPU feature discovery.
+The pools' shares of a fleet are a choice of this world; instance types, sizes and products are
+those of the price catalogue and of GPU feature discovery.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class PoolSpec(msgspec.Struct, frozen=True):
     share: float
     """Of the fleet's GPUs, in a fleet of so many GPUs (`fleet`)."""
     manager: str
-    """Whose labels its nodes bear: karpenter | eks | gke | aks."""
+    """The origin of its nodes' labels: karpenter | eks | gke | aks."""
     provider: str
     region: str
     zone: str
@@ -47,14 +47,14 @@ class PoolSpec(msgspec.Struct, frozen=True):
     mig_strategy: str = ""
     """mixed | single; empty = no MIG."""
     mig: str = ""
-    """Layouts of the boards from the first on, `2x3g.40gb;7x1g.10gb`; `single` repeats one."""
+    """Layouts of the GPUs from the first on, `2x3g.40gb;7x1g.10gb`; `single` repeats one."""
     replicas: int = 1
     """Pods per GPU by time slicing."""
     taints: str = ""
 
 
 class SimulatedNode(msgspec.Struct, frozen=True):
-    """A node that is paid for."""
+    """A node that is paid."""
 
     name: str
     pool: PoolSpec
@@ -108,7 +108,7 @@ def fleet(gpus: int) -> tuple[SimulatedNode, ...]:
 
 
 def devices(specs: Iterable[SimulatedNode], seed: int) -> tuple[SimulatedDevice, ...]:
-    """Return every GPU and MIG instance, node by node, board by board."""
+    """Return every GPU and MIG instance, node by node, GPU by GPU."""
     devices: list[SimulatedDevice] = []
     for spec in specs:
         pool = spec.pool
@@ -128,7 +128,7 @@ def devices(specs: Iterable[SimulatedNode], seed: int) -> tuple[SimulatedDevice,
 
 
 def cut(pool: PoolSpec) -> tuple[GpuLayout, ...]:
-    """Return what each board of a node of the pool is cut into."""
+    """Return the layout of each GPU of a node of the pool."""
     return gpu_layouts(pool.gpu_model, pool.mig, pool.mig_strategy, pool.gpu_count)
 
 
@@ -148,11 +148,11 @@ def taints(pool: PoolSpec) -> tuple[NodeTaint, ...]:
 
 
 def reserved(pool: PoolSpec) -> tuple[int, int]:
-    """Return the millicores and MiB that the system keeps of a node for itself.
+    """Return the millicores and MiB that the system reserves on a node.
 
     CPU: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, on
-    every cloud. Memory: EKS keeps 255 MiB and 11 MiB per possible pod, the others shares of what
-    there is; all keep 100 MiB back from eviction.
+    every cloud. Memory: EKS reserves 255 MiB and 11 MiB per possible pod, the others shares of the
+    total; all reserve 100 MiB for the eviction threshold.
     """
     cpu = 0.0
     for first, last, part in ((0, 1, 0.06), (1, 2, 0.01), (2, 4, 0.005), (4, pool.vcpu, 0.0025)):

@@ -1,4 +1,4 @@
-"""Small words about API objects: who owns them, what they say, when it was."""
+"""Read common parts of API objects: owners, conditions, times."""
 
 import hashlib
 import json
@@ -17,27 +17,27 @@ SHARED_KINDS = {
     "scheduling.sigs.k8s.io",
     "nos.nebuly.com",
 }
-"""Groups whose kinds bear names that others bear too."""
+"""Groups whose kinds have names that other groups have too."""
 
 _ENDED = ("Succeeded", "Failed")
 
 
 @cache
 def format_time(at_s: float) -> str:
-    """Write a moment as the API does, to the second."""
+    """Return a time as the API writes it, to the second."""
     return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @cache
 def parse_time(text: str) -> float:
-    """Read a moment; 0 for none."""
+    """Return a parsed time; 0 for none."""
     if not text:
         return 0.0
     return datetime.fromisoformat(text).timestamp()
 
 
 def kind_of(obj: Mapping[str, Any]) -> str:
-    """Return the kind as the store calls it: `Pod`, or `Queue.scheduling.run.ai`."""
+    """Return the kind's name in the store: `Pod`, or `Queue.scheduling.run.ai`."""
     kind: str = obj["kind"]
     group, _, _ = obj["apiVersion"].rpartition("/")
     return f"{kind}.{group}" if group in SHARED_KINDS else kind
@@ -64,7 +64,7 @@ def metadata_map(obj: Mapping[str, Any], which: str) -> Mapping[str, str]:
 
 
 def value_at(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
-    """Return what lies at a path of keys, or the default where a key is absent or null."""
+    """Return the value at a path of keys, or the default where a key is absent or null."""
     value: Any = obj
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -101,7 +101,7 @@ def owned_by(owner: Mapping[str, Any]) -> list[Object]:
 
 
 def template_hash(template: Any) -> str:
-    """Return ten letters that stand for a pod template, of those that real hashes use."""
+    """Return ten letters as a pod template's hash, of those that real hashes use."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":"))
     digest = hashlib.blake2b(text.encode(), digest_size=10).digest()
     letters = "bcdfghjklmnpqrstvwxz2456789"
@@ -109,22 +109,22 @@ def template_hash(template: Any) -> str:
 
 
 def is_deleting(obj: Mapping[str, Any]) -> bool:
-    """Say whether an object is being deleted."""
+    """Return whether an object is being deleted."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Say whether a pod's containers have exited for good."""
+    """Return whether a pod's containers have exited finally."""
     return "status" in pod and pod["status"].get("phase") in _ENDED
 
 
 def is_live(pod: Mapping[str, Any]) -> bool:
-    """Say whether a pod runs or may still run."""
+    """Return whether a pod runs or may still run."""
     return not has_ended(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Say whether a pod is ready."""
+    """Return whether a pod is ready."""
     if not is_live(pod) or "status" not in pod:
         return False
     conditions = pod["status"].get("conditions") or ()
@@ -132,7 +132,7 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
-    """Say whether a condition of that type is True."""
+    """Return whether a condition of that type is True."""
     match = condition(obj, kind)
     return match is not None and match["status"] == "True"
 
@@ -148,7 +148,7 @@ def set_conditions(
 ) -> list[Object]:
     """Return an object's conditions with some set: (type, true, reason, message).
 
-    The moment of transition moves only when the status does.
+    The transition time changes only when the status changes.
     """
     by_type = {c["type"]: dict(c) for c in value_at(obj, "status", "conditions", default=())}
     for kind, true, reason, message in changes:
@@ -160,14 +160,14 @@ def set_conditions(
             "status": status,
             "reason": reason,
             "message": message,
-            # The server takes conditions without that moment, so one may have none.
+            # The server accepts conditions without a transition time.
             "lastTransitionTime": (same and before.get("lastTransitionTime")) or format_time(now_s),
         }
     return list(by_type.values())
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Say whether a label selector (matchLabels, matchExpressions) matches; none matches nobody."""
+    """Return whether a selector (matchLabels, matchExpressions) matches; none matches nothing."""
     if selector is None:
         return False
     match_labels = selector.get("matchLabels") or {}

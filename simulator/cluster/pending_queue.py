@@ -1,8 +1,8 @@
-"""Pods that wait, in the order in which the scheduler tries them.
+"""Keep pending pods in the order in which the scheduler tries them.
 
-Most of a long line waits for what the first of its kind could not get either. So the line is kept
-by kind: a turn tries the first of each, the next when that one found its place, and those that
-have not been told yet why they wait.
+Most pods of a long queue wait for what the first pod of their kind could not get either. So the
+queue is kept by kind: a turn tries the first of each kind, and the next when the first was placed.
+It also tries pods that have no reason for their wait yet.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -18,7 +18,7 @@ Key = tuple[int, float, str, str]
 
 
 class PendingGang(NamedTuple):
-    """A lone pod or a gang that waits; comes before what has a greater key."""
+    """A pending pod or gang; it comes before those with a greater key."""
 
     key: Key
     form: int
@@ -27,7 +27,7 @@ class PendingGang(NamedTuple):
 
 
 class PendingQueue:
-    """Pending pods; who stands where is worked out again only where somebody came or went."""
+    """Pending pods; the order is computed again only where pods were added or removed."""
 
     def __init__(self) -> None:
         self._pods: dict[str, PodRequest] = {}
@@ -35,7 +35,7 @@ class PendingQueue:
         self._ganged: dict[str, dict[str, PodRequest]] = {}
         """By gang, then uid."""
         self._gang_entries: dict[str, PendingGang | None] = {}
-        """Gangs put together; None where too few of its pods wait."""
+        """Complete gangs; None where too few of a gang's pods are pending."""
         self._min_members: Mapping[str, int] = {}
         self._by_form: dict[int, list[PendingGang]] = {}
         self._forms: dict[Shape, int] = {}
@@ -49,7 +49,7 @@ class PendingQueue:
         return len(self._pods)
 
     def add(self, pod: PodRequest) -> None:
-        """Let a pod wait."""
+        """Add a pending pod."""
         self._pods[pod.uid] = pod
         if pod.uid not in self._notified:
             self._not_notified[pod.uid] = None
@@ -60,7 +60,7 @@ class PendingQueue:
             self._alone[pod.uid] = self._stand(PodGang(pod.name, (pod,)))
 
     def remove(self, pod_uid: str) -> None:
-        """Let a pod wait no more."""
+        """Remove a pending pod."""
         pod = self._pods.pop(pod_uid, None)
         if pod is None:
             return
@@ -74,14 +74,14 @@ class PendingQueue:
             del self._ganged[pod.gang]
 
     def tell(self, pod_uid: str) -> bool:
-        """Note that a pod knows why it waits; say whether it did not before."""
+        """Record that a pod has its reason for waiting; return whether it had none before."""
         new = pod_uid not in self._notified
         self._notified.add(pod_uid)
         self._not_notified.pop(pod_uid, None)
         return new
 
     def forget(self, pod_uid: str) -> None:
-        """Tell a pod again when it waits again."""
+        """Report the reason again when a pod waits again."""
         self._notified.discard(pod_uid)
 
     def turn(self, min_members: Mapping[str, int]) -> "QueuePass":
@@ -100,7 +100,7 @@ class PendingQueue:
         return QueuePass(self, heads)
 
     def after(self, entry: PendingGang) -> PendingGang | None:
-        """Return who stands behind one, or its empty place, and asks for the same."""
+        """Return the next after an entry, or after its empty place, with the same request."""
         entries = self._by_form.get(entry.form, [])
         place = bisect_right(entries, entry.key, key=_key)
         return entries[place] if place < len(entries) else None
@@ -128,7 +128,7 @@ class PendingQueue:
 
 
 class QueuePass:
-    """One walk along the line, by priority, age and name (`scheduler.order`)."""
+    """One pass over the queue, by priority, age and name (`scheduler.order`)."""
 
     def __init__(self, line: PendingQueue, heads: list[PendingGang]) -> None:
         self._line, self._ahead = line, heads
@@ -136,7 +136,7 @@ class QueuePass:
         heapify(self._ahead)
 
     def step(self) -> PendingGang | None:
-        """Return who is next; None at the end."""
+        """Return the next entry; None at the end."""
         while self._ahead:
             entry = heappop(self._ahead)
             if entry is not self._last:
@@ -145,7 +145,7 @@ class QueuePass:
         return None
 
     def go_on(self, entry: PendingGang) -> None:
-        """Let the next who asks for the same as `entry` have a try."""
+        """Let the next entry with the same request as `entry` be tried."""
         behind = self._line.after(entry)
         if behind is not None:
             heappush(self._ahead, behind)

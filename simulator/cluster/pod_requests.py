@@ -1,4 +1,4 @@
-"""What a pod asks for, read from its spec as the schedulers read it."""
+"""Read a pod's requests from its spec as the schedulers read it."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ GANG_NOTES = ("scheduling.k8s.io/group-name", "pod-group-name")
 
 
 def request(pod: Object) -> PodRequest:
-    """Return what one pod asks of a node."""
+    """Return what one pod requests of a node."""
     spec, requested = pod["spec"], pod_amounts(pod["spec"])
     count, profile = int(requested.get(GPU, 0) or requested.get(SHARED, 0)), ""
     for resource, number in requested.items():
@@ -86,7 +86,7 @@ def taint(text: Mapping[str, Any]) -> NodeTaint:
 
 
 def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return labels that must be equal, and GPU models: what of the node affinity is heard here.
+    """Return labels that must be equal, and GPU models: the simulated part of the node affinity.
 
     Of `requiredDuringScheduling` the first term's `In` counts: one value as a label, several
     products as models.
@@ -108,7 +108,7 @@ def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tup
 
 
 def gpus(pod_spec: Mapping[str, Any]) -> float:
-    """Return how many GPUs a pod asks for, instances by their compute slices."""
+    """Return how many GPUs a pod requests, instances by their compute slices."""
     total = 0.0
     for resource, number in uses(pod_spec).items():
         if resource in {GPU, SHARED}:
@@ -125,6 +125,6 @@ def units(resource: str, text: object) -> int:
 
 
 def uses(pod_spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a pod uses of each resource, as quotas count it; limits stand for requests."""
+    """Return a pod's use of each resource, as quotas count it; a missing request is the limit."""
     amounts = {**pod_amounts(pod_spec, "limits"), **pod_amounts(pod_spec)}
     return {k: math.ceil(v * 1000) if k == "cpu" else math.ceil(v) for k, v in amounts.items()}

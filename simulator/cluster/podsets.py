@@ -1,4 +1,4 @@
-"""Kinds that Kueue may suspend (`suspendable.csv`): where their switch is, what their pods ask.
+"""Read kinds that Kueue may suspend (`suspendable.csv`): their switch, their pods' requests.
 
 A row's `templates` are paths of pod templates beneath `spec`; `{}` is every key of a map, `[]`
 every item of a list. `*field` names the count, which lies beside the last `{}`, `[]` or template.
@@ -33,7 +33,7 @@ def suspendable() -> tuple[str, ...]:
 
 
 def is_suspended(obj: Object) -> bool:
-    """Say whether an object is told to stand still."""
+    """Return whether an object is suspended."""
     return bool(value_at(obj, "spec", *_rows()[obj["kind"]]["path"].split(".")))
 
 
@@ -43,7 +43,7 @@ def suspend_patch(obj: Object, *, off: bool) -> Object:
 
 
 def pod_sets(obj: Object) -> list[PodSet]:
-    """Return the pods that an object makes when it runs."""
+    """Return the pods that an object creates when it runs."""
     sets: list[PodSet] = []
     for text in _rows()[obj["kind"]]["templates"].split():
         path, _, field = text.partition("*")
@@ -78,7 +78,7 @@ def _inner(holder: dict[str, Any]) -> int:
 
 
 def _spec(template: dict[str, Any]) -> dict[str, Any]:
-    """Return a pod's spec; a TrainJob's trainer says only what its container needs."""
+    """Return a pod's spec; a TrainJob's trainer has only its container's requests."""
     if "spec" in template:
         spec: dict[str, Any] = template["spec"]
         return spec

@@ -1,4 +1,4 @@
-"""Pods that yield to those of higher priority: whom to evict, for whom it was tried in vain."""
+"""Preempt pods for pods of higher priority: whom to evict, and which attempts were in vain."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ Shape = tuple[object, ...]
 
 
 def shape(gang: PodGang) -> Shape:
-    """Return what two gangs share that fail for the same reason."""
+    """Return the key that gangs share which fail for the same reason."""
     if len(gang.members) > 1 or gang.members[0].gang:
         return (gang.name,)
     alone = gang.members[0]
@@ -22,7 +22,7 @@ def shape(gang: PodGang) -> Shape:
 
 
 class Preemption:
-    """Who is evicted for whom, and which nodes are kept for those who wait."""
+    """Which pods are evicted for which, and which nodes are reserved for waiting pods."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Preemption:
         self._yielding: dict[str, dict[str, str]] = {}
         """By pod: those evicted for it, and their nodes."""
         self._reserved_nodes: set[str] = set()
-        """Nodes kept in this turn for one who waits there for those to go."""
+        """Nodes reserved in this turn for a pod that waits there for evicted pods to end."""
         self._vain: dict[Shape, tuple[int, set[str]]] = {}
         """Shapes for which no eviction helped: their priority, and the nodes where since then
         something ended that could not have yielded. Pods of lower priority that come or end
@@ -46,21 +46,21 @@ class Preemption:
         self._vain.clear()
 
     def ended(self, pod: Object) -> None:
-        """See a pod that is gone or over."""
+        """Process a pod that was deleted or has ended."""
         self._yielding.pop(uid(pod), None)
         node = pod["spec"].get("nodeName")
         if node and self._vain:
             rank = int(pod["spec"].get("priority") or 0)
             for above, nodes in self._vain.values():
-                if rank >= above or is_deleting(pod):  # nobody could count on what it held
+                if rank >= above or is_deleting(pod):  # no pod could count on what it held
                     nodes.add(node)
 
     def forget(self, pod_uid: str) -> None:
-        """See a pod that has found its place."""
+        """Process a pod that was placed."""
         self._yielding.pop(pod_uid, None)
 
     def make_room(self, gang: PodGang) -> None:
-        """Evict those of lower priority whose places would do; once, until they are gone."""
+        """Evict pods of lower priority whose placements suffice; once, until they have ended."""
         first = gang.members[0].uid
         running = self._hardware.fleet.running
         waiting = {n for v, n in self._yielding.get(first, {}).items() if v in running}
@@ -88,7 +88,7 @@ class Preemption:
         return there is not None and not is_deleting(there)
 
     def _may_help(self, gang: PodGang, above: int, key: Shape) -> bool:
-        """Rule out by sums what was tried in vain and cannot help now either."""
+        """Rule out, by sums, what was tried in vain and cannot help now either."""
         if key not in self._vain:
             return True
         _, nodes = self._vain[key]
@@ -111,7 +111,7 @@ class Preemption:
         return False
 
     def _keep(self, nodes: set[str]) -> None:
-        """Place nobody of lower priority on these nodes in this turn: they have been vacated."""
+        """Place no pod of lower priority on these nodes in this turn: they have been vacated."""
         fleet = self._hardware.fleet
         for node in nodes:
             if fleet.open[fleet.place_of[node]]:
@@ -119,7 +119,7 @@ class Preemption:
                 self._reserved_nodes.add(node)
 
     def open_again(self) -> None:
-        """End the turn: let the nodes that were kept be placed on."""
+        """End the turn: make reserved nodes available again."""
         for node in self._reserved_nodes:
             self._hardware.fleet.reopen(node)
         self._reserved_nodes = set()

@@ -1,4 +1,4 @@
-"""What quota objects say of themselves: Kueue's and the ElasticQuota's controllers' status.
+"""Write the status of quota objects, as Kueue's and the ElasticQuota's controllers do.
 
 A ClusterQueue counts what is reserved and used by flavor, and its workloads; an ElasticQuota
 counts its namespace's pods that have a node. Both from the API's objects, as the controllers do.
@@ -31,7 +31,7 @@ class QuotaStatus:
         self._spaces: dict[str, None] = {}
 
     def notice(self, obj: Object, kind: str, *, deleted: bool) -> bool:
-        """See what changed; say whether it was only what we wrote ourselves."""
+        """Process changes; return whether they were only our own writes."""
         if kind in {ELASTIC, QUEUE}:
             generation = int(obj["metadata"].get("generation", 0))
             ours = not deleted and self._written.get(uid(obj)) == generation
@@ -48,7 +48,7 @@ class QuotaStatus:
         return False
 
     def run(self) -> None:
-        """Write what is not said yet."""
+        """Write the status that is not written yet."""
         queues, self._queues = self._queues, {}
         for queue in queues:
             obj = self._view.get(QUEUE, "", queue)

@@ -1,4 +1,4 @@
-"""The scheduler's turn: pending pods to nodes, and evictions for those that may preempt."""
+"""Run the scheduler's turn: place pending pods, and evict for those that may preempt."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ SCHEDULER = "default-scheduler"
 
 
 class Scheduling:
-    """Pods that wait, and what was tried for them."""
+    """Pending pods, and the attempts to place them."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Scheduling:
         self._pending = PendingQueue()
         self._stirred = False
         self._full: set[tuple[object, ...]] = set()
-        """What gangs asked for in this turn that had no room."""
+        """The requests of gangs without room in this turn."""
         self._evictions = Preemption(view, hardware, policy, self._evict)
         self._elastic = ElasticQuotas([])
         self._quotas = False
         self._judged: dict[tuple[object, ...], tuple[str, Verdict]] = {}
-        """What the quota said to such a pod, and to which; holds while nobody begins or ends."""
+        """The quota's verdict about such a pod; valid while no pod begins or ends."""
 
         self._helped: dict[tuple[object, ...], bool] = {}
-        """Whether such pods would have room without these; for as long."""
+        """Whether such pods would have room without these; valid for the same time."""
 
     def stir(self) -> None:
         """Try again: nodes have changed."""
@@ -83,7 +83,7 @@ class Scheduling:
             self._elastic.release(uid(obj))
 
     def run(self) -> None:
-        """Place what can be placed now."""
+        """Place all pods that can be placed now."""
         if self._quotas:
             self._read_quotas()
         stirred = self._stirred or self._hardware.freed
@@ -111,7 +111,7 @@ class Scheduling:
 
     def _try(self, gang: PodGang) -> bool:
         if not self._within(gang):
-            return True  # its quota, not its shape, is what fails
+            return True  # the quota refuses it, not its shape
         if len(gang.members) == 1 and not gang.members[0].gang:
             placement_found = place(gang.members[0], self._hardware.fleet, self._policy)
             placements: tuple[Placement, ...] | None = (
@@ -129,9 +129,9 @@ class Scheduling:
         return True
 
     def _together(self, gang: PodGang) -> tuple[Placement, ...] | None:
-        """Place a gang, unless one like it had no room in this turn: nothing became free since."""
+        """Place a gang, unless an equal one had no room in this turn: nothing became free since."""
         sizes = {size(member) for member in gang.members}
-        # Members of several sizes may fit in less room than they did not fit in.
+        # Members of several sizes may fit in less room than the room in which they did not fit.
         form = (gang.min_members, len(gang.members), sizes.pop()) if len(sizes) == 1 else None
         if form in self._full:
             return None
@@ -154,7 +154,7 @@ class Scheduling:
         self._writer.event(pod, "Scheduled", where, SCHEDULER)
 
     def _wait(self, gang: PodGang, why: str = "") -> None:
-        """Say once why a gang's pods cannot be placed."""
+        """Report once why a gang's pods cannot be placed."""
         for member in gang.members:
             if not self._pending.tell(member.uid):
                 continue
@@ -201,7 +201,7 @@ class Scheduling:
         return QuotaClaim(request.uid, namespace(pod), uses, request.priority, request.created_s)
 
     def _within(self, gang: PodGang) -> bool:
-        """Say whether the ElasticQuota lets the pods in; evict those who owe it their place."""
+        """Return whether the ElasticQuota admits the pods; evict those that owe it quota."""
         for member in gang.members:
             pod = self._view.pods[member.uid]
             if namespace(pod) not in self._elastic.quotas:
@@ -224,7 +224,7 @@ class Scheduling:
         return True
 
     def _would_help(self, gang: PodGang, victims: tuple[str, ...]) -> bool:
-        """Say whether the pods would have room once those that owe them quota are gone.
+        """Return whether the pods would have room after those that owe them quota have ended.
 
         The plug-in tries nodes before it evicts, and pods that never preempt evict nobody.
         """
@@ -238,7 +238,7 @@ class Scheduling:
         return self._helped[key]
 
     def _verdict(self, claim: QuotaClaim) -> Verdict:
-        """Judge a claim; of a long line that asks for the same, only the first."""
+        """Judge a claim; of a long queue with equal requests, only the first."""
         form = (claim.queue, claim.priority, *sorted(claim.uses.items()))
         if form not in self._judged:
             self._judged[form] = claim.uid, self._elastic.admit(claim)

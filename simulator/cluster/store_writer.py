@@ -1,7 +1,7 @@
-"""The writing side of the controllers: what they decide, put into the store.
+"""Write the controllers' decisions to the store.
 
-What is gone already needs no deleting, what exists already no creating; a refusal by quota is
-remembered until something in its namespace gives room.
+Deleted objects need no deleting, existing objects no creating. A refusal by a quota is kept until
+something in its namespace makes room.
 """
 
 from collections import defaultdict, deque
@@ -12,12 +12,12 @@ from simulator.kube.status import StatusError
 from simulator.kube.store import ObjectStore
 
 EVENT_TTL_S = 3_600.0
-"""The API server forgets events after an hour (`--event-ttl`)."""
+"""The API server deletes events after an hour (`--event-ttl`)."""
 NOT_FOUND, CLASH, FORBIDDEN = 404, 409, 403
 
 
 class StoreWriter:
-    """Write to the store for the controllers, at one moment (`now_s`)."""
+    """Writes to the store for the controllers, at one time (`now_s`)."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -81,7 +81,7 @@ class StoreWriter:
                 raise
 
     def remove(self, pod: Object) -> None:
-        """Take a pod away whose containers have ended, or that nobody will hear of again."""
+        """Delete a pod whose containers have ended, or whose node does not return."""
         current = self.store.get("Pod", name(pod), namespace(pod))
         if current is not None and uid(current) == uid(pod):
             self.store.remove("Pod", name(pod), namespace(pod))
@@ -125,11 +125,11 @@ class StoreWriter:
         }
         try:
             self.store.create("Event", body, manager=source)
-        except StatusError:  # a namespace that is going takes no events
+        except StatusError:  # a terminating namespace accepts no events
             self._events.pop()
 
     def forget(self) -> None:
-        """Drop the events that are older than the server keeps them."""
+        """Delete the events that are older than the server keeps them."""
         while self._events and self._events[0][0] <= self.now_s - EVENT_TTL_S:
             _, space, called_so, key = self._events.popleft()
             self._numbers.pop(key, None)
@@ -138,7 +138,7 @@ class StoreWriter:
 
 
 def is_merged(patch: Any, current: Any) -> bool:
-    """Say whether merging `patch` into `current` would change nothing."""
+    """Return whether merging `patch` into `current` would change nothing."""
     if isinstance(patch, dict):
         if not isinstance(current, dict):
             return False
@@ -150,7 +150,7 @@ def is_merged(patch: Any, current: Any) -> bool:
 
 
 def covers(expected: Any, actual: Any) -> bool:
-    """Say whether `actual` says all that `expected` does; it may say more (a server's defaults)."""
+    """Return whether `actual` contains `expected`; it may have more (a server's defaults)."""
     if isinstance(expected, dict):
         return isinstance(actual, dict) and all(
             covers(v, actual.get(k)) for k, v in expected.items()
@@ -165,5 +165,5 @@ def covers(expected: Any, actual: Any) -> bool:
 
 
 def replicas(obj: Object) -> int:
-    """Return how many replicas an object asks for; 1 where it does not say."""
+    """Return how many replicas an object requests; 1 without a number."""
     return int(value_at(obj, "spec", "replicas", default=1))

@@ -1,4 +1,4 @@
-"""Things to do at later moments, each under a key: set again, the earliest counts."""
+"""Schedule actions at later times, each under a key; of several times the earliest counts."""
 
 import heapq
 from collections.abc import Callable, Hashable, Iterator
@@ -7,7 +7,7 @@ Act = Callable[[], None]
 
 
 class Timers:
-    """A queue of acts by moment; those of one moment in the order in which they were set."""
+    """A queue of actions by time; those of one time in the order in which they were set."""
 
     def __init__(self) -> None:
         self._queue: list[tuple[float, int, Hashable]] = []
@@ -15,7 +15,7 @@ class Timers:
         self._number = 0
 
     def set(self, at_s: float, key: Hashable, act: Act) -> None:
-        """Do something at a moment, unless it is to be done earlier already."""
+        """Do something at a time, unless it is set for an earlier time already."""
         entry = self._set.get(key)
         if entry is not None and entry[0] <= at_s:
             return
@@ -24,17 +24,17 @@ class Timers:
         heapq.heappush(self._queue, (at_s, self._number, key))
 
     def clear(self, key: Hashable) -> None:
-        """Do it no more."""
+        """Cancel it."""
         self._set.pop(key, None)
 
     def due(self, now_s: float) -> Iterator[Act]:
-        """Yield what is to be done by now, oldest first."""
+        """Yield the actions that are due now, oldest first."""
         while self.next() <= now_s:
             _, _, key = heapq.heappop(self._queue)
             yield self._set.pop(key)[2]
 
     def next(self) -> float:
-        """Return the next moment at which something is to be done; infinite for none."""
+        """Return the time of the next action; infinite for none."""
         while self._queue:
             at_s, number, key = self._queue[0]
             entry = self._set.get(key)

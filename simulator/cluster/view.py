@@ -1,7 +1,6 @@
-"""What the controllers know: the store's objects, indexed as controllers ask for them.
+"""Index the store's objects for the controllers, like an informer's cache.
 
-An informer's cache. It holds what the store said at the last `refresh`; objects are the store's
-own and are never changed here.
+It has the objects of the last `refresh`; they are the store's own and are never changed here.
 """
 
 from collections import defaultdict
@@ -28,7 +27,7 @@ class View:
         """By uid."""
 
     def refresh(self) -> list[StoreChange]:
-        """Take in what has changed since the last time, and return it."""
+        """Add the changes since the last call, and return them."""
         self._version, changes = self._store.changes(self._version)
         for change in changes:
             if change.type == "DELETED":
@@ -38,7 +37,7 @@ class View:
         return changes
 
     def take_in(self, notice: Callable[[StoreChange], None]) -> None:
-        """Take in what has changed, and tell somebody of each change."""
+        """Add the changes since the last call, and pass each to a function."""
         for change in self.refresh():
             notice(change)
 
@@ -60,7 +59,7 @@ class View:
         return len(self._every[kind])
 
     def children(self, owner_uid: str, kind: str = "") -> list[Object]:
-        """Return what an object controls, oldest first; of one kind or of all."""
+        """Return the objects that an object controls, oldest first; of one kind or of all."""
         by_kind = self._children.get(owner_uid, {})
         if kind:
             return list(by_kind.get(kind, {}).values())

@@ -1,4 +1,4 @@
-"""The door of the exporters: what a fleet's telemetry shows, true or distorted by quirks.
+"""Serve the exporters: a fleet's telemetry, true or distorted by quirks.
 
 Block -> shown.py (quirks.py) -> dcgm.py   the text of one node's exporter
                               -> rows.py   the rows that reading the texts would give

@@ -1,4 +1,4 @@
-"""The kubelet's `/metrics/cadvisor` per node: counters that grow by what the hosts' looks say."""
+"""Write the kubelet's `/metrics/cadvisor` per node: counters that grow with the hosts' samples."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,9 +31,9 @@ class _Counted(msgspec.Struct):
 
 
 class Counters:
-    """Adds rates up between looks; a pod's counters begin at its first look.
+    """Adds up rates between samples; a pod's counters begin at its first sample.
 
-    Lines bear no timestamp, although the kubelet's do: a world's clock may run ahead of the
+    Lines have no timestamp, although the kubelet's do: a world's clock may be ahead of the
     scraper's.
     """
 
@@ -41,7 +41,7 @@ class Counters:
         self._counted: dict[str, _Counted] = {}
 
     def advance(self, samples: Iterable[HostSample]) -> None:
-        """Take in a moment's looks; pods that are not among them are forgotten."""
+        """Add the samples of one time; pods without a sample are removed."""
         counted: dict[str, _Counted] = {}
         for sample in samples:
             at_s = sample.at.timestamp()

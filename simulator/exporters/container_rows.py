@@ -1,7 +1,7 @@
-"""What containers use of their hosts over stretches of time, straight to `container_sample` rows.
+"""Write `container_sample` rows directly: containers' use of their hosts over stretches of time.
 
-The pods of this world have one container, which uses all that its pod does; the same figures that
-`cadvisor.py` shows over HTTP.
+The pods of this world have one container, which has the pod's whole use; `cadvisor.py` shows the
+same figures over HTTP.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

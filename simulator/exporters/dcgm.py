@@ -1,8 +1,8 @@
 """dcgm-exporter's `/metrics`: one text per node, in its order, with its labels and number formats.
 
-Line and label order as the exporter's own template has them (reference domain dossier 1.1, 1.5).
-A node's text is a template that is made again only when something beside a value has changed: a
-pod, an XID, a silence.
+Line and label order follow the exporter's own template (reference domain dossier 1.1, 1.5). A
+node's text is a template that is built again only when something other than a value has changed: a
+pod, an XID, a gap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,17 +25,17 @@ _WHEN = "\x00"
 
 
 class _Template(msgspec.Struct, frozen=True):
-    """A node's text without its values, and where each of them stands."""
+    """A node's text without its values, and the position of each value."""
 
     made_of: tuple[object, ...]
     text: str
     wanted: list[int]
     blank: list[int]
-    """What stands there when the value is missing."""
+    """The text at a missing value."""
 
 
 class Texts:
-    """The texts of all nodes of a world, tick by tick; not for use by two threads at once."""
+    """The texts of all nodes of a world, tick by tick; for use by one thread at a time."""
 
     def __init__(self, quirks: Quirks, counters: str = RECOMMENDED) -> None:
         self._quirks = quirks
@@ -50,10 +50,10 @@ class Texts:
     def text(
         self, block: Block, tick: int, node: str, allocations: Sequence[DeviceAllocation] = ()
     ) -> bytes | None:
-        """Return what a node's exporter answers at a tick of a block; None = nothing at all.
+        """Return the response of a node's exporter at a tick of a block; None = no response.
 
         Raises:
-            UsageError: the block knows no such node.
+            UsageError: the block has no such node.
         """
         telemetry = self._telemetry_at(block, tick, allocations)
         node_devices = self._places.get(node)
@@ -134,7 +134,7 @@ def text(
     allocations: Sequence[DeviceAllocation] = (),
     counters: str = RECOMMENDED,
 ) -> bytes | None:
-    """Return what a node's exporter answers at a tick; None = nothing at all (see `Texts`)."""
+    """Return the response of a node's exporter at a tick; None = no response (see `Texts`)."""
     return Texts(quirks, counters).text(block, tick, node, allocations)
 
 

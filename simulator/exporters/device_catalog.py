@@ -1,4 +1,4 @@
-"""Facts about fields, models and XIDs, read from the tables beside this file.
+"""Read facts about fields, models and XIDs from the tables beside this file.
 
 Fields, their order, help texts and DCGM 4.6 names: reference domain dossier 1.1-1.2 and its
 sample expositions. Models: names and framebuffer sizes as the driver prints them.
@@ -13,7 +13,7 @@ from fallow.resources import read_table
 from simulator.models import SimulatedDevice
 
 BLANKS: dict[str, float] = {"i32": 2147483632, "i64": 9223372036854775794, "f64": 140737488355328.0}
-"""What DCGM prints where it has no value, by the field's type."""
+"""DCGM's value for a missing value, by the field's type."""
 _PROFILE = re.compile(r"^(\d+)g\.(\d+)gb")
 _BUSES = ("18", "2A", "3A", "5D", "9A", "AB", "BA", "DB")
 _TYPICAL_MIB = 24576
@@ -66,7 +66,7 @@ def models() -> dict[str, DriverModel]:
 
 
 def model_of(device: SimulatedDevice) -> DriverModel:
-    """Return a device's model; one that the table lacks is called what it is called."""
+    """Return a device's model; a model that the table lacks keeps its name."""
     model = models().get(device.gpu_model)
     return model or DriverModel(device.gpu_model, device.gpu_model, _TYPICAL_MIB, 256, 1000, False)
 

@@ -1,8 +1,8 @@
-"""The rows that reading the exporters' texts would give, straight from a block (closed doors).
+"""Write the rows that reading the exporters' texts would give, directly from a block.
 
     rows(block, quirks, ...) -> batches of `sample`, `holding` where devices are shared, `scrape`
 
-Equal to what `collectors.exporters` makes of the texts, which is a test; quirks of spelling
+A test checks that they equal what `collectors.exporters` reads from the texts. Quirks of spelling
 (label and field names) therefore change nothing here.
 """
 
@@ -28,7 +28,7 @@ from simulator.models import Block, DeviceAllocation, Marks
 
 Timestamps = npt.NDArray[np.datetime64]
 CELLS = 250_000
-"""Rows made at once: about 0.2 GB while it lasts."""
+"""Rows built at once: about 0.2 GB of memory."""
 _HOLDING_COLUMNS = ("gpu_util_pct", "mem_used_bytes")
 
 
@@ -76,9 +76,9 @@ class _Rows:
         self._copies()
 
     def batches(self, answered: Marks, later_s: float) -> Iterator[Batch]:
-        """Yield the rows of the cells that were heard."""
+        """Yield the rows of the cells with a successful scrape."""
         telemetry = self._telemetry
-        # Time first, as looks come.
+        # Time first, as samples arrive.
         tick, device = np.nonzero(answered.T)
         if not len(tick):
             return
@@ -121,7 +121,7 @@ class _Rows:
         return {name: pa.repeat(pa.scalar(value), count) for name, value in named.items()}
 
     def _fill_from_gpu(self) -> None:
-        """Let a board's own series fill what its instances lack, as reading does."""
+        """Fill in the GPU's own values where its instances lack them, as the collector does."""
         telemetry = self._telemetry
         first: dict[str, int] = {}
         for place in np.flatnonzero(telemetry.beside_instances).tolist():

@@ -1,8 +1,8 @@
-"""What exporters show of a block: the sensors' values, distorted by quirks, and whose they are.
+"""Compute what exporters show of a block: sensor values with quirks, and the pods they name.
 
-Both the texts (`dcgm`) and the rows (`rows`) are made of this, so that they cannot differ. What an
-exporter remembers (a value that it repeats, a series that lingers) reaches back to the beginning
-of the block at most: give blocks that begin earlier than the first tick that is asked for.
+Both the texts (`dcgm`) and the rows (`rows`) are built from this, so that they cannot differ. What
+an exporter remembers (a value that it repeats, a series that lingers) goes back to the beginning of
+the block at most: use blocks that begin earlier than the first requested tick.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ _OLD_XIDS = np.array([13, 31, 43, 63, 94])
 
 
 class SharedSeries(msgspec.Struct, frozen=True):
-    """A further series of a device: of another pod that shares it, or of one that has gone."""
+    """A further series of a device: of another pod that shares it, or of a pod that has ended."""
 
     device: int
-    """Place among the shown devices."""
+    """Index among the shown devices."""
     holder: Holder
     when: Marks
     """By tick."""
@@ -40,7 +40,7 @@ class SharedSeries(msgspec.Struct, frozen=True):
 
 
 class DeviceTelemetry(msgspec.Struct, frozen=True):
-    """Arrays over [device, tick] of the devices and ticks that were asked for."""
+    """Arrays over [device, tick] of the requested devices and ticks."""
 
     ticks: Doubles
     every_s: float
@@ -54,10 +54,10 @@ class DeviceTelemetry(msgspec.Struct, frozen=True):
     gpu_values: Doubles
     """By [field, device, tick]: the values of the GPU's own line; only where `beside_instances`."""
     holder: Codes
-    """Place in `holders` of the pod that is named; -1 = none."""
+    """Index in `holders` of the named pod; -1 = none."""
     silent: Marks
     skew_s: Doubles
-    """By device: how much the clock is ahead; NaN = lines bear no timestamp."""
+    """By device: how much the clock is ahead; NaN = lines have no timestamp."""
     lower: Marks
     exported: Marks
     names_46: Marks
@@ -77,7 +77,8 @@ def distort(
 ) -> DeviceTelemetry:
     """Return what is shown of ticks [first, last) of some devices (all, unless `device_indices`).
 
-    `allocations` say who shares a device; without them a shared device shows the block's holder.
+    `allocations` name the pods that share a device; without them a shared device shows the block's
+    holder.
     """
     places = (
         np.arange(len(block.devices))
@@ -125,7 +126,7 @@ def distort(
 
 
 class _View:
-    """The devices and ticks asked for, and how quirks strike them."""
+    """The requested devices and ticks, and the effect of quirks on them."""
 
     def __init__(
         self,
@@ -148,11 +149,11 @@ class _View:
         return np.asarray(struck[self.node, 0])
 
     def by_node(self, name: str, after: str = "") -> Marks:
-        """Return by [device, tick] when a node is struck; `after` adds so many seconds more."""
+        """Return by [device, tick] when a node is affected; `after` adds that many seconds."""
         quirks = self.quirks
         struck = quirks.strikes(name, self.nodes.tolist(), self.ticks).struck
         if after and name in quirks:
-            # The aftermath of a strike is the same strike, seen from a moment earlier.
+            # The time after an effect is the same effect, shifted by these seconds.
             tick_s = self.block.every_s
             steps = int(quirks.value(name, after) // tick_s)
             for step in range(1, steps + 1):
@@ -173,7 +174,7 @@ class _View:
     def seen(self, array: npt.NDArray[Any], source: Codes) -> npt.NDArray[Any]:
         """Return an array's values at the ticks that are shown."""
         if source.strides[0] == 0 and source.size:
-            # Nothing is stale: a slice, where gathering would take five times as long.
+            # No value is stale: a slice, because gathering would take five times as long.
             array = array[:, int(source[0, 0]) : int(source[0, -1]) + 1]
             return array if len(self.places) == len(array) else array[self.places]
         return array[self.places[:, None], source]
@@ -228,7 +229,7 @@ class _View:
         return np.asarray(np.rint(raw) if field.whole else np.round(raw, 6))
 
     def _reset(self, energy: Doubles) -> None:
-        """Begin the counters again: a counter's rest is the same wherever a block is cut."""
+        """Reset the counters: the values do not depend on where a block is cut."""
         quirks = self.quirks
         if "counter-reset" not in quirks:
             return
@@ -238,7 +239,7 @@ class _View:
         energy[struck] = (energy[struck] + begun[struck][:, None]) % wrap
 
     def blank(self, values: Doubles) -> None:
-        """Blank one field of each struck device, another one at each strike."""
+        """Blank one field of each affected device, a different field at each effect."""
         struck = self.quirks.strikes("sentinels", self.keys, self.ticks)
         if not struck.any:
             return
@@ -264,14 +265,14 @@ def skew_s(quirks: Quirks, node: str) -> float | None:
 
 
 def key(device: SimulatedDevice) -> str:
-    """Return a device's canonical identity: the board's UUID, or `<UUID>/gi<N>`."""
+    """Return a device's canonical identity: the GPU's UUID, or `<UUID>/gi<N>`."""
     return device.uuid if device.instance is None else f"{device.uuid}/gi{device.instance}"
 
 
 def _sharing(
     view: _View, allocations: Sequence[DeviceAllocation], values: Doubles, gap: Marks
 ) -> list[SharedSeries]:
-    """Return a copy per pod of every device that several share."""
+    """Return a copy per pod of every shared device."""
     sliced = view.of_node("time-slicing-copies")
     place = {int(p): i for i, p in enumerate(view.places.tolist())}
     copies = []
@@ -297,7 +298,7 @@ def _shared(sharing: Sequence[SharedSeries], devices: Sequence[SimulatedDevice])
 def _lingering(
     view: _View, first: int, holder: Codes, gap: Marks, spared: Marks
 ) -> list[SharedSeries]:
-    """Return the series of pods that have just gone, with the last values they had."""
+    """Return the series of pods that have just ended, with their last values."""
     quirks, block = view.quirks, view.block
     if "stale-series" not in quirks:
         return []
@@ -337,7 +338,7 @@ def _without(quirks: Quirks, name: str) -> Quirks:
 
 
 def _partition(values: Doubles, printed: Marks, beside_instances: Marks) -> None:
-    """Let instances beside their GPUs say that they are not used, and nothing of memory."""
+    """Let instances beside their GPUs report no use, and no memory."""
     for i, field in enumerate(fields()):
         if field.column == "gpu_util_pct":
             printed[i] |= beside_instances
@@ -361,10 +362,10 @@ def _at(column: str) -> int:
 
 
 def _noise(ticks: Doubles) -> Doubles:
-    """Return the watts by which a reading of power differs from the true value, by its time.
+    """Return the difference (watts) between a power reading and the true value, by its time.
 
-    The last digits of a sensor that reads milliwatts never stand still: one that does repeats an
-    old value. All instances of a board show the board's one reading.
+    The last digits of a sensor that reads milliwatts change all the time: a reading without a
+    change is an old value. All instances of a GPU show the GPU's one reading.
     """
     return np.asarray((ticks * 0.618034 % 1 - 0.5) * 2 * NOISE_W)
 

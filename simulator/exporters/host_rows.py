@@ -1,4 +1,4 @@
-"""What kubelets, notebooks and inference servers say, straight to rows (closed doors)."""
+"""Write rows of kubelets, notebooks and inference servers directly."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,9 +11,9 @@ from simulator.models import HostSample
 
 
 class HostRows:
-    """Turns looks at hosts into `pod_sample` and `notebook_sample` rows.
+    """Turns samples of hosts into `pod_sample` and `notebook_sample` rows.
 
-    Remembers how many requests each pod had served, because rows hold rates.
+    It remembers how many requests each pod has served, because rows have rates.
     """
 
     def __init__(self, cluster: str, interval_s: float, quirks: Quirks | None = None) -> None:
@@ -57,7 +57,7 @@ class HostRows:
             return None
         elapsed_s = (sample.at - before[0]).total_seconds()
         grown = sample.requests_total - before[1]
-        # A counter that has fallen began again.
+        # A counter that has decreased was reset.
         return (grown if grown >= 0 else sample.requests_total) / elapsed_s
 
     def _notebooks(self, samples: Sequence[HostSample], node_of: Mapping[str, str]) -> Batch:

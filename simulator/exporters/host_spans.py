@@ -1,6 +1,6 @@
-"""What hosts say of pods over stretches of time, straight to rows: `HostRows` without the looks.
+"""Write rows of hosts over stretches of time directly: `HostRows` without single samples.
 
-Equal to what `HostRows` makes of looks at the same moments, which is a test.
+A test checks that they equal the rows of `HostRows` at the same times.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,13 +31,13 @@ def host_spans(
     quirks: Quirks,
     node_of: Mapping[str, str],
 ) -> Iterator[Batch]:
-    """Yield rows of hosts, notebooks, latencies and steps of every pod at some moments (epoch s).
+    """Yield rows of hosts, notebooks, latencies and steps of every pod at some times (epoch s).
 
-    Latencies are of the whole hours that end among the moments, steps of those that lie on the
-    grid of five minutes. A pod whose image is pulled says nothing.
-    Moments are evenly apart. The first look at a pod's requests knows no rate: give moments that
-    follow those given before, and its counter is read one moment earlier. `node_of` says by uid
-    on which node a pod runs.
+    Latencies are of the whole hours that end among the times, steps of the times on the grid of
+    five minutes. A pod whose image is being pulled has no rows.
+    Times are evenly spaced. The first sample of a pod's requests has no rate: use times that follow
+    the times of the call before, and its counter is read one step earlier. `node_of` returns a
+    pod's node by uid.
     """
     if not len(timestamps):
         return
@@ -109,7 +109,7 @@ def _notebook(script: Script, now: Array, ahead_s: float) -> dict[str, object] |
     return {
         "kernels": whole,
         "busy_kernels": busy.astype(np.int32),
-        # A busy kernel's age is read by whoever asks, not by the notebook's clock.
+        # The age of a busy kernel is measured by the reader's clock, not by the notebook's.
         "last_kernel_activity": stamps(np.where(busy, now, kernel + ahead_s)),
         "terminals": whole * (shell is not None),
         "last_terminal_activity": pa.nulls(len(now), pa.timestamp("us"))

@@ -1,4 +1,4 @@
-"""Request metrics of an inference server: vLLM's or Triton's `/metrics`."""
+"""Write the request metrics of an inference server: vLLM's or Triton's `/metrics`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ LATENCIES = {
 
 
 def serves(sample: HostSample) -> bool:
-    """Say whether a pod serves requests."""
+    """Return whether a pod serves requests."""
     return sample.requests_running is not None
 
 
@@ -30,7 +30,7 @@ def flavour(pod: Mapping[str, Any] | None) -> str:
 
 
 def text(sample: HostSample, server: str) -> bytes:
-    """Return what a server of this flavour says of its requests."""
+    """Return the request metrics of a server of this kind."""
     running, total = sample.requests_running or 0.0, sample.requests_total or 0.0
     return "".join(
         _triton(sample, running, total) if server == TRITON else _vllm(sample, running, total)

@@ -1,6 +1,6 @@
-"""A notebook server's `/api/kernels`, `/api/terminals` and `/api/status`.
+"""Write a notebook server's `/api/kernels`, `/api/terminals` and `/api/status`.
 
-`last_activity` of a kernel moves with what it prints: a silent cell is busy and may look old
+`last_activity` of a kernel changes with its output: a cell without output is busy and may look old
 (reference domain dossier 1.9).
 """
 
@@ -15,7 +15,7 @@ APIS = ("kernels", "terminals", "status")
 
 
 def serves(sample: HostSample) -> bool:
-    """Say whether a pod is a notebook server."""
+    """Return whether a pod is a notebook server."""
     return sample.kernel_busy is not None
 
 

@@ -1,7 +1,7 @@
-"""kube-state-metrics' `/metrics` from objects as the API prints them.
+"""Write kube-state-metrics' `/metrics` from objects as the API prints them.
 
-Labels, resource names and units are spelled as its version 2 spells them (reference domain
-dossier 1.7): every sign that is no letter or digit is `_`, label keys are snake case.
+Labels, resource names and units are spelled as in its version 2 (reference domain dossier 1.7):
+every character that is not a letter or digit is `_`, label keys are snake case.
 """
 
 import re
@@ -55,7 +55,7 @@ class _Lines:
 
 
 def text(objects: Objects) -> bytes:
-    """Return what kube-state-metrics says of a cluster's objects."""
+    """Return kube-state-metrics' text about a cluster's objects."""
     lines = _Lines()
     for kind, write in _WRITERS.items():
         for item in objects.get(kind, ()):
@@ -232,7 +232,7 @@ def quantity(amount: str | float) -> float:
     """Return a Kubernetes quantity as a number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a quantity.
     """
     match = _SUFFIX.match(str(amount))
     if match is None:

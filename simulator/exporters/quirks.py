@@ -1,9 +1,9 @@
-"""Which device, node or field is struck by which quirk of real telemetry, and when.
+"""Decide which device, node or field has which quirk of real telemetry, and when.
 
-Everything follows from the seed, the quirk's name, the key that it strikes and absolute time, so
-that a stretch cut into blocks is struck as the whole would be. Time is cut into slots of `every_s`;
-in each, a key is struck with probability `rate`, for `length_s` somewhere within the slot. A quirk
-without `every_s` strikes its keys for ever. Names and defaults: `quirks.csv`.
+Everything follows from the seed, the quirk's name, the affected key and absolute time, so that a
+stretch cut into blocks has the same quirks as the whole. Time is cut into slots of `every_s`; in
+each slot a key is affected with probability `rate`, for `length_s` somewhere within the slot. A
+quirk without `every_s` affects its keys permanently. Names and defaults: `quirks.csv`.
 """
 
 import zlib
@@ -31,14 +31,14 @@ class Quirk(msgspec.Struct, frozen=True):
 
 
 class QuirkMarks(msgspec.Struct, frozen=True):
-    """Whom a quirk strikes when: `struck` and `begin` (its first second) by [key, tick]."""
+    """When a quirk affects which keys: `struck` and `begin` (its first second) by [key, tick]."""
 
     struck: Marks
     begin: Doubles
 
     @property
     def any(self) -> bool:
-        """Whether anything is struck."""
+        """Whether anything is affected."""
         return bool(self.struck.any())
 
 
@@ -57,14 +57,14 @@ def quirks_by_name() -> dict[str, Quirk]:
 
 
 class Quirks(msgspec.Struct, frozen=True):
-    """The quirks that are switched on, with their parameters."""
+    """The enabled quirks, with their parameters."""
 
     seed: int
     on: Mapping[str, Mapping[str, float]]
 
     @classmethod
     def of(cls, names: Iterable[str] = (), seed: int = 0) -> "Quirks":
-        """Switch quirks on: `name`, or `name:rate=0.5,length_s=900`; `all` is every one.
+        """Enable quirks: `name`, or `name:rate=0.5,length_s=900`; `all` is every one.
 
         Raises:
             UsageError: a quirk or a parameter that does not exist; the legal ones are named.
@@ -83,11 +83,11 @@ class Quirks(msgspec.Struct, frozen=True):
         return name in self.on
 
     def value(self, name: str, parameter: str) -> float:
-        """Return a parameter of a quirk that is switched on."""
+        """Return a parameter of an enabled quirk."""
         return self.on[name][parameter]
 
     def strikes(self, name: str, keys: Sequence[str], ticks: Doubles) -> QuirkMarks:
-        """Return when each of some keys is struck; nobody where the quirk is off."""
+        """Return when each of some keys is affected; never if the quirk is not enabled."""
         if name not in self.on:
             never = np.zeros((len(keys), len(ticks)), np.bool_)
             return QuirkMarks(never, np.zeros(never.shape))

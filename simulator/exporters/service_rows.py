@@ -1,4 +1,4 @@
-"""What servers and training loops say, straight to rows, as the Prometheus collector makes them."""
+"""Write rows of servers and training loops directly, as the Prometheus collector does."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a world shows at one time: all that the exporters' servers need of it."""
+"""Define what a world shows at one time: all that the exporters' servers need."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from simulator.models import Block, DeviceAllocation, HostSample
 
 
 class WorldSnapshot(msgspec.Struct, frozen=True):
-    """A block and the tick of it that is now, the cluster's objects, and the hosts' samples."""
+    """A block and its current tick, the cluster's objects, and the hosts' samples."""
 
     block: Block
     tick: int
@@ -17,7 +17,7 @@ class WorldSnapshot(msgspec.Struct, frozen=True):
     """By kind, as the API prints them."""
     hosts: Sequence[HostSample] = ()
     allocations: Sequence[DeviceAllocation] = ()
-    """Who shares devices; only those with a share below 1 matter."""
+    """The allocations of shared devices; only those with a share below 1 matter."""
 
     @property
     def now_s(self) -> float:
@@ -29,5 +29,5 @@ class SnapshotSource(Protocol):
     """A world, seen from its exporters; called from the server's thread."""
 
     def snapshot(self) -> WorldSnapshot:
-        """Return what is to be seen now; the very same object until something has changed."""
+        """Return the current snapshot; the identical object until something has changed."""
         ...

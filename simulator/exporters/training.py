@@ -1,15 +1,15 @@
-"""What a training loop's own exporter says: throughput of the job, memory of the allocator."""
+"""Write a training loop's own metrics: throughput of the job, memory of the allocator."""
 
 from simulator.models import HostSample
 
 
 def trains(sample: HostSample) -> bool:
-    """Say whether a pod's loop tells its pace."""
+    """Return whether a pod's loop reports its throughput."""
     return sample.pace is not None
 
 
 def text(sample: HostSample) -> bytes:
-    """Return the gauges of one pod; the job's pace and steps are told by its first rank."""
+    """Return the gauges of one pod; the first rank reports the job's throughput and steps."""
     if sample.pace is None:
         return b""
     values = {

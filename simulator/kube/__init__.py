@@ -1,6 +1,7 @@
-"""A stand-in for the Kubernetes API server: a store with its semantics, and an HTTP door to it.
+"""Simulate the Kubernetes API server: a store with its semantics, and an HTTP server for it.
 
-A bare name of a kind (`Pod`, `Deployment`) means the built-in one; a custom kind may be named alone
-where no other group has the name (`Notebook`), else with its group (`Queue.scheduling.run.ai`).
-`Change.kind` is bare for built-in kinds, with the group for custom ones (`Notebook.kubeflow.org`).
+A kind without a group (`Pod`, `Deployment`) is the built-in one. A custom kind may be named without
+its group if no other group has the name (`Notebook`), else with it (`Queue.scheduling.run.ai`).
+`StoreChange.kind` has no group for built-in kinds, and the group for custom kinds
+(`Notebook.kubeflow.org`).
 """

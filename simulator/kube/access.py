@@ -1,4 +1,4 @@
-"""Who may do what: everybody everything, but for what a test or a user of the stand-in denies."""
+"""Decide who may do what: everything is allowed, except what a test or user denies."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ ADMIN = "kubernetes-admin"
 
 
 class AccessReview(msgspec.Struct, frozen=True):
-    """What somebody wants to do; `resource` has its subresource (`pods/eviction`)."""
+    """A requested permission; `resource` has its subresource (`pods/eviction`)."""
 
     verb: str
     group: str
@@ -32,7 +32,7 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 class Access:
-    """The denials in force, and whose token is whose."""
+    """The denials in force, and the users of the tokens."""
 
     def __init__(self) -> None:
         self.denials: set[Denial] = set()
@@ -46,11 +46,11 @@ class Access:
         self.denials.add(Denial(verb, resource, group, namespace, user))
 
     def user(self, authorization: str) -> str:
-        """Return who sends a request with this header."""
+        """Return the user of a request with this header."""
         return self.users.get(authorization.removeprefix("Bearer ").strip(), ADMIN)
 
     def allowed(self, user: str, review: AccessReview) -> bool:
-        """Tell whether somebody may."""
+        """Return whether a user has a permission."""
         return not any(
             d.verb in {"*", review.verb}
             and d.resource in {"*", review.resource}

@@ -1,4 +1,4 @@
-"""Admission: namespaces exist, priority classes resolve, quotas refuse, bound pods get labels."""
+"""Admit objects: check namespaces, priority classes and quotas, and label bound pods."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -22,7 +22,7 @@ SYSTEM_PRIORITIES = {
 
 
 def namespace(store: "ObjectStore", kind: ApiKind, name: str, space: str) -> None:
-    """Refuse what would lie in no namespace, or in one that is being deleted.
+    """Refuse an object whose namespace does not exist or is being deleted.
 
     Raises:
         ApiError: 404 there is no such namespace, 403 it is terminating.
@@ -64,12 +64,12 @@ def admit(store: "ObjectStore", kind: ApiKind, item: Object) -> Object:
 
 
 def within_quota(store: "ObjectStore", kind: ApiKind, item: Object, *, dry_run: bool) -> None:
-    """Refuse what a ResourceQuota does not leave room for, else book it there.
+    """Refuse an object that exceeds a ResourceQuota, else count it there.
 
-    A quota whose status nobody has filled yet enforces nothing.
+    A quota without a status enforces nothing yet.
 
     Raises:
-        ApiError: 403 a quota is exceeded, or wants amounts that the object does not say.
+        ApiError: 403 a quota is exceeded, or requires amounts that the object does not have.
     """
     meta = item["metadata"]
     if not kind.namespaced or kind.key == "ResourceQuota":
@@ -127,7 +127,7 @@ def _sum(used: Mapping[str, Fraction], requested: Mapping[str, Fraction]) -> dic
 
 
 def label_bound_pod(store: "ObjectStore", pod: Object, node: str, now: str) -> Object:
-    """Return a pod that has been given a node, with the node's zone and region as labels."""
+    """Return a pod that has a node, with the node's zone and region as labels."""
     node_object = store.get("Node", node)
     words = (node_object or {"metadata": {}})["metadata"].get("labels") or {}
     labels = {k: words[k] for k in TOPOLOGY if k in words}

@@ -1,4 +1,4 @@
-"""Quantities such as `500m` and `2Gi`, and what a pod reserves of each resource."""
+"""Read quantities such as `500m` and `2Gi`, and what a pod reserves of each resource."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Quantities as the server stores them: `8192Mi` becomes `8Gi`, `2000m` becomes `2`.
+"""Store quantities as the server does: `8192Mi` becomes `8Gi`, `2000m` becomes `2`.
 
 `7476Mi` and `2500m` stay. Only built-in kinds are rewritten; a custom resource keeps its text.
 """
@@ -60,7 +60,7 @@ def _rewrite(value: Any) -> Any:
 
 
 def _quantity(value: Any) -> Any:
-    """Return a quantity in canonical form; what is none is left to validation."""
+    """Return a quantity in canonical form; a text that is no quantity is left to validation."""
     if isinstance(value, Mapping):  # a device's capacity: {"value": "80Gi"}
         return {k: _quantity(v) if k == "value" else v for k, v in value.items()}
     if isinstance(value, bool) or not isinstance(value, str | int | float):

@@ -1,14 +1,14 @@
-"""The controllers that write an object again where somebody has just written it.
+"""Simulate the controllers that write an object again right after another client's write.
 
-On a real server (1.36) two of them answer a write within milliseconds, so that the version which
+On a real server (1.36) two of them react to a write within milliseconds, so that the version that
 the write returned is old before the next request arrives:
 
-    Deployment   its controller writes status after each new generation, and a generation comes of
-                 a change of the spec *or of an annotation*
-    Node         the node-lifecycle controller adds the taint of a cordon, and takes it away again
+    Deployment   its controller writes status after each new generation, and a generation is caused
+                 by a change of the spec *or of an annotation*
+    Node         the node-lifecycle controller adds the taint of a cordon, and removes it again
 
-They are off to begin with, as on a server without a controller manager. `gap` places what they
-write: at every possible place between the requests of a client, on purpose and not by chance.
+They are disabled at first, as on a server without a controller manager. `gap` sets when they write:
+at every possible place between the requests of a client, deterministically.
 """
 
 from typing import Any, Literal
@@ -23,9 +23,9 @@ from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
 Gap = int | Literal["next write"]
-"""After how many further requests they write: 0 = right after the request that causes it, while
-its answer is under way. `next write` = right before the next write of the same object, whatever is
-read before: the worst moment there is."""
+"""After how many further requests they write: 0 = right after the causing request, before its
+response arrives. `next write` = right before the next write of the same object, whatever is read
+before: this is the worst case."""
 
 MANAGER = "kube-controller-manager"
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
@@ -33,7 +33,7 @@ _WATCHED = frozenset({"Deployment", "Node"})
 
 
 class DueWrite(msgspec.Struct):
-    """A write that is still to come."""
+    """A write that is still due."""
 
     kind: str
     key: str
@@ -43,7 +43,7 @@ class DueWrite(msgspec.Struct):
 
 
 class Controllers:
-    """Both controllers, and the moment at which they write."""
+    """Both controllers, and the time at which they write."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.enabled = False
@@ -55,14 +55,14 @@ class Controllers:
         self._due: list[DueWrite] = []
 
     def enable(self, gap: Gap = 0, *, times: int = 1) -> None:
-        """Let them write from now on; what was written before is seen already."""
+        """Enable the writes from now on; earlier changes cause none."""
         with self._store.changed:
             self.enabled, self.gap, self.times = True, gap, times
             self._since = self._store.version
             self._due.clear()
 
     def before(self, request: ApiRequest, target: RequestTarget) -> None:
-        """Write what was to come right before this request."""
+        """Send the writes that are due right before this request."""
         if not self.enabled or self.gap != "next write":
             return
         if request.method == "GET" or "dryRun" in request.query:
@@ -73,7 +73,7 @@ class Controllers:
                 self._write(due)
 
     def after(self) -> None:
-        """See what a request has changed, and write what is due by now."""
+        """Process what a request has changed, and send the writes that are due now."""
         if not self.enabled:
             return
         with self._store.changed:
@@ -86,7 +86,7 @@ class Controllers:
                 self._write(due)
 
     def rest(self) -> None:
-        """Write all that is still to come, now."""
+        """Send all writes that are still due, now."""
         with self._store.changed:
             self._notice()
             while self.enabled and self._due:
@@ -95,7 +95,7 @@ class Controllers:
     def _notice(self) -> None:
         try:
             self._since, changes = self._store.changes(self._since)
-        except StatusError:  # so much changed that it is forgotten
+        except StatusError:  # too many changes: the history does not have it any more
             self._since = self._store.version
             return
         left = self.gap if isinstance(self.gap, int) else 0

@@ -1,4 +1,4 @@
-"""Deleting: grace for pods, finalizers, preconditions, propagation."""
+"""Delete objects: grace for pods, finalizers, preconditions, propagation."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     """How an object is to be deleted (`DeleteOptions`)."""
 
     grace_s: float | None = None
-    """None = what the pod itself says."""
+    """None = the pod's own value."""
     uid: str | None = None
     resource_version: str | None = None
     propagation: str = "Background"
@@ -25,7 +25,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
 
 
 def end_object(kind: ApiKind, old: Object, how: DeleteOptions, now: float) -> tuple[Object, bool]:
-    """Return an object after it was told to end, and whether nothing holds it any more.
+    """Return an object after a delete request, and whether no finalizer holds it any more.
 
     Raises:
         ApiError: 409 it is not the object that the caller meant.

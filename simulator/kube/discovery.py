@@ -1,4 +1,4 @@
-"""Which groups, versions and resources are served."""
+"""Answer which groups, versions and resources are served."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ VERSION = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-"""What the answers imitate."""
+"""The version that the responses imitate."""
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 REVIEWS = ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 
 
 def answer(catalog: KindCatalog, parts: list[str], host: str) -> Object | None:
-    """Return the answer to a question about what is served; None when the path asks no such.
+    """Return the response to a discovery request; None if the path is no such request.
 
     Raises:
         ApiError: 404 no such group or version.

@@ -1,4 +1,4 @@
-"""Eviction: a delete that disruption budgets may refuse.
+"""Evict pods: a delete that disruption budgets may refuse.
 
 A budget is spent before the pod's own preconditions are checked, so an eviction that fails on
 those (409) has spent it all the same, as on the real server.
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 PDB = "PodDisruptionBudget"
 RETRY_S = 10
-"""What a refusal asks to wait for while no controller has looked at the budget yet."""
+"""Seconds in a refusal while no controller has evaluated the budget yet."""
 VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 SEVERAL = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
@@ -48,12 +48,12 @@ def evict(
             raise StatusError(500, "", SEVERAL)
         if budgets:
             _spend(store, budgets[0], pod, dry_run=how.dry_run)
-    _, deleted = end_object(store.kind("Pod"), pod, how, store.now())  # raises what does not hold
+    _, deleted = end_object(store.kind("Pod"), pod, how, store.now())  # may raise
     if how.dry_run:
         return
     if not deleted:
         _mark(store, pod, manager)
-    # the mark made a new version: that precondition has been looked at already
+    # the mark made a new version: that precondition has been checked already
     options = DeleteOptions(grace_s=how.grace_s, uid=how.uid, propagation=how.propagation)
     store.end("Pod", name, namespace, options)
 
@@ -70,7 +70,7 @@ def _spend(store: "ObjectStore", budget: Object, pod: Object, *, dry_run: bool) 
     if not _ready(pod):
         always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
         if always or healthy >= wanted > 0:
-            return  # it does not count, so nothing is spent
+            return  # the budget does not count it, so nothing is spent
     if status.get("observedGeneration", 0) < meta.get("generation", 0):
         message = f"The disruption budget {meta['name']} is still being processed by the server."
         raise _too_many_requests(message, retry_after=RETRY_S)

@@ -1,7 +1,7 @@
-"""Commands in containers (`pods/exec`) over a WebSocket, channel protocol v4 and v5.
+"""Run commands in containers (`pods/exec`) over a WebSocket, channel protocol v4 and v5.
 
-A container is a folder of this machine and a table of answers: `tar` runs for real inside the
-folder, any other command answers what the table says, or is not found.
+A container is a folder of this machine and a table of answers. `tar` really runs inside the folder;
+any other command returns its answer from the table, or is not found.
 
     server.containers.add("lab", "nb-0", Machine(folder, home="/home/jovyan"))
 """
@@ -38,7 +38,7 @@ class Machine:
     """Break the connection after so many bytes of output."""
 
     def answer(self, command: Sequence[str]) -> tuple[bytes, int] | None:
-        """Return what the table says to a command; None = it says nothing."""
+        """Return the table's answer to a command; None = it has none."""
         if tuple(command) == ("printenv", "HOME"):
             return f"{self.home}\n".encode(), 0
         return self.says.get(tuple(command))
@@ -53,7 +53,7 @@ class Machine:
 
 
 class ExecContainers:
-    """The containers in which commands can run; a pod without one answers that none is there."""
+    """The containers in which commands can run; a pod without one responds that there is none."""
 
     def __init__(self) -> None:
         self._machines: dict[tuple[str, str, str], Machine] = {}
@@ -61,7 +61,7 @@ class ExecContainers:
         """What runs in every other container."""
 
     def add(self, namespace: str, pod: str, machine: Machine, container: str = "") -> None:
-        """Give a pod's container a machine; no name = whichever is asked for."""
+        """Assign a machine to a pod's container; no name = any container."""
         self._machines[namespace, pod, container] = machine
 
     def find(
@@ -157,7 +157,7 @@ class ExecSession:
             self._end(process.wait())
 
     def _feed(self, process: "subprocess.Popen[bytes]") -> None:
-        """Hand what the client sends on to the command, until either ends."""
+        """Pass what the client sends to the command, until either ends."""
         stdin = process.stdin
         assert stdin is not None  # noqa: S101  (it is a pipe)
         try:

@@ -1,4 +1,4 @@
-"""What can be made to go wrong: throttling, cut and expired streams, expired tokens."""
+"""Inject faults: throttling, cut and expired streams, expired tokens."""
 
 import threading
 from dataclasses import dataclass, field
@@ -7,17 +7,17 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class BrokenWrite:
-    """How one write goes wrong."""
+    """The fault of one write."""
 
     how: Literal["refused", "cut before", "cut after", "silent"]
-    """cut before: the connection breaks and nothing was stored; cut after: it was stored; silent:
-    it was stored and the answer never comes."""
+    """cut before: the connection breaks and nothing is stored; cut after: the object is stored;
+    silent: the object is stored and no response is sent."""
     code: int = 500
     reason: str = "InternalError"
     message: str = "something went wrong"
     retry_after: str = ""
     path: str = ""
-    """Only writes to paths that end so."""
+    """Only writes to paths with this end."""
 
 
 @dataclass
@@ -28,15 +28,15 @@ class Faults:
     """Codes and Retry-After that the next requests get instead of answers."""
     expire_tokens: int = 0
     fresh_tokens: bool = True
-    """Does an expired continue token come with a fresh one?"""
+    """Whether an expired continue token comes with a fresh one."""
     expire_streams: int = 0
     """Watches that end with an ERROR of code 410."""
     cut_streams: int = 0
-    """Watches that break off in the middle of a line, once the bookmarks that are due are told."""
+    """Watches that break off in the middle of a line, after the bookmarks that are due."""
     refuse_watches: bool = False
     """Refuse a watch from a forgotten version with HTTP 410, as older servers do."""
     away: bool = False
-    """Hang up on every request and every open watch, as a server does that restarts."""
+    """Close the connection of every request and every open watch, like a server that restarts."""
     writes: list[BrokenWrite] = field(default_factory=list)
     """What happens to the next writes that are no dry runs, one each."""
     marks: int = 0
@@ -44,12 +44,12 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take_throttle(self) -> tuple[int, str] | None:
-        """Return how the next request is refused, or None."""
+        """Return the refusal of the next request, or None."""
         with self._lock:
             return self.throttle.pop(0) if self.throttle else None
 
     def take_write(self, path: str) -> BrokenWrite | None:
-        """Return how this write goes wrong, or None."""
+        """Return the fault of this write, or None."""
         with self._lock:
             for place, broken in enumerate(self.writes):
                 if path.endswith(broken.path):
@@ -57,15 +57,15 @@ class Faults:
             return None
 
     def take_expired_token(self) -> bool:
-        """Tell whether the next continue token is too old."""
+        """Return whether the next continue token is too old."""
         return self._take("expire_tokens")
 
     def take_expired_stream(self) -> bool:
-        """Tell whether a watch is to end with an ERROR."""
+        """Return whether a watch has to end with an ERROR."""
         return self._take("expire_streams")
 
     def take_cut_stream(self) -> bool:
-        """Tell whether a watch is to break off."""
+        """Return whether a watch has to break off."""
         return self._take("cut_streams")
 
     def _take(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What each request gets: verbs and paths translated into calls of the store."""
+"""Handle requests: translate verbs and paths into calls of the store."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -41,7 +41,7 @@ _WRITABLE = {"", "status", "scale", "resize"}
 
 
 class ApiHandler:
-    """Answers requests about objects; discovery and watches are the server's own."""
+    """Handles requests about objects; discovery and watches are in the server."""
 
     def __init__(self, store: ObjectStore, access: Access, faults: Faults) -> None:
         self._store, self._access, self._faults = store, access, faults
@@ -56,7 +56,7 @@ class ApiHandler:
         return AccessReview(verb, kind.group, target.resource, target.namespace, target.name)
 
     def review(self, request: ApiRequest, user: str) -> ApiResponse:
-        """Answer whether somebody may do something."""
+        """Answer whether a user has a permission."""
         return ApiResponse(self._access.review(user, _object(request.decoded())), 201)
 
     def answer(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
@@ -200,7 +200,7 @@ class ApiHandler:
         return ApiResponse(self._render(request, target, new), 200, ignored)
 
     def _apply(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        """Apply server-side: what is not there yet is made."""
+        """Apply server-side: an object that does not exist is created."""
         kind, body = target.kind, _object(request.decoded())
         if target.subresource not in {"", "status"}:
             raise no_such_path()

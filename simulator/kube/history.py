@@ -1,4 +1,4 @@
-"""What has changed, in order: watches read it forwards, snapshots of the past backwards."""
+"""Keep changes in order: watches read them forwards, snapshots of the past backwards."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ class StoreChange(msgspec.Struct, frozen=True):
 
 
 class ChangeHistory:
-    """The last changes; older ones are forgotten once there are twice as many as `keep`."""
+    """The last changes; older ones are removed once there are twice as many as `keep`."""
 
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._changes: list[StoreChange] = []
         self.forgotten = 0
-        """The newest version whose change is not known any more."""
+        """The newest version whose change was removed."""
 
     def add(self, change: StoreChange) -> None:
         """Append the newest change."""
@@ -43,12 +43,12 @@ class ChangeHistory:
         return self._changes[bisect_right(self._changes, version, key=lambda c: c.version) :]
 
     def forget(self, version: int) -> None:
-        """Compact: versions up to this one are gone."""
+        """Compact: remove versions up to this one."""
         self._changes = self.since(version)
         self.forgotten = version
 
     def past(self, kind: str, objects: Mapping[str, Object], version: int) -> dict[str, Object]:
-        """Return the objects of a kind as they were at a version that is still known."""
+        """Return the objects of a kind as of a version that is still in the history."""
         out = dict(objects)
         for change in reversed(self.since(version)):
             if change.kind != kind:

@@ -1,4 +1,4 @@
-"""The kinds that are served (`resources.csv`), and those that a CustomResourceDefinition adds."""
+"""Define the kinds that are served (`resources.csv`), and those of CustomResourceDefinitions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ class ScalePaths(msgspec.Struct, frozen=True):
 
 
 class ApiKind(msgspec.Struct, frozen=True):
-    """One kind: how it is called, where it is served, and how it counts generations."""
+    """One kind: its names, where it is served, and how its generation changes."""
 
     kind: str
     group: str
@@ -28,9 +28,9 @@ class ApiKind(msgspec.Struct, frozen=True):
     namespaced: bool = True
     custom: bool = True
     generation: str = "spec"
-    """What bumps it: spec | annotations (and spec) | all (but metadata) | nothing."""
+    """What changes it: spec | annotations (and spec) | all (but metadata) | nothing."""
     status: bool = False
-    """Is status written through a subresource of its own?"""
+    """Whether status is written through its own subresource."""
     scale: ScalePaths | None = None
     short: tuple[str, ...] = ()
 
@@ -92,12 +92,12 @@ class KindCatalog:
         return iter(self._kinds.values())
 
     def find(self, name: str) -> ApiKind:
-        """Return the kind called `Pod`, or `Queue.scheduling.run.ai` where the name is shared.
+        """Return the kind named `Pod`, or `Queue.scheduling.run.ai` if several groups have it.
 
-        A bare name that a built-in kind has means the built-in one.
+        A name without a group that a built-in kind has means the built-in one.
 
         Raises:
-            UsageError: no kind or several kinds are called so.
+            UsageError: no kind or several kinds have the name.
         """
         if kind_found := self._kinds.get(name):
             return kind_found

@@ -1,4 +1,4 @@
-"""`metadata.managedFields`: which manager last wrote which field, down to the leaves.
+"""Track `metadata.managedFields`: which manager last wrote which field, down to the leaves.
 
 A set of fields is nested as the server writes it (`FieldsV1`): `f:name` for a field, `k:{...}` for
 an item of a list that is merged by keys, with `.` for the item itself. Any other list, a selector
@@ -113,7 +113,7 @@ def leaves(item: Mapping[str, Any], *, custom: bool) -> list[Path]:
 
 
 def holds(fields: Mapping[str, Any], path: Path) -> bool:
-    """Tell whether a set has a leaf, or something within it."""
+    """Return whether a set has a leaf, or something within it."""
     here: Mapping[str, Any] | None = fields
     for part in path:
         here = here.get(part) if here else None
@@ -123,7 +123,7 @@ def holds(fields: Mapping[str, Any], path: Path) -> bool:
 
 
 def without(fields: Fields, paths_removed: Sequence[Path]) -> Fields:
-    """Return a set without some leaves; the very same one where it has none of them."""
+    """Return a set without some leaves; the identical one if it has none of them."""
     hit = [p for p in paths_removed if holds(fields, p)]
     return _nest(sorted(set(paths(fields)) - set(hit))) if hit else fields
 
@@ -134,7 +134,7 @@ def union(fields: Fields, more: Sequence[Path]) -> Fields:
 
 
 def value_at(item: Any, path: Path) -> Any:
-    """Return what lies at a leaf, None for nothing."""
+    """Return the value at a leaf, None for no value."""
     for part in path:
         if part == _ITEM:
             return item

@@ -1,5 +1,5 @@
-"""What the cluster's own controllers do: for each kind, what should exist beneath an object.
+"""Simulate the cluster's own controllers: for each kind, which child objects should exist.
 
-A controller is a function of an object and what it controls already; it answers with a `Plan`.
-`loop.py` carries plans out, again and again until nothing changes.
+A controller is a function of an object and its children; it returns `ChildChanges`. `loop.py`
+carries these out, repeatedly until nothing changes.
 """

@@ -1,6 +1,6 @@
-"""Those who change an object back: HPA, KEDA, and GitOps when told what Git says.
+"""Simulate controllers that revert changes: HPA, KEDA, and GitOps with a given Git state.
 
-They act when their own period comes round, never at once, as the real ones do.
+They act at their own period, never immediately, as the real ones do.
 """
 
 from typing import Any
@@ -23,14 +23,14 @@ from simulator.cluster.view import Key, View
 HPA_PERIOD_S = 15.0
 KEDA_PERIOD_S = 30.0
 GITOPS_DELAY_S = 5.0
-"""Argo CD heals a drift after five seconds (`--self-heal-timeout-seconds`)."""
+"""Argo CD corrects a drift after five seconds (`--self-heal-timeout-seconds`)."""
 DESIRED = "simulator.fallow/desired-replicas"
-"""Annotation of an HPA or ScaledObject: what its metrics ask for now."""
+"""Annotation of an HPA or ScaledObject: the replicas that its metrics require now."""
 PAUSED_AT, PAUSED = "autoscaling.keda.sh/paused-replicas", "autoscaling.keda.sh/paused"
 
 
 class Tracked(msgspec.Struct):
-    """What Git says of one object, who applies it, and how long it takes."""
+    """The Git state of one object, its field manager, and the delay of a correction."""
 
     body: dict[str, Any]
     manager: str
@@ -38,7 +38,7 @@ class Tracked(msgspec.Struct):
 
 
 class Autoscalers:
-    """Everything that may undo what somebody else did."""
+    """All controllers that may undo a change of another client."""
 
     def __init__(self, view: View, writer: StoreWriter, alarms: Timers) -> None:
         self._view, self._writer, self._alarms = view, writer, alarms
@@ -62,7 +62,7 @@ class Autoscalers:
         self._tracked.pop((kind, namespace, name), None)
 
     def notice(self, obj: Object) -> None:
-        """See a changed object, and come back to it when the period is round."""
+        """Process a changed object, and check it again at the next period."""
         kind = kind_of(obj)
         key = (kind, namespace(obj), name(obj))
         now = self._writer.now_s

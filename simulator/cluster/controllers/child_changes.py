@@ -1,4 +1,4 @@
-"""What a controller is shown and what it answers."""
+"""Define the input and the output of a controller."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -19,24 +19,24 @@ from simulator.cluster.view import View
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 TEAM_LABELS = ("team", "kueue.x-k8s.io/queue-name", "kai.scheduler/queue")
-"""Labels of an object that its pods bear too, as sites have it set up."""
+"""Labels of an object that its pods inherit, as sites configure it."""
 
 
 class ChildChanges(msgspec.Struct):
-    """What should be done about one object and what it controls."""
+    """The changes that one object and its children need."""
 
     make: list[Object] = []
     patch: list[tuple[Object, Object]] = []
     drop: list[Object] = []
     status: Object | None = None
     at_s: float | None = None
-    """Look again at this moment."""
+    """When to check the object again."""
     events: list[tuple[str, str, str]] = []
     """Type, reason, message."""
 
 
 class ControllerView(msgspec.Struct):
-    """What a controller may look at."""
+    """The objects that a controller may read."""
 
     view: View
     now_s: float
@@ -105,7 +105,7 @@ def child(owner: Object, api_version: str, kind: str, called_so: str, spec: Obje
 
 
 def keep(plan: ChildChanges, existing: Sequence[Object], bodies: Iterable[Object]) -> list[Object]:
-    """Plan that exactly these children exist and say what is wanted of their spec and labels.
+    """Plan that exactly these children exist, with the given parts of their spec and labels.
 
     Returns the children that exist already and are wanted.
     """

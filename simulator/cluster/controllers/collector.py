@@ -1,4 +1,4 @@
-"""Garbage collection: what a deleted object owned goes, and namespaces end when empty."""
+"""Simulate garbage collection: delete the children of deleted objects, and empty namespaces."""
 
 from simulator.cluster.objects import Object, is_deleting, name, uid
 from simulator.cluster.store_writer import StoreWriter
@@ -15,7 +15,7 @@ def collect(obj: Object, view: View, writer: StoreWriter) -> None:
 
 
 def finalize(obj: Object, view: View, writer: StoreWriter) -> None:
-    """Do for an object that is going what its finalizers wait for, and take them off."""
+    """Do what the finalizers of a deleted object wait for, and remove them."""
     finalizers = obj["metadata"].get("finalizers") or []
     if not is_deleting(obj):
         return
@@ -39,7 +39,7 @@ def _release(obj: Object, finalizer: str, writer: StoreWriter) -> None:
 
 
 def end_namespace(obj: Object, writer: StoreWriter) -> None:
-    """Delete everything in a namespace that is going; the namespace itself when nothing is left."""
+    """Delete all objects in a terminating namespace; then delete the namespace."""
     if not is_deleting(obj):
         return
     left = False

@@ -21,7 +21,7 @@ HASH = "pod-template-hash"
 
 
 def deployment(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Bring the ReplicaSet of the present template to the replicas, the older ones to none."""
+    """Scale the ReplicaSet of the current template to the replicas, the older ones to zero."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan

@@ -1,4 +1,4 @@
-"""LeaderWorkerSet: groups of a leader and its workers, each group a set of its own."""
+"""Simulate LeaderWorkerSet: groups of a leader and its workers, each group its own set."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ NAME, GROUP = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/g
 
 
 def leader_worker_set(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep a StatefulSet of leaders, and below each leader's pod one of its workers.
+    """Keep a StatefulSet of leaders, and for each leader's pod one of its workers.
 
-    Whoever scales one of these sets is overruled: only the whole can be scaled.
+    Scaling one of these sets is reverted: only the whole can be scaled.
     """
     plan = ChildChanges()
     if is_deleting(obj):

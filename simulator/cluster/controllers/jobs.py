@@ -1,4 +1,4 @@
-"""Job: pods that run to completion; and JobSet and TrainJob, which are made of Jobs."""
+"""Simulate Job: pods that run to completion; and JobSet and TrainJob, which consist of Jobs."""
 
 from simulator.cluster.controllers.child_changes import (
     ChildChanges,
@@ -96,7 +96,7 @@ def _suspend(plan: ChildChanges, obj: Object, now_s: float) -> Object:
 
 
 def _start(obj: Object, now_s: float) -> Object:
-    """Return the status of a job that runs: since now if it is new or was suspended."""
+    """Return the status of a running job: since now if it is new or was suspended."""
     suspended = has_condition(obj, "Suspended")
     status: Object = {}
     if suspended:
@@ -108,7 +108,7 @@ def _start(obj: Object, now_s: float) -> Object:
 
 
 def _counted(obj: Object, pods: list[Object], phase: str) -> int:
-    """Return how many pods ended so, those that were tidied away since included."""
+    """Return how many pods ended in this way, deleted ones included."""
     now = sum(bool(value_at(p, "status", "phase") == phase) for p in pods)
     return max(now, int(value_at(obj, "status", phase.lower(), default=0)))
 
@@ -123,13 +123,13 @@ def _late(plan: ChildChanges, obj: Object, sight: ControllerView) -> bool:
 
 
 def _retire(plan: ChildChanges, obj: Object, sight: ControllerView) -> None:
-    """Delete a finished job when its time to live is over."""
+    """Delete a finished job after its time to live."""
     ttl = obj["spec"].get("ttlSecondsAfterFinished")
     if ttl is None:
         return
     ended = condition(obj, "Complete") or condition(obj, "Failed") or {}
     since = ended.get("lastTransitionTime")
-    if not since:  # the server takes such a condition; nobody knows when it was over
+    if not since:  # the server accepts such a condition; then the end of the job is not known
         return
     plan.at_s = parse_time(since) + ttl
     if sight.now_s >= plan.at_s:
@@ -144,7 +144,7 @@ def _fill(
     completions, wide = spec.get("completions"), int(spec.get("parallelism", 1))
     room = wide if completions is None else min(wide, completions - succeeded)
     if completions is None and succeeded:
-        room = len(active)  # a work queue that has begun to end starts nothing more
+        room = len(active)  # a work queue that has begun to end starts no more pods
     leaving = sum(is_deleting(p) and not has_ended(p) for p in pods)
     labels = {
         "batch.kubernetes.io/job-name": name(obj),
@@ -218,7 +218,7 @@ def _follow(
     *,
     stopped: bool,
 ) -> None:
-    """Keep the children, and say of the whole what they say of themselves."""
+    """Keep the children, and derive the status of the whole from theirs."""
     if (
         has_condition(obj, "Completed")
         or has_condition(obj, "Complete")
@@ -255,7 +255,7 @@ def _set_ended(obj: Object) -> str:
 
 
 def train_job(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep the one JobSet of a TrainJob; its trainer says how many nodes of what size."""
+    """Keep the one JobSet of a TrainJob; its trainer has the number and size of the nodes."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan

@@ -1,4 +1,4 @@
-"""Carry out what the controllers plan, for every object that something happened to."""
+"""Carry out the controllers' plans for every object with a change."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ CONTROLLERS: Mapping[str, tuple[Controller, str]] = {
     VOLCANO_JOB: (volcano_job, "vc-controller-manager"),
     **dict.fromkeys(kinds(), (training_job, "training-operator")),
 }
-"""Kind: what its controller does, and the name it writes under."""
+"""Kind: its controller's function, and the name of its field manager."""
 GUARDED = {
     "Pod",
     "ResourceQuota",
@@ -55,11 +55,11 @@ GUARDED = {
 }
 """Kinds whose changes concern the budgets and quotas of their namespace."""
 LEVELS = 3
-"""How far up a change of an object is told: pod, replica set, deployment, service."""
+"""How many owners above a changed object are notified: pod, replica set, deployment, service."""
 
 
 class Loop:
-    """The controllers of one cluster, and the objects they have to look at."""
+    """The controllers of one cluster, and the objects that they have to check."""
 
     def __init__(self, view: View, writer: StoreWriter, alarms: Timers) -> None:
         self._view, self._writer, self._alarms = view, writer, alarms
@@ -67,15 +67,15 @@ class Loop:
         self._spaces: dict[str, None] = {}
         self._ended: list[Object] = []
         self._refused: dict[str, Key] = {}
-        """Where owners lie, by uid, that make no more children until a quota may have room."""
+        """Owners, by uid, that create no more children until a quota may have room."""
 
     @property
     def busy(self) -> bool:
-        """Say whether anything is still to be looked at."""
+        """Return whether any object still has to be checked."""
         return bool(self._dirty or self._spaces or self._ended)
 
     def notice(self, change: StoreChange) -> None:
-        """See what changed, and remember whom it concerns."""
+        """Process changed objects, and queue the objects that they affect."""
         obj, kind = change.object, kind_of(change.object)
         if kind == "Event":
             return
@@ -91,7 +91,7 @@ class Loop:
             self._retry(namespace(obj))
 
     def _tell_above(self, obj: Object) -> None:
-        """Let the owners of an object look at it."""
+        """Queue the owners of an object."""
         above: Object | None = obj
         for _ in range(LEVELS):
             reference = None if above is None else controller(above)
@@ -110,13 +110,13 @@ class Loop:
                 self._dirty["Namespace", "", space] = None
 
     def _retry(self, space: str) -> None:
-        """Let those try again whose children were refused for want of quota."""
+        """Retry owners whose children were refused because of a quota."""
         for owner in tuple(self._writer.refused.get(space, ())):
             if owner in self._refused:
                 self._dirty[self._refused.pop(owner)] = None
 
     def run(self) -> None:
-        """Let every controller look once at what concerns it."""
+        """Let every controller check its queued objects once."""
         ended, self._ended = self._ended, []
         for lost in ended:
             collector.collect(lost, self._view, self._writer)
@@ -149,7 +149,7 @@ class Loop:
         for body in () if uid(obj) in self._refused else plan.make:
             if self._writer.create(body, manager, obj) is None and uid(obj) in refused:
                 self._refused[uid(obj)] = key
-                plan.status = control(obj, sight).status  # it says why now
+                plan.status = control(obj, sight).status  # the reason is in its status now
                 break
         if plan.status is not None:
             self._writer.status(obj, plan.status, "")

@@ -1,4 +1,4 @@
-"""What limits others: disruption budgets and quotas, kept up to date."""
+"""Simulate disruption budgets and quotas: keep their status up to date."""
 
 from simulator.cluster.controllers.deployments import share
 from simulator.cluster.objects import (
@@ -21,11 +21,11 @@ from simulator.kube import quota
 
 MANAGER = "kube-controller-manager"
 FORGIVE_S = 120.0
-"""An eviction that never happened stops counting after so long (DeletionTimeout)."""
+"""An eviction that did not happen stops counting after this time (DeletionTimeout)."""
 
 
 def budget(obj: Object, view: View, writer: StoreWriter) -> float | None:
-    """Write the status of a PodDisruptionBudget; return when to look again."""
+    """Write the status of a PodDisruptionBudget; return when to check it again."""
     pods = [
         p
         for p in view.of("Pod", namespace(obj))
@@ -69,7 +69,7 @@ def _desired_healthy(obj: Object, pods: list[Object], view: View) -> tuple[int, 
 
 
 def _scale(pods: list[Object], view: View) -> int:
-    """Return what the controllers of the pods ask for together."""
+    """Return how many replicas the controllers of the pods request together."""
     requested: dict[str, int] = {}
     for pod in pods:
         reference = controller(pod)
@@ -83,7 +83,7 @@ def _scale(pods: list[Object], view: View) -> int:
 
 
 def resource_quota(obj: Object, view: View, writer: StoreWriter) -> None:
-    """Write what a ResourceQuota allows and what its namespace uses of it."""
+    """Write a ResourceQuota's limits, and what its namespace uses of them."""
     kinds = []
     for key in value_at(obj, "spec", "hard", default={}):
         plural = key.removeprefix("count/").partition(".")[0]

@@ -1,4 +1,4 @@
-"""RayCluster: a head and groups of workers; RayJob: a cluster that lives for one job."""
+"""Simulate RayCluster (a head and groups of workers) and RayJob (a cluster for one job)."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ GROUP, NODE_TYPE, CLUSTER = "ray.io/group", "ray.io/node-type", "ray.io/cluster"
 
 
 def ray_cluster(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep the head and each group's replicas; none of them while it is suspended."""
+    """Keep the head and each group's replicas; none while it is suspended."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
@@ -69,7 +69,7 @@ def _list_groups(obj: Object) -> list[_Group]:
 def _keep_replicas(
     plan: ChildChanges, obj: Object, pods: list[Object], groups: list[_Group]
 ) -> None:
-    """Make and drop pods until each group has its replicas; pods of no group go."""
+    """Create and delete pods until each group has its replicas; pods of no group are deleted."""
     group_of = {uid(p): metadata_map(p, "labels").get(GROUP) for p in pods}
     for group in groups:
         have = oldest(p for p in pods if group_of[uid(p)] == group.name)
@@ -95,13 +95,13 @@ def _of_job(obj: Object) -> bool:
 def _member(obj: Object, group_name: str, role: str, group: Object) -> Object:
     labels = {CLUSTER: name(obj), NODE_TYPE: role, GROUP: group_name}
     head = f"{name(obj)}-head-" if role == "head" else f"{name(obj)}-{group_name}-worker-"
-    # A cluster of its own starts its containers again; a job's cluster ends with the job.
+    # A separate cluster restarts its containers; a job's cluster ends with the job.
     policy = {"restartPolicy": "Never"} if _of_job(obj) else {}
     return pod(obj, group.get("template") or {}, head, labels, generate=True, **policy)
 
 
 def ray_job(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep a cluster until its head has ended; suspending it takes the cluster away whole."""
+    """Keep a cluster until its head has ended; suspending the job deletes the whole cluster."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
@@ -136,7 +136,7 @@ def _job_result(obj: Object, heads: list[Object]) -> str:
 
 
 def _keep_cluster(plan: ChildChanges, obj: Object, have: list[Object], *, running: bool) -> None:
-    # A resumed job gets a new cluster: its name counts how often that happened.
+    # A resumed job gets a new cluster: its name counts how often this happened.
     count = int(value_at(obj, "status", "started", default=0)) + (0 if have else 1)
     cluster_name = f"{name(obj)}-{template_hash([uid(obj), count])[:5]}"
     spec = obj["spec"].get("rayClusterSpec") or {}

@@ -1,4 +1,4 @@
-"""ReplicaSet and StatefulSet: so many pods, nameless or in order."""
+"""Simulate ReplicaSet and StatefulSet: a number of pods, without or with an order."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def replica_set(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep so many pods; those that failed or go are replaced, surplus goes youngest first."""
+    """Keep the number of pods; replace failed and deleted pods; delete surplus, youngest first."""
     plan = ChildChanges()
     all_pods = sight.view.children(uid(obj), "Pod")
     alive = [p for p in all_pods if is_live(p)]
@@ -37,7 +37,7 @@ def replica_set(obj: Object, sight: ControllerView) -> ChildChanges:
         plan.make.append(pod(obj, template, f"{name(obj)}-", {}, generate=True))
     if len(alive) > wanted:
         young = oldest(alive)
-        young.reverse()  # of equal worth the youngest goes first
+        young.reverse()  # of equal cost, the youngest is deleted first
         plan.drop = sorted(young, key=_worth)[: len(alive) - wanted]
     remaining, up = len(alive) - len(plan.drop), sum(map(is_ready, alive))
     plan.status = {
@@ -52,7 +52,7 @@ def replica_set(obj: Object, sight: ControllerView) -> ChildChanges:
 
 
 def _worth(pod: Object) -> tuple[bool, bool, float]:
-    """Return what makes a pod dearer: a node, readiness, its annotated cost."""
+    """Return what makes a pod more expensive to delete: a node, readiness, its annotated cost."""
     cost = float(metadata_map(pod, "annotations").get(COST, "0"))
     return (bool(pod["spec"].get("nodeName")), is_ready(pod), cost)
 
@@ -69,7 +69,7 @@ def _failure(obj: Object, sight: ControllerView, *, short: bool) -> list[Object]
 
 
 def stateful_set(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep pods 0 to n-1 by name: made and taken away in order, replaced under the same name."""
+    """Keep pods 0 to n-1 by name: created and deleted in order, replaced under the same name."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
@@ -158,7 +158,7 @@ def _roll(plan: ChildChanges, spec: Object, pods: dict[int, Object], revision: s
 
 
 def _claims(obj: Object, sight: ControllerView, ordinal: int) -> list[Object]:
-    """Return the volume claims that a member still lacks; they outlive the set."""
+    """Return the volume claims that a member still lacks; they are not deleted with the set."""
     claims = []
     for claim in obj["spec"].get("volumeClaimTemplates") or ():
         pod_name = f"{name(claim)}-{name(obj)}-{ordinal}"
@@ -170,7 +170,7 @@ def _claims(obj: Object, sight: ControllerView, ordinal: int) -> list[Object]:
 
 
 def _forget_claims(plan: ChildChanges, obj: Object, sight: ControllerView, wanted: int) -> None:
-    """Delete claims of members that were scaled away, where the set says so."""
+    """Delete claims of members that were scaled away, if the set requires it."""
     retention = obj["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     if retention.get("whenScaled") != "Delete":
         return

@@ -1,4 +1,4 @@
-"""Kinds that are one other object in disguise: Notebook, Workspace, InferenceService."""
+"""Simulate kinds that wrap one other object: Notebook, Workspace, InferenceService."""
 
 from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, child, keep
 from simulator.cluster.objects import (
@@ -18,9 +18,9 @@ RAW = {"RawDeployment", "Standard"}
 
 
 def notebook(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep a StatefulSet of one; of none while the stop annotation is there.
+    """Keep a StatefulSet with one replica; with none while the stop annotation is there.
 
-    Scaling the StatefulSet itself is undone: the annotation is the only switch.
+    Scaling the StatefulSet itself is reverted: the annotation is the only switch.
     """
     plan = ChildChanges()
     if is_deleting(obj):
@@ -34,7 +34,7 @@ def notebook(obj: Object, sight: ControllerView) -> ChildChanges:
 
 
 def workspace(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep a StatefulSet of one; of none while the workspace is paused."""
+    """Keep a StatefulSet with one replica; with none while the workspace is paused."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
@@ -77,9 +77,9 @@ def _mirror(plan: ChildChanges, obj: Object, sight: ControllerView, wanted: Obje
 
 
 def inference_service(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep the Deployment of a predictor; none of it runs while stop is "true".
+    """Keep the Deployment of a predictor; no replica runs while stop is "true".
 
-    `minReplicas: 0` lets it go to none in serverless mode, where nothing asks (this world has no
+    `minReplicas: 0` allows zero replicas in serverless mode without requests (this world has no
     activator); in raw mode the autoscaler keeps at least one.
     """
     plan = ChildChanges()

@@ -1,4 +1,4 @@
-"""PyTorchJob and its sisters (`training.csv`): replicas by role, named by place."""
+"""Simulate PyTorchJob and similar kinds (`training.csv`): replicas by role, named by index."""
 
 from functools import cache
 from typing import Any
@@ -31,7 +31,7 @@ def kinds() -> dict[str, dict[str, str]]:
 
 
 def training_job(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep a pod for each place of each role until the chief is done; none while suspended."""
+    """Keep a pod for each index of each role until the chief ends; none while suspended."""
     plan = ChildChanges()
     if is_deleting(obj) or has_condition(obj, "Succeeded") or has_condition(obj, "Failed"):
         return plan
@@ -61,7 +61,7 @@ def training_job(obj: Object, sight: ControllerView) -> ChildChanges:
 
 
 def _fill(plan: ChildChanges, obj: Object, roles: dict[str, Any], pods: dict[str, Object]) -> None:
-    """Make what is missing, take away what failed (to be made again) and what is too much."""
+    """Create missing pods, delete failed pods (to be created again) and surplus pods."""
     places = {
         _pod_name(obj, role, place): (role, place, spec)
         for role, spec in roles.items()
@@ -94,7 +94,7 @@ def _member(obj: Object, role: str, place: int, spec: Any) -> Object:
 
 
 def _is_done(pods: dict[str, Object], roles: dict[str, Any], chief: str) -> bool:
-    """Say whether the chief succeeded; where no role is the chief's, all of the first role."""
+    """Return whether the chief succeeded; without a chief role, all pods of the first role."""
     members = [p for p in pods.values() if metadata_map(p, "labels").get(ROLE) == chief.lower()]
     ended = sum(value_at(p, "status", "phase") == "Succeeded" for p in members)
     return bool(chief) and ended >= int(roles[chief].get("replicas", 1)) > 0
@@ -110,7 +110,7 @@ def _report(
 ) -> ChildChanges:
     now = sight.now_s
     first = changes[0]
-    if first[0] != "Created":  # what it is now, it was not before
+    if first[0] != "Created":  # its current condition is not an earlier one
         changes = (*changes, ("Running", False, first[2], first[3]))
     if first[0] in {"Succeeded", "Failed", "Suspended"} and not has_condition(obj, first[0]):
         kind = "Warning" if first[0] == "Failed" else "Normal"

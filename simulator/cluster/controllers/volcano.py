@@ -1,4 +1,4 @@
-"""Volcano's Job: tasks of pods, aborted and resumed by Commands; every resume uses up a retry."""
+"""Simulate Volcano's Job: tasks of pods, aborted and resumed by Commands; a resume is a retry."""
 
 from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, pod
 from simulator.cluster.objects import (
@@ -18,7 +18,7 @@ OVER = {"Completed", "Failed", "Terminated"}
 
 
 def volcano_job(obj: Object, sight: ControllerView) -> ChildChanges:
-    """Keep the pods of each task; none while it is aborted. Commands are taken away once read."""
+    """Keep the pods of each task; none while it is aborted. Commands are deleted after reading."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
@@ -44,7 +44,7 @@ def volcano_job(obj: Object, sight: ControllerView) -> ChildChanges:
 
 
 def _fill(plan: ChildChanges, obj: Object, pods: dict[str, Object], phase: str) -> str:
-    """Make what is missing, and return the phase that the pods are in."""
+    """Create missing pods, and return the phase of the pods."""
     wanted = {
         f"{name(obj)}-{task['name']}-{place}": task
         for task in obj["spec"].get("tasks") or ()

@@ -1,4 +1,4 @@
-"""Quotas that queue instead of refuse: Kueue cohorts and scheduler-plugins ElasticQuotas.
+"""Simulate quotas that queue instead of refuse: Kueue cohorts and ElasticQuotas.
 
 Core ResourceQuotas are the API server's (`simulator/kube`): they refuse at creation.
 """

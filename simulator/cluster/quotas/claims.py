@@ -1,4 +1,4 @@
-"""What is asked of a quota and what it answers."""
+"""Define the request to a quota and its verdict."""
 
 from collections.abc import Mapping
 
@@ -28,13 +28,13 @@ class Admit(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Not now, and why, in the words of the real controller's condition."""
+    """Not now, with the reason in the words of the real controller's condition."""
 
     message: str
 
 
 class Preempt(msgspec.Struct, frozen=True):
-    """Evict these, then ask again."""
+    """Evict these, then request again."""
 
     victims: tuple[str, ...]
     """Claims' uids, in the order of eviction."""

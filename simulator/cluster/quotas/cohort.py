@@ -1,4 +1,4 @@
-"""The arithmetic of a cohort: the use of each queue's quota, and what it may still take.
+"""Compute a cohort: the use of each queue's quota, and what it may still take.
 
 A queue keeps its nominal quota less what it lends (`lendingLimit`; no limit = it lends all) to
 itself; the rest of all queues is one pool. A queue may take from the pool its own part and, up to
@@ -40,7 +40,7 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class ClusterQueue(msgspec.Struct, frozen=True):
-    """A queue of a cohort; an empty cohort = it stands alone."""
+    """A queue of a cohort; an empty cohort = it has none."""
 
     name: str
     quotas: Mapping[str, Mapping[str, Quota]]
@@ -67,7 +67,7 @@ class AdmittedClaim(msgspec.Struct, frozen=True):
     flavors: Mapping[str, str]
     since_s: float
     leaving: bool = False
-    """It is being evicted but still counts."""
+    """Whether it is being evicted; it still counts."""
 
     def parts(self) -> dict[Part, int]:
         """Return what it uses by flavor and resource."""
@@ -91,7 +91,7 @@ class Ledger:
             self.add(claim)
 
     def copy(self) -> "Ledger":
-        """Return a ledger of its own."""
+        """Return a separate copy."""
         twin = Ledger(self.queues)
         twin.admitted = dict(self.admitted)
         twin._by_queue = {queue: dict(claims) for queue, claims in self._by_queue.items()}
@@ -106,7 +106,7 @@ class Ledger:
         self._used.setdefault(admitted.claim.queue, Counter()).update(admitted.parts())
 
     def drop(self, uid: str) -> AdmittedClaim | None:
-        """Count a claim no more."""
+        """Stop counting a claim."""
         dropped = self.admitted.pop(uid, None)
         if dropped is not None:
             del self._by_queue[dropped.claim.queue][uid]
@@ -131,7 +131,7 @@ class Ledger:
         return list(self._by_queue.get(queue, {}).values())
 
     def borrowing(self, queue: str, part: Part) -> bool:
-        """Say whether a queue holds more than its nominal quota."""
+        """Return whether a queue holds more than its nominal quota."""
         return self.used(queue, part) > self.queues[queue].quota(part).nominal
 
     def available(self, queue: ClusterQueue, part: Part) -> int:

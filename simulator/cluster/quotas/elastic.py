@@ -1,4 +1,4 @@
-"""scheduler-plugins ElasticQuota: a guaranteed min, a cap max, and what others leave over.
+"""Simulate scheduler-plugins' ElasticQuota: a guaranteed min, a max, and borrowing.
 
 A namespace may exceed its min while the sum of what all use stays within the sum of all mins. A
 namespace that wants its min back evicts from those above theirs, whatever the priority; above its
@@ -39,7 +39,7 @@ class ElasticQuotas:
         self.configure(quotas)
 
     def configure(self, quotas: Iterable[ElasticQuota]) -> None:
-        """Replace the quotas (the first of a namespace counts); what is held stays held."""
+        """Replace the quotas (the first of a namespace counts); holdings stay."""
         self.quotas: dict[str, ElasticQuota] = {}
         for quota in quotas:
             for resource, maximum in quota.max.items():
@@ -59,11 +59,11 @@ class ElasticQuotas:
         self._used.setdefault(claim.queue, Counter()).update(claim.uses)
 
     def nominate(self, claim: QuotaClaim) -> None:
-        """Keep what a claim evicts others for: they would take it again the moment it is free."""
+        """Reserve the quota for which a claim evicts others: they would take it again at once."""
         self._nominated[claim.uid] = claim
 
     def leaving(self, uid: str) -> None:
-        """Say that a claim is being evicted: it counts until `release`, and goes first."""
+        """Record that a claim is being evicted: it counts until `release`, and is chosen first."""
         self._leaving.add(uid)
 
     def release(self, uid: str) -> None:
@@ -102,7 +102,7 @@ class ElasticQuotas:
         )
 
     def may(self, claim: QuotaClaim, victim: str, priority: int = 0) -> bool:
-        """Say whether a running pod yields to this claim (`scheduler.preempting.victims`).
+        """Return whether a running pod yields to this claim (`scheduler.preempting.victims`).
 
         `priority` is the victim's, for pods that hold no quota: those yield only to higher
         claims without a quota.
@@ -118,7 +118,7 @@ class ElasticQuotas:
         return self._yields(claim, victim_claim[0], self._used, above=self.rises_above(claim))
 
     def rises_above(self, claim: QuotaClaim) -> bool:
-        """Say whether the claim takes its namespace above its min."""
+        """Return whether the claim takes its namespace above its min."""
         own = _sum([self._used.get(claim.queue, {}), claim.uses])
         return self._above(own, self.quotas[claim.queue], claim.uses)
 
@@ -141,7 +141,7 @@ class ElasticQuotas:
     def _above(
         self, used: Mapping[str, int], quota: ElasticQuota, *requests: Mapping[str, int]
     ) -> bool:
-        """Say whether use exceeds the min in a counted resource that all of these ask."""
+        """Return whether use exceeds the min in a counted resource that all of these request."""
         resources = set(self._guaranteed)
         for amounts in requests:
             resources &= {resource for resource, amount in amounts.items() if amount}
@@ -150,7 +150,7 @@ class ElasticQuotas:
     def _victims(self, claim: QuotaClaim) -> tuple[str, ...]:
         above = self.rises_above(claim)
         used = {name: amounts.copy() for name, amounts in self._used.items()}
-        # Whoever does not yield now would not yield later: what others hold only shrinks.
+        # A pod that does not yield now would not yield later: the others' holdings only shrink.
         line = sorted(
             (
                 running
@@ -177,7 +177,7 @@ class ElasticQuotas:
         return tuple(reversed(needed))
 
     def _within_all(self, claim: QuotaClaim, used: Mapping[str, Counter[str]]) -> bool:
-        """Say whether all namespaces together stay within the sum of mins."""
+        """Return whether all namespaces together are within the sum of mins."""
         nominated = [
             claim_nominated
             for claim_nominated in self._nominated.values()

@@ -1,4 +1,4 @@
-"""Kueue: ClusterQueues with nominal quota, grouped in cohorts that lend to each other."""
+"""Simulate Kueue: ClusterQueues with nominal quota, in cohorts that lend to each other."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,7 +17,7 @@ class Cohorts:
         self._ledger = Ledger(self.queues)
 
     def configure(self, queues: Iterable[ClusterQueue]) -> None:
-        """Replace the queues; what is held stays held (lowering a quota evicts nothing)."""
+        """Replace the queues; holdings stay (a lower quota evicts nothing)."""
         self.queues = {queue.name: queue for queue in queues}
         self._ledger = Ledger(self.queues, self._ledger.admitted.values())
 
@@ -26,7 +26,7 @@ class Cohorts:
         self._ledger.add(AdmittedClaim(claim, flavors, since_s))
 
     def leaving(self, uid: str) -> None:
-        """Say that a claim is being evicted: it counts until `release`, and goes first."""
+        """Record that a claim is being evicted: it counts until `release`, and is chosen first."""
         if uid in self._ledger.admitted:
             self._ledger.add(msgspec.structs.replace(self._ledger.admitted[uid], leaving=True))
 
@@ -90,7 +90,7 @@ class Cohorts:
     def _unmoved(
         self, heads: Mapping[str, tuple[QuotaClaim, Verdict]], claim: QuotaClaim, verdict: Verdict
     ) -> dict[str, tuple[QuotaClaim, Verdict]]:
-        """Return the other heads whose verdicts still hold: a refusal moves no quota."""
+        """Return the other heads whose verdicts still apply: a refusal changes no quota."""
         queue = self.queues.get(claim.queue)
         moved = {claim.queue}
         if queue is not None and not isinstance(verdict, Refuse):

@@ -1,8 +1,8 @@
-"""Whom Kueue evicts so that a claim fits: the classical preemption of a cohort.
+"""Choose what Kueue evicts so that a claim fits: the classical preemption of a cohort.
 
-Candidates of other queues come before our own, the lowest priority first, then the latest
-admitted. They are taken one by one until the claim fits; those not needed after all are put back.
-Source: Kueue's documentation of preemption.
+Candidates of other queues come before the claim's own queue, the lowest priority first, then the
+latest admitted. They are taken one by one until the claim fits; those that are not needed after
+all are put back. Source: Kueue's documentation of preemption.
 """
 
 from collections.abc import Iterable, Mapping
@@ -106,7 +106,7 @@ def _minimal(
     for admitted in sorted(candidates, key=lambda h: not h.leaving):
         if fits(queue, wanted, trial, borrow=borrow):
             break
-        # A queue that lent back enough meanwhile is left in peace.
+        # A queue that has returned enough meanwhile is left unchanged.
         if admitted.claim.queue == queue.name or _borrows(trial, admitted, short):
             trial.drop(admitted.claim.uid)
             evicted.append(admitted)
@@ -124,7 +124,7 @@ def _minimal(
 def fits(
     queue: ClusterQueue, wanted: Mapping[Part, int], ledger: Ledger, *, borrow: bool = True
 ) -> bool:
-    """Say whether a queue may take all that is wanted, within its nominal quota or beyond."""
+    """Return whether a queue may take the whole claim, within its nominal quota or beyond."""
     return all(
         n <= ledger.available(queue, part)
         and (borrow or ledger.used(queue.name, part) + n <= queue.quota(part).nominal)

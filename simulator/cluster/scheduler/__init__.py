@@ -1,5 +1,5 @@
-"""The scheduler: which pod next, on which node and device, and who must yield.
+"""Schedule pods: which pod next, on which node and device, and which pods must yield.
 
 requests -> fleet (what is free) -> policies (which node) -> devices (which device) -> preempting.
-Pure: no store, no clock, no chance. Equal choices go to the first node by name, the lowest index.
+Pure: no store, no clock, no randomness. Ties go to the first node by name and the lowest index.
 """

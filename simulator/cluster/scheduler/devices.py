@@ -1,4 +1,4 @@
-"""Which devices, replicas or MIG instances of a node a pod gets."""
+"""Choose which devices, replicas or MIG instances of a node a pod gets."""
 
 import itertools
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def placement(
 def _served(
     request: PodRequest, fleet: SchedulerFleet, row: int, policy: Policy
 ) -> Iterator[tuple[int, MigInstance]]:
-    """Yield instances in the order of serving, each held before the next is looked for."""
+    """Yield instances in the order of serving, each held before the next one is searched."""
     mig_devices = dict(enumerate(fleet.mig_devices[row]))
     while True:
         choices = [

@@ -1,4 +1,4 @@
-"""Which nodes a pod may use at all: labels, GPU models, taints."""
+"""Decide which nodes a pod may use at all: labels, GPU models, taints."""
 
 from simulator.cluster.scheduler.requests import NodeFree, NodeTaint, PodRequest, PodToleration
 
@@ -6,7 +6,7 @@ _REPELS = ("NoSchedule", "NoExecute")
 
 
 def eligible(request: PodRequest, node: NodeFree) -> bool:
-    """Say whether the node has the labels and the model asked, and no taint in the way."""
+    """Return whether the node has the labels and the model, and no taint that forbids the pod."""
     if request.gpu_models and node.gpu_model not in request.gpu_models:
         return False
     if any(node.labels.get(key) != value for key, value in request.selector):
@@ -17,7 +17,7 @@ def eligible(request: PodRequest, node: NodeFree) -> bool:
 
 
 def welcome(request: PodRequest, node: NodeFree) -> bool:
-    """Say whether no PreferNoSchedule taint makes the node a second choice."""
+    """Return whether no PreferNoSchedule taint makes the node a second choice."""
     return not any(
         taint.effect == "PreferNoSchedule" and not _is_tolerated(taint, request)
         for taint in node.taints

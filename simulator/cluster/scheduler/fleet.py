@@ -1,4 +1,4 @@
-"""What is free in the whole fleet, as arrays over nodes; built once, then taken and given back."""
+"""Track what is free in the fleet, as arrays over nodes; built once, then updated."""
 
 import copy
 import itertools
@@ -72,11 +72,11 @@ class SchedulerFleet:
         memory = {model.gpu_model: round(model.memory_gib * 1024) for model in gpu_models()}
         self.device_mib = np.array([memory.get(model, 0) for model in self.models], np.int64)
         self.version = np.zeros(rows, np.int64)
-        """Another number after every change of a node, and never one that another fleet had."""
+        """A number that differs after every change of a node, and from those of other fleets."""
         self.measure = FragmentationMeasure(typical_mix() if types is None else types)
-        """The fragmentation measure of the pods to expect (`types`), which fgd follows."""
+        """The fragmentation measure of the expected pods (`types`), which fgd follows."""
         self.gradients: dict[object, tuple[Integers, Reals, Integers]] = {}
-        """What fgd remembers by request: version seen, gradient, device. Copies share it."""
+        """fgd's results by request: version seen, gradient, device. Copies share them."""
         self.used_milli = np.zeros((rows, width), np.int64)
         self.works = np.zeros((rows, width), bool)
         self.mig_devices: list[list[MigDevice | None]] = []
@@ -96,7 +96,7 @@ class SchedulerFleet:
             self.refresh(row)
 
     def copy(self) -> "SchedulerFleet":
-        """Return a fleet of its own, to try things on."""
+        """Return a separate fleet for trials."""
         twin = copy.copy(self)
         for name in _CHANGING:
             setattr(twin, name, getattr(self, name).copy())
@@ -107,7 +107,7 @@ class SchedulerFleet:
         return twin
 
     def only(self, name: str, pods: Iterable[Running]) -> "SchedulerFleet":
-        """Return a fleet of this one node, that knows these of its pods, to try things on."""
+        """Return a fleet of this one node, with only these of its pods, for trials."""
         row = self.place_of[name]
         single_node = SchedulerFleet([self.node(name)], types=())
         width = single_node.used_milli.shape[1]
@@ -120,7 +120,7 @@ class SchedulerFleet:
         return single_node
 
     def take(self, request: PodRequest, placement: Placement, started_s: float = 0.0) -> None:
-        """Hold what a placement takes, until `release`.
+        """Allocate a placement, until `release`.
 
         Raises:
             UsageError: the pod holds something already, or the place is not free.
@@ -135,13 +135,13 @@ class SchedulerFleet:
         self.running[placement.uid] = Running(request, placement, started_s)
 
     def release(self, uid: str) -> Running:
-        """Give back what a pod holds."""
+        """Release what a pod holds."""
         running = self.running.pop(uid)
         self._move(self.place_of[running.placement.node], running.request, running.placement, -1)
         return running
 
     def has_room(self, request: PodRequest, placement: Placement) -> bool:
-        """Say whether exactly this place is free (health and cordons apart)."""
+        """Return whether exactly this placement is free (health and cordons are ignored)."""
         row = self.place_of[placement.node]
         if placement.instances:
             room = all(
@@ -159,20 +159,20 @@ class SchedulerFleet:
         )
 
     def close(self, node: str) -> None:
-        """Place nothing more on a node (cordoned, not ready); what runs there stays."""
+        """Allow no new placement on a node (cordoned, not ready); running pods stay."""
         self.open[self.place_of[node]] = False
 
     def reopen(self, node: str) -> None:
-        """Place on a node again."""
+        """Allow placements on a node again."""
         self.open[self.place_of[node]] = True
 
     def lose_device(self, node: str, index: int) -> None:
-        """Place nothing more on a device (fallen off the bus, cordoned)."""
+        """Allow no new placement on a device (fallen off the bus, cordoned)."""
         self.works[self.place_of[node], index] = False
         self.refresh(self.place_of[node])
 
     def regain_device(self, node: str, index: int) -> None:
-        """Place on a device again."""
+        """Allow placements on a device again."""
         self.works[self.place_of[node], index] = True
         self.refresh(self.place_of[node])
 
@@ -238,7 +238,7 @@ class SchedulerFleet:
         return max(request.gpu_milli, -(-request.gpu_memory_mib * WHOLE // device_mib))
 
     def eligible(self, request: PodRequest) -> tuple[Marks, Marks]:
-        """Return which nodes the pod may use at all, and which of them it would rather use."""
+        """Return which nodes the pod may use at all, and which of them it prefers."""
         key = (request.selector, request.tolerations, request.gpu_models)
         if key not in self._eligible:
             may = np.array([eligible(request, node) for node in self.nodes], bool)
@@ -251,7 +251,7 @@ class SchedulerFleet:
         return [int(device) for device in np.flatnonzero(self.works[row])]
 
     def refresh(self, row: int, *, gpus: bool = True) -> None:
-        """Work out anew what a node can serve."""
+        """Compute again what a node can serve."""
         self.version[row] = next(_STAMPS)
         if not gpus:
             return
@@ -324,5 +324,5 @@ class SchedulerFleet:
 
 
 def is_whole(request: PodRequest) -> bool:
-    """Say whether the pod asks plain `nvidia.com/gpu`: devices, replicas, or single-MIG ones."""
+    """Return whether the pod requests plain `nvidia.com/gpu`: devices, replicas, single MIG."""
     return request.gpu_milli == WHOLE and not request.gpu_memory_mib and not request.profile

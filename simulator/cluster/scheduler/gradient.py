@@ -1,7 +1,7 @@
-"""FGD: where a pod raises the fragmentation measure least.
+"""Place by FGD: where a pod raises the fragmentation measure least.
 
-What was computed for a request and a node is remembered until the node changes; most pods repeat
-an earlier one's request, so that only the nodes touched since then are measured again.
+The result for a request and a node is kept until the node changes. Most pods repeat an earlier
+request, so that only the nodes changed since then are measured again.
 """
 
 import numpy as np
@@ -91,7 +91,7 @@ def _free_after(
 
 
 def _mig_change(request: PodRequest, fleet: SchedulerFleet, rows: Integers) -> Reals:
-    """Return by how many milli-GPU more of the boards' free slices are stranded."""
+    """Return how many milli-GPU of the GPUs' free slices are stranded in addition."""
     change = np.zeros(len(rows))
     for at, row in enumerate(rows):
         if not (request.profile or fleet.single[row]):

@@ -1,6 +1,6 @@
-"""Boards in MIG mode: which instances they serve, hold and give back.
+"""Serve GPUs in MIG mode: which instances they can serve, hold and release.
 
-Where instances may lie is `fallow.mig`; a board's used slices are a bit mask.
+`fallow.mig` defines where instances fit; a GPU's used slices are a bit mask.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ def used(gpu_model: str, instances: Iterable[MigInstance]) -> int:
 
 
 def room(gpu_model: str, device: MigDevice, name: str) -> tuple[int, ...]:
-    """Return the starts at which a board can serve one more instance of a profile."""
+    """Return the starts at which a GPU can serve one more instance of a profile."""
     if device.fixed:
         return tuple(i.start for i in device.instances if i.profile == name and not i.allocated)
     kind = models().get(gpu_model, {}).get(name)
@@ -71,21 +71,21 @@ def spare(gpu_model: str, device: MigDevice) -> int:
 
 
 def hold(device: MigDevice, instance: MigInstance) -> MigDevice:
-    """Return the board with an instance held, cut first where the board is not fixed."""
+    """Return the GPU with an instance held, created first if the GPU's layout is not fixed."""
     rest = tuple(i for i in device.instances if i.start != instance.start)
     held_instance = MigInstance(instance.profile, instance.start, allocated=True)
     return MigDevice(tuple(sorted((*rest, held_instance), key=lambda i: i.start)), device.fixed)
 
 
 def give_back(device: MigDevice, instance: MigInstance) -> MigDevice:
-    """Return the board without that holder; where it is not fixed, without the instance."""
+    """Return the GPU without that holder; if its layout is not fixed, without the instance."""
     rest = tuple(i for i in device.instances if i.start != instance.start)
     fixed_instances = (MigInstance(instance.profile, instance.start),) if device.fixed else ()
     return MigDevice(tuple(sorted((*rest, *fixed_instances), key=lambda i: i.start)), device.fixed)
 
 
 def lay_out(gpu_model: str, names: Sequence[str]) -> tuple[MigInstance, ...]:
-    """Return legal places for a board's profiles (`3g.40gb`, `2g.20gb`, ...), by start.
+    """Return legal places for a GPU's profiles (`3g.40gb`, `2g.20gb`, ...), by start.
 
     Raises:
         UsageError: an unknown model or profile, or a set that no layout holds.

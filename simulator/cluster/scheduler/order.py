@@ -1,4 +1,4 @@
-"""The order in which pending pods are tried."""
+"""Order the pending pods for the scheduler."""
 
 from collections.abc import Iterable, Mapping
 

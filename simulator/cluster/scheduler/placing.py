@@ -20,7 +20,7 @@ from simulator.cluster.scheduler.requests import (
 def place(
     request: PodRequest, nodes: SchedulerFleet | Sequence[NodeFree], policy: Policy = "first-fit"
 ) -> Placement | None:
-    """Return where the pod goes, or None; takes nothing (`Fleet.take` does).
+    """Return the pod's placement, or None; it allocates nothing (`SchedulerFleet.take` does).
 
     first-fit: the first node by name. best-fit: the node that keeps the least GPU, then CPU, then
     memory free. fgd: the node and device that raise the fragmentation measure least.
@@ -42,7 +42,7 @@ def place(
 def place_gang(
     gang: PodGang, nodes: SchedulerFleet | Sequence[NodeFree], policy: Policy = "first-fit"
 ) -> tuple[Placement, ...] | None:
-    """Return where the members go, or None when fewer fit than must; takes nothing.
+    """Return the members' placements, or None if too few fit; it allocates nothing.
 
     Larger members are placed first; beyond `min_members` as many as fit.
     """
@@ -64,9 +64,9 @@ def place_gang(
 
 
 def _could(gang: PodGang, fleet: SchedulerFleet) -> int:
-    """Return how many members would fit if each were alone: taking never makes room.
+    """Return how many members would fit if each were alone: allocating never makes room.
 
-    A copy of the fleet costs five times as much as this question.
+    A copy of the fleet costs five times as much as this check.
     """
     fits_size: dict[object, bool] = {}
     fitting = 0

@@ -1,4 +1,4 @@
-"""Who must yield so that a pod of higher priority can run.
+"""Choose which pods must yield so that a pod of higher priority can run.
 
 Pods yield in units: a gang is evicted whole, wherever its pods are, and only if all of them may be.
 """
@@ -15,7 +15,7 @@ from simulator.cluster.scheduler.placing import place_gang
 from simulator.cluster.scheduler.requests import PodGang, PodRequest, Policy, Running
 
 _SUBSETS = 300
-"""So many sets of a node's units are tried for the fewest; beyond, units are spared one by one."""
+"""Sets of a node's units that are tried for the smallest; beyond, units are spared one by one."""
 
 
 class _Unit(msgspec.Struct, frozen=True):
@@ -42,10 +42,11 @@ def victims(
     """Return the pods to evict so that the gang fits: fewest, then lowest, then youngest.
 
     A gang is evicted whole. None: no eviction would help, or the gang may not preempt. `may`
-    says which pods yield at all; by default those of lower priority (a quota asks for others).
+    decides which pods yield at all; by default those of lower priority (a quota has other rules).
 
-    For one pod the fewest on any one node are found, exactly while a node has few candidates. For
-    a gang the lowest units yield, as few of them as will do; who is not in its way, stays.
+    For one pod, the fewest victims on any one node are found, exactly while a node has few
+    candidates. For a gang, the lowest units yield, as few of them as suffice; units not in its way
+    stay.
     """
     if not all(pod.preempts for pod in gang.members):
         return None
@@ -91,7 +92,7 @@ def _for_pod(pod: PodRequest, fleet: SchedulerFleet, units: list[_Unit]) -> list
 
 
 def _enough(pod: PodRequest, fleet: SchedulerFleet, unit: _Unit) -> bool:
-    """Say whether it is enough that one lone pod goes."""
+    """Return whether it is enough that one single pod ends."""
     name = unit.pods[0].placement.node
     return _may_help(pod, fleet, fleet.place_of[name], [unit]) and _helps(
         pod, fleet.only(name, unit.pods), [unit]
@@ -139,7 +140,7 @@ def _helps(pod: PodRequest, node: SchedulerFleet, units: Sequence[_Unit]) -> boo
 
 
 def _may_help(pod: PodRequest, fleet: SchedulerFleet, row: int, units: Sequence[_Unit]) -> bool:
-    """Rule out by sums what could not help: a trial costs twenty times as much."""
+    """Rule out, by sums, what could not help: a trial costs twenty times as much."""
     name = fleet.names[row]
     evicted = [p for unit in units for p in unit.pods if p.placement.node == name]
     cpu = sum(p.request.cpu_milli for p in evicted)
@@ -181,7 +182,8 @@ def _for_gang(
     for placement in where[: gang.min_members or len(gang.members)]:
         trial.take(requests[placement.uid], placement)
     needed_units = [unit for unit in reversed(out) if not _restore(trial, unit)][::-1]
-    # With fewer gone, members of several kinds may go elsewhere and not all fit: then all yield.
+    # With fewer victims, members of several kinds may be placed elsewhere and not all fit: all
+    # yield.
     spared = place_gang(gang, _without(fleet, needed_units), policy) is not None
     return needed_units if spared else out
 
@@ -193,7 +195,7 @@ def _without(fleet: SchedulerFleet, units: Iterable[_Unit]) -> SchedulerFleet:
 
 
 def _restore(trial: SchedulerFleet, unit: _Unit) -> bool:
-    """Put a unit back where it was, if all of it still has room."""
+    """Restore a unit, if all of it still has room."""
     restored: list[str] = []
     for pod in unit.pods:
         if not trial.has_room(pod.request, pod.placement):

@@ -1,7 +1,7 @@
-"""What the scheduler is asked and what it answers.
+"""Define the scheduler's input and output.
 
-Units: thousandths of a core and of a GPU, MiB, seconds since the epoch. A pod asks for whole
-GPUs (`gpus`, `gpu_milli` 1000), for a share of each of them, or for MIG instances (`profile`).
+Units: thousandths of a core and of a GPU, MiB, seconds since the epoch. A pod requests whole GPUs
+(`gpus`, `gpu_milli` 1000), a share of each of them, or MIG instances (`profile`).
 """
 
 from collections.abc import Mapping
@@ -45,11 +45,11 @@ class PodRequest(msgspec.Struct, frozen=True):
     gpu_milli: int = WHOLE
     """Of each device; under 1000 is a share (HAMi cores, KAI fraction)."""
     gpu_memory_mib: int = 0
-    """Of each device, 0 = not asked; the greater of memory's and cores' share is taken."""
+    """Of each device, 0 = not requested; the greater of memory's and cores' share is taken."""
     profile: str = ""
     """MIG: `1g.10gb`; empty = no MIG."""
     gpu_models: tuple[str, ...] = ()
-    """Canonical models that will do; empty = any."""
+    """Canonical models that the pod accepts; empty = any."""
     selector: tuple[tuple[str, str], ...] = ()
     """Node labels that must be equal, sorted."""
     tolerations: tuple[PodToleration, ...] = ()
@@ -62,18 +62,18 @@ class PodRequest(msgspec.Struct, frozen=True):
 
 
 def size(m: PodRequest) -> tuple[object, ...]:
-    """Return what two pods share that fit into the same places."""
+    """Return the key that pods share which fit into the same places."""
     amounts = (m.cpu_milli, m.memory_mib, m.gpus, m.gpu_milli, m.gpu_memory_mib, m.profile)
     return (*amounts, m.gpu_models, m.selector, m.tolerations)
 
 
 class PodGang(msgspec.Struct, frozen=True):
-    """Pods that are placed together or not at all; a lone pod is a gang of one."""
+    """Pods that are placed together or not at all; a single pod is a gang of one."""
 
     name: str
     members: tuple[PodRequest, ...]
     min_members: int = 0
-    """So many must fit (PodGroup `minMember`); 0 = all."""
+    """How many must fit (PodGroup `minMember`); 0 = all."""
 
 
 class MigInstance(msgspec.Struct, frozen=True):
@@ -89,20 +89,20 @@ class MigDevice(msgspec.Struct, frozen=True):
 
     instances: tuple[MigInstance, ...] = ()
     fixed: bool = True
-    """True: only these instances are served (mig-manager). False: instances are cut on demand."""
+    """True: only these instances are served (mig-manager). False: they are created on demand."""
 
 
 class NodeFree(msgspec.Struct, frozen=True):
-    """What is left on a node, and who may use it."""
+    """What is free on a node, and which pods may use it."""
 
     name: str
     cpu_milli: int
     memory_mib: int
     pods: int = 110
     gpu_milli: tuple[int, ...] = ()
-    """Free of each device by index; of a board in MIG mode it is ignored."""
+    """Free part of each device by index; of a GPU in MIG mode it is ignored."""
     gpu_model: str = ""
-    """Canonical (`fallow/gpu_models.csv`) or a site's own word; MIG needs a canonical one."""
+    """Canonical (`fallow/gpu_models.csv`) or a site's own name; MIG needs a canonical one."""
     mig: tuple[MigDevice | None, ...] = ()
     """By device; empty = no MIG on the node."""
     mig_strategy: Literal["mixed", "single"] = "mixed"
@@ -116,7 +116,7 @@ class NodeFree(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where a pod goes."""
+    """Where a pod is placed."""
 
     uid: str
     node: str
@@ -134,7 +134,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A placed pod: what it asked, where it is, since when."""
+    """A placed pod: its request, its placement, its start."""
 
     request: PodRequest
     placement: Placement
