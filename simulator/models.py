@@ -1,4 +1,4 @@
-"""What the rooms of the simulator hand each other."""
+"""Define the data that the simulator's packages exchange."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ Codes = npt.NDArray[np.int16]
 Marks = npt.NDArray[np.bool_]
 
 TICK_S = 30
-"""The world moves in ticks of so many seconds; values are constant within one."""
+"""Length of a tick in seconds; values are constant within one tick."""
 STATES = (
     "unavailable",
     "stranded",
@@ -29,7 +29,7 @@ class SimulatedDevice(msgspec.Struct, frozen=True):
     """A GPU, or one MIG instance of it."""
 
     uuid: str
-    """Of the board: instances share it."""
+    """UUID of the GPU: its instances share it."""
     node: str
     index: int
     gpu_model: str
@@ -57,7 +57,7 @@ class DeviceAllocation(msgspec.Struct, frozen=True):
 
     holder: Holder
     devices: tuple[int, ...]
-    """Places in the fleet's tuple of devices; the place here is the pod's rank of the device."""
+    """Indices of the fleet's devices; the position here is the pod's rank of the device."""
     start_s: float
     end_s: float
     """Infinite while it runs."""
@@ -66,7 +66,7 @@ class DeviceAllocation(msgspec.Struct, frozen=True):
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """A device that nobody could have used: [start, end), seconds since the epoch."""
+    """A device that could not be allocated: [start, end), seconds since the epoch."""
 
     device: int
     start_s: float
@@ -76,11 +76,11 @@ class Outage(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """What is true of every device at every tick of a stretch of time: arrays [device, tick].
+    """The truth about every device at every tick of a stretch of time: arrays [device, tick].
 
-    `holder` is a place in `holders`, -1 = none. `state` is a place in `STATES`. `stop_harms` says
-    that stopping the holder's workload at that tick would lose work. Sensors are what the hardware
-    really does; what exporters show of it is another matter (`simulator.quirks`).
+    `holder` is an index of `holders`, -1 = none. `state` is an index of `STATES`. `stop_harms`: a
+    stop of the holder's workload at that tick would lose work. Sensors are the hardware's true
+    values; what exporters show may differ (`simulator.exporters.quirks`).
     """
 
     ticks: npt.NDArray[np.float64]
@@ -99,9 +99,9 @@ class Block(msgspec.Struct, frozen=True):
     gpu_util_pct: Floats
     mem_used_mib: Floats
     power_w: Floats
-    """Of the board: MIG instances of one board show the same."""
+    """Of the GPU: all MIG instances of one GPU show the same."""
     energy_mj: npt.NDArray[np.float64]
-    """Counter of the board since boot."""
+    """Counter of the GPU since boot."""
     temp_c: Floats
     sm_clock_mhz: Floats
     pcie_rx_bytes: Floats
@@ -110,9 +110,9 @@ class Block(msgspec.Struct, frozen=True):
     xid: Codes
     """0 = none since boot."""
     throttle_mask: Codes
-    """Why clocks are below their most: NVML's clocks event reasons."""
+    """Why clocks are below their maximum: NVML's clocks event reasons."""
     every_s: float = TICK_S
-    """Seconds between ticks: more where somebody looks less often."""
+    """Seconds between ticks: longer for a scraper with a longer interval."""
 
     @property
     def start(self) -> float:
@@ -132,18 +132,18 @@ class Histogram(msgspec.Struct, frozen=True):
 
 
 class TrainingMetrics(msgspec.Struct, frozen=True):
-    """What a training loop says of itself."""
+    """The metrics that a training loop exports."""
 
     tokens_per_s: float | None
-    """Of the whole job; only its first rank tells."""
+    """Of the whole job; only its first rank reports it."""
     allocated_bytes: float
     reserved_bytes: float
     steps: float | None = None
-    """The optimizer's steps so far; only its first rank tells."""
+    """The optimizer's steps so far; only its first rank reports them."""
 
 
 class HostSample(msgspec.Struct, frozen=True):
-    """What the host and the intent say of one pod at one moment (witnesses beside the GPU)."""
+    """Host signals and intent signals of one pod at one time (signals besides the GPU's)."""
 
     holder: Holder
     at: datetime

@@ -1,7 +1,8 @@
-"""What people do with their workloads beside bringing them: take them away, and come back to them.
+"""Simulate what owners do with their workloads after submitting them: delete and restart them.
 
-Who finds a notebook or server stopped when it is next used starts it again at that moment; who
-finds an unfinished job stopped, after an hour. What is abandoned, hung or done is not missed.
+An owner who finds a notebook or server stopped at its next use starts it again at that time. An
+owner who finds an unfinished job stopped starts it again after one hour. Abandoned, hanging and
+finished work is not started again.
 """
 
 import numpy as np
@@ -18,10 +19,10 @@ USES = ("cell", "cpu cell", "terminal", "terminal cpu", "serve", "burst", "compu
 
 
 def return_time(role: SimulatedWorkload, stopped_s: float, horizon_s: float) -> float | None:
-    """Return when the owner of a workload that somebody stopped starts it again; None = never."""
+    """Return when the owner of a stopped workload starts it again; None = never."""
     times = [_missed_time(script, stopped_s, horizon_s) for script in role.running.values()]
     if not role.running:
-        # It was still starting, so somebody waits for it.
+        # It was still starting, so its owner waits for it.
         return stopped_s + NOTICED_S
     return min((m for m in times if m is not None), default=None)
 
@@ -34,14 +35,14 @@ def _missed_time(script: Script, stopped_s: float, horizon_s: float) -> float | 
 
 
 def _is_unfinished(script: Script, at_s: float) -> bool:
-    """Say whether a job would still have made progress after a moment."""
+    """Return whether a job would still have made progress after a time."""
     timeline = script.timeline
     kind = timeline.kind[timeline.at(np.array([at_s]))][0]
     return int(kind) not in {kinds().number(name) for name in ("idle", "spin", "done")}
 
 
 def next_use(script: Script, since_s: float, horizon_s: float) -> float | None:
-    """Return when, from `since_s` on, a pod would be used first; None = not by the horizon."""
+    """Return when, from `since_s` on, a pod would be used first; None = not within the horizon."""
     timeline = script.timeline
     kinds_used = [kinds().number(name) for name in USES]
     reached = since_s

@@ -1,4 +1,4 @@
-"""What a fleet offers, and a mix of work scaled to it."""
+"""Compute what a fleet offers, and scale a mix of work to it."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -16,11 +16,11 @@ Supply = dict[tuple[str, str], float]
 
 
 def fit_mix(mix: Sequence[Category], nodes: Iterable[SimulatedNode]) -> tuple[Category, ...]:
-    """Return the mix with each kind of device as much in demand as the table would have it.
+    """Return the mix in which each kind of device has the demand of the table.
 
-    Shares are of a fleet with the pools of `pools.csv`. A fleet that has more or less of a kind of
-    device than that table gets more or less of the work that asks for it; where there is none of
-    it, nobody asks. Work that is larger than all of its kind leaves its share to the others.
+    Shares are of a fleet with the pools of `pools.csv`. A fleet with more or less of a kind of
+    device gets more or less of the work that requests it; without such devices there is none of
+    that work. Work that is larger than all devices of its kind leaves its share to the others.
     """
     specs = list(nodes)
     gpus = sum(spec.pool.gpu_count for spec in specs)
@@ -74,7 +74,7 @@ def _weight(pool: PoolSpec, resource: str) -> float:
 def device_products(
     devices: Sequence[SimulatedDevice], nodes: Iterable[SimulatedNode]
 ) -> list[tuple[str, str]]:
-    """Return by device under which product and resource it is asked for."""
+    """Return, by device, the product and resource by which pods request it."""
     pools = {spec.name: spec.pool for spec in nodes}
     return [_resource_name(pools[device.node], device.profile) for device in devices]
 

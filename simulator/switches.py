@@ -1,4 +1,4 @@
-"""How each kind of workload is switched off and on again: its own controller's handle.
+"""Switch workloads of each kind off and on again, through their own controller.
 
 The merge patches are those that people write (`kubectl patch`, the notebook page's button).
 """
@@ -23,7 +23,7 @@ def off(kind: str, now_s: float) -> Object:
     """Return the merge patch that stops a workload of a kind, reversibly.
 
     Raises:
-        UsageError: nobody here knows how to stop that kind.
+        UsageError: this module does not know how to stop that kind.
     """
     if kind in SUSPEND:
         return nested_patch(True, *SUSPEND[kind])
@@ -50,7 +50,7 @@ def on(category: Category) -> Object:
 
 
 def is_off(obj: Object) -> bool:
-    """Say whether somebody has switched a workload off."""
+    """Return whether a workload is switched off."""
     kind = obj["kind"]
     if kind in SUSPEND:
         return bool(value_at(obj, *SUSPEND[kind]))

@@ -1,7 +1,7 @@
-"""Who plays what: the scripts of all pods, from the arrivals that they belong to.
+"""Assign scripts to all pods, from the arrivals that they belong to.
 
 A pod's script begins when its containers run (a gang's, when all of them do); until then it is
-pulling its image. An interrupted job goes on from its last checkpoint.
+pulling its image. An interrupted job continues from its last checkpoint.
 """
 
 from collections.abc import Iterable
@@ -24,13 +24,13 @@ FINISHED_KEPT = "finished but kept"
 FINITE = {"training", "fp32 training", "straggling training", "input-bound training",
           "preparing training", "idle rank", "batch", FINISHED_KEPT}  # fmt: skip
 KEPT_FROM, KEPT_TO = 0.2, 0.7
-"""What is finished and kept has worked for such a part of its life."""
+"""Share of its lifetime for which a finished workload that keeps its devices has worked."""
 PULLING_S = 1e12
 LEAST_WORK_S = 60.0
 
 
 class WorkloadPod(msgspec.Struct):
-    """One pod's place in a workload."""
+    """One pod's index in a workload."""
 
     uid: str
     begun: bool = False
@@ -44,15 +44,15 @@ class SimulatedWorkload:
         self.plans = [_plan(arrival, index) for index in range(arrival.category.replicas)]
         self.gang = arrival.category.kind in GANGS and arrival.category.replicas > 1
         self.parts: dict[int, WorkloadPod] = {}
-        """Pods that hold devices, by their place."""
+        """Pods that hold devices, by their index."""
         self.running: dict[int, Script] = {}
         self.since_s: float | None = None
         """When it first ran."""
         self.counted = False
-        """Its owner knows when to take it away, if ever."""
+        """When its owner deletes it, if ever."""
 
     def place(self, holder: Holder) -> int:
-        """Return the place of a new pod: a rank by its name, else the first that is vacant."""
+        """Return the index of a new pod: a rank by its name, else the first vacant one."""
         if self.arrival.category.kind in GANGS:
             _, _, tail = holder.pod.removeprefix(f"{self.arrival.name}-").rpartition("-")
             return 0 if "-master-" in holder.pod else 1 + int(tail)
@@ -60,7 +60,7 @@ class SimulatedWorkload:
 
     @property
     def ends(self) -> bool:
-        """Whether its work is done some day: a job that neither hangs nor is kept."""
+        """Whether its work ends: a job that neither hangs nor keeps its devices."""
         behaviour = self.arrival.category.behaviour
         return behaviour in FINITE and behaviour != FINISHED_KEPT
 
@@ -79,7 +79,7 @@ class WorkloadScripts:
         self._of: dict[str, tuple[SimulatedWorkload, int]] = {}
 
     def add(self, arrival: Arrival) -> SimulatedWorkload:
-        """Learn of a workload that somebody has brought."""
+        """Add a submitted workload."""
         category = arrival.category
         workload = SimulatedWorkload(arrival)
         self.roles[category.kind, category.namespace, arrival.name] = workload
@@ -91,12 +91,12 @@ class WorkloadScripts:
         return None if entry is None else entry[0]
 
     def runs(self, pod_uid: str) -> bool:
-        """Say whether a pod that holds devices follows its own script already."""
+        """Return whether a pod that holds devices already follows its own script."""
         entry = self._of.get(pod_uid)
         return entry is not None and entry[0].parts[entry[1]].begun
 
     def hold(self, holder: Holder, now_s: float) -> bool:
-        """See a pod get devices; say whether it belongs to anybody known."""
+        """Process a pod that got devices; return whether its workload is known."""
         workload = self.roles.get((holder.workload_kind, holder.namespace, holder.workload))
         if workload is None:
             return False
@@ -104,7 +104,7 @@ class WorkloadScripts:
         if index >= len(workload.plans):
             workload.plans.append(_plan(workload.arrival, index))
         if index in workload.parts:
-            # A rank whose predecessor is still being taken away.
+            # A rank whose predecessor is still being deleted.
             self.end(workload.parts[index].uid, now_s)
         workload.parts[index] = WorkloadPod(holder.uid)
         self._of[holder.uid] = (workload, index)
@@ -112,7 +112,7 @@ class WorkloadScripts:
         return True
 
     def begin(self, pod_uid: str, now_s: float) -> list[tuple[str, float]]:
-        """Let a pod run; return the pods whose work will be done, and when."""
+        """Start a pod; return the pods whose work will end, and when."""
         if pod_uid not in self._of:
             return []
         workload, index = self._of[pod_uid]
@@ -130,7 +130,7 @@ class WorkloadScripts:
         return ends
 
     def end(self, pod_uid: str, now_s: float) -> list[str]:
-        """See a pod lose its devices; return the other ranks, which cannot go on without it."""
+        """Process a pod that lost its devices; return the other ranks, which cannot continue."""
         entry = self._of.pop(pod_uid, None)
         if entry is None:
             return []
@@ -150,7 +150,7 @@ class WorkloadScripts:
         return others
 
     def forget(self, uids: Iterable[str]) -> None:
-        """Drop the scripts of pods that nobody asks for any more."""
+        """Delete the scripts of pods that are not needed any more."""
         needed = {*uids, *self._of}
         self.scripts = {uid: s for uid, s in self.scripts.items() if uid in needed}
 
@@ -170,7 +170,7 @@ def _plan(arrival: Arrival, index: int) -> WorkPlan:
     seed = arrival.seed if gang else arrival.seed + index
     ranks = category.gpus * category.replicas if gang else category.gpus
     gpu_model = canonical(category.product.partition("-MIG-")[0].removesuffix("-SHARED"))
-    # The image is there when its containers run.
+    # The image is pulled when its containers run.
     plan = WorkPlan(
         category.behaviour,
         seed,
@@ -190,7 +190,7 @@ def _plan(arrival: Arrival, index: int) -> WorkPlan:
 
 
 def _progress_rate(values: dict[str, float]) -> float:
-    """Return the progress per second of a life: starved, straggling and saving in between."""
+    """Return the progress per second over a lifetime, with starving, stragglers and checkpoints."""
     starved = values["input_share"]
     speed = values["straggle"] * (starved * values["input_speed"] + 1 - starved)
     interval_s = values["checkpoint_every_s"]

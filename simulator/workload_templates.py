@@ -1,6 +1,6 @@
-"""The API objects that people bring for what they ask: one object per arrival, as they write it.
+"""Build the API objects of arrivals: one object per arrival, as its owner writes it.
 
-Pods ask for a GPU product by node label, so that whole GPUs, instances and shared ones each go to
+Pods require a GPU product by node label, so that whole GPUs, instances and shared GPUs each run on
 their own nodes. Sizes are the medians of a published cluster's pods (`shapes.csv`).
 """
 
@@ -30,13 +30,13 @@ LEVEL = "e2e<=10s@95%, ttft<=1s@95%"
 FAMILY, ALIKE = "base-model", {"train", "train-wide", "pretrain"}
 """One model, trained on one GPU, on four and on sixteen."""
 RETRIES = 100
-"""Jobs here start again after every interruption, as those with checkpoints do."""
+"""Jobs here restart after every interruption, as jobs with checkpoints do."""
 PREEMPTS_FROM = 200
-"""Priority from which pods may take others' places: production does, nobody else."""
+"""Priority from which pods may preempt others: only production has it."""
 
 
 def base_objects(mix: Iterable[Category]) -> list[Object]:
-    """Return what must be there first: namespaces with their teams, and priority classes."""
+    """Return the objects that must exist first: namespaces with teams, and priority classes."""
     categories = list(mix)
     spaces = {c.namespace: c.team for c in categories}
     objects: list[Object] = [
@@ -64,7 +64,7 @@ def build_manifest(arrival: Arrival) -> Object:
     """Return the object that its owner creates.
 
     Raises:
-        UsageError: nobody here knows how to write such a kind.
+        UsageError: this module has no template for the kind.
     """
     kind = arrival.category.kind
     write = _KINDS.get(kind)
@@ -107,7 +107,7 @@ def _meta(arrival: Arrival) -> Object:
 
 
 def _pod(arrival: Arrival, container: str, gpus: int | None = None, **more: Any) -> Object:
-    """Return the spec of a pod with so many GPUs; the category's unless said."""
+    """Return the spec of a pod with so many GPUs; by default the category's."""
     category = arrival.category
     count = category.gpus if gpus is None else gpus
     cpu, memory = pod_size(count, category.weight)
@@ -139,7 +139,7 @@ def _template(arrival: Arrival, container: str, **more: Any) -> Object:
 
 
 def _owner_annotations(arrival: Arrival) -> dict[str, str]:
-    """Return what owners tell of their work: a service level, and which jobs are alike."""
+    """Return the owner's annotations: a service level, and which jobs are alike."""
     category = arrival.category
     if behaviours()[category.behaviour].family == "serving":
         return {"fallow.dev/slo": LEVEL}
@@ -217,7 +217,7 @@ def _inference_service(arrival: Arrival) -> Object:
 
 
 def _ray_cluster(arrival: Arrival) -> Object:
-    # There are no nodes without GPUs here, and the head asks for none.
+    # There are no nodes without GPUs here, and the head requests no GPU.
     head = _pod(arrival, "ray-head", gpus=0, tolerations=[GPU_TAINT])
     worker = {
         "groupName": "gpu",

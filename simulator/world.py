@@ -1,11 +1,11 @@
-"""The world: people, cluster, pods and failures in one simulated time.
+"""Run the world: people, cluster, pods and failures in one simulated time.
 
-    World.advance(until) ─► what happens, moment by moment ─► Block of every device and tick
+    World.advance(until) ─► events in time order ─► Block of every device and tick
          │                   arrivals · cluster · finished work · owners · faults
     World.store  what the Kubernetes API shows        World.snapshot()  what the exporters show
 
-Between two calls anybody may write to the store, as an enforcer does; the world acts on it when
-it next moves. Everything follows from the spec, the seed and those writes.
+Between two calls any client may write to the store, as an enforcer does; the world reacts to it in
+the next call. Everything follows from the spec, the seed and those writes.
 """
 
 import heapq
@@ -44,19 +44,19 @@ Object = dict[str, Any]
 DAY_S = 86_400.0
 HORIZON_S = 30 * DAY_S
 FINISHED_TTL_S = 3600.0
-"""Finished jobs stay to be looked at for so long."""
+"""How long finished jobs stay."""
 LONGEST_EFFECT_S = 5400.0
 EXPORTED_KINDS = ("Pod", "Node", "Namespace", "ReplicaSet", "Job")
-"""Kinds that kube-state-metrics tells of."""
+"""Kinds that kube-state-metrics exports."""
 MAX_EVENTS = 20_000
 ARRIVAL_BATCH = 50
-"""So many workloads are brought before the cluster acts: the store forgets old changes."""
+"""Workloads submitted before the cluster acts: the store's history is limited."""
 PIECE_S = 6 * 3600.0
-"""Ticks are made for so long at a time: about 0.5 GB for 600 devices."""
+"""Time for which ticks are built at once: about 0.5 GB of memory for 600 devices."""
 
 
 class Heat(msgspec.Struct, frozen=True):
-    """A board is too hot for full speed in [start, end)."""
+    """A GPU is too hot for full speed in [start, end)."""
 
     node: str
     index: int
@@ -65,49 +65,49 @@ class Heat(msgspec.Struct, frozen=True):
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What a world is made of."""
+    """The specification of a world."""
 
     nodes: tuple[SimulatedNode, ...]
     start_s: float
-    """First moment, seconds since the epoch; a whole tick."""
+    """First time, seconds since the epoch; a whole tick."""
     mix: tuple[Category, ...] = categories()
     placement: Policy = "best-fit"
     fault_rate: float = 1.0
-    """How often nodes and GPUs fail, by the table's rates; 0 = never."""
+    """How often nodes and GPUs fail, as a multiple of the table's rates; 0 = never."""
     effects: float = 1.0
-    """The same of heat and of XIDs that take nothing away."""
+    """The same for heat, and for XIDs without an outage."""
     returns: bool = True
-    """Whether owners start again what somebody stopped."""
+    """Whether owners restart stopped workloads."""
     horizon_s: float = HORIZON_S
-    """How long people bring work."""
+    """How long people submit work."""
     planted: tuple[HardwareFault, ...] = ()
-    """What happens whatever is drawn; nothing else happens to these nodes."""
+    """Planned faults; nothing else happens to these nodes."""
     heat: tuple[Heat, ...] = ()
-    """Boards that are hot besides those that are drawn."""
+    """GPUs that are hot in addition to the random ones."""
 
 
 class WorkloadStop(msgspec.Struct, frozen=True):
-    """Somebody other than its owner switched a workload off, and what was true of it then."""
+    """A stop by a client other than the owner, and the truth about the workload at that time."""
 
     key: Key
     at_s: float
     gpus: float
     active: bool
-    """Some of it worked at that moment, on a GPU or a host, or was starting."""
+    """Whether some of it worked at that time, on a GPU or a host, or was starting."""
     lost_gpu_s: float
-    """GPU-seconds of work that is to be done again."""
+    """GPU-seconds of work that has to be repeated."""
     files: bool
-    """Its owner's files lay on no volume: they went with the pod."""
+    """Whether its owner's files were on no volume: they were deleted with the pod."""
     memory: bool
-    """A kernel held values that no file has."""
+    """Whether a kernel held values that no file has."""
     idle: bool
-    """None of its devices worked at that moment."""
+    """Whether none of its devices worked at that time."""
     back_s: float | None
-    """When its owner wants it, and starts it again; None = never within the horizon."""
+    """When its owner needs it and restarts it; None = not within the horizon."""
 
 
 class World:
-    """A fleet, what is asked of it, and what becomes of that.
+    """A fleet, the work submitted to it, and the results.
 
     Raises:
         UsageError: a start that is not on a tick, no such placement policy.
@@ -136,7 +136,7 @@ class World:
         self._faults = sorted(happens, key=lambda m: (m.at_s, m.node))
         self._heat = _heat_effects(spec.heat, self.cluster.devices)
         self.heard: deque[Object] = deque(maxlen=MAX_EVENTS)
-        """Events as they were said, for whoever looks too seldom: the server forgets them."""
+        """Events as they were reported, because the server deletes them after a while."""
         self._kinds = {c.kind for c in mix}
         self._arrival_index = self._fault_index = 0
         self._due: list[tuple[float, int, str, Any]] = []
@@ -154,7 +154,7 @@ class World:
 
     @property
     def now_s(self) -> float:
-        """The moment that the world has reached."""
+        """The time that the world has reached."""
         return self._clock
 
     @property
@@ -163,10 +163,10 @@ class World:
         return self.cluster.devices
 
     def advance(self, until_s: float) -> Block:
-        """Let everything happen before a moment, and return what was true of each tick till then.
+        """Run until a time, and return the truth about each tick until then.
 
         Raises:
-            UsageError: the moment is not later than now, or not on a tick.
+            UsageError: the time is not later than now, or not on a tick.
         """
         if until_s <= self._clock or until_s % TICK_S:
             raise UsageError(
@@ -184,14 +184,14 @@ class World:
             block = strand(join_blocks(self._pieces), self._waiting())
             self._pieces = []
             self._block, self._snapshot = block, None
-            # Who asks what hosts said meanwhile asks before the next block.
+            # Host samples of this time must be read before the next block.
             self.cast.forget(
                 {*self._open, *(t.holder.uid for t in self.list_allocations(block.start, until_s))}
             )
         return block
 
     def snapshot(self) -> WorldSnapshot:
-        """Return what is to be seen now; before the first advance, one tick is made.
+        """Return what is visible now; before the first advance, one tick is built.
 
         Raises:
             UsageError: see `advance`.
@@ -208,7 +208,7 @@ class World:
             return self._snapshot
 
     def sample_hosts(self) -> list[HostSample]:
-        """Return what the hosts say of every pod that holds devices and runs."""
+        """Return the host samples of every running pod that holds devices."""
         with self._lock:
             at_s = self._clock - TICK_S
             return [
@@ -218,11 +218,11 @@ class World:
             ]
 
     def list_allocations(self, since_s: float, until_s: float) -> list[DeviceAllocation]:
-        """Return who held devices in [since, until)."""
+        """Return the allocations in [since, until)."""
         return [t for t in self.cluster.allocations if t.start_s < until_s and t.end_s > since_s]
 
     def switch_off(self, key: Key) -> bool:
-        """Stop a workload with its own handle, as an enforcer would; False = it is gone or off."""
+        """Stop a workload as an enforcer would; False = it is deleted or already off."""
         kind, space, called_so = key
         obj = self.store.get(kind, called_so, space)
         if obj is None or switches.is_off(obj):
@@ -232,16 +232,16 @@ class World:
         return True
 
     def lose(self, node: str, why: str, until_s: float, *, index: int | None = None) -> None:
-        """Let a node, or with `index` one of its GPUs, fail from now until a moment.
+        """Let a node, or with `index` one of its GPUs, fail from now until a time.
 
         Raises:
-            UsageError: no such node, cause (node-lost, spot, xid, cordoned) or board.
+            UsageError: no such node, cause (node-lost, spot, xid, cordoned) or GPU.
         """
         with self._lock:
             self.cluster.lose(node, self._clock, why, until_s, index=index)
             self._close_lost()
 
-    # what happens
+    # events
 
     def _next(self) -> float:
         next_arrival = (
@@ -281,7 +281,7 @@ class World:
         self.store.create(kind_of(obj), obj, manager="kubectl-create")
 
     def _finish(self, about: tuple[str, float]) -> None:
-        """Let a pod end whose work is done, unless it was interrupted meanwhile."""
+        """End a pod whose work is done, unless it was interrupted meanwhile."""
         pod_uid, done_s = about
         script = self.cast.scripts.get(pod_uid)
         workload = self.cast.role(pod_uid)
@@ -290,13 +290,13 @@ class World:
             self.cluster.finish(pod_uid, self._clock, ok=True)
 
     def _leave(self, key: Key) -> None:
-        """Let an owner take work away."""
+        """Let an owner delete work."""
         kind, space, called_so = key
         if self.store.get(kind, called_so, space) is not None:
             self.store.delete(kind, called_so, space)
 
     def _return(self, key: Key) -> None:
-        """Let an owner start again what somebody stopped."""
+        """Let an owner restart a stopped workload."""
         kind, space, called_so = key
         obj = self.store.get(kind, called_so, space)
         if obj is not None and switches.is_off(obj):
@@ -311,19 +311,19 @@ class World:
                 return
 
     def _hold(self) -> None:
-        """Give new holders of devices their parts."""
+        """Assign scripts to new holders of devices."""
         allocations = self.cluster.allocations
         new = allocations[self._allocations_seen :]
         self._allocations_seen = len(allocations)
         for allocation in new:
             pod_uid = allocation.holder.uid
             if pod_uid in self.cast.scripts:
-                self._emit(self._clock)  # the ticks so far follow the script that it had
+                self._emit(self._clock)  # the ticks so far belong to its earlier script
             if self.cast.hold(allocation.holder, self._clock):
                 self._open[pod_uid] = allocation
 
     def _watch(self) -> bool:
-        """See what the cluster did; say whether that made the world do something in turn."""
+        """Process the cluster's changes; return whether the world reacted to them."""
         acted = False
         self._version, changes = self.store.changes(self._version)
         for change in changes:
@@ -350,7 +350,7 @@ class World:
         return self.cast.runs(pod_uid)
 
     def _count_life(self, workload: SimulatedWorkload | None) -> None:
-        """Let the owner remember when to take away what never ends by itself."""
+        """Schedule the deletion of work that never ends by itself."""
         if workload is None or workload.since_s is None or workload.counted:
             return
         workload.counted = True
@@ -369,14 +369,14 @@ class World:
         return bool(others)
 
     def _close_lost(self) -> None:
-        """End the parts of pods whose node has just gone silent."""
+        """End the scripts of pods whose node was just lost."""
         allocations = self.cluster.allocations
         still = {t.holder.uid for t in allocations if t.end_s == inf}
         for pod_uid in [u for u in self._open if u not in still]:
             self._end_pod(pod_uid)
 
     def _owner(self, obj: Object) -> None:
-        """See an owner's object change: somebody may have switched it off, or on again."""
+        """Process a change of an owner's object: it may have been switched off, or on again."""
         key = (kind_of(obj), namespace(obj), name(obj))
         workload = self.cast.roles.get(key)
         if workload is None:
@@ -408,10 +408,10 @@ class World:
             back_s=back_s,
         )
 
-    # what is true
+    # the truth
 
     def _emit(self, until_s: float) -> None:
-        """Make the ticks before a moment, with the scripts of now."""
+        """Build the ticks before a time, with the current scripts."""
         while self._from_s < until_s:
             upto_s = min(self._from_s + PIECE_S, until_s)
             ticks = np.arange(self._from_s, upto_s, TICK_S)
@@ -440,7 +440,7 @@ class World:
             self._from_s = upto_s
 
     def _waiting(self) -> Iterator[tuple[Sequence[int], float, float]]:
-        """Yield which devices would have done for somebody who waited for them, and from when."""
+        """Yield which devices would have fitted a pending pod, and from when."""
         since = self._pieces[0].start
         rows = defaultdict(list)
         for row, key in enumerate(device_products(self.devices, self.spec.nodes)):

@@ -80,7 +80,7 @@ class Kubelet:
             )
 
     def _resize(self, pod: Object) -> None:
-        """Give running containers their requested resources, and report it as `pods/resize` does."""
+        """Give running containers their requested resources; report it as `pods/resize` does."""
         if not self.resizes or pod["spec"]["nodeName"] in self.away:
             return
         allocated = {c["name"]: _allocated(c) for c in pod["spec"]["containers"]}

@@ -181,7 +181,7 @@ def remove_leaf(item: Any, path: Path, drop_item: Callable[[Path], bool], head: 
 
 
 def item_keys(name: str, value: Any, *, custom: bool) -> tuple[str, ...] | None:
-    """Return the keys by which the items of a list are told apart; None = it is one field."""
+    """Return the keys that distinguish the items of a list; None = the list is one field."""
     keys = None if custom else LIST_KEYS.get(name)
     if keys is None or not isinstance(value, list) or not value:
         return None
@@ -189,7 +189,7 @@ def item_keys(name: str, value: Any, *, custom: bool) -> tuple[str, ...] | None:
 
 
 def format_path(path: Path) -> str:
-    """Write a leaf as the server does: `.spec.containers[name="main"].image`."""
+    """Return a leaf's path as the server writes it: `.spec.containers[name="main"].image`."""
     out = ""
     for part in path:
         if part.startswith("k:"):
@@ -213,7 +213,7 @@ def _own(item: Mapping[str, Any]) -> Object:
 
 
 class _Changes:
-    """The leaves that a write set or changed, and those that are no more."""
+    """The leaves that a write set or changed, and those that it removed."""
 
     def __init__(self, custom: bool) -> None:
         self._custom = custom
@@ -221,7 +221,7 @@ class _Changes:
         self.lost: list[Path] = []
 
     def compare(self, old: Any, new: Any, head: Path = ()) -> None:
-        """Collect the leaves that differ; None is nothing there."""
+        """Collect the leaves that differ; None means no value."""
         if old == new:
             return
         old_parts, new_parts = _parts(old, head, self._custom), _parts(new, head, self._custom)
@@ -249,7 +249,7 @@ class _Changes:
 
 
 def _parts(value: Any, head: Path, custom: bool) -> Mapping[str, Any] | None:
-    """Return what lies within a value by the keys of sets; None = it is a leaf."""
+    """Return the parts of a value by the keys of sets; None = it is a leaf."""
     if value is None:
         return {}
     if head and head[-1] in _ATOMIC:

@@ -1,4 +1,4 @@
-"""Lists: selectors, pages with continue tokens, and the versions a caller may insist on."""
+"""List objects: selectors, pages with continue tokens, and required versions."""
 
 import base64
 from bisect import bisect_left, bisect_right
@@ -19,7 +19,7 @@ _INCONSISTENT = -1
 
 
 class Token(msgspec.Struct, frozen=True):
-    """Where a list goes on: after a key, in the snapshot of a version."""
+    """Where a list continues: after a key, in the snapshot of a version."""
 
     rv: int
     start: str
@@ -31,7 +31,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """One page: its objects, the version it shows, and how to go on."""
+    """One page: its objects, its version, and its continue token."""
 
     objects: list[Object]
     version: int
@@ -93,7 +93,7 @@ def list_page(
 
 
 def _bounds(keys: Sequence[str], namespace: str, token: Token | None) -> tuple[int, int]:
-    """Return the places of a namespace's keys, after the token's."""
+    """Return the index range of a namespace's keys, after the token's."""
     first, last = 0, len(keys)
     if namespace:
         first, last = bisect_left(keys, f"{namespace}/"), bisect_left(keys, f"{namespace}0")

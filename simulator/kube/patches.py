@@ -1,4 +1,4 @@
-"""The three kinds of patch. Each returns a new object; the old one is never touched."""
+"""Apply the three kinds of patch. Each returns a new object; the old one never changes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -30,7 +30,7 @@ MERGE_KEYS = {
     "addresses": ("type",),
     "ownerReferences": ("uid",),
 }
-"""Lists of built-in kinds that a strategic patch merges item by item: what tells items apart."""
+"""Lists of built-in kinds that a strategic patch merges item by item, with the items' keys."""
 MERGED_SETS = {"finalizers"}
 _ORDER, _DELETE = "$setElementOrder/", "$deleteFromPrimitiveList/"
 
@@ -146,7 +146,7 @@ def _apply_operation(document: Any, operation: Mapping[str, Any]) -> Any:
     if verb == "replace":
         if not path:
             return operation["value"]
-        # The server's library (json-patch v4) adds a missing key; only its parent has to be there.
+        # The server's library (json-patch v4) adds a missing key; only its parent has to exist.
         parent = _value_at(document, path[:-1])
         parent[_place(parent, path[-1])] = operation["value"]
         return document

@@ -1,4 +1,4 @@
-"""What a path means: a kind, a namespace, a name, a subresource."""
+"""Parse a path: a kind, a namespace, a name, a subresource."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from simulator.kube.status import no_such_path
 
 
 class RequestTarget(msgspec.Struct, frozen=True):
-    """What a request is about; no `name` means the collection."""
+    """The object of a request; no `name` means the collection."""
 
     kind: ApiKind
     version: str
@@ -24,7 +24,7 @@ class RequestTarget(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """The version that was asked for."""
+        """The requested version."""
         group = self.kind.group
         return f"{group}/{self.version}" if group else self.version
 
@@ -33,7 +33,7 @@ _LONGEST = 3
 
 
 def parse_path(catalog: KindCatalog, path: str) -> RequestTarget:
-    """Return what a path means.
+    """Return the object of a path.
 
     Raises:
         ApiError: 404 nothing is served there.

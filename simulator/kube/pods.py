@@ -1,4 +1,4 @@
-"""What the server fills in and refuses on pods: defaults, GPU amounts, what may change later."""
+"""Default and validate pods: defaults, GPU amounts, and fields that may not change later."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ _LISTS = ("containers", "initContainers")
 
 
 def is_extended(resource: str) -> bool:
-    """Tell whether a resource is counted in whole devices (`nvidia.com/gpu`)."""
+    """Return whether a resource is counted in whole devices (`nvidia.com/gpu`)."""
     domain, slash, _ = resource.partition("/")
     return bool(slash) and not domain.endswith("kubernetes.io")
 
@@ -108,11 +108,11 @@ def _greater(value: object, limit: object, *, or_less: bool) -> bool:
     try:
         return amount(value) != amount(limit) if or_less else amount(value) > amount(limit)
     except ValueError:
-        return False  # said already
+        return False  # reported already
 
 
 def invalid_updates(old: Object, new: Object, subresource: str) -> Iterator[InvalidField]:
-    """Yield what may not change on an existing pod; a node may be given once."""
+    """Yield what may not change on an existing pod; the node may be set once."""
     before, after = copy_json(old["spec"]), copy_json(new["spec"])
     if subresource == "resize":
         if _without_resizable(before) != _without_resizable(after):
@@ -157,7 +157,7 @@ def _without_resizable(spec: Object) -> Object:
 
 
 def grace_seconds(pod: Object, grace_s: float | None) -> int:
-    """Return the seconds a pod is given to end: none when nothing of it can run."""
+    """Return the seconds that a pod has to end: none when no container of it can run."""
     phase = pod.get("status", {}).get("phase")
     if not pod["spec"].get("nodeName") or phase in {"Succeeded", "Failed"}:
         return 0

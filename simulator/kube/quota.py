@@ -1,4 +1,4 @@
-"""What objects use of a ResourceQuota; shared by admission and by whoever keeps its status."""
+"""Compute what objects use of a ResourceQuota, for admission and for the quota controller."""
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -15,7 +15,7 @@ _ENDED = {"Succeeded", "Failed"}
 
 
 def usage(kind: ApiKind, item: Object) -> Amounts:
-    """Return what an object uses, by the names that quotas give it.
+    """Return what an object uses, by the names in quotas.
 
     Extended resources are metered by their requests only: `limits.nvidia.com/gpu` enforces nothing.
     """
@@ -39,7 +39,7 @@ def usage(kind: ApiKind, item: Object) -> Amounts:
 
 
 def missing_amounts(spec: Mapping[str, Any], hard: Mapping[str, str]) -> list[str]:
-    """Return the amounts that a quota meters and some container does not say."""
+    """Return the amounts that a quota limits and some container does not have."""
     missing = set()
     for key in hard:
         side, _, name = key.rpartition(".") if "." in key else ("requests", "", key)
@@ -52,7 +52,7 @@ def missing_amounts(spec: Mapping[str, Any], hard: Mapping[str, str]) -> list[st
 
 
 def is_in_scope(spec: Mapping[str, Any], item: Object) -> bool:
-    """Tell whether a quota's scopes take in an object."""
+    """Return whether a quota's scopes include an object."""
     expressions = [{"scopeName": s, "operator": "Exists"} for s in spec.get("scopes") or ()]
     expressions += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
     pod = item.get("spec") or {}
@@ -74,7 +74,7 @@ def _matches(expression: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
 
 
 def fill_status(quota_object: Object, kinds: Iterable[tuple[ApiKind, Iterable[Object]]]) -> Object:
-    """Return the status of a quota: what is allowed and what is used of it."""
+    """Return the status of a quota: its limits and what is used of them."""
     hard = quota_object["spec"].get("hard") or {}
     parts = [
         usage(k, i) for k, items in kinds for i in items if is_in_scope(quota_object["spec"], i)

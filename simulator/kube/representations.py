@@ -1,4 +1,4 @@
-"""The forms an answer can take: whole objects, their metadata alone, or rows of a table."""
+"""Write responses in the requested form: whole objects, their metadata only, or table rows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def requested_form(accept: str) -> str:
 
 
 def object_in_form(target: RequestTarget, item: Object, form: str, now: float) -> Object:
-    """Return one object in the form and version asked for."""
+    """Return one object in the requested form and version."""
     if form == TABLE:
         return table(target, [item], {"resourceVersion": version(item)}, now)
     if form == PARTIAL:
@@ -43,7 +43,7 @@ def version(item: Object) -> str:
 def list_in_form(
     target: RequestTarget, items: Sequence[Object], metadata: Object, form: str, now: float
 ) -> Object:
-    """Return a list in the form and version asked for."""
+    """Return a list in the requested form and version."""
     if form == TABLE:
         return table(target, items, metadata, now)
     if form == PARTIAL:
@@ -56,26 +56,26 @@ def list_in_form(
         }
     if target.kind.custom:
         bodies = [in_version(target, i) for i in items]
-    else:  # items of built-in kinds do not say what they are
+    else:  # items of built-in kinds have no kind
         bodies = [{k: v for k, v in i.items() if k not in {"apiVersion", "kind"}} for i in items]
     kind = f"{target.kind.kind}List"
     return {"kind": kind, "apiVersion": target.api_version, "metadata": metadata, "items": bodies}
 
 
 def in_version(target: RequestTarget, item: Object) -> Object:
-    """Return an object as the version asked for has it: the fields are the same in all of them."""
+    """Return an object in the requested version: the fields are the same in all versions."""
     if item.get("apiVersion") in {target.api_version, "autoscaling/v1"}:
         return item
     return {**item, "apiVersion": target.api_version}
 
 
 def partial(item: Object) -> Object:
-    """Return an object's metadata alone."""
+    """Return an object's metadata only."""
     return {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": item["metadata"]}
 
 
 def table(target: RequestTarget, items: Sequence[Object], metadata: Object, now: float) -> Object:
-    """Return objects as rows for a terminal: few columns, no more than a person needs."""
+    """Return objects as rows for a terminal, with few columns."""
     cells = [*_COLUMNS.get(target.kind.key, ()), ("Age", lambda i: age(i, now))]
     names = ["Name", *(name for name, _ in cells)]
     rows = [

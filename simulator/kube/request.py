@@ -1,4 +1,4 @@
-"""One request as it came, and the options that all writes share."""
+"""Parse one request, and the options that all writes share."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -23,13 +23,13 @@ class ApiRequest(msgspec.Struct):
 
     @property
     def manager(self) -> str:
-        """Who the fields written belong to: what it calls itself, else its program's name."""
+        """The field manager of the write: its own name, else its program's name."""
         agent = self.headers.get("user-agent", "").partition("/")[0]
         return self.query.get("fieldManager") or agent or "unknown"
 
     @property
     def form(self) -> str:
-        """The form asked for."""
+        """The requested form."""
         return representations.requested_form(self.headers.get("accept", ""))
 
     @property
@@ -63,10 +63,10 @@ class ApiResponse(msgspec.Struct):
 
 
 def is_dry_run(query: Mapping[str, str]) -> bool:
-    """Tell whether a request is only to be tried.
+    """Return whether a request is a dry run.
 
     Raises:
-        ApiError: 422 any other word than `All`.
+        ApiError: 422 any other value than `All`.
     """
     value = query.get("dryRun")
     if value in {None, ""}:
@@ -88,7 +88,7 @@ def validation(query: Mapping[str, str]) -> Validation:
     """Return what to do with unknown fields.
 
     Raises:
-        ApiError: 422 an unknown word.
+        ApiError: 422 an unknown value.
     """
     value = query.get("fieldValidation") or "Warn"
     if value not in {"Ignore", "Warn", "Strict"}:

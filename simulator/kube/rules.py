@@ -1,4 +1,4 @@
-"""What the built-in kinds fill in, and what they let nobody change: a small part of validation."""
+"""Apply the built-in kinds' defaults and immutable fields: a small part of validation."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -40,7 +40,7 @@ def fill_defaults(kind: ApiKind, item: Object, now: str) -> Object:
 
 
 def apply_defaults(kind: ApiKind, item: Object) -> Object:
-    """Return an object with what its kind defaults, whether it is new or a field was taken away."""
+    """Return an object with its kind's defaults, whether it is new or a field was removed."""
     spec = item.get("spec")
     if not isinstance(spec, dict):
         return item
@@ -127,7 +127,7 @@ def _immutable_field(
 
 
 def _template(spec: Mapping[str, Any], before: Mapping[str, Any]) -> Any:
-    """Return what of a job's template is immutable; less while the job was suspended."""
+    """Return the immutable part of a job's template; it is smaller while the job is suspended."""
     template = copy_json(spec.get("template") or {})
     if before.get("suspend"):
         pod = template.get("spec") or {}

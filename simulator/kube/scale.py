@@ -1,4 +1,4 @@
-"""The scale subresource: one number, wherever the kind keeps it."""
+"""Serve the scale subresource: one number, in a field that depends on the kind."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ def scale_of(kind: ApiKind, item: Object) -> Object:
 
 
 def apply_scale(kind: ApiKind, old: Object, wanted: Object) -> Object:
-    """Return an object with the replicas that a Scale asks for.
+    """Return an object with the replicas of a Scale.
 
     Raises:
         ApiError: 422 no number of replicas.

@@ -1,4 +1,4 @@
-"""Label and field selectors, as queries write them and as objects carry them."""
+"""Evaluate label and field selectors, in queries and in objects."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ FIELDS = {
     "ReplicaSet": ("status.replicas",),
     "ResourceSlice": ("spec.nodeName", "spec.driver"),
 }
-"""Fields beside name and namespace that the server can select by."""
+"""Fields by which the server can select, besides name and namespace."""
 
 _SET = re.compile(r"^\s*([^\s!=,()]+)\s+(in|notin)\s*\(([^)]*)\)\s*$")
 _EQUAL = re.compile(r"^\s*([^\s!=,()]+)\s*(==|=|!=)\s*([^\s!=,()]*)\s*$")
@@ -90,7 +90,7 @@ def _expression(key: str, verb: str, values: set[str]) -> Callable[[Mapping[str,
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Tell whether a LabelSelector object matches; None matches nothing, {} everything."""
+    """Return whether a LabelSelector object matches; None matches nothing, {} everything."""
     if selector is None:
         return False
     if not (selector.get("matchLabels") or {}).items() <= labels.items():

@@ -1,4 +1,4 @@
-"""The HTTP door of the store: one thread for each connection, loopback only.
+"""Serve the store over HTTP: one thread for each connection, loopback only.
 
 with KubeServer(store) as server:
     kubectl --server server.url get pods -A
@@ -32,18 +32,18 @@ from simulator.kube.watches import BOOKMARK_S, CUT, ApiWatch
 
 HOST = "127.0.0.1"
 GZIP_FROM = 128 * 1024
-"""Bytes from which an answer is packed for those who accept it, as on the real server."""
+"""Bytes from which a response is compressed for clients that accept it, as on the real server."""
 REMEMBERED = 10_000
 GOODBYE_S = 2.0
-"""How long a door that shuts waits for its watches to say that they end."""
+"""How long a closing server waits for the end of its watches."""
 SILENCE_S = 0.02
-"""How often a door that stays silent looks whether its client gave up."""
+"""How often a server that sends no response checks whether its client has left."""
 _HEALTH = {"/healthz", "/livez", "/readyz"}
 _JSON = "application/json"
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True):
-    """One request that the server has seen."""
+    """One request that the server has received."""
 
     method: str
     path: str
@@ -88,7 +88,7 @@ class KubeServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """URL of the server."""
         return f"http://{HOST}:{self.port}"
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ class KubeServer:
         self.close()
 
     def close(self) -> None:
-        """Stop: open watches end, connections are closed. Closing twice is once."""
+        """Stop: open watches end, connections are closed. A second call does nothing."""
         self.faults.closing = True
         with self.store.changed:
             self.store.changed.notify_all()
@@ -113,7 +113,7 @@ class KubeServer:
 
     @contextmanager
     def hold_watch(self) -> Iterator[None]:
-        """Count an open watch while the context lasts: closing waits for its end."""
+        """Count an open watch inside the block: closing waits for its end."""
         with self.store.changed:
             self._watches += 1
         try:
@@ -124,7 +124,7 @@ class KubeServer:
                 self.store.changed.notify_all()
 
     def bookmark(self) -> int:
-        """Move every open watch on to a new version without a change; return the version."""
+        """Advance every open watch to a new version without a change; return the version."""
         with self.store.changed:
             version = self.store.advance()
             self.faults.marks += 1
@@ -143,7 +143,7 @@ class _Http(ThreadingHTTPServer):
         self._open: set[socket.socket] = set()
 
     def server_bind(self) -> None:
-        """Bind without asking a name server for our own name."""
+        """Bind without a DNS query for our own name."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -165,7 +165,7 @@ class _Http(ThreadingHTTPServer):
                 continue
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep quiet about clients that went away; the handler reports what is ours."""
+        """Ignore clients that have left; the handler reports our own errors."""
         del request, client_address
 
 
@@ -181,7 +181,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         return cast("_Http", self.server).owner
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Keep quiet: `KubeServer.requests` remembers."""
+        """Log nothing: `KubeServer.requests` has the requests."""
         del format, args
 
     def do_GET(self) -> None:
@@ -205,14 +205,14 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
                 self._dispatch(request)
         except StatusError as error:
             self._refuse(error)
-        except OSError:  # the client hung up
+        except OSError:  # the client closed the connection
             self.close_connection = True
         except Exception as error:  # noqa: BLE001  (a server answers; it does not die)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
             self._refuse(StatusError(500, "InternalError", message, {}))
 
     def _body(self, headers: dict[str, str]) -> bytes:
-        """Read the body; `kubectl create --raw` sends one whose length it does not say."""
+        """Read the body; `kubectl create --raw` sends one without a length."""
         if headers.get("transfer-encoding", "").lower() != "chunked":
             return self.rfile.read(int(headers.get("content-length") or 0))
         pieces = []
@@ -256,7 +256,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
             self._answered(request, about)
 
     def _answered(self, request: ApiRequest, about: RequestTarget) -> None:
-        """Answer, or go wrong as `faults` say."""
+        """Send the response, or fail as `faults` requires."""
         faults = self._owner.faults
         writes = request.method != "GET" and "dryRun" not in request.query
         broken = faults.take_write(request.path) if writes else None
@@ -275,7 +275,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def _served(self, request: ApiRequest, about: RequestTarget) -> ApiResponse:
-        """Return the answer; controllers write before it or after, as they are told."""
+        """Return the response; controllers write before or after it, as configured."""
         controllers = self._owner.controllers
         controllers.before(request, about)
         try:
@@ -284,7 +284,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
             controllers.after()
 
     def _exec(self, about: RequestTarget, user: str) -> None:
-        """Upgrade to a WebSocket and run a command; who may not create `pods/exec` may not."""
+        """Upgrade to a WebSocket and run a command; permission to create `pods/exec` is needed."""
         access_review = AccessReview("create", "", about.resource, about.namespace, about.name)
         self._owner.access.check(user, access_review)
         key = self.headers.get("Sec-WebSocket-Key")
@@ -321,7 +321,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         form = request.form
         for event in watch.lines():
             if event is CUT:
-                self._chunk(b'{"type":"ADDED","obj')  # half a line, then silence
+                self._chunk(b'{"type":"ADDED","obj')  # half a line, then nothing more
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
                 return
@@ -338,7 +338,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _left(self) -> bool:
-        """Tell whether the client has closed its end."""
+        """Return whether the client has closed its end."""
         ready, _, _ = select.select([self.connection], [], [], 0)
         return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
 

@@ -1,4 +1,4 @@
-"""Metadata that the server itself writes: names, uids, times, generations."""
+"""Write the metadata that the server itself sets: names, uids, times, generations."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$")
 _LONGEST = 253
 _LEFT_OUT = ("labels", "annotations", "finalizers", "ownerReferences")
-"""What metadata leaves out when it is empty."""
+"""Fields that are left out of metadata when they are empty."""
 _SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def rfc3339(seconds: float) -> str:
-    """Return seconds since the epoch as the server writes moments."""
+    """Return seconds since the epoch as the server writes times."""
     return _format_time(int(seconds))
 
 
@@ -32,12 +32,12 @@ def _format_time(seconds: int) -> str:
 
 
 def parse_time(text: str) -> float:
-    """Return seconds since the epoch of what the server wrote."""
+    """Return seconds since the epoch of a time that the server wrote."""
     return datetime.fromisoformat(text).timestamp()
 
 
 def key(namespace: str, name: str) -> str:
-    """Return where an object lies; keys sort as the server lists."""
+    """Return the key of an object; keys sort as the server lists."""
     return f"{namespace}/{name}" if namespace else name
 
 
@@ -52,7 +52,7 @@ class IdentityGenerator:
         return blake2b(f"{self._seed}:{self._count}".encode(), digest_size=16).digest()
 
     def uid(self) -> str:
-        """Return a uid that nothing has had."""
+        """Return a uid that no object has had."""
         return str(UUID(bytes=self._next(), version=4))
 
     def ending(self) -> str:
@@ -61,7 +61,7 @@ class IdentityGenerator:
 
 
 def initial_metadata(kind: ApiKind, item: Object, draws: IdentityGenerator, now: float) -> Object:
-    """Return a new object with the metadata that the server gives it."""
+    """Return a new object with the metadata that the server sets."""
     meta = {
         k: v
         for k, v in item["metadata"].items()
@@ -106,7 +106,7 @@ def invalid_metadata(meta: Object) -> Iterator[InvalidField]:
 
 
 def keep_server_fields(old: Object, new: Object) -> Object:
-    """Return changed metadata with what only the server writes as it was."""
+    """Return changed metadata with the server's own fields as they were."""
     meta = dict(new["metadata"])
     for field in (*_SERVER, "generation", "managedFields", "selfLink", "name", "namespace"):
         if field in old["metadata"]:
@@ -117,7 +117,7 @@ def keep_server_fields(old: Object, new: Object) -> Object:
 
 
 def changes_generation(kind: ApiKind, old: Object, new: Object) -> bool:
-    """Tell whether a change makes a new generation of an object."""
+    """Return whether a change makes a new generation of an object."""
     if not kind.generation:
         return False
     if kind.generation == "all":

@@ -1,8 +1,8 @@
-"""Server-side apply: who says a field owns it, and who no longer says it gives it back.
+"""Apply server-side: a manager owns the fields that it applies, until it no longer applies them.
 
 field of another manager, with another value   409, with a cause for each; `force` takes it over
-field that the manager applied before only      taken away, or reset to its default, unless
-                                                another manager owns it too
+field that only this manager applied before    removed, or reset to its default, unless another
+                                                manager owns it too
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ def _split_entries(
 def _take_over(others: Sequence[Object], wrong: Sequence[Path], *, force: bool) -> list[Object]:
     """Return the other managers' entries without the fields that the applier takes from them.
 
-    `wrong` are the applied fields that have another value. One that another manager owns is a
+    `wrong` are the applied fields that have another value. A field that another manager owns is a
     conflict unless `force`.
     """
     clashes = [(e, p) for e in others for p in wrong if p[-1] != "." and _owns(e, p)]
@@ -92,7 +92,7 @@ def _take_over(others: Sequence[Object], wrong: Sequence[Path], *, force: bool) 
 
 
 def _give_back(new: Object, dropped: Sequence[Path], other_entries: Sequence[Object]) -> Object:
-    """Return the object without the fields that the applier dropped and that no other owns."""
+    """Return the object without the fields that the applier dropped and no other manager owns."""
 
     def is_free(path: Path) -> bool:
         return not any(_owns(e, path) for e in other_entries)
@@ -139,7 +139,7 @@ def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _conflict(clashes: Sequence[tuple[Mapping[str, Any], Path]]) -> StatusError:
-    """Say which managers own which of the fields, in the words of the server."""
+    """Return which managers own which of the fields, in the server's words."""
     causes = [
         {
             "reason": "FieldManagerConflict",

@@ -1,4 +1,4 @@
-"""Refusals: what the API server says no with, as a `Status` object."""
+"""Build refusals: the API server's `Status` objects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,7 +52,7 @@ class StatusError(FallowError):
 
 
 def success(code: int = 200, details: Mapping[str, Any] | None = None) -> Object:
-    """Return the `Status` object of what succeeded."""
+    """Return the `Status` object of a success."""
     out: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         return {**out, "details": dict(details)}
@@ -68,25 +68,25 @@ def _resource(group: str, plural: str) -> str:
 
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
-    """Say that there is no such object."""
+    """Return the error that there is no such object."""
     message = f'{_resource(group, plural)} "{name}" not found'
     return StatusError(404, "NotFound", message, _about(group, plural, name))
 
 
 def no_such_path() -> StatusError:
-    """Say that nothing is served at a path."""
+    """Return the error that nothing is served at a path."""
     message = "the server could not find the requested resource"
     return StatusError(404, "NotFound", message, {})
 
 
 def already_exists(group: str, plural: str, name: str) -> StatusError:
-    """Say that the name is taken."""
+    """Return the error that the name is taken."""
     message = f'{_resource(group, plural)} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, _about(group, plural, name))
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
-    """Say that the object is not the one the caller meant."""
+    """Return the error that the object is not the one the caller meant."""
     resource = _resource(group, plural)
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
     return StatusError(409, "Conflict", message, _about(group, plural, name))
@@ -100,24 +100,24 @@ MODIFIED = (
 def precondition(
     group: str, plural: str, name: str, *, field: str, expected: str, own: str
 ) -> StatusError:
-    """Say that a precondition of a delete or a replace does not hold."""
+    """Return the error that a precondition of a delete or a replace failed."""
     why = f"Precondition failed: {field} in precondition: {expected}, {field} in object meta: {own}"
     return conflict(group, plural, name, why)
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
-    """Say that admission refuses."""
+    """Return the error that admission refuses."""
     message = f'{_resource(group, plural)} "{name}" is forbidden: {why}'
     return StatusError(403, "Forbidden", message, _about(group, plural, name))
 
 
 def bad_request(message: str) -> StatusError:
-    """Say that the request cannot be understood."""
+    """Return the error that the request cannot be parsed."""
     return StatusError(400, "BadRequest", message)
 
 
 def failed_patch() -> StatusError:
-    """Say that a JSON patch does not apply: the real server gives no detail either."""
+    """Return the error that a JSON patch does not apply, without details, as on the real server."""
     return StatusError(422, "Invalid", FAILED_PATCH, {})
 
 
@@ -130,7 +130,7 @@ class InvalidField(Exception):  # noqa: N818  (one cause of a refusal, not the r
 
 
 def invalid(group: str, kind: str, name: str, wrongs: Sequence[InvalidField]) -> StatusError:
-    """Say which fields validation refuses."""
+    """Return the error with the fields that validation refuses."""
     causes = [{"reason": w.reason, "message": w.why, "field": w.field} for w in wrongs]
     messages = [f"{w.field}: {w.why}" for w in wrongs]
     message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"

@@ -1,7 +1,7 @@
-"""The API server's store: objects of all kinds, one version counter, and the rules of writing.
+"""Store objects of all kinds like the API server, with one version counter and the write rules.
 
-Objects are never changed in place: every write makes a new one, so what was handed out stays as
-it was, and callers must keep it so. Admission and controllers that the real server runs in other
+Objects are never changed in place: every write makes a new one, so returned objects stay as they
+are, and callers must not change them. Admission and controllers that the real server runs in other
 processes (garbage collection, disruption and quota status) belong to `simulator.cluster`.
 """
 
@@ -46,13 +46,13 @@ Entries = list[Object]
 CRD = "CustomResourceDefinition"
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 HISTORY = 10_000
-"""Changes that watches can go back (5 kB each); the real server keeps five minutes of them."""
+"""Changes in the history of watches (5 kB each); the real server keeps five minutes of them."""
 
 
 class ObjectStore:
     """All objects of one cluster. Thread-safe; the same calls with one seed give the same store.
 
-    `now` tells simulated seconds since the epoch. `installed` names the groups whose custom kinds
+    `now` returns simulated seconds since the epoch. `installed` names the groups whose custom kinds
     are served from the beginning; None = all of `resources.csv`.
     """
 
@@ -70,7 +70,7 @@ class ObjectStore:
         self.version = 0
         self.history = ChangeHistory(history)
         self.webhooks: Mapping[str, Webhook] = {}
-        """Validating webhooks by kind; none are installed to begin with."""
+        """Validating webhooks by kind; none are installed at first."""
         self._draws = server_metadata.IdentityGenerator(seed)
         self._objects: dict[str, dict[str, Object]] = {}
         self._sorted: dict[str, list[str]] = {}
@@ -119,15 +119,15 @@ class ObjectStore:
         return self._shelf(kind)
 
     def at(self, kind: ApiKind, version: int) -> dict[str, Object]:
-        """Return the objects of a kind, by key, as they were at a version still known."""
+        """Return the objects of a kind, by key, as of a version that is still in the history."""
         with self.changed:
             return self.history.past(kind.key, self._shelf(kind), version)
 
     def changes(self, since: int) -> tuple[int, Changes]:
-        """Return the version now and what changed after a version.
+        """Return the current version and the changes after a version.
 
         Raises:
-            ApiError: 410 changes that old are forgotten: list anew.
+            ApiError: 410 the history does not go back so far: list again.
         """
         with self.changed:
             if since < self.history.forgotten:
@@ -284,7 +284,7 @@ class ObjectStore:
         dry_run: bool = False,
         validation: Validation = "Warn",
     ) -> Object:
-        """Put a whole object in the place of the one that is there.
+        """Replace a whole object.
 
         Raises:
             ApiError: as `patch`; 409 when the uid is another's.
@@ -320,7 +320,7 @@ class ObjectStore:
         grace_s: float | None = None,
         uid: str | None = None,
     ) -> None:
-        """Delete an object; a pod that runs is given its grace and stays until `remove`.
+        """Delete an object; a running pod gets its grace period and stays until `remove`.
 
         Raises:
             ApiError: 404 no such object, 409 its uid is another.
@@ -328,7 +328,7 @@ class ObjectStore:
         self.end(kind, name, namespace, DeleteOptions(grace_s=grace_s, uid=uid))
 
     def end(self, kind: str, name: str, namespace: str, how: DeleteOptions) -> tuple[Object, bool]:
-        """Delete an object as told; return what is left of it and whether it is gone."""
+        """Delete an object by its options; return what is left and whether it is deleted."""
         kind_served = self.kind(kind)
         with self.changed:
             old = self._existing(kind_served, name, namespace)
@@ -338,7 +338,7 @@ class ObjectStore:
             return self._settle(kind_served, old, new, deleted=deleted), deleted
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
-        """Take an object away at once, as the kubelet does when a pod's containers have ended.
+        """Remove an object at once, as the kubelet does when a pod's containers have ended.
 
         Raises:
             ApiError: 404 no such object.
@@ -347,7 +347,7 @@ class ObjectStore:
         with self.changed:
             old = self._existing(kind_served, name, namespace)
             last = copy_json(old)
-            # Whoever watches is told when it went, also where nobody had asked for it before.
+            # Watches get the time of the deletion, also without an earlier delete request.
             last["metadata"].setdefault("deletionTimestamp", server_metadata.rfc3339(self.now()))
             self._settle(kind_served, old, last, deleted=not old["metadata"].get("finalizers"))
 
@@ -363,7 +363,7 @@ class ObjectStore:
             eviction.evict(self, name, namespace, how or DeleteOptions(), manager=manager)
 
     def bind(self, name: str, namespace: str, node: str) -> Object:
-        """Give a pod its node, and the node's place in the topology as labels.
+        """Set a pod's node, and the node's topology labels.
 
         Raises:
             ApiError: 404 no such pod, 409 it has another node already.
@@ -379,7 +379,7 @@ class ObjectStore:
             )
 
     def restore(self, kind: str, obj: Object) -> Object:
-        """Put an object as it stands, as a backup would: no defaults, no checks, its own uid."""
+        """Store an object unchanged, like a backup: no defaults, no checks, its own uid."""
         kind_served, new = self.kind(kind), copy_json(obj)
         with self.changed:
             meta = new["metadata"]
@@ -391,7 +391,7 @@ class ObjectStore:
             return self._commit(kind_served, key, "MODIFIED" if old else "ADDED", new, old)
 
     def advance(self) -> int:
-        """Move the version on without a change, as writes of kinds nobody watches do."""
+        """Increase the version without a change, as writes of other kinds do."""
         with self.changed:
             self.version += 1
             self.changed.notify_all()
@@ -472,7 +472,7 @@ class ObjectStore:
         *,
         owned: Entries | None,
     ) -> Object:
-        """Return an object with who manages its fields; `owned` says it of what was applied."""
+        """Return an object with its field managers; `owned` are those of an apply."""
         if not manager:
             return new
         entries = (
@@ -525,7 +525,7 @@ class ObjectStore:
 
 
 def _within(kind: ApiKind, old: Object, new: Object, subresource: Subresource) -> Object:
-    """Return the new object with only what this subresource may write taken from it."""
+    """Return the new object, limited to the fields that this subresource may write."""
     if subresource == "status":
         out = {**old, "metadata": dict(old["metadata"])}
         out.pop("status", None)

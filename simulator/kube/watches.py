@@ -1,4 +1,4 @@
-"""Watches: changes as they come, bookmarks, and the ways in which a stream ends."""
+"""Serve watches: changes as they happen, bookmarks, and the ways in which a stream ends."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,15 +18,15 @@ Object = dict[str, Any]
 
 BOOKMARK_S = 60.0
 LONGEST_S = 2700.0
-"""How long a watch lasts that does not say (the real server takes 30 to 60 minutes)."""
+"""Length of a watch without its own timeout (the real server takes 30 to 60 minutes)."""
 WAKE_S = 0.1
-"""How often a silent watch looks whether anybody still listens."""
+"""How often a watch without events checks whether its client is still connected."""
 CUT = {"type": "CUT"}
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class ApiWatch:
-    """One open watch; `lines` yields its events, None when there is nothing to say."""
+    """One open watch; `lines` yields its events, None when there is no event."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ApiWatch:
             raise StatusError(410, "Expired", f"too old resource version: {self._since}")
 
     def lines(self) -> Iterator[Object | None]:
-        """Yield events until the time is over, the server closes or history is gone."""
+        """Yield events until the timeout, the server's end, or the loss of history."""
         end = self._clock() + self._lasts_s
         marked = self._clock()
         at = self._since
@@ -96,14 +96,14 @@ class ApiWatch:
         return at, events
 
     def _cut(self) -> bool:
-        # A bookmark is asked for under this lock: one asked for before the cut is told before it.
+        # Bookmarks are requested under this lock: one requested before the cut is sent before it.
         with self._store.changed:
             if self._faults.away:
                 return True
             return self._seen_marks == self._faults.marks and self._faults.take_cut_stream()
 
     def _news(self, at: int, wait_s: float) -> tuple[int, int, list[StoreChange]]:
-        """Return the version, the bookmarks asked for up to it, and what changed of this kind."""
+        """Return the version, the bookmarks requested up to it, and the changes of this kind."""
         kind = self._target.kind.key
         with self._store.changed:
             if self._store.version <= at and self._seen_marks == self._faults.marks:
@@ -113,7 +113,7 @@ class ApiWatch:
         return version, marks, [c for c in changes if c.kind == kind]
 
     def _event(self, change: StoreChange) -> Object | None:
-        """Return what this watch sees of a change: objects enter and leave its selection."""
+        """Return this watch's event for a change: objects enter and leave its selection."""
         was = change.before is not None and self._test(_keyed(change.key, change.before))
         is_ = change.type != "DELETED" and self._test(_keyed(change.key, change.object))
         if is_:

@@ -1,9 +1,9 @@
 """Validating webhooks of quota CRDs, as their schedulers install them: `Store.webhooks` runs them.
 
-A store has none to begin with: a CRD without its operator takes anything. Sources: Volcano
+A store has none at first: a CRD without its operator accepts everything. Sources: Volcano
 pkg/webhooks/admission/queues/validate/validate_queue.go, Kueue pkg/webhooks
 (clusterqueue_webhook.go), Koordinator pkg/webhook/elasticquota (quota_topology_check.go). KAI's
-only warns about sums, scheduler-plugins has none: those sums are for writers to keep.
+only warns about sums, scheduler-plugins has none: there the writers have to check the sums.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 Listed = Callable[[str], Sequence[Object]]
 """Return all objects of a kind."""
 Webhook = Callable[[Object, "Object | None", Listed], None]
-"""Take a new object, the one it replaces, and the others; raise what it refuses."""
+"""Check a new object against the one it replaces and the others; raise a refusal."""
 
 GPU = "nvidia.com/gpu"
 KOORDINATOR = "quota.scheduling.koordinator.sh"

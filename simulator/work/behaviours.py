@@ -1,22 +1,22 @@
-"""Scripts: what a pod of a plan does at every tick, and what is true of it.
+"""Play scripts: what a pod of a plan does at every tick, and the truth about it.
 
     plan + start ─► phases (training.py, serving.py, notebook.py) ─► Script.play(ticks)
 
-Everything depends on the plan, the start and the absolute tick alone.
+Everything depends only on the plan, the start and the absolute tick.
 
 True states of a held device: `startup` until the framework and the model are loaded; `idle` while
 none of the pod's kernels runs on it; `low` and `productive` while they do, by whether its engine is
 busy less than 30 % of the tick; `lost` while a job repeats work that a stop had thrown away
 (`WorkPlan.replay_s`), or spins in a collective that will never end.
 
-`stop_harms`: stopping the workload now would lose work. The stop of a job does while the job is
-unfinished and not hung: its kernels run, or progress since its last checkpoint is unsaved, or it
-prepares, evaluates or writes a checkpoint. The stop of a server does while requests are in flight,
-and in the half hour before the next one, which nothing would answer. The stop of a notebook does
-while a cell or a terminal's job runs, on the GPU or not; of an idle notebook on a volume it does
-not (`pvc` = 0: always, once it was used). While a workload starts, a person waits for it, and a
-stop harms. Where work is finished, forgotten, abandoned or hung, it does not. An idle rank has the
-`stop_harms` of its gang.
+`stop_harms`: stopping the workload now would lose work. For a job this is so while it is unfinished
+and not hung, and its kernels run, progress since its last checkpoint is unsaved, or it prepares,
+evaluates or writes a checkpoint. For a server it is so while requests are in flight, and in the
+half hour before the next request, which would get no answer. For a notebook it is so while a cell
+or a terminal's job runs, on the GPU or not; for an idle notebook on a volume it is not (`pvc` = 0:
+it always is, after the first use). While a workload starts, a person waits for it, and a stop does
+harm. Finished, forgotten, abandoned or hung work has no harm. An idle rank has the `stop_harms` of
+its gang.
 """
 
 import math
@@ -39,16 +39,16 @@ from simulator.work.timeline import Source, Timeline
 __all__ = ["PodActivity", "Script", "WorkPlan", "behaviours", "resume", "script"]
 
 MISSED_S = 1800.0
-"""A server stopped so long before its next request would be missed."""
+"""A server stopped this long before its next request would miss the request."""
 LEAST_BUSY = 0.0105
-"""Where a kernel runs, more than the 1 % up to which the laws call a pod OFF."""
+"""Level while a kernel runs, above the 1 % up to which the distributions call a pod OFF."""
 CONTEXT_MIB = 520.0
-"""What a CUDA context takes before anything is stored in it."""
+"""Memory of a CUDA context before anything is stored in it."""
 SERVER_MEMORY = (0.85, 0.92)
-"""Servers take their share of the memory at once (vLLM's default is 0.9)."""
+"""Servers allocate their share of the memory at once (vLLM's default is 0.9)."""
 NOTEBOOK_MEMORY = (0.05, 0.6)
 SM_BUSY = (0.75, 1.2)
-"""SM_ACTIVE of other than training kernels varies from pod to pod by this factor."""
+"""Factor by which SM_ACTIVE of kernels outside training varies from pod to pod."""
 
 
 class PodActivity(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class PodActivity(msgspec.Struct, frozen=True):
     sm: Array
     """[rank, tick] SM_ACTIVE."""
     now: Array
-    """[rank, tick] what a gauge of one moment would show of `busy`."""
+    """[rank, tick] what a gauge of one instant would show of `busy`."""
     memory: Array
     """[rank, tick] share of the device's memory held."""
     state: Codes
@@ -90,7 +90,7 @@ class Script:
 
     @cached_property
     def done_s(self) -> float | None:
-        """When the pod ends by itself; None = it stays until somebody stops it."""
+        """When the pod ends by itself; None = it stays until it is stopped."""
         if self.plan.work_s is None:
             return None
         end = self.timeline.finish()
@@ -110,7 +110,7 @@ class Script:
         kind = np.repeat(timeline.kind[place][None, :], len(ranks_chosen), axis=0)
         rank = np.array(ranks_chosen)[:, None]
         unused = rank >= self.plan.ranks - self._number("idle_ranks", 0.0)
-        # A rank without work has joined the gang: its context is open, nothing else.
+        # A rank without work has joined the gang: its context is open, and it runs nothing.
         kind[unused & facts.computes[kind]] = facts.number("idle")
         kind = self._waiting_kind(kind, rank)
         left = ticks - timeline.begin[place] >= self._number("left_after_s", math.inf)
@@ -154,15 +154,15 @@ class Script:
         return self._harm(ticks, self.timeline.at(ticks))
 
     def active(self, ticks: Array) -> Marks:
-        """Return whether it works, on a GPU or a host, or starts: a stop would cut that off."""
+        """Return whether it works, on a GPU or a host, or starts: a stop would interrupt it."""
         return np.asarray(kinds().stop_harms[self.timeline.kind_at(ticks)])
 
     def used(self, at_s: float) -> bool:
-        """Say whether somebody has worked in this notebook since its start: it may hold files."""
+        """Return whether this notebook was used since its start: then it may have files."""
         return self._ran(at_s, "cell", "cpu cell", "terminal", "terminal cpu")
 
     def kernel_memory(self, at_s: float) -> bool:
-        """Say whether a kernel holds values that no file has: a cell has run since the start."""
+        """Return whether a kernel holds values that no file has: a cell has run since the start."""
         return self._ran(at_s, "cell", "cpu cell")
 
     def checkpoints(self, since_s: float, until_s: float) -> list[float]:
@@ -173,9 +173,9 @@ class Script:
         return [float(end) for end in ends if since_s <= end < until_s]
 
     def unsaved_s(self, at_s: float) -> float:
-        """Return the seconds of work at full speed that a stop at a moment throws away.
+        """Return the seconds of work at full speed that a stop at a time would destroy.
 
-        Zero for what is finished, and for what hangs: that is lost already.
+        Zero for finished work, and for hanging work, which is lost already.
         """
         if self.family != "training":
             return 0.0
@@ -192,7 +192,7 @@ class Script:
         return self._is(self.timeline.kind_at(ticks), "cell", "cpu cell")
 
     def kernel_last(self, ticks: Array) -> Array | None:
-        """Return the kernel's last activity (epoch s): cells are silent while they run."""
+        """Return the kernel's last activity (epoch s): cells show no activity while they run."""
         return self._last(ticks, "cell", "cpu cell")
 
     def terminal_last(self, ticks: Array) -> Array | None:
@@ -202,7 +202,7 @@ class Script:
         return self._last(ticks, "terminal", "terminal cpu")
 
     def server_last(self, ticks: Array) -> Array | None:
-        """Return the notebook server's last activity: an open tab's polls keep it fresh."""
+        """Return the notebook server's last activity: an open tab's polls count as activity."""
         kernel, terminal = self.kernel_last(ticks), self.terminal_last(ticks)
         if kernel is None:
             return None
@@ -290,7 +290,7 @@ class Script:
         ticks: Array,
         raw: npt.NDArray[np.uint64],
     ) -> Array:
-        """Return the levels as they vary from tick to tick; all ranks of a server alike."""
+        """Return the levels as they vary from tick to tick; all ranks of a server have the same."""
         facts = kinds()
         jitter = facts.ratios["jitter"][kind]
         steady = level + normal(raw) * np.maximum(jitter, 0)
@@ -349,7 +349,7 @@ class Script:
         self.timeline.at(ticks)
         marks = self._is(self.timeline.kind, *names)
         last = notebook.edges_before(self.timeline.begin, marks, ticks, self.startup_until_s)
-        # A server that starts has no activity of later.
+        # A starting server has no activity of later requests.
         return np.minimum(last, np.maximum(ticks, self.start_s))
 
     def _of_kind(self, ticks: Array, ratio: str) -> Array:
@@ -364,19 +364,19 @@ class Script:
 
 
 def script(plan: WorkPlan, start_s: float) -> Script:
-    """Return what a pod of this plan does when it starts at a moment (epoch s).
+    """Return what a pod of this plan does when it starts at a time (epoch s).
 
     Raises:
-        UsageError: no such behaviour, parameter or GPU model; work for who never finishes.
+        UsageError: no such behaviour, parameter or GPU model; `work_s` for work that never ends.
     """
     return Script(plan, start_s)
 
 
 def resume(script: Script, stopped_s: float) -> WorkPlan:
-    """Return the plan of a job that goes on from its last checkpoint after a stop.
+    """Return the plan of a job that continues from its last checkpoint after a stop.
 
-    What it had done since then is to be done again: those seconds are `lost`. A hang was an
-    accident and does not happen again.
+    The work since the checkpoint is repeated: those seconds are `lost`. A hang was an accident and
+    does not occur again.
     """
     plan = script.plan
     if script.family != "training":

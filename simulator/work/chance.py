@@ -1,7 +1,7 @@
-"""Random numbers that depend on a key and a place alone, never on what was asked before.
+"""Draw random numbers that depend only on a key and a position, never on earlier draws.
 
-Philox is a counter-based generator: the numbers of tick k are its k-th blocks. Cutting a stretch
-of time into blocks, or asking twice, therefore changes nothing.
+Philox is a counter-based generator: the numbers of tick k are its k-th blocks. So cutting a stretch
+of time into blocks, or drawing twice, changes nothing.
 """
 
 import threading
@@ -17,11 +17,11 @@ Array = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
 
 WORDS = 4
-"""Words of 64 bits that Philox makes of one counter."""
+"""64-bit words that Philox makes from one counter."""
 
 
 class _Own(threading.local):
-    """A bit generator of each thread's own: setting one to a place is cheaper than making one."""
+    """One bit generator per thread: setting its position is cheaper than creating one."""
 
     def __init__(self) -> None:
         self.bits = np.random.Philox(key=0)
@@ -42,7 +42,7 @@ _own = _Own()
 
 
 def generator(seed: int, name: str, number: int = 0) -> np.random.Generator:
-    """Return a generator of its own for one named use of a seed, such as one day of a plan."""
+    """Return a separate generator for one named use of a seed, such as one day of a plan."""
     return np.random.Generator(np.random.Philox(key=_key(seed, name), counter=[0, number, 1, 0]))
 
 

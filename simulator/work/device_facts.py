@@ -1,11 +1,10 @@
-"""Watts, degrees and clocks of a board, by model.
+"""Compute watts, degrees and clocks of a GPU, by model.
 
-Power of an H100 that computes is 134 + 610 x SM_ACTIVE W, held to its limit of 700 W; 120 W with
-an idle CUDA context, whatever memory is held; 70 W bare
-(telemetry-and-waste.md#signals and #idle; arXiv
-2605.23918). Other models keep the H100's proportions between their own numbers in
-`fallow/gpu_models.csv`: the base is 134/120 of their idle context, and full activity would need
-744/700 of their limit, which holds it back as it does on the H100.
+Power of an H100 that computes is 134 + 610 x SM_ACTIVE W, limited to 700 W; 120 W with an idle CUDA
+context, whatever memory is allocated; 70 W without one
+(telemetry-and-waste.md#signals and #idle; arXiv 2605.23918). Other models keep the H100's
+proportions with their own numbers in `fallow/gpu_models.csv`: the base is 134/120 of their idle
+context, and full activity would need 744/700 of their limit, which limits it as on the H100.
 
 Temperature settles at 24 degrees plus 36 at the limit: a straight line through Acme's A100s, whose
 quantiles of power and temperature pair 62 W with 28, 322 W with 51 and 401 W with 63 degrees.
@@ -26,11 +25,11 @@ H100_BASE_W, H100_CONTEXT_W, H100_SM_W, H100_LIMIT_W = 134.0, 120.0, 610.0, 700.
 AMBIENT_C, LOAD_C = 24.0, 36.0
 SAG = 0.12
 SETTLE_S = 90.0
-"""Time constant of a board's temperature."""
+"""Time constant of a GPU's temperature."""
 
 
 class DeviceFacts(msgspec.Struct, frozen=True):
-    """Facts of each device's board, [device, 1]."""
+    """Facts of each device's GPU, [device, 1]."""
 
     bare_w: Array
     context_w: Array
@@ -44,7 +43,7 @@ class DeviceFacts(msgspec.Struct, frozen=True):
 
 
 def device_facts(devices: Sequence[SimulatedDevice]) -> DeviceFacts:
-    """Return the facts of every device's board.
+    """Return the facts of every device's GPU.
 
     Raises:
         KeyError: a model that is not in `fallow/gpu_models.csv`.
@@ -70,7 +69,7 @@ def device_facts(devices: Sequence[SimulatedDevice]) -> DeviceFacts:
 
 
 def _profile_gib(device: SimulatedDevice) -> float:
-    """Return what a profile such as `3g.40gb` says, or 0."""
+    """Return the GiB in a profile's name such as `3g.40gb`, or 0."""
     text = (device.profile or "").partition(".")[2].partition("gb")[0]
     return float(text) if text.isdigit() else 0.0
 

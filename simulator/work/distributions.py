@@ -1,4 +1,4 @@
-"""Published distributions as tables of quantiles, and how to draw from them.
+"""Read published distributions as tables of quantiles, and draw from them.
 
     acme.csv           working A100s of Acme's Seren and Kalos (NSDI'24), more than 5 % busy:
                        sm_active, tensor_active, gpu_util, memory as ratios

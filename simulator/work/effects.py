@@ -1,7 +1,7 @@
-"""What happens to devices while they work: heat and XID events (`effects.csv`).
+"""Draw effects on devices while they work: heat and XID events (`effects.csv`).
 
-Failures that take a device away are outages, and the cluster's to decide. Rates are judgement:
-only fatal ones are published (one unplanned interruption in 50,700 GPU-hours, Llama 3).
+Faults that make a device unavailable are outages, which the cluster decides. Rates are estimates:
+only those of fatal faults are published (one unplanned interruption in 50,700 GPU-hours, Llama 3).
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 DATA is a folder with `acme/acme_util_power_cdfs.csv` (Shanghai AI Lab Acme, NSDI'24, CC-BY-4.0)
 and `gentd26/gpu_dev_pods_0-7.parquet` (Alibaba GenAI serving pods 2026, research and study only).
-What is kept are parameters of distributions, no rows of either. `pai.csv` is quoted, not fitted.
+Only parameters of distributions are stored, no rows of either. `pai.csv` is quoted, not fitted.
 """
 
 import csv
@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 Rows = list[dict[str, float | str]]
 
 LEVELS = (0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
-"""The quantiles that a table keeps; between them it is read linearly."""
+"""The quantiles in a table; values between them are interpolated linearly."""
 
 ACTIVE_PCT = 5.0
 """Above this a GPU counts as working: Acme's CDFs are conditioned on it."""
@@ -33,16 +33,16 @@ CLUSTERS = ("seren", "kalos")
 ON_PCT = 1.0
 """Duty cycle above which a serving pod is ON (the data's own note calls <= 1 % idle)."""
 GAP_S = 171.0
-"""Samples farther apart than this do not belong to one run (three ticks of the trace)."""
+"""Samples farther apart than this belong to different runs (three ticks of the trace)."""
 TICK_S = 57.0
 BUSY_SHARE = 0.5
 """Hours in which this share of pods is ON are the busy ones."""
 LEAST_SAMPLES = 100
-"""Samples that an hour of the day needs before its share is believed."""
+"""Samples that an hour of the day needs before its share is used."""
 LEAST_ON = 50
-"""ON samples that a pod needs before its own level is believed."""
+"""ON samples that a pod needs before its own level is used."""
 UTC_OFFSET_H = 8
-"""The trace's clock is UTC, its users' is not: the lunch dip stands at 13 h with this offset."""
+"""The trace's clock is UTC, its users' is not: with this offset the lunch dip is at 13 h."""
 
 
 def acme(path: Path) -> Rows:
@@ -71,7 +71,7 @@ def gentd26(path: Path) -> tuple[Rows, Rows]:
             hour=((pl.col("ts") // 3600 + UTC_OFFSET_H) % 24).cast(pl.Int64),
         )
     )
-    # The first hour of the trace has a handful of samples; it borrows its neighbours' share.
+    # The first hour of the trace has only a few samples; it gets its neighbours' share.
     by_hour = frame.group_by("hour").agg(pl.col("on").mean(), n=pl.len()).sort("hour")
     frequent = by_hour.filter(pl.col("n") > LEAST_SAMPLES)
     shares = np.interp(range(24), frequent["hour"], frequent["on"], period=24)

@@ -1,4 +1,4 @@
-"""What the host and the intent say of a pod at one moment, beside its GPUs."""
+"""Compute host signals and intent signals of a pod at one time, besides its GPUs' signals."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ REST_MIB = 1500.0
 
 
 def host_sample(holder: Holder, script: Script, at_s: float) -> HostSample:
-    """Return the witnesses of one pod at a moment (epoch s); None where it has no such witness."""
+    """Return the signals of one pod at a time (epoch s); None where it has no such signal."""
     tick = np.array([at_s])
     busy = script.kernel_busy(tick)
     received, sent = script.net(tick)

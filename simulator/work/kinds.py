@@ -1,6 +1,6 @@
-"""Kinds of phases: what a device and its host do while a pod is in one (`kinds.csv`).
+"""Define kinds of phases: what a device and its host do in each (`kinds.csv`).
 
-One row says of a kind: `state`, its true state (`productive` becomes `low` where the device is
+The columns of a kind are: `state`, its true state (`productive` becomes `low` where the device is
 busy less than LOW_BELOW of the time); `computes`, whether kernels run; `stop_harms`, whether a stop
 would lose work; `context`, whether a CUDA context is open; `sampled`, whether its kernels are
 shorter than a scrape, so that gauges of one moment miss or overstate them. Then what the sensors
@@ -9,10 +9,10 @@ of the busy time from tick to tick (-1 = the law `on_ratio`), bytes per second o
 time (per second where nothing computes), and the host's CPU cores and network bytes per second for
 each GPU.
 
-`spin` is a collective that waits for a rank that will never come: NCCL kernels keep the engine
-100 % busy on a few SMs, at little power
-(telemetry-and-waste.md#signals, busy-hang). Judgement: the numbers
-that no public trace has, that is all but the laws; they sit inside the classes of that section.
+`spin` is a collective that waits for a rank that will never arrive: NCCL kernels keep the engine
+100 % busy on a few SMs, at little power (telemetry-and-waste.md#signals, busy-hang). Numbers that
+no public trace has, which is all but the distributions, are estimates; they lie inside the classes
+of that section.
 """
 
 from functools import cache

@@ -1,8 +1,8 @@
-"""Service levels and pace: how long a server's answers take, how fast a job trains, what it holds.
+"""Compute service levels and speed: a server's latencies, a job's throughput and memory.
 
-Drawn by names of their own, so that nothing else of a script changes. Latencies are lognormal
-with a median of the pod's own and one spread for all; buckets are vLLM's. A job's throughput per
-GPU falls with the logarithm of its size:
+They are drawn under their own names, so that nothing else of a script changes. Latencies are
+lognormal with the pod's own median and one spread for all; buckets are vLLM's. A job's throughput
+per GPU decreases with the logarithm of its size:
 
     tokens/s = N x PER_GPU x speed / (1 + LOST x log2 N)
 """
@@ -51,7 +51,7 @@ LAWS: Mapping[str, Law] = {
 }
 PER_GPU = 9_000.0
 LOST = 0.12
-"""Of the throughput per GPU, at each doubling: a guess that makes 16 GPUs do the work of 11."""
+"""Loss of throughput per GPU at each doubling: an estimate; 16 GPUs do the work of 11."""
 STEP_S = 10.0
 IN_TENSORS = (0.5, 0.98)
 """Share of the memory reserved that is allocated, by job; most are near the upper end."""
@@ -115,7 +115,7 @@ def steps(script: Script, ticks: Array) -> Array:
 
 
 def pace(script: Script, at_s: float) -> TrainingMetrics | None:
-    """Return what a training loop's exporter says at a moment; None = it trains nothing yet."""
+    """Return the metrics of a training loop at a time; None = it does not train yet."""
     tick = np.array([at_s])
     tokens = throughput(script, tick)
     if tokens is None or np.isnan(tokens[0]):

@@ -1,8 +1,8 @@
-"""A population of pods whose mean utilisation follows PAI's law (`mix.csv`).
+"""Draw a population of pods whose mean utilisation follows PAI's distribution (`mix.csv`).
 
-A pod's place in the law gives its mean; the mean gives the behaviours it may have and, where the
-behaviour can be tuned, its levels. Which behaviours stand in which band, and how often, is a
-judgement: the law says how busy pods are, not why.
+A pod's quantile in the distribution gives its mean; the mean gives the possible behaviours and, if
+the behaviour can be tuned, its levels. Which behaviours occur in which band, and how often, is an
+estimate: the distribution shows how busy pods are, not why.
 """
 
 from functools import cache
@@ -18,7 +18,7 @@ UNTUNED = (
     "terminal notebook",
     "night batch",
 )
-"""They are as busy as they are: how long they work decides."""
+"""Behaviours whose level cannot be tuned: their time at work decides the mean."""
 
 
 def draw(seed: int, ranks: int = 1, gpu_model: str = "H100") -> WorkPlan:

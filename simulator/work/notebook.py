@@ -1,4 +1,4 @@
-"""Notebooks: runs of cells in working hours, training from a terminal, and being left alone."""
+"""Simulate notebooks: runs of cells in working hours, training from a terminal, and idle time."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Numbers = dict[str, float]
 DAY_S = 86_400.0
 WORK_DAYS = 5
 SESSION_SHARE = 0.35
-"""Share of a working session with cells running, where no mean is wanted: a judgement."""
+"""Share of a working session with cells running, if no mean is required: an estimate."""
 OVERNIGHT_H = (2.0, 12.0)
 JOB_H = (1.0, 10.0)
 """A training run started from a terminal."""
@@ -35,7 +35,7 @@ def notebook(seed: int, numbers: Numbers, start_s: float) -> Source:
 
 
 def _contexts(source: Source) -> Iterator[Phases]:
-    """Rest without a context until a cell has used the GPU."""
+    """Stay idle without a context until a cell has used the GPU."""
     yield next(source)
     used = False
     for piece in source:
@@ -59,7 +59,7 @@ def _days(seed: int, numbers: Numbers, start_s: float) -> Source:
         midnight = math.floor((now / 3600 + numbers["tz_h"]) / 24) * DAY_S - numbers["tz_h"] * 3600
         day = round((midnight + numbers["tz_h"] * 3600) / DAY_S)
         rng = generator(seed, "day", day)
-        # Who opens a notebook and leaves it for good has used it, whatever the hour.
+        # A notebook that was opened and then abandoned has been used, at any hour.
         begin, end = _session(rng, numbers, midnight, day, forced=leaves and now == start)
         begin, end = max(begin, now), max(end, now)
         if leaves and now == start:
@@ -139,7 +139,7 @@ def _jobs(rng: np.random.Generator, before: float, seconds: float) -> tuple[list
 
 
 def edges_before(begin: Array, marks: Marks, ticks: Array, start_s: float) -> Array:
-    """Return when what `marks` says of the phases last changed by each tick."""
+    """Return when the marked property of the phases last changed, by each tick."""
     changed = np.flatnonzero(np.diff(marks.astype(np.int8), prepend=0) != 0)
     times = np.append(start_s, begin[changed])
     return times[np.searchsorted(begin[changed], ticks, side="right")]

@@ -1,4 +1,4 @@
-"""Plans: which behaviour a pod has, with which numbers (`behaviours.csv`, `parameters.csv`).
+"""Define plans: which behaviour a pod has, with which numbers (`behaviours.csv`, `parameters.csv`).
 
 A parameter that a plan does not name is drawn by the plan's seed between `low` and `high` of its
 row (`overrides` of the behaviour first), evenly in the logarithm where low is above zero.
@@ -26,7 +26,7 @@ class WorkPlan(msgspec.Struct, frozen=True):
     """Devices of the whole gang."""
     gpu_model: str = "H100"
     work_s: float | None = None
-    """Seconds at full speed until the work is done; None = it never is. Training families only."""
+    """Seconds at full speed until the work is done; None = without end. Training families only."""
     params: dict[str, float] = {}
     first_rank: int = 0
     """Rank of this pod's first device: pods of one gang share seed, start and ranks."""

@@ -1,4 +1,4 @@
-"""Serving: ON and OFF runs as measured on real serving pods, thinned by the hour of the day."""
+"""Simulate serving: ON and OFF runs as measured on real serving pods, thinned by the hour."""
 
 import math
 from functools import cache

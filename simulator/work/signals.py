@@ -1,12 +1,11 @@
-"""What every device shows and is at every tick: scripts turned into sensors and truth.
+"""Compute what every device shows at every tick: scripts become sensor values and truth.
 
-Pods that share a device add up: engine, SM, tensor and DRAM activity and traffic up to what the
-device can do, memory up to what it has. Instances of one board show the board's power, the sum of
-theirs. A node that is lost or reclaimed is switched off; its counters start from zero when it comes
-back, as they do after the reset that follows an XID. A cordoned device goes on working for whoever
-holds it.
+Pods that share a device add up: engine, SM, tensor and DRAM activity and traffic up to the device's
+limits, memory up to its size. Instances of one GPU show the GPU's power, the sum of theirs. A node
+that is lost or reclaimed is switched off; its counters start from zero when it returns, as they do
+after the reset that follows an XID. A cordoned device continues to work for its holder.
 
-Nothing here is `stranded`: that depends on what is asked of the cluster, and is the world's to say.
+Nothing here is `stranded`: that depends on the pending pods, so the world decides it.
 """
 
 import zlib
@@ -35,14 +34,14 @@ from simulator.work.kinds import kinds
 OFF = ("node-lost", "spot")
 RESETS = (*OFF, "xid")
 FATAL_XID = 79
-"""What a device reports that is taken away for an XID: fallen off the bus."""
+"""The message of a device that an XID makes unavailable: fallen off the bus."""
 IDLE_CONTEXT_BPS, IDLE_BARE_BPS = 40_000.0, 500.0
 PCIE_BPS = 50e9
-"""What the link carries at most (generation 5, 16 lanes)."""
+"""The maximum of the link (generation 5, 16 lanes)."""
 BARE_MIB = 4.0
 NOISE_W = 0.8
 HOT_C, HOT_CLOCK, HOT_POWER = 92.0, 0.6, 0.72
-"""A board that throttles: its temperature, and its clock and power relative to what they were."""
+"""A GPU that throttles: its temperature, and the factors of its clock and power."""
 GPU_IDLE, SW_THERMAL, HW_THERMAL = 0x1, 0x20, 0x40
 """Bits of NVML's clocks event reasons."""
 RATIOS = ("tensor", "fp32", "dram", "rx_bps", "tx_bps")
@@ -51,17 +50,17 @@ PIPES = {"tensor", "fp32", "dram"}
 
 
 class Carry(msgspec.Struct, frozen=True):
-    """What a stretch hands the next one, by device."""
+    """The state that one stretch passes to the next, by device."""
 
     until_s: float
-    """Last tick of the stretch; infinitely long ago before the first."""
+    """Last tick of the stretch; minus infinity before the first."""
     energy_mj: Array
     temp_c: Array
     xid: Codes
 
 
 class _Sums(msgspec.Struct):
-    """What is known of the devices while pods are added, [device, tick]."""
+    """Sums over the devices while pods are added, [device, tick]."""
 
     holder: Codes
     state: Codes
@@ -83,7 +82,7 @@ class _Sums(msgspec.Struct):
 
 
 def fresh(devices: Sequence[SimulatedDevice]) -> Carry:
-    """Return the state of devices that have been up for some days, at rest."""
+    """Return the state of idle devices that have been up for some days."""
     energy = [1e11 + 8e11 * draw_uniform(_seed(d), "energy") for d in devices]
     return Carry(
         -np.inf,
@@ -104,10 +103,10 @@ def signals(  # noqa: PLR0917  (the order of the rooms' agreement)
 ) -> tuple[Block, Carry]:
     """Return the block of these ticks (TICK_S apart), and what the next one needs.
 
-    `scripts` by pod uid. Cutting a time into blocks and handing the carry on changes nothing.
+    `scripts` by pod uid. Cutting a time into blocks and passing the carry on changes nothing.
 
     Raises:
-        KeyError: a tenure without a script, or a GPU model without facts.
+        KeyError: an allocation without a script, or a GPU model without facts.
     """
     devices = tuple(devices)
     before = fresh(devices) if carry is None else carry
@@ -150,7 +149,7 @@ def _add(
     at = (_rows(allocation.devices), span)
     vacant = sums.holder[at] < 0
     sums.holder[at] = np.where(vacant, place, sums.holder[at])
-    # The states are in order: who is most at work says what a shared device is.
+    # The states are in order: the busiest pod decides the state of a shared device.
     sums.state[at] = np.where(vacant, activity.state, np.maximum(sums.state[at], activity.state))
     sums.stop_harms[at] |= activity.stop_harms
     sums.context[at] |= facts.context[activity.kind]
@@ -177,7 +176,7 @@ def _clip(sums: _Sums) -> None:
 
 
 def _take_away(sums: _Sums, outages: Sequence[Outage], ticks: Array) -> None:
-    """Take away what outages forbid."""
+    """Remove what outages make impossible."""
     for outage in outages:
         span = slice(*np.searchsorted(ticks, [outage.start_s, outage.end_s]).tolist())
         row = (outage.device, span)
@@ -244,7 +243,7 @@ def _measure(  # noqa: PLR0917  (everything meets here once)
 
 
 def _reasons(sums: _Sums) -> Codes:
-    """Return why clocks are low: nothing runs, or the board is too hot for what does."""
+    """Return why clocks are low: nothing runs, or the GPU is too hot."""
     idle_clocks = np.where(sums.now == 0, np.int16(GPU_IDLE), np.int16(0))
     heat = np.where(sums.hot, np.int16(SW_THERMAL | HW_THERMAL), np.int16(0))
     reasons: Codes = np.where(sums.off, np.int16(0), idle_clocks | heat)
@@ -257,12 +256,12 @@ def _watts(
     sums: _Sums,
     ticks: Array,
 ) -> tuple[Array, Array]:
-    """Return each tick's mean power, and what a gauge of one moment would show of it."""
+    """Return each tick's mean power, and what a gauge of one instant would show of it."""
     noise = np.stack([_noise(d, ticks) for d in devices]) * NOISE_W
     rest = np.where(sums.context, facts.context_w, facts.bare_w)
     works = sums.busy > 0
     load = facts.sm_w * sums.sm
-    # A gauge that looks between two short kernels sees a board at rest.
+    # A gauge that is read between two short kernels shows an idle GPU.
     gauge_load = load * np.divide(sums.now, sums.busy, out=np.zeros_like(load), where=works)
     awake = sums.now > 0
     for rows in _instances(devices):
@@ -280,7 +279,7 @@ def _watts(
 
 
 def _instances(devices: tuple[SimulatedDevice, ...]) -> list[list[int]]:
-    """Return the rows of each board that is split."""
+    """Return the rows of each partitioned GPU."""
     rows: dict[str, list[int]] = {}
     for row, device in enumerate(devices):
         if device.instance is not None:
@@ -344,7 +343,7 @@ def _noise(device: SimulatedDevice, ticks: Array) -> Array:
 
 
 def _seed(device: SimulatedDevice) -> int:
-    """Return a seed of the board's own: its instances share what is the board's."""
+    """Return a seed of the GPU: its instances share the GPU's values."""
     return zlib.crc32(device.uuid.encode())
 
 

@@ -1,4 +1,4 @@
-"""Phases one after the other, made as far as somebody looks and never changed afterwards."""
+"""Build phases one after the other, as far as they are needed; they never change afterwards."""
 
 from collections.abc import Iterator, Sequence
 
@@ -88,7 +88,7 @@ def _progress_gained(piece: Phases) -> Array:
 
 
 class Timeline:
-    """The phases of one pod from its start on; grows as later moments are asked for."""
+    """The phases of one pod from its start on; extended when later times are requested."""
 
     def __init__(self, start_s: float, source: Source) -> None:
         self._source = source
@@ -107,18 +107,18 @@ class Timeline:
         self._append(next(source))
 
     def grow(self, until_s: float) -> None:
-        """Make the phases up to a moment, and the one in which it lies."""
+        """Build the phases up to a time, with the one that contains it."""
         while self._end <= until_s:
             self._append(next(self._source))
 
     def finish(self) -> float:
-        """Make every phase of a source that ends, and return when its last, endless one begins."""
+        """Build every phase of a source that ends; return when its last, endless phase begins."""
         while self._end != np.inf:
             self._append(next(self._source))
         return float(self.begin[-1])
 
     def at(self, ticks: Array) -> Places:
-        """Return the place of the phase in which each tick lies; before the start, the first."""
+        """Return the index of each tick's phase; before the start, the first."""
         if len(ticks):
             self.grow(float(ticks[-1]))
         return np.maximum(np.searchsorted(self.begin, ticks, side="right") - 1, 0)
@@ -129,7 +129,7 @@ class Timeline:
         return self.progress[place] + self.speed[place] * np.maximum(ticks - self.begin[place], 0)
 
     def saved_at(self, ticks: Array) -> Array:
-        """Return the progress that a stop at each tick would leave behind."""
+        """Return the progress that would remain after a stop at each tick."""
         place = self.at(ticks)
         return self.saved[place]
 

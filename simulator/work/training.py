@@ -1,4 +1,4 @@
-"""Training, batch and night work: stretches of computing with checkpoints in between."""
+"""Simulate training, batch and night work: computing stretches with checkpoints in between."""
 
 import math
 
@@ -11,7 +11,7 @@ from simulator.work.timeline import Phases, Source, until, until_done
 Numbers = dict[str, float]
 
 CYCLES = 32
-"""Stretches between checkpoints that are made at a time."""
+"""Stretches between checkpoints that are built at a time."""
 DAY_S = 86_400.0
 MOST = 0.995
 """No engine is busy for longer than this share of a stretch."""
@@ -21,7 +21,7 @@ INPUT_LEVEL = (0.2, 0.45)
 Source: telemetry-and-waste.md#signals, input-bound.
 """
 WAITS = ("host save", "evaluate", "cpu")
-"""Kinds of what the first rank, or every host, does while the others wait, after a checkpoint."""
+"""Kinds of what the first rank, or every host, does after a checkpoint while the others wait."""
 NIGHT_LEVEL = (0.55, 0.85)
 
 
@@ -80,7 +80,7 @@ def _job(seed: int, numbers: Numbers) -> Source:
     always_starved = numbers["input_share"] == 1
     low, high = (wanted,) * 2 if always_starved and not math.isnan(wanted) else INPUT_LEVEL
     computes = "fp32 compute" if numbers["fp32"] else "talk" if numbers["talk"] else "compute"
-    # Phases in which a gang waits for good reason: near twins of a hang.
+    # Phases in which a gang waits for good reason: they look similar to a hang.
     waits = ("host_save_s", "evaluate_s", "prepare_s")
     piece = 0
     while True:
