@@ -237,7 +237,7 @@ def _batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
             "ts": [first],
             "collector": [SOURCE],
             "target": [str(plan.path)],
-            "until": [last + end],  # type: ignore[operator]  # a column of moments has a max
+            "until": [last + end],  # type: ignore[operator]  # a column of timestamps has a max
             "up": [True],
             "samples": [read],
             "rejected": [rejected],

@@ -31,9 +31,9 @@ NAMED = timedelta(days=31)
 STALE = timedelta(hours=1)
 """Data older than this are shown as old."""
 MOST_STALE = 5
+"""At most this many clusters with stale data have their own banner."""
 MOST_BANNER = 900
 """Characters of the banner of audits: names in it come from outside."""
-"""At most this many clusters with stale data have their own banner."""
 
 
 def main() -> None:

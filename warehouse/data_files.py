@@ -1,4 +1,4 @@
-"""Make new data files survive a power cut before the catalog says they exist.
+"""Make new data files survive a power cut before the catalog lists them.
 
 The lake syncs its catalog but never its Parquet files, so a power cut after a commit could leave
 a committed, truncated file. Syncing them and their folders first costs about a millisecond.

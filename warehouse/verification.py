@@ -146,7 +146,7 @@ def _list_registered(warehouse: "Warehouse") -> list[ArchivedFile]:
         with warehouse.snapshot() as cursor:
             files = cursor.execute("FROM cold_file ORDER BY noun, path").fetchall()
     except WarehouseError:
-        return []  # its own damage is told as any table's
+        return []  # damage of this table itself is reported like that of any other table
     return [ArchivedFile(*file) for file in files]
 
 

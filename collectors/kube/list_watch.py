@@ -1,4 +1,4 @@
-"""Keep a collection current: list, then watch with bookmarks, and list anew when history is gone.
+"""Keep a collection current: list, then watch with bookmarks; list again after lost history.
 
 An expired version shows in two forms, HTTP 410 when a watch opens and an `ERROR` line with code
 410 inside a stream that answered 200. Both mean: list again.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 Kind = Literal["LISTING", "LISTED", "SYNCED", "ADDED", "MODIFIED", "DELETED"]
 
 WATCH_S = 240
-"""How long a watch is asked to last; bookmarks come about every 60 s."""
+"""Requested length of a watch; bookmarks arrive about every 60 s."""
 
 SILENCE_S = 30
 """How long after that a connection may have no data before it counts as broken."""
@@ -82,7 +82,7 @@ class ListWatch(Generic[T]):
         self._open: LineStream | None = None
 
     def steps(self, stop: threading.Event) -> Iterator[WatchStep[T]]:
-        """Yield what is listed, `SYNCED`, what changes; after an expiry list anew."""
+        """Yield what is listed, `SYNCED`, what changes; list again after an expiry."""
         version, failures, progress = "", 0, self.progress
         while not stop.is_set():
             try:

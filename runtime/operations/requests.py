@@ -67,8 +67,8 @@ class ActionRequests:
 
         Raises:
             UsageError: it is no Kind/namespace/name, there is none such, or the length is illegal.
-                RefusedError: the API does not permit this process to annotate it.
-                TemporaryError: the cluster does not respond.
+            RefusedError: the API does not permit this process to annotate it.
+            TemporaryError: the cluster does not respond.
         """
         until = self._until(length)
         cluster = self._connect(self._settings)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each counter, which nothing here asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # would add an unused series per counter
 
 SHARE_WINDOW = timedelta(hours=24)
 """Window of the reported states of the fleet: a day, so that no single hour dominates it."""

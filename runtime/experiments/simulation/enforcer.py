@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600.0
 OVERLAP_S = HOUR_S
-"""Before the last turn, allocations of this much time are written again, as in the service."""
+"""Allocations are written again for this much time before the last turn, as in the service."""
 ACCOUNTED_S = 2 * HOUR_S
 """Each pass accounts for this much time before now, as in the service: later rows change it."""
 IDLE = ("idle",)

@@ -96,7 +96,7 @@ def _send(
         return answer
     try:
         code, reply = server.data(message)
-    except smtplib.SMTPDataError as error:  # it refuses before the message
+    except smtplib.SMTPDataError as error:  # it refuses the DATA command
         return _failure(f"{where} does not take it", error)
     except (OSError, smtplib.SMTPException) as error:
         return DeliveryAttempt(
