@@ -240,7 +240,7 @@ def render_explanation(document: Mapping[str, Any]) -> str:
         "",
         "gates",
         *(
-            f"  {'open' if g['open'] else 'SHUT'}  {g['gate']}: {g['said']}"
+            f"  {'open' if g['open'] else 'SHUT'}  {g['gate']}: {g['refusal'] or 'yes'}"
             for g in document["gates"]
         ),
         "",
