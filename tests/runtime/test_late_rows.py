@@ -9,7 +9,6 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.imports import Importer
-from warehouse import ledger
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -65,7 +64,7 @@ def test_a_death_between_rollup_and_ledger_leaves_the_hours_owed(
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
         pipeline.ingest(warehouse, [looks(early, 60, 90.0)])
         with monkeypatch.context() as patched:
-            patched.setattr(ledger, "write_ledger", dies)
+            patched.setattr(pipeline, "write_ledger", dies)
             with pytest.raises(KeyboardInterrupt):
                 pipeline.account(warehouse, LAST)
         assert posted(warehouse) == {}
