@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import msgspec
 
-from analyzers.sizing.limits import get_limit
+from analyzers.limits import read_limits
 from fallow.models import Claim, Finding, Recommendation
 
 STALLED, HANG = "stalled_job", "busy_hang"
@@ -36,7 +36,8 @@ def _subtract_stalled(hang: Finding, stalled: Sequence[Finding]) -> Finding | No
     """Return the remaining hours of a hang; None = only the edges of whole hours remain."""
     hours = hang.gpu_hours - sum(finding.gpu_hours for finding in stalled)
     # In rollups the first and the last hour of each stall are whole hours, at most.
-    edges = 2 * get_limit("hang_hours") * sum(len(f.details["devices"]) for f in stalled)
+    devices = sum(len(finding.details["devices"]) for finding in stalled)
+    edges = 2 * read_limits("sizing")["hang_hours"] * devices
     if hours <= edges:
         return None
     part = hours / hang.gpu_hours

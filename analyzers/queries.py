@@ -4,9 +4,15 @@ One statement, step or table per file, beside the code that uses it.
 """
 
 from functools import cache
+from typing import TypeVar
+
+import msgspec
 
 from fallow.resources import read_table, read_text
+from fallow.rows import Row, RowShapeError
 from warehouse.steps import compose_query
+
+R = TypeVar("R", bound=Row)
 
 LAST_SCRAPES = "warehouse:inventory/last_lists"
 """Step: when each cluster's pods were last polled."""
@@ -35,3 +41,17 @@ def compose_steps(*names: str, once: str = "") -> str:
 def load_rows(name: str) -> list[dict[str, str]]:
     """Return the rows of `<name>.csv`."""
     return read_table("analyzers", f"{name}.csv")
+
+
+def load_records(name: str, record: type[R]) -> list[R]:
+    """Return the rows of `<name>.csv` as records; an empty cell is its field's default.
+
+    Raises:
+        RowShapeError: a column is no field, a cell without a default is empty, or a cell cannot be
+            read as its field's type.
+    """
+    rows = [{column: cell for column, cell in row.items() if cell} for row in load_rows(name)]
+    try:
+        return msgspec.convert(rows, list[record], strict=False)  # type: ignore[valid-type]
+    except msgspec.ValidationError as error:
+        raise RowShapeError(f"rows of {name}.csv: {error}") from error

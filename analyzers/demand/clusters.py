@@ -6,13 +6,13 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from analyzers.arrays import Doubles
 from analyzers.demand.forecast import DAY, DemandForecast, forecast_day
 from analyzers.demand.reservations import ReservedGpus
 from analyzers.pending import MeasureTimes, read_pending, sum_gpus
 from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
-from analyzers.quota.fair import Doubles
-from analyzers.quota.tables import read_demand
+from analyzers.queue_demand import read_demand
 from fallow.gpu_models import canonical
 from fallow.protocols import Views
 from fallow.settings import DemandSettings

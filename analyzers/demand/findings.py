@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from analyzers.arrays import Doubles
 from analyzers.demand.clusters import ClusterCapacity, ClusterDemand
 from analyzers.demand.forecast import DemandForecast
 from analyzers.demand.headroom import Headroom, compute_critical_ratio, compute_headroom
 from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
 from analyzers.money import CENT, compute_dollars
 from analyzers.queries import load_rows
-from analyzers.quota.fair import Doubles
 from fallow.models import Claim, Effort, Finding, Recommendation, Saving, Subject, finding_id
 from fallow.settings import DemandSettings
 from fallow.window import Window, format_duration

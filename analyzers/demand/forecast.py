@@ -13,7 +13,7 @@ solve per queue and day takes a millisecond and needs no further dependency.
 import msgspec
 import numpy as np
 
-from analyzers.quota.fair import Doubles
+from analyzers.arrays import Doubles
 
 DAY, WEEK = 24, 7
 LEAST_DAYS = 21

@@ -5,7 +5,7 @@ from datetime import datetime
 import msgspec
 import numpy as np
 
-from analyzers.quota.fair import Doubles
+from analyzers.arrays import Doubles
 
 DAY_HOURS = 24
 

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from analyzers.quota.fair import Doubles
+from analyzers.arrays import Doubles
 
 
 class ReservedGpus(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from analyzers.budgets import DisruptionBudget
-from analyzers.idle.signals import read_protections
+from analyzers.protections import read_vetoes
 from analyzers.queries import load_rows
 
 LOCAL = "fallow.local-volumes"
@@ -100,7 +100,7 @@ def _explain_stay(
     kind = pod["workload_kind"]
     rules = msgspec.json.decode(pod["constraints"]) if pod["constraints"] else {}
     reasons = (
-        (any(read_protections([dict(pod)])), "an annotation protects it"),
+        (any(read_vetoes(pod["annotations"], pod["labels"])), "an annotation protects it"),
         (MIRROR in words or pod["owner_kind"] in {"DaemonSet", "Node"}, "it belongs to its node"),
         (kind is None, "its owner could not be resolved"),
         (words.get(LOCAL) and str(words.get(SAFE)).lower() != "true", "it keeps data on its node"),

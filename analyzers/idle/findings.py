@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
-from functools import cache
 from typing import Any
 
 import msgspec
 
 from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, Signal, compute_confidence
 from analyzers.money import SMALLEST
-from analyzers.queries import load_rows
+from analyzers.workload_kinds import read_idle_kinds
 from fallow.models import Finding, Subject, finding_id
 from fallow.settings import IdleSettings
 from fallow.window import Window, format_duration
@@ -206,7 +205,7 @@ def _pick_word(signal: Signal, yes: str, no: str) -> str:
 
 def decide_kind(workload_kind: str, served: bool, notebook: bool) -> str:
     """Return the kind of an idle finding: by the owner's kind, else by its servers and requests."""
-    kind = _read_kinds().get(workload_kind)
+    kind = read_idle_kinds().get(workload_kind)
     if kind is not None:
         return kind
     if notebook:
@@ -217,8 +216,3 @@ def decide_kind(workload_kind: str, served: bool, notebook: bool) -> str:
 def convert_us(us: int) -> datetime:
     """Return microseconds since 1970 as an aware timestamp."""
     return _EPOCH + timedelta(microseconds=us)
-
-
-@cache
-def _read_kinds() -> dict[str, str]:
-    return {r["workload_kind"]: r["kind"] for r in load_rows("workload_kinds")}

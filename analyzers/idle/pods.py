@@ -6,8 +6,9 @@ from typing import Any
 import polars as pl
 
 from analyzers.idle import flags
-from analyzers.idle.signals import AFTER_US, BYTES_S, HOST_US, compute_most_cores, read_protections
+from analyzers.idle.signals import AFTER_US, BYTES_S, HOST_US, compute_most_cores
 from analyzers.idle.spans import WORKLOAD
+from analyzers.protections import read_vetoes
 from analyzers.queries import compose_steps, load_sql
 from fallow.protocols import Views
 from fallow.settings import IdleSettings
@@ -68,7 +69,7 @@ def read_inventory(views: Views, uids: list[str]) -> dict[str, dict[str, Any]]:
     """Return the inventory of pods, by uid, with the annotations' protections."""
     pods = views.query(load_sql("idle/pods"), {"uids": sorted(uids)}).to_pylist()
     for pod in pods:
-        pod["hard"], pod["soft"] = read_protections([pod])
+        pod["hard"], pod["soft"] = read_vetoes(pod["annotations"], pod["labels"])
     return {pod["uid"]: pod for pod in pods}
 
 

@@ -1,11 +1,7 @@
 """The thresholds of signals, and the sums over the devices of a stretch."""
 
-from typing import Any
-
-import msgspec
 import polars as pl
 
-from fallow.protections import annotations, notes, read_stored_pod, select_protections
 from fallow.settings import IdleSettings
 from warehouse.signals.runs import MICRO
 from warehouse.signals.states import BAND_STEP_W, LOW_SHARE
@@ -34,9 +30,6 @@ HOST_US = 86_400 * MICRO
 
 AFTER_US = 1200 * MICRO
 """Two host samples after a stretch cover its last minutes; they are at most ten minutes apart."""
-
-OWN_DOMAIN = "fallow."
-"""Prefix of our annotations: an unknown annotation with this prefix forbids a verdict."""
 
 SKEW_US = 30 * MICRO
 MOVING = 0.10
@@ -149,19 +142,3 @@ def sum_by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
         gpu_us=pl.col("gpu_us").sum(),
         numbers=pl.col("number").unique(maintain_order=True),
     )
-
-
-def read_protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
-    """Return whether an annotation forbids a verdict, and whether one forbids acting."""
-    forbids = {False: False, True: False}
-    for pod in pods:
-        noted = msgspec.json.decode(pod["annotations"]) if pod.get("annotations") else {}
-        labels = msgspec.json.decode(pod["labels"]) if pod.get("labels") else {}
-        stored = read_stored_pod(noted)
-        for name, value in {**stored, **select_protections(labels, stored)}.items():
-            row = annotations().get(name)
-            if row is not None and row.veto and row.protects(value):
-                forbids[row.veto == "verdict"] = True
-            elif row is None and name.startswith(OWN_DOMAIN) and name not in notes():
-                forbids[True] = True
-    return forbids[True], forbids[False]

@@ -20,7 +20,6 @@ from analyzers.precision.gains import (
     list_formats,
 )
 from analyzers.queries import compose_steps
-from analyzers.sizing.symptoms import is_gang, is_interactive
 from analyzers.work import (
     WORKED,
     Owner,
@@ -32,6 +31,7 @@ from analyzers.work import (
     list_counters,
     read_costs,
 )
+from analyzers.workload_kinds import is_gang, is_interactive
 from fallow.gpu_models import gpu_models
 from fallow.models import Effort, Finding, Recommendation, Subject, Unjudged, finding_id
 from fallow.protocols import Views

@@ -3,12 +3,10 @@
 Rows are times, columns are queues.
 """
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
-Doubles: TypeAlias = npt.NDArray[np.float64]
+from analyzers.arrays import Doubles
+
 EPS = 1e-9
 
 

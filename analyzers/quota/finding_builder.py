@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from analyzers.arrays import Doubles
 from analyzers.money import CENT, compute_dollars
 from analyzers.queries import load_rows
-from analyzers.quota.fair import Doubles
 from analyzers.quota.groups import QuotaGroup
 from fallow.models import (
     Claim,

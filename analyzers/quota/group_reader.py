@@ -9,16 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from analyzers.arrays import Doubles
 from analyzers.queries import load_sql
+from analyzers.queue_demand import convert_to_hour, read_demand
 from analyzers.quota.cohorts import CohortTrees, build_trees
-from analyzers.quota.fair import Doubles
 from analyzers.quota.groups import FreeGpus, QuotaGroup, QuotaGroups
 from analyzers.quota.tables import (
     MIG,
     add_waiting,
-    convert_to_hour,
     drop_parents,
-    read_demand,
     read_routes,
     read_table,
     select_profile,

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from analyzers.arrays import Doubles
 from analyzers.quota.cohorts import CohortTree
-from analyzers.quota.fair import Doubles
 from fallow.models import Subject
 
 

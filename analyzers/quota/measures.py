@@ -3,9 +3,9 @@
 import msgspec
 import numpy as np
 
+from analyzers.arrays import Doubles
 from analyzers.quota.fair import (
     EPS,
-    Doubles,
     compute_dominant_shares,
     compute_drf,
     compute_fair_share,

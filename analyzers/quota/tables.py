@@ -5,7 +5,7 @@ from datetime import datetime
 
 import polars as pl
 
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.queries import compose_steps, load_sql
 from fallow.protocols import Views
 
 MIG = "/mig-"
@@ -63,38 +63,6 @@ def read_routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
         (c, ns, name): parent
         for c, ns, name, parent in rows.select("cluster", "namespace", "name", "parent").iter_rows()
     }
-
-
-def read_demand(views: Views, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return the GPUs that placed pods have and others wait for, by the hour."""
-    return sum_by_hour(
-        read_table(views, "demand", span, LAST_SCRAPES, "warehouse:inventory/lives"), span
-    )
-
-
-def sum_by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return the allocated and the waiting GPUs of each hour, from the changes in it."""
-    keys = ["cluster", "namespace", "queue", "profile", "placed"]
-    amounts = ["gpus", "cpu", "memory"]
-    if edges.is_empty():
-        return edges.select(*keys, "hour", *amounts)
-    since, until = (convert_to_hour(span[name]) for name in ("since", "until"))
-    hours = pl.int_range(since, until + 1, eager=True).alias("hour")
-    grid = edges.select(keys).unique().sort(keys).join(hours.to_frame(), how="cross")
-    full = grid.join(edges, on=[*keys, "hour"], how="left").fill_null(0)
-    return full.select(
-        *keys,
-        "hour",
-        *(
-            (pl.col(a).cum_sum().over(keys) - pl.col(a) + pl.col(f"{a}_first")).alias(a)
-            for a in amounts
-        ),
-    )
-
-
-def convert_to_hour(time: datetime) -> int:
-    """Return hours since 1970."""
-    return int(time.timestamp()) // 3600
 
 
 def read_table(views: Views, name: str, span: Mapping[str, datetime], *before: str) -> pl.DataFrame:

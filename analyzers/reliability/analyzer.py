@@ -17,6 +17,7 @@ import polars as pl
 
 from analyzers.budgets import DisruptionBudget, DisruptionBudgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.interruptions import read_causes
 from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
 from analyzers.reliability import clocks, devices, event_queries
@@ -39,7 +40,7 @@ from analyzers.reliability.work import (
     build_slow_gpus,
     build_unknown_loss,
 )
-from analyzers.spot.tolerance import read_tolerances
+from analyzers.tolerances import read_tolerances
 from fallow.checkpointing import mtbf
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
@@ -194,9 +195,9 @@ class ReliabilityAnalyzer:
             )
         )
         rows = pods.to_dicts()
-        signs = sort_signs(events, event_queries.read_causes(), xids)
+        signs = sort_signs(events, read_causes(), xids)
         failed, struck = find_failures(rows, signs, _compute_load_times(pods, costs))
-        down = _find_down(events, event_queries.read_causes(), parameters["until"])
+        down = _find_down(events, read_causes(), parameters["until"])
         starts = {place: [at for at, _ in spans] for place, spans in down.items()}
         nodes = views.query(load_sql("reliability/nodes"), parameters).to_pylist()
         since = parameters["since"]
@@ -251,7 +252,7 @@ class ReliabilityAnalyzer:
 
 @cache
 def _list_surviving_kinds() -> frozenset[str]:
-    return frozenset(kind for kind, (how, _) in read_tolerances().items() if how in SURVIVORS)
+    return frozenset(kind for kind, row in read_tolerances().items() if row.tolerance in SURVIVORS)
 
 
 def _count_incidents(failed: Sequence[Failure]) -> int:

@@ -1,21 +1,15 @@
 """Read the evidence of failures: lifetimes of pods, events of pods and nodes, XIDs of GPUs."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import polars as pl
 
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_rows, load_sql
+from analyzers.interruptions import read_causes
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
 from analyzers.reliability.devices import DeviceXid
 from fallow.protocols import Views
 from warehouse.steps import POD_OWNERS
-
-
-@cache
-def read_causes() -> dict[str, str]:
-    """Return the cause of each event reason (`interruptions.csv`)."""
-    return {r["reason"]: r["cause"] for r in load_rows("interruptions")}
 
 
 def read_lifetimes(views: Views, bounds: Mapping[str, Any]) -> pl.DataFrame:

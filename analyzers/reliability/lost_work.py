@@ -14,10 +14,11 @@ import msgspec
 import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.interruptions import read_causes
 from analyzers.queries import load_sql
 from analyzers.reliability import event_queries
 from analyzers.reliability.failures import Cause, Failure, find_failures, sort_signs
-from analyzers.spot.tolerance import read_tolerances
+from analyzers.tolerances import read_tolerances
 from fallow.protocols import Views
 from fallow.tables import Batch
 from fallow.window import Window
@@ -61,12 +62,12 @@ def compute_work_lost(views: Views, window: Window, burst_bps: float) -> list[Wo
         return []
     signs = sort_signs(
         event_queries.read_events(views, bounds),
-        event_queries.read_causes(),
+        read_causes(),
         event_queries.read_xids(views, bounds),
     )
     failures, _ = find_failures(pods.to_dicts(), signs, {})
     since = around.start.astimezone(UTC).replace(tzinfo=None)
-    going_on = {kind for kind, (how, _) in read_tolerances().items() if how in SURVIVORS}
+    going_on = {kind for kind, row in read_tolerances().items() if row.tolerance in SURVIVORS}
     struck = [f for f in failures if f.owner[2] in going_on and f.at >= since]
     if not struck:
         return []

@@ -10,8 +10,8 @@ from typing import Any
 
 from analyzers.queries import OWNERS, compose_steps, load_sql
 from analyzers.scaling.families import STEPS, JobThroughput, compare_sizes
-from analyzers.sizing.symptoms import is_gang
 from analyzers.work import Owner, WorkloadCosts, compute_per_day, compute_share, read_costs
+from analyzers.workload_kinds import is_gang
 from fallow.models import Evidence, Finding, Recommendation, State, Subject, Unjudged, finding_id
 from fallow.protocols import Views
 from fallow.service_levels import ScalingSettings

@@ -24,7 +24,7 @@ from analyzers.sizing.findings import build_finding
 from analyzers.sizing.fitting import compute_need, list_options
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.requests import find_oversized, find_unknown, list_settled, read_containers
-from analyzers.sizing.symptoms import Symptom, is_interactive
+from analyzers.sizing.symptoms import Symptom
 from analyzers.sizing.usage import sum_workloads
 from analyzers.work import (
     ALLOCATED,
@@ -35,6 +35,7 @@ from analyzers.work import (
     read_costs,
     read_work,
 )
+from analyzers.workload_kinds import is_interactive
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.settings import SizingSettings
@@ -186,7 +187,7 @@ def _add_hosts(
     names = ["cluster", "namespace", "pod"]
     since = max(window.start, window.end - timedelta(days=HOST_DAYS))
     hosts = views.query(
-        load_sql("sizing/hosts"),
+        load_sql("pod_use"),
         {
             "since": since,
             "until": window.end,

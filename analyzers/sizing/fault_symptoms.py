@@ -2,7 +2,8 @@
 
 from analyzers.gpu_peaks import read_gpu_peaks
 from analyzers.sizing.limits import get_limit
-from analyzers.sizing.symptoms import Row, Symptom, describe_power, is_gang
+from analyzers.sizing.symptoms import Row, Symptom, describe_power
+from analyzers.workload_kinds import is_gang
 from fallow.settings import SizingSettings
 from warehouse.signals import SPIN
 

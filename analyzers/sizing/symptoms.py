@@ -5,12 +5,10 @@ limit, an input pipeline, links) to plain under-use (`underuse.py`).
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import msgspec
 
-from analyzers.queries import load_rows
 from analyzers.work import WORKED
 from fallow.models import Evidence, State
 
@@ -29,21 +27,6 @@ class Symptom(msgspec.Struct, frozen=True):
     """Kinds of advice, the share each would save, and the words that fill its gaps."""
     ceiling: bool = False
     """True: `share` is an upper limit of the waste, so the finding is only suspected."""
-
-
-def is_gang(workload_kind: str) -> bool:
-    """Return whether a kind's pods are ranks of one job: replicas of a service do not wait."""
-    return _read_kinds().get(workload_kind) == "idle_job"
-
-
-def is_interactive(workload_kind: str) -> bool:
-    """Return whether a person works with it, who reads and types between two kernels."""
-    return _read_kinds().get(workload_kind) == "idle_notebook"
-
-
-@cache
-def _read_kinds() -> dict[str, str]:
-    return {r["workload_kind"]: r["kind"] for r in load_rows("workload_kinds")}
 
 
 def describe_power(row: Row) -> str:

@@ -6,19 +6,19 @@ rate, event, node ──► market.py ────────────┘
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from analyzers.checkpoints import Owner
-from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
+from analyzers.rows import Owner
 from analyzers.spot import tolerance
 from analyzers.spot.findings import build_finding
 from analyzers.spot.market import CLOUDS, SpotMarket
 from analyzers.spot.plans import NoPlan, SpotPlan, plan_move
+from analyzers.spot.rows import NodeType, WorkedHours, read_worked_hours
 from analyzers.spot.tolerance import ToleranceSignals
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
@@ -27,7 +27,6 @@ from fallow.window import Window
 
 BOUGHT = ("on-demand", "unknown")
 """Left out: commitments are paid in any case, and spot is already spot."""
-Rows = list[Mapping[str, Any]]
 
 
 class SpotCandidate(msgspec.Struct, frozen=True):
@@ -82,11 +81,10 @@ class SpotAnalyzer:
             sums[name][1] += usd or Decimal()
 
         for row in (r for rows in hours.values() for r in rows):
-            bought = row["capacity_type"]
-            if bought not in BOUGHT:
-                add(f"on {bought} already", row["gpu_hours"], row["usd"])
-            elif row["provider"] not in CLOUDS:
-                add("in no known cloud", row["gpu_hours"], row["usd"])
+            if row.capacity_type not in BOUGHT:
+                add(f"on {row.capacity_type} already", row.gpu_hours, row.usd)
+            elif row.provider not in CLOUDS:
+                add("in no known cloud", row.gpu_hours, row.usd)
         for case in self._cases(views, window):
             name = "advised" if case.plans else "unknown" if case.unknown else "not suited"
             add(name, case.gpu_hours, case.usd)
@@ -96,12 +94,10 @@ class SpotAnalyzer:
         }
 
     @cache_query
-    def _hours(self, views: Views, window: Window) -> dict[Owner, Rows]:
-        by_owner: dict[Owner, Rows] = defaultdict(list)
-        for row in views.query(load_sql("spot/hours"), window.bounds()).to_pylist():
-            by_owner[
-                row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
-            ].append(row)
+    def _hours(self, views: Views, window: Window) -> dict[Owner, list[WorkedHours]]:
+        by_owner: dict[Owner, list[WorkedHours]] = defaultdict(list)
+        for row in read_worked_hours(views, window):
+            by_owner[row.owner].append(row)
         return by_owner
 
     @cache_query
@@ -110,38 +106,40 @@ class SpotAnalyzer:
         return [*self._judging(views, window, hours)] if hours else []
 
     def _judging(
-        self, views: Views, window: Window, hours: Mapping[Owner, Rows]
+        self, views: Views, window: Window, hours: Mapping[Owner, Sequence[WorkedHours]]
     ) -> Iterator[SpotCandidate]:
         signals = tolerance.read_signals(views, window, self.settings)
         market = SpotMarket(views, window, self.settings)
         for owner, rows in hours.items():
-            bought = [r for r in rows if r["capacity_type"] in BOUGHT and r["provider"] in CLOUDS]
-            total = sum(r["gpu_hours"] for r in bought)
+            bought = [r for r in rows if r.capacity_type in BOUGHT and r.provider in CLOUDS]
+            total = sum(r.gpu_hours for r in bought)
             if total < max(self.settings.min_gpu_hours, 1e-9):
                 continue
-            whole = all(r["priced"] for r in bought)
+            whole = all(r.priced for r in bought)
             case = SpotCandidate(
                 owner=owner,
-                team=next((r["team"] for r in bought if r["team"]), None),
-                models=tuple(sorted({r["model"] for r in bought if r["model"]})),
+                team=next((r.team for r in bought if r.team), None),
+                models=tuple(sorted({r.model for r in bought if r.model})),
                 gpu_hours=total,
-                usd=sum((r["usd"] for r in bought), Decimal()) if whole else None,
+                usd=sum((r.cost for r in bought), Decimal()) if whole else None,
                 signals=signals.get(owner),
             )
             yield self._judged(case, bought, market)
 
-    def _judged(self, case: SpotCandidate, bought: Rows, market: SpotMarket) -> SpotCandidate:
+    def _judged(
+        self, case: SpotCandidate, bought: Sequence[WorkedHours], market: SpotMarket
+    ) -> SpotCandidate:
         seen = case.signals
         refused = _find_refusal(case)
         if refused is not None or seen is None:
             why = refused or NoPlan("")
             return msgspec.structs.replace(case, reasons=(why.reason,), unknown=why.unknown)
-        by_key: dict[tuple[str, str, str], Rows] = defaultdict(list)
+        by_type: dict[NodeType, list[WorkedHours]] = defaultdict(list)
         for row in bought:
-            by_key[row["provider"], row["region"] or "", row["instance_type"] or ""].append(row)
+            by_type[row.node_type].append(row)
         tried = [
             plan_move(key, rows, seen, market, self.settings)
-            for key, rows in sorted(by_key.items())
+            for key, rows in sorted(by_type.items())
         ]
         plans = tuple(p for p in tried if isinstance(p, SpotPlan))
         if plans:

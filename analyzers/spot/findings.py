@@ -212,12 +212,12 @@ def _build_claims(subject: Subject, plan: SpotPlan) -> list[Claim]:
             subject.namespace,
             subject.workload_kind,
             subject.workload,
-            row["pool"],
-            row["state"],
-            row["gpu_hours"] * plan.part,
-            (row["usd"] * each).quantize(SMALLEST, ROUND_DOWN),
-            model=row["model"],
+            row.pool,
+            row.state,
+            row.gpu_hours * plan.part,
+            (row.cost * each).quantize(SMALLEST, ROUND_DOWN),
+            model=row.model,
         )
         for row in plan.rows
-        if row["gpu_hours"] > 0
+        if row.gpu_hours > 0
     ]

@@ -5,14 +5,20 @@ when it needs the capacity, whatever the maximum price. So zones are ranked by t
 an hour of work: the price times the time that interruptions add.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
-from analyzers.queries import load_rows, load_sql
+from analyzers.interruptions import list_reasons
+from analyzers.spot.rows import (
+    InterruptionCount,
+    NodePriceSpan,
+    NodeType,
+    read_interruptions,
+    read_node_prices,
+    read_published_risks,
+)
 from fallow.checkpointing import hazard, mtbf
 from fallow.protocols import Views
 from fallow.settings import SpotSettings
@@ -24,8 +30,6 @@ LEAST_NODE_HOURS = 100.0
 WITHOUT_EVENTS = "no event of this cluster is stored: nothing seen would mean nothing known"
 
 Source = Literal["price history", "published mean"]
-Key = tuple[str, str, str]
-"""Provider, region, instance type."""
 
 
 class InterruptionRisk(msgspec.Struct, frozen=True):
@@ -56,102 +60,83 @@ class SpotMarket:
     """Prices and risks of the window, by provider, region and instance type."""
 
     def __init__(self, views: Views, window: Window, settings: SpotSettings) -> None:
-        bounds = window.bounds()
         self._settings = settings
-        self._listed: dict[Key, Mapping[str, Any]] = {}
-        self._spot: dict[Key, list[Mapping[str, Any]]] = {}
-        for row in views.query(load_sql("spot/market"), bounds).to_pylist():
-            key = row["provider"], row["region"], row["instance_type"]
-            if row["term"] == "spot":
+        self._listed: dict[NodeType, NodePriceSpan] = {}
+        self._spot: dict[NodeType, list[NodePriceSpan]] = {}
+        for row in read_node_prices(views, window):
+            key = row.provider, row.region, row.instance_type
+            if row.term == "spot":
                 self._spot.setdefault(key, []).append(row)
             else:
                 self._listed[key] = row
-        seen = views.query(
-            load_sql("spot/interruptions"), {**bounds, "reasons": list_reasons("spot")}
-        )
-        self._seen = {(r["provider"], r["region"], r["instance_type"]): r for r in seen.to_pylist()}
+        self._seen: dict[tuple[str | None, ...], InterruptionCount] = {
+            (row.provider, row.region, row.instance_type): row
+            for row in read_interruptions(views, window, list_reasons("spot"))
+        }
 
-    def offers(self, key: Key) -> list[SpotOffer]:
+    def offers(self, key: NodeType) -> list[SpotOffer]:
         """Return the spot pools of a type in a region with a price, discounted or not."""
         listed = self._listed.get(key)
-        if listed is None or not listed["gpu_count"]:
+        if listed is None or not listed.gpu_count:
             return []
-        full = listed["usd_h"] / listed["gpu_count"]
+        full = listed.usd_h / listed.gpu_count
         offers = [
             SpotOffer(
-                zone=row["zone"],
-                usd_per_gpu_hour=row["usd_h"] / listed["gpu_count"],
+                zone=row.zone,
+                usd_per_gpu_hour=row.usd_h / listed.gpu_count,
                 list_usd_per_gpu_hour=full,
                 source="price history",
                 facts={
-                    "prices_seen": row["prices"],
-                    "low_usd_h": row["low_usd_h"],
-                    "high_usd_h": row["high_usd_h"],
-                    "last_usd_h": row["last_usd_h"],
-                    "as_of": _format_day(row["as_of"]),
-                    "reference": row["reference"],
+                    "prices_seen": row.prices,
+                    "low_usd_h": row.low_usd_h,
+                    "high_usd_h": row.high_usd_h,
+                    "last_usd_h": row.last_usd_h,
+                    "as_of": _format_day(row.as_of),
+                    "reference": row.reference,
                 },
             )
             for row in self._spot.get(key, ())
         ]
-        published = find_advice(key)
+        published = read_published_risks().get(key)
         if offers or published is None:
             return offers
-        share = float(published["savings_pct"]) / 100
+        share = published.savings_pct / 100
         return [
             SpotOffer(
                 zone="",
                 usd_per_gpu_hour=full * (1 - share),
                 list_usd_per_gpu_hour=full,
                 source="published mean",
-                facts={"as_of": published["as_of"], "reference": published["source"]},
+                facts={"as_of": published.as_of, "reference": published.source},
             )
         ]
 
-    def risk(self, key: Key) -> InterruptionRisk | None:
+    def risk(self, key: NodeType) -> InterruptionRisk | None:
         """Return how long a node of a type runs: by own events, else by the published band."""
         seen = self._seen.get(key)
-        if seen is not None and seen["node_hours"] >= LEAST_NODE_HOURS:
-            measured = mtbf(seen["interruptions"], seen["node_hours"])
+        if seen is not None and seen.node_hours >= LEAST_NODE_HOURS:
+            measured = mtbf(seen.interruptions, seen.node_hours)
             facts = {
-                "interruptions": seen["interruptions"],
-                "node_hours": round(seen["node_hours"], 1),
+                "interruptions": seen.interruptions,
+                "node_hours": round(seen.node_hours, 1),
                 "mtbf_hours": _format_hours(measured.mean_h),
                 "mtbf_hours_95": [_format_hours(measured.low_h), _format_hours(measured.high_h)],
             }
             return InterruptionRisk(measured.low_h, measured.mean_h, "own events", facts)
-        published = find_advice(key)
+        published = read_published_risks().get(key)
         if published is None:
             return None
-        low = float(published["low_pct_per_month"]) / 100
-        high = published["high_pct_per_month"]
-        best = 1 / hazard(float(high) / 100 if high else low)
+        low = published.low_pct_per_month / 100
+        high = published.high_pct_per_month
+        best = 1 / hazard(high / 100 if high else low)
         cautious = self._settings.assumed_mtbf.total_seconds() / 3600
         facts = {
             "band_pct_per_month": f"{low:.0%}-{high}%" if high else f">{low:.0%}",
-            "as_of": published["as_of"],
-            "reference": published["source"],
+            "as_of": published.as_of,
+            "reference": published.source,
             "assumed_mtbf_hours": cautious,
         }
         return InterruptionRisk(min(cautious, best), best, "published band", facts)
-
-
-@cache
-def find_advice(key: Key) -> Mapping[str, str] | None:
-    """Return what the provider publishes about a type in a region (`advisor.csv`)."""
-    return _read_advisor().get(key)
-
-
-@cache
-def list_reasons(cause: str) -> list[str]:
-    """Return the reasons of events with a cause (`interruptions.csv`)."""
-    return [r["reason"] for r in load_rows("interruptions") if r["cause"] == cause]
-
-
-@cache
-def _read_advisor() -> dict[Key, Mapping[str, str]]:
-    rows = load_rows("spot/advisor")
-    return {(r["provider"], r["region"], r["instance_type"]): r for r in rows}
 
 
 def _format_day(time: datetime | None) -> str | None:

@@ -4,7 +4,7 @@ It includes the cost of interruptions.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
@@ -13,8 +13,9 @@ import msgspec
 
 from analyzers.checkpoints import Checkpoints
 from analyzers.money import SMALLEST
-from analyzers.spot.market import InterruptionRisk, Key, SpotMarket, SpotOffer
+from analyzers.spot.market import InterruptionRisk, SpotMarket, SpotOffer
 from analyzers.spot.progress import draw_capacity, run_uniform_progress
+from analyzers.spot.rows import NodeType, WorkedHours
 from analyzers.spot.tolerance import ToleranceSignals
 from fallow.checkpointing import realised_share, time_per_work
 from fallow.settings import SpotSettings
@@ -30,7 +31,7 @@ STEPS = 4000
 class SpotPlan(msgspec.Struct, frozen=True):
     """Hours of one instance type in one region, and their price on spot."""
 
-    key: Key
+    key: NodeType
     offers: tuple[SpotOffer, ...]
     """Offers with a real discount, the cheapest hour of work first."""
     risk: InterruptionRisk
@@ -42,7 +43,7 @@ class SpotPlan(msgspec.Struct, frozen=True):
     best_stretched: float | None
     on_demand_replicas: int
     facts: dict[str, Any]
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[WorkedHours, ...]
     part: float
     """Share of the hours that would move."""
 
@@ -55,14 +56,14 @@ class NoPlan(msgspec.Struct, frozen=True):
 
 
 def plan_move(  # noqa: PLR0911  (each refusal has its own reason)
-    key: Key,
-    rows: Sequence[Mapping[str, Any]],
+    key: NodeType,
+    rows: Sequence[WorkedHours],
     signals: ToleranceSignals,
     market: SpotMarket,
     settings: SpotSettings,
 ) -> SpotPlan | NoPlan:
     """Return the saving of a move of these hours, or why it is not advised."""
-    hours, paid = sum(r["gpu_hours"] for r in rows), sum((r["usd"] for r in rows), Decimal())
+    hours, paid = sum(r.gpu_hours for r in rows), sum((r.cost for r in rows), Decimal())
     if hours <= 0 or paid <= 0:
         return NoPlan("it cost nothing")
     rate = float(paid) / hours

@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import polars as pl
 
 from analyzers.budgets import DisruptionBudgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_rows, load_sql
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.spot.rows import decode_lifetimes
+from analyzers.tolerances import Tolerance, read_tolerances
 from fallow.protocols import Views
 from fallow.settings import SpotSettings
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS
 
-Tolerance = Literal["retried", "replicated", "never", "unknown"]
 OVERLAP_S = 300.0
 """A pod that begins at most this long before another ends may replace it: inventories are late."""
 RESUMED_S = 3600.0
@@ -84,19 +84,19 @@ def read_signals(
         labels=pl.col("labels").last(),
     )
     signals: dict[Owner, ToleranceSignals] = {}
-    for row in facts.iter_rows(named=True):
-        owner: Owner = tuple(row[name] for name in WORKLOAD)
-        tolerance, why = read_tolerances().get(row["workload_kind"], ("unknown", ""))
-        annotations = _merge_annotations(row["annotations"])
+    for row in decode_lifetimes(facts):
+        owner = row.owner
+        kind = read_tolerances().get(row.workload_kind)
+        annotations = _merge_annotations(row.annotations)
         misread: list[str] = []
         signals[owner] = ToleranceSignals(
-            tolerance=tolerance,
-            owner=why,
+            tolerance=kind.tolerance if kind else "unknown",
+            owner=kind.why if kind else "",
             replicas=crowds.get(owner, 1),
-            nodes=min(crowds.get(owner, 1), row["on_nodes"]),
-            pods=row["pods"],
-            run_hours=row["run_hours"],
-            ended=row["ended"],
+            nodes=min(crowds.get(owner, 1), row.on_nodes),
+            pods=row.pods,
+            run_hours=row.run_hours,
+            ended=bool(row.ended),
             restarts_survived=survived.get(owner, 0),
             checkpoints=parse_interval(annotations, misread) or written.get(owner),
             local_volumes=tuple(annotations.get(LOCAL, ())),
@@ -104,11 +104,11 @@ def read_signals(
             forbidden=next(
                 (k for k, v in FORBIDS.items() if str(annotations.get(k)).lower() == v), None
             ),
-            start=row["start"].replace(tzinfo=UTC),
+            start=row.start.replace(tzinfo=UTC),
             deadline=_parse_timestamp(annotations, misread),
             work_hours=_parse_number(annotations, misread),
             misread=tuple(misread),
-            budget=_describe_budget(budgets, owner, row["labels"]),
+            budget=_describe_budget(budgets, owner, row.labels),
         )
     return signals
 
@@ -178,10 +178,3 @@ def _parse_number(annotations: Mapping[str, Any], misread: list[str]) -> float |
         misread.append(f"{WORK} is {annotations[WORK]!r}, not hours above zero")
         return None
     return hours
-
-
-@cache
-def read_tolerances() -> dict[str, tuple[Tolerance, str]]:
-    """Return by kind of workload whether it tolerates an interruption, and why."""
-    rows = load_rows("spot/tolerance")
-    return {r["workload_kind"]: (r["tolerance"], r["why"]) for r in rows}  # type: ignore[misc]

@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_rows, load_sql
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
 from analyzers.query_cache import cache_query
 from analyzers.stalled.findings import build_finding, build_subject
 from analyzers.stalled.gangs import (
@@ -28,6 +28,7 @@ from analyzers.stalled.judge import StalledJob, StallSignals, UncertainStall, ju
 from analyzers.stalled.limits import read_limits
 from analyzers.stalled.progress import UnchangedStretch, group_unchanged
 from analyzers.work import read_costs
+from analyzers.workload_kinds import list_gang_kinds
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.settings import StalledSettings
@@ -101,7 +102,7 @@ class StalledAnalyzer:
         """
         least_s = self.settings.min_duration.total_seconds()
         parameters: dict[str, Any] = {
-            **recent.bounds(), "kinds": list(_list_gang_kinds()), "chosen": sorted(only) or [0],
+            **recent.bounds(), "kinds": list(list_gang_kinds()), "chosen": sorted(only) or [0],
             "all_pods": not only,
         }  # fmt: skip
         jobs = build_jobs(
@@ -262,8 +263,3 @@ def _find_checkpoints(of: Sequence[TrainingJob], loud: pl.DataFrame) -> dict[Own
             if annotated is not None:
                 checkpoints[job.owner] = annotated
     return checkpoints
-
-
-def _list_gang_kinds() -> tuple[str, ...]:
-    """Return the kinds whose pods are ranks of one job."""
-    return tuple(r["workload_kind"] for r in load_rows("workload_kinds") if r["kind"] == "idle_job")

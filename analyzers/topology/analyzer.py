@@ -9,7 +9,7 @@ from analyzers.topology.gangs import (
     PlacedGang,
     compare_gangs,
     find_used_nodes,
-    list_gang_kinds,
+    list_rank_kinds,
     read_nodes,
     select_pool_nodes,
 )
@@ -75,7 +75,7 @@ class TopologyAnalyzer:
     def _gangs(self, views: Views, window: Window) -> list[PlacedGang]:
         """Return jobs that are spread more widely than the fleet's size requires."""
         bounds = {"since": window.start, "until": window.end}
-        rows = views.query(load_sql("topology/gangs"), {**bounds, "kinds": list(list_gang_kinds())})
+        rows = views.query(load_sql("topology/gangs"), {**bounds, "kinds": list_rank_kinds()})
         by_owner: dict[Owner, list[dict[str, Any]]] = {}
         for row in rows.to_pylist():
             owner = row["cluster"], row["namespace"], row["workload_kind"], row["workload"]

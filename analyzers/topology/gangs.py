@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
 import msgspec
 
-from analyzers.queries import load_rows, load_sql
+from analyzers.queries import load_sql
 from analyzers.topology.spread import GangNode, GangSpread, compare_spread, find_blocks
 from analyzers.work import Owner
+from analyzers.workload_kinds import list_gang_kinds
 from fallow.protocols import Views
 
 MICRO = 1_000_000
@@ -98,9 +98,6 @@ def convert_to_us(time: datetime) -> int:
     return round(time.replace(tzinfo=UTC).timestamp() * MICRO)
 
 
-@cache
-def list_gang_kinds() -> tuple[str, ...]:
-    """Return the kinds whose pods are ranks of one job."""
-    rows = load_rows("workload_kinds")
-    kinds = [r["workload_kind"] for r in rows if r["kind"] == "idle_job"]
-    return (*kinds, "LeaderWorkerSet")
+def list_rank_kinds() -> list[str]:
+    """Return the kinds whose pods are ranks of one job, and a service whose pods are."""
+    return [*list_gang_kinds(), "LeaderWorkerSet"]

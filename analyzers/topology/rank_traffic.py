@@ -43,7 +43,7 @@ def read_traffic(
     since = max(window.start, window.end - timedelta(days=HOST_DAYS))
     heard: dict[int, list[float]] = {}
     hosts = {"since": since, "until": window.end, "pods": json.dumps(names)}
-    for row in views.query(load_sql("sizing/hosts"), hosts).to_pylist():
+    for row in views.query(load_sql("pod_use"), hosts).to_pylist():
         if row["net_bps"] is not None:
             number = of_pod[row["cluster"], row["namespace"], row["pod"]]
             heard.setdefault(number, []).append(row["net_bps"])

@@ -11,7 +11,7 @@ import pytest
 from actions.cluster.protections import find_protections
 from actions.decide import decide
 from actions.facts import gather_facts
-from analyzers.idle.signals import read_protections as withheld
+from analyzers.protections import read_vetoes
 from collectors.prometheus.kube_state import KubeState, pod_rows
 from fallow.protections import NAMESPACE, OWNERS, Protection, annotations, select_protections
 from tests.actions.cases import POLICY, SPENT, finding
@@ -96,9 +96,9 @@ def test_annotations_that_forbid_a_stop_are_in_the_plan_and_in_the_guard(
 @pytest.mark.parametrize("key", KEYS)
 def test_an_annotation_withholds_the_verdict_or_only_acting(key: str, mark: str) -> None:
     words: dict[str, Any] = {key: said(key)}
-    row = {"annotations": json.dumps({mark: words} if mark else words)}
+    stored = json.dumps({mark: words} if mark else words)
     veto = annotations()[key].veto
-    assert withheld([row]) == (veto == "verdict", veto == "act")
+    assert read_vetoes(stored, None) == (veto == "verdict", veto == "act")
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -109,7 +109,7 @@ def test_a_label_forbids_as_an_annotation_does(
     (row,) = look()["pod"]
     assert "kept: " in planned(views, [row], now)
     assert "fallow.dev/keep=true" in guard(cluster, now)
-    assert withheld([row]) == (True, False)
+    assert read_vetoes(row["annotations"], row["labels"]) == (True, False)
 
 
 def test_what_no_longer_forbids_is_no_reason(
@@ -120,7 +120,7 @@ def test_what_no_longer_forbids_is_no_reason(
     (row,) = look()["pod"]
     assert "kept: " not in planned(views, [row], now)
     assert guard(cluster, now) == ""
-    assert withheld([row]) == (False, False)
+    assert read_vetoes(row["annotations"], row["labels"]) == (False, False)
 
 
 def test_of_several_pods_the_one_that_is_protected_speaks_for_all(

@@ -13,8 +13,7 @@ WITH used AS (
         sum(gpu_seconds) / 3600 AS gpu_hours,
         sum(usd) AS usd,
         bool_and(priced) AS priced,
-        max(team) AS team,
-        max(price_as_of) AS as_of
+        max(team) AS team
     FROM ledger
     WHERE
         bucket >= $since
@@ -36,12 +35,10 @@ SELECT
     n.region,
     n.instance_type,
     coalesce(n.capacity_type, 'unknown') AS capacity_type,
-    any_value(n.gpu_count) AS gpu_count,
     sum(u.gpu_hours) AS gpu_hours,
     sum(u.usd) AS usd,
     bool_and(u.priced) AS priced,
-    max(u.team) AS team,
-    max(u.as_of) AS as_of
+    max(u.team) AS team
 FROM used AS u
 LEFT JOIN node AS n ON u.cluster = n.cluster AND u.node = n.node
 GROUP BY ALL

@@ -1,0 +1,129 @@
+"""The rows that the spot analyzer reads: one record per query, frame and table."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from functools import cache
+
+import polars as pl
+
+from analyzers.queries import load_records, load_sql
+from analyzers.rows import OwnedRow
+from fallow.models import State
+from fallow.protocols import Views
+from fallow.rows import Row, decode_rows
+from fallow.window import Window
+
+NodeType = tuple[str, str, str]
+"""Provider, region, instance type."""
+
+
+class WorkedHours(OwnedRow, frozen=True):
+    """Hours that a workload used on nodes of one type and way of payment (`worked_hours.sql`)."""
+
+    pool: str | None
+    model: str | None
+    state: State
+    provider: str | None
+    region: str | None
+    instance_type: str | None
+    capacity_type: str
+    gpu_hours: float
+    usd: Decimal | None
+    priced: bool | None
+    team: str | None
+
+    @property
+    def cost(self) -> Decimal:
+        """The cost of the hours that have a price."""
+        return self.usd or Decimal()
+
+    @property
+    def node_type(self) -> NodeType:
+        """The type of its nodes; empty = unknown."""
+        return self.provider or "", self.region or "", self.instance_type or ""
+
+
+class NodePriceSpan(Row, frozen=True):
+    """The prices of one node type and term in the window (`node_prices.sql`)."""
+
+    provider: str
+    region: str
+    zone: str
+    instance_type: str
+    term: str
+    gpu_count: int | None
+    usd_h: float
+    last_usd_h: float
+    low_usd_h: float
+    high_usd_h: float
+    prices: int
+    as_of: datetime | None
+    reference: str | None
+
+
+class InterruptionCount(Row, frozen=True):
+    """How often spot nodes of one type were reclaimed (`interruptions.sql`)."""
+
+    provider: str | None
+    region: str | None
+    instance_type: str
+    nodes: int
+    node_hours: float
+    interruptions: int
+
+
+class WorkloadLifetimes(OwnedRow, frozen=True):
+    """The lifetimes of the pods of one workload (a frame of `lives.sql`)."""
+
+    pods: int
+    on_nodes: int
+    run_hours: float
+    ended: bool | None
+    start: datetime
+    annotations: list[str]
+    labels: str | None
+
+
+class PublishedRisk(Row, frozen=True):
+    """What a provider publishes about spot nodes of one type (`advisor.csv`)."""
+
+    provider: str
+    region: str
+    instance_type: str
+    low_pct_per_month: int
+    high_pct_per_month: int | None = None
+    """None = there is no upper limit."""
+    savings_pct: int
+    as_of: str
+    source: str
+
+
+def read_worked_hours(views: Views, window: Window) -> list[WorkedHours]:
+    """Return the hours of workloads that could be bought at other terms."""
+    return decode_rows(views.query(load_sql("spot/worked_hours"), window.bounds()), WorkedHours)
+
+
+def read_node_prices(views: Views, window: Window) -> list[NodePriceSpan]:
+    """Return the prices of whole nodes in force in the window."""
+    return decode_rows(views.query(load_sql("spot/node_prices"), window.bounds()), NodePriceSpan)
+
+
+def read_interruptions(
+    views: Views, window: Window, reasons: Sequence[str]
+) -> list[InterruptionCount]:
+    """Return the interruptions of spot nodes by events with these reasons."""
+    parameters = {**window.bounds(), "reasons": list(reasons)}
+    return decode_rows(views.query(load_sql("spot/interruptions"), parameters), InterruptionCount)
+
+
+def decode_lifetimes(frame: pl.DataFrame) -> list[WorkloadLifetimes]:
+    """Return the rows of a frame with one row per workload."""
+    return decode_rows(frame.to_arrow(), WorkloadLifetimes)
+
+
+@cache
+def read_published_risks() -> dict[NodeType, PublishedRisk]:
+    """Return what providers publish, by node type."""
+    rows = load_records("spot/advisor", PublishedRisk)
+    return {(row.provider, row.region, row.instance_type): row for row in rows}

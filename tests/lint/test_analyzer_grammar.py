@@ -1,0 +1,136 @@
+"""Every analyzer has the same files, its rows are typed where they are read, and it stands alone.
+
+CONTRIBUTING.md ("To add an analyzer") describes the grammar.
+"""
+
+import ast
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lint.names import ROOT
+
+ANALYZERS = ROOT / "analyzers"
+ENTRY_POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "entry-points"
+]["fallow.analyzers"]
+FOLDERS = sorted(path.split(".")[1].partition(":")[0] for path in ENTRY_POINTS.values())
+FILES = ("__init__.py", "analyzer.py", "findings.py", "rows.py")
+"""`rows` may be a package where one file would be long."""
+EDGE = {"queries.py", "rows.py"}
+"""The modules above the folders that may read rows as dictionaries."""
+UNTYPED = re.compile(r"\.to_pylist\(|\brow\[\"")
+SQL_CALL = re.compile(r"(?:load_sql|load_step|compose_steps|load_rows|load_records)\(([^)]*)\)")
+MOST_FOLDERS = 2
+"""Of this many folders may have a `.sql` file of one name."""
+
+PENDING = {
+    "anomalies",
+    "datapath",
+    "demand",
+    "fragmentation",
+    "idle",
+    "pools",
+    "precision",
+    "quota",
+    "reliability",
+    "scaling",
+    "services",
+    "sizing",
+    "stalled",
+    "topology",
+}
+"""Folders that do not follow the grammar yet; a folder that does leaves this list."""
+PENDING_MODULES = {
+    "budgets.py", "checkpoints.py", "gpu_peaks.py", "pending.py", "ranking.py", "waterfall.py",
+    "waterfall_cells.py", "work.py",
+}  # fmt: skip
+"""Modules above the folders that still read rows as dictionaries."""
+
+
+def missing_files(folder: str) -> list[str]:
+    place = ANALYZERS / folder
+    package = (place / "rows").is_dir()
+    return [n for n in FILES if not (place / n).exists() and not (n == "rows.py" and package)]
+
+
+def is_edge(path: Path) -> bool:
+    inside = path.relative_to(ANALYZERS).parts
+    if len(inside) == 1:
+        return inside[0] in EDGE
+    return inside[1] in {"rows.py", "rows"}
+
+
+def untyped_rows(paths: Iterator[Path]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted(paths)
+        if not is_edge(path)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if UNTYPED.search(line)
+    ]
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+def of_other_folders(path: Path) -> list[str]:
+    """Return what a module imports or reads of the folders of other analyzers."""
+    own = path.relative_to(ANALYZERS).parts[0]
+    text = path.read_text(encoding="utf-8")
+    modules = {m for m in imported_modules(path) if m.startswith("analyzers.")}
+    tables = {
+        name for call in SQL_CALL.findall(text) for name in re.findall(r"f?\"([\w/{}]+)\"", call)
+    }
+    return [
+        *sorted(m for m in modules if m.split(".")[1] in {*FOLDERS} - {own}),
+        *sorted(n for n in tables if "/" in n and n.split("/")[0] in {*FOLDERS} - {own}),
+    ]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_has_the_fixed_files_and_types_its_rows_where_it_reads_them(folder: str) -> None:
+    missing = missing_files(folder)
+    untyped = untyped_rows((ANALYZERS / folder).rglob("*.py"))
+    if folder in PENDING:
+        assert missing or untyped, f"{folder} follows the grammar: take it from PENDING"
+    else:
+        assert (missing, untyped) == ([], [])
+
+
+def test_the_shared_modules_type_their_rows_where_they_read_them() -> None:
+    paths = (p for p in ANALYZERS.glob("*.py") if p.name not in PENDING_MODULES)
+    assert untyped_rows(paths) == []
+
+
+@pytest.mark.parametrize("name", sorted(ENTRY_POINTS))
+def test_an_analyzer_is_the_class_of_its_folder(name: str) -> None:
+    module = ENTRY_POINTS[name].partition(":")[0]
+    assert module == f"analyzers.{name}.analyzer" or name in PENDING
+
+
+def test_no_analyzer_imports_or_reads_another() -> None:
+    strangers = {
+        str(path.relative_to(ROOT)): others
+        for path in sorted(ANALYZERS.rglob("*.py"))
+        if (others := of_other_folders(path))
+    }
+    assert strangers == {}
+
+
+def test_a_query_is_named_after_what_it_returns() -> None:
+    places = defaultdict(list)
+    for path in sorted(ANALYZERS.rglob("*.sql")):
+        places[path.name].append(str(path.parent.relative_to(ANALYZERS)))
+    many = {name: folders for name, folders in places.items() if len(folders) > MOST_FOLDERS}
+    assert {n: f for n, f in many.items() if not {*f} & PENDING} == {}
