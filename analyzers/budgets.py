@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.rows import BudgetObject, read_budgets, read_polled_clusters
 from analyzers.selectors import match_selector
 from fallow.protocols import Views
 from fallow.window import Window
@@ -35,18 +35,14 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
 class DisruptionBudgets:
     """The budgets of every cluster of the warehouse."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], polled: Iterable[str] = ()) -> None:
+    def __init__(self, budgets: Iterable[BudgetObject], polled: Iterable[str] = ()) -> None:
         self._by_place: dict[tuple[str, str], list[DisruptionBudget]] = defaultdict(list)
         self._polled = set(polled)
-        for row in rows:
-            self._polled.add(row["cluster"])
-            self._by_place[row["cluster"], row["namespace"]].append(
+        for row in budgets:
+            self._polled.add(row.cluster)
+            self._by_place[row.cluster, row.namespace].append(
                 DisruptionBudget(
-                    row["namespace"],
-                    row["name"],
-                    _describe_wanted(row),
-                    row["allowed"],
-                    msgspec.json.decode(row["selector"]),
+                    row.namespace, row.name, _describe_wanted(row), row.allowed, row.label_selector
                 )
             )
 
@@ -54,12 +50,8 @@ class DisruptionBudgets:
     def read(cls, views: Views, window: Window) -> "DisruptionBudgets":
         """Return the budgets that are in force at the end of the window."""
         until = window.end.replace(tzinfo=None)
-        parameters = {"since": until - RECENT, "until": until}
-        polls = views.query(load_sql("budget_polls"), parameters).to_pylist()
-        return cls(
-            views.query(compose_steps(LAST_SCRAPES, "budgets")).to_pylist(),
-            (r["cluster"] for r in polls),
-        )
+        polls = read_polled_clusters(views, until - RECENT, until)
+        return cls(read_budgets(views), (row.cluster for row in polls))
 
     def is_polled(self, cluster: str) -> bool:
         """Return whether a cluster's budgets were polled: if not, there may be unknown budgets."""
@@ -74,6 +66,6 @@ class DisruptionBudgets:
         return [budget for budget in there if match_selector(budget.selector, words)]
 
 
-def _describe_wanted(row: Mapping[str, Any]) -> str:
-    named = (("minAvailable", row["min_available"]), ("maxUnavailable", row["max_unavailable"]))
+def _describe_wanted(row: BudgetObject) -> str:
+    named = (("minAvailable", row.min_available), ("maxUnavailable", row.max_unavailable))
     return ", ".join(f"{name} {value}" for name, value in named if value) or "nothing"

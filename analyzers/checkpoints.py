@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
+from analyzers.rows import WriteBursts, decode_frame
 from fallow.errors import UsageError
 from fallow.window import parse_duration
 
@@ -61,14 +62,14 @@ def find_write_bursts(pods: pl.DataFrame, loud: pl.DataFrame) -> dict[Owner, Che
         .unique(WORKLOAD, keep="first", maintain_order=True)
     )
     return {
-        tuple(row[name] for name in WORKLOAD): Checkpoints(
-            interval_h=row["long_gap_s"] / 3600,
+        row.owner: Checkpoints(
+            interval_h=row.long_gap_s / 3600,
             source="writes",
-            write_s=row["write_s"],
-            bursts=row["bursts"],
-            regular=row["long_gap_s"] <= (1 + REGULAR) * row["gap_s"],
+            write_s=row.write_s,
+            bursts=row.bursts,
+            regular=row.long_gap_s <= (1 + REGULAR) * row.gap_s,
         )
-        for row in best.iter_rows(named=True)
+        for row in decode_frame(best, WriteBursts)
     }
 
 

@@ -2,12 +2,11 @@
 
 from functools import cache
 
-import msgspec
+from analyzers.queries import load_records
+from fallow.rows import Row
 
-from analyzers.queries import load_rows
 
-
-class GpuPeaks(msgspec.Struct, frozen=True):
+class GpuPeaks(Row, frozen=True, kw_only=True):
     """Dense peaks of one model in TFLOPS (INT8: TOPS) and GB/s; None = not supported.
 
     Marketing figures with sparsity are twice these. `sure` is False for figures without a
@@ -16,13 +15,13 @@ class GpuPeaks(msgspec.Struct, frozen=True):
 
     gpu_model: str
     fp32_tflops: float
-    tf32_tflops: float | None
+    tf32_tflops: float | None = None
     fp16_tflops: float
-    bf16_tflops: float | None
-    fp8_tflops: float | None
-    int8_tops: float | None
+    bf16_tflops: float | None = None
+    fp8_tflops: float | None = None
+    int8_tops: float | None = None
     memory_gbs: float
-    nvlink_gbs: float | None
+    nvlink_gbs: float | None = None
     sure: bool
     source: str
 
@@ -35,8 +34,4 @@ class GpuPeaks(msgspec.Struct, frozen=True):
 @cache
 def read_gpu_peaks() -> dict[str, GpuPeaks]:
     """Return the peaks of each known canonical model (`fallow/gpu_models.csv`)."""
-    peaks = {}
-    for row in load_rows("gpu_peaks"):
-        fields = {name: value or None for name, value in row.items()} | {"sure": row["sure"] == "1"}
-        peaks[row["gpu_model"]] = msgspec.convert(fields, GpuPeaks, strict=False)
-    return peaks
+    return {row.gpu_model: row for row in load_records("gpu_peaks", GpuPeaks)}

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
-from analyzers.queries import LAST_SCRAPES, compose_steps
+from analyzers.rows import PendingRequest, read_pending_requests
 from fallow.gpu_models import canonical
 from fallow.protocols import Views
 from fallow.taints import BLOCKING, tolerates
@@ -91,11 +90,10 @@ Pending = Mapping[PendingPod, int]
 def read_pending(views: Views, times: MeasureTimes) -> dict[tuple[str, int], dict[PendingPod, int]]:
     """Return the pods that wait for GPUs by cluster and nth time; no entry = none waits."""
     pending: dict[tuple[str, int], dict[PendingPod, int]] = {}
-    parameters = msgspec.structs.asdict(times)
-    for row in views.query(compose_steps(LAST_SCRAPES, "pending"), parameters).to_pylist():
-        of = pending.setdefault((row["cluster"], row["nth"]), {})
+    for row in read_pending_requests(views, msgspec.structs.asdict(times)):
+        of = pending.setdefault((row.cluster, row.nth), {})
         pod = _build_pod(row)
-        of[pod] = of.get(pod, 0) + row["pods"]
+        of[pod] = of.get(pod, 0) + row.pods
     return pending
 
 
@@ -125,16 +123,14 @@ def parse_models(text: str | None) -> tuple[str, ...]:
     return tuple(sorted({(k.gpu_model if (k := canonical(w)) else w) for w in words}))
 
 
-def _build_pod(row: Mapping[str, Any]) -> PendingPod:
-    selector = msgspec.json.decode(row["selector"]) if row["selector"] else {}
-    borne = msgspec.json.decode(row["tolerations"]) if row["tolerations"] else []
+def _build_pod(row: PendingRequest) -> PendingPod:
     return PendingPod(
-        row["gpus"],
-        row["gpu_milli"],
-        row["cpu_milli"],
-        row["memory_bytes"],
-        row["profile"] or "",
-        parse_models(row["models"]),
-        tuple((key, tuple(values)) for key, values in sorted(selector.items())),
-        tuple(tuple(map(str, toleration)) for toleration in borne),
+        row.gpus,
+        row.gpu_milli,
+        row.cpu_milli,
+        row.memory_bytes,
+        row.profile or "",
+        parse_models(row.models),
+        tuple((key, tuple(values)) for key, values in sorted(row.node_selector.items())),
+        tuple(tuple(map(str, toleration)) for toleration in row.tolerated),
     )

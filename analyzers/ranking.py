@@ -13,12 +13,21 @@ from typing import Literal
 
 import msgspec
 
-from analyzers.queries import load_rows
+from analyzers.queries import load_records
 from analyzers.waterfall import SavedAmount, SavingStage, SavingsWaterfall
 from fallow.models import Effort, Finding
+from fallow.rows import Row
 
 Impact = Literal["high", "medium", "low"]
 EFFORTS: tuple[Effort, ...] = ("quick win", "advanced", "continuous")
+
+
+class ImpactClass(Row, frozen=True):
+    """One row of `impact.csv`: a class of savings, from a share of the bill on."""
+
+    impact: Impact
+    least_share_of_bill: float
+    why: str
 
 
 class RankedFinding(msgspec.Struct, frozen=True):
@@ -87,5 +96,5 @@ def _get_sort_key(row: RankedFinding) -> tuple[Decimal, Decimal, float, float, s
 
 @cache
 def _read_classes() -> tuple[tuple[Impact, float], ...]:
-    rows = load_rows("impact")
-    return tuple((row["impact"], float(row["least_share_of_bill"])) for row in rows)  # type: ignore[misc]
+    rows = load_records("impact", ImpactClass)
+    return tuple((row.impact, row.least_share_of_bill) for row in rows)

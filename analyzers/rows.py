@@ -1,20 +1,142 @@
-"""The rows that several analyzers read: one record per query."""
+"""The rows that several analyzers read: one record per query or frame."""
 
-from fallow.rows import Row
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeVar
 
-Owner = tuple[str, str, str, str]
-"""Cluster, namespace, kind and name of a workload."""
+import msgspec
+import polars as pl
+
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.workload_rows import WorkloadRow
+from fallow.models import State
+from fallow.protocols import Views
+from fallow.rows import Row, decode_rows
+from fallow.window import Window
+
+R = TypeVar("R", bound=Row)
+PodKey = tuple[str, str, str]
+"""Cluster, namespace and name of a pod."""
 
 
-class OwnedRow(Row, frozen=True):
-    """The superclass of rows of one workload."""
+class WorkloadBill(WorkloadRow, frozen=True):
+    """GPU-hours of a workload in one state, and their cost (`work_bill.sql`)."""
+
+    state: State
+    gpu_hours: float
+    usd: Decimal | None
+    priced: bool | None
+
+
+class PodUse(Row, frozen=True):
+    """Host metrics of a pod: cores, bytes, bytes per second, and a ratio (`pod_use.sql`)."""
 
     cluster: str
     namespace: str
-    workload_kind: str
-    workload: str
+    pod: str
+    samples: int
+    cpu_cores: float | None
+    cpu_p95: float | None
+    cpu_p99: float | None
+    cpu_peak: float | None
+    throttled: float | None
+    memory_p95: float | None
+    memory_p99: float | None
+    memory_peak: int | None
+    net_bps: float | None
+
+
+class PolledCluster(Row, frozen=True):
+    """A cluster whose disruption budgets were polled (`budget_polls.sql`)."""
+
+    cluster: str
+
+
+class BudgetObject(Row, frozen=True):
+    """A disruption budget in its last observed state (`budgets.sql`)."""
+
+    cluster: str
+    namespace: str
+    name: str
+    selector: str
+    min_available: str | None
+    max_unavailable: str | None
+    allowed: int
 
     @property
-    def owner(self) -> Owner:
-        """The key of its workload."""
-        return self.cluster, self.namespace, self.workload_kind, self.workload
+    def label_selector(self) -> Mapping[str, Any]:
+        """Its selector as in its spec."""
+        return msgspec.json.decode(self.selector, type=dict[str, Any])
+
+
+class PendingRequest(Row, frozen=True):
+    """A request of pods without a node at one time, and their number (`pending.sql`)."""
+
+    cluster: str
+    nth: int
+    gpus: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_bytes: int
+    profile: str | None
+    models: str | None
+    selector: str | None
+    tolerations: str | None
+    pods: int
+
+    @property
+    def node_selector(self) -> dict[str, list[str]]:
+        """Labels that its node must have, each with its allowed values."""
+        return msgspec.json.decode(self.selector or "{}", type=dict[str, list[str]])
+
+    @property
+    def tolerated(self) -> list[list[Any]]:
+        """The tolerations of its pods."""
+        return msgspec.json.decode(self.tolerations or "[]", type=list[list[Any]])
+
+
+class WriteBursts(WorkloadRow, frozen=True):
+    """The bursts of writing of a workload's pod, in seconds (a frame of `bursts.sql`)."""
+
+    bursts: int
+    gap_s: float
+    long_gap_s: float
+    write_s: float
+
+
+def read_bill(views: Views, window: Window) -> list[WorkloadBill]:
+    """Return the cost of each workload's hours in the window, by state."""
+    parameters = {"since": window.start, "until": window.end}
+    return decode_rows(views.query(load_sql("work_bill"), parameters), WorkloadBill)
+
+
+def read_pod_use(
+    views: Views, since: datetime, until: datetime, pods: Iterable[PodKey]
+) -> list[PodUse]:
+    """Return the host metrics of some pods."""
+    names = [dict(zip(("cluster", "namespace", "pod"), pod, strict=True)) for pod in pods]
+    parameters = {"since": since, "until": until, "pods": json.dumps(names)}
+    return decode_rows(views.query(load_sql("pod_use"), parameters), PodUse)
+
+
+def read_polled_clusters(views: Views, since: datetime, until: datetime) -> list[PolledCluster]:
+    """Return the clusters whose disruption budgets were polled between two times (no zone)."""
+    parameters = {"since": since, "until": until}
+    return decode_rows(views.query(load_sql("budget_polls"), parameters), PolledCluster)
+
+
+def read_budgets(views: Views) -> list[BudgetObject]:
+    """Return the disruption budgets in force at the last polls of each cluster."""
+    return decode_rows(views.query(compose_steps(LAST_SCRAPES, "budgets")), BudgetObject)
+
+
+def read_pending_requests(views: Views, times: Mapping[str, Any]) -> list[PendingRequest]:
+    """Return the requests of pods without a node at some times, the parameters of the query."""
+    return decode_rows(views.query(compose_steps(LAST_SCRAPES, "pending"), times), PendingRequest)
+
+
+def decode_frame(frame: pl.DataFrame, record: type[R]) -> list[R]:
+    """Return the rows of a frame that has a column for each field of a record, and maybe others."""
+    return decode_rows(frame.select(record.__struct_encode_fields__).to_arrow(), record)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyzers.queries import load_rows, load_sql
+from analyzers.queries import load_records, load_sql
 from analyzers.waterfall_cells import (
     CENT_E8,
     HOUR_US,
@@ -32,11 +32,20 @@ from analyzers.waterfall_cells import (
 )
 from fallow.models import WASTED, Claim, Effort, Evidence, Finding, Recommendation, Saving
 from fallow.protocols import Views
+from fallow.rows import Row
 from fallow.window import Window
 
 _MICRO = Decimal("0.000001")
 _NONE: Ints = np.empty(0, dtype=np.int64)
 Flags = npt.NDArray[np.bool_]
+
+
+class AnalyzerPlace(Row, frozen=True):
+    """One row of `waterfall_order.csv`: an analyzer's place in the order, and why."""
+
+    place: int
+    analyzer: str
+    why: str
 
 
 class SavedAmount(msgspec.Struct, frozen=True):
@@ -109,13 +118,14 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         keys = {name: map_column(rows, name) if named else rows[name] for name in names}
         table = pa.table({**keys, "gpu_us": self.grants["gpu_us"], "usd_e8": self.grants["usd_e8"]})
         sums = table.group_by(list(names)).aggregate([("gpu_us", "sum"), ("usd_e8", "sum")])
+        columns = sums.select([*names, "gpu_us_sum", "usd_e8_sum"]).to_pydict().values()
         return [
             {
-                **{name: row[name] for name in names},
-                "gpu_hours": round_hours(row["gpu_us_sum"]),
-                "usd": round_dollars(row["usd_e8_sum"]),
+                **dict(zip(names, values, strict=True)),
+                "gpu_hours": round_hours(gpu_us),
+                "usd": round_dollars(usd_e8),
             }
-            for row in sums.to_pylist()
+            for *values, gpu_us, usd_e8 in zip(*columns, strict=True)
         ]
 
 
@@ -218,7 +228,7 @@ def round_dollars(usd_e8: int) -> Decimal:
 
 @cache
 def _read_ranks() -> dict[str, int]:
-    return {row["analyzer"]: int(row["place"]) for row in load_rows("waterfall_order")}
+    return {row.analyzer: row.place for row in load_records("waterfall_order", AnalyzerPlace)}
 
 
 def _get_sort_key(finding: Finding) -> tuple[Any, ...]:

@@ -57,7 +57,7 @@ class LedgerCells:
         for name in (*OWNER, *PLACE, "state"):
             column = self.table[name].combine_chunks().dictionary_encode()
             self._codes[name] = column.indices.fill_null(-1).to_numpy(False).astype(np.int64)
-            self._numbered[name] = {v: n for n, v in enumerate(column.dictionary.to_pylist())}
+            self._numbered[name] = {v: n for n, v in enumerate(column.dictionary.tolist())}
         self._by_owner: dict[tuple[int, ...], Ints] = {}
         owners = np.stack([self._codes[name] for name in OWNER], axis=1)
         if len(owners):

@@ -15,7 +15,8 @@ import msgspec
 import polars as pl
 
 from analyzers.money import CENT, SMALLEST
-from analyzers.queries import compose_steps, load_sql
+from analyzers.queries import compose_steps
+from analyzers.rows import read_bill
 from fallow.models import Claim, State, Subject
 from fallow.protocols import Views
 from fallow.window import Window
@@ -87,12 +88,10 @@ def read_work(views: Views, window: Window) -> pl.DataFrame:
 
 def read_costs(views: Views, window: Window) -> WorkloadCosts:
     """Return the cost of each workload's hours in the window."""
-    parameters = {"since": window.start, "until": window.end}
     of: dict[Owner, dict[str, StateCost]] = {}
-    for row in views.query(load_sql("work_bill"), parameters).to_pylist():
-        owner: Owner = tuple(row[name] for name in OWNER)
-        usd = row["usd"] if row["priced"] else None
-        of.setdefault(owner, {})[row["state"]] = StateCost(row["gpu_hours"], usd)
+    for row in read_bill(views, window):
+        usd = row.usd if row.priced else None
+        of.setdefault(row.owner, {})[row.state] = StateCost(row.gpu_hours, usd)
     return WorkloadCosts(of)
 
 

@@ -5,7 +5,7 @@ ledger ─► series.py (hours with data) ─► control_chart.py (median, MAD, 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,12 @@ import numpy as np
 from analyzers.anomalies.changes import SpendChange, find_changes
 from analyzers.anomalies.control_chart import WEEK
 from analyzers.anomalies.findings import build_finding, describe_change
+from analyzers.anomalies.rows import WorkloadSpend, read_spend
 from analyzers.anomalies.series import GPU_HOUR, SeriesGrid, read_series
-from analyzers.queries import load_sql
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.settings import AnomaliesSettings
 from fallow.window import Window
-
-Rows = list[Mapping[str, Any]]
 
 
 class AnomaliesAnalyzer:
@@ -109,21 +107,9 @@ def _drop_repeats(grid: SeriesGrid, changes: Iterable[SpendChange]) -> list[Spen
     return [change for change in listed if not repeats(change)]
 
 
-def _read_workloads(views: Views, rises: Sequence[SpendChange]) -> dict[int, Rows]:
+def _read_workloads(views: Views, rises: Sequence[SpendChange]) -> dict[int, list[WorkloadSpend]]:
     """Return, for each rise, the spend and waste of its workloads in that time, largest first."""
-    by_rise: dict[int, Rows] = defaultdict(list)
-    if not rises:
-        return by_rise
-    parameters = {
-        "spans": list(range(len(rises))),
-        "clusters": [c.key.cluster for c in rises],
-        "teams": [c.key.team or None for c in rises],
-        "namespaces": [c.key.namespace or None for c in rises],
-        "starts": [c.start.replace(tzinfo=None) for c in rises],
-        "ends": [c.end.replace(tzinfo=None) for c in rises],
-        "since": min(c.start for c in rises).replace(tzinfo=None),
-        "until": max(c.end for c in rises).replace(tzinfo=None),
-    }
-    for row in views.query(load_sql("anomalies/workloads"), parameters).to_pylist():
-        by_rise[row["span"]].append(row)
+    by_rise: dict[int, list[WorkloadSpend]] = defaultdict(list)
+    for row in read_spend(views, rises) if rises else ():
+        by_rise[row.span].append(row)
     return by_rise

@@ -1,18 +1,17 @@
 """Build the finding of a rise: how much, since when, by which causes, and its owner."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 from analyzers.anomalies.changes import SpendChange
+from analyzers.anomalies.rows import WorkloadSpend
 from analyzers.money import SMALLEST
 from fallow.models import Claim, Finding, Recommendation, State, Subject, finding_id
 from fallow.window import Window
 
 ANALYZER = "anomalies"
 LISTED = 10
-_WASTED: tuple[State, ...] = ("idle", "lost")
-Row = Mapping[str, Any]
 
 
 def build_subject(change: SpendChange) -> Subject:
@@ -23,7 +22,7 @@ def build_subject(change: SpendChange) -> Subject:
     return Subject(key.cluster, key.namespace, "Namespace", key.namespace)
 
 
-def build_finding(change: SpendChange, workloads: Sequence[Row]) -> Finding:
+def build_finding(change: SpendChange, workloads: Sequence[WorkloadSpend]) -> Finding:
     """Return the finding of a rise; never confirmed: the owner has to explain it."""
     kind = f"{change.measure}_anomaly"
     about = build_subject(change)
@@ -93,7 +92,7 @@ def _explain(change: SpendChange) -> str:
 
 
 def _recommend(
-    change: SpendChange, workloads: Sequence[Row], more: float, usd: Decimal | None
+    change: SpendChange, workloads: Sequence[WorkloadSpend], more: float, usd: Decimal | None
 ) -> Recommendation:
     about = build_subject(change)
     wasted = change.measure == "waste"
@@ -110,29 +109,32 @@ def _recommend(
 
 
 def _claim_excess(
-    cluster: str, workloads: Sequence[Row], more: float, usd: Decimal | None
+    cluster: str, workloads: Sequence[WorkloadSpend], more: float, usd: Decimal | None
 ) -> Iterator[Claim]:
     """Claim the excess hours from those that waste most, never more than they wasted."""
     for row in sorted(
         workloads,
-        key=lambda r: (-(r["idle"] + r["lost"]), r["namespace"], r["workload_kind"], r["workload"]),
+        key=lambda r: (-r.wasted, r.namespace, r.workload_kind, r.workload),
     ):
-        for state in _WASTED:
-            hours = min(row[state], more)
+        of_states: tuple[tuple[State, float, Decimal | None], ...] = (
+            ("idle", row.idle, row.idle_usd),
+            ("lost", row.lost, row.lost_usd),
+        )
+        for state, wasted, cost in of_states:
+            hours = min(wasted, more)
             if hours <= 0:
                 continue
-            cost = row[f"{state}_usd"]
             worth = None
             if usd is not None and cost is not None:
-                part = Decimal(repr(hours)) / Decimal(repr(row[state]))
+                part = Decimal(repr(hours)) / Decimal(repr(wasted))
                 worth = min(cost * part, usd).quantize(SMALLEST, ROUND_DOWN)
                 usd -= worth
             more -= hours
             yield Claim(
                 cluster,
-                row["namespace"],
-                row["workload_kind"],
-                row["workload"],
+                row.namespace,
+                row.workload_kind,
+                row.workload,
                 None,
                 state,
                 hours,
@@ -140,12 +142,12 @@ def _claim_excess(
             )
 
 
-def _describe_workload(row: Row) -> dict[str, Any]:
-    usd = row["usd"]
+def _describe_workload(row: WorkloadSpend) -> dict[str, Any]:
+    usd = row.usd
     return {
-        "namespace": row["namespace"],
-        "workload": f"{row['workload_kind']}/{row['workload']}",
-        "gpu_hours": round(row["gpu_hours"], 3),
+        "namespace": row.namespace,
+        "workload": f"{row.workload_kind}/{row.workload}",
+        "gpu_hours": round(row.gpu_hours, 3),
         "usd": None if usd is None else round(float(usd), 2),
-        "idle_or_lost_gpu_hours": round(row["idle"] + row["lost"], 3),
+        "idle_or_lost_gpu_hours": round(row.wasted, 3),
     }

@@ -89,7 +89,7 @@ def read_series(views: Views, window: Window, settings: AnomaliesSettings) -> Se
         "since": hours.get_time(hours.begin).replace(tzinfo=None),
         "until": hours.get_time(hours.end).replace(tzinfo=None),
     }
-    arrow: Any = pl.from_arrow(views.query(load_sql("anomalies/hours"), bounds))
+    arrow: Any = pl.from_arrow(views.query(load_sql("anomalies/ledger_hours"), bounds))
     rows: pl.DataFrame = arrow
     blind, allocated = _find_blind_hours(rows, hours, settings.coverage)
     owned = rows.filter(pl.col("namespace") != "")

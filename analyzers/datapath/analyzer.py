@@ -6,16 +6,15 @@ settings (sizes, classes, prices) ─► tiers.py ─► moves, caches ─┘
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from fractions import Fraction
-from typing import Any
 
 import msgspec
 
 from analyzers.datapath.findings import build_cache, build_move, build_wait
+from analyzers.datapath.rows import ClaimReads, WorkloadWaits, read_claims, read_waits
 from analyzers.datapath.tiers import ReadRange, compute_cache_return, find_best_class
-from analyzers.queries import OWNERS, compose_steps, load_sql
 from analyzers.work import read_costs
 from fallow.errors import SettingsError
 from fallow.models import Finding, Subject, Unjudged
@@ -58,13 +57,10 @@ class DatapathAnalyzer:
         """Return the workloads and datasets that cannot be judged, and why."""
         unjudged = []
         for row in self._rows(views, window):
-            hours = row["gpu_hours"] - row["watched"]
-            if hours > 0.5 * row["gpu_hours"]:
-                about = Subject(
-                    row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
-                )
+            hours = row.gpu_hours - row.watched
+            if hours > 0.5 * row.gpu_hours:
                 why = "whether it waits for data: no disk or network reads of its pods (cAdvisor)"
-                unjudged.append(Unjudged(about, round(hours, 6), (why,), window))
+                unjudged.append(Unjudged(Subject(*row.owner), round(hours, 6), (why,), window))
         unjudged += [
             Unjudged(read.subject, 0.0, (read.why,), window)
             for read in self._reads(views, window)
@@ -74,24 +70,16 @@ class DatapathAnalyzer:
 
     def _waits(self, views: Views, window: Window) -> Iterator[Finding]:
         recent = Window(max(window.start, window.end - RECENT), window.end)
-        rows = [r for r in self._rows(views, window) if r["hours"] >= self.settings.least_hours]
+        rows = [r for r in self._rows(views, window) if r.hours >= self.settings.least_hours]
         if not rows:
             return
         money = read_costs(views, recent)
         for row in rows:
             yield from build_wait(row, money, recent)
 
-    def _rows(self, views: Views, window: Window) -> list[Mapping[str, Any]]:
+    def _rows(self, views: Views, window: Window) -> list[WorkloadWaits]:
         recent = Window(max(window.start, window.end - RECENT), window.end)
-        parameters = {
-            **recent.bounds(),
-            "activity": self.settings.activity,
-            "input_bps": self.settings.input_bps,
-        }
-        rows: list[Mapping[str, Any]] = views.query(
-            compose_steps(OWNERS, "datapath/waits"), parameters
-        ).to_pylist()
-        return rows
+        return read_waits(views, recent, self.settings)
 
     def _storage(self, views: Views, window: Window) -> Iterator[Finding]:
         classes = {c.name: c for c in self.settings.classes}
@@ -123,35 +111,29 @@ class DatapathAnalyzer:
         sets = self.settings.datasets
         if not sets:
             return []
-        parameters = {
-            **window.bounds(),
-            "datasets": list(range(len(sets))),
-            "namespaces": [d.namespace for d in sets],
-            "claims": [d.claim for d in sets],
-        }
-        by: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-        for row in views.query(load_sql("datapath/reads"), parameters).to_pylist():
-            by[row["dataset"]].append(row)
+        by: dict[int, list[ClaimReads]] = defaultdict(list)
+        for row in read_claims(views, window, sets):
+            by[row.dataset].append(row)
         return [self._read(data, by[n], window) for n, data in enumerate(sets)]
 
-    def _read(self, data: Dataset, rows: list[Mapping[str, Any]], window: Window) -> DatasetReads:
-        cluster = rows[0]["cluster"] if rows else ""
+    def _read(self, data: Dataset, rows: Sequence[ClaimReads], window: Window) -> DatasetReads:
+        cluster = rows[0].cluster if rows else ""
         about = Subject(cluster, data.namespace, "Dataset", data.name)
         days = Fraction(str(window.seconds)) / DAY_S
-        readers = tuple(sorted({f"{r['workload_kind']}/{r['workload']}" for r in rows}))
+        readers = tuple(sorted({f"{r.workload_kind}/{r.workload}" for r in rows}))
         if days < self.settings.least_days:
             why = f"{float(days):g} days: how data is read is told by {self.settings.least_days}"
             return DatasetReads(data, about, None, readers, why)
         if not rows:
             why = "no pod in the inventory mounts its claim: read by others, or by nobody"
             return DatasetReads(data, about, None, readers, why)
-        lived, seen = sum(r["lived_s"] for r in rows), sum(r["seen_s"] for r in rows)
-        if not all(r["whole"] for r in rows) or seen < self.settings.coverage * lived:
+        lived, seen = sum(r.lived_s for r in rows), sum(r.seen_s for r in rows)
+        if not all(r.whole for r in rows) or seen < self.settings.coverage * lived:
             why = f"reads of {seen / max(lived, 1):.0%} of its readers' life are known (cAdvisor)"
             return DatasetReads(data, about, None, readers, why)
         # For a pod with several claims, all of its traffic may belong to any of them.
-        least = sum(r["disk"] for r in rows if r["claims"] == 1)
-        most = sum(r["disk"] + r["network"] for r in rows)
+        least = sum(r.disk for r in rows if r.claims == 1)
+        most = sum(r.disk + r.network for r in rows)
         unseen = Fraction(str(lived)) / max(Fraction(str(seen)), Fraction(1))
         per_day = 1 / (GIB * days)
         bounds = ReadRange(Fraction(int(least)) * per_day, Fraction(int(most)) * per_day * unseen)

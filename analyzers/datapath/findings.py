@@ -5,6 +5,7 @@ from decimal import ROUND_DOWN, Decimal
 from fractions import Fraction
 from typing import Any
 
+from analyzers.datapath.rows import WorkloadWaits
 from analyzers.datapath.tiers import MONTH, ReadRange, TierMove
 from analyzers.money import CENT
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
@@ -16,18 +17,17 @@ ANALYZER = "datapath"
 WORKED: tuple[State, ...] = ("low", "productive")
 
 
-def build_wait(row: Mapping[str, Any], money: WorkloadCosts, window: Window) -> Iterator[Finding]:
+def build_wait(row: WorkloadWaits, money: WorkloadCosts, window: Window) -> Iterator[Finding]:
     """Return the finding of a workload whose GPUs wait: the unused part of those hours."""
-    owner = (row["cluster"], row["namespace"], row["workload_kind"], row["workload"])
-    total = money.total(owner, WORKED)
-    share = min(row["waited"] / row["gpu_hours"], 1.0) if row["gpu_hours"] else 0.0
-    if total is None or share <= 0:
+    total = money.total(row.owner, WORKED)
+    share = min(row.waited / row.gpu_hours, 1.0) if row.gpu_hours else 0.0
+    if total is None or share <= 0 or row.act is None or row.input_bps is None:
         return
     usd = None if total.usd is None else compute_share(total.usd, share)
-    about = Subject(*owner, team=row["team"])
+    about = Subject(*row.owner, team=row.team)
     why = (
-        f"in {row['hours']} hours GPUs are active {row['act']:.0%} of the time while "
-        f"{row['input_bps'] / 1e6:,.0f} MB/s come in for each"
+        f"in {row.hours} hours GPUs are active {row.act:.0%} of the time while "
+        f"{row.input_bps / 1e6:,.0f} MB/s come in for each"
     )
     yield Finding(
         id=finding_id(ANALYZER, "data_bound", about, window.start),
@@ -42,9 +42,9 @@ def build_wait(row: Mapping[str, Any], money: WorkloadCosts, window: Window) -> 
         usd=usd,
         details={
             "why": why,
-            "hours": row["hours"],
-            "input_bps_per_gpu": round(row["input_bps"]),
-            "activity": round(row["act"], 4),
+            "hours": row.hours,
+            "input_bps_per_gpu": round(row.input_bps),
+            "activity": round(row.act, 4),
             "share_of_its_hours": round(share, 4),
             "witnesses": {"compute": "rollup_1h", "host": "pod_sample"},
             "assumed": ["all that GPUs rest in these hours is waiting for input: an upper bound"],
@@ -53,7 +53,7 @@ def build_wait(row: Mapping[str, Any], money: WorkloadCosts, window: Window) -> 
         recommendations=(
             Recommendation(
                 verb="feed its GPUs: more loader workers, prefetching, a local cache",
-                target=f"{row['workload_kind']}/{row['workload']}",
+                target=f"{row.workload_kind}/{row.workload}",
                 why=why,
                 reversible=True,
                 undo="restore the loader's settings",
@@ -61,7 +61,7 @@ def build_wait(row: Mapping[str, Any], money: WorkloadCosts, window: Window) -> 
                 caution="profile one step first: input and low activity at once may have one cause",
                 saving="capacity",
                 effort="advanced",
-                claims=money.claims(owner, share, WORKED),
+                claims=money.claims(row.owner, share, WORKED),
             ),
         ),
     )

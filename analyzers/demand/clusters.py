@@ -9,6 +9,12 @@ import polars as pl
 from analyzers.arrays import Doubles
 from analyzers.demand.forecast import DAY, DemandForecast, forecast_day
 from analyzers.demand.reservations import ReservedGpus
+from analyzers.demand.rows import (
+    read_arrivals,
+    read_listed_clusters,
+    read_shared_queues,
+    read_term_rates,
+)
 from analyzers.pending import MeasureTimes, read_pending, sum_gpus
 from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
@@ -53,16 +59,15 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
     """Return the clusters in which pods requested GPUs, by name."""
     span = {"since": window.end - timedelta(days=settings.history_days), "until": window.end}
     pods = _name_queues(read_demand(views, span), views)
-    lead_s = settings.lead.total_seconds()
-    arrived = views.query(load_sql("demand/arrivals"), {**span, "lead_s": lead_s}).to_pylist()
+    arrived = read_arrivals(views, span["since"], span["until"], settings.lead)
     bought = pl.DataFrame(
         views.query(load_sql("demand/capacity"), {"since": window.start, "until": window.end})
     )
     demands = []
-    seen = views.query(load_sql("demand/clusters")).to_pylist()
-    waiting = read_pending(views, MeasureTimes.at([row["cluster"] for row in seen], window.end))
-    for row in seen:
-        name, since = row["cluster"], max(_make_aware(row["first_seen"]), span["since"])
+    listed = read_listed_clusters(views)
+    waiting = read_pending(views, MeasureTimes.at([row.cluster for row in listed], window.end))
+    for row in listed:
+        name, since = row.cluster, max(_make_aware(row.first_seen), span["since"])
         if since >= window.end:
             continue
         mine = pods.filter(pl.col("cluster") == name)
@@ -73,7 +78,7 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
                 days,
                 forecasts,
                 window.end.replace(hour=0, minute=0, second=0, microsecond=0),
-                {_make_aware(a["bucket"]): a["gpus"] for a in arrived if a["cluster"] == name},
+                {_make_aware(a.bucket): a.gpus for a in arrived if a.cluster == name},
                 since,
                 _build_capacity(bought.filter(pl.col("cluster") == name)),
                 round(sum_gpus(waiting.get((name, 1), {})), 6),
@@ -85,8 +90,9 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
 def read_price_ratios(views: Views, window: Window) -> dict[str, float]:
     """Return the price of a reserved GPU-hour divided by the hourly price, by model."""
     prices: dict[str, dict[str, float]] = {}
-    for row in views.query(load_sql("demand/rates"), {"until": window.end}).to_pylist():
-        prices.setdefault(row["model"], {})[row["term"]] = float(row["usd_h"])
+    for row in read_term_rates(views, window.end):
+        if row.usd_h is not None:
+            prices.setdefault(row.model, {})[row.term] = row.usd_h
     return {
         model: by["reserved"] / by["on-demand"]
         for model, by in prices.items()
@@ -96,8 +102,7 @@ def read_price_ratios(views: Views, window: Window) -> dict[str, float]:
 
 def _name_queues(pods: pl.DataFrame, views: Views) -> pl.DataFrame:
     """Return the queue of each row: a namespace, its own queue, or a queue shared by namespaces."""
-    shared = views.query(load_sql("demand/shared_queues")).to_pylist()
-    names = [f"{row['cluster']}/{row['name']}" for row in shared]
+    names = [f"{row.cluster}/{row.name}" for row in read_shared_queues(views)]
     is_shared = pl.concat_str("cluster", pl.lit("/"), "queue").is_in(names)
     return pods.with_columns(
         name=pl.when(is_shared)

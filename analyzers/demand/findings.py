@@ -3,19 +3,18 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from decimal import ROUND_DOWN, Decimal
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
+from analyzers.advice import read_advice
 from analyzers.arrays import Doubles
 from analyzers.demand.clusters import ClusterCapacity, ClusterDemand
 from analyzers.demand.forecast import DemandForecast
 from analyzers.demand.headroom import Headroom, compute_critical_ratio, compute_headroom
 from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
 from analyzers.money import CENT, compute_dollars
-from analyzers.queries import load_rows
-from fallow.models import Claim, Effort, Finding, Recommendation, Saving, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
 from fallow.settings import DemandSettings
 from fallow.window import Window, format_duration
 
@@ -223,10 +222,7 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
     claims: tuple[Claim, ...] = (),
     **words: Any,
 ) -> Finding:
-    advice = {
-        column: text.format(**words) if column == "why" else text
-        for column, text in _read_advice()[kind].items()
-    }
+    advice = read_advice(ANALYZER)[kind].fill(words)
     days = Decimal(repr(window.seconds / 86_400))
     usd = None if usd_h is None else compute_dollars(gpu_hours, usd_h)
     return Finding(
@@ -243,16 +239,16 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
         details={**details, "assumed": assumed},
         recommendations=(
             Recommendation(
-                verb=advice["verb"],
+                verb=advice.verb,
                 target=f"{about.workload_kind}/{about.workload}",
-                why=advice["why"],
+                why=advice.why,
                 reversible=kind != "uncovered_base",
-                undo=advice["undo"],
+                undo=advice.undo,
                 gpu_hours_per_day=round(gpu_hours / float(days), 4),
                 usd_per_day=None if usd is None else (usd / days).quantize(CENT, ROUND_DOWN),
-                caution=advice["caution"],
-                saving=cast("Saving", advice["saving"]),
-                effort=cast("Effort", advice["effort"]),
+                caution=advice.caution,
+                saving=advice.saving,
+                effort=advice.effort,
                 claims=claims,
             ),
         ),
@@ -262,8 +258,3 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
 def _build_claim(cluster: ClusterDemand, hours: float, usd_h: float | None) -> Claim:
     usd = None if usd_h is None else compute_dollars(hours, usd_h)
     return Claim(cluster.name, None, None, None, None, "free", hours, usd)
-
-
-@cache
-def _read_advice() -> dict[str, dict[str, str]]:
-    return {row["kind"]: row for row in load_rows("demand/advice")}

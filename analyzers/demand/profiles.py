@@ -6,17 +6,12 @@ The kind of the owner decides first. Then runs with similar names show what repe
 (retrain), and what comes often and ends soon (batch).
 """
 
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, Literal
-
 import msgspec
 
-from analyzers.queries import load_rows, load_sql
+from analyzers.demand.rows import Profile, SimilarRuns, read_kind_profiles, read_similar_runs
 from fallow.protocols import Views
 from fallow.window import Window
 
-Profile = Literal["build", "train", "retrain", "batch", "inference", "unknown"]
 LEAST_RUNS = 4
 """Fewer runs prove no regularity."""
 REGULAR = 0.3
@@ -30,7 +25,7 @@ class WorkloadProfile(msgspec.Struct, frozen=True):
 
     cluster: str
     namespace: str
-    workload_kind: str
+    workload_kind: str | None
     stem: str
     profile: Profile
     why: str
@@ -42,11 +37,7 @@ class WorkloadProfile(msgspec.Struct, frozen=True):
 
 def read_profiles(views: Views, window: Window) -> list[WorkloadProfile]:
     """Return the profile of every workload stem of the window, the most GPU-hours first."""
-    parameters = {"since": window.start, "until": window.end}
-    profiles = [
-        _build_profile(row)
-        for row in views.query(load_sql("demand/profiles"), parameters).to_pylist()
-    ]
+    profiles = [_build_profile(row) for row in read_similar_runs(views, window)]
     return sorted(profiles, key=lambda p: (-p.gpu_hours, p.cluster, p.namespace, p.stem))
 
 
@@ -66,40 +57,34 @@ def sum_profiles(profiles: list[WorkloadProfile]) -> dict[str, dict[str, float |
     return sums
 
 
-def judge_profile(row: Mapping[str, Any]) -> tuple[Profile, str]:
-    """Return the profile of a row of `profiles.sql`, and why."""
-    profile, why = _read_kinds().get(
-        row["workload_kind"] or "", ("unknown", "no rule for its owner's kind")
-    )
-    if row["cron"]:
+def judge_profile(row: SimilarRuns) -> tuple[Profile, str]:
+    """Return the profile of similar runs, and why."""
+    kind = read_kind_profiles().get(row.workload_kind or "")
+    profile: Profile = kind.profile if kind else "unknown"
+    why = kind.why if kind else "no rule for its owner's kind"
+    if row.cron:
         return "retrain", "a CronJob starts it"
     if profile != "train":
         return profile, why
-    spread, gap = row["gap_spread"], row["gap_h"]
-    if row["runs"] >= LEAST_RUNS and spread is not None and spread <= REGULAR:
-        return "retrain", f"{row['runs']} runs, one every {gap:.1f} h"
-    if row["runs"] >= LEAST_RUNS and row["run_h"] <= SHORT_H:
-        return "batch", f"{row['runs']} runs of {row['run_h']:.2f} h"
+    spread = row.gap_spread
+    if row.runs >= LEAST_RUNS and spread is not None and spread <= REGULAR:
+        return "retrain", f"{row.runs} runs, one every {row.gap_h:.1f} h"
+    if row.runs >= LEAST_RUNS and row.run_h <= SHORT_H:
+        return "batch", f"{row.runs} runs of {row.run_h:.2f} h"
     return profile, why
 
 
-def _build_profile(row: Mapping[str, Any]) -> WorkloadProfile:
+def _build_profile(row: SimilarRuns) -> WorkloadProfile:
     profile, why = judge_profile(row)
-    hours = row["gpu_hours"]
+    hours = row.gpu_hours
     return WorkloadProfile(
-        row["cluster"],
-        row["namespace"],
-        row["workload_kind"],
-        row["stem"],
+        row.cluster,
+        row.namespace,
+        row.workload_kind,
+        row.stem,
         profile,
         why,
-        row["runs"],
+        row.runs,
         round(hours, 6),
-        round(row["busy_hours"] / hours, 6) if hours else None,
+        round(row.busy_hours / hours, 6) if hours else None,
     )
-
-
-@cache
-def _read_kinds() -> dict[str, tuple[Profile, str]]:
-    rows = load_rows("demand/profiles")
-    return {r["workload_kind"]: (r["profile"], r["why"]) for r in rows}  # type: ignore[misc]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analyzers.fragmentation.cluster_state import ClusterState
+from analyzers.fragmentation.rows import NodePod
 from fallow.fragmentation import FragmentationMeasure, PodType
 from fallow.models import UNRESOLVED
 
@@ -29,20 +30,20 @@ def rank_blockers(
     for_cpu = dict(zip(rows, by["lack-cpu"] + by["lack-both"] / 2, strict=True))
     for_gpu = dict(zip(rows, by["lack-gpu"] + by["sliver"] + by["lack-both"] / 2, strict=True))
     row_of = {state.nodes[n].name: n for n in rows}
-    there: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    there: dict[int, list[NodePod]] = defaultdict(list)
     for pod in state.pods:
-        if pod["node"] in row_of:
-            there[row_of[pod["node"]]].append(pod)
+        if pod.node in row_of:
+            there[row_of[pod.node]].append(pod)
     owners: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for n, pods in there.items():
         node = state.nodes[n]
         part = (node.cpu_milli or 0) / max(node.gpus, 1)
-        beyond = [max(0.0, pod["cpu_milli"] - part * pod["gpus"]) for pod in pods]
-        cpu_weights = beyond if sum(beyond) else [float(pod["cpu_milli"]) for pod in pods]
-        gpu_weights = [float(pod["gpus"]) for pod in pods]
+        beyond = [max(0.0, pod.cpu_milli - part * pod.gpus) for pod in pods]
+        cpu_weights = beyond if sum(beyond) else [float(pod.cpu_milli) for pod in pods]
+        gpu_weights = [float(pod.gpus) for pod in pods]
         for pod, cpu, gpus in zip(pods, cpu_weights, gpu_weights, strict=True):
-            kind = pod["workload_kind"] or UNRESOLVED
-            sums = owners[pod["namespace"] or "", kind, pod["workload"] or pod["pod"]]
+            kind = pod.workload_kind or UNRESOLVED
+            sums = owners[pod.namespace or "", kind, pod.workload or pod.pod]
             sums[0] += for_cpu[n] * cpu / (sum(cpu_weights) or 1)
             sums[1] += for_gpu[n] * gpus / (sum(gpu_weights) or 1)
             sums[2] += 1

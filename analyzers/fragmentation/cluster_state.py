@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,12 +13,27 @@ from analyzers.fragmentation.inventory import (
     GpuNode,
     build_nodes,
     get_or,
-    read_devices,
 )
-from analyzers.fragmentation.request_mix import RequestMix, read_requests
+from analyzers.fragmentation.request_mix import RequestMix
+from analyzers.fragmentation.rows import (
+    DeviceShare,
+    InventoryNode,
+    MeasuredTime,
+    NodePod,
+    NodeRequests,
+    UnallocatedHours,
+    group_by_cluster,
+    read_device_shares,
+    read_node_pods,
+    read_node_requests,
+    read_nodes,
+    read_requested_types,
+    read_times,
+    read_unallocated,
+)
 from analyzers.pending import MeasureTimes, Pending, read_pending
-from analyzers.queries import load_sql
 from fallow.fragmentation import Integers
+from fallow.models import State
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -50,9 +64,9 @@ class ClusterState(msgspec.Struct):
     """Free milli-GPU [time, node, device]; 0 beyond a node's devices and where it is closed."""
     devices: list[list[str]]
     """Names of each node's devices, in the arrays' order."""
-    mig: list[dict[str, Any]]
-    """MIG instances at the last time, rows of `devices.sql`."""
-    pods: list[dict[str, Any]]
+    mig: list[DeviceShare]
+    """MIG instances at the last time."""
+    pods: list[NodePod]
     demand: RequestMix
     free: dict[str, UnallocatedCost]
     stranded: dict[str, UnallocatedCost]
@@ -64,99 +78,90 @@ class ClusterState(msgspec.Struct):
     notes: list[str] = []
 
 
+class ClusterRows(msgspec.Struct, frozen=True):
+    """The rows of one cluster."""
+
+    nodes: list[InventoryNode]
+    devices: list[DeviceShare]
+    requests: list[NodeRequests]
+    pods: list[NodePod]
+    unallocated: list[UnallocatedHours]
+
+
 def read_cluster_states(
     views: Views, window: Window, cover: float, least_pods: int
 ) -> list[ClusterState]:
     """Return one state per cluster that has nodes with GPUs, by name."""
-    since, until = window.bounds().values()
-    measure_rows = views.query(
-        load_sql("fragmentation/measure_times"), {"since": since, "until": until, "parts": PARTS}
-    ).to_pylist()
-    if not measure_rows:
+    measured = read_times(views, window, PARTS)
+    if not measured:
         return []
-    clusters = sorted({row["cluster"] for row in measure_rows})
     times = MeasureTimes(
-        [row["cluster"] for row in measure_rows],
-        [row["nth"] for row in measure_rows],
-        [row["at"] for row in measure_rows],
-        [row["still"] for row in measure_rows],
+        [row.cluster for row in measured],
+        [row.nth for row in measured],
+        [row.at for row in measured],
+        [row.still for row in measured],
     )
-    every = msgspec.structs.asdict(times)
-    last = {row["cluster"]: row for row in measure_rows}
-    named = {"clusters": clusters}
-    read = {
-        "nodes": views.query(load_sql("fragmentation/nodes"), named),
-        "devices": views.query(
-            load_sql("fragmentation/devices"),
-            {k: every[k] for k in ("clusters", "nths", "times")},
-        ),
-        "requests": views.query(
-            load_sql("fragmentation/node_requests"), {**every, "unseen_s": UNSEEN_S}
-        ),
-        "pods": views.query(
-            load_sql("fragmentation/pods"),
-            {
-                "clusters": list(last),
-                "times": [row["at"] for row in last.values()],
-                "stills": [row["still"] for row in last.values()],
-                "unseen_s": UNSEEN_S,
-            },
-        ),
-        "money": views.query(load_sql("fragmentation/money"), {"since": since, "until": until}),
-    }
-    rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for name, table in read.items():
-        for row in table.to_pylist():
-            rows.setdefault(row["cluster"], {}).setdefault(name, []).append(row)
-    requests = read_requests(views, window, clusters, [c for c in clusters if last[c]["still"]])
+    last = {row.cluster: row for row in measured}
+    clusters = sorted(last)
+    stills = [cluster for cluster in clusters if last[cluster].still]
+    nodes = group_by_cluster(read_nodes(views, clusters))
+    devices = group_by_cluster(read_device_shares(views, times))
+    requests = group_by_cluster(read_node_requests(views, times, UNSEEN_S))
+    pods = group_by_cluster(read_node_pods(views, list(last.values()), UNSEEN_S))
+    unallocated = group_by_cluster(read_unallocated(views, window))
+    types = group_by_cluster(read_requested_types(views, window, clusters, stills))
     budgets = DisruptionBudgets.read(views, window)
     waiting = read_pending(views, times)
     return [
         _build_cluster_state(
-            c,
             last[c],
-            rows.get(c, {}),
-            RequestMix.of(requests.get(c, []), cover, least_pods),
+            ClusterRows(
+                nodes.get(c, []),
+                devices.get(c, []),
+                requests.get(c, []),
+                pods.get(c, []),
+                unallocated.get(c, []),
+            ),
+            RequestMix.of(types.get(c, []), cover, least_pods),
             budgets,
-            [waiting.get((c, nth), {}) for nth in range(1, last[c]["nth"] + 1)],
+            [waiting.get((c, nth), {}) for nth in range(1, last[c].nth + 1)],
         )
         for c in clusters
-        if rows.get(c, {}).get("nodes") or rows.get(c, {}).get("devices")
+        if c in nodes or c in devices
     ]
 
 
-def _build_cluster_state(  # noqa: PLR0917  (one caller)
-    cluster: str,
-    last: Mapping[str, Any],
-    rows: Mapping[str, list[dict[str, Any]]],
+def _build_cluster_state(
+    last: MeasuredTime,
+    rows: ClusterRows,
     demand: RequestMix,
     budgets: DisruptionBudgets,
     waiting: list[Pending],
 ) -> ClusterState:
-    count, still = last["nth"], last["still"]
-    devices, pods, money = (rows.get(name, []) for name in ("devices", "pods", "money"))
+    count, still = last.nth, last.still
+    devices, pods = rows.devices, rows.pods
     whole_gpus = _drop_split_gpus(devices)
-    nodes = build_nodes(rows.get("nodes", []), whole_gpus)
+    nodes = build_nodes(rows.nodes, whole_gpus)
     names = _name_devices(nodes, whole_gpus, still=still)
     if still:
         gpu, unattributed = _estimate_free_gpus(count, nodes, names, pods)
     else:
         gpu, unattributed = _measure_free_gpus(count, names, whole_gpus), 0
     gpu[:, [n for n, node in enumerate(nodes) if not node.open]] = 0
-    cpu, memory = _compute_free_host(count, nodes, rows.get("requests", []))
+    cpu, memory = _compute_free_host(count, nodes, rows.requests)
     return ClusterState(
-        cluster,
+        last.cluster,
         still,
         nodes,
         cpu,
         memory,
         gpu,
         names,
-        [r for r in devices if r["parent"] and r["nth"] == count],
+        [r for r in devices if r.parent and r.nth == count],
         pods,
         demand,
-        _read_money(money, "free"),
-        _read_money(money, "stranded"),
+        _select_costs(rows.unallocated, "free"),
+        _select_costs(rows.unallocated, "stranded"),
         budgets,
         waiting,
         _count_unseen_gpus(nodes, names, devices),
@@ -164,10 +169,10 @@ def _build_cluster_state(  # noqa: PLR0917  (one caller)
     )
 
 
-def _drop_split_gpus(devices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _drop_split_gpus(devices: Sequence[DeviceShare]) -> list[DeviceShare]:
     """Return the devices that are neither a MIG instance nor a GPU split into instances."""
-    parents = {row["parent"] for row in devices if row["parent"]}
-    return [r for r in devices if not r["parent"] and r["device"] not in parents]
+    parents = {row.parent for row in devices if row.parent}
+    return [r for r in devices if not r.parent and r.device not in parents]
 
 
 def _number_nodes(nodes: Sequence[GpuNode]) -> dict[str, int]:
@@ -176,14 +181,14 @@ def _number_nodes(nodes: Sequence[GpuNode]) -> dict[str, int]:
 
 
 def _name_devices(
-    nodes: Sequence[GpuNode], whole_gpus: Sequence[Mapping[str, Any]], *, still: bool
+    nodes: Sequence[GpuNode], whole_gpus: Sequence[DeviceShare], *, still: bool
 ) -> list[list[str]]:
     """Return the names of each node's devices; a still cluster's are numbered by node."""
     if still:
         return [[f"{node.name}/gpu{k}" for k in range(node.gpus)] for node in nodes]
     names: list[list[str]] = [[] for _ in nodes]
     row_of = _number_nodes(nodes)
-    for device, node_name in {r["device"]: r["node"] for r in whole_gpus}.items():
+    for device, node_name in {r.device: r.node for r in whole_gpus}.items():
         names[row_of[node_name]].append(device)
     return names
 
@@ -203,7 +208,7 @@ def _estimate_free_gpus(
     count: int,
     nodes: Sequence[GpuNode],
     names: Sequence[Sequence[str]],
-    pods: Sequence[Mapping[str, Any]],
+    pods: Sequence[NodePod],
 ) -> tuple[Integers, int]:
     """Return what the pods of a still cluster leave of its GPUs, and how many name no device."""
     gpu = _build_gpu_array(count, names)
@@ -213,18 +218,18 @@ def _estimate_free_gpus(
 
 
 def _measure_free_gpus(
-    count: int, names: Sequence[Sequence[str]], whole_gpus: Sequence[Mapping[str, Any]]
+    count: int, names: Sequence[Sequence[str]], whole_gpus: Sequence[DeviceShare]
 ) -> Integers:
     """Return free milli-GPU [time, node, device] as telemetry has them."""
     gpu = _build_gpu_array(count, names)
     positions = _find_positions(names)
     for r in whole_gpus:
-        gpu[(r["nth"] - 1, *positions[r["device"]])] = max(0, round(WHOLE * (1 - r["allocated"])))
+        gpu[(r.nth - 1, *positions[r.device])] = max(0, round(WHOLE * (1 - r.allocated)))
     return gpu
 
 
 def _compute_free_host(
-    count: int, nodes: Sequence[GpuNode], requests: Sequence[Mapping[str, Any]]
+    count: int, nodes: Sequence[GpuNode], requests: Sequence[NodeRequests]
 ) -> tuple[Integers, Integers]:
     """Return free milli-CPU and free bytes [time, node]: the capacity minus the requests."""
     cpu = np.array([get_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
@@ -232,19 +237,19 @@ def _compute_free_host(
     cpus, memories = np.tile(cpu, (count, 1)), np.tile(memory, (count, 1))
     row_of = _number_nodes(nodes)
     for r in requests:
-        if r["node"] in row_of:
-            cpus[r["nth"] - 1, row_of[r["node"]]] -= r["cpu_milli"]
-            memories[r["nth"] - 1, row_of[r["node"]]] -= r["memory_bytes"]
+        if r.node in row_of:
+            cpus[r.nth - 1, row_of[r.node]] -= r.cpu_milli
+            memories[r.nth - 1, row_of[r.node]] -= r.memory_bytes
     return np.maximum(cpus, 0), np.maximum(memories, 0)
 
 
 def _count_unseen_gpus(
     nodes: Sequence[GpuNode],
     names: Sequence[Sequence[str]],
-    devices: Sequence[Mapping[str, Any]],
+    devices: Sequence[DeviceShare],
 ) -> int:
     """Return the GPUs of the inventory without telemetry; nodes with MIG instances are left out."""
-    under_mig = {r["node"] for r in devices if r["parent"]}
+    under_mig = {r.node for r in devices if r.parent}
     return sum(
         max(0, node.gpus - len(node_devices))
         for node, node_devices in zip(nodes, names, strict=True)
@@ -256,7 +261,7 @@ def take_held(
     gpu: Integers,
     row_of: Mapping[str, int],
     place: Mapping[str, tuple[int, int]],
-    pods: Sequence[Mapping[str, Any]],
+    pods: Sequence[NodePod],
 ) -> int:
     """Subtract from `gpu` the GPUs of a still cluster's pods; return how many pods named no device.
 
@@ -264,27 +269,30 @@ def take_held(
     """
     guessed = 0
     for pod in pods:
-        if not pod["gpus"]:
+        if not pod.gpus:
             continue
-        n = row_of[pod["node"]]
-        named = read_devices(pod)
+        n = row_of[pod.node]
+        named = pod.named_devices
         if named:
             for device, share in named:
                 if device in place:
                     gpu[place[device]] -= round(WHOLE * share)
             continue
         guessed += 1
-        count = int(np.ceil(pod["gpus"]))
-        part = round(WHOLE * pod["gpus"] / count)
+        count = int(np.ceil(pod.gpus))
+        part = round(WHOLE * pod.gpus / count)
         fits = np.flatnonzero(gpu[n] >= part)
         gpu[n, fits[np.argsort(gpu[n, fits], kind="stable")][:count]] -= part
     np.maximum(gpu, 0, out=gpu)
     return guessed
 
 
-def _read_money(rows: list[dict[str, Any]], state: str) -> dict[str, UnallocatedCost]:
+def _select_costs(rows: Sequence[UnallocatedHours], state: State) -> dict[str, UnallocatedCost]:
+    """Return the cost of the hours in one state by node."""
     return {
-        r["node"]: UnallocatedCost(r["gpu_hours"], r["usd"]) for r in rows if r["state"] == state
+        row.node: UnallocatedCost(row.gpu_hours, row.usd)
+        for row in rows
+        if row.state == state and row.node is not None
     }
 
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from analyzers.fragmentation.cluster_state import ClusterState
-from analyzers.fragmentation.inventory import GpuNode, read_devices
+from analyzers.fragmentation.inventory import GpuNode
 from analyzers.fragmentation.movable import MoveTerms, decide_terms
 from analyzers.fragmentation.placement import (
     FreeSlot,
@@ -17,6 +17,7 @@ from analyzers.fragmentation.placement import (
     PlacedPod,
     PoolPlacement,
 )
+from analyzers.fragmentation.rows import NodePod
 from analyzers.selectors import match_selector
 from fallow.fragmentation import Integers
 
@@ -36,17 +37,17 @@ def build_placement(
     spot = {d: k for n in open_rows for k, d in enumerate(state.devices[n])}
     all_terms = _decide_all_terms(state, also)
     # A gang with pods on other nodes does not move.
-    outside = {all_terms[p["uid"]].group for p in state.pods if p["node"] not in place_of} - {""}
+    outside = {all_terms[p.uid].group for p in state.pods if p.node not in place_of} - {""}
     tenants, budgets = [], dict[str, int]()
     for pod in state.pods:
-        if pod["node"] not in place_of:
+        if pod.node not in place_of:
             continue
-        terms = all_terms[pod["uid"]]
+        terms = all_terms[pod.uid]
         if terms.budget:
             budgets[terms.budget] = terms.allowed
-        named = [(spot[d], round(1000 * share)) for d, share in read_devices(pod) if d in spot]
+        named = [(spot[d], round(1000 * share)) for d, share in pod.named_devices if d in spot]
         stays = _explain_stay(pod, terms, outside, named=bool(named))
-        tenants.append(_build_tenant(pod, place_of[pod["node"]], named, terms, stays))
+        tenants.append(_build_tenant(pod, place_of[pod.node], named, terms, stays))
     return PoolPlacement([_build_space(state, n) for n in open_rows], tenants, slot, budgets)
 
 
@@ -65,13 +66,11 @@ def _build_space(state: ClusterState, n: int) -> NodeSpace:
     )
 
 
-def _explain_stay(
-    pod: Mapping[str, Any], terms: MoveTerms, outside: Collection[str], *, named: bool
-) -> str:
+def _explain_stay(pod: NodePod, terms: MoveTerms, outside: Collection[str], *, named: bool) -> str:
     """Return why a pod may not move; empty = it may. `outside`: gangs that are on other nodes."""
     if terms.stays:
         return terms.stays
-    if pod["gpus"] and not named:
+    if pod.gpus and not named:
         return "its devices are not named"
     if terms.group in outside:
         return "pods of its gang are on other nodes"
@@ -79,19 +78,19 @@ def _explain_stay(
 
 
 def _build_tenant(
-    pod: Mapping[str, Any],
+    pod: NodePod,
     place: int,
     devices: Sequence[tuple[int, int]],
     terms: MoveTerms,
     stays: str,
 ) -> PlacedPod:
     return PlacedPod(
-        pod["uid"],
-        f"{pod['namespace']}/{pod['pod']}",
+        pod.uid,
+        f"{pod.namespace}/{pod.pod}",
         place,
         tuple(devices),
-        pod["cpu_milli"],
-        -(-pod["memory_bytes"] // MIB),
+        pod.cpu_milli,
+        -(-pod.memory_bytes // MIB),
         terms.group,
         terms.budget,
         stays,
@@ -105,31 +104,27 @@ def _decide_all_terms(state: ClusterState, also: Sequence[str]) -> dict[str, Mov
     shunned = _find_separations(state.pods)
     all_terms = {}
     for pod in state.pods:
-        covering = state.budgets.of(state.cluster, pod["namespace"], pod["labels"])
+        covering = state.budgets.of(state.cluster, pod.namespace or "", pod.labels)
         on = decide_terms(pod, also, covering)
         if not on.stays and shunned and _is_separated(shunned, pod):
             on = msgspec.structs.replace(on, stays="other pods must stand apart from it")
-        all_terms[pod["uid"]] = on
+        all_terms[pod.uid] = on
     return all_terms
 
 
-def _find_separations(pods: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+def _find_separations(pods: Sequence[NodePod]) -> dict[str, list[Mapping[str, Any] | None]]:
     """Return by namespace which pods must be apart: the rule holds in both directions."""
-    separations: dict[str, dict[str, Mapping[str, Any]]] = {}
+    separations: dict[str, dict[str, Mapping[str, Any] | None]] = {}
     for pod in pods:
-        if not pod["constraints"] or '"apart"' not in pod["constraints"]:
-            continue
-        for term in msgspec.json.decode(pod["constraints"])["apart"]:
-            for namespace in term.get("namespaces") or [pod["namespace"]]:
-                separations.setdefault(namespace, {})[repr(term["selector"])] = term["selector"]
+        for term in pod.apart:
+            for namespace in term.namespaces or [pod.namespace or ""]:
+                separations.setdefault(namespace, {})[repr(term.selector)] = term.selector
     return {namespace: list(terms.values()) for namespace, terms in separations.items()}
 
 
-def _is_separated(
-    shunned: Mapping[str, Sequence[Mapping[str, Any]]], pod: Mapping[str, Any]
-) -> bool:
-    there = [*shunned.get(pod["namespace"], ()), *shunned.get(ANY, ())]
-    labels = msgspec.json.decode(pod["labels"]) if there and pod["labels"] else {}
+def _is_separated(shunned: Mapping[str, Sequence[Mapping[str, Any] | None]], pod: NodePod) -> bool:
+    there = [*shunned.get(pod.namespace or "", ()), *shunned.get(ANY, ())]
+    labels = pod.label_values if there else {}
     return any(match_selector(selector, labels) for selector in there)
 
 

@@ -1,10 +1,10 @@
 """Nodes and their GPUs, from inventory and telemetry."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from analyzers.fragmentation.rows import DeviceShare, InventoryNode
 from analyzers.pending import NodeTotals, Taint, read_taints
 from fallow.gpu_models import canonical
 
@@ -37,47 +37,36 @@ class GpuNode(msgspec.Struct, frozen=True):
         )
 
 
-def read_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the devices allocated to a pod and its share of each, where they are named."""
-    if pod["allocated"]:
-        return list(zip(pod["allocated"], pod["shares"], strict=True))
-    if not pod["devices"]:
-        return []
-    each = msgspec.json.decode(pod["devices"])
-    pairs = [(d, 1.0) if isinstance(d, str) else (d.get("device"), d.get("share")) for d in each]
-    return [(name, 1.0 if share is None else share) for name, share in pairs if name]
-
-
 def name_model(text: str | None) -> str:
     """Return the canonical name of a model, else the site's own name."""
     model = canonical(text)
     return model.gpu_model if model else (text or "")
 
 
-def build_nodes(inventory: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[GpuNode]:
+def build_nodes(inventory: Sequence[InventoryNode], gpus: Sequence[DeviceShare]) -> list[GpuNode]:
     """Return the nodes in the inventory or in telemetry, by name."""
-    seen = {r["node"]: r["model"] for r in gpus}
+    seen = {row.node: row.model for row in gpus}
     nodes = [
         GpuNode(
-            r["node"],
-            r["pool"],
-            name_model(r["model"] or seen.get(r["node"])),
-            r["gpus"],
-            r["cpu_milli"],
-            r["memory_bytes"],
-            r["zone"],
-            r["instance_type"],
-            r["capacity_type"],
-            read_taints(r["taints"]),
-            msgspec.json.decode(r["labels"]) if r["labels"] else None,
-            r["open"],
+            row.node,
+            row.pool,
+            name_model(row.model or seen.get(row.node)),
+            row.gpus,
+            row.cpu_milli,
+            row.memory_bytes,
+            row.zone,
+            row.instance_type,
+            row.capacity_type,
+            read_taints(row.taints),
+            msgspec.json.decode(row.labels, type=dict[str, str]) if row.labels else None,
+            row.open,
         )
-        for r in inventory
+        for row in inventory
     ]
     names = {node.name for node in nodes}
     counts: dict[str, set[str]] = {}
-    for r in gpus:
-        counts.setdefault(r["node"], set()).add(r["device"])
+    for row in gpus:
+        counts.setdefault(row.node, set()).add(row.device)
     extra = sorted(set(seen) - names)
     return [*nodes, *(GpuNode(n, "", name_model(seen[n]), len(counts[n])) for n in extra)]
 

@@ -8,12 +8,12 @@ difference is what a changed layout would make usable.
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from analyzers.fragmentation.inventory import name_model
 from analyzers.fragmentation.request_mix import RequestMix
+from analyzers.fragmentation.rows import DeviceShare
 from fallow import mig
 
 _FREE = 1e-6
@@ -37,18 +37,18 @@ class MigGpu(msgspec.Struct, frozen=True):
     """The set of profiles that keeps the allocated ones and strands the least."""
 
 
-def read_mig_devices(rows: Sequence[dict[str, Any]], demand: RequestMix) -> list[MigGpu]:
-    """Return the GPUs whose model and profiles are known, of MIG rows of `devices.sql`."""
-    of: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+def read_mig_devices(rows: Sequence[DeviceShare], demand: RequestMix) -> list[MigGpu]:
+    """Return the GPUs whose model and profiles are known, of the rows of MIG instances."""
+    of: dict[tuple[str, str], list[DeviceShare]] = defaultdict(list)
     for row in rows:
-        of[row["node"], row["parent"]].append(row)
+        of[row.node, row.parent or ""].append(row)
     gpus = []
     for (node, parent), instances in sorted(of.items()):
-        model = _find_variant(name_model(instances[0]["model"]), [i["profile"] for i in instances])
+        model = _find_variant(name_model(instances[0].model), [i.profile for i in instances])
         if model is None:
             continue
-        allocated = sorted(i["profile"] for i in instances if i["allocated"] > _FREE)
-        free = sorted(i["profile"] for i in instances if i["allocated"] <= _FREE)
+        allocated = sorted(i.profile or "" for i in instances if i.allocated > _FREE)
+        free = sorted(i.profile or "" for i in instances if i.allocated <= _FREE)
         gpus.append(_build_mig_device((node, parent, model), allocated, free, demand))
     return gpus
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from analyzers.fragmentation.mig_devices import MigGpu
-from analyzers.queries import load_sql
+from analyzers.fragmentation.rows import read_processes
 from fallow.protocols import Views
 
 LOOKBACK_S = 900.0
@@ -26,9 +26,8 @@ def build_parameters(
     wanted = {node: layout for node, gpus in sorted(of.items()) if (layout := _name_layout(gpus))}
     if not wanted:
         return None
-    parameters = {"cluster": cluster, "nodes": list(wanted), "until": until, "back_s": LOOKBACK_S}
-    rows = views.query(load_sql("fragmentation/processes"), parameters).to_pylist()
-    processes = {row["node"]: row["processes"] for row in rows}
+    rows = read_processes(views, cluster, list(wanted), until, LOOKBACK_S)
+    processes = {row.node: row.processes for row in rows}
     return {
         "nodes": [
             {"node": node, "mig_config": layout, "processes": processes.get(node)}

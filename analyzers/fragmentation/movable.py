@@ -1,14 +1,13 @@
 """Decide which pods may move, and which move together: by owner, annotations, volumes, budgets."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
 
 from analyzers.budgets import DisruptionBudget
+from analyzers.fragmentation.rows import MovableKind, NodePod, read_movable_kinds
 from analyzers.protections import read_vetoes
-from analyzers.queries import load_rows
 
 LOCAL = "fallow.local-volumes"
 SELECTOR = "fallow.selector"
@@ -27,14 +26,6 @@ GROUPS = ("scheduling.k8s.io/group-name", "pod-group-name")
 """Annotations that name the gang of a pod: Volcano's, KAI's."""
 
 
-class MovableKind(msgspec.Struct, frozen=True):
-    """One kind of owner: whether its pods may move, whether they restart together, and why."""
-
-    moves: bool
-    together: bool
-    why: str
-
-
 class MoveTerms(msgspec.Struct, frozen=True):
     """The conditions under which a pod may move."""
 
@@ -48,32 +39,23 @@ class MoveTerms(msgspec.Struct, frozen=True):
     allowed: int = 0
 
 
-@cache
-def read_kinds() -> dict[str, MovableKind]:
-    """Return the rows of `movable_kinds.csv` by kind of owner."""
-    return {
-        row["workload_kind"]: MovableKind(row["moves"] == "1", row["together"] == "1", row["why"])
-        for row in load_rows("fragmentation/movable_kinds")
-    }
-
-
 def decide_terms(
-    pod: Mapping[str, Any], also: Collection[str] = (), covering: Sequence[DisruptionBudget] = ()
+    pod: NodePod, also: Collection[str] = (), covering: Sequence[DisruptionBudget] = ()
 ) -> MoveTerms:
-    """Return the conditions under which a row of `pods.sql` may move.
+    """Return the conditions under which a pod may move.
 
     `also` are kinds of owners that the site lets move although `movable_kinds.csv` does not;
     `covering` the disruption budgets over the pod.
     """
-    words = msgspec.json.decode(pod["annotations"]) if pod["annotations"] else {}
-    kind = pod["workload_kind"] or ""
-    movable_kind = read_kinds().get(kind)
+    words = pod.notes
+    kind = pod.workload_kind or ""
+    movable_kind = read_movable_kinds().get(kind)
     gang = next((words[name] for name in GROUPS if words.get(name)), None)
     group = ""
     if gang is not None:
-        group = f"{pod['namespace']}/{gang}"
+        group = f"{pod.namespace}/{gang}"
     elif movable_kind is not None and movable_kind.together:
-        group = f"{pod['namespace']}/{kind}/{pod['workload']}"
+        group = f"{pod.namespace}/{kind}/{pod.workload}"
     selector = words.get(SELECTOR) or {}
     budget = covering[0] if covering else None
     stays = _explain_stay(pod, words, movable_kind, also)
@@ -92,16 +74,15 @@ def decide_terms(
 
 
 def _explain_stay(
-    pod: Mapping[str, Any],
+    pod: NodePod,
     words: Mapping[str, Any],
     movable_kind: MovableKind | None,
     also: Collection[str],
 ) -> str:
-    kind = pod["workload_kind"]
-    rules = msgspec.json.decode(pod["constraints"]) if pod["constraints"] else {}
+    kind, rules = pod.workload_kind, pod.rules
     reasons = (
-        (any(read_vetoes(pod["annotations"], pod["labels"])), "an annotation protects it"),
-        (MIRROR in words or pod["owner_kind"] in {"DaemonSet", "Node"}, "it belongs to its node"),
+        (any(read_vetoes(pod.annotations, pod.labels)), "an annotation protects it"),
+        (MIRROR in words or pod.owner_kind in {"DaemonSet", "Node"}, "it belongs to its node"),
         (kind is None, "its owner could not be resolved"),
         (words.get(LOCAL) and str(words.get(SAFE)).lower() != "true", "it keeps data on its node"),
         *((name in rules, why) for name, why in RULES.items()),

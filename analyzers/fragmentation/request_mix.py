@@ -1,15 +1,12 @@
 """The request of the expected next pod: the mix of observed pods."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
+from analyzers.fragmentation.rows import RequestedType
 from analyzers.pending import parse_models
-from analyzers.queries import load_sql
 from fallow.fragmentation import PodType, popular, typical_mix
-from fallow.protocols import Views
-from fallow.window import Window
 
 WHOLE = 1000
 
@@ -30,26 +27,26 @@ class RequestMix(msgspec.Struct, frozen=True):
     """(GPUs, milli-CPU, pods) of all that requested whole GPUs."""
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], cover: float, least_pods: int) -> "RequestMix":
-        """Build the mix from rows of `types.sql`.
+    def of(cls, rows: Sequence[RequestedType], cover: float, least_pods: int) -> "RequestMix":
+        """Build the mix from rows of `requested_types.sql`.
 
         With fewer than `least_pods`, assume a typical one.
         """
         counts: dict[PodType, int] = {}
         profiles: dict[str, float] = {}
         for row in rows:
-            if row["profile"]:
-                profiles[row["profile"]] = profiles.get(row["profile"], 0.0) + row["pods"]
+            if row.profile:
+                profiles[row.profile] = profiles.get(row.profile, 0.0) + row.pods
                 continue
             kind = PodType(
-                row["cpu_milli"],
-                row["gpus"],
-                row["gpu_milli"],
-                parse_models(row["models"]),
+                row.cpu_milli,
+                row.gpus,
+                row.gpu_milli,
+                parse_models(row.models),
                 popularity=0.0,
-                spec=row["models"] or "",
+                spec=row.models or "",
             )
-            counts[kind] = counts.get(kind, 0) + row["pods"]
+            counts[kind] = counts.get(kind, 0) + row.pods
         seen = sum(counts.values())
         assumed = seen < least_pods or not any(kind.gpus for kind in counts)
         return cls(
@@ -96,18 +93,3 @@ def _compute_median(weighed: Sequence[tuple[float, float]]) -> int:
         if upto >= half:
             return round(value)
     return 0
-
-
-def read_requests(
-    views: Views, window: Window, clusters: Sequence[str], stills: Sequence[str]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the requests of pods by cluster: in the window, or all of a still cluster."""
-    requests: dict[str, list[dict[str, Any]]] = {}
-    parameters = {
-        "clusters": list(clusters),
-        "stills": list(stills),
-        **window.bounds(),
-    }
-    for row in views.query(load_sql("fragmentation/types"), parameters).to_pylist():
-        requests.setdefault(row["cluster"], []).append(row)
-    return requests

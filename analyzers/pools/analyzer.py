@@ -21,7 +21,9 @@ from analyzers.pools.findings import (
     round_money,
 )
 from analyzers.pools.inventory import NodePoolUsage, PoolInventory, read_pools
+from analyzers.pools.rows import EmptyHours, StrandedHours
 from analyzers.pools.sizing import PoolSizing, list_used_types, size_pool
+from analyzers.rows import decode_frame
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.settings import PoolsSettings
@@ -63,7 +65,7 @@ class PoolsAnalyzer:
     def _withheld(self, pool: NodePoolUsage, site: PoolInventory) -> tuple[str, ...]:
         if not pool.hours:
             return ("the ledger has none of its hours",)
-        sizing = size_pool(pool, site.rates, self.settings)
+        sizing = size_pool(pool, site.prices, self.settings)
         if isinstance(sizing, str):
             return (sizing,)
         if not sizing.priced:
@@ -75,7 +77,7 @@ class PoolsAnalyzer:
     def _sizing(
         self, pool: NodePoolUsage, site: PoolInventory, window: Window
     ) -> Iterator[Finding]:
-        sizing = size_pool(pool, site.rates, self.settings) if pool.hours else ""
+        sizing = size_pool(pool, site.prices, self.settings) if pool.hours else ""
         if isinstance(sizing, str):
             return
         if sizing.priced:
@@ -143,10 +145,8 @@ class PoolsAnalyzer:
         least = self.settings.empty_after.total_seconds() / 3600
         unused = timeline.sum_empty_hours(steps, least)
         doubts = () if pool.hosts_seen else (UNSEEN,)
-        wanted = _exclude_waiting(
-            pool,
-            {r["node"]: r["empty_hours"] * r["gpu_count"] for r in unused.iter_rows(named=True)},
-        )
+        by_node = decode_frame(unused, EmptyHours)
+        wanted = _exclude_waiting(pool, {r.node: r.empty_hours * r.gpu_count for r in by_node})
         waste, hours = compute_free_waste(pool, wanted)
         if waste.gpu_hours >= LEAST_GPU_HOURS:
             share = waste.gpu_hours / pool.gpu_hours
@@ -158,9 +158,7 @@ class PoolsAnalyzer:
             }
             claims = claim_free(pool, hours)
             yield build_finding(pool, window, "empty_nodes", waste, details, claims, doubts)
-        wanted = {
-            r["node"]: r["squatted_hours"] * r["gpu_count"] for r in unused.iter_rows(named=True)
-        }
+        wanted = {r.node: r.squatted_hours * r.gpu_count for r in by_node}
         waste, hours = compute_free_waste(pool, wanted)
         if waste.gpu_hours >= LEAST_GPU_HOURS:
             details = {
@@ -183,23 +181,25 @@ class PoolsAnalyzer:
     def _stranded(
         self, pool: NodePoolUsage, steps: pl.DataFrame, window: Window
     ) -> Iterator[Finding]:
-        rows = timeline.sum_stranded(steps, pool.pods)
+        stranded = timeline.sum_stranded(steps, pool.pods)
         causes = ("by_cpu", "by_memory", "by_both")
-        wanted = {r["node"]: sum(r[c] for c in causes) for r in rows.iter_rows(named=True)}
+        rows = decode_frame(stranded, StrandedHours)
+        wanted = {r.node: r.by_cpu + r.by_memory + r.by_both for r in rows}
         waste, hours = compute_free_waste(pool, wanted)
         if waste.gpu_hours < LEAST_GPU_HOURS:
             return
-        first = rows.row(0, named=True)
+        first = rows[0]
         details = {
             "why": "free GPUs on nodes with less CPU or memory free than half of the pool's pods "
             "ask per GPU",
             "gpu_hours_by_cause": {
-                cause.removeprefix("by_"): round(float(rows[cause].sum()), 3) for cause in causes
+                cause.removeprefix("by_"): round(float(stranded[cause].sum()), 3)
+                for cause in causes
             },
-            "cpu_milli_per_gpu_p50": first["cpu_per_gpu"],
-            "memory_bytes_per_gpu_p50": first["memory_per_gpu"],
-            "stranded_cpu_core_hours": round(float(rows["core_hours"].sum()), 3),
-            "hogs": _rank_cpu_requests(pool, first["cpu_per_gpu"]),
+            "cpu_milli_per_gpu_p50": first.cpu_per_gpu,
+            "memory_bytes_per_gpu_p50": first.memory_per_gpu,
+            "stranded_cpu_core_hours": round(float(stranded["core_hours"].sum()), 3),
+            "hogs": _rank_cpu_requests(pool, first.cpu_per_gpu),
         }
         claims = claim_free(pool, hours)
         yield build_finding(pool, window, "stranded_gpus", waste, details, claims)

@@ -1,15 +1,13 @@
 """List the instance types that fit a pool, with their capacity for pods and their price."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
 
 import msgspec
 
+from analyzers.pools.rows import InstanceType, TypePrice, read_types
 from analyzers.pools.shapes import PodShape, TypeOffer
-from analyzers.queries import load_rows
 
 LIST = "on-demand"
 
@@ -33,64 +31,55 @@ class OfferTerms(msgspec.Struct, frozen=True):
 
 
 @cache
-def read_types() -> tuple[dict[str, str], ...]:
-    """Return the rows of `instance_types.csv`."""
-    return tuple(load_rows("pools/instance_types"))
+def find_type(instance_type: str) -> InstanceType | None:
+    """Return one instance type; None where it is unknown."""
+    return next((row for row in read_types() if row.instance_type == instance_type), None)
 
 
-@cache
-def find_type(instance_type: str) -> Mapping[str, str]:
-    """Return the row of one instance type; empty where it is unknown."""
-    rows = (row for row in read_types() if row["instance_type"] == instance_type)
-    return next(rows, {})
+def select_prices(prices: Iterable[TypePrice], market: OfferTerms) -> dict[str, TypePrice]:
+    """Return the price of each type.
 
-
-def read_prices(
-    rates: Iterable[Mapping[str, Any]], market: OfferTerms
-) -> dict[str, Mapping[str, Any]]:
-    """Return the rate of each type.
-
-    It is the rate in the pool's region, or the most expensive of another region.
+    It is the price in the pool's region, or the most expensive of another region.
     """
-    by_type: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for rate in rates:
-        if (rate["provider"], rate["term"]) == (market.provider, market.term):
-            by_type[rate["instance_type"]].append(rate)
+    by_type: dict[str, list[TypePrice]] = defaultdict(list)
+    for price in prices:
+        if (price.provider, price.term) == (market.provider, market.term):
+            by_type[price.instance_type].append(price)
     return {
-        name: max(
-            offers, key=lambda r: (r["region"] == market.region, r["node_usd_h"], r["region"])
-        )
+        name: max(offers, key=lambda p: (p.region == market.region, p.node_usd_h, p.region))
         for name, offers in by_type.items()
     }
 
 
 def list_offers(
-    rates: Iterable[Mapping[str, Any]], market: OfferTerms, overhead: NodeOverhead, max_pods: int
+    prices: Iterable[TypePrice], market: OfferTerms, overhead: NodeOverhead, max_pods: int
 ) -> list[TypeOffer]:
     """Return every known type of the market's provider, with or without a price."""
-    priced = read_prices(rates, market)
+    selected = select_prices(prices, market)
     return [
-        TypeOffer(
-            instance_type=row["instance_type"],
-            arch=row["arch"],
-            vendor=row["vendor"],
-            gpu_model=row["gpu_model"],
-            gpus=int(row["gpu_count"]),
-            gpu_memory_mib=int(row["gpu_memory_mib"]),
-            cpu_milli=max(int(row["allocatable_cpu_milli"]) - overhead.cpu_milli, 0),
-            memory_mib=max(int(row["allocatable_memory_mib"]) - overhead.memory_mib, 0),
-            pods=max(max_pods - overhead.pods, 0),
-            usd_h=_get_usd(priced.get(row["instance_type"])),
-            as_of=priced.get(row["instance_type"], {}).get("as_of"),
-            reference=priced.get(row["instance_type"], {}).get("reference") or "",
-        )
+        _build_offer(row, selected.get(row.instance_type), overhead, max_pods)
         for row in read_types()
-        if row["provider"] == market.provider
+        if row.provider == market.provider
     ]
 
 
-def _get_usd(rate: Mapping[str, Any] | None) -> Decimal | None:
-    return None if rate is None else Decimal(str(rate["node_usd_h"]))
+def _build_offer(
+    row: InstanceType, price: TypePrice | None, overhead: NodeOverhead, max_pods: int
+) -> TypeOffer:
+    return TypeOffer(
+        instance_type=row.instance_type,
+        arch=row.arch,
+        vendor=row.vendor,
+        gpu_model=row.gpu_model,
+        gpus=row.gpu_count,
+        gpu_memory_mib=row.gpu_memory_mib,
+        cpu_milli=max(row.allocatable_cpu_milli - overhead.cpu_milli, 0),
+        memory_mib=max(row.allocatable_memory_mib - overhead.memory_mib, 0),
+        pods=max(max_pods - overhead.pods, 0),
+        usd_h=price.node_usd_h if price else None,
+        as_of=price.as_of if price else None,
+        reference=(price.reference if price else None) or "",
+    )
 
 
 def split_offers(

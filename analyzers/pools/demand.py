@@ -9,13 +9,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 import polars as pl
 
 from analyzers.pending import PendingPod
+from analyzers.pools.rows import PodFacts
 from analyzers.pools.shapes import WHOLE, PodShape, Sharing
+from analyzers.rows import decode_frame
 from fallow.gpu_models import canonical
 from fallow.settings import PoolsSettings
 
@@ -33,9 +34,7 @@ GANGS = (
 )  # fmt: skip
 """Kinds whose pods compute together, over NVLink where they share a node."""
 MIG_COMPUTE, MIG_MEMORY = 7, 8
-_FACTS = ("gpu_resource", "gpu_request", "gpu_mem_request_bytes", "gpu_core_request_pct",
-          "cpu_request_milli", "memory_request_bytes", "gpu_model", "arch", "gpu_spec", "selector",
-          "gpu_type", "least_gpus", "per_gpu_cpu", "per_gpu_memory")  # fmt: skip
+_FACTS = PodFacts.__struct_encode_fields__
 _EVENTS = ("gpus", "cpu", "memory", "pods")
 
 
@@ -93,7 +92,7 @@ def find_peak(
     """
     pods = pods.filter(~pl.col("daemon"))
     facts = pods.select(_FACTS).unique(maintain_order=True)
-    shapes = [build_shape(row) for row in facts.iter_rows(named=True)]
+    shapes = [build_shape(row) for row in decode_frame(facts, PodFacts)]
     requests = facts.with_columns(
         number=pl.int_range(pl.len(), dtype=pl.Int64),
         gpus=pl.Series([s.gpus * s.milli / WHOLE for s in shapes], dtype=pl.Float64),
@@ -163,21 +162,21 @@ def _measure_durations() -> pl.Expr:
     return (later.dt.total_microseconds() / 1e6).fill_null(0.0)
 
 
-def build_shape(row: Mapping[str, Any]) -> PodShape:
+def build_shape(row: PodFacts) -> PodShape:
     """Return what a pod requests of a node, from its row and the node it ran on.
 
     Another GPU model or architecture may not be suitable. So a pod keeps those it ran on, unless it
     names models itself. A pod with GPUs that requests no CPU or memory gets its GPUs' share of its
     node.
     """
-    selector: dict[str, list[str]] = msgspec.json.decode(row["selector"] or "{}")
+    selector = msgspec.json.decode(row.selector or "{}", type=dict[str, list[str]])
     gpus, milli, sharing, gpu_memory = _read_gpus(row)
-    cpu, memory = row["cpu_request_milli"], row["memory_request_bytes"]
+    cpu, memory = row.cpu_request_milli, row.memory_request_bytes
     whole_gpus = gpus * milli / WHOLE
     if gpus and cpu is None:
-        cpu = math.floor((row["per_gpu_cpu"] or 0) * whole_gpus)
+        cpu = math.floor((row.per_gpu_cpu or 0) * whole_gpus)
     if gpus and memory is None:
-        memory = math.floor((row["per_gpu_memory"] or 0) * whole_gpus)
+        memory = math.floor((row.per_gpu_memory or 0) * whole_gpus)
     return PodShape(
         gpus=gpus,
         milli=milli,
@@ -186,10 +185,10 @@ def build_shape(row: Mapping[str, Any]) -> PodShape:
         gpu_memory_mib=gpu_memory,
         sharing=sharing,
         vendor=_find_vendor(row) if gpus else "",
-        arch=_get_only(selector.get(ARCH_LABEL)) or row["arch"] or "",
+        arch=_get_only(selector.get(ARCH_LABEL)) or row.arch or "",
         models=_list_models(row, selector) if gpus else (),
         types=tuple(sorted(selector.get(TYPE_LABEL, ()))),
-        least_gpus=row["least_gpus"],
+        least_gpus=row.least_gpus,
     )
 
 
@@ -197,33 +196,33 @@ def build_waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> Po
     """Return what a pod without a node requests of a pool with these GPU models."""
     share = pod.gpus > 1 and pod.gpu_milli < WHOLE
     return build_shape(
-        {
-            "gpu_resource": f"nvidia.com/mig-{pod.profile}" if pod.profile else "",
-            "gpu_request": pod.amount,
-            "gpu_core_request_pct": pod.gpu_milli * 100 / WHOLE if share else None,
-            "gpu_mem_request_bytes": None,
-            "cpu_request_milli": pod.cpu_milli,
-            "memory_request_bytes": pod.memory_bytes,
-            "selector": None,
-            "gpu_spec": "|".join(pod.models or models),
-            "gpu_type": None,
-            "gpu_model": next(iter(models), None),
-            "arch": arch,
-            "least_gpus": 0,
-        }
+        PodFacts(
+            gpu_resource=f"nvidia.com/mig-{pod.profile}" if pod.profile else "",
+            gpu_request=pod.amount,
+            gpu_core_request_pct=pod.gpu_milli * 100 / WHOLE if share else None,
+            gpu_mem_request_bytes=None,
+            cpu_request_milli=pod.cpu_milli,
+            memory_request_bytes=pod.memory_bytes,
+            selector=None,
+            gpu_spec="|".join(pod.models or models),
+            gpu_type=None,
+            gpu_model=next(iter(models), None),
+            arch=arch,
+            least_gpus=0,
+        )
     )
 
 
-def _read_gpus(row: Mapping[str, Any]) -> tuple[int, int, Sharing, int]:
+def _read_gpus(row: PodFacts) -> tuple[int, int, Sharing, int]:
     """Return GPUs, thousandths of each, the sharing method, and MiB requested of each."""
-    resource, request = row["gpu_resource"] or "", row["gpu_request"]
+    resource, request = row.gpu_resource or "", row.gpu_request
     if request is not None and request <= 0:
         return 0, WHOLE, "", 0
     if "/mig-" in resource:
         return _read_mig_instance(resource, request)
-    memory, cores = row["gpu_mem_request_bytes"], row["gpu_core_request_pct"]
+    memory, cores = row.gpu_mem_request_bytes, row.gpu_core_request_pct
     if request is None:  # only memory is requested: its share of the GPU, if known
-        model = canonical(row["gpu_model"])
+        model = canonical(row.gpu_model)
         part = memory / (model.memory_gib * 1024 * MIB) if memory and model else 1.0
         return 1, _round_milli(part), "share" if part < 1 else "", 0
     number = round(request / (cores / 100)) if cores and 0 < cores < 100 else 1  # noqa: PLR2004
@@ -250,17 +249,17 @@ def _round_milli(part: float) -> int:
     return min(max(int(part * WHOLE + 1e-6), 1), WHOLE)
 
 
-def _find_vendor(row: Mapping[str, Any]) -> str:
-    model = canonical(row["gpu_model"])
-    prefix = (row["gpu_resource"] or "").partition("/")[0]
+def _find_vendor(row: PodFacts) -> str:
+    model = canonical(row.gpu_model)
+    prefix = (row.gpu_resource or "").partition("/")[0]
     return VENDORS.get(prefix) or (model.vendor if model else "")
 
 
-def _list_models(row: Mapping[str, Any], selector: Mapping[str, list[str]]) -> tuple[str, ...]:
+def _list_models(row: PodFacts, selector: Mapping[str, list[str]]) -> tuple[str, ...]:
     named = [v for label in PRODUCT_LABELS for v in selector.get(label, ())]
-    for text, mark in ((row["gpu_spec"], "|"), (row["gpu_type"], ",")):
+    for text, mark in ((row.gpu_spec, "|"), (row.gpu_type, ",")):
         named += (text or "").split(mark) if text else []
-    named = named or ([row["gpu_model"]] if row["gpu_model"] else [])
+    named = named or ([row.gpu_model] if row.gpu_model else [])
     return tuple(sorted({name_model(v) for v in named}))
 
 

@@ -3,18 +3,19 @@
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import polars as pl
 
+from analyzers.advice import read_advice
 from analyzers.money import CENT, SMALLEST
 from analyzers.pools.inventory import CLOUDS, NodePoolUsage
 from analyzers.pools.planning import NodeMix
+from analyzers.pools.rows import FreeHours
 from analyzers.pools.sizing import PoolSizing
-from analyzers.queries import load_rows
-from fallow.models import Claim, Effort, Finding, Recommendation, Saving, State, Subject, finding_id
+from analyzers.rows import decode_frame
+from fallow.models import Claim, Finding, Recommendation, Saving, State, Subject, finding_id
 from fallow.window import Window
 
 ANALYZER = "pools"
@@ -40,12 +41,6 @@ class PoolWaste(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ()
 
 
-@cache
-def read_advice() -> dict[str, dict[str, str]]:
-    """Return the advice for each kind of finding: the rows of `advice.csv`."""
-    return {row["kind"]: row for row in load_rows("pools/advice")}
-
-
 def build_finding(  # noqa: PLR0917  (one call per kind)
     pool: NodePoolUsage,
     window: Window,
@@ -63,8 +58,8 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
     about = build_subject(pool, waste.nodes)
     saving = classify_saving(pool)
     days = window.seconds / 86_400
-    advice = {name: text.format(**words) for name, text in read_advice()[kind].items()}
-    caution = [advice["caution"], *doubts]
+    advice = read_advice(ANALYZER)[kind].fill(words)
+    caution = [advice.caution, *doubts]
     if pool.pending_gpus and saving == "capacity":
         caution.insert(0, f"pods for {pool.pending_gpus:g} GPUs wait: see why they cannot run here")
     return Finding(
@@ -81,18 +76,18 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
         details={**details, "assumed": list(doubts)},
         recommendations=(
             Recommendation(
-                verb=advice["verb"],
+                verb=advice.verb,
                 target=f"NodePool/{pool.name}",
-                why=advice["why"],
+                why=advice.why,
                 reversible=True,
-                undo=advice["undo"],
+                undo=advice.undo,
                 gpu_hours_per_day=round(waste.gpu_hours / days, 4),
                 usd_per_day=None
                 if waste.usd is None
                 else (waste.usd / Decimal(repr(days))).quantize(CENT, ROUND_DOWN),
                 caution="; ".join(filter(None, caution)) or None,
                 saving=saving,
-                effort=cast("Effort", advice["effort"]),
+                effort=advice.effort,
                 claims=claims,
             ),
         ),
@@ -173,13 +168,13 @@ def compute_free_waste(
     )
     hours: dict[str, float] = {}
     usd, unpriced = Decimal(), False
-    for row in rows.sort("node").iter_rows(named=True):
-        got = min(wanted.get(row["node"], 0.0), row["free_hours"])
+    for row in decode_frame(rows.sort("node"), FreeHours):
+        got = min(wanted.get(row.node, 0.0), row.free_hours)
         if got <= 0:
             continue
-        hours[row["node"]] = got
-        unpriced |= row["unpriced_hours"] > 0
-        paid, free = row["free_usd"] or Decimal(), Decimal(repr(row["free_hours"]))
+        hours[row.node] = got
+        unpriced |= row.unpriced_hours > 0
+        paid, free = row.free_usd or Decimal(), Decimal(repr(row.free_hours))
         usd += paid * Decimal(repr(got)) / free
     costs = None if unpriced or not hours else round_money(usd)
     return PoolWaste(

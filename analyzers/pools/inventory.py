@@ -19,8 +19,10 @@ from analyzers.pending import (
 from analyzers.pools import catalogue
 from analyzers.pools.catalogue import NodeOverhead, OfferTerms
 from analyzers.pools.demand import add_shapes, name_model
+from analyzers.pools.rows import PoolNode, TypeCost, TypePrice, read_prices
 from analyzers.pools.shapes import PodShape, TypeOffer
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.queries import LAST_SCRAPES, compose_steps
+from analyzers.rows import decode_frame
 from fallow.gpu_models import canonical
 from fallow.protocols import Views
 from fallow.settings import PoolsSettings
@@ -59,6 +61,11 @@ class NodePoolUsage(msgspec.Struct, frozen=True):
     """The pods that wait for GPUs and may run on a node of the pool."""
 
     @property
+    def first_node(self) -> PoolNode:
+        """The first of its nodes by name: it stands for all where they differ."""
+        return decode_frame(self.nodes.head(1), PoolNode)[0]
+
+    @property
     def gpu_hours(self) -> float:
         """All GPU-hours of the pool."""
         return float(self.bill["gpu_hours"].sum())
@@ -90,13 +97,13 @@ class PoolInventory(msgspec.Struct, frozen=True):
     """Every pool with GPUs, and the prices in force."""
 
     pools: tuple[NodePoolUsage, ...]
-    rates: tuple[Mapping[str, Any], ...]
+    prices: tuple[TypePrice, ...]
 
 
 def read_pools(views: Views, window: Window, settings: PoolsSettings) -> PoolInventory:
     """Read the pools and prices of the window."""
     bounds = window.bounds()
-    nodes = _read_frame(views, "nodes", bounds)
+    nodes = _read_frame(views, "gpu_nodes", bounds)
     if nodes.is_empty():
         return PoolInventory((), ())
     model = pl.coalesce("gpu_model", pl.lit("unknown model"))
@@ -104,18 +111,19 @@ def read_pools(views: Views, window: Window, settings: PoolsSettings) -> PoolInv
     nodes = nodes.with_columns(
         type=pl.coalesce("instance_type", size), key=pl.coalesce("pool", "instance_type", model)
     )
-    arches = {name: catalogue.find_type(name).get("arch") for name in nodes["type"].unique()}
+    types = {name: catalogue.find_type(name) for name in nodes["type"].unique()}
+    arches = {name: row.arch if row else None for name, row in types.items()}
     type_arch = pl.col("type").replace_strict(arches, return_dtype=pl.String)
     nodes = nodes.with_columns(
         arch_known=pl.coalesce("arch", type_arch).is_not_null(),
         arch=pl.coalesce("arch", type_arch, pl.lit(ARCH)),
     )
-    pods = add_shapes(_read_frame(views, "pods", bounds, LAST_SCRAPES, POD_OWNERS), nodes)
-    bill = _read_frame(views, "bill", bounds)
-    rates = views.query(load_sql("pools/offers"), {"until": bounds["until"]}).to_pylist()
+    pods = add_shapes(_read_frame(views, "pod_lifetimes", bounds, LAST_SCRAPES, POD_OWNERS), nodes)
+    bill = _read_frame(views, "node_bill", bounds)
+    prices = read_prices(views, bounds["until"])
     clusters = nodes["cluster"].unique(maintain_order=True).to_list()
     waiting = read_pending(views, MeasureTimes.at(clusters, window.end))
-    return PoolInventory(tuple(_build_pools(nodes, pods, bill, waiting, settings)), tuple(rates))
+    return PoolInventory(tuple(_build_pools(nodes, pods, bill, waiting, settings)), prices)
 
 
 def _read_frame(
@@ -166,17 +174,17 @@ def _select_waiting(pods: Pending, nodes: pl.DataFrame) -> Pending:
     MIG requests wait for nodes with that layout.
     """
     whole, cut = list[NodeTotals](), list[NodeTotals]()
-    for row in nodes.iter_rows(named=True) if pods else ():
+    for row in decode_frame(nodes, PoolNode) if pods else ():
         host = NodeTotals(
-            name_model(row["gpu_model"] or ""),
-            row["gpu_count"],
-            row["cpu_milli"],
-            row["memory_bytes"],
-            msgspec.json.decode(row["labels"]) if row["labels"] else None,
-            read_taints(row["taints"]),
+            name_model(row.gpu_model or ""),
+            row.gpu_count,
+            row.cpu_milli,
+            row.memory_bytes,
+            msgspec.json.decode(row.labels, type=dict[str, str]) if row.labels else None,
+            read_taints(row.taints),
         )
         whole.append(host)
-        if row["sharing"] in {"mig", None}:
+        if row.sharing in {"mig", None}:
             cut.append(host)
     instances = {pod: n for pod, n in pods.items() if pod.profile}
     rest = {pod: n for pod, n in pods.items() if not pod.profile}
@@ -249,8 +257,8 @@ def build_own_offers(
     offers = []
     for name in pool.types:
         members = pool.nodes.filter(pl.col("type") == name)
-        first = members.row(0, named=True)
-        model = canonical(first["gpu_model"])
+        first = decode_frame(members.head(1), PoolNode)[0]
+        model = canonical(first.gpu_model)
         cpu, memory = (
             _find_least(members, "cpu_milli", 1),
             _find_least(members, "memory_bytes", MIB),
@@ -259,9 +267,9 @@ def build_own_offers(
         offers.append(
             TypeOffer(
                 instance_type=name,
-                arch=first["arch"],
-                vendor=model.vendor if model else _find_vendor(first["gpu_resource"]),
-                gpu_model=name_model(first["gpu_model"] or ""),
+                arch=first.arch,
+                vendor=model.vendor if model else _find_vendor(first.gpu_resource),
+                gpu_model=name_model(first.gpu_model or ""),
                 gpus=_find_least(members, "gpu_count", 1),
                 gpu_memory_mib=ANY,
                 cpu_milli=cpu - _clip_overhead(over.cpu_milli, cpu - most_cpu, over),
@@ -300,25 +308,24 @@ def _compute_node_prices(pool: NodePoolUsage) -> dict[str, Decimal]:
         )
     )
     return {
-        r["type"]: Decimal(str(r["usd"])) / Decimal(repr(r["node_hours"]))
-        for r in rows.iter_rows(named=True)
-        if r["usd"] and r["node_hours"] > 0 and r["unpriced_hours"] <= UNPRICED * r["node_hours"]
+        row.type: row.usd / Decimal(repr(row.node_hours))
+        for row in decode_frame(rows, TypeCost)
+        if row.usd and row.node_hours > 0 and row.unpriced_hours <= UNPRICED * row.node_hours
     }
 
 
-def find_terms(pool: NodePoolUsage, rates: tuple[Mapping[str, Any], ...]) -> OfferTerms | None:
+def find_terms(pool: NodePoolUsage, prices: Sequence[TypePrice]) -> OfferTerms | None:
     """Return where other types are searched; None where the pool is in no known cloud.
 
     Spot and reserved prices are compared only with prices of the same term. Where a type of the
     pool has no price of its own term, list prices are compared.
     """
-    first = pool.nodes.row(0, named=True)
-    provider, region = first["provider"], first["region"] or ""
-    if provider not in CLOUDS:
+    provider, region = pool.first_node.provider, pool.first_node.region or ""
+    if provider is None or provider not in CLOUDS:
         return None
-    term = first["capacity_type"] or catalogue.LIST
+    term = pool.first_node.capacity_type or catalogue.LIST
     if term != catalogue.LIST:
-        own = catalogue.read_prices(rates, OfferTerms(provider, region, term))
+        own = catalogue.select_prices(prices, OfferTerms(provider, region, term))
         if not set(pool.types) <= set(own):
             term = catalogue.LIST
     return OfferTerms(provider, region, term)

@@ -1,8 +1,7 @@
 """Compute what a pool would cost if it were bought for the pods of its peak."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,6 +12,7 @@ from analyzers.pools.demand import PoolPeak, build_waiting_shape, find_peak
 from analyzers.pools.inventory import ARCH, NodePoolUsage, build_own_offers, find_terms
 from analyzers.pools.lower_bound import count_nodes
 from analyzers.pools.planning import NodeMix, plan_for_peaks
+from analyzers.pools.rows import TypePrice
 from analyzers.pools.shapes import PackingProblem, PodShape, TypeOffer
 from fallow.settings import PoolsSettings
 
@@ -34,7 +34,7 @@ class PoolSizing(msgspec.Struct, frozen=True):
 
 
 def size_pool(
-    pool: NodePoolUsage, rates: Sequence[Mapping[str, Any]], settings: PoolsSettings
+    pool: NodePoolUsage, prices: Sequence[TypePrice], settings: PoolsSettings
 ) -> PoolSizing | str:
     """Return the cheapest purchase for the pool, or why that is unknown."""
     peak = find_peak(pool.pods, settings)
@@ -50,11 +50,11 @@ def size_pool(
     lost = problem.unplaceable()
     if lost:
         return f"{len(lost)} kinds of pods that ran in it do not fit what its nodes say they have"
-    shop = find_terms(pool, tuple(rates)) if priced else None
+    shop = find_terms(pool, prices) if priced else None
     best: NodeMix | None = None
     refused: dict[str, list[str]] = {}
     if shop is not None and any(s.gpus for s in peak.shapes):
-        offers = catalogue.list_offers(rates, shop, pool.overhead, settings.max_pods)
+        offers = catalogue.list_offers(prices, shop, pool.overhead, settings.max_pods)
         others = [o for o in offers if o.instance_type not in set(pool.types)]
         good, refused = catalogue.split_offers(others, peak.shapes)
         best = plan_for_peaks(PackingProblem(every, [*own, *good]), peak.peaks)
@@ -76,10 +76,10 @@ def _count_waiting(pool: NodePoolUsage, own: Sequence[TypeOffer]) -> dict[PodSha
 
     A pod that does not fit beside the DaemonSets of an empty node does not wait for this pool.
     """
-    first = pool.nodes.row(0, named=True)
+    arch = pool.first_node.arch if pool.waiting else ""
     counts: dict[PodShape, int] = {}
     for pod, count in pool.waiting.items():
-        shape = build_waiting_shape(pod, pool.models, first["arch"])
+        shape = build_waiting_shape(pod, pool.models, arch)
         counts[shape] = counts.get(shape, 0) + count
     lost = set(PackingProblem(counts, own).unplaceable()) if counts else set()
     return {shape: count for shape, count in counts.items() if shape not in lost}

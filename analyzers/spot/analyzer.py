@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from analyzers.checkpoints import Owner
 from analyzers.query_cache import cache_query
-from analyzers.rows import Owner
 from analyzers.spot import tolerance
 from analyzers.spot.findings import build_finding
 from analyzers.spot.market import CLOUDS, SpotMarket

@@ -5,10 +5,8 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache
 
-import polars as pl
-
 from analyzers.queries import load_records, load_sql
-from analyzers.rows import OwnedRow
+from analyzers.workload_rows import WorkloadRow
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
@@ -18,7 +16,7 @@ NodeType = tuple[str, str, str]
 """Provider, region, instance type."""
 
 
-class WorkedHours(OwnedRow, frozen=True):
+class WorkedHours(WorkloadRow, frozen=True):
     """Hours that a workload used on nodes of one type and way of payment (`worked_hours.sql`)."""
 
     pool: str | None
@@ -73,7 +71,7 @@ class InterruptionCount(Row, frozen=True):
     interruptions: int
 
 
-class WorkloadLifetimes(OwnedRow, frozen=True):
+class WorkloadLifetimes(WorkloadRow, frozen=True):
     """The lifetimes of the pods of one workload (a frame of `lives.sql`)."""
 
     pods: int
@@ -92,11 +90,11 @@ class PublishedRisk(Row, frozen=True):
     region: str
     instance_type: str
     low_pct_per_month: int
-    high_pct_per_month: int | None = None
-    """None = there is no upper limit."""
     savings_pct: int
     as_of: str
     source: str
+    high_pct_per_month: int | None = None
+    """None = there is no upper limit."""
 
 
 def read_worked_hours(views: Views, window: Window) -> list[WorkedHours]:
@@ -115,11 +113,6 @@ def read_interruptions(
     """Return the interruptions of spot nodes by events with these reasons."""
     parameters = {**window.bounds(), "reasons": list(reasons)}
     return decode_rows(views.query(load_sql("spot/interruptions"), parameters), InterruptionCount)
-
-
-def decode_lifetimes(frame: pl.DataFrame) -> list[WorkloadLifetimes]:
-    """Return the rows of a frame with one row per workload."""
-    return decode_rows(frame.to_arrow(), WorkloadLifetimes)
 
 
 @cache

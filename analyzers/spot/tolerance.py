@@ -10,7 +10,8 @@ import polars as pl
 from analyzers.budgets import DisruptionBudgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
 from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
-from analyzers.spot.rows import decode_lifetimes
+from analyzers.rows import decode_frame
+from analyzers.spot.rows import WorkloadLifetimes
 from analyzers.tolerances import Tolerance, read_tolerances
 from fallow.protocols import Views
 from fallow.settings import SpotSettings
@@ -84,7 +85,7 @@ def read_signals(
         labels=pl.col("labels").last(),
     )
     signals: dict[Owner, ToleranceSignals] = {}
-    for row in decode_lifetimes(facts):
+    for row in decode_frame(facts, WorkloadLifetimes):
         owner = row.owner
         kind = read_tolerances().get(row.workload_kind)
         annotations = _merge_annotations(row.annotations)

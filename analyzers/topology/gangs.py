@@ -1,27 +1,24 @@
 """Jobs on several nodes: the location of their ranks, and the free capacity at their start."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
-from analyzers.queries import load_sql
+from analyzers.topology.rows import GangPlacement, read_allocated, read_locations
 from analyzers.topology.spread import GangNode, GangSpread, compare_spread, find_blocks
 from analyzers.work import Owner
 from analyzers.workload_kinds import list_gang_kinds
 from fallow.protocols import Views
 
 MICRO = 1_000_000
-Row = Mapping[str, Any]
 
 
 class PlacedGang(msgspec.Struct, frozen=True):
     """A job on several nodes: its rows by node, its spread, and the smallest possible spread."""
 
     number: int
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[GangPlacement, ...]
     lies: GangSpread
     then: GangSpread | None = None
     """Compared with the free capacity at its start."""
@@ -29,23 +26,29 @@ class PlacedGang(msgspec.Struct, frozen=True):
     @property
     def owner(self) -> Owner:
         """Return the key of its workload."""
-        row = self.rows[0]
-        return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
+        return self.rows[0].owner
+
+    @property
+    def hours(self) -> float:
+        """Return the GPU-hours on its nodes since its last pod started."""
+        return sum(row.hours for row in self.rows)
 
 
 def read_nodes(views: Views) -> dict[tuple[str, str | None], dict[str, GangNode]]:
     """Return the nodes of each cluster and model."""
     by_model: dict[tuple[str, str | None], dict[str, GangNode]] = {}
-    for row in views.query(load_sql("topology/nodes")).to_pylist():
-        where = find_blocks(row["node"], row["zone"], row["labels"])
-        place = GangNode(row["node"], row["gpus"], where, row["pool"])
-        by_model.setdefault((row["cluster"], row["model"]), {})[row["node"]] = place
+    for row in read_locations(views):
+        where = find_blocks(row.node, row.zone, row.labels)
+        place = GangNode(row.node, row.gpus, where, row.pool)
+        by_model.setdefault((row.cluster, row.model), {})[row.node] = place
     return by_model
 
 
-def find_used_nodes(rows: Sequence[Row], places: Mapping[str, GangNode]) -> list[GangNode]:
+def find_used_nodes(
+    rows: Sequence[GangPlacement], places: Mapping[str, GangNode]
+) -> list[GangNode]:
     """Return the nodes that a job's rows name, with the GPUs that it holds of them."""
-    return [msgspec.structs.replace(places[row["node"]], gpus=row["gpus"]) for row in rows]
+    return [msgspec.structs.replace(places[row.node], gpus=row.gpus) for row in rows]
 
 
 def select_pool_nodes(used: Sequence[GangNode], places: Mapping[str, GangNode]) -> list[GangNode]:
@@ -64,18 +67,16 @@ def compare_gangs(
         return
     starts = [
         {
-            "gang": gang.number, "cluster": gang.rows[0]["cluster"],
-            "model": gang.rows[0]["model"], "started_at": convert_to_us(gang.rows[0]["started_at"]),
+            "gang": gang.number, "cluster": gang.rows[0].cluster,
+            "model": gang.rows[0].model, "started_at": convert_to_us(gang.rows[0].started_at),
         }
         for gang in gangs
     ]  # fmt: skip
     allocated: dict[int, dict[str, int]] = {}
-    for row in views.query(
-        load_sql("topology/allocated_gpus"), {"gangs": json.dumps(starts)}
-    ).to_pylist():
-        allocated.setdefault(row["gang"], {})[row["node"]] = row["gpus"]
+    for row in read_allocated(views, starts):
+        allocated.setdefault(row.gang, {})[row.node] = row.gpus
     for gang in gangs:
-        places = site[gang.rows[0]["cluster"], gang.rows[0]["model"]]
+        places = site[gang.rows[0].cluster, gang.rows[0].model]
         on_nodes = allocated.get(gang.number, {})
         used = find_used_nodes(gang.rows, places)
         own = {place.node: place.gpus for place in used}
@@ -89,7 +90,7 @@ def compare_gangs(
             )
             for place in select_pool_nodes(used, places)
         ]
-        then = compare_spread(used, free, gang.rows[0]["model"])
+        then = compare_spread(used, free, gang.rows[0].model)
         yield msgspec.structs.replace(gang, then=then)
 
 

@@ -12,7 +12,7 @@ from functools import cache
 import msgspec
 
 from analyzers.gpu_peaks import read_gpu_peaks
-from analyzers.queries import load_rows
+from analyzers.topology.rows import LevelLabel, read_level_labels
 
 PCIE_GBS = 16.0
 """Bandwidth that GPUs of a node without NVLink share (telemetry-and-waste.md#topology)."""
@@ -55,13 +55,11 @@ class GangSpread(msgspec.Struct, frozen=True):
 @cache
 def read_levels() -> tuple[TopologyLevel, ...]:
     """Return the levels of `levels.csv`, the widest first."""
-    by_name: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in load_rows("topology/levels"):
-        by_name[row["level"]].append(row)
+    by_name: dict[str, list[LevelLabel]] = defaultdict(list)
+    for row in read_level_labels():
+        by_name[row.level].append(row)
     levels = [
-        TopologyLevel(
-            name, int(rows[0]["rank"]), tuple(r["label"] for r in rows), float(rows[0]["gbs"])
-        )
+        TopologyLevel(name, rows[0].rank, tuple(r.label for r in rows), rows[0].gbs)
         for name, rows in by_name.items()
     ]
     return tuple(sorted(levels, key=lambda level: -level.rank))

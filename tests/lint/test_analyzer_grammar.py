@@ -29,12 +29,7 @@ MOST_FOLDERS = 2
 """Of this many folders may have a `.sql` file of one name."""
 
 PENDING = {
-    "anomalies",
-    "datapath",
-    "demand",
-    "fragmentation",
     "idle",
-    "pools",
     "precision",
     "quota",
     "reliability",
@@ -42,13 +37,9 @@ PENDING = {
     "services",
     "sizing",
     "stalled",
-    "topology",
 }
 """Folders that do not follow the grammar yet; a folder that does leaves this list."""
-PENDING_MODULES = {
-    "budgets.py", "checkpoints.py", "gpu_peaks.py", "pending.py", "ranking.py", "waterfall.py",
-    "waterfall_cells.py", "work.py",
-}  # fmt: skip
+PENDING_MODULES = {"work.py"}
 """Modules above the folders that still read rows as dictionaries."""
 
 

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,13 @@ from analyzers.demand.forecast import compute_pinball, forecast_day
 from analyzers.demand.headroom import compute_critical_ratio, compute_headroom
 from analyzers.demand.profiles import judge_profile
 from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
+from analyzers.demand.rows import SimilarRuns
 
 NOON = datetime(2026, 11, 2, tzinfo=UTC)
+ONE_RUN = SimilarRuns(
+    cluster="c", namespace="ml", workload_kind=None, stem="w", runs=1, gpus=1.0, run_h=10.0,
+    gap_h=None, gap_spread=None, cron=False, gpu_hours=10.0, busy_hours=5.0,
+)  # fmt: skip
 
 
 def course(
@@ -140,5 +146,4 @@ def test_the_pinball_loss_is_least_at_its_quantile(values: list[float], quantile
     ],
 )
 def test_profiles(row: dict[str, object], profile: str) -> None:
-    plain = {"cron": False, "runs": 1, "gap_spread": None, "gap_h": None, "run_h": 10.0}
-    assert judge_profile(plain | row)[0] == profile
+    assert judge_profile(msgspec.structs.replace(ONE_RUN, **row))[0] == profile
