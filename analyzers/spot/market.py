@@ -27,7 +27,6 @@ from fallow.window import Window
 CLOUDS = ("aws", "gcp", "azure")
 LEAST_NODE_HOURS = 100.0
 """Minimum hours of spot nodes for the use of own interruptions."""
-WITHOUT_EVENTS = "no event of this cluster is stored: nothing seen would mean nothing known"
 
 Source = Literal["price history", "published mean"]
 

@@ -1,0 +1,124 @@
+"""The records of rows are what the queries return: the same columns, of the same types."""
+
+import importlib
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+import pytest
+
+from analyzers.anomalies.changes import SpendChange
+from analyzers.anomalies.series import SeriesKey
+from analyzers.pending import MeasureTimes
+from fallow.rows import Row, decode_rows
+from fallow.settings import DatapathSettings
+from fallow.window import Window
+from tests.analyzers.conftest import Memory
+
+ANALYZERS = Path(__file__).resolve().parents[2] / "analyzers"
+WINDOW = Window(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))
+SINCE, UNTIL = WINDOW.bounds().values()
+TIMES = MeasureTimes(["c"], [1], [SINCE], [False])
+ARGUMENTS: dict[str, Any] = {
+    "window": WINDOW,
+    "since": SINCE,
+    "until": UNTIL,
+    "lead": timedelta(minutes=5),
+    "clusters": ["c"],
+    "stills": ["c"],
+    "cluster": "c",
+    "nodes": ["n"],
+    "kinds": ["Job"],
+    "reasons": ["Rebooted"],
+    "parts": 2,
+    "unseen_s": 600,
+    "lookback_s": 900.0,
+    "settings": DatapathSettings(),
+    "datasets": [],
+    "pods": [("c", "ml", "p")],
+    "times": TIMES,
+    "starts": [{"gang": 0, "cluster": "c", "model": "m", "started_at": 0}],
+    "devices": [{"gang": 0, "cluster": "c", "device": "d", "since": 0, "until": 1}],
+}
+"""What the parameters of the functions that read rows may be, by name."""
+TYPES: dict[type, Callable[[pa.DataType], bool]] = {
+    bool: pa.types.is_boolean,
+    int: pa.types.is_integer,
+    float: lambda kind: pa.types.is_floating(kind) or pa.types.is_integer(kind),
+    str: pa.types.is_string,
+    Decimal: pa.types.is_decimal,
+    datetime: pa.types.is_timestamp,
+    timedelta: pa.types.is_duration,
+    list: pa.types.is_list,
+}
+
+
+def list_readers() -> Iterator[tuple[str, str]]:
+    """Yield the module and name of each function that reads rows from views."""
+    for path in [ANALYZERS / "rows.py", *sorted(ANALYZERS.glob("*/rows.py"))]:
+        module = ".".join(("analyzers", *path.relative_to(ANALYZERS).with_suffix("").parts))
+        for name, function in vars(importlib.import_module(module)).items():
+            own = inspect.isfunction(function) and function.__module__ == module
+            if own and "views" in inspect.signature(function).parameters:
+                yield module, name
+
+
+def fits(kind: pa.DataType, annotation: Any) -> bool:
+    """Return whether the values of a column can be those of a field."""
+    if get_origin(annotation) in {Union, types.UnionType}:
+        return any(fits(kind, part) for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is Literal:
+        return pa.types.is_string(kind)
+    if get_origin(annotation) is list:
+        return pa.types.is_list(kind) and fits(kind.value_type, get_args(annotation)[0])
+    return TYPES[annotation](kind)
+
+
+def choose_arguments(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    special: dict[str, Any] = {}
+    if name == "read_spend":
+        key = SeriesKey("c", "t", "")
+        special["changes"] = [SpendChange(
+            key=key, measure="spend", start=WINDOW.start, end=WINDOW.end, onset=WINDOW.start,
+            hours=1, score=1.0, spike=True, weeks=4, change=Decimal(1), causes={},
+            gpu_hours=Fraction(1), gpu_hours_usual=Fraction(), usd=None, usd_usual=None, by=(),
+        )]  # fmt: skip
+    if name == "read_pending_requests":
+        special["times"] = {"clusters": ["c"], "nths": [1], "times": [SINCE], "stills": [False]}
+    if name == "read_node_pods":
+        special["times"] = []
+    wanted = inspect.signature(function).parameters.keys() - {"views"}
+    return {parameter: {**ARGUMENTS, **special}[parameter] for parameter in wanted}
+
+
+@pytest.mark.parametrize(("module", "name"), list_readers())
+def test_a_record_has_the_columns_and_types_of_its_query(
+    module: str, name: str, views: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queried: list[tuple[pa.Schema, type[Row]]] = []
+
+    def decode(table: pa.Table, record: type[Row]) -> list[Row]:
+        queried.append((table.schema, record))
+        return decode_rows(table, record)
+
+    rows = importlib.import_module(module)
+    monkeypatch.setattr(rows, "decode_rows", decode)
+    function = getattr(rows, name)
+    function(views=views, **choose_arguments(name, function))
+    assert queried
+    for schema, record in queried:
+        hints = get_type_hints(record)
+        wrong = {c.name: str(c.type) for c in schema if not fits(c.type, hints[c.name])}
+        assert not wrong, record
+
+
+def test_a_column_of_another_type_is_none() -> None:
+    assert fits(pa.int64(), int | None)
+    assert not fits(pa.decimal128(38, 0), int)
+    assert not fits(pa.list_(pa.int64()), list[str])
