@@ -7,7 +7,7 @@ from analyzers.queries import load_records
 from fallow.rows import Row
 
 
-class WorkloadKind(Row, frozen=True):
+class IdleFindingKind(Row, frozen=True):
     """One row of `workload_kinds.csv`: a kind of owner, and the kind of finding when it is idle."""
 
     workload_kind: str
@@ -32,4 +32,4 @@ def list_gang_kinds() -> tuple[str, ...]:
 @cache
 def read_idle_kinds() -> Mapping[str, str]:
     """Return the kind of an idle finding (`idle_job`) by the kind of its workload."""
-    return {row.workload_kind: row.kind for row in load_records("workload_kinds", WorkloadKind)}
+    return {row.workload_kind: row.kind for row in load_records("workload_kinds", IdleFindingKind)}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from analyzers.pools.catalogue import NodeOverhead, OfferTerms, list_offers
 from analyzers.pools.planning import plan_mix
+from analyzers.pools.rows import TypePrice
 from analyzers.pools.shapes import WHOLE, PackingProblem, PodShape, TypeOffer
 from benchmarks.month import peak_gib
 from benchmarks.result import Result
@@ -54,13 +55,22 @@ def _alone(alone: tuple[tuple[str, int, float], ...]) -> str:
 
 def _offers() -> list[TypeOffer]:
     """Return AWS's types at the prices of the built-in card, less what DaemonSets take."""
-    rates = [
-        {**row, "node_usd_h": Decimal(row["usd_per_hour"]), "as_of": None}
+    prices = [
+        TypePrice(
+            provider=row["provider"],
+            region=row["region"],
+            zone="",
+            instance_type=row["instance_type"],
+            term=row["term"],
+            node_usd_h=Decimal(row["usd_per_hour"]),
+            as_of=None,
+            reference=row["reference"],
+        )
         for row in read_table("collectors.prices", "rate_card.csv")
         if row["usd_per_hour"]
     ]
     overhead = NodeOverhead(1000, 2048, 8, seen=False)
-    return list_offers(rates, OfferTerms("aws", "us-east-1", "on-demand"), overhead, 110)
+    return list_offers(prices, OfferTerms("aws", "us-east-1", "on-demand"), overhead, 110)
 
 
 def _pods() -> tuple[list[PodShape], str]:

@@ -43,7 +43,7 @@ def rank_blockers(
         gpu_weights = [float(pod.gpus) for pod in pods]
         for pod, cpu, gpus in zip(pods, cpu_weights, gpu_weights, strict=True):
             kind = pod.workload_kind or UNRESOLVED
-            sums = owners[pod.namespace or "", kind, pod.workload or pod.pod]
+            sums = owners[pod.namespace or "", kind, pod.workload or pod.pod or ""]
             sums[0] += for_cpu[n] * cpu / (sum(cpu_weights) or 1)
             sums[1] += for_gpu[n] * gpus / (sum(gpu_weights) or 1)
             sums[2] += 1

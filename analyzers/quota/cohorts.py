@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analyzers.quota.fair import Doubles
+from analyzers.arrays import Doubles
 
 Limits = tuple[Doubles, Doubles, Doubles]
 """Nominal, limit (nominal plus what may be borrowed) and lending, by hour."""

@@ -5,7 +5,7 @@ import math
 import msgspec
 import numpy as np
 
-from analyzers.quota.fair import Doubles
+from analyzers.arrays import Doubles
 from analyzers.quota.groups import QuotaGroup
 from analyzers.quota.measures import QuotaMeasures
 from fallow.settings import QuotaSettings

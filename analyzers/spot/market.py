@@ -115,7 +115,7 @@ class SpotMarket:
         seen = self._seen.get(key)
         if seen is not None and seen.node_hours >= LEAST_NODE_HOURS:
             measured = mtbf(seen.interruptions, seen.node_hours)
-            facts = {
+            facts: dict[str, Any] = {
                 "interruptions": seen.interruptions,
                 "node_hours": round(seen.node_hours, 1),
                 "mtbf_hours": _format_hours(measured.mean_h),

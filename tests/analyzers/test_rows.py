@@ -47,7 +47,7 @@ ARGUMENTS: dict[str, Any] = {
     "devices": [{"gang": 0, "cluster": "c", "device": "d", "since": 0, "until": 1}],
 }
 """What the parameters of the functions that read rows may be, by name."""
-TYPES: dict[type, Callable[[pa.DataType], bool]] = {
+TYPES: dict[type, Callable[[pa.DataType], Any]] = {
     bool: pa.types.is_boolean,
     int: pa.types.is_integer,
     float: lambda kind: pa.types.is_floating(kind) or pa.types.is_integer(kind),
@@ -74,10 +74,10 @@ def fits(kind: pa.DataType, annotation: Any) -> bool:
     if get_origin(annotation) in {Union, types.UnionType}:
         return any(fits(kind, part) for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Literal:
-        return pa.types.is_string(kind)
+        return bool(pa.types.is_string(kind))
     if get_origin(annotation) is list:
         return pa.types.is_list(kind) and fits(kind.value_type, get_args(annotation)[0])
-    return TYPES[annotation](kind)
+    return bool(TYPES[annotation](kind))
 
 
 def choose_arguments(name: str, function: Callable[..., Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def choose_arguments(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     return {parameter: {**ARGUMENTS, **special}[parameter] for parameter in wanted}
 
 
-@pytest.mark.parametrize(("module", "name"), list_readers())
+@pytest.mark.parametrize(("module", "name"), [*list_readers()])
 def test_a_record_has_the_columns_and_types_of_its_query(
     module: str, name: str, views: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
