@@ -9,7 +9,6 @@ to the idle analyzer only.
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
-from typing import Any
 
 import msgspec
 import polars as pl
@@ -17,6 +16,7 @@ import polars as pl
 from analyzers.money import CENT, SMALLEST
 from analyzers.queries import compose_steps
 from analyzers.rows import read_bill
+from analyzers.workload_rows import WorkloadPlaceRow
 from fallow.models import Claim, State, Subject
 from fallow.protocols import Views
 from fallow.window import Window
@@ -112,16 +112,13 @@ def compute_per_day(usd: Decimal | None, window: Window) -> Decimal | None:
     return (usd * 86_400 / Decimal(repr(window.seconds))).quantize(CENT, ROUND_DOWN)
 
 
-def build_subject(row: Mapping[str, Any]) -> Subject:
-    """Return the workload of a row; `nodes` and `models` are lists."""
+def build_subject(row: WorkloadPlaceRow) -> Subject:
+    """Return the workload of a row, with its nodes and models."""
     return Subject(
-        row["cluster"],
-        row["namespace"],
-        row["workload_kind"],
-        row["workload"],
-        team=row["team"],
-        nodes=tuple(_sort_words(row["nodes"]))[:MOST_NAMED],
-        models=tuple(_sort_words(row["models"])),
+        *row.owner,
+        team=row.team,
+        nodes=tuple(_sort_words(row.nodes))[:MOST_NAMED],
+        models=tuple(_sort_words(row.models)),
     )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from analyzers.idle import samples as source
 from analyzers.idle.holders import WorkloadBucket
 from analyzers.idle.judge import SCHEMA, IdleJudgements, judge_window
-from analyzers.queries import load_sql
+from analyzers.idle.rows import decode_stretch, list_stretches, read_unknown_hours
 from fallow.case_identity import TOLERANCE
 from fallow.errors import UsageError
 from fallow.models import Finding, Subject, Unjudged
@@ -63,7 +63,7 @@ class IdleAnalyzer:
 
     def _ranked(self, judged: IdleJudgements) -> list[Finding]:
         rows = judged.rows.filter(pl.col("evidence").is_not_null())
-        findings = [judged.finding(row, self.settings) for row in rows.iter_rows(named=True)]
+        findings = [judged.finding(row, self.settings) for row in list_stretches(rows)]
         return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
@@ -71,20 +71,18 @@ class IdleAnalyzer:
         judged = self._judged(views, window)
         cases = [
             judged.case(row)
-            for row in judged.rows.filter(pl.col("verdict") == "unknown").iter_rows(named=True)
+            for row in list_stretches(judged.rows.filter(pl.col("verdict") == "unknown"))
         ]
         vetoed = [Unjudged(c.subject, c.gpu_hours, c.judgement.reasons, c.window) for c in cases]
         # Frozen counters are unknown in the ledger, too: they are named once.
         stale = {_get_owner(c.subject) for c in cases if c.signals.stale}
         unseen = [
             Unjudged(
-                Subject(row["cluster"], row["namespace"], row["workload_kind"], row["workload"]),
-                row["gpu_hours"],
-                ("telemetry is missing or contradicts itself",),
+                Subject(*row.owner), row.gpu_hours, ("telemetry is missing or contradicts itself",)
             )
-            for row in views.query(load_sql("idle/unknown"), window.bounds()).to_pylist()
+            for row in read_unknown_hours(views, window)
+            if row.owner not in stale
         ]
-        unseen = [u for u in unseen if _get_owner(u.subject) not in stale]
         return [*vetoed, *unseen]
 
     def past(self, views: Views, window: Window, times: Sequence[datetime]) -> "IdlePast":
@@ -144,7 +142,8 @@ class IdlePast:
 
     def finding(self, row: int) -> Finding:
         """Return the finding of a row, as `find` would have returned it then."""
-        return self._judged.finding(self._rows.row(row, named=True), self._settings)
+        stretch = decode_stretch(self._rows.row(row, named=True))
+        return self._judged.finding(stretch, self._settings)
 
 
 _COLUMNS = frozenset(

@@ -1,6 +1,6 @@
 """One judged stretch of one workload, and its finding."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, Signal, compute_confidence
+from analyzers.idle.rows import JudgedStretch, NumberedDevice
 from analyzers.money import SMALLEST
 from analyzers.workload_kinds import read_idle_kinds
 from fallow.models import Finding, Subject, finding_id
@@ -36,50 +37,39 @@ class IdleCase(msgspec.Struct, frozen=True):
     usd: Decimal | None
     source: str
     devices: tuple[str, ...]
-    seen: dict[str, Any]
-    """The values behind the signals: a row of `signals.sum_by_stretch`, with flags."""
+    stretch: JudgedStretch
+    """The values behind the signals."""
 
 
 def build_case(
-    row: Mapping[str, Any],
-    about: Subject,
-    seen: IdleSignals,
+    row: JudgedStretch,
+    devices: Sequence[NumberedDevice],
+    signals: IdleSignals,
     judgement: Judgement,
     *,
-    kind: str,
-    devices: Sequence[str],
-    usd: float | None,
     source: str,
 ) -> IdleCase:
-    """Make a case of a stretch's row."""
+    """Make a case of a stretch and its idle devices."""
     return IdleCase(
-        subject=about,
-        kind=kind,
-        window=Window(convert_us(row["start"]), convert_us(row["end"])),
-        signals=seen,
+        subject=_build_subject(row, devices),
+        kind=row.kind,
+        window=Window(convert_us(row.start), convert_us(row.end)),
+        signals=signals,
         judgement=judgement,
-        gpu_hours=round(row["gpu_us"] / (3600 * MICRO), 6),
+        gpu_hours=round(row.gpu_us / (3600 * MICRO), 6),
         # Never above the bill: the rounding is less than a millionth of a dollar.
-        usd=None if usd is None else Decimal(repr(usd)).quantize(SMALLEST, ROUND_DOWN),
+        usd=None if row.usd is None else Decimal(repr(row.usd)).quantize(SMALLEST, ROUND_DOWN),
         source=source,
-        devices=tuple(sorted(devices)),
-        seen=dict(row),
+        devices=tuple(sorted(device.device for device in devices)),
+        stretch=row,
     )
 
 
-def build_subject(owner: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> Subject:
+def _build_subject(row: JudgedStretch, devices: Sequence[NumberedDevice]) -> Subject:
     """Return the subject of a finding: the workload, its unused nodes and models."""
-    nodes = sorted({d["node"] for d in devices if d["node"]})[:MOST_NAMED]
-    models = sorted({d["gpu_model"] or d["model"] for d in devices if d["model"]})
-    return Subject(
-        owner["cluster"],
-        owner["namespace"],
-        owner["workload_kind"],
-        owner["workload"],
-        team=owner["team"],
-        nodes=tuple(nodes),
-        models=tuple(models),
-    )
+    nodes = sorted({d.node for d in devices if d.node})[:MOST_NAMED]
+    models = sorted({d.gpu_model or d.model for d in devices if d.model})
+    return Subject(*row.owner, team=row.team, nodes=tuple(nodes), models=tuple(models))
 
 
 def build_finding(case: IdleCase, settings: IdleSettings) -> Finding:
@@ -98,7 +88,7 @@ def build_finding(case: IdleCase, settings: IdleSettings) -> Finding:
         evidence=evidence,
         confidence=compute_confidence(
             case.signals,
-            coverage=case.seen["coverage"],
+            coverage=case.stretch.coverage,
             exact=not case.signals.shared_estimated,
             evidence=evidence,
         ),
@@ -109,11 +99,11 @@ def build_finding(case: IdleCase, settings: IdleSettings) -> Finding:
 
 
 def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
-    seen, judged = case.seen, case.judgement
+    stretch, judged = case.stretch, case.judgement
     partly = case.kind == PARTLY
     reasons = list(judged.reasons)
-    if seen.get("gap"):
-        reasons.append(seen["gap"])
+    if stretch.gap:
+        reasons.append(stretch.gap)
     if partly:
         reasons.append("other devices of the workload compute: ask for fewer, never stop it")
     details: dict[str, Any] = {
@@ -121,15 +111,15 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
         "witnesses": {
             "compute": f"activity at or below {settings.threshold:g} "
             f"for {format_duration(case.window.seconds)}",
-            "physics": _describe_physics(seen, case.signals.physics),
+            "physics": _describe_physics(stretch, case.signals.physics),
             "host": _pick_word(case.signals.host, "at rest", "busy"),
             "intent": _pick_word(case.signals.intent, "at rest", "at work"),
         },
         "actionable": judged.actionable and not partly,
         "reasons": reasons,
-        "coverage": round(seen["coverage"], 4),
-        "looks": int(seen["samples"]),
-        "devices_held": int(seen["devices"]),
+        "coverage": round(stretch.coverage, 4),
+        "looks": stretch.samples,
+        "devices_held": stretch.devices,
         "devices_idle": len(case.devices),
         "devices": list(case.devices[:MOST_NAMED]),
         "read_from": case.source,
@@ -151,34 +141,34 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
         details["vetoes"] = vetoes
     if settings.min_expected_rest is None:
         details["wanted_asked"] = False
-    if seen.get("wanted") is not None and settings.min_expected_rest and not partly:
+    if stretch.wanted is not None and settings.min_expected_rest and not partly:
         details["wanted"] = {
-            "probability": seen["wanted"],
+            "probability": stretch.wanted,
             "within": format_duration(settings.min_expected_rest.total_seconds()),
-            "exposures": seen["exposures"],
-            "returns": seen["returns"],
-            "own_days": seen["own_days"],
-            "own_returns": seen["own_returns"],
+            "exposures": stretch.exposures,
+            "returns": stretch.returns,
+            "own_days": stretch.own_days,
+            "own_returns": stretch.own_returns,
         }
-    if seen.get("longest_rest_us"):
-        details["longest_rest"] = format_duration(seen["longest_rest_us"] / MICRO)
-    if seen["power_w"] is not None:
-        details["power_w"] = round(seen["power_w"], 1)
-    if seen["band_w"] is not None:
-        details["idle_band_w"] = round(seen["band_w"], 1)
-        details["idle_band"] = seen["band"]
+    if stretch.longest_rest_us:
+        details["longest_rest"] = format_duration(stretch.longest_rest_us / MICRO)
+    if stretch.power_w is not None:
+        details["power_w"] = round(stretch.power_w, 1)
+    if stretch.band_w is not None:
+        details["idle_band_w"] = round(stretch.band_w, 1)
+        details["idle_band"] = stretch.band
     return details
 
 
 def explain(case: IdleCase, settings: IdleSettings) -> str:
     """Explain in one sentence the basis of the verdict."""
-    allocated, length = int(case.seen["devices"]), format_duration(case.window.seconds)
+    allocated, length = case.stretch.devices, format_duration(case.window.seconds)
     parts = [
         f"{len(case.devices)} of {allocated} GPUs at or below {settings.threshold:.0%} for {length}"
     ]
     w = case.signals
     if w.physics is not None:
-        parts.append(_describe_physics(case.seen, w.physics))
+        parts.append(_describe_physics(case.stretch, w.physics))
     if w.host is not None:
         parts.append(f"host {_pick_word(w.host, 'at rest', 'busy')}")
     if w.intent is not None:
@@ -186,17 +176,17 @@ def explain(case: IdleCase, settings: IdleSettings) -> str:
     return "; ".join(parts)
 
 
-def _describe_physics(seen: Mapping[str, Any], signal: Signal) -> str:
+def _describe_physics(stretch: JudgedStretch, signal: Signal) -> str:
     if signal is None:
         return "unknown"
-    power, band = seen["power_w"], seen["band_w"]
+    power, band = stretch.power_w, stretch.band_w
     if power is not None and band is not None:
-        return f"{power:.0f} W, idle band {band:.0f} W ({seen['band']})"
-    if seen["processes"] == 0:
+        return f"{power:.0f} W, idle band {band:.0f} W ({stretch.band})"
+    if stretch.processes == 0:
         return "no process on the device"
-    if seen["idle_clock"] is not None:
+    if stretch.idle_clock is not None:
         return "the driver says idle clocks"
-    return f"last kernel {format_duration(seen['kernel_age_s'] or 0)} ago"
+    return f"last kernel {format_duration(stretch.kernel_age_s or 0)} ago"
 
 
 def _pick_word(signal: Signal, yes: str, no: str) -> str:

@@ -134,8 +134,8 @@ def add_judgements(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[IdleSig
     """Add the number of each row's `judgement`; return the judgements, few for many rows."""
     unique = rows.select(FLAGS).unique(maintain_order=True).with_row_index("judgement")
     judgements = []
-    for row in unique.iter_rows(named=True):
-        signals = IdleSignals(**{name: row[name] for name in FLAGS})
+    for flags in unique.select(FLAGS).iter_rows(named=True):
+        signals = IdleSignals(**flags)
         judgements.append((signals, judge_signals(signals)))
     judged = rows.join(unique, on=FLAGS, how="left", nulls_equal=True, maintain_order="left")
     return judged.with_columns(pl.col("judgement").cast(pl.Int64)), judgements

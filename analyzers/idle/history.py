@@ -15,7 +15,7 @@ import polars as pl
 from analyzers.idle import pieces, spans
 from analyzers.idle import samples as source
 from analyzers.idle.holders import join_overlapping, read_holders
-from analyzers.idle.stretches import read_compute_shares
+from analyzers.idle.stretches import count_computing
 from fallow.protocols import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
@@ -106,6 +106,6 @@ def _keep_ended(
         return pl.DataFrame(schema=_SCHEMA)
     rest = stretches.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
     after = rest.select("span", "owner", start="end", end=pl.col("end") + AFTER_US)
-    shares = read_compute_shares(views, chosen, join_overlapping(after, merged))
-    busy = sorted({row["span"] for row in shares if row["busy"]})
+    shares = count_computing(views, chosen, join_overlapping(after, merged))
+    busy = sorted({row.span for row in shares if row.busy})
     return rest.filter(pl.col("span").is_in(busy)).select(*_SCHEMA)

@@ -12,7 +12,7 @@ window, the times and a bucket of workloads.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -31,11 +31,11 @@ from analyzers.idle import (
 )
 from analyzers.idle import samples as source
 from analyzers.idle.evidence import IdleSignals, Judgement, compute_confidence
-from analyzers.idle.findings import IdleCase, build_case, build_finding, build_subject
+from analyzers.idle.findings import IdleCase, build_case, build_finding
 from analyzers.idle.holders import SPREAD, WorkloadBucket, join_overlapping, read_holders
 from analyzers.idle.prices import CostMeter
+from analyzers.idle.rows import JudgedStretch, NumberedDevice, list_devices, read_idle_power
 from analyzers.idle.signals import sum_by_device, sum_by_stretch
-from analyzers.queries import load_sql
 from fallow.errors import UsageError
 from fallow.models import Finding
 from fallow.protocols import Views
@@ -78,26 +78,17 @@ class IdleJudgements(msgspec.Struct, frozen=True):
 
     rows: pl.DataFrame
     judgements: tuple[tuple[IdleSignals, Judgement], ...]
-    devices: tuple[dict[str, Any], ...]
+    devices: tuple[NumberedDevice, ...]
     read_from: str
     """`sample` or `rollup_5m`."""
 
-    def case(self, row: Mapping[str, Any]) -> IdleCase:
+    def case(self, row: JudgedStretch) -> IdleCase:
         """Return a row as a case, judged."""
-        signals, judgement = self.judgements[row["judgement"]]
-        devices = [self.devices[n] for n in row["numbers"]]
-        return build_case(
-            row,
-            build_subject(row, devices),
-            signals,
-            judgement,
-            kind=row["kind"],
-            devices=[d["device"] for d in devices],
-            usd=row["usd"],
-            source=self.read_from,
-        )
+        signals, judgement = self.judgements[row.judgement]
+        devices = [self.devices[n] for n in row.numbers]
+        return build_case(row, devices, signals, judgement, source=self.read_from)
 
-    def finding(self, row: Mapping[str, Any], settings: IdleSettings) -> Finding:
+    def finding(self, row: JudgedStretch, settings: IdleSettings) -> Finding:
         """Return the finding of a row with evidence."""
         return build_finding(self.case(row), settings)
 
@@ -127,7 +118,7 @@ def judge_window(
         raise UsageError("the times of a replay must be equally far apart")
     chosen = source.plan_query(views, window, settings, (bucket or WorkloadBucket()).parameters())
     nothing = IdleJudgements(
-        pl.DataFrame(schema=SCHEMA), (), tuple(chosen.devices.to_dicts()), chosen.source
+        pl.DataFrame(schema=SCHEMA), (), tuple(list_devices(chosen.devices)), chosen.source
     )
     holds = read_holders(views, window, chosen, settings, bucket)
     if holds.is_empty() or not len(at):
@@ -228,11 +219,9 @@ def _read_bands(views: Views, times: Sequence[datetime], learned: Bands) -> Band
     """
     if not learned:
         return learned
-    at = [t.astimezone(UTC).replace(tzinfo=None) for t in times]
-    parameters = {"times": at, "since": at[0], "until": at[-1]}
     bands: list[dict[str, IdleBand]] = [{**by_model} for by_model in learned]
-    for row in views.query(load_sql("idle/bands"), parameters).to_pylist():
-        bands[row["k"]][row["gpu_model"]] = IdleBand(row["band_w"], row["band"], 0)
+    for row in read_idle_power(views, times):
+        bands[row.k][row.gpu_model] = IdleBand(row.band_w, row.band, 0)
     return bands
 
 

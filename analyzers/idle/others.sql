@@ -11,8 +11,10 @@ WITH span AS (
 SELECT
     s.span,
     s.device,
-    sum(r.act_n) AS samples,
-    sum(r.act_n) FILTER (WHERE r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0) AS busy
+    sum(r.act_n)::BIGINT AS samples,
+    (
+        sum(r.act_n) FILTER (WHERE r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0)
+    )::BIGINT AS busy
 FROM span AS s
 INNER JOIN rollup_5m AS r
     ON

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from analyzers.idle import flags
+from analyzers.idle.rows import StretchPod, read_inventory
 from analyzers.idle.signals import AFTER_US, BYTES_S, HOST_US, compute_most_cores
 from analyzers.idle.spans import WORKLOAD
 from analyzers.protections import read_vetoes
@@ -63,14 +64,6 @@ def join_pods(rows: pl.DataFrame, numbered: pl.DataFrame, *, single: bool) -> pl
     return both.join(
         members.with_columns(pl.col("member").cast(pl.Int64)), on=["pod_number", "begin"]
     )
-
-
-def read_inventory(views: Views, uids: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the inventory of pods, by uid, with the annotations' protections."""
-    pods = views.query(load_sql("idle/pods"), {"uids": sorted(uids)}).to_pylist()
-    for pod in pods:
-        pod["hard"], pod["soft"] = read_vetoes(pod["annotations"], pod["labels"])
-    return {pod["uid"]: pod for pod in pods}
 
 
 def find_unready(
@@ -203,7 +196,7 @@ def add_signals(  # noqa: PLR0917  (one caller)
             for uid in named["pod_uid"].unique(maintain_order=True)
         ],
         schema=POD_SIGNALS,
-        infer_schema_length=None,
+        orient="row",
     )
     facts = named.select("pod_number", "pod_uid").join(facts, on="pod_uid")
     each = pods.select("row", "pod_number").join(facts, on="pod_number")
@@ -250,12 +243,9 @@ def add_inventory(views: Views, rows: pl.DataFrame) -> pl.DataFrame:
     Adds `gap`: a text about the replicas without telemetry; null = all have telemetry.
     """
     stretches = [
-        WorkloadStretch(
-            row["row"], row["cluster"], row["namespace"], row["workload_kind"], row["workload"],
-            row["start"], row["end"],
-        )
-        for row in rows.select("row", *WORKLOAD, "start", "end").iter_rows(named=True)
-    ]  # fmt: skip
+        WorkloadStretch(*values)
+        for values in rows.select("row", *WORKLOAD, "start", "end").iter_rows()
+    ]
     records = build_records(read_workload_gpus(views, stretches)).values()
     coverages = pl.DataFrame(
         [(h.span, h.coverage, h.gap) for h in records],
@@ -271,16 +261,20 @@ def add_inventory(views: Views, rows: pl.DataFrame) -> pl.DataFrame:
     ).drop("seen")
 
 
-def _describe_pod(uid: str, pod: dict[str, Any] | None, settings: IdleSettings) -> dict[str, Any]:
-    facts = pod or {}
-    return {
-        "pod_uid": uid,
-        "cluster": facts.get("cluster"),
-        "node": facts.get("node"),
-        "started_us": facts.get("started_us"),
-        "pending": facts.get("phase") == "Pending",
-        "unresolved": facts.get("workload_kind") is None,
-        "hard": bool(facts.get("hard")),
-        "soft": bool(facts.get("soft")),
-        "cores": compute_most_cores(facts.get("cpu_request_milli"), settings),
-    }
+def _describe_pod(uid: str, pod: StretchPod | None, settings: IdleSettings) -> tuple[Any, ...]:
+    """Return the values of `POD_SIGNALS`; None = the inventory does not have the pod."""
+    if pod is None:
+        cores = compute_most_cores(None, settings)
+        return uid, None, None, None, False, True, False, False, cores
+    hard, soft = read_vetoes(pod.annotations, pod.labels)
+    return (
+        uid,
+        pod.cluster,
+        pod.node,
+        pod.started_us,
+        pod.phase == "Pending",
+        pod.workload_kind is None,
+        hard,
+        soft,
+        compute_most_cores(pod.cpu_request_milli, settings),
+    )

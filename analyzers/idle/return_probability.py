@@ -72,11 +72,8 @@ def add_return_probability(
     owners = owners.join(kinds, on=WORKLOAD, how="left", nulls_equal=True, maintain_order="left")
     # A RayCluster that is kept running does not return as a training job does between two epochs.
     by_kind = [
-        (
-            row["kind"] or decide_kind(row["workload_kind"], served=False, notebook=False),
-            row["workload_kind"] or "",
-        )
-        for row in owners.iter_rows(named=True)
+        (kind or decide_kind(workload_kind, served=False, notebook=False), workload_kind or "")
+        for kind, workload_kind in owners.select("kind", "workload_kind").iter_rows()
     ]
     codes = {kind: n for n, kind in enumerate(sorted(set(by_kind)))}
     kind_of_owner = np.array([codes[kind] for kind in by_kind], dtype=np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from analyzers.idle.rows import AllocatedDevice, count_samples, read_devices, read_measures
 from analyzers.queries import load_sql
 from fallow.gpu_models import canonical
 from fallow.protocols import Views
@@ -49,8 +50,8 @@ class SampleQuery(msgspec.Struct, frozen=True):
 
 def read_interval_s(views: Views, window: Window) -> float | None:
     """Return the median interval between the samples of the allocated devices of a window."""
-    rows = views.query(load_sql("idle/devices"), {**window.bounds(), **WHOLE}).to_pylist()
-    median = pl.Series([row["interval_s"] for row in rows], dtype=pl.Float64).median()
+    intervals = [device.interval_s for device in read_devices(views, window, WHOLE)]
+    median = pl.Series(intervals, dtype=pl.Float64).median()
     return median if isinstance(median, float) else None
 
 
@@ -61,9 +62,9 @@ def plan_query(
 
     `bucket`: only the devices of a bucket of workloads (`holders.WorkloadBucket.parameters`).
     """
-    rows = views.query(load_sql("idle/devices"), {**window.bounds(), **bucket}).to_pylist()
-    sizes = views.query(load_sql("idle/sizes"), window.bounds()).to_pylist()[0]
-    raw = sizes["samples"] >= sizes["rolled"] and sizes["samples"] <= MOST_SAMPLES
+    devices = read_devices(views, window, bucket)
+    counts = count_samples(views, window)
+    raw = counts.rolled <= counts.samples <= MOST_SAMPLES
     parameters: dict[str, Any] = {
         **window.bounds(),
         "threshold": settings.threshold,
@@ -73,26 +74,26 @@ def plan_query(
         parameters |= _choose_rollup_parameters(views, window, settings)
     return SampleQuery(
         "sample" if raw else "rollup_5m",
-        int(sizes["samples"] if raw else sizes["rolled"]),
-        _number_devices(rows),
+        counts.samples if raw else counts.rolled,
+        _number_devices(devices),
         parameters,
-        (sizes["accounted_from"] or 0, sizes["accounted_until"] or 0),
+        (counts.accounted_from or 0, counts.accounted_until or 0),
     )
 
 
-def _number_devices(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return the devices of `devices.sql` with a number and the power figures of their model."""
-    models = [canonical(row["model"]) for row in rows]
+def _number_devices(devices: Sequence[AllocatedDevice]) -> pl.DataFrame:
+    """Return devices with a number and the power figures of their model."""
+    models = [canonical(device.model) for device in devices]
     return pl.DataFrame(
         {
-            "number": range(len(rows)),
-            "cluster": [r["cluster"] for r in rows],
-            "device": [r["device"] for r in rows],
-            "node": [r["node"] for r in rows],
-            "parent": [r["parent"] for r in rows],
-            "model": [r["model"] for r in rows],
-            "weight": [r["weight"] for r in rows],
-            "interval_s": [r["interval_s"] for r in rows],
+            "number": range(len(devices)),
+            "cluster": [device.cluster for device in devices],
+            "device": [device.device for device in devices],
+            "node": [device.node for device in devices],
+            "parent": [device.parent for device in devices],
+            "model": [device.model for device in devices],
+            "weight": [device.weight for device in devices],
+            "interval_s": [device.interval_s for device in devices],
             "gpu_model": [m and m.gpu_model for m in models],
             "tdp_w": [m and m.tdp_w for m in models],
             "prior_w": [m and m.idle_context_w for m in models],
@@ -112,13 +113,13 @@ def _choose_rollup_parameters(
     """Return the parameters of `buckets.sql` that `samples.sql` does not have."""
     gap = settings.max_gap.total_seconds() if settings.max_gap else None
     barriers = gap is not None and gap > BUCKET_S
-    measured = views.query(load_sql("idle/measures"), window.bounds()).to_pylist()[0]
+    measures = read_measures(views, window)
     return {
         "exit_samples": settings.exit_samples,
         "max_gap_s": gap,
         "barriers": barriers,
-        **measured,
-        "every": barriers or measured["every"],
+        **msgspec.structs.asdict(measures),
+        "every": barriers or measures.every,
     }
 
 

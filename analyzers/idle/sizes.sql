@@ -6,7 +6,7 @@ SELECT
         WHERE ts >= $since AND ts < $until
     ) AS samples,
     (
-        SELECT coalesce(sum(n), 0) FROM rollup_5m
+        SELECT coalesce(sum(n), 0)::BIGINT FROM rollup_5m
         WHERE bucket >= $since AND bucket < $until
     ) AS rolled,
     (

@@ -1,7 +1,6 @@
 """Find idle stretches of workloads as they were known at each time."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,7 +9,7 @@ from analyzers.idle import samples as source
 from analyzers.idle import spans
 from analyzers.idle.holders import join_overlapping
 from analyzers.idle.pieces import SUMS, list_ranges
-from analyzers.queries import load_sql
+from analyzers.idle.rows import ComputeShare, read_compute_shares
 from fallow.protocols import Views
 from warehouse.signals.runs import Ints
 
@@ -34,28 +33,22 @@ def find_stretches(
     return candidates.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
 
 
-def read_compute_shares(
+def count_computing(
     views: Views, chosen: source.SampleQuery, devices: pl.DataFrame
-) -> list[dict[str, Any]]:
-    """Return how many samples of devices computed: span, device, samples, busy.
-
-    `devices` has span, number, start, end.
-    """
+) -> list[ComputeShare]:
+    """Return how many samples of devices computed; `devices` has span, number, start, end."""
     named = devices.join(chosen.devices.select("number", "cluster", "device"), on="number")
-    rows: list[dict[str, Any]] = views.query(
-        load_sql("idle/others_samples" if chosen.source == "sample" else "idle/others"),
-        {
-            "since": chosen.parameters["since"],
-            "until": chosen.parameters["until"],
-            "exit_threshold": chosen.parameters["exit_threshold"],
-            "spans": named["span"].to_list(),
-            "clusters": named["cluster"].to_list(),
-            "devices": named["device"].to_list(),
-            "starts": named["start"].to_list(),
-            "ends": named["end"].to_list(),
-        },
-    ).to_pylist()
-    return rows
+    parameters = {
+        "since": chosen.parameters["since"],
+        "until": chosen.parameters["until"],
+        "exit_threshold": chosen.parameters["exit_threshold"],
+        "spans": named["span"].to_list(),
+        "clusters": named["cluster"].to_list(),
+        "devices": named["device"].to_list(),
+        "starts": named["start"].to_list(),
+        "ends": named["end"].to_list(),
+    }
+    return read_compute_shares(views, parameters, raw=chosen.source == "sample")
 
 
 def keep_beside_busy(
@@ -71,9 +64,9 @@ def keep_beside_busy(
     idle = join_overlapping(partly, whole).select("span", "number").unique()
     others = join_overlapping(partly, merged).join(idle, on=["span", "number"], how="anti")
     busy = {
-        row["span"]
-        for row in read_compute_shares(views, chosen, others)
-        if row["samples"] and (row["busy"] or 0) / row["samples"] >= BUSY_SHARE
+        row.span
+        for row in count_computing(views, chosen, others)
+        if row.samples and (row.busy or 0) / row.samples >= BUSY_SHARE
     }
     return candidates.filter((pl.col("state") == "idle") | pl.col("span").is_in(list(busy)))
 

@@ -8,16 +8,15 @@ The low end uses half of f and 0.65 of the peak ratio. The high end uses all of 
 ratio, the share of the peak that matrix kernels reach on A100 to B200.
 """
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import msgspec
 
 from analyzers.gpu_peaks import GpuPeaks
-from analyzers.queries import load_rows
+from analyzers.queries import load_records
+from fallow.models import Effort
+from fallow.rows import Row
 
-Row = Mapping[str, Any]
 DRAM_CEILING = 0.8
 """Practical peak of DRAM activity (telemetry-and-waste.md#signals)."""
 REACHED = (0.65, 0.8)
@@ -29,19 +28,20 @@ WEIGHTS = (0.5, 0.9)
 """
 
 
-class NumberFormat(msgspec.Struct, frozen=True):
+class NumberFormat(Row, frozen=True):
     """A suitable number format, and its text for owners (a row of `formats.csv`)."""
 
     kind: str
     format: str
     archs: str
-    rate: str
     bytes: float
     verb: str
-    effort: str
+    effort: Effort
     why: str
     undo: str
     caution: str
+    rate: str = ""
+    """The rate of `gpu_peaks.csv` that counts; empty where memory is what it waits for."""
 
 
 class FormatGain(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class FormatGain(msgspec.Struct, frozen=True):
 @cache
 def list_formats(kind: str, arch: str) -> tuple[NumberFormat, ...]:
     """Return the formats for a kind of finding that an architecture supports."""
-    rows = [msgspec.convert(r, NumberFormat, strict=False) for r in load_rows("precision/formats")]
+    rows = load_records("precision/formats", NumberFormat)
     return tuple(r for r in rows if r.kind == kind and arch in r.archs.split())
 
 
@@ -74,15 +74,23 @@ def compute_roofline(dram: float | None, bytes_ratio: float) -> float:
     return DRAM_CEILING / (dram * bytes_ratio) if dram else float("inf")
 
 
-def compute_pipe_gain(
-    row: Row, pipe: float, now: float, peaks: GpuPeaks, number_format: NumberFormat
+def compute_pipe_gain(  # noqa: PLR0917  (one caller)
+    pipe: float,
+    sm: float,
+    dram: float | None,
+    now: float,
+    peaks: GpuPeaks,
+    number_format: NumberFormat,
 ) -> FormatGain | None:
-    """Return the gain of a faster pipe; `now` is the present format's peak rate."""
+    """Return the gain of a faster pipe; `now` is the present format's peak rate.
+
+    `pipe`, `sm` and `dram` are activities: of the pipe, of the SMs, of the memory.
+    """
     then = getattr(peaks, number_format.rate)
-    if not then or not row["sm"] or then <= now:
+    if not then or not sm or then <= now:
         return None
-    share = min(1.0, pipe / row["sm"])
-    most = compute_roofline(row["dram"], number_format.bytes)
+    share = min(1.0, pipe / sm)
+    most = compute_roofline(dram, number_format.bytes)
     ends = [
         min(compute_speedup(share * changed, max(1.0, then / now * reached)), most)
         for changed, reached in zip(CHANGED, REACHED, strict=True)

@@ -1,27 +1,33 @@
 """Build the findings of quotas: the kinds of waste, and the evidence of each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_DOWN
 from typing import Any
 
 import numpy as np
 
+from analyzers.advice import read_advice
+from analyzers.arrays import Doubles
+from analyzers.money import CENT, compute_dollars
 from analyzers.quota.executor_parameters import build_parameters
-from analyzers.quota.finding_builder import (
-    MOST_NAMED,
-    build_claims,
-    build_finding,
-    build_subject,
-    compute_mean,
-    sum_by_member,
-)
 from analyzers.quota.groups import QuotaGroup
 from analyzers.quota.measures import QuotaMeasures, compute_pooling, compute_shares, measure_group
 from analyzers.quota.patches import describe_proposal
 from analyzers.quota.proposal import QuotaProposal, propose
-from fallow.models import Finding
+from fallow.models import (
+    Claim,
+    Evidence,
+    Finding,
+    Recommendation,
+    State,
+    Subject,
+    finding_id,
+)
 from fallow.settings import QuotaSettings
 from fallow.window import Window
 
+ANALYZER = "quota"
+MOST_NAMED = 16
 RECLAIM = {
     "ClusterQueue": "preemption.reclaimWithinCohort: Any",
     "Queue.volcano": "reclaimable: true on the borrowers, the reclaim action",
@@ -60,9 +66,9 @@ def _build_starved(group: QuotaGroup, measures: QuotaMeasures, n: int, window: W
     others = np.delete(np.arange(len(group.members)), n)
     borrowed = measures.above[hours > 0][:, others].sum(axis=0)
     details = {
-        "why": f"entitled to {compute_mean(group.nominal, group, n):.1f} GPUs, had "
-        f"{compute_mean(group.used, group, n):.1f} and waited for "
-        f"{compute_mean(group.waiting, group, n):.1f}: "
+        "why": f"entitled to {_compute_mean(group.nominal, group, n):.1f} GPUs, had "
+        f"{_compute_mean(group.used, group, n):.1f} and waited for "
+        f"{_compute_mean(group.waiting, group, n):.1f}: "
         f"its guarantee was broken in {int((hours > 0).sum())} of {len(hours)} hours",
         "starved_gpu_hours": measures.total("starved", n),
         "guarantee_violated_hours": int((hours > 0).sum()),
@@ -78,7 +84,7 @@ def _build_starved(group: QuotaGroup, measures: QuotaMeasures, n: int, window: W
         **compute_shares(group),
     }
     how = RECLAIM.get(group.kind, "ElasticQuota takes back by preemption; it must be enabled")
-    return build_finding(
+    return _build_finding(
         group, "starved_queue", group.subject(n), window, details, name=group.label(n), how=how
     )
 
@@ -90,7 +96,7 @@ def _build_hoarded(group: QuotaGroup, measures: QuotaMeasures, n: int, window: W
     paid = None if np.isnan(usd).any() or not idle.sum() else float(usd.sum() / idle.sum())
     waited = np.delete(group.waiting[group.inside], n, axis=1)
     details = {
-        "why": f"held {compute_mean(group.used, group, n):.1f} GPUs and left "
+        "why": f"held {_compute_mean(group.used, group, n):.1f} GPUs and left "
         f"{idle.mean():.1f} of them "
         f"idle, while others of {group.name} waited for {waited.sum(axis=1).mean():.1f}",
         "idle_gpu_hours": round(float(idle.sum()), 6),
@@ -103,8 +109,8 @@ def _build_hoarded(group: QuotaGroup, measures: QuotaMeasures, n: int, window: W
         **compute_shares(group),
     }
     namespace = group.members[n][0] or None
-    claims = build_claims(group, hours, paid, "idle", namespace) if namespace else ()
-    return build_finding(
+    claims = _build_claims(group, hours, paid, "idle", namespace) if namespace else ()
+    return _build_finding(
         group, "hoarded_quota", group.subject(n), window, details, hours, paid, claims,
         name=group.label(n), others=group.name,
     )  # fmt: skip
@@ -120,8 +126,8 @@ def _build_reserved(group: QuotaGroup, measures: QuotaMeasures, n: int, window: 
         "reserved_gpu_hours": measures.total("reserved", n),
         "free_meanwhile_gpu_hours": hours,
     }
-    claims = build_claims(group, hours, group.money.usd_h, "free")
-    return build_finding(
+    claims = _build_claims(group, hours, group.money.usd_h, "free")
+    return _build_finding(
         group, "ghost_reservation", group.subject(n), window, details, hours,
         group.money.usd_h, claims, name=group.label(n), gpus=mean,
     )  # fmt: skip
@@ -141,8 +147,8 @@ def _build_stranded(
         f"{measures.blocked.sum(axis=1).mean():.1f} were waited for under a full quota and others "
         f"of {group.name} left theirs unused",
         "blocked_gpu_hours": measures.total("blocked"),
-        "unused_quota_of": sum_by_member(group, measures.stranded),
-        "would_have_served": sum_by_member(group, measures.served),
+        "unused_quota_of": _sum_by_member(group, measures.stranded),
+        "would_have_served": _sum_by_member(group, measures.served),
         "proposal": describe_proposal(group, proposal),
         **compute_shares(group),
     }
@@ -157,16 +163,16 @@ def _build_stranded(
     advised = "stranded_quota"
     if moved is None:
         advised = "stranded_quota_limit" if group.lends else "stranded_quota_pool"
-        words = {"blocked": ", ".join(sum_by_member(group, measures.served)) or "nobody"}
-    return build_finding(
+        words = {"blocked": ", ".join(_sum_by_member(group, measures.served)) or "nobody"}
+    return _build_finding(
         group,
         "stranded_quota",
-        build_subject(group),
+        _build_subject(group),
         window,
         details,
         hours,
         price,
-        build_claims(group, served, price, "free"),
+        _build_claims(group, served, price, "free"),
         advised=advised,
         parameters={} if moved is None else build_parameters(group, moved, settings),
         **words,
@@ -186,7 +192,7 @@ def _build_ghost(group: QuotaGroup, ghost: float, window: Window) -> Finding:
             for n in np.argsort(-nominal, kind="stable")[:MOST_NAMED]
         },
     }
-    return build_finding(group, "ghost_quota", build_subject(group), window, details, ghost=ghost)
+    return _build_finding(group, "ghost_quota", _build_subject(group), window, details, ghost=ghost)
 
 
 def _find_unpooled(group: QuotaGroup, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
@@ -206,9 +212,9 @@ def _find_unpooled(group: QuotaGroup, window: Window, settings: QuotaSettings) -
         "days": round(len(group.hours) / 24, 1),
         **compute_shares(group),
     }
-    yield build_finding(
-        group, "unpooled_quota", build_subject(group), window, details, hours, group.money.usd_h,
-        build_claims(group, hours, group.money.usd_h, "free"),
+    yield _build_finding(
+        group, "unpooled_quota", _build_subject(group), window, details, hours, group.money.usd_h,
+        _build_claims(group, hours, group.money.usd_h, "free"),
         each=each, pooled=pooled, quantile=settings.pool_quantile,
     )  # fmt: skip
 
@@ -219,3 +225,95 @@ def _sum_served(measures: QuotaMeasures, proposal: QuotaProposal) -> float:
     for n, before, after in proposal.receipts:
         got[:, n] = np.minimum(measures.served[:, n], after - before)
     return round(float(got.sum()), 6)
+
+
+def _build_finding(  # noqa: PLR0917  (one call per kind)
+    group: QuotaGroup,
+    kind: str,
+    about: Subject,
+    window: Window,
+    details: Mapping[str, Any],
+    gpu_hours: float = 0.0,
+    usd_h: float | None = None,
+    claims: tuple[Claim, ...] = (),
+    advised: str | None = None,
+    parameters: dict[str, Any] | None = None,
+    **words: Any,
+) -> Finding:
+    """Build a finding from its details, hours and claims; `words` fill the gaps of its advice."""
+    notes = list(group.notes)
+    blind = kind == "hoarded_quota" or not group.money.matched
+    if group.money.models > 1 and gpu_hours and blind:
+        notes.append(
+            "the cluster has several GPU models: what is there may be another than is asked"
+        )
+    if kind == "ghost_quota" and group.kind == "ResourceQuota":
+        notes.append("a ResourceQuota caps, it promises nothing: more than there is may be meant")
+    evidence: Evidence = "suspected" if notes or not group.money.measured else "confirmed"
+    if gpu_hours and usd_h is None:
+        notes.append("a part of these hours has no price")
+    advice = read_advice(ANALYZER)[advised or kind].fill(words)
+    usd = None if usd_h is None else compute_dollars(gpu_hours, usd_h)
+    days = window.seconds / 86_400
+    return Finding(
+        id=finding_id(ANALYZER, kind, about, window.start),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=about,
+        window=window,
+        verdict="wasteful",
+        evidence=evidence,
+        confidence=0.9 if evidence == "confirmed" else 0.6,
+        gpu_hours=gpu_hours,
+        usd=usd,
+        details={**details, "assumed": notes},
+        recommendations=(
+            Recommendation(
+                verb=advice.verb,
+                target=f"{about.workload_kind}/{about.workload}",
+                why=advice.why,
+                reversible=True,
+                undo=advice.undo,
+                gpu_hours_per_day=round(sum(c.gpu_hours for c in claims) / days, 4),
+                usd_per_day=None
+                if usd_h is None
+                else compute_dollars(sum(c.gpu_hours for c in claims) / days, usd_h).quantize(
+                    CENT, ROUND_DOWN
+                ),
+                caution=advice.caution,
+                saving="capacity",
+                effort=advice.effort,
+                claims=claims,
+                parameters=parameters or {},
+            ),
+        ),
+    )
+
+
+def _build_claims(
+    group: QuotaGroup, hours: float, usd_h: float | None, state: State, namespace: str | None = ""
+) -> tuple[Claim, ...]:
+    """Claim hours in one state: free ones are the cluster's, others a namespace's."""
+    if hours <= 0:
+        return ()
+    usd = None if usd_h is None else compute_dollars(hours, usd_h)
+    if state == "free":
+        return (Claim(group.cluster, None, None, None, None, "free", hours, usd),)
+    return (Claim(group.cluster, namespace, None, None, None, state, hours, usd),)
+
+
+def _sum_by_member(group: QuotaGroup, values: Doubles) -> dict[str, float]:
+    """Return the sums of the members with a non-zero sum, the largest first."""
+    sums = values.sum(axis=0)
+    order = np.argsort(-sums, kind="stable")[:MOST_NAMED]
+    return {group.label(int(n)): round(float(sums[n]), 3) for n in order if sums[n] > 0}
+
+
+def _build_subject(group: QuotaGroup) -> Subject:
+    """Return a whole group as a subject."""
+    return Subject(group.cluster, "", "Quota", group.name)
+
+
+def _compute_mean(values: Doubles, group: QuotaGroup, n: int) -> float:
+    """Return a member's mean over the window."""
+    return float(values[group.inside][:, n].mean())

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,16 +9,15 @@ import numpy.typing as npt
 import polars as pl
 
 from analyzers.arrays import Doubles
-from analyzers.queries import load_sql
 from analyzers.queue_demand import convert_to_hour, read_demand
 from analyzers.quota.cohorts import CohortTrees, build_trees
 from analyzers.quota.groups import FreeGpus, QuotaGroup, QuotaGroups
+from analyzers.quota.rows import GpuNodesTotal, read_capacity, read_table
 from analyzers.quota.tables import (
     MIG,
     add_waiting,
     drop_parents,
     read_routes,
-    read_table,
     select_profile,
     select_refused,
 )
@@ -56,10 +54,8 @@ def read_groups(views: Views, window: Window, history: timedelta) -> QuotaGroups
     pods = read_demand(views, span)
     bounds = {"since": window.start, "until": window.end}
     ledger = read_table(views, "ledger", bounds)
-    sizes = {
-        row["cluster"]: row for row in views.query(load_sql("quota/capacity"), bounds).to_pylist()
-    }
-    several = any(int(row["models"] or 0) > 1 for row in sizes.values())
+    sizes = read_capacity(views, bounds)
+    several = any(size.models > 1 for size in sizes.values())
     refused = read_table(views, "refused", bounds)
     takes = count_usable(views, bounds, refused) if several else {}
     local, cohorts = (quotas.filter(pl.col("kind") == kind) for kind in (_LOCAL, _COHORT))
@@ -117,7 +113,7 @@ def _build_group(  # noqa: PLR0917  (the one place where everything meets)
     ledger: pl.DataFrame,
     refused: pl.DataFrame,
     routes: Mapping[tuple[str, str, str], str],
-    sizes: Mapping[str, Mapping[str, Any]],
+    sizes: Mapping[str, GpuNodesTotal],
     takes: Mapping[int, float] | None,
     above: CohortTrees,
     *,
@@ -252,7 +248,7 @@ def _find_own_quota(members: tuple[tuple[str, str], ...], namespace: str) -> str
 def _build_money(
     ledger: pl.DataFrame,
     hours: npt.NDArray[np.int64],
-    size: Mapping[str, Any] | None,
+    size: GpuNodesTotal | None,
     takes: Mapping[int, float] | None,
 ) -> FreeGpus:
     sums = ledger.group_by("hour").agg(pl.col("free", "free_usd", "unpriced").sum()).sort("hour")
@@ -267,14 +263,13 @@ def _build_money(
     total = float(sums["free"].sum())
     priced = total > 0 and not sums["unpriced"].sum()
     usd_h = float(sums["free_usd"].cast(pl.Float64).sum()) / total if priced else None
-    row = size or {}
     return FreeGpus(
         free,
         usd_h,
         bool(sums.height),
-        float(row.get("gpus") or 0),
-        float(row.get("cpu") or 0),
-        float(row.get("memory") or 0),
-        int(row.get("models") or 0),
+        size.gpus if size else 0.0,
+        (size.cpu or 0.0) if size else 0.0,
+        (size.memory or 0.0) if size else 0.0,
+        size.models if size else 0,
         takes is not None,
     )

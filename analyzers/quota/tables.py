@@ -1,12 +1,6 @@
-"""Read quotas, pods and the ledger by the hour."""
-
-from collections.abc import Mapping
-from datetime import datetime
+"""Prepare the hourly rows of quotas: parents, waiting demand, MIG profiles, refusals."""
 
 import polars as pl
-
-from analyzers.queries import compose_steps, load_sql
-from fallow.protocols import Views
 
 MIG = "/mig-"
 
@@ -63,10 +57,3 @@ def read_routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
         (c, ns, name): parent
         for c, ns, name, parent in rows.select("cluster", "namespace", "name", "parent").iter_rows()
     }
-
-
-def read_table(views: Views, name: str, span: Mapping[str, datetime], *before: str) -> pl.DataFrame:
-    """Return rows with `hour` as hours since 1970; `before` are steps that the query reads."""
-    text = compose_steps(*before, f"quota/{name}") if before else load_sql(f"quota/{name}")
-    rows = pl.DataFrame(views.query(text, span))
-    return rows.with_columns(pl.col("hour").dt.epoch("s") // 3600)

@@ -1,17 +1,27 @@
 """Find GPUs that run slower than their peers: in a gang all ranks wait for the slowest."""
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import msgspec
 import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Owner
-from analyzers.queries import load_rows
+from analyzers.queries import load_records
+from analyzers.reliability.rows import SlowClock
+from analyzers.rows import decode_frame
+from fallow.rows import Row
 
 LEAST_PEERS = 4
 """With fewer devices the median is no reference for one device."""
+
+
+class ThrottleReason(Row, frozen=True):
+    """A clock event reason that indicates a hardware problem (a row of `throttles.csv`)."""
+
+    bit: int
+    name: str
+    meaning: str
+    source: str
 
 
 class SlowDevice(msgspec.Struct, frozen=True):
@@ -66,32 +76,32 @@ def find_slow(
     ).filter((pl.col("gang") >= LEAST_PEERS) & (pl.col("clock") < ratio * pl.col("peers_mhz")))
     return [
         SlowDevice(
-            owner=tuple(row[name] for name in WORKLOAD),
-            device=row["device"],
-            node=row["node"] or "",
-            model=row["model"] or "",
-            clock_mhz=row["clock"],
-            peers_mhz=row["peers_mhz"],
-            busy_hours=row["hours"],
-            hot_share=row["hot_hours"] / row["hours"],
-            causes=_list_causes(row["mask"]),
-            temp_c=row["temp_c"],
-            gang=row["gang"],
+            owner=(row.cluster, row.namespace, row.workload_kind, row.workload),
+            device=row.device,
+            node=row.node or "",
+            model=row.model or "",
+            clock_mhz=row.clock,
+            peers_mhz=row.peers_mhz,
+            busy_hours=row.hours,
+            hot_share=row.hot_hours / row.hours,
+            causes=_list_causes(row.mask),
+            temp_c=row.temp_c,
+            gang=row.gang,
         )
-        for row in judged.sort(*WORKLOAD, "clock", "device").iter_rows(named=True)
+        for row in decode_frame(judged.sort(*WORKLOAD, "clock", "device"), SlowClock)
     ]
 
 
 @cache
-def read_throttles() -> tuple[Mapping[str, Any], ...]:
+def read_throttles() -> tuple[ThrottleReason, ...]:
     """Return the clock event reasons that indicate hardware problems (`throttles.csv`)."""
-    return tuple({**row, "bit": int(row["bit"])} for row in load_rows("reliability/throttles"))
+    return tuple(load_records("reliability/throttles", ThrottleReason))
 
 
 def compute_mask() -> int:
     """Return the combined bits of these reasons."""
-    return sum(int(row["bit"]) for row in read_throttles())
+    return sum(reason.bit for reason in read_throttles())
 
 
 def _list_causes(seen: int | None) -> tuple[str, ...]:
-    return tuple(row["name"] for row in read_throttles() if (seen or 0) & row["bit"])
+    return tuple(reason.name for reason in read_throttles() if (seen or 0) & reason.bit)

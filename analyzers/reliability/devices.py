@@ -8,10 +8,11 @@ several GPUs, the application is the cause.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from analyzers.reliability.rows import DeviceXid, MemorySign
 from fallow.xids import xid_meaning
 
 Key = tuple[str, str]
@@ -21,19 +22,6 @@ MOST_REBOOTS = 2
 REPLACE = "replace the board: its memory rows cannot be remapped any more"
 DIAGNOSE = "run the vendor's diagnosis on this GPU when it is free"
 INSPECT = "inspect the hardware: resets did not cure it"
-
-
-class DeviceXid(msgspec.Struct, frozen=True):
-    """An XID first shown by a device in an hour; `older` = it was present before the window."""
-
-    cluster: str
-    device: str
-    node: str
-    at: datetime
-    code: int
-    namespace: str
-    pod: str
-    older: bool
 
 
 class SickDevice(msgspec.Struct, frozen=True):
@@ -50,7 +38,7 @@ class SickDevice(msgspec.Struct, frozen=True):
 
 def find_sick(
     xids: Sequence[DeviceXid],
-    health: Iterable[Mapping[str, Any]],
+    health: Iterable[MemorySign],
     struck: Mapping[Key, Sequence[datetime]],
     downs: Mapping[Key, Sequence[datetime]],
     repeats: int,
@@ -64,10 +52,10 @@ def find_sick(
         by_device[xid.cluster, xid.device].append(xid)
     memory: dict[Key, dict[str, tuple[int, int]]] = defaultdict(dict)
     node_of: dict[Key, str] = {key: seen[-1].node for key, seen in by_device.items()}
-    for row in health:
-        key = row["cluster"], row["device"]
-        memory[key][row["sign"]] = row["most"], row["growth"]
-        node_of.setdefault(key, row["node"] or "")
+    for counter in health:
+        key = counter.cluster, counter.device
+        memory[key][counter.sign] = counter.most, counter.growth
+        node_of.setdefault(key, counter.node or "")
     theirs = find_application_errors(xids)
     by_place: dict[Key, list[SickDevice]] = defaultdict(list)
     for key, name in sorted(node_of.items()):

@@ -9,16 +9,16 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from analyzers.checkpoints import WORKLOAD, Owner
-from analyzers.reliability.devices import DeviceXid
+from analyzers.checkpoints import Owner
+from analyzers.reliability.rows import DeviceXid, FailureEvent, PodLifetime
 from fallow.xids import xid_meaning
 
+Place = tuple[str, str]
 Cause = Literal["spot", "preemption", "node", "device", "application"]
-Row = Mapping[str, Any]
 TOGETHER = timedelta(minutes=10)
 """Pods of one workload that end within this failed together."""
 BEFORE, AFTER = timedelta(minutes=20), timedelta(minutes=10)
@@ -30,6 +30,15 @@ LATEST = timedelta(days=1)
 PREEMPTED = "Preempted"
 """Reason of the scheduler's event on a pod that is preempted for another."""
 STEPS = ("detect", "decide", "drain", "restart")
+
+
+class PodFailure(msgspec.Struct, frozen=True):
+    """The end of a pod by a failure: its cause, and the first sign of it."""
+
+    pod: PodLifetime
+    end: datetime
+    cause: Cause
+    first: datetime
 
 
 class FailedPod(msgspec.Struct, frozen=True):
@@ -61,27 +70,27 @@ class Failure(msgspec.Struct, frozen=True):
 class FailureSigns(msgspec.Struct, frozen=True):
     """The events of nodes and pods, by cause: times in order."""
 
-    nodes: dict[tuple[str, str], list[tuple[datetime, str]]]
+    nodes: dict[Place, list[tuple[datetime, str]]]
     pods: dict[tuple[str, str, str], list[tuple[datetime, str]]]
-    devices: dict[tuple[str, str], list[datetime]]
+    devices: dict[Place, list[datetime]]
 
 
 def sort_signs(
-    events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[DeviceXid]
+    events: Iterable[FailureEvent], causes: Mapping[str, str], xids: Iterable[DeviceXid]
 ) -> FailureSigns:
     """Sort events and XIDs by node, pod and device; `causes` has the cause of each reason."""
-    nodes: dict[tuple[str, str], list[tuple[datetime, str]]] = defaultdict(list)
+    nodes: dict[Place, list[tuple[datetime, str]]] = defaultdict(list)
     pods: dict[tuple[str, str, str], list[tuple[datetime, str]]] = defaultdict(list)
-    devices: dict[tuple[str, str], list[datetime]] = defaultdict(list)
-    for row in events:
-        cause = causes.get(row["reason"])
-        if row["kind"] == "Node" and cause in {"spot", "down"}:
-            nodes[row["cluster"], row["name"]].append((row["ts"], cause))
-        elif row["kind"] == "Pod" and cause == "evicted":
-            pods[row["cluster"], row["namespace"] or "", row["name"]].append((row["ts"], "down"))
-        elif row["kind"] == "Pod" and row["reason"] == PREEMPTED:
-            name = row["cluster"], row["namespace"] or "", row["name"]
-            pods[name].append((row["ts"], "preemption"))
+    devices: dict[Place, list[datetime]] = defaultdict(list)
+    for event in events:
+        cause = causes.get(event.reason)
+        if event.kind == "Node" and cause in {"spot", "down"}:
+            nodes[event.cluster, event.name].append((event.ts, cause))
+        elif event.kind == "Pod" and cause == "evicted":
+            pods[event.cluster, event.namespace or "", event.name].append((event.ts, "down"))
+        elif event.kind == "Pod" and event.reason == PREEMPTED:
+            name = event.cluster, event.namespace or "", event.name
+            pods[name].append((event.ts, "preemption"))
     for xid in xids:
         meaning = xid_meaning(xid.code)
         bad = meaning.severity in {"fatal", "warn"} and meaning.class_ not in {"application", "log"}
@@ -91,121 +100,131 @@ def sort_signs(
 
 
 def find_failures(
-    pods: Sequence[Row], signs: FailureSigns, loading: Mapping[Owner, float]
-) -> tuple[list[Failure], dict[tuple[str, str], list[datetime]]]:
+    pods: Sequence[PodLifetime], signs: FailureSigns, loading: Mapping[Owner, float]
+) -> tuple[list[Failure], dict[Place, list[datetime]]]:
     """Return the failures in order, and the times at which pods failed on each node.
 
     `loading` is how long a pod of a workload takes from its start to its first work, seconds.
     """
-    by_owner: dict[Owner, list[Row]] = defaultdict(list)
-    for row in (_set_eviction_end(row, signs) for row in pods):
-        by_owner[tuple(row[name] for name in WORKLOAD)].append(row)
+    by_owner: dict[Owner, list[PodLifetime]] = defaultdict(list)
+    for pod in (_set_eviction_end(pod, signs) for pod in pods):
+        by_owner[pod.owner].append(pod)
     failures: list[Failure] = []
-    struck: dict[tuple[str, str], list[datetime]] = defaultdict(list)
-    for owner, rows in by_owner.items():
-        ended = [(row, *_find_cause(row, signs)) for row in rows if row["ended"] is not None]
-        bad = sorted(
-            ((row, cause, first) for row, cause, first in ended if cause and first),
-            key=lambda item: (item[0]["ended"], item[0]["pod"]),
-        )
-        starts = sorted(rows, key=lambda row: (row["start"], row["pod"]))
+    struck: dict[Place, list[datetime]] = defaultdict(list)
+    for owner, lifetimes in by_owner.items():
+        failed = (_find_failure(pod, signs) for pod in lifetimes)
+        bad = sorted((f for f in failed if f), key=lambda f: (f.end, f.pod.pod))
+        starts = sorted(lifetimes, key=lambda pod: (pod.start, pod.pod))
         for group in _group_failures(bad):
             failures.append(_build_failure(owner, group, starts, loading.get(owner, 0.0)))
-            for row, _, _ in group:
-                struck[row["cluster"], row["node"]].append(row["ended"])
+            for failure in group:
+                struck[failure.pod.cluster, failure.pod.node].append(failure.end)
     return sorted(failures, key=lambda f: (f.at, f.owner)), dict(struck)
 
 
-def _find_cause(row: Row, signs: FailureSigns) -> tuple[Cause | None, datetime | None]:
+def count_incidents(failed: Sequence[Failure]) -> int:
+    """Count the failures of nodes: all workloads that one failure stops are one incident.
+
+    Not counted: errors of the application, a pod that was preempted for another, and a spot node
+    that its cloud reclaims (the `spot` analyzer measures these).
+    """
+    last: dict[Place, datetime] = {}
+    count = 0
+    for failure in failed:
+        if failure.cause in {"application", "spot", "preemption"}:
+            continue
+        places = [(failure.owner[0], node) for node in failure.nodes]
+        count += any(failure.at - last.get(p, datetime.min) > TOGETHER for p in places)  # noqa: DTZ901
+        last.update(dict.fromkeys(places, failure.at))
+    return count
+
+
+def _find_failure(pod: PodLifetime, signs: FailureSigns) -> PodFailure | None:
     """Return why a pod ended, and the first sign of it; None = normal end, or unknown."""
-    if row["phase"] == "Succeeded":
-        return None, None
-    end, place = row["ended"], (row["cluster"], row["node"])
-    evictions = [*signs.nodes.get(place, ()), *signs.pods.get(_get_pod_key(row), ())]
+    end, place = pod.ended, (pod.cluster, pod.node)
+    if end is None or pod.phase == "Succeeded":
+        return None
+    evictions = [*signs.nodes.get(place, ()), *signs.pods.get(_get_pod_key(pod), ())]
     near = sorted((at, why) for at, why in evictions if end - BEFORE <= at <= end + AFTER)
     if near:
         at, why = min(near, key=lambda item: (item[1] == "down", item[0]))
-        return _ENDINGS[why], min(at, end)
-    if row["phase"] != "Failed":
-        return None, None
+        return PodFailure(pod, end, _ENDINGS[why], min(at, end))
+    if pod.phase != "Failed":
+        return None
     hours = signs.devices.get(place, ())
     # XIDs have a resolution of one hour.
     near_xid = any(at - EARLY <= end < at + timedelta(hours=1) + AFTER for at in hours)
-    return ("device" if near_xid else "application"), end
+    return PodFailure(pod, end, "device" if near_xid else "application", end)
 
 
-def _set_eviction_end(row: Row, signs: FailureSigns) -> Row:
+def _set_eviction_end(pod: PodLifetime, signs: FailureSigns) -> PodLifetime:
     """Set the end of an evicted pod to the time of its event: infrequent polls see it too late."""
-    until = row["ended"]
-    if until is None or row["phase"] in {"Succeeded", "Failed"}:
-        return row
-    evictions = [
-        at for at, _ in signs.pods.get(_get_pod_key(row), ()) if row["start"] < at <= until
-    ]
-    return {**row, "ended": max(evictions)} if evictions else row
+    until = pod.ended
+    if until is None or pod.phase in {"Succeeded", "Failed"}:
+        return pod
+    evictions = [at for at, _ in signs.pods.get(_get_pod_key(pod), ()) if pod.start < at <= until]
+    return msgspec.structs.replace(pod, ended=max(evictions)) if evictions else pod
 
 
-def _get_pod_key(row: Row) -> tuple[str, str, str]:
-    return row["cluster"], row["namespace"], row["pod"]
+def _get_pod_key(pod: PodLifetime) -> tuple[str, str, str]:
+    return pod.cluster, pod.namespace, pod.pod
 
 
-def _group_failures(
-    bad: Sequence[tuple[Row, Cause, datetime]],
-) -> Iterable[list[tuple[Row, Cause, datetime]]]:
-    group: list[tuple[Row, Cause, datetime]] = []
-    for item in bad:
-        if group and item[0]["ended"] - group[-1][0]["ended"] > TOGETHER:
+def _group_failures(bad: Sequence[PodFailure]) -> Iterable[list[PodFailure]]:
+    group: list[PodFailure] = []
+    for failure in bad:
+        if group and failure.end - group[-1].end > TOGETHER:
             yield group
             group = []
-        group.append(item)
+        group.append(failure)
     if group:
         yield group
 
 
 def _build_failure(
-    owner: Owner,
-    group: Sequence[tuple[Row, Cause, datetime]],
-    starts: Sequence[Row],
-    load_s: float,
+    owner: Owner, group: Sequence[PodFailure], starts: Sequence[PodLifetime], load_s: float
 ) -> Failure:
-    rows = [row for row, _, _ in group]
+    pods = [failure.pod for failure in group]
     order: tuple[Cause, ...] = ("spot", "preemption", "node", "device", "application")
-    cause = min((why for _, why, _ in group), key=order.index)
-    first = min(at for _, _, at in group)
-    last_end = max(row["ended"] for row in rows)
-    names = {row["pod"] for row in rows if row["start"] <= first}
-    at = bisect_left([row["start"] for row in starts], min(row["ended"] for row in rows) - EARLY)
+    cause = min((failure.cause for failure in group), key=order.index)
+    first = min(failure.first for failure in group)
+    ends = [failure.end for failure in group]
+    last_end = max(ends)
+    names = {pod.pod for pod in pods if pod.start <= first}
+    at = bisect_left([pod.start for pod in starts], min(ends) - EARLY)
     after = [
-        row
-        for row in starts[at:]
-        if row["start"] > first
-        and row["start"] - last_end <= LATEST
-        and (row["pod"] not in names or row["start"] >= last_end)
-    ][: len(rows)]
+        pod
+        for pod in starts[at:]
+        if pod.start > first
+        and pod.start - last_end <= LATEST
+        and (pod.pod not in names or pod.start >= last_end)
+    ][: len(pods)]
     return Failure(
         owner=owner,
         at=first,
         cause=cause,
-        nodes=tuple(sorted({row["node"] for row in rows})),
-        gpus=float(sum(row["gpus"] for row in rows)),
-        run_hours=max((first - row["start"]).total_seconds() / 3600 for row in rows),
-        seconds=_split_recovery(rows, after, first, last_end, load_s) if after else None,
+        nodes=tuple(sorted({pod.node for pod in pods})),
+        gpus=float(sum(pod.gpus for pod in pods)),
+        run_hours=max((first - pod.start).total_seconds() / 3600 for pod in pods),
+        seconds=_split_recovery(group, after, first, load_s) if after else None,
         load_s=load_s,
-        pods=tuple(FailedPod(r["pod"], r["who"], float(r["gpus"]), r["start"]) for r in rows),
+        pods=tuple(FailedPod(pod.pod, pod.who, pod.gpus, pod.start) for pod in pods),
     )
 
 
 def _split_recovery(
-    rows: Sequence[Row], after: Sequence[Row], first: datetime, last_end: datetime, load_s: float
+    group: Sequence[PodFailure], after: Sequence[PodLifetime], first: datetime, load_s: float
 ) -> dict[str, float]:
     """Split the time from the first sign to the first work; the parts sum to it."""
+    last_end = max(failure.end for failure in group)
+    deletions = [failure.pod.deleted_at for failure in group]
     deleted = min(
-        (row["deleted_at"] for row in rows if row["deleted_at"] and row["deleted_at"] >= first),
-        default=min(row["ended"] for row in rows),
+        (at for at in deletions if at and at >= first),
+        default=min(failure.end for failure in group),
     )
     deleted = min(max(deleted, first), last_end)
-    created = min(row["created_at"] or row["start"] for row in after)
-    begun = max(row["start"] for row in after)
+    created = min(pod.created_at or pod.start for pod in after)
+    begun = max(pod.start for pod in after)
     created = min(max(created, deleted), max(begun, deleted))
     drained = min(max(last_end, deleted), max(begun, deleted))
     return {

@@ -1,20 +1,38 @@
-"""Build the findings of nodes: sick GPUs and outages, their hours, and the remedy."""
+"""Build the findings of failures: their hours and dollars, the evidence, and the remedy."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 import msgspec
 
 from analyzers.budgets import DisruptionBudget
+from analyzers.checkpoints import Checkpoints, Owner
+from analyzers.money import CENT, SMALLEST
+from analyzers.reliability.clocks import SlowDevice
 from analyzers.reliability.devices import SickDevice
-from analyzers.reliability.finding_builder import MOST_NAMED, GpuCost, build_finding, round_value
-from fallow.checkpointing import mtbf
-from fallow.models import Claim, Finding, Recommendation, Subject
+from analyzers.reliability.failure_loss import (
+    CheckpointPlan,
+    FailureLoss,
+    LostWork,
+    compute_loss,
+    compute_saved,
+    list_steps,
+    plan_checkpoints,
+    read_media,
+)
+from analyzers.reliability.failures import STEPS, Failure
+from analyzers.reliability.gpu_costs import GpuCost, build_claims, sum_states
+from analyzers.reliability.rows import MissingDevices, NodeLifetime
+from fallow.checkpointing import daly, mtbf, time_per_work
+from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, finding_id
 from fallow.settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
+ANALYZER = "reliability"
+MOST_NAMED = 16
 CONFIRMED = 2
 """This many independent signals confirm a sick device."""
 Place = tuple[str, str]
@@ -24,7 +42,7 @@ def build_sick_node(  # noqa: PLR0917  (one caller)
     place: Place,
     sick: Sequence[SickDevice],
     away: GpuCost | None,
-    node: Mapping[str, Any] | None,
+    node: NodeLifetime | None,
     guards: Sequence[DisruptionBudget] | None,
     window: Window,
 ) -> Finding:
@@ -55,7 +73,7 @@ def build_sick_node(  # noqa: PLR0917  (one caller)
         window,
         bill,
         {
-            "why": f"{len(sick)} of {node['gpu_count'] if node else 'its'} boards: "
+            "why": f"{len(sick)} of {node.gpu_count if node else 'its'} boards: "
             + "; ".join(s.signs[0] for s in sick[:2]),
             "devices": [msgspec.to_builtins(s) for s in sick[:MOST_NAMED]],
             "disruption_budgets": "not collected" if guards is None else _describe_guards(guards),
@@ -75,25 +93,21 @@ def build_sick_node(  # noqa: PLR0917  (one caller)
     )
 
 
-def _describe_guards(guards: Sequence[DisruptionBudget]) -> list[dict[str, Any]]:
-    return [{"name": b.id, "wants": b.wants, "evictions_allowed": b.allowed} for b in guards]
-
-
-def build_missing_device(row: Mapping[str, Any], window: Window) -> Finding:
+def build_missing_device(missing: MissingDevices, window: Window) -> Finding:
     """Return the finding of a node with fewer GPUs than it has; its hours are the missing GPUs'.
 
     Confirmed where the kubelet misses them too; its hours are then `unavailable`, else `unknown`.
     """
-    expected, visible, name = row["expected"], row["visible"], row["node"]
-    certain = row["allocatable"] is not None and row["allocatable"] <= visible
-    bill = GpuCost(row["gpu_hours"], row["usd"])
-    lost = min(row["unavailable_hours"], bill.gpu_hours)
+    expected, visible, name = missing.expected, missing.visible, missing.node
+    certain = missing.allocatable is not None and missing.allocatable <= visible
+    bill = GpuCost(missing.gpu_hours, missing.usd)
+    lost = min(missing.unavailable_hours, bill.gpu_hours)
     claim = Claim(
-        row["cluster"], None, None, None, None, "unavailable", lost, bill.part(lost), name
+        missing.cluster, None, None, None, None, "unavailable", lost, bill.part(lost), name
     )
     says = f"the node has {expected} boards, its exporter shows {visible}"
-    if row["allocatable"] is not None:
-        says += f" and its kubelet can give out {row['allocatable']}"
+    if missing.allocatable is not None:
+        says += f" and its kubelet can give out {missing.allocatable}"
     step = (
         f"cordon {name} and look for the board: dmesg for XID 79, nvidia-smi, then the slot"
         if certain
@@ -101,15 +115,15 @@ def build_missing_device(row: Mapping[str, Any], window: Window) -> Finding:
     )
     return build_finding(
         "missing_board",
-        Subject(row["cluster"], "", "Node", name, nodes=(name,)),
+        Subject(missing.cluster, "", "Node", name, nodes=(name,)),
         window,
         bill,
         {
             "why": says,
             "boards": expected,
             "shown": visible,
-            "allocatable": row["allocatable"],
-            "last_seen": row["last_of_missing"] and f"{row['last_of_missing']:%Y-%m-%d %H:%M}",
+            "allocatable": missing.allocatable,
+            "last_seen": missing.last_of_missing and f"{missing.last_of_missing:%Y-%m-%d %H:%M}",
         },
         Recommendation(
             verb="diagnose GPU",
@@ -182,3 +196,285 @@ def build_outages(  # noqa: PLR0917  (one caller)
         ),
         certain=True,
     )
+
+
+def build_lost_work(  # noqa: PLR0917  (one caller)
+    owner: Owner,
+    failed: Sequence[Failure],
+    checkpoints: Checkpoints,
+    costs: Mapping[str, GpuCost],
+    thrown: Mapping[datetime, LostWork],
+    settings: ReliabilitySettings,
+    window: Window,
+) -> Finding | None:
+    """Return the cost of a workload's failures: allocated while dead, restarted, and repeated.
+
+    The repeated work comes from `work_lost`; for a failure without a row, it is half of the
+    interval between two checkpoints. `thrown`: its rows by the time of the failure.
+    """
+    worked = sum_states(costs, ("productive", "low", "lost"))
+    startup = costs.get("startup", GpuCost(0.0, Decimal()))
+    loss = compute_loss(failed, checkpoints, thrown, startup.gpu_hours)
+    lost = min(loss.total, worked.gpu_hours + startup.gpu_hours)
+    if lost < settings.min_gpu_hours:
+        return None
+    plan = plan_checkpoints(failed, checkpoints, settings, window)
+    saved = compute_saved(failed, loss.replay, plan, worked.gpu_hours)
+    claims = build_claims(owner, costs, saved) if saved > 0 else ()
+    confirmed = checkpoints.regular and all(f.cause != "application" for f in failed)
+    about = Subject(*owner, nodes=tuple(sorted({n for f in failed for n in f.nodes}))[:MOST_NAMED])
+    return build_finding(
+        "lost_work",
+        about,
+        window,
+        GpuCost(lost, worked.plus(startup).part(lost)),
+        {
+            **_describe_failures(failed),
+            **_describe_loss(failed, loss),
+            **_describe_interruptions(failed, plan, window),
+            "checkpoints": _describe_checkpoints(plan),
+            "assumed": [
+                *(
+                    []
+                    if loss.measured
+                    else ["half of the work between two checkpoints is lost each time"]
+                ),
+                *([] if checkpoints.write_s else ["how long a checkpoint is written nobody saw"]),
+            ],
+        },
+        _recommend_interval(owner, plan, claims),
+        certain=confirmed,
+    )
+
+
+def build_slow_gpus(
+    owner: Owner,
+    slow: Sequence[SlowDevice],
+    costs: Mapping[str, GpuCost],
+    together: bool,
+    window: Window,
+) -> Finding:
+    """Return the cost of slow GPUs for their workload; a gang runs at the speed of its slowest."""
+    worked = sum_states(costs, ("productive", "low"))
+    each = [s.lost * s.busy_hours for s in slow]
+    everybody = max(s.lost * s.busy_hours * s.gang for s in slow)
+    lost = min(everybody if together else sum(each), worked.gpu_hours)
+    hot = [s for s in slow if s.causes]
+    named = ", ".join(dict.fromkeys(s.node for s in slow))
+    return build_finding(
+        "slow_gpu",
+        Subject(*owner, nodes=tuple(dict.fromkeys(s.node for s in slow))[:MOST_NAMED]),
+        window,
+        GpuCost(lost, worked.part(lost)),
+        {
+            "why": f"{len(slow)} of {slow[0].gang} GPUs at {slow[0].clock_mhz:.0f} MHz, the median "
+            f"at {slow[0].peers_mhz:.0f}",
+            "devices": [
+                {
+                    "device": s.device,
+                    "node": s.node,
+                    "clock_mhz": round(s.clock_mhz, 1),
+                    "peers_mhz": round(s.peers_mhz, 1),
+                    "busy_hours": round(s.busy_hours, 2),
+                    "throttled_share": round(s.hot_share, 4),
+                    "throttled_by": list(s.causes),
+                    "temp_c": s.temp_c,
+                }
+                for s in slow[:MOST_NAMED]
+            ],
+            "pace": "the slowest's" if together else "each its own",
+            "assumed": ["work is as fast as the SM clock: what waits for memory loses less"],
+        },
+        Recommendation(
+            verb="move work off slow GPUs",
+            target=f"Node/{slow[0].node}",
+            why=("cool them: " if hot else "find why: ")
+            + (
+                f"{', '.join(hot[0].causes)} on {named}"
+                if hot
+                else f"no throttling is shown on {named}"
+            ),
+            reversible=True,
+            undo="uncordon the node",
+            saving="capacity",
+            effort="quick win",
+            claims=build_claims(owner, costs, lost),
+        ),
+        certain=bool(hot),
+    )
+
+
+def build_unknown_loss(owner: Owner, failed: Sequence[Failure], window: Window) -> Unjudged:
+    """Return the finding that the loss from failures is unknown, with its upper limit."""
+    most = sum(f.run_hours * f.gpus for f in failed)
+    return Unjudged(
+        Subject(*owner),
+        round(most, 6),
+        ("no checkpoint was seen: what its failures lost is unknown",),
+        window,
+    )
+
+
+def _describe_failures(failed: Sequence[Failure]) -> dict[str, Any]:
+    causes = sorted(Counter(f.cause for f in failed).items())
+    return {
+        "why": "failures: " + ", ".join(f"{n} by {c}" for c, n in causes),
+        "failures": [_describe_failure(f) for f in failed[:MOST_NAMED]],
+        "failures_count": len(failed),
+    }
+
+
+def _describe_failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "at": f"{failure.at:%Y-%m-%dT%H:%M:%SZ}",
+        "cause": failure.cause,
+        "nodes": list(failure.nodes),
+        "gpus": failure.gpus,
+        "seconds": None
+        if failure.seconds is None
+        else {step: round(failure.seconds[step], 1) for step in STEPS},
+    }
+
+
+def _describe_loss(failed: Sequence[Failure], loss: FailureLoss) -> dict[str, Any]:
+    return {
+        "gpu_hours_by_step": {
+            "held_while_dead": round(loss.dead, 3),
+            "started_again": round(loss.again, 3),
+            "replayed": round(sum(loss.replay), 3),
+        },
+        "mean_seconds_to_recover": _average_recovery(failed, loss.replay),
+    }
+
+
+def _average_recovery(
+    failed: Sequence[Failure], replay: Sequence[float]
+) -> dict[str, float] | None:
+    """Return the mean seconds of each step; None = no recovery was seen."""
+    steps = list_steps(failed)
+    if not steps:
+        return None
+    return {
+        **{k: round(sum(s[k] for s in steps) / len(steps), 1) for k in STEPS},
+        "replay": round(sum(replay) * 3600 / sum(f.gpus for f in failed), 1),
+    }
+
+
+def _describe_interruptions(
+    failed: Sequence[Failure], plan: CheckpointPlan, window: Window
+) -> dict[str, Any]:
+    """Return the hours between interruptions; the MTBF leaves out spot and preemption."""
+    faults = sum(f.cause not in {"spot", "preemption"} for f in failed)
+    measured = mtbf(faults, window.seconds / 3600)
+    return {
+        "hours_between_interruptions": round_value(plan.between_h),
+        "mtbf_hours": round_value(measured.mean_h),
+        "mtbf_hours_95": [round_value(measured.low_h), round_value(measured.high_h)],
+    }
+
+
+def _describe_checkpoints(plan: CheckpointPlan) -> dict[str, Any]:
+    checkpoints = plan.checkpoints
+    return {
+        "interval_hours": round(checkpoints.interval_h, 3),
+        "source": checkpoints.source,
+        "write_seconds": round(plan.write_h * 3600, 1),
+        "best_interval_hours": round(plan.best_h, 3),
+        "stretch_now": _drop_infinite(
+            time_per_work(checkpoints.interval_h, plan.write_h, plan.between_h, plan.restart_h)
+        ),
+        "stretch_best": _drop_infinite(
+            time_per_work(plan.best_h, plan.write_h, plan.between_h, plan.restart_h)
+        ),
+        "media": _compare_media(plan.write_h, plan.between_h, plan.restart_h),
+    }
+
+
+def _recommend_interval(
+    owner: Owner, plan: CheckpointPlan, claims: tuple[Claim, ...]
+) -> Recommendation | None:
+    """Return the advice to checkpoint more often; None = today's interval is short enough."""
+    if plan.best_h >= plan.checkpoints.interval_h:
+        return None
+    return Recommendation(
+        verb=f"checkpoint every {format_duration(max(round(plan.best_h * 60), 1) * 60)}",
+        target=f"{owner[2]}/{owner[3]}",
+        why=f"Daly's interval for an interruption every {plan.between_h:.1f} hours and "
+        f"{plan.write_h * 3600:.0f} seconds of writing",
+        reversible=True,
+        undo="restore the interval",
+        caution="write to a faster medium first where writing stops the work",
+        saving="capacity",
+        effort="quick win",
+        claims=claims,
+    )
+
+
+def _compare_media(write_h: float, between: float, restart: float) -> list[dict[str, Any]]:
+    """Return the best interval on each medium, if the present one is a network file system."""
+    media = []
+    for medium in read_media():
+        write = write_h / (medium.gb_per_s / read_media()[0].gb_per_s)
+        best = daly(write, between)
+        media.append(
+            {
+                "medium": medium.medium,
+                "write_seconds": round(write * 3600, 1),
+                "best_interval_hours": round(best, 3),
+                "stretch": _drop_infinite(time_per_work(best, write, between, restart)),
+            }
+        )
+    return media
+
+
+def _drop_infinite(value: float) -> float | None:
+    """Return a value that JSON can represent; None = infinite."""
+    return round(value, 4) if value < 1e6 else None  # noqa: PLR2004
+
+
+def _describe_guards(guards: Sequence[DisruptionBudget]) -> list[dict[str, Any]]:
+    return [{"name": b.id, "wants": b.wants, "evictions_allowed": b.allowed} for b in guards]
+
+
+def build_finding(  # noqa: PLR0917  (one place where findings are made)
+    kind: str,
+    about: Subject,
+    window: Window,
+    bill: GpuCost,
+    details: dict[str, Any],
+    advice: Recommendation | None,
+    *,
+    certain: bool,
+) -> Finding:
+    """Build a finding from its bill, its details and its advice."""
+    days = Decimal(repr(window.seconds / 86_400))
+    claims = advice.claims if advice else ()
+    saved = sum(c.gpu_hours for c in claims)
+    usd = sum((c.usd or Decimal() for c in claims), Decimal())
+    return Finding(
+        id=finding_id(ANALYZER, kind, about, window.start),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=about,
+        window=window,
+        verdict="wasteful",
+        evidence="confirmed" if certain else "suspected",
+        confidence=0.9 if certain else 0.6,
+        gpu_hours=round(bill.gpu_hours, 6),
+        usd=None if bill.usd is None else bill.usd.quantize(SMALLEST, ROUND_DOWN),
+        details=details,
+        recommendations=()
+        if advice is None
+        else (
+            msgspec.structs.replace(
+                advice,
+                gpu_hours_per_day=round(saved / float(days), 4) if saved else None,
+                usd_per_day=(usd / days).quantize(CENT, ROUND_DOWN) if usd else None,
+            ),
+        ),
+    )
+
+
+def round_value(value: float | None) -> float | None:
+    """Return a value rounded as findings show it."""
+    return None if value is None else round(value, 2)

@@ -15,9 +15,14 @@ import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
 from analyzers.interruptions import read_causes
-from analyzers.queries import load_sql
-from analyzers.reliability import event_queries
 from analyzers.reliability.failures import Cause, Failure, find_failures, sort_signs
+from analyzers.reliability.rows import (
+    list_lifetimes,
+    read_bursts,
+    read_events,
+    read_lifetimes,
+    read_xids,
+)
 from analyzers.tolerances import read_tolerances
 from fallow.protocols import Views
 from fallow.tables import Batch
@@ -57,27 +62,22 @@ def compute_work_lost(views: Views, window: Window, burst_bps: float) -> list[Wo
     """
     around = Window(window.start - LATE, window.end)
     bounds = around.bounds()
-    pods = event_queries.read_lifetimes(views, bounds)
+    pods = read_lifetimes(views, bounds)
     if pods.is_empty() or pods["ended"].is_null().all():
         return []
     signs = sort_signs(
-        event_queries.read_events(views, bounds),
+        read_events(views, bounds, list(read_causes())),
         read_causes(),
-        event_queries.read_xids(views, bounds),
+        read_xids(views, bounds),
     )
-    failures, _ = find_failures(pods.to_dicts(), signs, {})
+    failures, _ = find_failures(list_lifetimes(pods), signs, {})
     since = around.start.astimezone(UTC).replace(tzinfo=None)
     going_on = {kind for kind, row in read_tolerances().items() if row.tolerance in SURVIVORS}
     struck = [f for f in failures if f.owner[2] in going_on and f.at >= since]
     if not struck:
         return []
     first = min(f.at for f in struck).replace(tzinfo=UTC)
-    loud = pl.DataFrame(
-        views.query(
-            load_sql("bursts"),
-            {**Window(first - LOOKBACK, window.end).bounds(), "burst_bps": burst_bps},
-        )
-    )
+    loud = read_bursts(views, Window(first - LOOKBACK, window.end).bounds(), burst_bps)
     return [row for failure in struck for row in _build_rows(failure, pods, loud)]
 
 

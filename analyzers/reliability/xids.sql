@@ -27,11 +27,11 @@ seen AS (
 SELECT
     cluster,
     device,
-    node,
-    bucket,
-    xid::INTEGER AS xid,
-    namespace,
-    pod,
+    coalesce(node, '') AS node,
+    bucket AS at,
+    xid::INTEGER AS code,
+    coalesce(namespace, '') AS namespace,
+    coalesce(pod, '') AS pod,
     lag(xid) OVER w IS null AND bucket <= $since AS older
 FROM seen
 WINDOW w AS (PARTITION BY cluster, device ORDER BY bucket)

@@ -9,12 +9,12 @@ with the least waste.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
-Row = Mapping[str, Any]
+from analyzers.scaling.rows import JobPace
+
 Key = tuple[str, ...]
 STEPS = "steps_per_s"
 _TAIL = re.compile(r"(?:-(?:\d+|(?=[0-9a-f]*\d)[0-9a-f]{6,}))+$")
@@ -24,7 +24,7 @@ _TAIL = re.compile(r"(?:-(?:\d+|(?=[0-9a-f]*\d)[0-9a-f]{6,}))+$")
 class JobThroughput(msgspec.Struct, frozen=True):
     """One job at one size, beside the smallest size of its family."""
 
-    row: Row
+    row: JobPace
     family: str
     per_gpu: float
     base_gpus: int
@@ -43,38 +43,38 @@ def strip_run_suffix(workload: str) -> str:
     return _TAIL.sub("", workload) or workload
 
 
-def compare_sizes(rows: Sequence[Row]) -> tuple[list[JobThroughput], list[Row]]:
+def compare_sizes(rows: Sequence[JobPace]) -> tuple[list[JobThroughput], list[JobPace]]:
     """Return the jobs of families with several sizes, and the rows of those with one."""
-    families: dict[Key, list[Row]] = {}
+    families: dict[Key, list[JobPace]] = {}
     for row in rows:
         families.setdefault(_get_key(row), []).append(row)
     throughputs: list[JobThroughput] = []
-    alone: list[Row] = []
+    alone: list[JobPace] = []
     for key, members in families.items():
-        base = min(row["gpus"] for row in members)
-        if all(row["gpus"] == base for row in members):
+        base = min(row.gpus for row in members)
+        if all(row.gpus == base for row in members):
             alone += members
             continue
-        smallest = [row for row in members if row["gpus"] == base]
-        hours = sum(row["hours"] for row in smallest)
-        mean = sum(_compute_per_gpu(row) * row["hours"] for row in smallest) / hours
+        smallest = [row for row in members if row.gpus == base]
+        hours = sum(row.hours for row in smallest)
+        mean = sum(_compute_per_gpu(row) * row.hours for row in smallest) / hours
         throughputs += [
             JobThroughput(row, key[-3], _compute_per_gpu(row), base, hours, mean, key[-1])
             for row in members
-            if row["gpus"] > base
+            if row.gpus > base
         ]
     return throughputs, alone
 
 
-def _get_key(row: Row) -> Key:
-    unit = STEPS if row["work_per_s"] is None else row["work"] or "work_per_s"
-    if row["family"]:
-        return (row["cluster"], row["family"], row["model"], unit)
-    place = (row["cluster"], row["namespace"], row["workload_kind"])
-    return (*place, strip_run_suffix(row["workload"]), row["model"], unit)
+def _get_key(row: JobPace) -> Key:
+    unit = STEPS if row.work_per_s is None else row.work or "work_per_s"
+    if row.family:
+        return (row.cluster, row.family, row.model, unit)
+    place = (row.cluster, row.namespace, row.workload_kind)
+    return (*place, strip_run_suffix(row.workload), row.model, unit)
 
 
-def _compute_per_gpu(row: Row) -> float:
-    if row["work_per_s"] is None:
-        return float(row[STEPS])
-    return float(row["work_per_s"]) / int(row["gpus"])
+def _compute_per_gpu(row: JobPace) -> float:
+    if row.work_per_s is None:
+        return row.steps_per_s or 0.0
+    return row.work_per_s / row.gpus

@@ -105,5 +105,10 @@ INNER JOIN sizes AS s
         p.cluster = s.cluster AND p.namespace = s.namespace
         AND p.workload_kind = s.workload_kind AND p.workload = s.workload AND p.hour = s.hour
 GROUP BY ALL
-HAVING median(coalesce(p.job_work_per_s, p.work_per_s, p.steps_per_s)) > 0
+HAVING
+    median(coalesce(
+        p.job_work_per_s,
+        CASE WHEN p.reporting_pods = s.pods THEN p.work_per_s END,
+        p.steps_per_s
+    )) > 0
 ORDER BY ALL

@@ -9,16 +9,18 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from analyzers.queries import OWNERS, compose_steps, load_sql
 from analyzers.services.findings import build_missed, build_spare_replicas
-from analyzers.services.levels import (
-    OWNER,
-    InferenceService,
-    Owner,
-    build_parameters,
-    read_services,
+from analyzers.services.levels import InferenceService, read_services
+from analyzers.services.rows import (
+    ATTAINED,
+    REPLICAS,
+    RequestedObjective,
+    list_objectives,
+    list_owners,
+    read_replicas,
+    read_silent_servers,
 )
-from analyzers.work import read_costs
+from analyzers.work import Owner, read_costs
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.service_levels import ServicesSettings
@@ -53,11 +55,11 @@ class ServicesAnalyzer:
                 if level.state == "unsure"
             ]
             unjudged += [Unjudged(service.subject, 0.0, (why,), window) for why in reasons]
-        parameters = {**window.bounds(), "recent": max(window.start, window.end - RECENT)}
-        for row in views.query(load_sql("services/pods_without_latency"), parameters).to_pylist():
-            about = Subject(row["cluster"], "", "Fleet", row["cluster"])
+        recent = max(window.start, window.end - RECENT)
+        for silent in read_silent_servers(views, window, recent):
+            about = Subject(silent.cluster, "", "Fleet", silent.cluster)
             why = (
-                f"{row['pods']} serving pods tell no latency histogram: "
+                f"{silent.pods} serving pods tell no latency histogram: "
                 "scrape theirs (docs/prometheus.md), or name it in prometheus.latency_metrics"
             )
             unjudged.append(Unjudged(about, 0.0, (why,), window))
@@ -92,29 +94,17 @@ class ServicesAnalyzer:
         """Yield the counts within each objective, and the activity of the replicas."""
         about = finding.subject
         owner = (about.cluster, about.namespace, about.workload_kind, about.workload)
-        base = dict(zip(OWNER, owner, strict=True))
         unique = {
             (level["metric"], level["within_s"], level["target"])
             for level in finding.details["levels"]
         }
-        wanted = [
-            {**base, "metric": metric, "within_s": within_s, "target": target}
-            for metric, within_s, target in sorted(unique)
-        ]
+        objectives = [RequestedObjective(owner, *level) for level in sorted(unique)]
         bounds = finding.window.bounds()
         title = "how many requests kept the objective: least, about, most"
-        yield (
-            title,
-            compose_steps(OWNERS, "services/attained"),
-            {**bounds, **build_parameters(wanted)},
-        )
+        yield title, ATTAINED, {**bounds, **list_objectives(objectives)}
         if finding.kind == "slo_headroom":
             title = "how many replicas there were, and how active they were"
-            yield (
-                title,
-                compose_steps("hours/owners", "services/replicas"),
-                {**bounds, **build_parameters([base])},
-            )
+            yield title, REPLICAS, {**bounds, **list_owners([owner])}
 
     def _roomy(
         self, views: Views, window: Window, judged: list[InferenceService]
@@ -124,12 +114,8 @@ class ServicesAnalyzer:
         }
         if not happy:
             return
-        parameters = build_parameters([dict(zip(OWNER, owner, strict=True)) for owner in happy])
         money = read_costs(views, window)
-        for row in views.query(
-            compose_steps("hours/owners", "services/replicas"), window.bounds() | parameters
-        ).to_pylist():
-            service = happy[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]]
-            finding = build_spare_replicas(service, row, money, self.settings, window)
+        for row in read_replicas(views, window, happy):
+            finding = build_spare_replicas(happy[row.owner], row, money, self.settings, window)
             if finding is not None:
                 yield finding

@@ -1,11 +1,11 @@
 """Build the findings of a service: its levels, and the replicas that it does not need."""
 
-from collections.abc import Mapping
 from decimal import Decimal
 from math import ceil
 from typing import Any
 
 from analyzers.services.levels import InferenceService, ServiceLevel
+from analyzers.services.rows import ReplicaUse
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
 from fallow.models import Finding, Recommendation, State, finding_id
 from fallow.service_levels import ServicesSettings
@@ -46,7 +46,7 @@ def build_missed(service: InferenceService, window: Window) -> Finding | None:
 
 def build_spare_replicas(
     service: InferenceService,
-    row: Mapping[str, Any],
+    row: ReplicaUse,
     money: WorkloadCosts,
     settings: ServicesSettings,
     window: Window,
@@ -57,8 +57,8 @@ def build_spare_replicas(
         return None
     if any(level.burned(level.least) > settings.burn for level in levels):
         return None
-    replicas = int(row["replicas"])
-    needed = max(1, ceil(row["most_active"] / settings.busiest - 1e-9) + settings.spare)
+    replicas = int(row.replicas)
+    needed = max(1, ceil(row.most_active / settings.busiest - 1e-9) + settings.spare)
     if needed >= replicas:
         return None
     share = 1 - needed / replicas
@@ -68,10 +68,10 @@ def build_spare_replicas(
     usd = None if total.usd is None else compute_share(total.usd, share)
     worst = max(level.burned(level.least) for level in levels)
     why = (
-        f"{replicas} replicas are active {row['act']:.0%} of the time and together at most as much "
-        f"as {row['most_active']:.2f} of them; at most {worst:.0%} of the error budget is used"
+        f"{replicas} replicas are active {row.act:.0%} of the time and together at most as much "
+        f"as {row.most_active:.2f} of them; at most {worst:.0%} of the error budget is used"
     )
-    enough = round(needed * float(row["devices"]), 3)
+    enough = round(needed * row.devices, 3)
     return Finding(
         id=finding_id(ANALYZER, "slo_headroom", service.subject, window.start),
         analyzer=ANALYZER,
@@ -88,9 +88,9 @@ def build_spare_replicas(
             "levels": [_describe_level(level) for level in levels],
             "replicas": replicas,
             "needed": needed,
-            "activity": round(row["act"], 4),
-            "busiest_hour": round(row["most_active"], 4),
-            **({} if row["sm"] is None else {"sm": round(row["sm"], 4)}),
+            "activity": round(row.act, 4),
+            "busiest_hour": round(row.most_active, 4),
+            **({} if row.sm is None else {"sm": round(row.sm, 4)}),
             "share": round(share, 4),
             "hours_of": list(RELEASE),
             "witnesses": {"compute": "rollup_1h", "intent": "latency_sample"},

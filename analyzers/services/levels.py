@@ -8,23 +8,26 @@ the objective, `most` all of it, `about` a part as if its requests were evenly d
 `histogram_quantile` assumes). For a mean alone, Markov's inequality gives `least`, and `most` is 1.
 """
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from analyzers.queries import OWNERS, compose_steps
 from analyzers.query_cache import cache_query
 from analyzers.services.objectives import find_objectives, parse_objectives
+from analyzers.services.rows import (
+    AttainedObjective,
+    RequestedObjective,
+    read_attained,
+    read_latencies,
+)
+from analyzers.work import Owner
 from fallow.errors import UsageError
 from fallow.models import Subject
 from fallow.protocols import Views
 from fallow.service_levels import ServicesSettings
 from fallow.window import Window
 
-Owner = tuple[str, str, str, str]
-OWNER = ("cluster", "namespace", "workload_kind", "workload")
 LAPSES = timedelta(hours=24)
 """A service without requests for this time is no longer judged by the hours in which it missed."""
 NO_OBJECTIVE = (
@@ -109,83 +112,65 @@ def read_services(
     views: Views, window: Window, settings: ServicesSettings
 ) -> list[InferenceService]:
     """Return every workload whose latencies are known, judged where it has objectives."""
-    bounds = {"since": window.start, "until": window.end}
-    rows = views.query(compose_steps(OWNERS, "services/latencies"), bounds).to_pylist()
-    wanted: list[dict[str, Any]] = []
+    requested: list[RequestedObjective] = []
     services: dict[Owner, InferenceService] = {}
-    for row in rows:
-        owner: Owner = tuple(row[name] for name in OWNER)
-        about = Subject(*owner, team=row["team"])
+    for row in read_latencies(views, window):
+        about = Subject(*row.owner, team=row.team)
         try:
             ours = (
-                parse_objectives(row["slo"])
-                if row["slo"]
-                else find_objectives(
-                    settings.objectives, row["namespace"], row["workload"], row["metrics"]
-                )
+                parse_objectives(row.slo)
+                if row.slo
+                else find_objectives(settings.objectives, row.namespace, row.workload, row.metrics)
             )
         except UsageError as error:
-            services[owner] = InferenceService(
+            services[row.owner] = InferenceService(
                 about, window.end, doubts=(error.message,), misread=True
             )
             continue
         doubts = tuple(
             f"its objective for {objective.metric} is of a latency that nobody collects"
             for objective in ours
-            if objective.metric not in row["metrics"]
+            if objective.metric not in row.metrics
         )
         if not ours:
             doubts = (NO_OBJECTIVE,)
-        services[owner] = InferenceService(about, window.end, doubts=doubts)
-        wanted += [
-            {**dict(zip(OWNER, owner, strict=True)), "metric": objective.metric,
-             "within_s": objective.within.total_seconds(), "target": objective.target}
+        services[row.owner] = InferenceService(about, window.end, doubts=doubts)
+        requested += [
+            RequestedObjective(
+                row.owner, objective.metric, objective.within.total_seconds(), objective.target
+            )
             for objective in ours
-        ]  # fmt: skip
-    if wanted:
-        for row in views.query(
-            compose_steps(OWNERS, "services/attained"), bounds | build_parameters(wanted)
-        ).to_pylist():
-            owner = tuple(row[name] for name in OWNER)
-            services[owner] = _add_level(services[owner], row, settings.least_requests)
+        ]
+    if requested:
+        for attained in read_attained(views, window, requested):
+            service = services[attained.owner]
+            services[attained.owner] = _add_level(service, attained, settings.least_requests)
     return list(services.values())
 
 
-def build_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return objectives as the lists that `attained.sql` and `replicas.sql` unnest."""
-    names = {
-        "clusters": "cluster",
-        "namespaces": "namespace",
-        "kinds": "workload_kind",
-        "workloads": "workload",
-        "metrics": "metric",
-        "within": "within_s",
-        "targets": "target",
-    }
-    return {
-        name: [row[column] for row in rows] for name, column in names.items() if column in rows[0]
-    }
-
-
 def _add_level(
-    service: InferenceService, row: Mapping[str, Any], least_requests: int
+    service: InferenceService, row: AttainedObjective, least_requests: int
 ) -> InferenceService:
-    requests = float(row["requests"])
-    if requests < least_requests:
-        few = f"{requests:,.0f} observations of {row['metric']} in the window: too few to judge"
+    if row.requests < least_requests:
+        few = f"{row.requests:,.0f} observations of {row.metric} in the window: too few to judge"
         return msgspec.structs.replace(service, doubts=(*service.doubts, few))
-    shares = {name: min(1.0, max(0.0, row[name] / requests)) for name in ("least", "about", "most")}
     level = ServiceLevel(
-        metric=row["metric"],
-        source=row["source"],
-        within_s=row["within_s"],
-        target=row["target"],
-        requests=requests,
-        hours=row["hours"],
-        last_hour=row["last_hour"],
-        hours_missed=row["hours_missed"],
-        worst_hour=row["worst_hour"],
-        mean_only=row["mean_only"],
-        **shares,
+        metric=row.metric,
+        source=row.source,
+        within_s=row.within_s,
+        target=row.target,
+        requests=row.requests,
+        least=_limit_share(row.least / row.requests),
+        about=_limit_share(row.about / row.requests),
+        most=_limit_share(row.most / row.requests),
+        hours=row.hours,
+        last_hour=row.last_hour,
+        hours_missed=row.hours_missed,
+        worst_hour=row.worst_hour,
+        mean_only=row.mean_only,
     )
     return msgspec.structs.replace(service, levels=(*service.levels, level))
+
+
+def _limit_share(share: float) -> float:
+    return min(1.0, max(0.0, share))

@@ -8,24 +8,21 @@ container_sample ─► CPU and memory (14 days) ───────┼─► 
 ledger ─► hours, dollars, prices per model ─────────┘
 """
 
-import json
 from collections.abc import Iterable
 from datetime import timedelta
-from decimal import Decimal
-from typing import Any
 
 import msgspec
 import polars as pl
 
-from analyzers.queries import load_sql
-from analyzers.sizing import fault_symptoms, underuse
+from analyzers.sizing import fault_symptoms, rows, underuse
 from analyzers.sizing.blocking_requests import Free, find_blocking
 from analyzers.sizing.findings import build_finding
 from analyzers.sizing.fitting import compute_need, list_options
 from analyzers.sizing.limits import get_limit
-from analyzers.sizing.requests import find_oversized, find_unknown, list_settled, read_containers
+from analyzers.sizing.requests import find_oversized, find_unknown, list_settled, sum_containers
+from analyzers.sizing.rows import WorkloadUse
 from analyzers.sizing.symptoms import Symptom
-from analyzers.sizing.usage import sum_workloads
+from analyzers.sizing.usage import sum_shared, sum_workloads
 from analyzers.work import (
     ALLOCATED,
     OWNER,
@@ -51,6 +48,7 @@ RESERVED = (
     "little is computed, but the memory in use is what the framework reserved at once and says "
     "nothing of the need: export torch.cuda.max_memory_allocated or vLLM's KV-cache use"
 )
+NO_HOSTS = {name: pl.lit(None, dtype=pl.Float64) for name in ("throttled", "cpu_full", "net_bps")}
 SHARED = "several pods share the device: whose activity it shows is not known"
 
 
@@ -67,48 +65,40 @@ class SizingAnalyzer:
         """Return under-used workloads and excessive requests, the most GPU-hours first."""
         costs = read_costs(views, window)
         judged = self._judged(read_work(views, window), costs)
-        pods = pl.DataFrame(views.query(load_sql("sizing/pods"), window.bounds()))
+        pods = rows.read_pods(views, window)
         findings: list[Finding] = []
         if judged.height or pods.height:
             pods = _add_hosts(views, window, pods, judged)
             findings += self._signs(views, window, judged, pods, costs)
-            rows, free, containers = (
-                pods.to_dicts(),
-                _read_free(views, window),
-                read_containers(views, window),
-            )
-            findings += find_oversized(containers, rows, free, window)
-            findings += find_blocking(rows, free, window, list_settled(containers))
+            gpu_pods, free = rows.list_pods(pods), _read_free(views, window)
+            containers = sum_containers(views, window)
+            findings += find_oversized(containers, gpu_pods, free, window)
+            findings += find_blocking(gpu_pods, free, window, list_settled(containers))
         return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the workloads with unknown depth or memory need, and the reasons."""
-        rows = read_work(views, window)
+        work = read_work(views, window)
+        judged = self._judged(work, read_costs(views, window))
         unjudged = []
-        for row in self._judged(rows, read_costs(views, window)).iter_rows(named=True):
+        for row in rows.list_workloads(judged.with_columns(**NO_HOSTS)):
             reasons = []
-            if row["sm"] is None:
+            if row.sm is None:
                 reasons.append(NO_DEPTH)
-            if row["reserved"] and row["eff"] is not None and row["eff"] < get_limit("low_eff"):
+            if row.reserved and row.eff is not None and row.eff < get_limit("low_eff"):
                 reasons.append(RESERVED)
-            unjudged += [
-                Unjudged(build_subject(row), row["work_h"], (reason,)) for reason in reasons
-            ]
-        shared = rows.filter(pl.col("sharers") > 1).group_by(*OWNER, maintain_order=True)
-        for row in shared.agg(
-            pl.col("team").first(),
-            pl.col("node").unique().alias("nodes"),
-            pl.col("gpu_model").unique().alias("models"),
-            hours=(pl.col("work_s") * pl.col("weight") / pl.col("sharers")).sum() / 3600,
-        ).iter_rows(named=True):
-            if row["hours"] > 0:
-                unjudged.append(Unjudged(build_subject(row), row["hours"], (SHARED,)))
-        return [*unjudged, *find_unknown(read_containers(views, window))]
+            unjudged += [Unjudged(build_subject(row), row.work_h, (why,)) for why in reasons]
+        unjudged += [
+            Unjudged(build_subject(shared), shared.hours, (SHARED,))
+            for shared in rows.list_shared(sum_shared(work))
+            if shared.hours > 0
+        ]
+        return [*unjudged, *find_unknown(sum_containers(views, window))]
 
-    def _judged(self, rows: pl.DataFrame, costs: WorkloadCosts) -> pl.DataFrame:
+    def _judged(self, work: pl.DataFrame, costs: WorkloadCosts) -> pl.DataFrame:
         """Return workloads with enough work to judge; `thin`: allocated longer than used."""
         least = self.settings.least_gpu_hours
-        workloads = sum_workloads(rows)
+        workloads = sum_workloads(work)
         ledger = (costs.total(owner, ALLOCATED) for owner in workloads.select(OWNER).iter_rows())
         allocated = pl.Series(
             "allocated_h", [a.gpu_hours if a else None for a in ledger], pl.Float64
@@ -128,9 +118,7 @@ class SizingAnalyzer:
         pods: pl.DataFrame,
         costs: WorkloadCosts,
     ) -> Iterable[Finding]:
-        prices: dict[str, dict[str, float]] = {}
-        for row in views.query(load_sql("sizing/classes"), window.bounds()).to_pylist():
-            prices.setdefault(row["cluster"], {})[row["model"]] = row["usd_h"]
+        prices = rows.read_prices(views, window)
         weight = pl.col("hours")
         hosts = pods.group_by(OWNER).agg(
             throttled=(pl.col("throttled") * weight).sum()
@@ -139,16 +127,15 @@ class SizingAnalyzer:
             net_bps=pl.col("net_bps").mean(),
         )
         hosts = hosts.with_columns(pl.col("throttled").fill_nan(None))
-        for row in judged.join(hosts, on=OWNER, how="left", maintain_order="left").iter_rows(
-            named=True
-        ):
-            sign = self._sign(row, prices.get(row["cluster"], {}))
+        both = judged.join(hosts, on=OWNER, how="left", maintain_order="left")
+        for row in rows.list_workloads(both):
+            sign = self._sign(row, prices.get(row.cluster, {}))
             if sign is not None and 0 < sign.share <= 1:
-                if row["thin"] and sign.kind != "busy_hang":
+                if row.thin and sign.kind != "busy_hang":
                     sign = msgspec.structs.replace(sign, evidence="suspected")
-                yield build_finding(row, sign, window, costs, bool(row["reserved"]))
+                yield build_finding(row, sign, window, costs, bool(row.reserved))
 
-    def _sign(self, row: dict[str, Any], prices: dict[str, float]) -> Symptom | None:
+    def _sign(self, row: WorkloadUse, prices: dict[str, float]) -> Symptom | None:
         first = (
             fault_symptoms.detect_hang(row)
             or fault_symptoms.detect_straggler(row)
@@ -156,21 +143,21 @@ class SizingAnalyzer:
             or fault_symptoms.detect_input_bound(row)
             or fault_symptoms.detect_comm_bound(row)
         )
-        if first is not None or (row["dram"] or 0) >= get_limit("memory_bound"):
+        if first is not None or (row.dram or 0) >= get_limit("memory_bound"):
             return first
         need = compute_need(row, self.settings)
-        complete = None not in {need, row["eff"], row["sm_peak"]}
-        if need is not None and complete and row["eff"] < get_limit("low_eff"):
+        small = row.eff is not None and row.eff < get_limit("low_eff")
+        if need is not None and small and row.sm_peak is not None:
             options = list_options(row, need, prices, self.settings)
             if options:
                 return underuse.build_smaller(row, options)
-        if is_interactive(row["workload_kind"]):
+        if is_interactive(row.workload_kind):
             return None
-        if row["sm"] is not None and row["sm"] < self.settings.low_depth:
+        if row.sm is not None and row.sm < self.settings.low_depth:
             shallow = underuse.detect_shallow(row)
             if shallow is not None:
                 return shallow
-        if row["act"] is not None and row["act"] < self.settings.low_duty:
+        if row.act is not None and row.act < self.settings.low_duty:
             return underuse.detect_seldom(row, self.settings)
         return None
 
@@ -186,20 +173,12 @@ def _add_hosts(
     )
     names = ["cluster", "namespace", "pod"]
     since = max(window.start, window.end - timedelta(days=HOST_DAYS))
-    hosts = views.query(
-        load_sql("pod_use"),
-        {
-            "since": since,
-            "until": window.end,
-            "pods": json.dumps(chosen.select(names).unique(maintain_order=True).to_dicts()),
-        },
-    )
-    return pods.join(pl.DataFrame(hosts), on=names, how="left", maintain_order="left")
+    hosts = rows.read_pod_hosts(views, since, window.end, chosen.select(names))
+    return pods.join(hosts, on=names, how="left", maintain_order="left")
 
 
 def _read_free(views: Views, window: Window) -> Free:
-    free: dict[tuple[str, str], tuple[float, Decimal | None]] = {}
-    for row in views.query(load_sql("sizing/free"), window.bounds()).to_pylist():
-        usd = row["usd"] if row["priced"] else None
-        free[row["cluster"], row["node"]] = row["gpu_hours"], usd
-    return free
+    return {
+        (row.cluster, row.node): (row.gpu_hours, row.usd if row.priced else None)
+        for row in rows.read_free_hours(views, window)
+    }

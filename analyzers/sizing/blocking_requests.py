@@ -5,81 +5,81 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from analyzers.sizing.findings import build_blocking, group_by_owner
+from analyzers.sizing.findings import build_blocking
 from analyzers.sizing.limits import get_limit
+from analyzers.sizing.rows import GpuPod, Resource
 from analyzers.work import MOST_NAMED, Owner, compute_share
 from fallow.models import Claim, Evidence, Finding, Subject
 from fallow.window import Window
 
-Row = Mapping[str, Any]
 Free = Mapping[tuple[str, str], tuple[float, Decimal | None]]
 GIB = 2**30
 LEAST_GPU_HOURS = 1.0
-REQUEST_COLUMNS = {
-    "cpu_hog": ("cpu_request_milli", "fair_milli", "cpu_p95", 1000.0, "cores"),
-    "memory_hog": ("memory_request_bytes", "fair_bytes", "memory_p95", float(GIB), "GiB"),
+RESOURCES: dict[Resource, tuple[float, str]] = {
+    "cpu": (1000.0, "cores"),
+    "memory": (float(GIB), "GiB"),
 }
-"""By kind: the request, a GPU's share of it, the use, and the unit for people."""
+"""The unit for people, and its name."""
 
 
 def find_blocking(
-    pods: list[dict[str, Any]],
+    pods: Sequence[GpuPod],
     free: Free,
     window: Window,
     settled: Collection[tuple[Owner, str]] = (),
 ) -> Iterable[Finding]:
     """Yield findings about workloads whose requests make free GPUs of their nodes unusable.
 
-    `pods` are rows of `pods.sql` joined to `hosts.sql`; `free` the free GPU-hours of each node and
-    their cost. The waste is the excess over the fair share, converted to GPUs, and never more than
-    was free there. Workloads and resources that are `settled` are judged by their own use instead
-    (`requests.py`).
+    `free` has the free GPU-hours of each node and their cost. The waste is the excess over the fair
+    share, converted to GPUs, and never more than was free there. Workloads and resources that are
+    `settled` are judged by their own use instead (`requests.py`).
     """
-    for kind in REQUEST_COLUMNS:
-        over = [row for row in pods if _compute_excess(row, kind) > 0]
-        for (cluster, namespace, workload_kind, workload), rows in group_by_owner(over).items():
-            owner = cluster, namespace, workload_kind, workload
-            if (owner, kind.removesuffix("_hog")) in settled:
+    for resource in RESOURCES:
+        by_owner: dict[Owner, list[GpuPod]] = {}
+        for pod in pods:
+            if _compute_excess(pod, resource) > 0:
+                by_owner.setdefault(pod.owner, []).append(pod)
+        for owner, members in by_owner.items():
+            if (owner, resource) in settled:
                 continue
-            claims = build_claims(cluster, rows, partial(_compute_excess, kind=kind), free, window)
+            excess = partial(_compute_excess, resource=resource)
+            claims = build_claims(owner[0], members, excess, free, window)
             if sum(c.gpu_hours for c in claims) < LEAST_GPU_HOURS:
                 continue
             subject = Subject(
-                cluster,
-                namespace,
-                workload_kind,
-                workload,
-                team=rows[0]["team"],
+                *owner,
+                team=members[0].team,
                 nodes=tuple(sorted({c.node or "" for c in claims}))[:MOST_NAMED],
-                models=tuple(sorted({r["gpu_model"] for r in rows if r["gpu_model"]})),
+                models=tuple(sorted({pod.gpu_model for pod in members if pod.gpu_model})),
             )
-            description = _describe_request(kind, rows)
+            description = _describe_request(resource, members)
             if description is not None:
                 evidence, details, words = description
+                kind = f"{resource}_hog"
                 yield build_blocking(kind, subject, window, claims, evidence, details, words)
 
 
-def _compute_excess(row: Row, kind: str) -> float:
+def _compute_excess(pod: GpuPod, resource: Resource) -> float:
     """Return the excess CPU or memory over the fair share, in GPUs; 0 within limits."""
-    request, fair = row[REQUEST_COLUMNS[kind][0]], row[REQUEST_COLUMNS[kind][1]]
-    if not request or not fair or not row["gpus"]:
+    of = pod.resource(resource)
+    if not of.request or not of.fair or not pod.gpus:
         return 0.0
-    share = request / row["gpus"] / fair
-    return float(row["gpus"] * (share - 1)) if share > get_limit("hog_factor") else 0.0
+    share = of.request / pod.gpus / of.fair
+    return pod.gpus * (share - 1) if share > get_limit("hog_factor") else 0.0
 
 
 def build_claims(
     cluster: str,
-    rows: Sequence[Row],
-    blocks: Callable[[Row], float],
+    pods: Sequence[GpuPod],
+    blocks: Callable[[GpuPod], float],
     free: Free,
     window: Window,
 ) -> tuple[Claim, ...]:
     """Claim free GPU-hours of the nodes of pods, for each as many GPUs as it `blocks`."""
     blocked: dict[str, float] = {}
-    for row in rows:
-        hours = min(row["hours"], window.seconds / 3600)
-        blocked[row["node"]] = blocked.get(row["node"], 0.0) + blocks(row) * hours
+    for pod in pods:
+        node, hours = pod.node or "", min(pod.hours, window.seconds / 3600)
+        blocked[node] = blocked.get(node, 0.0) + blocks(pod) * hours
     claims = []
     for node, hours in sorted(blocked.items()):
         have, usd = free.get((cluster, node), (0.0, None))
@@ -90,33 +90,32 @@ def build_claims(
     return tuple(claims)
 
 
-def _build_parameters(kind: str, worst: Row, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_parameters(resource: Resource, worst: GpuPod, pods: Sequence[GpuPod]) -> dict[str, Any]:
     """Return the parameters of a resize: the new request of a pod, and the maximum use of any."""
-    _, fair, used, _, _ = REQUEST_COLUMNS[kind]
-    resource, unit = kind.removesuffix("_hog"), 1000 if kind == "cpu_hog" else 1
-
-    def most(column: str) -> float | None:
-        seen = [row[column] for row in rows]
-        return None if None in seen else round(max(seen) * unit, 3)
-
-    name = used.removesuffix("_p95")
+    uses = [pod.resource(resource) for pod in pods]
     return {
         "resource": resource,
-        "ask": round(worst[fair] * worst["gpus"], 3),
-        "used_p99": most(f"{name}_p99"),
-        "used_peak": most(f"{name}_peak"),
+        "ask": round((worst.resource(resource).fair or 0.0) * worst.gpus, 3),
+        "used_p99": _find_most([use.p99 for use in uses]),
+        "used_peak": _find_most([use.peak for use in uses]),
     }
 
 
+def _find_most(values: Sequence[float | None]) -> float | None:
+    """Return the maximum; None = one of the values is unknown."""
+    measured = [value for value in values if value is not None]
+    return round(max(measured), 3) if len(measured) == len(values) else None
+
+
 def _describe_request(
-    kind: str, rows: list[dict[str, Any]]
+    resource: Resource, pods: Sequence[GpuPod]
 ) -> tuple[Evidence, dict[str, Any], dict[str, Any]] | None:
     """Return the evidence and the words; None where the request is also used."""
-    request, fair, used, unit, name = REQUEST_COLUMNS[kind]
-    worst = max(rows, key=lambda row: (_compute_excess(row, kind), row["pod"]))
-    seen = [row[used] * (1000 if kind == "cpu_hog" else 1) / row[request] for row in rows
-            if row[used] is not None]  # fmt: skip
-    part_used = max(seen) if seen else None
+    unit, name = RESOURCES[resource]
+    worst = max(pods, key=lambda pod: (_compute_excess(pod, resource), pod.pod))
+    uses = [pod.resource(resource) for pod in pods]
+    parts = [use.p95 / use.request for use in uses if use.p95 is not None and use.request]
+    part_used = max(parts, default=None)
     if part_used is not None and part_used >= get_limit("hog_used"):
         return None
     host_use = (
@@ -124,18 +123,21 @@ def _describe_request(
         if part_used is None
         else f"its pods use {part_used:.0%} of it at most (p95)"
     )
+    of = worst.resource(resource)
+    requested, fair = (of.request or 0) / worst.gpus / unit, (of.fair or 0.0) / unit
+    blocked = _compute_excess(worst, resource)
     words = {
-        "asked": worst[request] / worst["gpus"] / unit,
-        "fair": worst[fair] / unit,
-        "blocked": _compute_excess(worst, kind),
+        "asked": requested,
+        "fair": fair,
+        "blocked": blocked,
         "used": host_use,
-        "parameters": _build_parameters(kind, worst, rows),
+        "parameters": _build_parameters(resource, worst, pods),
     }
     details = {
-        "why": f"{words['asked']:.1f} {name} per GPU, a GPU's share is {words['fair']:.1f}",
-        "witnesses": {"request": f"pod {worst['pod']} on {worst['node']}", "host": host_use},
-        "pods": len(rows),
-        "gpus_blocked_by_one_pod": round(words["blocked"], 3),
+        "why": f"{requested:.1f} {name} per GPU, a GPU's share is {fair:.1f}",
+        "witnesses": {"request": f"pod {worst.pod} on {worst.node}", "host": host_use},
+        "pods": len(pods),
+        "gpus_blocked_by_one_pod": round(blocked, 3),
         "assumptions": ["free GPUs of the node could have been used but for this request"],
     }
     return ("suspected" if part_used is None else "confirmed"), details, words

@@ -1,53 +1,47 @@
 """Build the findings of a workload: its symptom, its hours and dollars, and the remedy."""
 
-from collections.abc import Mapping
 from datetime import UTC, timedelta
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
-from analyzers.sizing.limits import read_advice
+from analyzers.advice import read_advice
+from analyzers.sizing.rows import WorkloadUse
 from analyzers.sizing.symptoms import Symptom
 from analyzers.work import (
-    OWNER,
     Owner,
     WorkloadCosts,
     build_subject,
     compute_per_day,
     compute_share,
 )
-from fallow.models import Claim, Effort, Evidence, Finding, Recommendation, Subject, finding_id
+from fallow.models import Claim, Evidence, Finding, Recommendation, Subject, finding_id
 from fallow.window import Window
 
 ANALYZER = "sizing"
-Row = Mapping[str, Any]
 HOUR = timedelta(hours=1)
 FIGURES = ("gpus", "act", "engine", "sm", "tensor", "fp32", "dram", "sm_peak", "dram_peak", "eff")
 
 CEILING = "the share is the most that may be wasted; what a change wins back is not known before"
 
 
-def get_owner(row: Row) -> Owner:
-    """Return the key of a row's workload."""
-    return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
-
-
 def build_finding(
-    row: Row, sign: Symptom, window: Window, bill: WorkloadCosts, reserved: bool
+    row: WorkloadUse, sign: Symptom, window: Window, bill: WorkloadCosts, reserved: bool
 ) -> Finding:
     """Return the finding of one workload and its symptom."""
-    owner = get_owner(row)
+    owner = row.owner
     total = bill.total(owner, sign.states)
-    hours = row["work_h"] if total is None else total.gpu_hours
+    hours = row.work_h if total is None else total.gpu_hours
     usd = None if total is None or total.usd is None else compute_share(total.usd, sign.share)
-    start = max(window.start, row["first_hour"].replace(tzinfo=UTC))
-    end = min(window.end, row["last_hour"].replace(tzinfo=UTC) + HOUR)
+    start = max(window.start, row.first_hour.replace(tzinfo=UTC))
+    end = min(window.end, row.last_hour.replace(tzinfo=UTC) + HOUR)
     subject = build_subject(row)
+    figures = {name: getattr(row, name) for name in FIGURES}
     wasted_hours = round(hours * sign.share, 6)
     details: dict[str, Any] = {
         "why": sign.advice[0][0].replace("_", " ")
         + f": {sign.share:.0%} of {hours:,.1f} GPU-hours",
         "witnesses": sign.signals,
-        "figures": {n: _round_value(row[n]) for n in FIGURES if row[n] is not None},
+        "figures": {n: _round_value(v) for n, v in figures.items() if v is not None},
         "share": round(sign.share, 4),
         "hours_of": list(sign.states),
         "memory": _describe_memory(row, reserved=reserved),
@@ -105,20 +99,20 @@ def build_blocking(  # noqa: PLR0917  (one call)
 def _recommend(
     kind: str, words: dict[str, Any], subject: Subject, claims: tuple[Claim, ...], window: Window
 ) -> Recommendation:
-    advice = read_advice()[kind]
+    advice = read_advice(ANALYZER)[kind].fill(words)
     usd = [c.usd for c in claims]
     hours = sum(c.gpu_hours for c in claims)
     total = None if not usd or None in usd else sum((u for u in usd if u is not None), Decimal(0))
     return Recommendation(
-        verb=advice["verb"],
+        verb=advice.verb,
         target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
-        why=advice["why"].format(**words),
-        reversible=bool(advice["undo"]),
-        undo=advice["undo"] or None,
+        why=advice.why,
+        reversible=bool(advice.undo),
+        undo=advice.undo or None,
         gpu_hours_per_day=round(hours * 86_400 / window.seconds, 4),
         usd_per_day=compute_per_day(total, window),
-        caution=advice["caution"].format(**words) or None,
-        effort=cast("Effort", advice["effort"]),
+        caution=advice.caution or None,
+        effort=advice.effort,
         claims=claims,
         parameters=words.get("parameters") or {},
     )
@@ -132,21 +126,21 @@ def _build_claims(
     return claims or (Claim(*owner, None, "productive", round(hours * share, 6)),)
 
 
-def _compute_confidence(row: Row, evidence: Evidence) -> float:
-    seen: float = 1 - row["conflict_s"] / max(row["device_s"], 1)
+def _compute_confidence(row: WorkloadUse, evidence: Evidence) -> float:
+    seen: float = 1 - row.conflict_s / max(row.device_s, 1)
     return round(max(0.0, min(1.0, seen)) * (0.9 if evidence == "confirmed" else 0.45), 4)
 
 
-def _describe_memory(row: Row, *, reserved: bool) -> str:
-    if row["mem_most"] is None or row["memory_bytes"] is None:
+def _describe_memory(row: WorkloadUse, *, reserved: bool) -> str:
+    if row.mem_most is None or row.memory_bytes is None:
         return "unknown: nobody reports it"
-    used = f"{row['mem_most'] / 2**30:.1f} of {row['memory_bytes'] / 2**30:.0f} GiB"
+    used = f"{row.mem_most / 2**30:.1f} of {row.memory_bytes / 2**30:.0f} GiB"
     if reserved:
         return f"unknown: {used} are held flat, as frameworks do that reserve memory at once"
     return f"at most {used}"
 
 
-def _list_assumptions(row: Row, *, priced: bool, in_ledger: bool) -> list[str]:
+def _list_assumptions(row: WorkloadUse, *, priced: bool, in_ledger: bool) -> list[str]:
     assumptions = ["hours in which a device is active for less than half are the idle analyzer's"]
     if not in_ledger:
         assumptions.append(
@@ -154,22 +148,12 @@ def _list_assumptions(row: Row, *, priced: bool, in_ledger: bool) -> list[str]:
         )
     elif not priced:
         assumptions.append("some of its hours have no price: no dollars")
-    if row["thin"]:
-        assumptions.append(
-            f"judged from {row['work_h']:.1f} GPU-hours at work only: never confirmed"
-        )
-    if row["dram"] is None and row["sm"] is not None:
+    if row.thin:
+        assumptions.append(f"judged from {row.work_h:.1f} GPU-hours at work only: never confirmed")
+    if row.dram is None and row.sm is not None:
         assumptions.append("memory bandwidth is not measured")
     return assumptions
 
 
 def _round_value(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
-
-
-def group_by_owner(rows: list[dict[str, Any]]) -> dict[Owner, list[dict[str, Any]]]:
-    """Group rows by their workload."""
-    by_owner: dict[Owner, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_owner.setdefault(tuple(row[name] for name in OWNER), []).append(row)
-    return by_owner

@@ -13,11 +13,11 @@ import msgspec
 
 from analyzers.gpu_peaks import GpuPeaks, read_gpu_peaks
 from analyzers.sizing.limits import get_limit
+from analyzers.sizing.rows import WorkloadUse
 from fallow import mig
 from fallow.gpu_models import gpu_models
 from fallow.settings import SizingSettings
 
-Row = Mapping[str, Any]
 Option = tuple[str, float, dict[str, Any]]
 GIB = 2**30
 MOST_SHARERS = 8
@@ -32,16 +32,16 @@ class DeviceSlices(msgspec.Struct, frozen=True):
     """Usable part of a slice; 1 for an instance, of which the usable memory is known."""
 
 
-def compute_need(row: Row, settings: SizingSettings) -> float | None:
+def compute_need(row: WorkloadUse, settings: SizingSettings) -> float | None:
     """Return the maximum memory that a workload needs, with head-room; None = unknown."""
-    if row["mem_most"] is None or row["memory_bytes"] is None or row["reserved"]:
+    if row.mem_most is None or row.memory_bytes is None or row.reserved:
         return None
-    used: float = row["mem_most"] * (1 + settings.memory_headroom)
+    used: float = row.mem_most * (1 + settings.memory_headroom)
     return used + get_limit("context_gib") * GIB
 
 
 def list_options(
-    row: Row, need: float, prices: Mapping[str, float], settings: SizingSettings
+    row: WorkloadUse, need: float, prices: Mapping[str, float], settings: SizingSettings
 ) -> list[Option]:
     """Return kinds of advice, the share each saves and its words, the largest saving first."""
     options = [
@@ -52,11 +52,11 @@ def list_options(
     return sorted(options, key=lambda option: (-option[1], option[0]))
 
 
-def _find_instance(row: Row, need: float, settings: SizingSettings) -> list[Option]:
+def _find_instance(row: WorkloadUse, need: float, settings: SizingSettings) -> list[Option]:
     """Return the smallest MIG profile that fits it, for pods of one device."""
-    profiles = mig.models().get(row["model"] or "", {})
-    now = profiles.get(row["profile"] or "")
-    if not profiles or not _is_of_one_device(row) or (row["instance"] and now is None):
+    profiles = mig.models().get(row.model or "", {})
+    now = profiles.get(row.profile or "")
+    if not profiles or not _is_of_one_device(row) or (row.instance and now is None):
         return []
     device = _measure_device(profiles, now)
     for profile in sorted(profiles.values(), key=lambda p: (p.compute, p.size)):
@@ -68,9 +68,9 @@ def _find_instance(row: Row, need: float, settings: SizingSettings) -> list[Opti
     return []
 
 
-def _is_of_one_device(row: Row) -> bool:
+def _is_of_one_device(row: WorkloadUse) -> bool:
     """Return whether the pods have one device each, of one kind, and its SM activity is known."""
-    return bool(row["pod_gpus"] == 1 and row["kinds"] == 1 and row["sm_peak"] is not None)
+    return bool(row.pod_gpus == 1 and row.kinds == 1 and row.sm_peak is not None)
 
 
 def _measure_device(profiles: Mapping[str, mig.Profile], now: mig.Profile | None) -> DeviceSlices:
@@ -83,25 +83,31 @@ def _measure_device(profiles: Mapping[str, mig.Profile], now: mig.Profile | None
 
 
 def _fit_profile(
-    row: Row, need: float, profile: mig.Profile, device: DeviceSlices, settings: SizingSettings
+    row: WorkloadUse,
+    need: float,
+    profile: mig.Profile,
+    device: DeviceSlices,
+    settings: SizingSettings,
 ) -> dict[str, Any] | None:
     """Return the activity of the busiest hour on an instance; None = it would not hold it."""
-    memory = row["memory_bytes"] * profile.size / device.memory * device.usable_memory
-    sm_peak = row["sm_peak"] * device.compute / profile.compute
-    dram_peak = (row["dram_peak"] or 0) * device.memory / profile.size
+    if row.memory_bytes is None or row.sm_peak is None:
+        return None
+    memory = row.memory_bytes * profile.size / device.memory * device.usable_memory
+    sm_peak = row.sm_peak * device.compute / profile.compute
+    dram_peak = (row.dram_peak or 0) * device.memory / profile.size
     if memory >= need and sm_peak <= settings.target and dram_peak <= get_limit("dram_ceiling"):
         return {"profile": profile.name, "sm_peak": sm_peak, "dram_peak": dram_peak}
     return None
 
 
 def _find_model(
-    row: Row, need: float, prices: Mapping[str, float], settings: SizingSettings
+    row: WorkloadUse, need: float, prices: Mapping[str, float], settings: SizingSettings
 ) -> list[Option]:
     """Return the cheapest model of this site that would do the same work at the same speed."""
-    here, paid = read_gpu_peaks().get(row["model"] or ""), prices.get(row["model"] or "")
-    if here is None or not paid or row["instance"] or row["kinds"] != 1:
+    here, paid = read_gpu_peaks().get(row.model or ""), prices.get(row.model or "")
+    if here is None or not paid or row.instance or row.kinds != 1:
         return []
-    linked = row["pod_gpus"] > 1
+    linked = row.pod_gpus > 1
     gib = {m.gpu_model: m.memory_gib for m in gpu_models()}
     for model, price in sorted(prices.items(), key=lambda pair: (pair[1], pair[0])):
         there = read_gpu_peaks().get(model)
@@ -118,24 +124,26 @@ def _find_model(
     return []
 
 
-def _can_keep_pace(row: Row, here: GpuPeaks, there: GpuPeaks, settings: SizingSettings) -> bool:
+def _can_keep_pace(
+    row: WorkloadUse, here: GpuPeaks, there: GpuPeaks, settings: SizingSettings
+) -> bool:
     """Return whether the busiest hour is within the rates of another model."""
-    if row["sm_peak"] is None or row["dram_peak"] is None:
+    if row.sm_peak is None or row.dram_peak is None:
         return False
     tensor = here.tensor_tflops / there.tensor_tflops
     plain = here.fp32_tflops / there.fp32_tflops
     return bool(
-        row["sm_peak"] * max(tensor, plain) <= settings.target
-        and row["dram_peak"] * here.memory_gbs / there.memory_gbs <= get_limit("dram_ceiling")
+        row.sm_peak * max(tensor, plain) <= settings.target
+        and row.dram_peak * here.memory_gbs / there.memory_gbs <= get_limit("dram_ceiling")
     )
 
 
-def _count_sharers(row: Row, need: float, settings: SizingSettings) -> list[Option]:
+def _count_sharers(row: WorkloadUse, need: float, settings: SizingSettings) -> list[Option]:
     """Return how many such pods one device can hold, where it has no MIG instances."""
-    if row["pod_gpus"] != 1 or row["instance"] or row["act_peak"] is None:
+    if row.pod_gpus != 1 or row.instance or row.act_peak is None or row.memory_bytes is None:
         return []
-    by_time = settings.target / max(row["act_peak"], 1 / MOST_SHARERS)
-    sharers = int(min(by_time, row["memory_bytes"] / need, MOST_SHARERS))
+    by_time = settings.target / max(row.act_peak, 1 / MOST_SHARERS)
+    sharers = int(min(by_time, row.memory_bytes / need, MOST_SHARERS))
     if sharers < 2:  # noqa: PLR2004
         return []
     return [("share_gpu", 1 - 1 / sharers, {"sharers": sharers})]

@@ -9,33 +9,44 @@ A request of CPU becomes the 95th percentile of use, of memory the maximum use x
 containers the one with the largest excess is named; the others follow once it is done.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any
 
 import msgspec
 
-from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
-from analyzers.sizing.blocking_requests import GIB, LEAST_GPU_HOURS, Free, build_claims
+from analyzers.sizing.blocking_requests import (
+    GIB,
+    LEAST_GPU_HOURS,
+    RESOURCES,
+    Free,
+    build_claims,
+)
 from analyzers.sizing.findings import build_blocking
 from analyzers.sizing.limits import get_limit
-from analyzers.work import MOST_NAMED, OWNER, Owner
+from analyzers.sizing.rows import (
+    ContainerSamples,
+    GpuPod,
+    RequestedContainer,
+    Resource,
+    read_container_samples,
+    read_containers,
+)
+from analyzers.work import MOST_NAMED, Owner
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window
 
-Resource = Literal["cpu", "memory"]
-Row = Mapping[str, Any]
 DAY_S = 86_400
 MIB = 2**20
 STEP_MILLI = 10
-REQUEST_NAMES: dict[Resource, tuple[str, str, str]] = {
-    "cpu": ("cpu_milli", "cpu_request_milli", "fair_milli"),
-    "memory": ("memory_bytes", "memory_request_bytes", "fair_bytes"),
+LEAST_LIMITS: dict[Resource, str] = {
+    "cpu": "request_cpu_milli",
+    "memory": "request_memory_bytes",
 }
-"""By resource: the column of a container, of its pod, and a GPU's share of the node."""
+"""The limit that names the least change of a request, by resource."""
 
 
 class ContainerUse(msgspec.Struct, frozen=True):
@@ -43,7 +54,7 @@ class ContainerUse(msgspec.Struct, frozen=True):
 
     owner: Owner
     name: str
-    requests: dict[str, int]
+    requests: dict[Resource, int]
     """Millicores and bytes, by `cpu` and `memory`; absent requests are left out."""
     oom_killed: bool
     days: dict[str, float]
@@ -65,77 +76,73 @@ class ContainerUse(msgspec.Struct, frozen=True):
         request, need = self.requests.get(resource), self.needs(resource)
         if request is None or need is None or (resource == "memory" and self.oom_killed):
             return None
-        least = max(
-            get_limit("request_least") * request, get_limit(f"request_{REQUEST_NAMES[resource][0]}")
-        )
+        least = max(get_limit("request_least") * request, get_limit(LEAST_LIMITS[resource]))
         return need if request - need >= least else None
 
 
 @cache_query
-def read_containers(views: Views, window: Window) -> list[ContainerUse]:
+def sum_containers(views: Views, window: Window) -> list[ContainerUse]:
     """Return the containers of the workloads that hold GPUs in the window."""
-    lookback_start = window.end - timedelta(days=get_limit("request_back_days"))
-    spans = {**window.bounds(), "lookback_start": lookback_start.replace(tzinfo=None)}
-    rows = views.query(load_sql("sizing/container_requests"), spans).to_pylist()
-    requests: dict[tuple[Owner, str], dict[str, int]] = {}
+    lookback = timedelta(days=get_limit("request_back_days"))
+    requests: dict[tuple[Owner, str], dict[Resource, int]] = {}
     killed: set[tuple[Owner, str]] = set()
-    for row in rows:
-        owner = cast("Owner", tuple(row[name] for name in OWNER))
-        for container in msgspec.json.decode(row["containers"]):
-            key = owner, container["name"]
-            if container.get("oom_killed"):
+    for pod in read_containers(views, window, lookback):
+        for container in pod.decode_containers():
+            key = pod.owner, container.name
+            if container.oom_killed:
                 killed.add(key)
-            if not row["lives"]:
-                continue
-            of = requests.setdefault(key, {})
-            for resource, (column, _, _) in REQUEST_NAMES.items():
-                if container.get(column) is not None:
-                    of[resource] = max(of.get(resource, 0), container[column])
+            if pod.lives:
+                _add_requests(requests.setdefault(key, {}), container)
     if not requests:
         return []
     owners = sorted({owner for owner, _ in requests})
-    use_rows = views.query(
-        load_sql("sizing/container_use"),
-        {
-            "workloads": msgspec.json.encode(
-                [dict(zip(OWNER, owner, strict=True)) for owner in owners]
-            ).decode(),
-            "since": spans["lookback_start"],
-            "until": window.bounds()["until"],
-        },
-    ).to_pylist()
-    used = {(tuple(r[n] for n in OWNER), r["container"]): r for r in use_rows}
+    samples = {
+        (row.owner, row.container): row
+        for row in read_container_samples(views, window, lookback, owners)
+    }
     return [
-        _build_container(key, requests[key], key in killed, used.get(key))
+        _build_container(key, requests[key], key in killed, samples.get(key))
         for key in sorted(requests)
     ]
 
 
+def _add_requests(requests: dict[Resource, int], container: RequestedContainer) -> None:
+    """Raise the requests to those of a container; of several pods the largest request counts."""
+    amounts: dict[Resource, int | None] = {
+        "cpu": container.cpu_milli,
+        "memory": container.memory_bytes,
+    }
+    for resource, amount in amounts.items():
+        if amount is not None:
+            requests[resource] = max(requests.get(resource, 0), amount)
+
+
 def find_oversized(
-    containers: Sequence[ContainerUse], pods: Sequence[Row], free: Free, window: Window
+    containers: Sequence[ContainerUse], pods: Sequence[GpuPod], free: Free, window: Window
 ) -> Iterator[Finding]:
     """Yield a finding per workload and resource with a container request that is too large.
 
-    `pods` are rows of `pods.sql`. The waste is the excess over a GPU's share of its node, converted
+    The waste is the excess over a GPU's share of its node, converted
     to GPUs, and never more than was free there. Where nothing was free, the requests are still too
     large, and no hours are claimed.
     """
     of: dict[Owner, list[ContainerUse]] = {}
     for container in containers:
         of.setdefault(container.owner, []).append(container)
-    mine: dict[Owner, list[Row]] = {}
-    for row in pods:
-        mine.setdefault(cast("Owner", tuple(row[name] for name in OWNER)), []).append(row)
+    mine: dict[Owner, list[GpuPod]] = {}
+    for pod in pods:
+        mine.setdefault(pod.owner, []).append(pod)
     for owner, every in sorted(of.items()):
-        for resource in REQUEST_NAMES:
+        for resource in RESOURCES:
             lowered = [
                 (container, request)
                 for container in every
                 if (request := container.lower(resource)) is not None
             ]
             if lowered:
-                rows = mine.get(owner, [])
-                yield _build_finding(owner, resource, every, lowered, rows, free, window)
+                yield _build_finding(
+                    owner, resource, every, lowered, mine.get(owner, []), free, window
+                )
 
 
 def list_settled(containers: Iterable[ContainerUse]) -> set[tuple[Owner, Resource]]:
@@ -143,7 +150,7 @@ def list_settled(containers: Iterable[ContainerUse]) -> set[tuple[Owner, Resourc
     return {
         (container.owner, resource)
         for container in containers
-        for resource in REQUEST_NAMES
+        for resource in RESOURCES
         if container.needs(resource) is not None or (resource == "memory" and container.oom_killed)
     }
 
@@ -162,17 +169,20 @@ def find_unknown(containers: Iterable[ContainerUse]) -> Iterator[Unjudged]:
 
 
 def _build_container(
-    key: tuple[Owner, str], requests: dict[str, int], killed: bool, row: Row | None
+    key: tuple[Owner, str],
+    requests: dict[Resource, int],
+    killed: bool,
+    row: ContainerSamples | None,
 ) -> ContainerUse:
     days: dict[str, float] = {}
     use: dict[str, float] = {}
     if row is not None:
-        if row["cpu_p95"] is not None:
-            days["cpu"] = row["cpu_s"] / DAY_S
-            use |= {"cpu_p95": row["cpu_p95"] * 1000, "cpu_max": row["cpu_max"] * 1000}
-        if row["memory_max"] is not None:
-            days["memory"] = row["memory_s"] / DAY_S
-            use["memory_max"] = float(row["memory_max"])
+        if row.cpu_p95 is not None and row.cpu_max is not None:
+            days["cpu"] = (row.cpu_s or 0.0) / DAY_S
+            use |= {"cpu_p95": row.cpu_p95 * 1000, "cpu_max": row.cpu_max * 1000}
+        if row.memory_max is not None:
+            days["memory"] = (row.memory_s or 0.0) / DAY_S
+            use["memory_max"] = float(row.memory_max)
     return ContainerUse(*key, requests, killed, days, use)
 
 
@@ -181,7 +191,7 @@ def _build_finding(  # noqa: PLR0917  (one caller)
     resource: Resource,
     every: Sequence[ContainerUse],
     lowered: Sequence[tuple[ContainerUse, int]],
-    pods: Sequence[Row],
+    pods: Sequence[GpuPod],
     free: Free,
     window: Window,
 ) -> Finding:
@@ -196,8 +206,7 @@ def _build_finding(  # noqa: PLR0917  (one caller)
     if hours < LEAST_GPU_HOURS:
         claims = ()
     blocks = {
-        r: round(max((_compute_blocked(row, r) for row in pods), default=0.0), 3)
-        for r in REQUEST_NAMES
+        r: round(max((_compute_blocked(pod, r) for pod in pods), default=0.0), 3) for r in RESOURCES
     }
     worst = max(blocks, key=lambda r: blocks[r])
     used = container.use["cpu_p95" if resource == "cpu" else "memory_max"]
@@ -242,32 +251,32 @@ def _build_finding(  # noqa: PLR0917  (one caller)
     }
     subject = Subject(
         *owner,
-        team=pods[0]["team"] if pods else None,
+        team=pods[0].team if pods else None,
         nodes=tuple(sorted({c.node or "" for c in claims}))[:MOST_NAMED],
-        models=tuple(sorted({row["gpu_model"] for row in pods if row["gpu_model"]})),
+        models=tuple(sorted({pod.gpu_model for pod in pods if pod.gpu_model})),
     )
     return build_blocking(
         f"{resource}_request", subject, window, claims, "confirmed", details, words
     )
 
 
-def _compute_blocked(row: Row, resource: Resource, less: float = 0.0) -> float:
+def _compute_blocked(pod: GpuPod, resource: Resource, less: float = 0.0) -> float:
     """Return the pod's excess over its GPUs' share, in GPUs, after the request is lowered."""
-    _, request, fair = REQUEST_NAMES[resource]
-    if not row[request] or not row[fair] or not row["gpus"]:
+    of = pod.resource(resource)
+    if not of.request or not of.fair or not pod.gpus:
         return 0.0
-    return max(0.0, float((row[request] - less) / row[fair] - row["gpus"]))
+    return max(0.0, (of.request - less) / of.fair - pod.gpus)
 
 
-def _compute_released(row: Row, resource: Resource, spared: float) -> float:
-    return _compute_blocked(row, resource) - _compute_blocked(row, resource, spared)
+def _compute_released(pod: GpuPod, resource: Resource, spared: float) -> float:
+    return _compute_blocked(pod, resource) - _compute_blocked(pod, resource, spared)
 
 
 def _describe_container(container: ContainerUse) -> dict[str, Any]:
     return {
         "container": container.name,
         "asks": dict(container.requests),
-        "should_ask": {r: need for r in REQUEST_NAMES if (need := container.needs(r)) is not None},
+        "should_ask": {r: need for r in RESOURCES if (need := container.needs(r)) is not None},
         "used": {name: round(value, 3) for name, value in container.use.items()},
         "days": {r: round(value, 3) for r, value in container.days.items()},
         "oom_killed": container.oom_killed,

@@ -4,15 +4,13 @@ The first symptom found counts, from faults (`fault_symptoms.py`: a hang, a stra
 limit, an input pipeline, links) to plain under-use (`underuse.py`).
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from analyzers.sizing.rows import WorkloadUse
 from analyzers.work import WORKED
 from fallow.models import Evidence, State
-
-Row = Mapping[str, Any]
 
 
 class Symptom(msgspec.Struct, frozen=True):
@@ -29,7 +27,7 @@ class Symptom(msgspec.Struct, frozen=True):
     """True: `share` is an upper limit of the waste, so the finding is only suspected."""
 
 
-def describe_power(row: Row) -> str:
+def describe_power(row: WorkloadUse) -> str:
     """Describe its power between idle and design."""
-    share = row["power_share"]
+    share = row.power_share
     return "unknown" if share is None else f"{share:.0%} of the power between idle and design"

@@ -71,6 +71,17 @@ def sum_workloads(work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def sum_shared(work: pl.DataFrame) -> pl.DataFrame:
+    """Sum the devices that several pods share up to workloads: each pod has an equal part."""
+    shared = work.filter(pl.col("sharers") > 1).group_by(*OWNER, maintain_order=True)
+    return shared.agg(
+        pl.col("team").first(),
+        pl.col("node").unique().alias("nodes"),
+        pl.col("gpu_model").unique().alias("models"),
+        hours=(pl.col("work_s") * pl.col("weight") / pl.col("sharers")).sum() / 3600,
+    )
+
+
 def _compute_mean(name: str, by: str = "work_s") -> pl.Expr:
     weight = pl.col(by).filter(pl.col(name).is_not_null())
     return (pl.col(name) * pl.col(by)).sum() / pl.when(weight.sum() > 0).then(weight.sum())

@@ -10,23 +10,26 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
 from analyzers.query_cache import cache_query
 from analyzers.stalled.findings import build_finding, build_subject
-from analyzers.stalled.gangs import (
-    QuietSegment,
-    QuietStretch,
-    TrainingJob,
-    build_jobs,
-    find_segments,
-)
+from analyzers.stalled.gangs import QuietSegment, TrainingJob, build_jobs, find_segments
 from analyzers.stalled.judge import StalledJob, StallSignals, UncertainStall, judge_job
 from analyzers.stalled.limits import read_limits
-from analyzers.stalled.progress import UnchangedStretch, group_unchanged
+from analyzers.stalled.rows import (
+    DevicePresence,
+    PodKey,
+    QuietStretch,
+    UnchangedStretch,
+    read_bursts,
+    read_hosts,
+    read_job_pods,
+    read_presence,
+    read_quiet,
+    read_unchanged,
+)
 from analyzers.work import read_costs
 from analyzers.workload_kinds import list_gang_kinds
 from fallow.models import Finding, Unjudged
@@ -37,8 +40,6 @@ from fallow.window import Window
 HOST_LOOKBACK = timedelta(hours=24)
 """How far back bursts of writing are read: three checkpoints of a slow job."""
 Candidate = tuple[TrainingJob, QuietSegment]
-Pod = tuple[str, str, str]
-"""Cluster, namespace and name."""
 
 
 class StalledAnalyzer:
@@ -105,21 +106,13 @@ class StalledAnalyzer:
             **recent.bounds(), "kinds": list(list_gang_kinds()), "chosen": sorted(only) or [0],
             "all_pods": not only,
         }  # fmt: skip
-        jobs = build_jobs(
-            views.query(compose_steps(LAST_SCRAPES, "stalled/ranks"), parameters).to_pylist()
-        )
+        jobs = build_jobs(read_job_pods(views, parameters))
         if not jobs:
             return [], {}
-        rows = views.query(
-            compose_steps(LAST_SCRAPES, "stalled/ranks", "stalled/quiet"),
-            {**parameters, **_name_limits("spin_engine", "spin_tensor", "spin_dram", "spin_sm",
-                                     "spin_bps", "rest_engine", "most_gap", "still_readings",
-                                     "still_s"),
-             "least_s": least_s},
-        ).to_pylist()  # fmt: skip
+        limits = _name_limits("spin_engine", "spin_tensor", "spin_dram", "spin_sm", "spin_bps",
+                              "rest_engine", "most_gap", "still_readings", "still_s")  # fmt: skip
         by_job: dict[Owner, list[QuietStretch]] = {}
-        for row in rows:
-            quiet = msgspec.convert(row, QuietStretch)
+        for quiet in read_quiet(views, {**parameters, **limits, "least_s": least_s}):
             by_job.setdefault(quiet.owner, []).append(quiet)
         candidates = [
             (job.within(segment.start, segment.end), segment)
@@ -148,7 +141,8 @@ class StalledAnalyzer:
         whole = [(j, s) for j, s in candidates if len(s.quiet) >= _count_gpus(j)]
         if not _list_pods(partial):
             return whole, []
-        presence = _read_presence(views, parameters, _list_pods(partial))
+        bounds = {name: parameters[name] for name in ("since", "until")}
+        presence = read_presence(views, bounds, _list_pods(partial))
         return whole, [
             UncertainStall(job, segment, why)
             for job, segment in partial
@@ -157,20 +151,20 @@ class StalledAnalyzer:
 
     def _progress(
         self, views: Views, recent: Window, candidates: Sequence[Candidate]
-    ) -> dict[Pod, list[UnchangedStretch]]:
+    ) -> dict[PodKey, list[UnchangedStretch]]:
         """Return the progress that jobs report, by cluster, namespace and pod."""
         pods = _list_pods(candidates)
         if not pods:
             return {}
         parameters = {**recent.bounds(), "pods": pods, **_name_limits("most_gap")}
-        return group_unchanged(views.query(load_sql("stalled/progress"), parameters).to_pylist())
+        return read_unchanged(views, parameters)
 
     def _beside(
         self,
         views: Views,
         recent: Window,
         candidates: Sequence[Candidate],
-        progress: Mapping[Pod, Sequence[UnchangedStretch]],
+        progress: Mapping[PodKey, Sequence[UnchangedStretch]],
         least_s: float,
     ) -> list[StalledJob | UncertainStall]:
         """Judge stretches with the data besides the devices."""
@@ -178,12 +172,10 @@ class StalledAnalyzer:
         if not pods:
             return []
         long = Window(min(recent.start, recent.end - HOST_LOOKBACK), recent.end)
-        hosts = pl.DataFrame(
-            views.query(load_sql("stalled/hosts"), {**recent.bounds(), "pods": pods})
+        hosts = read_hosts(views, recent.bounds(), pods)
+        loud = read_bursts(views, long.bounds(), read_limits()["burst_bps"]).filter(
+            pl.col("who").is_in(pods)
         )
-        loud = pl.DataFrame(
-            views.query(load_sql("bursts"), {**long.bounds(), **_name_limits("burst_bps")})
-        ).filter(pl.col("who").is_in(pods))
         checkpoints = _find_checkpoints([job for job, _ in candidates], loud)
         verdicts = []
         for job, segment in candidates:
@@ -205,28 +197,16 @@ def _count_gpus(job: TrainingJob) -> int:
     return round(sum(rank.gpus for rank in job.ranks))
 
 
-def _read_presence(
-    views: Views, parameters: Mapping[str, Any], pods: Sequence[int]
-) -> dict[Pod, list[dict[str, Any]]]:
-    """Return the first and last sample of each device of these pods, by pod."""
-    bounds = {name: parameters[name] for name in ("since", "until")}
-    rows = views.query(load_sql("stalled/device_presence"), {**bounds, "pods": pods}).to_pylist()
-    by_pod: dict[Pod, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_pod.setdefault((row["cluster"], row["namespace"], row["pod"]), []).append(row)
-    return by_pod
-
-
 def _explain_unseen_gpus(
-    job: TrainingJob, segment: QuietSegment, presence: Mapping[Pod, Sequence[Mapping[str, Any]]]
+    job: TrainingJob, segment: QuietSegment, presence: Mapping[PodKey, Sequence[DevicePresence]]
 ) -> str | None:
     """Return how many GPUs have no samples while the others spin; None = the others do not."""
     cluster, namespace = job.owner[:2]
     devices = {
-        row["device"]
+        device.device
         for rank in job.ranks
-        for row in presence.get((cluster, namespace, rank.pod), ())
-        if row["first_ts"] < segment.end and row["last_ts"] >= segment.start
+        for device in presence.get((cluster, namespace, rank.pod), ())
+        if device.first_ts < segment.end and device.last_ts >= segment.start
     }
     spins = any(q.spins or q.blinds for q in segment.quiet)
     if len(devices) != len(segment.quiet) or not spins:
@@ -236,7 +216,7 @@ def _explain_unseen_gpus(
 
 
 def _may_hang(
-    job: TrainingJob, segment: QuietSegment, progress: Mapping[Pod, Sequence[UnchangedStretch]]
+    job: TrainingJob, segment: QuietSegment, progress: Mapping[PodKey, Sequence[UnchangedStretch]]
 ) -> bool:
     """Return whether a stretch may be a hang: idle devices alone belong to the idle analyzer."""
     cluster, namespace = job.owner[:2]

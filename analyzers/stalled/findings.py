@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from analyzers.money import SMALLEST
-from analyzers.stalled.gangs import QuietStretch, TrainingJob
+from analyzers.stalled.gangs import TrainingJob
 from analyzers.stalled.judge import StalledJob
+from analyzers.stalled.rows import QuietStretch
 from analyzers.work import ALLOCATED, MOST_NAMED, WorkloadCosts
 from fallow.models import Finding, State, Subject, finding_id
 from fallow.window import Window, format_duration

@@ -1,13 +1,12 @@
 """Find jobs in the inventory, and the stretches in which none of a job's devices works."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
-from analyzers.work import OWNER, Owner
+from analyzers.stalled.rows import JobPod, QuietStretch
+from analyzers.work import Owner
 from fallow.protections import read_stored_pod
 
 METRIC = "fallow.dev/progress-metric"
@@ -50,56 +49,6 @@ class TrainingJob(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, ranks=alive)
 
 
-class QuietStretch(msgspec.Struct, frozen=True):
-    """A stretch in which one device does no work (a row of `quiet.sql`)."""
-
-    cluster: str
-    namespace: str
-    workload_kind: str
-    workload: str
-    device: str
-    pod: str
-    node: str | None
-    model: str | None
-    weight: float
-    interval_s: float
-    start: datetime
-    end: datetime
-    spins: int
-    """Samples in which it spins."""
-    blinds: int
-    """Samples for which it is unknown whether it spins."""
-    last_spin: datetime | None
-    first_rest: datetime | None
-    least_w: float | None
-    power_w: float | None
-    most_w: float | None
-    level_w: float | None
-    """Its median power while it works."""
-    frozen: bool
-    """True: its energy counter, or its fine-grained power, repeats one old value."""
-    no_tensor: bool
-    no_dram: bool
-    no_link: bool
-
-    @property
-    def owner(self) -> Owner:
-        """Return the key of its workload."""
-        return self.cluster, self.namespace, self.workload_kind, self.workload
-
-    @property
-    def idle_since(self) -> datetime | None:
-        """Return since when it is idle until the end; None = it spins, or this is unknown."""
-        return self.left if self.spins else self.first_rest
-
-    @property
-    def left(self) -> datetime | None:
-        """Return when it left the spin and did not return; None = it spins, or never did."""
-        if self.first_rest is None or self.last_spin is None or self.first_rest <= self.last_spin:
-            return None
-        return self.first_rest
-
-
 class QuietSegment(msgspec.Struct, frozen=True):
     """A stretch in which none of some devices works."""
 
@@ -117,26 +66,24 @@ class QuietSegment(msgspec.Struct, frozen=True):
         return self.start <= begin + timedelta(seconds=2 * max(q.interval_s for q in self.quiet))
 
 
-def build_jobs(rows: Iterable[Mapping[str, Any]]) -> dict[Owner, TrainingJob]:
-    """Return the jobs of these pods (rows of `ranks.sql`)."""
-    by_owner: dict[Owner, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        owner: Owner = tuple(row[name] for name in OWNER)
-        by_owner.setdefault(owner, []).append(row)
+def build_jobs(pods: Iterable[JobPod]) -> dict[Owner, TrainingJob]:
+    """Return the jobs of these pods."""
+    by_owner: dict[Owner, list[JobPod]] = {}
+    for pod in pods:
+        by_owner.setdefault(pod.owner, []).append(pod)
     return {
         owner: TrainingJob(
             owner,
-            next((r["team"] for r in pods if r["team"]), None),
-            tuple(
-                JobRank(
-                    r["pod"], r["who"], r["phase"], r["gpus"], r["start"], r["ended"],
-                    read_stored_pod(json.loads(r["annotations"])) if r["annotations"] else {},
-                )
-                for r in pods
-            ),
+            next((pod.team for pod in members if pod.team), None),
+            tuple(_build_rank(pod) for pod in members),
         )
-        for owner, pods in by_owner.items()
-    }  # fmt: skip
+        for owner, members in by_owner.items()
+    }
+
+
+def _build_rank(pod: JobPod) -> JobRank:
+    annotations = read_stored_pod(msgspec.json.decode(pod.annotations)) if pod.annotations else {}
+    return JobRank(pod.pod, pod.who, pod.phase, pod.gpus, pod.start, pod.ended, annotations)
 
 
 def find_segments(stretches: Sequence[QuietStretch], least_s: float) -> list[QuietSegment]:

@@ -7,10 +7,11 @@ import msgspec
 import polars as pl
 
 from analyzers.checkpoints import Checkpoints
-from analyzers.stalled.gangs import QuietSegment, QuietStretch, TrainingJob
+from analyzers.stalled.gangs import QuietSegment, TrainingJob
 from analyzers.stalled.hosts import find_missed_checkpoint, find_phase, is_quiescent
 from analyzers.stalled.limits import read_limits
-from analyzers.stalled.progress import JobProgress, UnchangedStretch, find_progress
+from analyzers.stalled.progress import JobProgress, find_progress
+from analyzers.stalled.rows import QuietStretch, UnchangedStretch
 from fallow.models import Evidence
 
 FIELDS = {

@@ -1,27 +1,12 @@
 """Read a job's reported progress: whether it stands still, and since when."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
 from analyzers.stalled.gangs import QuietSegment, TrainingJob
-
-
-class UnchangedStretch(msgspec.Struct, frozen=True):
-    """A stretch in which one series of a pod keeps its value (a row of `progress.sql`)."""
-
-    cluster: str
-    namespace: str
-    pod: str
-    metric: str
-    value: float
-    interval_s: float
-    start: datetime
-    end: datetime
-    moved: bool
-    """True: it had another value before."""
+from analyzers.stalled.rows import PodKey, UnchangedStretch
 
 
 class JobProgress(msgspec.Struct, frozen=True):
@@ -39,20 +24,9 @@ class JobProgress(msgspec.Struct, frozen=True):
     """True: one of the series moved before."""
 
 
-def group_unchanged(
-    rows: Iterable[Mapping[str, Any]],
-) -> dict[tuple[str, str, str], list[UnchangedStretch]]:
-    """Return stretches by cluster, namespace and pod."""
-    unchanged: dict[tuple[str, str, str], list[UnchangedStretch]] = {}
-    for row in rows:
-        stretch = msgspec.convert(row, UnchangedStretch)
-        unchanged.setdefault((stretch.cluster, stretch.namespace, stretch.pod), []).append(stretch)
-    return unchanged
-
-
 def find_progress(
     job: TrainingJob,
-    unchanged: Mapping[tuple[str, str, str], Sequence[UnchangedStretch]],
+    unchanged: Mapping[PodKey, Sequence[UnchangedStretch]],
     within: QuietSegment,
 ) -> JobProgress | None:
     """Return since when a job's progress stands still while its devices do no work.

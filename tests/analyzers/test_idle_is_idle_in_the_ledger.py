@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from analyzers.idle.judge import judge_window
+from analyzers.idle.rows import list_stretches
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -82,15 +83,15 @@ def overlaps(warehouse: Warehouse, window: Window) -> list[Overlap]:
     }
     judged = judge_window(warehouse, window, [window.end], warehouse.settings.idle, over=True)
     found = []
-    for row in judged.rows.iter_rows(named=True):
-        owner = tuple(row[n] for n in OWNER)
-        for number in row["numbers"]:
+    for row in list_stretches(judged.rows):
+        owner = tuple(getattr(row, name) for name in OWNER)
+        for number in row.numbers:
             device = judged.devices[number]
-            share = shares[device["device"], *owner]
+            share = shares[device.device, *owner]
             total = idle = work = 0.0
-            for bucket in range(row["start"] // BUCKET_US * BUCKET_US, row["end"], BUCKET_US):
-                named = states.get((bucket, device["device"], *owner), {})
-                inside = min(row["end"], bucket + BUCKET_US) - max(row["start"], bucket)
+            for bucket in range(row.start // BUCKET_US * BUCKET_US, row.end, BUCKET_US):
+                named = states.get((bucket, device.device, *owner), {})
+                inside = min(row.end, bucket + BUCKET_US) - max(row.start, bucket)
                 seconds = inside / MICRO * share
                 total += seconds
                 idle += min(seconds, named.get("idle", 0.0))
@@ -98,10 +99,10 @@ def overlaps(warehouse: Warehouse, window: Window) -> list[Overlap]:
                 work += max(0.0, min(rest, sum(named.get(state, 0.0) for state in WORK)))
             found.append(
                 Overlap(
-                    row["case"], row["gpu_us"] / MICRO, row["workload"], device["device"],
-                    device["weight"], row["verdict"], row["evidence"],
-                    judged.judgements[row["judgement"]][1].reasons,
-                    (device["interval_s"] or 60.0) * share, total, idle, work,
+                    row.case, row.gpu_us / MICRO, row.workload, device.device,
+                    device.weight, row.verdict, row.evidence,
+                    judged.judgements[row.judgement][1].reasons,
+                    (device.interval_s or 60.0) * share, total, idle, work,
                 )
             )  # fmt: skip
     return found

@@ -8,6 +8,7 @@ import pytest
 from analyzers.idle import IdleAnalyzer
 from analyzers.idle.holders import WorkloadBucket
 from analyzers.idle.judge import judge_window
+from analyzers.idle.rows import list_stretches
 from fallow.models import Finding
 from fallow.settings import IdleSettings
 from fallow.window import Window
@@ -380,8 +381,6 @@ def test_buckets_of_workloads_judged_apart_are_the_whole(views: "Memory", site: 
     ]
     assert [p.rows.height for p in parts].count(0) < 3
     found = sorted(
-        part.finding(row, settings).id for part in parts for row in part.rows.iter_rows(named=True)
+        part.finding(row, settings).id for part in parts for row in list_stretches(part.rows)
     )
-    assert found == sorted(
-        whole.finding(row, settings).id for row in whole.rows.iter_rows(named=True)
-    )
+    assert found == sorted(whole.finding(row, settings).id for row in list_stretches(whole.rows))

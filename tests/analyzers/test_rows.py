@@ -10,16 +10,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from analyzers.anomalies.changes import SpendChange
 from analyzers.anomalies.series import SeriesKey
+from analyzers.idle.samples import WHOLE
 from analyzers.pending import MeasureTimes
+from analyzers.services.rows import RequestedObjective
+from analyzers.stalled.limits import read_limits
 from fallow.rows import Row, decode_rows
 from fallow.settings import DatapathSettings
 from fallow.window import Window
 from tests.analyzers.conftest import Memory
+from warehouse.signals import SPIN
 
 ANALYZERS = Path(__file__).resolve().parents[2] / "analyzers"
 WINDOW = Window(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))
@@ -29,6 +34,16 @@ ARGUMENTS: dict[str, Any] = {
     "window": WINDOW,
     "since": SINCE,
     "until": UNTIL,
+    "recent": SINCE,
+    "bounds": WINDOW.bounds(),
+    "span": WINDOW.bounds(),
+    "lookback": timedelta(days=14),
+    "least_gpu_hours": 1.0,
+    "owners": [("c", "ml", "Job", "w")],
+    "objectives": [RequestedObjective(("c", "ml", "Job", "w"), "e2e", 1.0, 0.99)],
+    "bucket": WHOLE,
+    "uids": ["u"],
+    "raw": True,
     "lead": timedelta(minutes=5),
     "clusters": ["c"],
     "stills": ["c"],
@@ -47,6 +62,19 @@ ARGUMENTS: dict[str, Any] = {
     "devices": [{"gang": 0, "cluster": "c", "device": "d", "since": 0, "until": 1}],
 }
 """What the parameters of the functions that read rows may be, by name."""
+STALLED = {
+    **SPIN, **read_limits(), **WINDOW.bounds(), "kinds": ["Job"], "chosen": [0], "all_pods": True,
+    "least_s": 600.0, "pods": [0],
+}  # fmt: skip
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "read_job_pods": ("since", "until", "kinds", "chosen", "all_pods"),
+    "read_quiet": (
+        "since", "until", "kinds", "chosen", "all_pods", "least_s", "spin_engine", "spin_tensor",
+        "spin_dram", "spin_sm", "spin_bps", "rest_engine", "most_gap", "still_readings", "still_s",
+    ),
+    "read_unchanged": ("since", "until", "pods", "most_gap"),
+}  # fmt: skip
+"""By the reader: the names of `STALLED` that its query has."""
 TYPES: dict[type, Callable[[pa.DataType], Any]] = {
     bool: pa.types.is_boolean,
     int: pa.types.is_integer,
@@ -60,12 +88,14 @@ TYPES: dict[type, Callable[[pa.DataType], Any]] = {
 
 
 def list_readers() -> Iterator[tuple[str, str]]:
-    """Yield the module and name of each function that reads rows from views."""
+    """Yield the module and name of each function that reads rows, not columns, from views."""
     for path in [ANALYZERS / "rows.py", *sorted(ANALYZERS.glob("*/rows.py"))]:
         module = ".".join(("analyzers", *path.relative_to(ANALYZERS).with_suffix("").parts))
         for name, function in vars(importlib.import_module(module)).items():
             own = inspect.isfunction(function) and function.__module__ == module
-            if own and "views" in inspect.signature(function).parameters:
+            signature = inspect.signature(function) if own else inspect.Signature()
+            columns = signature.return_annotation is pl.DataFrame
+            if "views" in signature.parameters and not columns:
                 yield module, name
 
 
@@ -93,6 +123,17 @@ def choose_arguments(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         special["times"] = {"clusters": ["c"], "nths": [1], "times": [SINCE], "stills": [False]}
     if name == "read_node_pods":
         special["times"] = []
+    if name == "read_idle_power":
+        special["times"] = [SINCE, UNTIL]
+    if name == "read_presence":
+        special["pods"] = [0]
+    if name == "read_compute_shares":
+        special["parameters"] = {
+            **WINDOW.bounds(), "exit_threshold": 0.05, "spans": [0], "clusters": ["c"],
+            "devices": ["d"], "starts": [0], "ends": [1],
+        }  # fmt: skip
+    if name in PARAMETERS:
+        special["parameters"] = {key: STALLED[key] for key in PARAMETERS[name]}
     wanted = inspect.signature(function).parameters.keys() - {"views"}
     return {parameter: {**ARGUMENTS, **special}[parameter] for parameter in wanted}
 

@@ -28,20 +28,6 @@ SQL_CALL = re.compile(r"(?:load_sql|load_step|compose_steps|load_rows|load_recor
 MOST_FOLDERS = 2
 """Of this many folders may have a `.sql` file of one name."""
 
-PENDING = {
-    "idle",
-    "precision",
-    "quota",
-    "reliability",
-    "scaling",
-    "services",
-    "sizing",
-    "stalled",
-}
-"""Folders that do not follow the grammar yet; a folder that does leaves this list."""
-PENDING_MODULES = {"work.py"}
-"""Modules above the folders that still read rows as dictionaries."""
-
 
 def missing_files(folder: str) -> list[str]:
     place = ANALYZERS / folder
@@ -93,21 +79,17 @@ def of_other_folders(path: Path) -> list[str]:
 def test_a_folder_has_the_fixed_files_and_types_its_rows_where_it_reads_them(folder: str) -> None:
     missing = missing_files(folder)
     untyped = untyped_rows((ANALYZERS / folder).rglob("*.py"))
-    if folder in PENDING:
-        assert missing or untyped, f"{folder} follows the grammar: take it from PENDING"
-    else:
-        assert (missing, untyped) == ([], [])
+    assert (missing, untyped) == ([], [])
 
 
 def test_the_shared_modules_type_their_rows_where_they_read_them() -> None:
-    paths = (p for p in ANALYZERS.glob("*.py") if p.name not in PENDING_MODULES)
-    assert untyped_rows(paths) == []
+    assert untyped_rows(ANALYZERS.glob("*.py")) == []
 
 
 @pytest.mark.parametrize("name", sorted(ENTRY_POINTS))
 def test_an_analyzer_is_the_class_of_its_folder(name: str) -> None:
     module = ENTRY_POINTS[name].partition(":")[0]
-    assert module == f"analyzers.{name}.analyzer" or name in PENDING
+    assert module == f"analyzers.{name}.analyzer"
 
 
 def test_no_analyzer_imports_or_reads_another() -> None:
@@ -123,5 +105,4 @@ def test_a_query_is_named_after_what_it_returns() -> None:
     places = defaultdict(list)
     for path in sorted(ANALYZERS.rglob("*.sql")):
         places[path.name].append(str(path.parent.relative_to(ANALYZERS)))
-    many = {name: folders for name, folders in places.items() if len(folders) > MOST_FOLDERS}
-    assert {n: f for n, f in many.items() if not {*f} & PENDING} == {}
+    assert {name: f for name, f in places.items() if len(f) > MOST_FOLDERS} == {}

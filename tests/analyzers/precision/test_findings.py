@@ -154,7 +154,7 @@ def test_no_range_is_beyond_amdahl_the_roofline_or_the_peak(
     arch = next(m.arch for m in gpu_models() if m.gpu_model == model)
     now = peaks.fp32_tflops if kind == "fp32_asleep" else peaks.tensor_tflops
     for one in list_formats(kind, arch):
-        gain = compute_pipe_gain({"sm": sm, "dram": dram}, pipe, now, peaks, one)
+        gain = compute_pipe_gain(pipe, sm, dram, now, peaks, one)
         if gain is None:
             continue
         assert 1 <= gain.low <= gain.high

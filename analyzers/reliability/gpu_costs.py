@@ -1,18 +1,13 @@
-"""Build findings from hours with their dollars, and the claims on these hours."""
+"""Sum GPU-hours with their dollars, and claim parts of them."""
 
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
-from typing import Any
 
 import msgspec
 
 from analyzers.checkpoints import Owner
-from analyzers.money import CENT, SMALLEST
-from fallow.models import Claim, Finding, Recommendation, State, Subject, finding_id
-from fallow.window import Window
-
-ANALYZER = "reliability"
-MOST_NAMED = 16
+from analyzers.money import SMALLEST
+from fallow.models import Claim, State
 
 
 class GpuCost(msgspec.Struct, frozen=True):
@@ -54,47 +49,3 @@ def sum_states(costs: Mapping[str, GpuCost], states: Sequence[str]) -> GpuCost:
         if state in costs:
             bill = bill.plus(costs[state])
     return bill
-
-
-def round_value(value: float | None) -> float | None:
-    """Return a value rounded as findings show it."""
-    return None if value is None else round(value, 2)
-
-
-def build_finding(  # noqa: PLR0917  (one place where findings are made)
-    kind: str,
-    about: Subject,
-    window: Window,
-    bill: GpuCost,
-    details: dict[str, Any],
-    advice: Recommendation | None,
-    *,
-    certain: bool,
-) -> Finding:
-    """Build a finding from its bill, its details and its advice."""
-    days = Decimal(repr(window.seconds / 86_400))
-    claims = advice.claims if advice else ()
-    saved = sum(c.gpu_hours for c in claims)
-    usd = sum((c.usd or Decimal() for c in claims), Decimal())
-    return Finding(
-        id=finding_id(ANALYZER, kind, about, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=about,
-        window=window,
-        verdict="wasteful",
-        evidence="confirmed" if certain else "suspected",
-        confidence=0.9 if certain else 0.6,
-        gpu_hours=round(bill.gpu_hours, 6),
-        usd=None if bill.usd is None else bill.usd.quantize(SMALLEST, ROUND_DOWN),
-        details=details,
-        recommendations=()
-        if advice is None
-        else (
-            msgspec.structs.replace(
-                advice,
-                gpu_hours_per_day=round(saved / float(days), 4) if saved else None,
-                usd_per_day=(usd / days).quantize(CENT, ROUND_DOWN) if usd else None,
-            ),
-        ),
-    )

@@ -1,0 +1,184 @@
+"""Read the rows of failures: pods, events, XIDs, memory errors, nodes, hours and lost work."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+import polars as pl
+
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.rows import decode_frame
+from analyzers.workload_rows import WorkloadRow
+from fallow.models import State
+from fallow.protocols import Views
+from fallow.rows import Row, decode_rows
+from warehouse.steps import POD_OWNERS
+
+
+class PodLifetime(WorkloadRow, frozen=True):
+    """The life of a pod that requested GPUs, as far as it lies in the window (`lives.sql`)."""
+
+    pod: str
+    who: int
+    node: str
+    phase: str
+    gpus: float
+    created_at: datetime | None
+    deleted_at: datetime | None
+    start: datetime
+    ended: datetime | None
+
+
+class FailureEvent(Row, frozen=True):
+    """An event of a node, or of a pod that was lost with a node (`events.sql`)."""
+
+    cluster: str
+    ts: datetime
+    kind: Literal["Node", "Pod"]
+    namespace: str | None
+    name: str
+    reason: str
+
+
+class DeviceXid(Row, frozen=True):
+    """An XID first shown by a device in an hour; `older` = it was present before the window."""
+
+    cluster: str
+    device: str
+    node: str
+    at: datetime
+    code: int
+    namespace: str
+    pod: str
+    older: bool
+
+
+class MemorySign(Row, frozen=True):
+    """A counter of a device's memory errors in the last raw samples (`health.sql`)."""
+
+    cluster: str
+    device: str
+    node: str | None
+    sign: str
+    most: int
+    growth: int
+
+
+class NodeLifetime(Row, frozen=True):
+    """A node with GPUs, and the hours for which it existed in the window (`node_lifetimes.sql`)."""
+
+    cluster: str
+    node: str
+    pool: str
+    gpu_count: int
+    hours: float
+
+
+class StateBill(WorkloadRow, frozen=True):
+    """GPU-hours of a workload in one state, or of a node that was not available (`bill.sql`)."""
+
+    node: str | None
+    pool: str | None
+    state: State
+    gpu_hours: float
+    usd: Decimal | None
+
+
+class FailureWorkLost(WorkloadRow, frozen=True):
+    """The work of a workload that one failure lost, as the ledger counts it (`work_lost.sql`)."""
+
+    failed_at: datetime
+    gpu_hours: float
+    measured: bool
+
+
+class MissingDevices(Row, frozen=True):
+    """A node with fewer GPUs in telemetry than it has (`missing.sql`)."""
+
+    cluster: str
+    node: str
+    expected: int
+    allocatable: int | None
+    visible: int
+    last_of_missing: datetime | None
+    gpu_hours: float
+    unavailable_hours: float
+    usd: Decimal | None
+
+
+class SlowClock(WorkloadRow, frozen=True):
+    """A device below its peers' clock, from the hours of `clocks.sql` by workload and device."""
+
+    device: str
+    model: str | None
+    node: str | None
+    clock: float
+    peers_mhz: float
+    hours: float
+    hot_hours: float
+    mask: int | None
+    temp_c: float | None
+    gang: int
+
+
+def read_lifetimes(views: Views, bounds: Mapping[str, Any]) -> pl.DataFrame:
+    """Return the pods that requested GPUs and lived in a window, as columns."""
+    return pl.DataFrame(views.query(compose_steps(LAST_SCRAPES, POD_OWNERS, "lives"), dict(bounds)))
+
+
+def list_lifetimes(pods: pl.DataFrame) -> list[PodLifetime]:
+    """Return the rows of `read_lifetimes`."""
+    return decode_frame(pods, PodLifetime)
+
+
+def read_events(views: Views, bounds: Mapping[str, Any], reasons: list[str]) -> list[FailureEvent]:
+    """Return the events with these reasons, from an hour before the window on."""
+    parameters = {**bounds, "reasons": reasons}
+    return decode_rows(views.query(load_sql("reliability/events"), parameters), FailureEvent)
+
+
+def read_xids(views: Views, bounds: Mapping[str, Any]) -> list[DeviceXid]:
+    """Return the XIDs of a window, by the hour."""
+    return decode_rows(views.query(load_sql("reliability/xids"), dict(bounds)), DeviceXid)
+
+
+def read_memory_signs(views: Views, recent: datetime, until: datetime) -> list[MemorySign]:
+    """Return the memory errors that devices show in the raw samples since `recent`."""
+    parameters = {"recent": recent, "until": until}
+    return decode_rows(views.query(load_sql("reliability/health"), parameters), MemorySign)
+
+
+def read_nodes(views: Views, bounds: Mapping[str, Any]) -> list[NodeLifetime]:
+    """Return the nodes with GPUs that existed in a window."""
+    return decode_rows(views.query(load_sql("reliability/node_lifetimes"), bounds), NodeLifetime)
+
+
+def read_bills(views: Views, bounds: Mapping[str, Any]) -> list[StateBill]:
+    """Return the hours that failures can cost: of workloads by state, and of absent nodes."""
+    return decode_rows(views.query(load_sql("reliability/bill"), bounds), StateBill)
+
+
+def read_work_lost(views: Views, bounds: Mapping[str, Any]) -> list[FailureWorkLost]:
+    """Return the work that each failure of a window lost."""
+    return decode_rows(views.query(load_sql("reliability/work_lost"), bounds), FailureWorkLost)
+
+
+def read_missing_devices(views: Views, bounds: Mapping[str, Any]) -> list[MissingDevices]:
+    """Return the nodes with fewer GPUs in telemetry than they have."""
+    return decode_rows(views.query(load_sql("reliability/missing"), bounds), MissingDevices)
+
+
+def read_clocks(views: Views, bounds: Mapping[str, Any], throttles: int) -> pl.DataFrame:
+    """Return the speed of each device while its pod kept it busy, as columns.
+
+    `throttles` are the bits of `throttle_mask` that indicate hardware problems.
+    """
+    parameters = {**bounds, "throttles": throttles}
+    return pl.DataFrame(views.query(load_sql("reliability/clocks"), parameters))
+
+
+def read_bursts(views: Views, bounds: Mapping[str, Any], burst_bps: float) -> pl.DataFrame:
+    """Return the times at which pods wrote much, as columns."""
+    parameters = {**bounds, "burst_bps": burst_bps}
+    return pl.DataFrame(views.query(load_sql("bursts"), parameters))
