@@ -3,393 +3,390 @@
 The parser, the reference in `docs/policies.md` and the JSON schema for editors are built from this.
 """
 
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, get_args, get_origin
+from zoneinfo import ZoneInfo
 
 import yaml
-
-from actions.policy.shapes import (
-    AmountShape,
-    ApprovalShape,
-    ChoiceShape,
-    CronShape,
-    DurationShape,
-    FlagShape,
-    KeySpec,
-    LabelsShape,
-    ListShape,
-    MappingShape,
-    NumberShape,
-    PercentShape,
-    PlainMappingShape,
-    TextListShape,
-    TextShape,
-    TimestampShape,
-    TimeZoneShape,
-    ValueShape,
-    suggest_word,
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FieldSerializationInfo,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationInfo,
+    WrapValidator,
+    field_serializer,
+    model_serializer,
 )
-from actions.policy.tree import Location, Node, describe_node, is_null, read_pairs
+from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails
 
-MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-MAX_GRACE = 6 * DAY
-"""Findings cover the last seven days: a notice has to be within what they cover."""
-SNAPSHOT_PARTS = ("manifest", "volume", "home", "environment")
+from actions.policy import values
+from actions.policy.model import Counts, Mode, RecurringWindow
+from actions.policy.section import Entries, Section, complete, describe_values, report
+from actions.policy.tree import Node, describe_node, is_null
+from actions.policy.values import Legal, suggest_word
+from fallow.action_models import Step
+from fallow.models import Evidence
 
-_glob = TextShape("a glob such as team-*", r"\S.*")
-_globs = TextListShape("a glob such as team-* or a list of them", _glob)
-_none_too = TextListShape("a list of globs such as team-*; [] = nowhere", _glob, empty=True)
-_line = TextShape("a text of one line", r"\S[^\r\n]{0,499}")
-_words = TextListShape(
-    "a capability or verb, or a list of them", TextShape("a capability or a verb", r"\S.*")
-)
-_parts = TextListShape(f"some of {', '.join(SNAPSHOT_PARTS)}", ChoiceShape(*SNAPSHOT_PARTS))
-_whole, _any = AmountShape(whole=True), AmountShape(whole=False)
-_window = {
-    "schedule": KeySpec(CronShape(), "when it opens, as crontab(5) has it: 0 and 7 are Sunday"),
-    "duration": KeySpec(
-        DurationShape(MINUTE, 31 * DAY), "how long it stays open; needed where there is a schedule"
-    ),
-    "timezone": KeySpec(TimeZoneShape(), "whose clock the schedule means", "`UTC`"),
-}
-
-GRACE = DurationShape(MINUTE, MAX_GRACE)
-SNAPSHOT = MappingShape(
-    {
-        "what": KeySpec(_parts, "what is kept", "`[manifest]`"),
-        "required": KeySpec(FlagShape(), "without a verified one, nothing is stopped", "`true`"),
-    }
-)
-ACT = MappingShape(
-    {
-        "do": KeySpec(
-            _words,
-            "capabilities of executors (`suspend`) or verbs of recommendations",
-            required=True,
-        ),
-        "with": KeySpec(
-            PlainMappingShape(),
-            "what the executor is told besides the recommendation's own figures",
-            "`{}`",
-        ),
-    }
-)
-STAGES = ("observe", "notify", "grace", "snapshot", "act")
+STAGES: tuple[str, ...] = get_args(Step)
 
 
-class StagesShape(ValueShape[list[tuple[Node, str, Any]]]):
-    """Stages: words, or mappings of one key."""
+def key(meaning: str, default: str = "unset", **field: Any) -> Any:
+    """Return a key that may be left out: its meaning, and in words what holds without it."""
+    return Field(None, description=meaning, json_schema_extra={"unset": default}, **field)
 
-    words = "a list of observe, notify, grace: 24h, snapshot, act: suspend, in this order"
-    schema: Mapping[str, Any] = {
-        "type": "array",
-        "minItems": 1,
-        "items": {
-            "anyOf": [
-                {"enum": ["observe", "notify", "snapshot"]},
-                {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "minProperties": 1,
-                    "maxProperties": 1,
-                    "properties": {
-                        "grace": GRACE.schema,
-                        "snapshot": SNAPSHOT.schema,
-                        "act": {"anyOf": [_words.schema, ACT.schema]},
-                    },
-                },
-            ]
-        },
-    }
 
-    def read(self, node: Node, location: Location) -> list[tuple[Node, str, Any]] | None:
-        """Return each stage's node, its name and its options."""
-        if not isinstance(node, yaml.SequenceNode):
-            location.report(node, f"is {describe_node(node)}; legal: {self.words}")
-            return None
-        stages = [self._read_stage(item, location.at(n)) for n, item in enumerate(node.value)]
-        return [stage for stage in stages if stage is not None]
+class MatchKeys(Section):
+    """Which findings a policy is about."""
 
-    def _read_stage(self, node: Node, location: Location) -> tuple[Node, str, Any] | None:
+    analyzer: values.Globs = key("who found it: `fallow plugins list` names them", "any")
+    kind: values.Globs = key("kind of finding, such as `idle_notebook`", "any")
+    verb: values.Globs = key("what is recommended, such as `stop`", "any")
+    workload_kind: values.Globs = key("kind of the workload's top owner, such as `Notebook`", "any")
+    cluster: values.Globs = key("cluster as named in `fallow.yaml`", "any")
+    namespaces: values.Globs = key("namespaces it is about", "any")
+    not_namespaces: values.Globs = key("namespaces it is not about", "none")
+    queue: values.Globs = key("queue of the workload; an unknown one matches nothing", "any")
+    owner: values.Globs = key("team, or who else is told", "any")
+    gpu_model: values.Globs = key("every GPU model of the workload has to match", "any")
+    labels: values.Labels = key("labels of the workload; each one has to match", "any")
+    namespace_labels: values.Labels = key("likewise of its namespace", "any")
+    over_quota: values.Flag = key(
+        "only work whose queue or namespace holds more GPUs than it is guaranteed; where that is "
+        "unknown it does not match",
+        "`false`",
+    )
+    evidence: Annotated[Evidence, values.WORD] = key(
+        "the least evidence that will do", "`suspected`"
+    )
+    confidence: values.Ratio = key("the least confidence", "`0`")
+    gpus: values.Number = key("the fewest GPUs that the workload holds", "`0`")
+    min_duration: values.UpTo90Days = key(
+        "the shortest time for which it has been idle without a break, such as `8h`; a finding "
+        "that is not about idleness does not match",
+        "any",
+    )
+    gpu_hours: values.Number = key("the fewest GPU-hours wasted so far", "`0`")
+    gpu_hours_per_day: values.Number = key("the fewest GPU-hours a day that would be freed", "`0`")
+    usd_per_day: values.Dollars = key(
+        "the fewest dollars a day; what has no price does not match", "`0`"
+    )
+
+
+class AllowKeys(Section):
+    """Where a policy may act."""
+
+    namespaces: values.GlobsOrNone = key(
+        "where it may act: enforcing needs this list, which may be empty", "nowhere"
+    )
+    kinds: values.Globs = key(
+        "kinds of workloads it may act upon; what serves (Deployment, InferenceService and the "
+        "like) has to be named here",
+        "all that match and do not serve",
+    )
+    production: values.Flag = key(
+        "may it act on what looks like production, by namespace, label or priority class", "`false`"
+    )
+    cluster_objects: values.Flag = key(
+        "may it act on what belongs to no namespace: nodes, pools, groups of quotas", "`false`"
+    )
+
+
+class SnapshotKeys(Section):
+    """What is kept before the act."""
+
+    what: values.Parts = key("what is kept", "`[manifest]`")
+    required: values.Flag = key("without a verified one, nothing is stopped", "`true`")
+
+
+class ActKeys(Section):
+    """What is done in the end."""
+
+    do: values.Words = Field(
+        description="capabilities of executors (`suspend`) or verbs of recommendations"
+    )
+    parameters: values.PlainMapping = key(
+        "what the executor is told besides the recommendation's own figures", "`{}`", alias="with"
+    )
+
+
+_WORDS: TypeAdapter[tuple[str, ...]] = TypeAdapter(values.Words)
+
+
+def _act(node: Node, handler: Callable[[Node], ActKeys]) -> ActKeys:
+    if isinstance(node, yaml.MappingNode):
+        return handler(node)
+    return ActKeys.model_construct(do=_WORDS.validate_python(node))
+
+
+def _nothing(node: Node, info: ValidationInfo) -> None:
+    if not is_null(node):
+        raise complete(f"takes nothing: write {info.field_name}")
+
+
+_Nothing = Annotated[None, BeforeValidator(_nothing)]
+
+
+class StageKeys(Section):
+    """A stage: its word, or a mapping of its word alone."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    observe: _Nothing = None
+    notify: _Nothing = None
+    grace: values.Grace = key("time from a proved notice to the act", "needed")
+    snapshot: SnapshotKeys = key("what is kept before the act")
+    act: Annotated[
+        ActKeys,
+        WrapValidator(_act, json_schema_input_type=values.Words | ActKeys),
+        Legal("a capability or verb, or a list of them"),
+    ] = key("what is done in the end")
+
+    @model_serializer(mode="wrap")
+    def _write_step(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        ((step, options),) = handler(self).items()
+        if step == "grace":
+            return {"step": step, "wait": options}
+        defaults = {"what": ("manifest",), "required": True} if step == "snapshot" else {}
+        return {"step": step, **defaults, **(options or {})}
+
+    @classmethod
+    def entries(cls, node: Node) -> tuple[Entries, list[InitErrorDetails]]:
+        """Return the word of a stage with its options; none where the node is no stage."""
+        entries: Entries = {}
+        errors: list[InitErrorDetails] = []
         if isinstance(node, yaml.ScalarNode):
-            name, value_node = str(node.value), None
-        else:
-            entries = read_pairs(node, location) if isinstance(node, yaml.MappingNode) else {}
-            if len(entries) != 1:
-                location.report(
-                    node, f"is {describe_node(node)} of {len(entries)}; legal: {self.words}"
-                )
-                return None
-            name, (_, value_node) = next(iter(entries.items()))
+            entries[node.value] = (node, _empty(node, "null"))
+        elif isinstance(node, yaml.MappingNode):
+            entries, errors = super().entries(node)
+        if len(entries) != 1:
+            text = f"is {describe_node(node)} of {len(entries)}; legal: {_STAGES.words}"
+            return {}, [*errors, report(text, node)]
+        (name,) = entries
         if name not in STAGES:
-            location.report(
-                node, f"no such stage{suggest_word(name, STAGES)}; legal: {', '.join(STAGES)}"
-            )
-            return None
-        stage_location = location.at(name)
-        if value_node is None or is_null(value_node):
-            if name in {"grace", "act"}:
-                words = {"grace": GRACE.words, "act": _words.words}[name]
-                stage_location.report(node, f"says nothing; legal: {name}: {words}")
-                return None
-            return node, name, None
-        return node, name, self._read_value(name, value_node, stage_location)
+            text = f"no such stage{suggest_word(name, STAGES)}; legal: {', '.join(STAGES)}"
+            return {}, [*errors, report(text, node)]
+        return entries, errors
 
-    def _read_value(self, name: str, node: Node, location: Location) -> Any:
-        if name == "grace":
-            return GRACE.read(node, location)
-        if name == "snapshot":
-            return SNAPSHOT.read(node, location)
-        if name == "act":
-            mapped = isinstance(node, yaml.MappingNode)
-            return ACT.read(node, location) if mapped else {"do": _words.read(node, location)}
-        location.report(node, f"takes nothing: write {name}")
-        return None
+    @classmethod
+    def fill_empty(cls, name: str, node: Node) -> Node:
+        """Return an empty mapping for a snapshot, which needs no options."""
+        if name in {"grace", "act"}:
+            words = describe_values(cls.model_fields[name])
+            raise complete(f"says nothing; legal: {name}: {words}")
+        return _empty(node, "map") if name == "snapshot" else node
 
 
-MATCH = MappingShape(
-    {
-        "analyzer": KeySpec(_globs, "who found it: `fallow plugins list` names them", "any"),
-        "kind": KeySpec(_globs, "kind of finding, such as `idle_notebook`", "any"),
-        "verb": KeySpec(_globs, "what is recommended, such as `stop`", "any"),
-        "workload_kind": KeySpec(
-            _globs, "kind of the workload's top owner, such as `Notebook`", "any"
-        ),
-        "cluster": KeySpec(_globs, "cluster as named in `fallow.yaml`", "any"),
-        "namespaces": KeySpec(_globs, "namespaces it is about", "any"),
-        "not_namespaces": KeySpec(_globs, "namespaces it is not about", "none"),
-        "queue": KeySpec(_globs, "queue of the workload; an unknown one matches nothing", "any"),
-        "owner": KeySpec(_globs, "team, or who else is told", "any"),
-        "gpu_model": KeySpec(_globs, "every GPU model of the workload has to match", "any"),
-        "labels": KeySpec(
-            LabelsShape(_globs), "labels of the workload; each one has to match", "any"
-        ),
-        "namespace_labels": KeySpec(LabelsShape(_globs), "likewise of its namespace", "any"),
-        "over_quota": KeySpec(
-            FlagShape(),
-            "only work whose queue or namespace holds more GPUs than it is guaranteed; where that "
-            "is unknown it does not match",
-            "`false`",
-        ),
-        "evidence": KeySpec(
-            ChoiceShape("suspected", "confirmed"), "the least evidence that will do", "`suspected`"
-        ),
-        "confidence": KeySpec(NumberShape(0, 1), "the least confidence", "`0`"),
-        "gpus": KeySpec(NumberShape(), "the fewest GPUs that the workload holds", "`0`"),
-        "min_duration": KeySpec(
-            DurationShape(MINUTE, 90 * DAY),
-            "the shortest time for which it has been idle without a break, such as `8h`; a finding "
-            "that is not about idleness does not match",
-            "any",
-        ),
-        "gpu_hours": KeySpec(NumberShape(), "the fewest GPU-hours wasted so far", "`0`"),
-        "gpu_hours_per_day": KeySpec(
-            NumberShape(), "the fewest GPU-hours a day that would be freed", "`0`"
-        ),
-        "usd_per_day": KeySpec(
-            NumberShape(), "the fewest dollars a day; what has no price does not match", "`0`"
-        ),
-    }
-)
-ALLOW = MappingShape(
-    {
-        "namespaces": KeySpec(
-            _none_too, "where it may act: enforcing needs this list, which may be empty", "nowhere"
-        ),
-        "kinds": KeySpec(
-            _globs,
-            "kinds of workloads it may act upon; what serves (Deployment, InferenceService and "
-            "the like) has to be named here",
-            "all that match and do not serve",
-        ),
-        "production": KeySpec(
-            FlagShape(),
-            "may it act on what looks like production, by namespace, label or priority class",
-            "`false`",
-        ),
-        "cluster_objects": KeySpec(
-            FlagShape(),
-            "may it act on what belongs to no namespace: nodes, pools, groups of quotas",
-            "`false`",
-        ),
-    }
-)
-BUDGET = MappingShape(
-    {
-        "workloads": KeySpec(_whole, "most workloads; a percentage is rounded up", "any number"),
-        "gpus": KeySpec(
-            _any,
-            "most GPUs; a percentage above 0 is never less than one node, where nodes are acted "
-            "upon, or than the GPUs of the fleet's largest node",
-            "any number",
-        ),
-        "owners": KeySpec(
-            _whole, "most different owners; a percentage is rounded up", "any number"
-        ),
-        "usd_per_hour": KeySpec(
-            _any,
-            "most dollars an hour; what has no price does not fit; a percentage as of GPUs",
-            "any number",
-        ),
-        "per": KeySpec(DurationShape(MINUTE, 31 * DAY), "in any stretch of this length", "`1d`"),
-        "each": KeySpec(
-            ChoiceShape("namespace", "owner", "cluster"),
-            "counted apart for each of these; not with percentages",
-            "together",
-        ),
-        "counts": KeySpec(
-            ChoiceShape("policy", "all"), "actions of this policy, or of all policies", "`policy`"
-        ),
-        **_window,
-    }
-)
-ACT_WINDOW = MappingShape(
-    {
-        name: KeySpec(key.shape, what, key.default, required=name != "timezone")
-        for (name, key), what in zip(
-            _window.items(),
-            (
-                "when it begins, as crontab(5) has it: 0 and 7 are Sunday",
-                "how long it stays open",
-                "whose clock the schedule means",
-            ),
-            strict=True,
-        )
-    }
-)
-BLACKOUT = MappingShape(
-    {
-        "name": KeySpec(_line, "what people read when it holds", required=True),
-        "from": KeySpec(TimestampShape(last=False), "first day, or the moment it begins"),
-        "to": KeySpec(
-            TimestampShape(last=True), "last day (the whole of it), or the moment it ends", "open"
-        ),
-        **_window,
-    }
-)
-APPROVALS = MappingShape(
-    {
-        "when": KeySpec(
-            ApprovalShape(),
-            "which actions need somebody's `fallow approve`",
-            "`none`",
-            required=True,
-        ),
-        "four_eyes": KeySpec(FlagShape(), "two different people have to approve", "`false`"),
-    }
-)
-REVERSALS = MappingShape(
-    {
-        "rate": KeySpec(
-            PercentShape(),
-            "more of its stops taken back than this: the back-test fails, and in service it "
-            "demotes itself to notify",
-            "`5%`",
-        ),
-        "within": KeySpec(
-            DurationShape(MINUTE, 30 * DAY),
-            "taken back within this time counts as a reversal",
-            "`24h`",
-        ),
-    }
-)
-POLICY = MappingShape(
-    {
-        "name": KeySpec(
-            TextShape(
-                "lower case, digits and -, 63 at most", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-            ),
-            "its name, unique among all policies",
-            required=True,
-        ),
-        "description": KeySpec(_line, "one line for people", "none"),
-        "mode": KeySpec(
-            ChoiceShape("notify", "enforce"),
-            "`notify` never goes further than a notice; `enforce` may take all stages",
-            "`notify`",
-        ),
-        "match": KeySpec(MATCH, "which findings it is about: everything asked has to hold", "all"),
-        "allow": KeySpec(ALLOW, "where it may act", "nowhere"),
-        "stages": KeySpec(StagesShape(), "how far it goes, stage by stage", required=True),
-        "budgets": KeySpec(
-            ListShape(BUDGET), "the most that may be done; all that hold at once count", "none"
-        ),
-        "concurrent": KeySpec(
-            NumberShape(1, 1000, whole=True), "actions under way at once, of all policies", "`2`"
-        ),
-        "blackouts": KeySpec(ListShape(BLACKOUT), "when nothing is done", "none"),
-        "act_window": KeySpec(
-            ACT_WINDOW,
-            "it acts only while this window is open; its notices announce the moment of the stop, "
-            "and owners may keep what they need",
-            "always open",
-        ),
-        "approvals": KeySpec(APPROVALS, "whether people have to agree", "none needed"),
-        "on_pressure": KeySpec(
-            FlagShape(), "only if somebody waits whom the freed GPUs really admit", "`false`"
-        ),
-        "on_benefit": KeySpec(
-            FlagShape(),
-            "only if so, or if a node would be empty and could go: freed GPUs that nobody wants "
-            "save nothing",
-            "`false`",
-        ),
-        "min_age": KeySpec(
-            DurationShape(MINUTE, 90 * DAY, zero=True), "younger workloads are left alone", "`1h`"
-        ),
-        "cool_down": KeySpec(
-            DurationShape(MINUTE, 90 * DAY),
-            "rest between two actions on one object; doubles each time its owner took it back",
-            "`6h`",
-        ),
-        "reversals": KeySpec(
-            REVERSALS, "how often owners may take back what was stopped", "5% within 24h"
-        ),
-        "max_resources": KeySpec(
-            _whole,
-            "more cases ready to be acted upon in one run than this abort the whole run",
-            "`20%` of the workloads",
-        ),
-    }
-)
+_STAGES = Legal("a list of observe, notify, grace: 24h, snapshot, act: suspend, in this order")
+_StageItems = Annotated[
+    list[Literal["observe", "notify", "snapshot"] | StageKeys], Field(min_length=1)
+]
 
 
-def list_keys(section: MappingShape = POLICY, prefix: str = "") -> Iterator[tuple[str, KeySpec]]:
-    """Yield every key with its dotted name, a section before its keys."""
-    for name, key in section.keys.items():
-        dotted = f"{prefix}{name}"
-        yield dotted, key
-        inner = key.shape
-        if isinstance(inner, MappingShape):
-            yield from list_keys(inner, f"{dotted}.")
-        elif isinstance(inner, ListShape):
-            yield from list_keys(inner.item, f"{dotted}[].")
-        elif isinstance(inner, StagesShape):
-            yield (
-                f"{dotted}[].grace",
-                KeySpec(GRACE, "time from a proved notice to the act", required=True),
-            )
-            for stage, meaning in (
-                ("snapshot", "what is kept before the act"),
-                ("act", "what is done in the end"),
-            ):
-                inner_section = SNAPSHOT if stage == "snapshot" else ACT
-                yield f"{dotted}[].{stage}", KeySpec(inner_section, meaning)
-                yield from list_keys(inner_section, f"{dotted}[].{stage}.")
+def _empty(node: Node, kind: Literal["null", "map"]) -> Node:
+    """Return an empty node in the place of another."""
+    make, value = (yaml.ScalarNode, "") if kind == "null" else (yaml.MappingNode, [])
+    return make(f"tag:yaml.org,2002:{kind}", value, node.start_mark, node.end_mark)
+
+
+class RecurringKeys(Section):
+    """A section that may have a recurring window among its keys."""
+
+    @model_serializer(mode="wrap")
+    def _write_window(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        names = RecurringWindow.__struct_fields__
+        window = {name: fields.pop(name) for name in names if name in fields}
+        is_whole = "schedule" in window and "duration" in window
+        return fields | ({"window": window} if is_whole else {})
+
+
+_OPENS = "when it opens, as crontab(5) has it: 0 and 7 are Sunday"
+_LASTS = "how long it stays open; needed where there is a schedule"
+_CLOCK = "whose clock the schedule means"
+
+
+class BudgetKeys(RecurringKeys):
+    """The most that may be done."""
+
+    workloads: values.WholeAmount = key("most workloads; a percentage is rounded up", "any number")
+    gpus: values.Amount = key(
+        "most GPUs; a percentage above 0 is never less than one node, where nodes are acted upon, "
+        "or than the GPUs of the fleet's largest node",
+        "any number",
+    )
+    owners: values.WholeAmount = key(
+        "most different owners; a percentage is rounded up", "any number"
+    )
+    usd_per_hour: values.Amount = key(
+        "most dollars an hour; what has no price does not fit; a percentage as of GPUs",
+        "any number",
+    )
+    per: values.UpTo31Days = key("in any stretch of this length", "`1d`")
+    each: Annotated[Literal["namespace", "owner", "cluster"], values.WORD] = key(
+        "counted apart for each of these; not with percentages", "together"
+    )
+    counts: Annotated[Counts, values.WORD] = key(
+        "actions of this policy, or of all policies", "`policy`"
+    )
+    schedule: values.Schedule = key(_OPENS)
+    duration: values.UpTo31Days = key(_LASTS)
+    timezone: values.TimeZone = key(_CLOCK, "`UTC`")
+
+
+class ActWindowKeys(Section):
+    """When a policy acts."""
+
+    schedule: values.Schedule = Field(
+        description="when it begins, as crontab(5) has it: 0 and 7 are Sunday"
+    )
+    duration: values.UpTo31Days = Field(description="how long it stays open")
+    timezone: values.TimeZone = key(_CLOCK, "`UTC`")
+
+
+class BlackoutKeys(RecurringKeys):
+    """When nothing is done."""
+
+    name: values.Line = Field(description="what people read when it holds")
+    start: values.Timestamp = key("first day, or the moment it begins", alias="from")
+    end: values.LastTimestamp = key(
+        "last day (the whole of it), or the moment it ends", "open", alias="to"
+    )
+    schedule: values.Schedule = key(_OPENS)
+    duration: values.UpTo31Days = key(_LASTS)
+    timezone: values.TimeZone = key(_CLOCK, "`UTC`")
+
+    @field_serializer("start", "end")
+    def _write_utc(self, local: datetime, info: FieldSerializationInfo) -> datetime:
+        """Return a time in UTC.
+
+        A local time that occurs twice is read as the one that lengthens the blackout.
+        """
+        if local.tzinfo is None:
+            zone = ZoneInfo(self.timezone or "UTC")
+            local = local.replace(tzinfo=zone, fold=int(info.field_name == "end"))
+        return local.astimezone(UTC)
+
+
+class ApprovalKeys(Section):
+    """Whether people have to agree."""
+
+    when: values.Approval = Field(description="which actions need somebody's `fallow approve`")
+    four_eyes: values.Flag = key("two different people have to approve", "`false`")
+
+    @model_serializer(mode="wrap")
+    def _write_number(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        return fields | dict(zip(("when", "first"), self.when, strict=True))
+
+
+class ReversalKeys(Section):
+    """How often owners may take back what was stopped."""
+
+    rate: values.Percentage = key(
+        "more of its stops taken back than this: the back-test fails, and in service it demotes "
+        "itself to notify",
+        "`5%`",
+    )
+    within: values.UpTo30Days = key("taken back within this time counts as a reversal", "`24h`")
+
+
+class PolicyKeys(Section):
+    """A policy."""
+
+    name: values.Name = Field(description="its name, unique among all policies")
+    description: values.Line = key("one line for people", "none")
+    mode: Annotated[Mode, values.WORD] = key(
+        "`notify` never goes further than a notice; `enforce` may take all stages", "`notify`"
+    )
+    match: MatchKeys = key("which findings it is about: everything asked has to hold", "all")
+    allow: AllowKeys = key("where it may act", "nowhere")
+    stages: Annotated[
+        list[StageKeys],
+        BeforeValidator(values.list_items, json_schema_input_type=_StageItems),
+        _STAGES,
+    ] = Field(description="how far it goes, stage by stage")
+    budgets: Annotated[list[BudgetKeys], values.ITEMS] = key(
+        "the most that may be done; all that hold at once count", "none"
+    )
+    concurrent: values.Count = key("actions under way at once, of all policies", "`2`")
+    blackouts: Annotated[list[BlackoutKeys], values.ITEMS] = key("when nothing is done", "none")
+    act_window: ActWindowKeys = key(
+        "it acts only while this window is open; its notices announce the moment of the stop, and "
+        "owners may keep what they need",
+        "always open",
+    )
+    approvals: ApprovalKeys = key("whether people have to agree", "none needed")
+    on_pressure: values.Flag = key(
+        "only if somebody waits whom the freed GPUs really admit", "`false`"
+    )
+    on_benefit: values.Flag = key(
+        "only if so, or if a node would be empty and could go: freed GPUs that nobody wants save "
+        "nothing",
+        "`false`",
+    )
+    min_age: values.UpTo90DaysOrNone = key("younger workloads are left alone", "`1h`")
+    cool_down: values.UpTo90Days = key(
+        "rest between two actions on one object; doubles each time its owner took it back", "`6h`"
+    )
+    reversals: ReversalKeys = key(
+        "how often owners may take back what was stopped", "5% within 24h"
+    )
+    max_resources: values.WholeAmount = key(
+        "more cases ready to be acted upon in one run than this abort the whole run",
+        "`20%` of the workloads",
+    )
+
+
+def list_keys(
+    section: type[Section] = PolicyKeys, prefix: str = ""
+) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield every key that has a meaning with its dotted name, a section before its keys."""
+    for name, field in section.keys().items():
+        if not field.description:
+            continue
+        yield f"{prefix}{name}", field
+        kind: Any = field.annotation
+        if get_origin(kind) is list:
+            yield from list_keys(get_args(kind)[0], f"{prefix}{name}[].")
+        elif isinstance(kind, type) and issubclass(kind, Section):
+            yield from list_keys(kind, f"{prefix}{name}.")
+
+
+def describe_default(field: FieldInfo) -> str:
+    """Return in words what holds where a key is left out."""
+    extra: Any = field.json_schema_extra
+    return "needed" if field.is_required() else str(extra["unset"])
 
 
 def table() -> str:
     """Return the reference of all keys as Markdown."""
     lines = ["| key | may hold | default | meaning |", "|---|---|---|---|"]
-    for name, key in list_keys():
-        words = str(key.shape.words).replace("|", "\\|")
-        default = "needed" if key.required else key.default
-        lines.append(f"| `{name}` | {words} | {default} | {key.what} |")
+    for name, field in list_keys():
+        words = describe_values(field).replace("|", "\\|")
+        lines.append(f"| `{name}` | {words} | {describe_default(field)} | {field.description} |")
     return "\n".join(lines) + "\n"
 
 
 def schema() -> dict[str, Any]:
     """Return a JSON schema of one policy, for editors."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Fallow policy"}
-    return {**head, **POLICY.schema}
+    whole = PolicyKeys.model_json_schema()
+    return {**head, **_put_in_place(whole, whole.pop("$defs"))}
+
+
+def _put_in_place(part: Any, sections: dict[str, Any]) -> Any:
+    """Return a schema with each section where it is used, without what pydantic adds for itself."""
+    if isinstance(part, list):
+        return [_put_in_place(item, sections) for item in part]
+    if not isinstance(part, dict):
+        return part
+    section = sections[part["$ref"].rpartition("/")[2]] if "$ref" in part else {}
+    return {
+        name: _put_in_place(value, sections)
+        for name, value in {**section, **part}.items()
+        if name not in {"$ref", "title", "default", "unset"}
+    }

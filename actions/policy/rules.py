@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any
+from itertools import pairwise
 
 import msgspec
 
 from actions.policy.capabilities import Capabilities
-from actions.policy.keys import STAGES
+from actions.policy.keys import STAGES, PolicyKeys, RecurringKeys
 from actions.policy.model import Policy
-from actions.policy.shapes import suggest_word
-from actions.policy.tree import Location, Node, get_line
+from actions.policy.tree import Location, Node, get_descendant
+from actions.policy.values import suggest_word
 from actions.recommend import stop_verbs
 from fallow.plugins import installed
 from fallow.window import format_duration
@@ -24,23 +24,17 @@ class PolicyText(msgspec.Struct, frozen=True):
     """The text of a policy in its file."""
 
     node: Node
-    values: dict[str, Any]
+    keys: PolicyKeys
     location: Location
 
-    def report(self, key: str, text: str, node: Node | None = None) -> None:
-        """Record an error at a key, with its line where the key is in the file."""
-        target_node = node or self._node(key)
+    def report(self, key: str, text: str, item: int | None = None) -> None:
+        """Record an error at a key, with the line of the key, or of an item of its list."""
+        names: list[str | int] = [*key.split(".")]
+        if item is not None:
+            names[1:] = [item]
         Location(self.location.file, self.location.problems, key).report(
-            get_line(target_node), text
+            get_descendant(self.node, names), text
         )
-
-    def _node(self, key: str) -> Node:
-        node = self.node
-        for name in key.split("."):
-            children = node.value if isinstance(node.value, list) else []
-            pairs = (pair for pair in children if isinstance(pair, tuple))
-            node = next((value for k, value in pairs if k.value == name), node)
-        return node
 
 
 def check(
@@ -54,7 +48,7 @@ def check(
     _blackouts(policy, text)
     _analyzers(policy, text)
     if policy.mode == "enforce":
-        for key, problem in _enforcing(policy, text.values):
+        for key, problem in _enforcing(policy, text.keys):
             text.report(key, problem)
 
 
@@ -62,14 +56,10 @@ def _stage_order(policy: Policy, text: PolicyText) -> None:
     steps = [stage.step for stage in policy.stages]
     if not steps:
         text.report("stages", f"is empty; legal: {', '.join(STAGES)}, in this order")
-    for (node, name, _), before in zip(
-        text.values["stages"][1:], text.values["stages"][:-1], strict=True
-    ):
-        if STAGES.index(name) <= STAGES.index(before[1]):
+    for number, (before, step) in enumerate(pairwise(steps), start=1):
+        if STAGES.index(step) <= STAGES.index(before):
             order = " < ".join(STAGES)
-            text.report(
-                "stages", f"{name} cannot stand after {before[1]}: {order}, each once", node
-            )
+            text.report("stages", f"{step} cannot stand after {before}: {order}, each once", number)
     if "grace" in steps and "notify" not in steps:
         text.report("stages", "grace needs notify before it: it counts from a proved notice")
     if "snapshot" in steps and "act" not in steps:
@@ -77,14 +67,13 @@ def _stage_order(policy: Policy, text: PolicyText) -> None:
 
 
 def _acts(policy: Policy, text: PolicyText, capabilities: Capabilities) -> None:
-    for node, name, value in text.values["stages"]:
-        for word in value["do"] if name == "act" else ():
+    for number, stage in enumerate(policy.stages):
+        for word in stage.do:
             if word not in capabilities.verbs_by_word:
                 suggestion = suggest_word(word, capabilities.verbs_by_word)
                 legal = ", ".join(capabilities.verbs_by_word) or "nothing: no executor is installed"
-                text.report(
-                    "stages.act", f"no executor can {word!r}{suggestion}; legal: {legal}", node
-                )
+                problem = f"no executor can {word!r}{suggestion}; legal: {legal}"
+                text.report("stages.act", problem, number)
     verbs = set(policy.stage("act").verbs) if policy.stage("act") else set()  # type: ignore[union-attr]
     steps = {stage.step for stage in policy.stages}
     if verbs & stop_verbs() and not {"notify", "grace"} <= steps:
@@ -112,41 +101,41 @@ def _waits(policy: Policy, text: PolicyText, interval: timedelta) -> None:
 
 
 def _budgets(policy: Policy, text: PolicyText) -> None:
-    for (node, values), budget in zip(text.values.get("budgets", ()), policy.budgets, strict=True):
+    for number, budget in enumerate(policy.budgets):
         amounts = (budget.workloads, budget.gpus, budget.owners, budget.usd_per_hour)
         if all(amount is None for amount in amounts):
             limits = "workloads, gpus, owners, usd_per_hour"
-            text.report("budgets", f"a budget limits something; legal: {limits}", node)
+            text.report("budgets", f"a budget limits something; legal: {limits}", number)
         if budget.each and any(amount is not None and amount.share for amount in amounts):
             problem = (
                 f"a percentage is of the whole fleet and cannot be counted for each {budget.each}"
             )
-            text.report("budgets", problem, node)
-        _window("budgets", values, text, node)
+            text.report("budgets", problem, number)
+        _window("budgets", text.keys.budgets[number], text, number)
 
 
 def _blackouts(policy: Policy, text: PolicyText) -> None:
-    for (node, values), blackout in zip(
-        text.values.get("blackouts", ()), policy.blackouts, strict=True
-    ):
-        days = "from" in values or "to" in values
-        if days == ("schedule" in values):
-            text.report("blackouts", "has either from and to, or schedule and duration", node)
-        elif "to" in values and "from" not in values:
-            text.report("blackouts", "to needs from: when does it begin?", node)
+    for number, blackout in enumerate(policy.blackouts):
+        keys = text.keys.blackouts[number]
+        has_days = not keys.model_fields_set.isdisjoint({"start", "end"})
+        if has_days == ("schedule" in keys.model_fields_set):
+            text.report("blackouts", "has either from and to, or schedule and duration", number)
+        elif blackout.end and not blackout.start:
+            text.report("blackouts", "to needs from: when does it begin?", number)
         elif blackout.start and blackout.end and blackout.end <= blackout.start:
-            text.report("blackouts", "ends before it begins", node)
-        if not days:
-            _window("blackouts", values, text, node)
+            text.report("blackouts", "ends before it begins", number)
+        if not has_days:
+            _window("blackouts", keys, text, number)
 
 
-def _window(key: str, values: dict[str, Any], text: PolicyText, node: Node) -> None:
-    if ("schedule" in values) != ("duration" in values):
-        present = "schedule" if "schedule" in values else "duration"
+def _window(key: str, keys: RecurringKeys, text: PolicyText, item: int) -> None:
+    names = keys.model_fields_set
+    if ("schedule" in names) != ("duration" in names):
+        present = "schedule" if "schedule" in names else "duration"
         missing = "duration" if present == "schedule" else "schedule"
-        text.report(key, f"{present} needs {missing}", node)
-    if "timezone" in values and "schedule" not in values:
-        text.report(key, "timezone needs schedule: it says whose clock that means", node)
+        text.report(key, f"{present} needs {missing}", item)
+    if "timezone" in names and "schedule" not in names:
+        text.report(key, "timezone needs schedule: it says whose clock that means", item)
 
 
 def _analyzers(policy: Policy, text: PolicyText) -> None:
@@ -158,10 +147,11 @@ def _analyzers(policy: Policy, text: PolicyText) -> None:
             text.report("match.analyzer", problem)
 
 
-def _enforcing(policy: Policy, values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _enforcing(policy: Policy, keys: PolicyKeys) -> Iterator[tuple[str, str]]:
     if policy.stage("act") is None:
         yield "mode", "enforce needs an act in the stages; legal: notify, or add act"
-    if "namespaces" not in values.get("allow", {}) and not policy.allow.cluster_objects:
+    is_listed = "allow" in keys.model_fields_set and "namespaces" in keys.allow.model_fields_set
+    if not is_listed and not policy.allow.cluster_objects:
         requirement = "the namespaces it may act in, [] = none yet (or cluster_objects: true)"
         yield "allow", f"enforce needs allow.namespaces: {requirement}"
     if not any(budget.window is None and not budget.each for budget in policy.budgets):

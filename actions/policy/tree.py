@@ -4,6 +4,7 @@ Not allowed: anchors or aliases (which can expand without bound), tags, duplicat
 and depth are bounded. All errors are collected, so that one run reports every error.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,12 @@ class Location(msgspec.Struct, frozen=True):
     problems: list[PolicyProblem]
     key: str = ""
 
-    def at(self, name: str | int) -> "Location":
-        """Return the place of a key or of an item."""
-        key = f"{self.key}[{name}]" if isinstance(name, int) else f"{self.key}.{name}"
-        return Location(self.file, self.problems, key.lstrip("."))
+    def at(self, *names: str | int) -> "Location":
+        """Return the place that keys and positions lead to."""
+        key = self.key
+        for name in names:
+            key = f"{key}[{name}]" if isinstance(name, int) else f"{key}.{name}".lstrip(".")
+        return Location(self.file, self.problems, key)
 
     def report(self, node: Node | int, text: str) -> None:
         """Record an error."""
@@ -78,23 +81,35 @@ def read_documents(path: Path, location: Location) -> list[Node]:
     return [node for node in nodes if not is_null(node)]
 
 
-def read_pairs(node: yaml.MappingNode, location: Location) -> dict[str, tuple[Node, Node]]:
-    """Return a mapping's keys with their nodes.
+def read_pairs(
+    node: yaml.MappingNode,
+) -> tuple[dict[str, tuple[Node, Node]], list[tuple[str, Node, str]]]:
+    """Return a mapping's keys with their nodes, and what is wrong with keys: key, node and text.
 
     A key that is no text or a duplicate is an error.
     """
     entries: dict[str, tuple[Node, Node]] = {}
+    problems: list[tuple[str, Node, str]] = []
     for key, value in node.value:
         name = key.value if isinstance(key, yaml.ScalarNode) else None
         if name is None:
-            location.report(key, "a key is a word, not a list or a mapping")
+            problems.append(("", key, "a key is a word, not a list or a mapping"))
         elif name in entries:
-            location.at(name).report(
-                key, f"stands twice, first in line {get_line(entries[name][0])}"
-            )
+            first_line = get_line(entries[name][0])
+            problems.append((name, key, f"stands twice, first in line {first_line}"))
         else:
             entries[name] = (key, value)
-    return entries
+    return entries, problems
+
+
+def get_descendant(node: Node, keys: Iterable[str | int]) -> Node:
+    """Return the node that keys and positions lead to, as far as they lead."""
+    for key in keys:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+            node = node.value[key]
+        elif isinstance(node, yaml.MappingNode):
+            _, node = read_pairs(node)[0].get(str(key), (node, node))
+    return node
 
 
 def describe_node(node: Node) -> str:

@@ -25,7 +25,9 @@ PACKAGES = (
     "actions", "analyzers", "benchmarks", "collectors", "dashboards", "fallow", "runtime",
     "simulator", "warehouse",
 )  # fmt: skip
-DECORATORS = ["@gate", "@field_validator", "@model_validator"]
+DECORATORS = [
+    "@gate", "@field_validator", "@model_validator", "@field_serializer", "@model_serializer",
+]  # fmt: skip
 """What these decorate is called by its registry or by pydantic."""
 CONFIDENCE = 60  # per cent; vulture gives all that has a name but arguments and imports this much
 

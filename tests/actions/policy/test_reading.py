@@ -120,6 +120,17 @@ def test_all_that_is_wrong_is_told_at_once_and_read_tells_the_first(tmp_path: Pa
     assert refused.value.hint == "4 more; fallow policy check lists all"
 
 
+def test_every_wrong_item_of_a_list_is_named_and_the_lines_are_in_order(tmp_path: Path) -> None:
+    text = "mode: x\nmatch:\n  kind:\n    - 12\n    - idle_*\n    - no\nname: p\n"
+    found = problems(tmp_path, text)
+    assert [line.partition("; legal")[0] for line in found] == [
+        "p.yaml:1: stages: is missing",
+        "p.yaml:1: mode: 'x' is not legal",
+        "p.yaml:4: match.kind: YAML reads '12' as a number: quote it",
+        "p.yaml:6: match.kind: YAML reads 'no' as true or false: quote it",
+    ]
+
+
 def test_two_policies_of_one_name_are_refused_wherever_they_stand(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(LEAST + "---\n" + LEAST)
     (tmp_path / "b.yml").write_text("\n" + LEAST)
@@ -257,13 +268,13 @@ def test_every_key_is_in_the_reference_as_the_code_tells_it() -> None:
     page = DOCS.read_text(encoding="utf-8")
     assert keys.table() in page, "run: python -m runtime.generators.reference docs"
     for name, key in keys.list_keys():
-        assert key.what, name
-        assert key.required or key.default, name
+        assert key.description, name
+        assert keys.describe_default(key), name
 
 
 def test_the_schema_for_editors_names_every_key_and_is_json() -> None:
     told = json.loads(json.dumps(keys.schema()))
-    assert set(told["properties"]) == set(keys.POLICY.keys)
+    assert set(told["properties"]) == set(keys.PolicyKeys.keys())
     assert told["additionalProperties"] is False
     assert told["required"] == ["name", "stages"]
     assert "schedule" in told["properties"]["budgets"]["items"]["properties"]
