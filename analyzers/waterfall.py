@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analyzers.arrays import Ints
 from analyzers.queries import load_records, load_sql
 from analyzers.waterfall_cells import (
     CENT_E8,
     HOUR_US,
     CellGrant,
-    Ints,
     LedgerCells,
     convert_to_us,
     map_column,

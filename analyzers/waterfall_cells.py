@@ -14,9 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analyzers.arrays import Ints
 from fallow.models import Claim
-
-Ints = npt.NDArray[np.int64]
 
 HOUR_US = 3_600_000_000
 CENT_E8 = 100_000_000

@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from analyzers.arrays import Doubles, Ints
+
 WEEK = 168
 BESIDE = 3
 """Neighbouring hours for the estimate of an hour's variation: eight weeks alone are too few."""
@@ -25,19 +27,18 @@ SIGMA_PER_MAD = 1.4826
 SIGMA_PER_UPPER_QUARTILE = 1 / 1.1503
 """Sigma per median absolute deviation, for a normal variable."""
 
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
 class Expected(msgspec.Struct, frozen=True):
     """Expected values of hours, by series: NaN where there are too few past weeks."""
 
-    median: Floats
-    sigma: Floats
-    weeks: npt.NDArray[np.int64]
+    median: Doubles
+    sigma: Doubles
+    weeks: Ints
     """The number of past weeks with data."""
-    score: Floats
-    rho: Floats
+    score: Doubles
+    rho: Doubles
     """The autocorrelation of the scores of consecutive hours, by series."""
 
 
@@ -49,7 +50,7 @@ class ControlAlarms(msgspec.Struct, frozen=True):
     spikes: Bools
 
 
-def compute_expected(values: Floats, first: int, weeks: int, least_weeks: int) -> Expected:
+def compute_expected(values: Doubles, first: int, weeks: int, least_weeks: int) -> Expected:
     """Return the expectation of the hours from `first` on, by series (rows) and hour (columns).
 
     `values` has at least `weeks` weeks and an hour before `first`; NaN = no data. The spread is
@@ -107,7 +108,7 @@ def compute_expected(values: Floats, first: int, weeks: int, least_weeks: int) -
     return Expected(median, sigma, week_counts, score, np.clip(rho, 0, MOST_RHO))
 
 
-def compute_innovations(score: Floats, rho: Floats) -> Floats:
+def compute_innovations(score: Doubles, rho: Doubles) -> Doubles:
     """Return the part of an hour's score that the hour before does not explain.
 
     Jobs last for hours.
@@ -120,7 +121,7 @@ def compute_innovations(score: Floats, rho: Floats) -> Floats:
     return np.where(np.isfinite(before), new, score)
 
 
-def run_cusum(score: Floats, slack: float, limit: float) -> tuple[Bools, Bools, Bools]:
+def run_cusum(score: Doubles, slack: float, limit: float) -> tuple[Bools, Bools, Bools]:
     """Return hours from onset to alarm, upwards and downwards, and the hours of alarms.
 
     S+ = max(0, S+ + z - slack), S- likewise; alarm above `limit`, then both start again at 0 (Page
@@ -173,24 +174,24 @@ def find_episodes(marked: Bools, join: int) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def _compute_median(past: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+def _compute_median(past: Doubles) -> tuple[Doubles, Ints]:
     """Return medians over axis 1 of the values present, and the number of these values."""
     seen = np.isfinite(past).sum(axis=1)
     return _pick_rank(np.sort(past, axis=1), seen, axis=1), seen
 
 
-def _estimate_sigma(away: Floats) -> Floats:
+def _estimate_sigma(away: Doubles) -> Doubles:
     """Return sigma from the median of absolute deviations, or from their quartile if that is 0."""
     ordered = np.sort(away, axis=1)
     seen = np.isfinite(away).sum(axis=1)
     mad = _pick_rank(ordered, seen, axis=1)
     upper = np.maximum((seen * 3 + 3) // 4 - 1, 0)
     quartile = np.take_along_axis(ordered, upper[:, None, :], axis=1)[:, 0, :]
-    spread: Floats = np.where(mad > 0, mad * SIGMA_PER_MAD, quartile * SIGMA_PER_UPPER_QUARTILE)
+    spread: Doubles = np.where(mad > 0, mad * SIGMA_PER_MAD, quartile * SIGMA_PER_UPPER_QUARTILE)
     return spread
 
 
-def _pick_rank(ordered: Floats, seen: npt.NDArray[Any], axis: int) -> Floats:
+def _pick_rank(ordered: Doubles, seen: npt.NDArray[Any], axis: int) -> Doubles:
     low = np.expand_dims(np.maximum((seen - 1) // 2, 0), axis)
     high = np.expand_dims(np.minimum(seen // 2, ordered.shape[axis] - 1), axis)
     both = np.take_along_axis(ordered, low, axis) + np.take_along_axis(ordered, high, axis)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from analyzers.anomalies.control_chart import BESIDE, WEEK
+from analyzers.arrays import Doubles, Ints
 from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
 from fallow.protocols import Views
@@ -23,7 +24,6 @@ WARM = WEEK
 """Hours before the window with which the CUSUM starts, so that windows agree on onsets."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = ("allocated", "wasted", "unknown", "unpriced", "usd", "wasted_usd")
-Ints = npt.NDArray[np.int64]
 
 
 class SeriesKey(NamedTuple):
@@ -68,7 +68,7 @@ class SeriesGrid(msgspec.Struct, frozen=True):
 
     hours: HourAxis
     keys: tuple[SeriesKey, ...]
-    values: Mapping[str, npt.NDArray[np.float64]]
+    values: Mapping[str, Doubles]
     """By measure, spend and waste: dollars, or GPU-hours where `priced` is false; NaN = no data."""
     priced: npt.NDArray[np.bool_]
     rows: pl.DataFrame

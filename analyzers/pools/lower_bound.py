@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import msgspec
 import numpy as np
 
-from analyzers.pools.shapes import CPU, MEMORY, PODS, WHOLE, Doubles, Ints, PackingProblem
+from analyzers.arrays import Doubles, Ints
+from analyzers.pools.shapes import CPU, MEMORY, PODS, WHOLE, PackingProblem
 
 WHOLE_NODES = 2_000
 """Pairs of shape and type up to which nodes are bought whole."""

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from analyzers.pools.shapes import PODS, WHOLE, Doubles, Ints, Marks, PackingProblem
+from analyzers.arrays import Doubles, Ints
+from analyzers.pools.shapes import PODS, WHOLE, Marks, PackingProblem
 
 _UNUSED, _ABSENT = -1, -2
 

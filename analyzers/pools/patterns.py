@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from analyzers.arrays import Doubles, Ints
 from analyzers.pools.lower_bound import SLACK
 from analyzers.pools.packing import PackedNodes
-from analyzers.pools.shapes import WHOLE, Doubles, Ints, PackingProblem
+from analyzers.pools.shapes import WHOLE, PackingProblem
 
 ROUNDS = 40
 """Maximum rounds in which heuristics search for better patterns."""

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from analyzers.arrays import Ints
 from analyzers.pools.lower_bound import SLACK, LowerBound, compute_bound
 from analyzers.pools.packing import PackedNodes, describe_mix, find_downsized, pack_pods
 from analyzers.pools.patterns import generate_nodes
-from analyzers.pools.shapes import Ints, PackingProblem, PodShape
+from analyzers.pools.shapes import PackingProblem, PodShape
 
 ROUNDS = 6
 """Rounds in which the emptiest nodes are removed and their pods placed again."""

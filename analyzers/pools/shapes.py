@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
+from analyzers.arrays import Ints
+
 Marks = npt.NDArray[np.bool_]
 
 WHOLE = 1000

@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from analyzers.arrays import Doubles, Ints
+
 IDLE, SPOT, DEMAND = 0, 1, 2
 DONE_H = 1e-9
 """A smaller amount of work is a rounding error."""
@@ -19,13 +21,13 @@ DONE_H = 1e-9
 class SpotRun(msgspec.Struct, frozen=True):
     """The result of the policy on each trace, in hours."""
 
-    spot: npt.NDArray[np.float64]
-    demand: npt.NDArray[np.float64]
-    idle: npt.NDArray[np.float64]
+    spot: Doubles
+    demand: Doubles
+    idle: Doubles
     finished: npt.NDArray[np.bool_]
-    switches: npt.NDArray[np.int64]
+    switches: Ints
 
-    def usd(self, spot_usd_h: float, demand_usd_h: float) -> npt.NDArray[np.float64]:
+    def usd(self, spot_usd_h: float, demand_usd_h: float) -> Doubles:
         """Return the price of each trace."""
         return self.spot * spot_usd_h + self.demand * demand_usd_h
 
