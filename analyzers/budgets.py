@@ -1,14 +1,13 @@
 """Find the disruption budgets that cover a pod, and how many of its pods may be evicted now."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
 from analyzers.rows import BudgetObject, read_budgets, read_polled_clusters
-from analyzers.selectors import match_selector
+from analyzers.selectors import LabelSelector, match_selector
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -24,7 +23,7 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
     wants: str
     """As in its spec: `minAvailable 2`."""
     allowed: int
-    selector: Mapping[str, Any]
+    selector: LabelSelector
 
     @property
     def id(self) -> str:
@@ -62,7 +61,7 @@ class DisruptionBudgets:
         there = self._by_place.get((cluster, namespace))
         if not there:
             return []
-        words = msgspec.json.decode(labels) if labels else {}
+        words = msgspec.json.decode(labels or "{}", type=dict[str, str])
         return [budget for budget in there if match_selector(budget.selector, words)]
 
 

@@ -10,6 +10,7 @@ import msgspec
 import polars as pl
 
 from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.selectors import LabelSelector
 from analyzers.workload_rows import WorkloadRow
 from fallow.models import State
 from fallow.protocols import Views
@@ -66,9 +67,9 @@ class BudgetObject(Row, frozen=True):
     allowed: int
 
     @property
-    def label_selector(self) -> Mapping[str, Any]:
+    def label_selector(self) -> LabelSelector:
         """Its selector as in its spec."""
-        return msgspec.json.decode(self.selector, type=dict[str, Any])
+        return msgspec.json.decode(self.selector, type=LabelSelector)
 
 
 class PendingRequest(Row, frozen=True):

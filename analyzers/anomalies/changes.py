@@ -19,7 +19,8 @@ from analyzers.anomalies.control_chart import (
     find_episodes,
 )
 from analyzers.anomalies.effects import AllocatedHours, ModelChange, round_to_cents, split_effects
-from analyzers.anomalies.series import DOLLAR, GPU_HOUR, Ints, SeriesGrid, SeriesKey
+from analyzers.anomalies.series import DOLLAR, GPU_HOUR, SeriesGrid, SeriesKey
+from analyzers.arrays import Ints
 from fallow.settings import AnomaliesSettings
 
 JOIN = 24

@@ -18,7 +18,7 @@ from analyzers.fragmentation.placement import (
     PoolPlacement,
 )
 from analyzers.fragmentation.rows import NodePod
-from analyzers.selectors import match_selector
+from analyzers.selectors import LabelSelector, match_selector
 from fallow.fragmentation import Integers
 
 MIB = 2**20
@@ -112,9 +112,9 @@ def _decide_all_terms(state: ClusterState, also: Sequence[str]) -> dict[str, Mov
     return all_terms
 
 
-def _find_separations(pods: Sequence[NodePod]) -> dict[str, list[Mapping[str, Any] | None]]:
+def _find_separations(pods: Sequence[NodePod]) -> dict[str, list[LabelSelector | None]]:
     """Return by namespace which pods must be apart: the rule holds in both directions."""
-    separations: dict[str, dict[str, Mapping[str, Any] | None]] = {}
+    separations: dict[str, dict[str, LabelSelector | None]] = {}
     for pod in pods:
         for term in pod.apart:
             for namespace in term.namespaces or [pod.namespace or ""]:
@@ -122,7 +122,7 @@ def _find_separations(pods: Sequence[NodePod]) -> dict[str, list[Mapping[str, An
     return {namespace: list(terms.values()) for namespace, terms in separations.items()}
 
 
-def _is_separated(shunned: Mapping[str, Sequence[Mapping[str, Any] | None]], pod: NodePod) -> bool:
+def _is_separated(shunned: Mapping[str, Sequence[LabelSelector | None]], pod: NodePod) -> bool:
     there = [*shunned.get(pod.namespace or "", ()), *shunned.get(ANY, ())]
     labels = pod.label_values if there else {}
     return any(match_selector(selector, labels) for selector in there)

@@ -10,6 +10,7 @@ import msgspec
 
 from analyzers.pending import MeasureTimes
 from analyzers.queries import load_records, load_sql
+from analyzers.selectors import LabelSelector
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
@@ -82,7 +83,7 @@ class NamedDevice(msgspec.Struct, frozen=True):
 class ApartTerm(msgspec.Struct, frozen=True):
     """A term of anti-affinity: the pods that must be on other nodes."""
 
-    selector: dict[str, Any] | None = None
+    selector: LabelSelector | None = None
     namespaces: list[str] | None = None
     """None or empty = the pod's own."""
 
@@ -125,9 +126,7 @@ class NodePod(ClusterRow, frozen=True):
     @property
     def apart(self) -> list[ApartTerm]:
         """The pods from which it must be apart."""
-        if not self.constraints or '"apart"' not in self.constraints:
-            return []
-        return msgspec.convert(self.rules["apart"], list[ApartTerm])
+        return msgspec.convert(self.rules.get("apart") or [], list[ApartTerm])
 
     @property
     def named_devices(self) -> list[tuple[str, float]]:

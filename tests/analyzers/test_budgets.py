@@ -4,10 +4,11 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from analyzers.budgets import DisruptionBudgets
-from analyzers.selectors import match_selector
+from analyzers.selectors import LabelSelector, match_selector
 from fallow.window import Window
 from tests.analyzers.conftest import START, Memory
 
@@ -31,7 +32,8 @@ EXPRESSIONS = "matchExpressions"
     ],
 )
 def test_a_selector_chooses_as_kubernetes_defines(selector: Any, chosen: bool) -> None:
-    assert match_selector(selector, {"app": "web"}) is chosen
+    terms = msgspec.convert(selector, LabelSelector | None)
+    assert match_selector(terms, {"app": "web"}) is chosen
 
 
 def budget(name: str = "b", *, hours: float = 24, **more: Any) -> dict[str, Any]:
