@@ -15,8 +15,8 @@ from yarl import URL
 
 from collectors.progress import Pod, progress_metrics, read_progress
 from collectors.reader import Reader, TargetScrape
+from fallow.collector_settings import ExporterSettings
 from fallow.errors import UsageError
-from fallow.settings import ExporterSettings
 from fallow.tables import Batch
 from fallow.window import Window, format_duration
 

@@ -15,8 +15,8 @@ import aiohttp
 import msgspec
 
 from collectors.inventory import batches, scrape_row
+from fallow.collector_settings import JupyterSettings
 from fallow.errors import SettingsError, SourceError
-from fallow.settings import JupyterSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from collectors.inventory import batches, scrape_row
 from collectors.processes import locate_process, pod_names
-from fallow.settings import NvmlSettings
+from fallow.collector_settings import NvmlSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

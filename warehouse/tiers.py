@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from fallow import tables
 from fallow.errors import TemporaryError
-from fallow.settings import WarehouseSettings
+from fallow.service_settings import WarehouseSettings
 from warehouse.cold_storage import ColdStore, open_store
 from warehouse.storage import get_storage
 from warehouse.views.tiers import TierState, define_view, parse_name, read_files

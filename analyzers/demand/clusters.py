@@ -19,9 +19,9 @@ from analyzers.pending import MeasureTimes, read_pending, sum_gpus
 from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
 from analyzers.queue_demand import read_demand
+from fallow.capacity_settings import DemandSettings
 from fallow.gpu_models import canonical
 from fallow.protocols import Views
-from fallow.settings import DemandSettings
 from fallow.window import Window
 
 

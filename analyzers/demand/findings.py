@@ -14,8 +14,8 @@ from analyzers.demand.forecast import DemandForecast
 from analyzers.demand.headroom import Headroom, compute_critical_ratio, compute_headroom
 from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
 from analyzers.money import CENT, compute_dollars
+from fallow.capacity_settings import DemandSettings
 from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
-from fallow.settings import DemandSettings
 from fallow.window import Window, format_duration
 
 ANALYZER = "demand"

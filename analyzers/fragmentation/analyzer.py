@@ -24,9 +24,9 @@ from analyzers.fragmentation.findings import (
 from analyzers.fragmentation.mig_devices import read_mig_devices
 from analyzers.fragmentation.node_pools import NextPods, group_pools
 from analyzers.query_cache import cache_query
+from fallow.capacity_settings import FragmentationSettings
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
-from fallow.settings import FragmentationSettings
 from fallow.window import Window
 
 _SUMMED = ("nodes", "idle_gpus", "fragmented_gpus", "unusable_gpus", "whole_free_gpus")

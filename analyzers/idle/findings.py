@@ -11,8 +11,8 @@ from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, Signal, comp
 from analyzers.idle.rows import JudgedStretch, NumberedDevice
 from analyzers.money import SMALLEST
 from analyzers.workload_kinds import read_idle_kinds
+from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Subject, finding_id
-from fallow.settings import IdleSettings
 from fallow.window import Window, format_duration
 from warehouse.signals.runs import MICRO
 

@@ -11,8 +11,8 @@ from analyzers.idle.signals import AFTER_US, BYTES_S, HOST_US, compute_most_core
 from analyzers.idle.spans import WORKLOAD
 from analyzers.protections import read_vetoes
 from analyzers.queries import compose_steps, load_sql
+from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
-from fallow.settings import IdleSettings
 from fallow.window import Window
 from warehouse.signals.runs import MICRO, Ints
 from warehouse.steps import load_step

@@ -21,8 +21,8 @@ import polars as pl
 from analyzers.idle.findings import decide_kind
 from analyzers.idle.spans import WORKLOAD
 from analyzers.queries import load_sql
+from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
-from fallow.settings import IdleSettings
 from fallow.window import Window
 from warehouse.signals.runs import Ints
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from analyzers.idle.rows import AllocatedDevice, count_samples, read_devices, read_measures
 from analyzers.queries import load_sql
 from fallow.gpu_models import canonical
+from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
-from fallow.settings import IdleSettings
 from fallow.window import Window
 from warehouse.signals import frozen
 from warehouse.signals.runs import BLIND, CONFLICT, ENERGY_STILL, IDLE, LIVE, MICRO, DeviceSamples

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from fallow.settings import IdleSettings
+from fallow.idle_settings import IdleSettings
 from warehouse.signals.runs import MICRO
 from warehouse.signals.states import BAND_STEP_W, LOW_SHARE
 

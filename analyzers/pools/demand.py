@@ -17,8 +17,8 @@ from analyzers.pending import PendingPod
 from analyzers.pools.rows import PodFacts
 from analyzers.pools.shapes import WHOLE, PodShape, Sharing
 from analyzers.rows import decode_frame
+from fallow.capacity_settings import PoolsSettings
 from fallow.gpu_models import canonical
-from fallow.settings import PoolsSettings
 
 MIB = 2**20
 PRODUCT_LABELS = (

@@ -23,9 +23,9 @@ from analyzers.pools.rows import PoolNode, TypeCost, TypePrice, read_prices
 from analyzers.pools.shapes import PodShape, TypeOffer
 from analyzers.queries import LAST_SCRAPES, compose_steps
 from analyzers.rows import decode_frame
+from fallow.capacity_settings import PoolsSettings
 from fallow.gpu_models import canonical
 from fallow.protocols import Views
-from fallow.settings import PoolsSettings
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS
 

@@ -24,8 +24,8 @@ from analyzers.work import (
 )
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
-from fallow.settings import PrecisionSettings
 from fallow.window import Window
+from fallow.workload_settings import PrecisionSettings
 
 NO_COUNTERS = (
     "profiling counters are off, so nobody can tell which pipes it uses: dcgm-exporter's counters "

@@ -14,6 +14,7 @@ from analyzers.quota.groups import QuotaGroup
 from analyzers.quota.measures import QuotaMeasures, compute_pooling, compute_shares, measure_group
 from analyzers.quota.patches import describe_proposal
 from analyzers.quota.proposal import QuotaProposal, propose
+from fallow.capacity_settings import QuotaSettings
 from fallow.models import (
     Claim,
     Evidence,
@@ -23,7 +24,6 @@ from fallow.models import (
     Subject,
     finding_id,
 )
-from fallow.settings import QuotaSettings
 from fallow.window import Window
 
 ANALYZER = "quota"

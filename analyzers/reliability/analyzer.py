@@ -31,7 +31,7 @@ from analyzers.reliability.findings import (
 from fallow.checkpointing import mtbf
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
-from fallow.settings import ReliabilitySettings
+from fallow.reliability_settings import ReliabilitySettings
 from fallow.window import Window
 
 

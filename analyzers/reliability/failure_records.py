@@ -46,7 +46,7 @@ from analyzers.reliability.rows import (
 )
 from analyzers.tolerances import read_tolerances
 from fallow.protocols import Views
-from fallow.settings import ReliabilitySettings
+from fallow.reliability_settings import ReliabilitySettings
 from fallow.window import Window
 
 RECENT = timedelta(days=1)

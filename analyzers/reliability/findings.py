@@ -28,7 +28,7 @@ from analyzers.reliability.gpu_costs import GpuCost, build_claims, sum_states
 from analyzers.reliability.rows import MissingDevices, NodeLifetime
 from fallow.checkpointing import daly, mtbf, time_per_work
 from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, finding_id
-from fallow.settings import ReliabilitySettings
+from fallow.reliability_settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
 ANALYZER = "reliability"

@@ -35,8 +35,8 @@ from analyzers.work import (
 from analyzers.workload_kinds import is_interactive
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
-from fallow.settings import SizingSettings
 from fallow.window import Window
+from fallow.workload_settings import SizingSettings
 
 HOST_DAYS = 2
 """Host samples are read for the last days only: raw samples are many and soon archived."""

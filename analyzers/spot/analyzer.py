@@ -22,8 +22,8 @@ from analyzers.spot.rows import NodeType, WorkedHours, read_worked_hours
 from analyzers.spot.tolerance import ToleranceSignals
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
-from fallow.settings import SpotSettings
 from fallow.window import Window
+from fallow.workload_settings import SpotSettings
 
 BOUGHT = ("on-demand", "unknown")
 """Left out: commitments are paid in any case, and spot is already spot."""

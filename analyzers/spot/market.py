@@ -21,8 +21,8 @@ from analyzers.spot.rows import (
 )
 from fallow.checkpointing import hazard, mtbf
 from fallow.protocols import Views
-from fallow.settings import SpotSettings
 from fallow.window import Window
+from fallow.workload_settings import SpotSettings
 
 CLOUDS = ("aws", "gcp", "azure")
 LEAST_NODE_HOURS = 100.0

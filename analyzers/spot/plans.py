@@ -18,7 +18,7 @@ from analyzers.spot.progress import draw_capacity, run_uniform_progress
 from analyzers.spot.rows import NodeType, WorkedHours
 from analyzers.spot.tolerance import ToleranceSignals
 from fallow.checkpointing import realised_share, time_per_work
-from fallow.settings import SpotSettings
+from fallow.workload_settings import SpotSettings
 
 TRACES = 200
 SEED = 20171128

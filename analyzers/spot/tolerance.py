@@ -14,8 +14,8 @@ from analyzers.rows import decode_frame
 from analyzers.spot.rows import WorkloadLifetimes
 from analyzers.tolerances import Tolerance, read_tolerances
 from fallow.protocols import Views
-from fallow.settings import SpotSettings
 from fallow.window import Window
+from fallow.workload_settings import SpotSettings
 from warehouse.steps import POD_OWNERS
 
 OVERLAP_S = 300.0

@@ -34,7 +34,7 @@ from analyzers.work import read_costs
 from analyzers.workload_kinds import list_gang_kinds
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
-from fallow.settings import StalledSettings
+from fallow.reliability_settings import StalledSettings
 from fallow.window import Window
 
 HOST_LOOKBACK = timedelta(hours=24)

@@ -15,8 +15,8 @@ from analyzers.topology.spread import GangSpread, compare_spread
 from analyzers.work import Owner, read_costs
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
-from fallow.settings import TopologySettings
 from fallow.window import Window
+from fallow.workload_settings import TopologySettings
 
 FULL = "no narrower place of its size was free when it started"
 SILENT = "nobody measures whether its ranks talk: neither pod network nor PCIe nor NVLink"

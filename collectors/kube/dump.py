@@ -22,10 +22,10 @@ from collectors.kube.quotas import quota_kinds, quota_rows
 from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.survey import SHARED, in_group
+from fallow.collector_settings import KubernetesSettings
 from fallow.errors import UsageError
 from fallow.kube.api_objects import ApiObject
 from fallow.protections import select_protections
-from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 
 COMMAND = "kubectl get nodes,pods -A -o json > dump.json"

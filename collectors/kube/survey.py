@@ -23,12 +23,12 @@ from collectors.kube.reservation_pods import groups, is_holder, remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.unlisted_pods import UnlistedPods
 from collectors.kube.watches import NODES, PODS, Watches
+from fallow.collector_settings import KubernetesSettings
 from fallow.kube.api import ApiConnection
 from fallow.kube.api_objects import Page
 from fallow.kube.discovery import Discovery
 from fallow.kube.listing import PARTIAL, Listing
 from fallow.protections import select_protections
-from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 
 T = TypeVar("T", Partial, Node, Pod, Event, CustomObject)

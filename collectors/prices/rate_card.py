@@ -12,7 +12,7 @@ from collectors.prices.card import CardRow, built_in, from_file
 from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, PriceParts, split
 from fallow.errors import UsageError
 from fallow.gpu_models import gpu_models, model_name
-from fallow.settings import PriceSettings
+from fallow.price_settings import PriceSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

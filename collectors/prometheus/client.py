@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import msgspec
 import tenacity
 
+from fallow.collector_settings import PrometheusSettings
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
-from fallow.settings import PrometheusSettings
 
 if TYPE_CHECKING:
     import requests

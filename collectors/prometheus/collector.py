@@ -21,8 +21,8 @@ from collectors.prometheus.raw import LEAST, samples, selector
 from collectors.prometheus.steps import Steps
 from collectors.prometheus.telemetry import SOURCE, Telemetry, metric_names
 from collectors.prometheus.usage import Usage
+from fallow.collector_settings import KubernetesSettings, PrometheusSettings
 from fallow.errors import FallowError
-from fallow.settings import KubernetesSettings, PrometheusSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

@@ -16,8 +16,8 @@ from collectors.prometheus.grid import replicas
 from collectors.prometheus.tables import table
 from collectors.prometheus.telemetry import SOURCE
 from collectors.prometheus.usage import sidecars
+from fallow.collector_settings import PrometheusSettings
 from fallow.errors import FallowError
-from fallow.settings import PrometheusSettings
 from fallow.tables import Batch
 
 RANGE = timedelta(minutes=2)

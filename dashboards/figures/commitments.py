@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from dashboards.figures.query import Filters, run_query
+from fallow.price_settings import ReservedCapacity
 from fallow.protocols import Views
-from fallow.settings import ReservedCapacity
 from fallow.window import Window
 from warehouse.ledger import align_window
 

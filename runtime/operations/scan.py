@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallow.errors import SourceError, UsageError
-from fallow.settings import Settings, WarehouseSettings
+from fallow.service_settings import WarehouseSettings
+from fallow.settings import Settings
 from fallow.window import Window, parse_timestamp
 from runtime.operations import analyzer_runs, collection, pipeline, windows
 from runtime.operations.imports import TelemetryExtent

@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.idle import IdleAnalyzer
 from analyzers.idle.return_probability import ActivityHours, WorkClock
-from fallow.settings import IdleSettings
+from fallow.idle_settings import IdleSettings
 from fallow.window import Window
 
 if TYPE_CHECKING:

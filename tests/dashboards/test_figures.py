@@ -26,7 +26,8 @@ from dashboards.figures import (
 )
 from dashboards.figures.query import Filters
 from fallow.errors import UsageError
-from fallow.settings import ReservedCapacity, Settings
+from fallow.price_settings import ReservedCapacity
+from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from tests.dashboards.drawing import HOSTILE, hostile_rows, stored

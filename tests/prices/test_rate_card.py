@@ -15,7 +15,7 @@ from collectors.prices.card import COLUMNS, _date, built_in
 from collectors.prices.parts import split
 from collectors.prices.rate_card import RateCard
 from fallow.errors import UsageError
-from fallow.settings import PriceSettings
+from fallow.price_settings import PriceSettings
 from fallow.window import Window
 
 HEADER = ",".join(COLUMNS)

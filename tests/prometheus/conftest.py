@@ -12,7 +12,8 @@ import pytest
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.collector import PrometheusCollector
-from fallow.settings import PrometheusSettings, load
+from fallow.collector_settings import PrometheusSettings
+from fallow.settings import load
 from fallow.window import Window
 from tests.servers.misbehaving import Answer, Misbehaving, misbehaving
 from tests.servers.prometheus import END, HOURS

@@ -9,7 +9,7 @@ import pytest
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.latest import RANGE, latest
-from fallow.settings import PrometheusSettings
+from fallow.collector_settings import PrometheusSettings
 from tests.servers.misbehaving import Answer, Misbehaving, misbehaving
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.policy.model import Allow, Match, Policy, RecurringWindow, Stage
-from fallow.settings import IdleSettings
+from fallow.idle_settings import IdleSettings
 from runtime.experiments.accuracy.truth import courses, gather
 from runtime.experiments.simulation.idle_times import IdleTime, Observer, common_spans
 from runtime.experiments.simulation.oracle import releases

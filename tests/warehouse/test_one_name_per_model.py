@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from collectors.prices.rate_card import RateCard
-from fallow.settings import PriceSettings, Settings, load
+from fallow.price_settings import PriceSettings
+from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline

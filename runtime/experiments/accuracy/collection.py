@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 from analyzers.idle.findings import decide_kind
 from analyzers.idle.signals import SERVICES
 from collectors.kube.dump import import_kubectl
+from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
-from fallow.settings import IdleSettings, Settings, WarehouseSettings
+from fallow.service_settings import WarehouseSettings
+from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.accuracy.scores import Verdict

@@ -26,9 +26,9 @@ from actions.policy.model import (
 )
 from analyzers.idle import IdleAnalyzer
 from fallow import case_identity
+from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Recommendation, Subject, finding_id
 from fallow.protocols import PastFindings
-from fallow.settings import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
 from tests.analyzers.conftest import START, Memory

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actions.backtest import Backtest, backtest
 from actions.policy.model import Match, Policy
 from analyzers.idle import IdleAnalyzer
-from fallow.settings import IdleSettings
+from fallow.idle_settings import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.town import HOUR, HOURS, Town, moments, rule
 from tests.analyzers.conftest import START

@@ -10,9 +10,10 @@ import pytest
 
 from analyzers.anomalies.analyzer import AnomaliesAnalyzer
 from analyzers.waterfall import build_waterfall
+from fallow.anomaly_settings import AnomaliesSettings
 from fallow.errors import SettingsError
 from fallow.models import Finding
-from fallow.settings import AnomaliesSettings, load
+from fallow.settings import load
 from runtime.operations.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -12,8 +12,9 @@ import pytest
 
 from analyzers.demand.analyzer import DemandAnalyzer
 from analyzers.waterfall import build_waterfall
+from fallow.capacity_settings import DemandSettings
 from fallow.errors import SettingsError
-from fallow.settings import DemandSettings, load
+from fallow.settings import load
 from runtime.operations.findings import document
 
 pytestmark = pytest.mark.slow

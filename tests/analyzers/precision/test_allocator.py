@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from analyzers.precision.analyzer import PrecisionAnalyzer
 from fallow.errors import SettingsError
 from fallow.models import Finding
-from fallow.settings import PrecisionSettings, load
+from fallow.settings import load
+from fallow.workload_settings import PrecisionSettings
 from tests.analyzers.stepped import Stepped
 
 GIB = 2**30

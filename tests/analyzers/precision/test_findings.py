@@ -20,7 +20,8 @@ from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
 from fallow.gpu_models import gpu_models
 from fallow.models import Finding
-from fallow.settings import PrecisionSettings, load
+from fallow.settings import load
+from fallow.workload_settings import PrecisionSettings
 from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from analyzers.reliability.analyzer import ReliabilityAnalyzer
 from analyzers.waterfall import build_waterfall
 from fallow.models import Finding
-from fallow.settings import ReliabilitySettings
+from fallow.reliability_settings import ReliabilitySettings
 from fallow.xids import xid_meaning, xid_meanings
 from runtime.operations.findings import document
 from tests.analyzers.goldens import agree

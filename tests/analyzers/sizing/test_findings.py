@@ -13,7 +13,8 @@ from analyzers.sizing.analyzer import SizingAnalyzer
 from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
 from fallow.models import Finding
-from fallow.settings import SizingSettings, load
+from fallow.settings import load
+from fallow.workload_settings import SizingSettings
 from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
 

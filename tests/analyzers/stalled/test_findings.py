@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from analyzers.stalled.analyzer import StalledAnalyzer
 from analyzers.stalled.limits import read_limits
 from fallow.models import Finding
-from fallow.settings import StalledSettings
+from fallow.reliability_settings import StalledSettings
 from tests.analyzers.conftest import Memory
 from tests.analyzers.gangs import SHOWN, Gangs
 from tests.analyzers.goldens import agree

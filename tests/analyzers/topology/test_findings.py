@@ -13,7 +13,8 @@ from analyzers.topology.spread import GangNode, compare_spread, find_blocks
 from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
 from fallow.models import Finding
-from fallow.settings import TopologySettings, load
+from fallow.settings import load
+from fallow.workload_settings import TopologySettings
 from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from collectors.jupyter import JupyterCollector
+from fallow.collector_settings import JupyterSettings
 from fallow.errors import UsageError
-from fallow.settings import JupyterSettings
 from simulator.exporters.quirks import Quirks, quirks_by_name
 from simulator.models import DeviceAllocation
 from tests.simulator.exporters import fleet

@@ -1,0 +1,64 @@
+"""Settings of prices: rate cards, owned servers and reserved capacity."""
+
+from decimal import Decimal
+
+from pydantic import AwareDatetime, Field
+
+from fallow.settings_groups import SettingsGroup
+
+
+class OwnedServer(SettingsGroup):
+    """A kind of server that the site owns: what its GPU-hour costs, amortised."""
+
+    capex_usd: Decimal = Field(gt=0, description="price of one server")
+    gpus: int = Field(gt=0, description="GPUs of one server")
+    years: Decimal = Field(Decimal(4), gt=0, description="life")
+    residual_usd: Decimal = Field(Decimal(0), ge=0, description="worth at the end of its life")
+    availability: Decimal = Field(Decimal("0.97"), gt=0, le=1)
+    kw: Decimal = Field(Decimal(0), ge=0, description="what one server draws")
+    pue: Decimal = Field(Decimal("1.3"), ge=1, description="power usage effectiveness of the site")
+    usd_per_kwh: Decimal = Field(Decimal("0.10"), ge=0)
+    running_pct_per_year: Decimal = Field(
+        Decimal(0), ge=0, description="support, space and staff in percent of capex"
+    )
+    gpu_model: str = Field("", description="empty = any")
+    instance_type: str = Field("", description="empty = any")
+    cluster: str = Field("", description="empty = any")
+
+
+class ReservedCapacity(SettingsGroup):
+    """A commitment: so many nodes at an effective price for a term."""
+
+    name: str
+    provider: str
+    instance_type: str
+    nodes: int = Field(gt=0)
+    gpus_per_node: int = Field(gt=0)
+    usd_per_node_hour: Decimal = Field(gt=0)
+    start: AwareDatetime
+    end: AwareDatetime
+    region: str = ""
+    gpu_model: str = ""
+
+
+class PriceSettings(SettingsGroup):
+    """Where prices come from; the first source that knows a node prices it."""
+
+    usd_per_gpu_hour: Decimal | None = Field(
+        None, gt=0, description="one price for every GPU, before any rate card"
+    )
+    by_model: dict[str, Decimal] = Field(
+        default_factory=dict, description="USD per GPU-hour by model of gpu_models.csv"
+    )
+    rate_card: str = Field("", description="CSV that overrides the built-in rate card")
+    region: str = Field("", description="region for nodes that name none")
+    discount_pct: float = Field(0.0, ge=0, lt=100, description="negotiated discount on list")
+    on_prem: list[OwnedServer] = Field(
+        default_factory=list, description="servers the site owns: capex_usd, gpus, years, kw ..."
+    )
+    commitments: list[ReservedCapacity] = Field(
+        default_factory=list, description="reserved capacity: name, nodes, usd_per_node_hour ..."
+    )
+    aws_regions: list[str] = Field(
+        default_factory=list, description="regions whose list and spot prices AWS is asked for"
+    )

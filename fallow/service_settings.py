@@ -1,0 +1,47 @@
+"""Settings of the service: its warehouse, its schedules and where it answers."""
+
+from datetime import timedelta
+
+from pydantic import Field, SecretStr
+
+from fallow.settings_groups import S3, Duration, SettingsGroup
+
+
+class WarehouseSettings(SettingsGroup):
+    """Where rows live and for how long."""
+
+    catalog: str = Field(
+        "", description="empty = SQLite under home; postgres:... = PostgreSQL, several writers"
+    )
+    data: str = Field("", description="Parquet folder or s3:// prefix; empty = under home")
+    cold: str = Field("", description="cold tier: folder or s3:// prefix; empty = under home")
+    s3: S3 = S3()
+    raw_days: int = Field(7, ge=1, description="days of raw samples kept hot, then archived cold")
+    warm_days: int = Field(60, ge=1, description="days of 5-minute rollups kept, then hourly cold")
+    threads: int = Field(0, ge=0, description="engine threads; 0 = all cores")
+    memory_limit: str = Field("", description="engine memory such as 2GB; empty = 80 % of RAM")
+    future_tolerance: Duration = Field(
+        timedelta(minutes=2), description="rows later than now plus this are refused"
+    )
+
+
+class ServiceSettings(SettingsGroup):
+    """The schedules of `fallow up`, and where it answers."""
+
+    collect_every: Duration = timedelta(seconds=60)
+    inventory_every: Duration = timedelta(minutes=2)
+    rollup_every: Duration = timedelta(minutes=5)
+    analyze_every: Duration = timedelta(minutes=15)
+    maintain_every: Duration = timedelta(hours=1)
+    listen: str = Field(
+        "127.0.0.1:9410", description="host:port of /metrics, /healthz, /readyz and /v1"
+    )
+    token: SecretStr = Field(
+        SecretStr(""), description="what /v1 asks for; empty = /v1 answers on loopback only"
+    )
+    url: str = Field("", description="where pages find /v1; empty = http:// and service.listen")
+    grace: Duration = Field(
+        timedelta(minutes=10),
+        ge=timedelta(0),
+        description="a job that is later than three of its periods and this is not ready",
+    )
