@@ -57,7 +57,7 @@ def _backtest(warehouse: Warehouse, window: Window, gpus: int, days: int) -> Ite
     steps = int(window.seconds // 3600)
     times = [window.start + timedelta(hours=k + 1) for k in range(steps)]
     began = time.perf_counter(), _processors()
-    past = IdleAnalyzer(warehouse.settings.idle).past(warehouse, window, times)
+    past = IdleAnalyzer(warehouse.settings.idle).replay(warehouse, window, times)
     remembered = time.perf_counter() - began[0]
     result = backtest(policy(), past, warehouse, window, times)
     took, worked = time.perf_counter() - began[0], _processors() - began[1]

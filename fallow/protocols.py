@@ -2,7 +2,7 @@
 
     fallow.collectors   Collector.collect(window) -> batches
     fallow.analyzers    Analyzer.find(views, window) -> findings   (optional protocols: see below)
-    fallow.executors    Executor.intend(decision, cluster) -> intent
+    fallow.executors    Executor.writes(decision, cluster) -> intent
     fallow.prices       PriceSource.rates(window) -> rows of the `rate` table
 
 A class's fields are its YAML: every parameter of its constructor may be set under its name in
@@ -53,7 +53,7 @@ class WatchCounts(Protocol):
 class WatchesChanges(Protocol):
     """A collector that can keep its inventory current by watches, between two collections."""
 
-    def watching(self, stop: threading.Event) -> AbstractContextManager[None]:
+    def watch(self, stop: threading.Event) -> AbstractContextManager[None]:
         """Watch until the block ends or `stop` is set."""
         ...
 
@@ -160,7 +160,7 @@ class PastFindings(Protocol):
 class Replayable(Protocol):
     """An analyzer that computes its past results in one pass: `fallow backtest` uses it."""
 
-    def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> PastFindings:
+    def replay(self, views: Views, window: Window, times: Sequence[datetime]) -> PastFindings:
         """Return what `find` would have returned for [window.start, t) at each timestamp t."""
         ...
 
@@ -243,7 +243,7 @@ class Executor(Protocol):
     """Verbs of recommendations that it carries out."""
     rights: ClassVar[tuple[Right, ...]]
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the writes for a decision, from the objects as they are now.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 from fallow.resources import read_table
 
-Kind = Literal["setting", "policy", "column", "journal", "json", "gate"]
+Kind = Literal["setting", "policy", "column", "event", "journal", "json", "gate", "protocol"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 
@@ -28,6 +28,7 @@ def list_renames() -> tuple[Rename, ...]:
     return tuple(Rename(**row) for row in read_table("fallow", "renamed.csv"))
 
 
+@cache
 def read_renames(kind: Kind) -> dict[str, str]:
-    """Return the new names of a kind by the old ones."""
+    """Return the new names of a kind by the old ones; callers do not change the result."""
     return {rename.old: rename.new for rename in list_renames() if rename.kind == kind}

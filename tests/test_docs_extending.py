@@ -131,9 +131,9 @@ def test_the_executor_is_under_contract_and_refuses_what_it_must() -> None:
     assert isinstance(executor, Executor)
     decision: Any = SimpleNamespace(subject=("c", "Workspace", "a", "w"))
     cluster: Any = Workspaces({"size": "L"})
-    intent = executor.intend(decision, cluster)
+    intent = executor.writes(decision, cluster)
     executors.held_to_the_contract(intent, executor.rights)
     assert intent.undo[0].body == {"spec": {"paused": None}}
     cluster = Workspaces({"paused": True})
     with pytest.raises(RefusedError, match="paused already"):
-        executor.intend(decision, cluster)
+        executor.writes(decision, cluster)

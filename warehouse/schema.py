@@ -1,6 +1,6 @@
 """Migrate a lake to this Fallow's schema: numbered migrations, then columns of tables.csv.
 
-`migrations/NNNN_what.sql` run in order, each in a transaction with its row in `schema_version`.
+`migrations/NNNN_what.sql` run in order, all in one transaction with their rows in `schema_version`.
 New tables and columns of `fallow/tables.csv` are added after them, so that most changes of the
 tables need no migration.
 """
@@ -79,34 +79,37 @@ def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
 
 
 def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Run the missing migrations, each in a transaction of its own.
+    """Run the missing migrations, all or none of them.
 
     Raises:
         WarehouseError: a newer Fallow wrote this lake.
     """
     version = read_version(cursor)
     _refuse_newer(cursor, version, where)
-    for number, sql in load_migrations().items():
-        if number > version:
-            with _run_transaction(cursor):
-                if version == 0:
-                    _create_tables(cursor)
+    missing = {number: sql for number, sql in load_migrations().items() if number > version}
+    if missing:
+        with _run_transaction(cursor):
+            if version == 0:
+                _create_tables(cursor)
+            for number, sql in missing.items():
                 cursor.execute(sql)
                 _add_missing(cursor)
                 _record_version(cursor, number)
-            version = number
-            with _run_transaction(cursor):  # one catalog query for all options
-                for table in _INLINED:
-                    _set_option(cursor, "data_inlining_row_limit", "100", table)
-                for table in tables.table_names():
-                    if get_storage(table).mode == "append" or table == "ledger":
-                        # Compaction sorts; sorting each scrape and each ledger write too would make
-                        # them slower. Two cores write rollups in parallel only when they are
-                        # sorted.
-                        _set_option(cursor, "sort_on_insert", "false", table)
+        with _run_transaction(cursor):  # one catalog query for all options
+            _set_options(cursor)
     if _find_missing(cursor):
         with _run_transaction(cursor):
             _add_missing(cursor)
+
+
+def _set_options(cursor: duckdb.DuckDBPyConnection) -> None:
+    for table in _INLINED:
+        _set_option(cursor, "data_inlining_row_limit", "100", table)
+    for table in tables.table_names():
+        if get_storage(table).mode == "append" or table == "ledger":
+            # Compaction sorts; sorting each scrape and each ledger write too would make them
+            # slower. Two cores write rollups in parallel only when they are sorted.
+            _set_option(cursor, "sort_on_insert", "false", table)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class PrecisionExecutor:
         Right(kinds()[name].group, plural(name), ("get", "patch")) for name in ANNOTATED_KINDS
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the annotation, and its undo.
 
         Raises:

@@ -4,14 +4,14 @@ from functools import cache
 
 from fallow.resources import read_table
 
-SEEN, NOTICED, UNNOTICED = "seen", "noticed", "unnoticed"
-ASKED, APPROVED, KEPT, REFUSED = "asked", "approved", "kept", "refused"
-SNOOZED = "snoozed"
-SNAPSHOT, GIVEN, INTENT, OUTCOME = "snapshot", "given", "intent", "outcome"
-SENDING, SENT, WITHDRAWN = "sending", "sent", "withdrawn"
-UNDOING, UNSENDING, UNSENT = "undoing", "unsending", "unsent"
-RESTORED, ENDED, REVIEWED, BACKED_OFF = "restored", "ended", "reviewed", "backed-off"
-FROZEN, THAWED = "frozen", "thawed"
+SEEN, NOTIFIED, NOTIFICATION_FAILED = "seen", "notified", "notification-failed"
+APPROVAL_REQUESTED, APPROVED, REFUSED = "approval-requested", "approved", "refused"
+KEEP, SNOOZED = "keep", "snoozed"
+SNAPSHOT, SNAPSHOT_RESTORED = "snapshot", "snapshot-restored"
+INTENT, SENDING, SENT, WITHDRAWN, OUTCOME = "intent", "sending", "sent", "withdrawn", "outcome"
+UNDO_STARTED, UNDO_SENDING, UNDO_SENT = "undo-started", "undo-sending", "undo-sent"
+REVERSED, OBJECT_GONE, REVIEWED = "reversed", "object-gone", "reviewed"
+BACKED_OFF, FROZEN, THAWED = "backed-off", "frozen", "thawed"
 TRUSTED, REVOKED, DEMOTED, BACKTESTED = "trusted", "revoked", "demoted", "backtested"
 FLEET = "fleet"
 """Key of rows that are about everything."""

@@ -22,6 +22,7 @@ from typing import Any, Self
 import msgspec
 
 from fallow.errors import TemporaryError, UsageError, WarehouseError
+from fallow.renamed import read_renames
 from fallow.resources import read_text
 
 BUSY_S = 30.0
@@ -34,7 +35,10 @@ COLUMNS = "seq, at, kind, key, actor, document, previous, hash"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One row: what happened, its subject (an action, a finding, a policy), and the actor."""
+    """One row: what happened, its subject (an action, a finding, a policy), and the actor.
+
+    Type and fields have the names of today (`fallow/renamed.csv`); the file keeps those of before.
+    """
 
     seq: int
     at: datetime
@@ -167,8 +171,9 @@ class Journal:
         conditions: list[str] = ["seq > ?"]
         values: list[Any] = [after]
         if kinds:
-            conditions.append(f"kind IN ({', '.join('?' * len(kinds))})")
-            values += kinds
+            stored = [*kinds, *(old for old, new in read_renames("event").items() if new in kinds)]
+            conditions.append(f"kind IN ({', '.join('?' * len(stored))})")
+            values += stored
         if key is not None:
             conditions.append("key = ?")
             values.append(key)
@@ -297,8 +302,16 @@ def canonical(document: Any) -> str:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    at = datetime.fromisoformat(row[1])
-    return Entry(row[0], at, row[2], row[3], row[4], json.loads(row[5]), row[6], row[7])
+    at, stored_kind, document = datetime.fromisoformat(row[1]), row[2], json.loads(row[5])
+    fields = {
+        old.partition(".")[2]: new.partition(".")[2]
+        for old, new in read_renames("journal").items()
+        if old.startswith(f"{stored_kind}.")
+    }
+    if fields:
+        document = {fields.get(name, name): value for name, value in document.items()}
+    kind = read_renames("event").get(stored_kind, stored_kind)
+    return Entry(row[0], at, kind, row[3], row[4], document, row[6], row[7])
 
 
 def _to_error(path: Path, error: sqlite3.Error) -> TemporaryError | WarehouseError:

@@ -20,7 +20,6 @@ from fallow import case_identity
 from fallow.action_models import Action, CaseHistory, Facts, Outcome, Reason, Result
 from fallow.case_identity import CaseKin, StoredCase, get_judged_part, get_kin
 from fallow.models import Finding
-from fallow.renamed import read_renames
 
 SubjectKey = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
@@ -73,7 +72,7 @@ class UndoState(msgspec.Struct, frozen=True):
 
     by: str
     at: datetime
-    asked: bool
+    requested: bool
     ends: Result = "undone"
     """The intended outcome."""
     why: tuple[Reason, ...] = ()
@@ -441,14 +440,14 @@ class JournalState:
         while len(cases) > MAX_STORED_CASES:
             cases.pop(next(iter(cases)))
 
-    def _on_noticed(self, entry: Entry) -> None:
+    def _on_notified(self, entry: Entry) -> None:
         verb = entry.document.get("verb", "")
         self._noticed[entry.document["policy"], entry.key].append((entry.at, verb))
 
-    def _on_unnoticed(self, entry: Entry) -> None:
+    def _on_notification_failed(self, entry: Entry) -> None:
         self._unnoticed[entry.key] = entry.at
 
-    def _on_asked(self, entry: Entry) -> None:
+    def _on_approval_requested(self, entry: Entry) -> None:
         fields = {**entry.document, "decision": entry.key, "by": entry.actor, "at": entry.at}
         self.approval_requests[entry.key] = msgspec.convert(fields, ApprovalRequest)
 
@@ -456,7 +455,7 @@ class JournalState:
         case = (entry.document["policy"], entry.document["finding"])
         self._approved[case].setdefault(entry.actor, entry.at)
 
-    def _on_kept(self, entry: Entry) -> None:
+    def _on_keep(self, entry: Entry) -> None:
         until = datetime.fromisoformat(entry.document["until"])
         self.kept[_parse_subject_key(entry)] = KeptWorkload(until, entry.actor)
 
@@ -495,17 +494,17 @@ class JournalState:
         progress.sending.pop(entry.document["change"], None)
         progress.sent.pop(entry.document["change"], None)
 
-    def _on_undoing(self, entry: Entry) -> None:
+    def _on_undo_started(self, entry: Entry) -> None:
         state = self.actions[entry.key]
         fields = {**entry.document, "by": entry.actor, "at": entry.at}
         state.undo_state = msgspec.convert(fields, UndoState)
         state.undo_progress = WriteProgress()
         state.order = (state.order[0], entry.seq)
 
-    def _on_unsending(self, entry: Entry) -> None:
+    def _on_undo_sending(self, entry: Entry) -> None:
         self.actions[entry.key].undo_progress.sending[entry.document["change"]] = entry.at
 
-    def _on_unsent(self, entry: Entry) -> None:
+    def _on_undo_sent(self, entry: Entry) -> None:
         self.actions[entry.key].undo_progress.sent[entry.document["change"]] = entry.document[
             "code"
         ]
@@ -516,14 +515,14 @@ class JournalState:
         state.outcomes.append(outcome)
         state.order = (entry.seq, state.order[1])
 
-    def _on_restored(self, entry: Entry) -> None:
+    def _on_reversed(self, entry: Entry) -> None:
         fields = {"at": entry.at, "by": entry.document["by"], "person": entry.document["person"]}
         self.actions[entry.key].restored = msgspec.convert(fields, Reversal)
 
-    def _on_ended(self, entry: Entry) -> None:
+    def _on_object_gone(self, entry: Entry) -> None:
         self.actions[entry.key].ended = entry.at
 
-    def _on_given(self, entry: Entry) -> None:
+    def _on_snapshot_restored(self, entry: Entry) -> None:
         self.actions[entry.key].snapshot_restored = True
 
     def _on_reviewed(self, entry: Entry) -> None:
@@ -557,7 +556,7 @@ class JournalState:
         self.trusted.pop(entry.key, None)
 
     def _on_backtested(self, entry: Entry) -> None:
-        document = _rename_fields(entry)
+        document = entry.document
         since, until = (datetime.fromisoformat(document[k]) for k in ("since", "until"))
         days = (until - since) / timedelta(days=1)
         proof = ReversalProof(document["reversed"], document["judged"], document["declared"], days)
@@ -587,12 +586,3 @@ def format_subject_key(key: SubjectKey) -> str:
 def _parse_subject_key(entry: Entry) -> SubjectKey:
     cluster, kind, namespace, name = entry.key.split("/", 3)
     return cluster, kind, namespace, name
-
-
-def _rename_fields(entry: Entry) -> dict[str, Any]:
-    """Return an entry's document with today's field names; the entries themselves never change."""
-    names = read_renames("journal")
-    return {
-        names.get(f"{entry.kind}.{field}", f"{entry.kind}.{field}").partition(".")[2]: value
-        for field, value in entry.document.items()
-    }

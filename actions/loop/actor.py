@@ -360,7 +360,7 @@ class Actor:
                 "text": proof.notice.text,
                 "verb": decision.verb,
             }
-            self.record.append(event_types.NOTICED, key, document | details)
+            self.record.append(event_types.NOTIFIED, key, document | details)
             return StepResult(decision, "notified")
         if proof.waits_until is not None:
             until = f"the notice waits until {proof.waits_until:%Y-%m-%d %H:%M} UTC"
@@ -368,7 +368,7 @@ class Actor:
         why = "; ".join(proof.failed) or "nobody to tell"
         last_failure = self.record.unnoticed_at(key)
         if last_failure is None or self.clock() - last_failure >= REPEAT_AFTER:
-            self.record.append(event_types.UNNOTICED, key, document | {"why": why})
+            self.record.append(event_types.NOTIFICATION_FAILED, key, document | {"why": why})
         return StepResult(decision, "held", (Reason("notice", f"not delivered: {why}"),))
 
     def _request_approvals(
@@ -390,7 +390,7 @@ class Actor:
                 "subject": decision.subject,
                 "verb": decision.verb,
             }
-            self.record.append(event_types.ASKED, key, document)
+            self.record.append(event_types.APPROVAL_REQUESTED, key, document)
             subject = "/".join(filter(None, decision.subject[1:]))
             text = f"{decision.verb} {subject} by policy {decision.policy}: fallow approve {key}"
             notices.append(Notice(key, decision.policy, text, operators=True))

@@ -67,7 +67,7 @@ class ActionContext(msgspec.Struct, frozen=True):
         """
         earlier = self.record.count_reversals_of(state.workload)
         document = {"by": by, "person": by not in controllers()}
-        self.record.append(event_types.RESTORED, state.action.id, document)
+        self.record.append(event_types.REVERSED, state.action.id, document)
         length = self.settings.back_off.reverted * 2 ** min(earlier, 10)
         self.back_off(state.workload, length, f"{by} took action {state.action.id} back")
 

@@ -62,7 +62,7 @@ class DriftDetector:
                 and change.target.uid == state.action.intent.target.uid
             ):
                 context.record.append(
-                    event_types.ENDED, state.action.id, {"why": "its object is gone"}
+                    event_types.OBJECT_GONE, state.action.id, {"why": "its object is gone"}
                 )
                 return None
             if (
@@ -115,7 +115,7 @@ def demote_policies(record: JournalState, policies: tuple[Policy, ...], now: dat
         reversed_count, acted = record.count_reversals(policy.name, policy.reversals.within, since)
         rate = policy.reversals.rate
         if reversed_count > max(1 if rate else 0, rate * acted):
-            document = {"taken_back": reversed_count, "acted": acted, "declared": rate}
+            document = {"reversed": reversed_count, "acted": acted, "declared": rate}
             record.append(event_types.DEMOTED, policy.name, document)
             texts.append(
                 f"policy {policy.name} only notifies from now on: "

@@ -31,7 +31,7 @@ def restore_snapshots(context: ActionContext, snapshotter: SnapshotTaker) -> lis
             document = {"failed": ["none of its pods runs: the snapshot stays where it is"]}
         if document is None:
             continue
-        context.record.append(event_types.GIVEN, state.action.id, document)
+        context.record.append(event_types.SNAPSHOT_RESTORED, state.action.id, document)
         failures += [f"action {state.action.id}: {why}" for why in document["failed"]]
     return failures
 

@@ -125,7 +125,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         """Return what the executor would write; its exception becomes a refusal."""
         executor = self.choose(decision)
         try:
-            return executor.intend(decision, self.context.cluster)
+            return executor.writes(decision, self.context.cluster)
         except FallowError:
             raise
         except Exception as error:

@@ -146,7 +146,7 @@ class ChangeSender:
         self, state: ActionState, changes: Sequence[Change], skip: set[int]
     ) -> Interruption | None:
         """Send the changes of its undo, except some; None = all of them were applied."""
-        return self._send(state, changes, (event_types.UNSENDING, event_types.UNSENT), skip)
+        return self._send(state, changes, (event_types.UNDO_SENDING, event_types.UNDO_SENT), skip)
 
     def _send(
         self, state: ActionState, changes: Sequence[Change], rows: tuple[str, str], skip: set[int]
@@ -179,7 +179,7 @@ class ChangeSender:
         versions: dict[str, Mapping[str, Any]],
     ) -> Interruption | None:
         """Send one change; send it again only where just its object's version differs."""
-        action, undoing = state.action.id, rows[0] == event_types.UNSENDING
+        action, undoing = state.action.id, rows[0] == event_types.UNDO_SENDING
         is_ours = undoing or change.target.uid in versions
         for attempts_left in range(MAX_ATTEMPTS - 1, -1, -1):
             why = self._halted()

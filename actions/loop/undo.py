@@ -53,8 +53,8 @@ def undo(context: ActionContext, state: ActionState, by: str) -> Outcome:
     checks = check_objects(context, state)
     _require_unchanged(context, state, checks)
     _require_sendable(context, state, checks)
-    document = {"asked": True, "ends": "undone"}
-    context.record.append(event_types.UNDOING, state.action.id, document, actor=by)
+    document = {"requested": True, "ends": "undone"}
+    context.record.append(event_types.UNDO_STARTED, state.action.id, document, actor=by)
     context.pulse("journalled the undo")
     outcome = continue_undo(context, state)
     if outcome is None:
@@ -70,7 +70,7 @@ def roll_back(
 ) -> Outcome | None:
     """Roll back an action that failed in part; None = the rollback is not over yet."""
     context.record.append(
-        event_types.UNDOING, state.action.id, {"asked": False, "ends": ends, "why": list(why)}
+        event_types.UNDO_STARTED, state.action.id, {"requested": False, "ends": ends, "why": list(why)}
     )
     context.pulse("journalled the roll back")
     return continue_undo(context, state)
@@ -81,21 +81,21 @@ def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
     undo_state = state.undo_state
     if (
         undo_state is None
-        or (not undo_state.asked and context.halted())
+        or (not undo_state.requested and context.halted())
         or _awaits_answer(context, state)
     ):
         return None
     checks = check_objects(context, state)
     interruption = None
     changed = [check.what for check in checks if check.state == "neither"]
-    if not (undo_state.asked and changed):
+    if not (undo_state.requested and changed):
         interruption = _send_missing(context, state, checks)
     if interruption is not None and _is_not_over(context, state, undo_state, interruption):
         return None
     reasons_left = [Reason("changed since", what) for what in changed]
     if interruption is not None:
         reasons_left.append(interruption.reason)
-    if undo_state.asked and reasons_left:
+    if undo_state.requested and reasons_left:
         # Nothing of it was written, or only a part: the action stays in force.
         return context.conclude(
             state, state.outcome.result if state.outcome else "unknown", *reasons_left
@@ -117,7 +117,7 @@ def _conclude_undo(
     if notes is None:
         return None
     context.pulse("took the annotations away")
-    if undo_state.asked:
+    if undo_state.requested:
         context.contested(state, undo_state.by)
     reasons = [*undo_state.why, *reasons_left, *(Reason("annotation", note) for note in notes)]
     by = state.restored.by if state.restored and undo_state.ends == "reverted" else None
@@ -167,7 +167,7 @@ def check_objects(context: ActionContext, state: ActionState) -> list[UndoCheck]
 
 def _is_under_way(state: ActionState) -> bool:
     """Return whether a person requested an undo that is not over."""
-    return state.is_open and state.undo_state is not None and state.undo_state.asked
+    return state.is_open and state.undo_state is not None and state.undo_state.requested
 
 
 def _require_undone(state: ActionState, outcome: Outcome) -> Outcome:
@@ -262,7 +262,7 @@ def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
             late and (object_state != "was" or is_pending(change, object_state))
         ):
             context.record.append(
-                event_types.UNSENT, state.action.id, {"change": number, "code": 0}
+                event_types.UNDO_SENT, state.action.id, {"change": number, "code": 0}
             )
         elif late:
             context.record.append(

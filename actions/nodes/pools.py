@@ -44,7 +44,7 @@ class PoolExecutor:
     def __init__(self, aws: EksClient | None = None) -> None:
         self._aws = aws or EksClient()
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the writes to the pool's autoscaler, or a manifest to review.
 
         Raises:

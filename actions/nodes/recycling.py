@@ -50,7 +50,7 @@ class RecycleExecutor:
         CLAIMS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the cordon, then the evictions; the undo makes the node schedulable again.
 
         Raises:

@@ -46,7 +46,7 @@ class SpotExecutor:
         "Deployment", "StatefulSet", "Job", "CronJob"
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return one JSON patch of the template, whose `test`s pin the values that were read.
 
         Raises:

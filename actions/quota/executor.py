@@ -40,7 +40,7 @@ class QuotaExecutor:
         Right("", "namespaces", ("get",)),
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the writes of a rebalance, all of them one action.
 
         Raises:

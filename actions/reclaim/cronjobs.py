@@ -35,7 +35,7 @@ class CronJobExecutor:
         *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the writes that stop future and active runs; the undo resumes Jobs first.
 
         Raises:

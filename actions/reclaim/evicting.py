@@ -33,7 +33,7 @@ class EvictExecutor:
         CLAIMS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the eviction; its undo creates a pod from the same manifest.
 
         The eviction carries no precondition: one that fails would still use up the budget.

@@ -27,7 +27,7 @@ class JupyterHubExecutor:
         CLAIMS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the hub call that stops a server, and the one that starts it.
 
         Raises:

@@ -41,7 +41,7 @@ class ScaleExecutor:
         *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the write that sets zero replicas, and the one that restores them.
 
         Raises:

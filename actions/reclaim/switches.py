@@ -28,7 +28,7 @@ class SwitchExecutor:
 
     capabilities: ClassVar[frozenset[str]] = frozenset({"suspend"})
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the write that stops the workload, and the one that restores the field.
 
         Raises:

@@ -30,7 +30,7 @@ class VolcanoJobExecutor:
         *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the Command that aborts the job, and the one that resumes it.
 
         Raises:

@@ -40,7 +40,7 @@ class MigExecutor:
         CLAIMS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the cordon, the label, and the uncordon that waits for `success`.
 
         Raises:
@@ -104,7 +104,7 @@ class MigExecutor:
                 decision, subject=subject, uid=None, parameters=node_parameters
             )
             try:
-                return self.intend(node_decision, cluster)
+                return self.writes(node_decision, cluster)
             except RefusedError as error:
                 why.append(error.message)
         raise RefusedError(

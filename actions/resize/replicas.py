@@ -33,7 +33,7 @@ class ReplicasExecutor:
         *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the write of the scale subresource, and its undo.
 
         Raises:

@@ -56,7 +56,7 @@ class RequestsExecutor:
         *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the resize of every running pod, or the patch of the template.
 
         Raises:

@@ -55,7 +55,7 @@ class WarmPoolExecutor:
         Right(KEDA, "scaledobjects", ("get", "create", "patch")),
     )
 
-    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+    def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the writes that create the pool, or set an existing one to the current advice.
 
         Raises:

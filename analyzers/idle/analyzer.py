@@ -85,7 +85,7 @@ class IdleAnalyzer:
         ]
         return [*vetoed, *unseen]
 
-    def past(self, views: Views, window: Window, times: Sequence[datetime]) -> "IdlePast":
+    def replay(self, views: Views, window: Window, times: Sequence[datetime]) -> "IdlePast":
         """Return what `find` would have returned at each time, for workloads idle until then.
 
         The replay differs where that time knew less: pods and nodes (owner, annotations) have

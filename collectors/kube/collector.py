@@ -27,7 +27,7 @@ def utc_now() -> datetime:
 
 
 class KubernetesCollector:
-    """Lists everything with `collect`; while `watching`, nodes and pods come from watches.
+    """Lists everything with `collect`; while `watch`, nodes and pods come from watches.
 
     One instance remembers which pods it has seen, so that it can report deleted pods.
     """
@@ -76,7 +76,7 @@ class KubernetesCollector:
         yield from batches("pod", survey.pods())
 
     @contextmanager
-    def watching(
+    def watch(
         self, stop: threading.Event, sleep: Callable[[float], object] | None = None
     ) -> Iterator[None]:
         """Keep nodes and pods current by watches until the block ends or `stop` is set.

@@ -25,12 +25,12 @@ ends AS (
         arg_max(document ->> '$.reasons[0].text', seq) FILTER (WHERE kind = 'outcome') AS why,
         arg_max(document ->> '$.freed_gpus', seq) FILTER (WHERE kind = 'outcome') AS freed_gpus,
         max(seq) FILTER (WHERE kind = 'outcome') AS concluded,
-        max(seq) FILTER (WHERE kind = 'undoing') AS undoing,
-        arg_max(document ->> '$.by', seq) FILTER (WHERE kind = 'restored') AS restored_by,
-        max(ts) FILTER (WHERE kind = 'restored') AS restored_at,
-        bool_or(kind = 'ended') AS ended
+        max(seq) FILTER (WHERE kind = 'undo-started') AS undoing,
+        arg_max(document ->> '$.by', seq) FILTER (WHERE kind = 'reversed') AS restored_by,
+        max(ts) FILTER (WHERE kind = 'reversed') AS restored_at,
+        bool_or(kind = 'object-gone') AS ended
     FROM journal
-    WHERE kind IN ('outcome', 'undoing', 'restored', 'ended')
+    WHERE kind IN ('outcome', 'undo-started', 'reversed', 'object-gone')
     GROUP BY ALL
 )
 

@@ -15,6 +15,7 @@ import yaml
 from actions.backtest.as_of import AsOf
 from actions.decide import decide
 from actions.gate_answers import answer_gates
+from actions.journal import event_types
 from actions.journal.log import canonical
 from actions.loop.actor import find_by_prefix
 from actions.policy.budgets import BudgetUsage
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
 
 SAME = "same"
 MAX_NAMED, MAX_TEXT, MAX_LINE = 8, 40, 100
-CASE_EVENTS = ("seen", "noticed", "unnoticed", "asked", "approved", "snapshot")
+CASE_EVENTS = (
+    event_types.SEEN,
+    event_types.NOTIFIED,
+    event_types.NOTIFICATION_FAILED,
+    event_types.APPROVAL_REQUESTED,
+    event_types.APPROVED,
+    event_types.SNAPSHOT,
+)
 """Kinds of rows about an action's case, before it."""
 ABSENT = "absent"
 

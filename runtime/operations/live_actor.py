@@ -510,7 +510,7 @@ def keep_workload(
     if not answer.ok:
         raise RefusedError(f"{workload} is not kept: {answer.reason}")
     key = format_subject_key((settings.cluster, kind, space, name))
-    record.append(event_types.KEPT, key, {"until": until.isoformat()})
+    record.append(event_types.KEEP, key, {"until": until.isoformat()})
     return until_text
 
 

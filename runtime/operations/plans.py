@@ -202,7 +202,7 @@ def run_backtest(
     begin = max(window.start - WARM_UP, extent.start) if extent else window.start
     whole = Window(begin, times[-1])
     if isinstance(analyzer, Replayable):
-        past: Any = analyzer.past(warehouse, whole, times)
+        past: Any = analyzer.replay(warehouse, whole, times)
     else:
         past = replay_analyzer(analyzer, warehouse, whole, times, windows.DEFAULT_LENGTH)
     end = max(window.end, times[-1])

@@ -318,7 +318,7 @@ def serve(
                 jobs.append(job)
             metrics.record_collectors(service.collectors, _now())
             for collector in select_watching(service.collectors).values():
-                stack.enter_context(collector.watching(stop))
+                stack.enter_context(collector.watch(stop))
             if api is not None:
                 api.people = ActionRequests(settings, warehouse, _now)
             # People's requests are finished before the warehouse is closed.

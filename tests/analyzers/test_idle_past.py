@@ -151,7 +151,7 @@ def test_the_past_is_what_was_found_at_each_moment(told: dict[str, Any]) -> None
     try:
         analyzer = IdleAnalyzer(IdleSettings(service_duration=timedelta(hours=3)))
         moments = [START + n * timedelta(minutes=30) for n in range(3, 2 * LENGTH + 1)]
-        past = analyzer.past(memory, Window(START, moments[-1]), moments)
+        past = analyzer.replay(memory, Window(START, moments[-1]), moments)
         rows = past.rows.to_pylist()
         for k, at in enumerate(moments):
             known = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
@@ -181,7 +181,7 @@ def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
     )  # fmt: skip
     analyzer = IdleAnalyzer()
     moments = [START + n * HOUR for n in range(1, 9)]
-    past = analyzer.past(views, Window(START, moments[-1]), moments)
+    past = analyzer.replay(views, Window(START, moments[-1]), moments)
     rows = past.rows.to_pylist()
     assert len({row["case"] for row in rows}) == 2
     for k, at in enumerate(moments):
@@ -192,11 +192,11 @@ def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
 def test_moments_that_are_not_equally_far_apart_are_refused(site: Site) -> None:
     moments = [START + HOUR, START + 2 * HOUR, START + 5 * HOUR]
     with pytest.raises(UsageError, match="equally far apart"):
-        IdleAnalyzer().past(site.views, Window(START, moments[-1]), moments)
+        IdleAnalyzer().replay(site.views, Window(START, moments[-1]), moments)
 
 
 def test_a_site_without_holders_has_no_past(views: Memory) -> None:
-    past = IdleAnalyzer().past(views, Window(START, START + HOUR), [START + HOUR])
+    past = IdleAnalyzer().replay(views, Window(START, START + HOUR), [START + HOUR])
     assert past.rows.num_rows == 0
 
 
@@ -222,7 +222,7 @@ def test_a_download_of_the_day_before_says_nothing_of_today_live_and_in_the_past
     )  # fmt: skip
     analyzer = IdleAnalyzer()
     moments = [START + n * HOUR for n in range(first_hour, 41)]
-    past = analyzer.past(views, Window(START, moments[-1]), moments)
+    past = analyzer.replay(views, Window(START, moments[-1]), moments)
     rows = past.rows.to_pylist()
     for hour, evidence in ((5, "suspected"), (26, "suspected"), (28, "confirmed")):
         if hour < first_hour:

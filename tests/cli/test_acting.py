@@ -134,7 +134,7 @@ def test_a_kubeconfig_without_rights_is_refused(site: Site, cli: Fallow) -> None
     assert site.replicas() == 0
     ran = cli("keep", f"Deployment/{SPACE}/web")
     assert ran.code == 3
-    assert event_types.KEPT not in site.kinds()
+    assert event_types.KEEP not in site.kinds()
 
 
 def test_a_wrong_context_names_the_legal_ones(
@@ -154,7 +154,7 @@ def test_keep_is_an_annotation_and_a_row(site: Site, cli: Fallow) -> None:
     said = site.get("Deployment", "web")["metadata"]["annotations"]["fallow.dev/keep-until"]
     until = datetime.fromisoformat(said)
     assert timedelta(hours=47, minutes=59) < until - datetime.now(UTC) <= timedelta(hours=48)
-    (row,) = site.journal().entries(event_types.KEPT)
+    (row,) = site.journal().entries(event_types.KEEP)
     assert (row.key, row.actor) == (f"c/Deployment/{SPACE}/web", "ann")
 
 
@@ -181,7 +181,7 @@ def test_whoever_asks_does_not_approve(site: Site, cli: Fallow) -> None:
         "subject": ("c", "Deployment", SPACE, "web"),
         "verb": "scale to zero",
     }
-    site.journal(actor="ann").append(event_types.ASKED, "abc123", document)
+    site.journal(actor="ann").append(event_types.APPROVAL_REQUESTED, "abc123", document)
     assert "abc123" in cli("actions").out
     ran = cli("approve", "abc123")
     assert ran.code == 3

@@ -55,7 +55,7 @@ def test_a_verdict_comes_out_again_from_stored_rows(site: Site, fallow: Fallow, 
     assert all(gate["open"] for gate in told["gates"])
     assert len(told["gates"]) > 10
     kinds = [row["kind"] for row in told["rows"]]
-    assert kinds[:2] == ["seen", "noticed"]
+    assert kinds[:2] == ["seen", "notified"]
     assert kinds.index("intent") < kinds.index("sending") < kinds.index("sent")
 
     ran = fallow("explain", acted)

@@ -106,11 +106,11 @@ def test_an_intent_is_data_that_is_undone_and_covered(api: Place, number: int) -
     before = _everything(api)
     decision = decided(example.kind, api.name, "x", example.verb)
     executor = choose_executor(decision)
-    intent = executor.intend(decision, api.door)
+    intent = executor.writes(decision, api.door)
     assert _everything(api) == before, "an executor sends nothing"
     assert intent.capability in executor.capabilities
     held_to_the_contract(intent, executor.rights)
-    again = executor.intend(decision, api.door)
+    again = executor.writes(decision, api.door)
     assert again == intent, "the same object and moment give the same intent"
 
 

@@ -36,9 +36,9 @@ def lived(settings: Settings, warehouse: Warehouse, end: datetime) -> None:
     with Journal.open(plans.journal_path(settings), clock, actor="fallow") as journal:
         whom = [_decision(f, end) for f in idle]
         for decision in whom:
-            journal.append(event_types.NOTICED, decision.finding, {"policy": decision.policy})
+            journal.append(event_types.NOTIFIED, decision.finding, {"policy": decision.policy})
         for decision in whom[:2]:
-            journal.append(event_types.ASKED, decision.id, _case(decision))
+            journal.append(event_types.APPROVAL_REQUESTED, decision.id, _case(decision))
         done(journal, whom[2], clock, "done")
         done(journal, whom[3], clock, "done", back="ann")
         done(journal, whom[4], clock, None)
@@ -47,12 +47,12 @@ def lived(settings: Settings, warehouse: Warehouse, end: datetime) -> None:
         journal.append(event_types.REFUSED, whom[1].id, {**_case(whom[1]), "line": line})
         kept = "/".join(whom[0].subject)
         until = (end + 2 * DAY).isoformat()
-        journal.append(event_types.KEPT, kept, {"until": until}, actor="ann")
+        journal.append(event_types.KEEP, kept, {"until": until}, actor="ann")
         journal.append(event_types.SNOOZED, found[-1].id, {"until": until}, actor="ben")
         for name, judged, back in (("idle-inference", 60, 0), ("idle-notebooks", 30, 4)):
             _backtested(journal, settings, name, judged, back, end)
         journal.append(
-            event_types.DEMOTED, "spot-batch", {"taken_back": 2, "acted": 9, "declared": 0.05}
+            event_types.DEMOTED, "spot-batch", {"reversed": 2, "acted": 9, "declared": 0.05}
         )
         copy_journal(journal, warehouse, settings.cluster)
     PlanWriter(warehouse, settings).write_preview(found, end)
@@ -95,7 +95,7 @@ def done(
         outcome = Outcome(made.id, result, clock(), (Reason("done", why),), freed_gpus=2.0)
         journal.append(event_types.OUTCOME, made.id, msgspec.to_builtins(outcome, enc_hook=str))
     if back:
-        journal.append(event_types.RESTORED, made.id, {"by": back, "person": True})
+        journal.append(event_types.REVERSED, made.id, {"by": back, "person": True})
     return made.id
 
 

@@ -360,7 +360,7 @@ def test_savings_go_from_identified_to_verified(tmp_path: Path) -> None:
         assert made.verified_usd == Decimal("1.5")
         assert made.waiting == 1
         cases = savings.cases(warehouse, window, ALL).to_pylist()
-        assert sorted(c["stage"] for c in cases) == ["approved", "asked", "verified"]
+        assert sorted(c["stage"] for c in cases) == ["approved", "requested", "verified"]
         verified = savings.verified(warehouse, window, ALL).to_pylist()
         assert [(v["kind"], v["usd"], v["actions"]) for v in verified] == [
             ("cash", Decimal("1.5"), 1)
@@ -371,9 +371,9 @@ def _acted() -> list[Batch]:
     at = (END - timedelta(hours=3)).replace(tzinfo=None)
     ids = [f"{n:012x}" for n in range(3)]
     rows = [
-        ("asked", "d0", {"finding": ids[0]}),
-        ("asked", "d1", {"finding": ids[1]}),
-        ("asked", "d2", {"finding": ids[2]}),
+        ("approval-requested", "d0", {"finding": ids[0]}),
+        ("approval-requested", "d1", {"finding": ids[1]}),
+        ("approval-requested", "d2", {"finding": ids[2]}),
         ("approved", "d0", {"finding": ids[0]}),
         ("approved", "d1", {"finding": ids[1]}),
         ("intent", "a0", {"action": {"id": "a0", "decision": {"finding": ids[0]}}}),

@@ -79,14 +79,47 @@ def test_a_warehouse_of_before_keeps_its_rows_under_the_new_columns(settings: Se
         assert old not in names
 
 
-def test_an_entry_of_the_journal_with_old_fields_is_read_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_entries_of_before_are_read_under_the_names_of_today(tmp_path: Path) -> None:
     old = {
         "fingerprint": "f", "since": (NOW - timedelta(days=14)).isoformat(),
         "until": NOW.isoformat(), "judged": 9, "regretted": 2, "declared": 0.05,
     }  # fmt: skip
     with Journal.open(tmp_path / "journal.sqlite", lambda: NOW, actor="fallow") as journal:
-        JournalState(journal).append(event_types.BACKTESTED, "nightly", old)
-        proof = JournalState(journal).catch_up().replays["nightly"].proof
-        (entry,) = journal.entries(event_types.BACKTESTED)
+        journal.append("backtested", "nightly", old)
+        journal.append("noticed", "f1", {"policy": "nightly"})
+        journal.append("demoted", "nightly", {"taken_back": 2})
+        state = JournalState(journal).catch_up()
+        proof = state.replays["nightly"].proof
+        (backtested,) = journal.entries(event_types.BACKTESTED)
+        (notified,) = journal.entries(event_types.NOTIFIED, key="f1")
+        (demoted,) = journal.entries(event_types.DEMOTED)
+        assert journal.verify() is None
     assert (proof.reversals, proof.judged) == (2, 9)
-    assert entry.document == old
+    assert (backtested.document["reversed"], demoted.document) == (2, {"reversed": 2})
+    assert notified.kind == "notified"
+
+
+def test_every_event_type_of_before_is_one_of_today() -> None:
+    renames = read_renames("event")
+    assert set(renames.values()) <= event_types.event_types()
+    assert not set(renames) & event_types.event_types()
+    for old in (name for kind, name, _ in list_renames() if kind == "journal"):
+        kind = old.partition(".")[0]
+        assert kind in renames or kind in event_types.event_types()
+
+
+def test_the_warehouse_copy_of_before_gets_the_event_types_of_today(settings: Settings) -> None:
+    renames = read_renames("event")
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+        cursor = warehouse._connection.cursor()
+        cursor.execute("DELETE FROM lake.main.schema_version WHERE version > 1")
+        for number, kind in enumerate([*renames, "seen"]):
+            cursor.execute(
+                "INSERT INTO lake.main.action (cluster, seq, kind) VALUES ('c', $n, $kind)",
+                {"n": number, "kind": kind},
+            )
+    with pytest.raises(FallowError, match="written by an older Fallow"):
+        Warehouse.open(settings)
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+        rows = warehouse.query("SELECT kind FROM action ORDER BY seq").to_pylist()
+    assert [row["kind"] for row in rows] == [*renames.values(), "seen"]

@@ -82,7 +82,7 @@ class Site:
 
     @contextmanager
     def running(self) -> Iterator["Site"]:
-        with self.collector.watching(self.stop, lambda _s: self.stop.wait(0.02)):
+        with self.collector.watch(self.stop, lambda _s: self.stop.wait(0.02)):
             self.synced()
             yield self
 
@@ -208,7 +208,7 @@ def test_without_the_right_to_watch_it_lists(cluster: Cluster, now: datetime) ->
     cluster.put("Pod", pod("first", limits=GPU))
     cluster.access.deny("watch", "pods")
     site = Site(cluster, now)
-    with site.collector.watching(site.stop, lambda _s: site.stop.wait(0.02)):
+    with site.collector.watch(site.stop, lambda _s: site.stop.wait(0.02)):
         watches = site.collector._watches
         assert watches is not None
         wait(lambda: watches.progress["/api/v1/pods"].refused == 403)

@@ -67,7 +67,7 @@ def asked_for(site: Site, by: str = "service") -> str:
         "policy": "idle", "finding": "f1", "verb": "scale to zero",
         "subject": ("c", "Deployment", SPACE, "web"),
     }  # fmt: skip
-    site.journal(actor=by).append(event_types.ASKED, "d123", document)
+    site.journal(actor=by).append(event_types.APPROVAL_REQUESTED, "d123", document)
     return "d123"
 
 
@@ -99,7 +99,7 @@ def test_a_workload_is_kept_by_name(site: Site, asking: Asking) -> None:
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=5)
     told = site.get("Deployment", "web")["metadata"]["annotations"]
     assert any(value.startswith(f"{until:%Y-%m-%dT%H:%M}") for value in told.values())
-    (row,) = site.journal().entries(event_types.KEPT)
+    (row,) = site.journal().entries(event_types.KEEP)
     assert row.actor == "ann"
 
 
@@ -108,7 +108,7 @@ def test_an_undo_gives_back_what_an_action_took(site: Site, asking: Asking) -> N
     code, said = asking.post("/v1/undo", {"action": told.action.id[:8], "by": "ann"})
     assert (code, said["action"], said["result"]) == (200, told.action.id, "undone")
     assert bare(site.get("Deployment", "web")) == before
-    assert site.journal().entries(event_types.UNDOING)[0].actor == "ann"
+    assert site.journal().entries(event_types.UNDO_STARTED)[0].actor == "ann"
     assert asking.post("/v1/undo", {"action": told.action.id, "by": "ann"})[0] == 409
 
 

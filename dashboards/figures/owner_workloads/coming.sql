@@ -5,7 +5,7 @@ WITH keeps AS (
         about AS subject,
         arg_max((document ->> '$.until')::TIMESTAMPTZ::TIMESTAMP, seq) AS until
     FROM journal
-    WHERE kind = 'kept'
+    WHERE kind = 'keep'
     GROUP BY ALL
 ),
 
@@ -15,7 +15,7 @@ notices AS (
         about AS finding,
         min(ts) AS notified_at
     FROM journal
-    WHERE kind = 'noticed'
+    WHERE kind = 'notified'
     GROUP BY ALL
 )
 

@@ -12,7 +12,7 @@ WITH requests AS (
         min(ts) AS requested_at,
         any_value(actor) AS requested_by
     FROM journal
-    WHERE kind = 'asked'
+    WHERE kind = 'approval-requested'
     GROUP BY cluster, about
 ),
 

@@ -81,7 +81,7 @@ SELECT
     CASE WHEN stage = 'may act' AND (s.trusts ->> '$.by') = 'hand' THEN s.trusted_at END
         AS trusted_at,
     CASE WHEN stage = 'may act' THEN s.trusts ->> '$.reason' END AS trust_reason,
-    (s.demotion ->> '$.taken_back')::INTEGER AS demoted_for,
+    coalesce(s.demotion ->> '$.reversed', s.demotion ->> '$.taken_back')::INTEGER AS demoted_for,
     coalesce(d.acts, 0) AS does,
     coalesce(d.tells, 0) AS tells,
     coalesce(d.holds, 0) AS holds,

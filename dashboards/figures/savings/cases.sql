@@ -25,7 +25,7 @@ journal AS (
     FROM action
     WHERE
         ts >= $since AND ts < $until
-        AND kind IN ('asked', 'approved', 'intent', 'outcome')
+        AND kind IN ('approval-requested', 'approved', 'intent', 'outcome')
         AND ($cluster::VARCHAR IS null OR cluster = $cluster)
 ),
 
@@ -55,7 +55,7 @@ measured AS (
 steps AS (
     SELECT
         finding,
-        min(ts) FILTER (WHERE kind = 'asked') AS requested_at,
+        min(ts) FILTER (WHERE kind = 'approval-requested') AS requested_at,
         min(ts) FILTER (WHERE kind = 'approved') AS approved_at,
         min(ts) FILTER (WHERE kind = 'intent') AS acted_at
     FROM journal
@@ -104,7 +104,7 @@ SELECT
         WHEN verified_gpu_hours IS NOT null THEN 'verified'
         WHEN took THEN 'acted'
         WHEN approved_at IS NOT null OR acted_at IS NOT null THEN 'approved'
-        WHEN requested_at IS NOT null THEN 'asked'
+        WHEN requested_at IS NOT null THEN 'requested'
         ELSE 'identified'
     END AS stage
 FROM merged

@@ -14,5 +14,5 @@ SELECT
     count(verified_gpu_hours) AS verified,
     coalesce(sum(verified_gpu_hours), 0) AS verified_gpu_hours,
     sum(verified_usd) AS verified_usd,
-    count(*) FILTER (WHERE stage = 'asked') AS waiting
+    count(*) FILTER (WHERE stage = 'requested') AS waiting
 FROM cases

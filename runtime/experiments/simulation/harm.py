@@ -140,7 +140,7 @@ def with_care(
     """Return each stop with what the journal has about its owner's care."""
     texts: dict[tuple[str, str], str] = {}
     snapshots: dict[str, Any] = {}
-    for entry in record.journal.entries(event_types.NOTICED):
+    for entry in record.journal.entries(event_types.NOTIFIED):
         texts[entry.document["policy"], entry.key] = entry.document.get("text", "")
     for entry in record.journal.entries(event_types.SNAPSHOT):
         snapshots[entry.document["id"]] = entry.document["snapshot"]

@@ -140,7 +140,7 @@ def read_pasts(
     pasts: dict[str, PastFindings] = {}
     for name, analyzer in analyzer_runs.load_analyzers(settings, names).items():
         if isinstance(analyzer, Replayable):
-            pasts[name] = analyzer.past(warehouse, window, times)
+            pasts[name] = analyzer.replay(warehouse, window, times)
         else:
             pasts[name] = replay_analyzer(
                 analyzer, warehouse, window, times, windows.DEFAULT_LENGTH

@@ -6,7 +6,7 @@ WITH rows_of AS (
             document ->> '$.policy', document ->> '$.action.decision.policy'
         ) AS policy,
         CASE
-            WHEN kind IN ('seen', 'noticed', 'snapshot') THEN about
+            WHEN kind IN ('seen', 'notified', 'snapshot') THEN about
             ELSE coalesce(document ->> '$.finding', document ->> '$.action.decision.finding')
         END AS finding
     FROM action
@@ -28,13 +28,13 @@ case_events AS (
         cluster,
         finding,
         policy,
-        min(ts) FILTER (WHERE kind = 'noticed') AS told_at,
-        min(ts) FILTER (WHERE kind = 'asked') AS asked_at,
+        min(ts) FILTER (WHERE kind = 'notified') AS notified_at,
+        min(ts) FILTER (WHERE kind = 'approval-requested') AS requested_at,
         min(ts) FILTER (WHERE kind = 'approved') AS approved_at,
         max(ts) FILTER (WHERE kind = 'intent') AS acted_at,
         arg_max(about, ts) FILTER (WHERE kind = 'intent') AS action
     FROM rows_of
-    WHERE kind IN ('noticed', 'asked', 'approved', 'intent')
+    WHERE kind IN ('notified', 'approval-requested', 'approved', 'intent')
     GROUP BY cluster, finding, policy
 ),
 
@@ -44,9 +44,9 @@ ends AS (
         about AS action,
         min(ts) FILTER (WHERE document ->> '$.result' = 'done') AS verified_at,
         arg_max(document ->> '$.result', seq) FILTER (WHERE kind = 'outcome') AS result,
-        max(ts) FILTER (WHERE kind = 'restored') AS back_at
+        max(ts) FILTER (WHERE kind = 'reversed') AS reversed_at
     FROM rows_of
-    WHERE kind IN ('outcome', 'restored')
+    WHERE kind IN ('outcome', 'reversed')
     GROUP BY cluster, about
 ),
 
@@ -71,16 +71,16 @@ SELECT
     f.usd AS wasted_usd,
     t.policy,
     s.identified_at,
-    t.told_at,
-    t.asked_at,
+    t.notified_at,
+    t.requested_at,
     t.approved_at,
     t.acted_at,
     e.verified_at,
     CASE
-        WHEN t.action IS NULL THEN if(t.told_at IS NULL, 'identified', 'told')
+        WHEN t.action IS NULL THEN if(t.notified_at IS NULL, 'identified', 'notified')
         ELSE coalesce(e.result, 'under way')
     END AS state,
-    e.back_at,
+    e.reversed_at,
     t.action,
     v.predicted_usd,
     v.saved_gpu_hours,

@@ -49,7 +49,7 @@ class WholeWorkloads:
 def replayed(views: Memory, policy: Policy, at: list[datetime] | None = None) -> Backtest:
     when = at or moments()
     window = Window(START, max(when[-1], WHOLE.end))
-    return backtest(policy, IDLE.past(views, Window(START, when[-1]), when), views, window, when)
+    return backtest(policy, IDLE.replay(views, Window(START, when[-1]), when), views, window, when)
 
 
 def asked(views: Memory, policy: Policy, at: list[datetime]) -> Backtest:

@@ -48,7 +48,7 @@ def made(
         lambda at: "exporters are down" if at in incident else None,
         answers=answers or ReplayAnswers(shut=known),
     )
-    found = {"idle": IDLE.past(town.views, WHOLE, times)}
+    found = {"idle": IDLE.replay(town.views, WHOLE, times)}
     enforced = [replace(policy, mode="enforce") for policy in policies]
     return replay_service(enforced, found, town.views, WHOLE, turns).promises
 

@@ -31,7 +31,7 @@ def promised(town: Town, policy: Policy, turns: ReplayTurns) -> list[tuple[str, 
 
 def made(town: Town, policy: Policy, turns: ReplayTurns) -> PolicyReplay:
     when = moments()
-    past = IDLE.past(town.views, WHOLE, when)
+    past = IDLE.replay(town.views, WHOLE, when)
     return replay(policy, past, town.views, WHOLE, when, turns)
 
 

@@ -35,7 +35,7 @@ def town() -> Iterator[Town]:
 
 def replayed(town: Town, policy: Policy) -> Backtest:
     idle = IdleAnalyzer(IdleSettings(min_expected_rest=None))
-    past = idle.past(town.views, WHOLE, moments())
+    past = idle.replay(town.views, WHOLE, moments())
     return backtest(policy, past, town.views, WHOLE, moments())
 
 

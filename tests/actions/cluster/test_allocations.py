@@ -248,5 +248,5 @@ def test_what_a_stop_of_dra_pods_frees_is_counted(place: Place) -> None:
         claim(place, f"c{n}", one, device=f"gpu-{n}")
     pod(place, "x-2", meta=meta, nodeName="", status={"phase": "Pending"}, **CLAIMS)
     decision = decided("StatefulSet", place.name, "x", "scale to zero")
-    intent = ScaleExecutor().intend(decision, place.door)
+    intent = ScaleExecutor().writes(decision, place.door)
     assert sorted((h.pod, h.gpus) for h in intent.frees) == [("x-0", 1), ("x-1", 1), ("x-2", 0)]

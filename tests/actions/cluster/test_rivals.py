@@ -44,7 +44,7 @@ def gates(obj: Object, place: Place, intent: Intent | None = None) -> set[str]:
 
 def intend(place: Place, kind: str = "Deployment", verb: str = SCALE, name: str = "x") -> Intent:
     decision = decided(kind, place.name, name, verb)
-    return choose_executor(decision).intend(decision, place.door)
+    return choose_executor(decision).writes(decision, place.door)
 
 
 def test_an_object_of_its_owner_alone_has_no_rivals(place: Place) -> None:

@@ -26,7 +26,7 @@ WHOM = Subject("c", "ml", "PyTorchJob", "bert")
 
 def intended(place: Place, **said: Any) -> Intent:
     about = decided("PyTorchJob", place.name, "x", VERB, parameters=said)
-    return PrecisionExecutor().intend(about, place.door)
+    return PrecisionExecutor().writes(about, place.door)
 
 
 def test_the_owner_reads_range_lines_and_assumptions_and_the_undo_is_exact(place: Place) -> None:

@@ -233,7 +233,7 @@ def test_every_kind_of_row_is_known_to_the_record() -> None:
 def test_kept_and_frozen_are_read_back(journal: Journal) -> None:
     record = JournalState(journal)
     until = NOW + timedelta(hours=24)
-    record.append(event_types.KEPT, "c/Notebook/team-a/nb/1", {"until": until.isoformat()})
+    record.append(event_types.KEEP, "c/Notebook/team-a/nb/1", {"until": until.isoformat()})
     assert record.kept["c", "Notebook", "team-a", "nb/1"].until == until
     record.append(event_types.FROZEN, event_types.FLEET, {"why": "demo"})
     record.append(event_types.FROZEN, event_types.FLEET, {"why": "again"}, actor="bob")

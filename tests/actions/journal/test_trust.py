@@ -103,7 +103,7 @@ def test_trust_is_taken_back_however_it_came_to_be(record: JournalState) -> None
 def test_a_policy_trusted_by_hand_still_demotes_itself(record: JournalState) -> None:
     rule = policy()
     trust_by_hand(record, rule, "ann", WHY)
-    record.append(event_types.DEMOTED, rule.name, {"taken_back": 2, "acted": 3, "declared": 0.05})
+    record.append(event_types.DEMOTED, rule.name, {"reversed": 2, "acted": 3, "declared": 0.05})
     assert [line.split(":")[0] for line in ruling(record, rule)[1]] == ["demoted"]
     assert read_trust_state(record, rule).how == "demoted"
     trust_by_hand(record, rule, "ann", "its owners were asked")

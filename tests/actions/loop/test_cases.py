@@ -134,7 +134,7 @@ def test_a_forgotten_workload_is_acted_upon_once_after_its_grace(
     began = site.now
     actor = actor_of(site, grace * HOUR)
     acted = turns(site, actor, every * HOUR, 5 * 24 // every)
-    (noticed,) = site.journal().entries(event_types.NOTICED)
+    (noticed,) = site.journal().entries(event_types.NOTIFIED)
     assert len(acted) == 1
     due = noticed.at + grace * HOUR
     assert due <= acted[0] < due + every * HOUR
@@ -159,7 +159,7 @@ def test_a_case_has_one_id_on_day_one_three_and_five_over_restarts(site: Site) -
         (facts,) = actor.record.continue_cases(site.evidence.cases(site.now))
         ids.append(facts.finding.id)
     assert len(set(ids)) == 1
-    assert len(site.journal().entries(event_types.NOTICED)) == 1
+    assert len(site.journal().entries(event_types.NOTIFIED)) == 1
 
 
 def test_half_an_hour_of_activity_ends_the_case_its_notice_and_its_grace(site: Site) -> None:
@@ -170,7 +170,7 @@ def test_half_an_hour_of_activity_ends_the_case_its_notice_and_its_grace(site: S
     busy = site.now
     analyzer.stretches = ((began, busy), (busy + HOUR / 2, None))
     acted = turns(site, actor, HOUR, 40)
-    first, second = site.journal().entries(event_types.NOTICED)
+    first, second = site.journal().entries(event_types.NOTIFIED)
     assert first.key != second.key
     assert second.at >= busy + HOUR / 2 + LEAST
     assert len(acted) == 1
@@ -193,7 +193,7 @@ def test_a_new_stretch_under_the_same_id_is_a_new_case_with_a_notice_of_its_own(
     busy = site.now
     analyzer.stretches = ((busy + 2 * HOUR, None),)
     acted = turns(site, actor, HOUR, 40)
-    first, second = site.journal().entries(event_types.NOTICED)
+    first, second = site.journal().entries(event_types.NOTIFIED)
     assert (first.key, len(acted)) == ("same-each-time", 1)
     assert second.key != first.key
     assert began < busy < second.at <= acted[0] - 24 * HOUR
@@ -210,7 +210,7 @@ def test_an_object_made_anew_under_the_old_name_is_a_new_case(site: Site) -> Non
     site.deployment()
     # The devices were never seen at work: only the uid says that it is another.
     acted = turns(site, actor, HOUR, 30)
-    first, second = site.journal().entries(event_types.NOTICED)
+    first, second = site.journal().entries(event_types.NOTIFIED)
     assert first.key != second.key
     assert len(acted) == 1
     assert acted[0] >= second.at + 24 * HOUR
@@ -227,7 +227,7 @@ def test_what_the_service_did_not_see_for_a_day_is_not_the_same_case(site: Site)
     turns(site, actor, LOOKBACK + HOUR, 1)
     turns(site, actor, HOUR, 2)
     assert len(seen_ids(site)) == 2
-    assert len(site.journal().entries(event_types.NOTICED)) == 2
+    assert len(site.journal().entries(event_types.NOTIFIED)) == 2
 
 
 def old_journal(site: Site, notice_after: timedelta, days: int) -> str:
@@ -239,7 +239,7 @@ def old_journal(site: Site, notice_after: timedelta, days: int) -> str:
     journal.append(event_types.SEEN, case, {"kin": subject, "until": site.now.isoformat()})
     site.pass_time(hours=notice_after / HOUR)
     journal.append(
-        event_types.NOTICED, case, {"policy": "idle", "channels": ["hook"], "text": "idle"}
+        event_types.NOTIFIED, case, {"policy": "idle", "channels": ["hook"], "text": "idle"}
     )
     while site.now < start + timedelta(days=days):
         site.pass_time(hours=6)
@@ -255,7 +255,7 @@ def test_a_journal_of_before_is_read_and_its_notice_counts(site: Site) -> None:
     assert [site.now - HOUR] == acted
     (told,) = actor.record.actions.values()
     assert told.action.decision.finding == case
-    assert len(site.journal().entries(event_types.NOTICED)) == 1
+    assert len(site.journal().entries(event_types.NOTIFIED)) == 1
     assert told.facts is not None
     # The old rows do not say what it had cost: what was judged is told, and from when.
     details: dict[str, Any] = told.facts.finding.details["case"]
@@ -274,7 +274,7 @@ def test_a_journal_of_before_whose_notice_never_came_gets_one(site: Site) -> Non
     )
     acted = turns(site, actor, 6 * HOUR, 6)
     noticed = [
-        e for e in site.journal().entries(event_types.NOTICED) if e.document["policy"] != "idle"
+        e for e in site.journal().entries(event_types.NOTIFIED) if e.document["policy"] != "idle"
     ]
     assert [e.key for e in noticed] == [case]
     assert len(acted) == 1

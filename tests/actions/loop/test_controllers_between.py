@@ -58,7 +58,7 @@ def test_an_undo_outlasts_a_controller_that_writes_a_few_times(site: Site, times
     make_conflicts(site, times)
     actor.undo(told.action.id, "ann")
     assert bare(site.get("Deployment", "web")) == before
-    tries = [e.document["change"] for e in site.journal().entries(event_types.UNSENDING)]
+    tries = [e.document["change"] for e in site.journal().entries(event_types.UNDO_SENDING)]
     assert tries == [0] * (times + 1)
     nothing_twice(site)
 

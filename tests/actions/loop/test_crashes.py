@@ -43,11 +43,11 @@ def nothing_twice(site: Site) -> None:
     assert journal.verify() is None
     sent = Counter(
         (e.kind, e.key, e.document["change"])
-        for e in journal.entries(event_types.SENDING, event_types.UNSENDING)
+        for e in journal.entries(event_types.SENDING, event_types.UNDO_SENDING)
     )
     gone = Counter(
         (
-            event_types.UNSENDING if e.document.get("undo") else event_types.SENDING,
+            event_types.UNDO_SENDING if e.document.get("undo") else event_types.SENDING,
             e.key,
             e.document["change"],
         )
@@ -55,11 +55,11 @@ def nothing_twice(site: Site) -> None:
     )
     gone += Counter(  # what was refused did not happen: the same command may send it again
         (
-            event_types.UNSENDING if e.kind == event_types.UNSENT else event_types.SENDING,
+            event_types.UNDO_SENDING if e.kind == event_types.UNDO_SENT else event_types.SENDING,
             e.key,
             e.document["change"],
         )
-        for e in journal.entries(event_types.SENT, event_types.UNSENT)
+        for e in journal.entries(event_types.SENT, event_types.UNDO_SENT)
         if e.document["code"] >= 300
     )
     assert all(count - gone[key] <= 1 for key, count in sent.items()), sent

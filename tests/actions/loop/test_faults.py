@@ -236,11 +236,11 @@ def test_of_several_evictions_only_the_throttled_one_is_sent_again(site: Site) -
     class Both:
         """Evicts both pods for the sake of the first."""
 
-        def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+        def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
             other = msgspec.structs.replace(
                 decision, subject=(*decision.subject[:3], "two"), uid=None
             )
-            made = [EvictExecutor().intend(d, cluster) for d in (decision, other)]
+            made = [EvictExecutor().writes(d, cluster) for d in (decision, other)]
             return msgspec.structs.replace(
                 made[0],
                 changes=made[0].changes + made[1].changes,
@@ -279,7 +279,7 @@ def test_an_unreachable_cluster_is_temporary_and_nothing_is_journalled(site: Sit
 class Failing:
     """An executor with a fault of its own."""
 
-    def intend(self, _decision: object, _cluster: object) -> None:
+    def writes(self, _decision: object, _cluster: object) -> None:
         raise ZeroDivisionError("division by zero")
 
 

@@ -57,7 +57,7 @@ def test_the_journal_is_written_before_the_first_write_and_around_each(site: Sit
     kinds = site.kinds()
     assert kinds == [
         event_types.SEEN,
-        event_types.NOTICED,
+        event_types.NOTIFIED,
         event_types.INTENT,
         event_types.SENDING,
         event_types.SENT,
@@ -97,8 +97,8 @@ def test_a_notice_that_is_not_delivered_starts_no_grace(site: Site) -> None:
         actor.turn(dry_run=False)
         site.pass_time(hours=1)
     assert site.replicas() == 2
-    assert event_types.NOTICED not in site.kinds()
-    assert site.kinds().count(event_types.UNNOTICED) <= 5
+    assert event_types.NOTIFIED not in site.kinds()
+    assert site.kinds().count(event_types.NOTIFICATION_FAILED) <= 5
 
 
 def test_a_case_that_lasts_longer_than_analyzers_look_back_stays_the_same(site: Site) -> None:

@@ -49,7 +49,7 @@ def test_the_node_stays_cordoned_until_mig_manager_says_success(site: Site) -> N
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
     assert results(told) == ["done"], "an uncordon of our own is nobody's revert"
-    assert not any(k == event_types.RESTORED for k in site.kinds())
+    assert not any(k == event_types.REVERSED for k in site.kinds())
     nothing_twice(site)
 
 
@@ -123,7 +123,7 @@ def test_an_undo_later_needs_a_node_that_somebody_cordoned(site: Site) -> None:
     with pytest.raises(RefusedError, match=r"cannot be undone now: .*unschedulable = True"):
         actor.undo(told.action.id, "ann")
     assert shown(site, name) == (NEW, "success", False)
-    assert event_types.UNDOING not in site.kinds()
+    assert event_types.UNDO_STARTED not in site.kinds()
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def intended(
     place: Place, name: str, verb: str = SHRINK_POOL, aws: EksClient | None = None, **more: Any
 ) -> Intent:
     about = decided("NodePool", "", name, verb, parameters={**FOUND, **more})
-    return PoolExecutor(aws).intend(about, place.door)
+    return PoolExecutor(aws).writes(about, place.door)
 
 
 @pytest.mark.parametrize("limits", [None, {"nvidia.com/gpu": "64"}, {"cpu": "1000"}])

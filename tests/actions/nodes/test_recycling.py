@@ -26,7 +26,7 @@ def pod(place: Place, name: str, **meta: Any) -> Object:
 
 def intended(place: Place, **parameters: Any) -> Intent:
     about = decided("Node", "", f"{place.name}-n1", "recycle node", parameters=parameters)
-    return RecycleExecutor().intend(about, place.door)
+    return RecycleExecutor().writes(about, place.door)
 
 
 def test_a_node_is_cordoned_and_the_undo_restores_it_exactly(place: Place) -> None:
@@ -124,7 +124,7 @@ def test_control_planes_strangers_and_cordoned_nodes_are_refused(place: Place) -
     )
     another = decided("Node", "", name, "recycle node", uid="another")
     with pytest.raises(RefusedError, match="another node of that name"):
-        RecycleExecutor().intend(another, place.door)
+        RecycleExecutor().writes(another, place.door)
     place.patch("Node", name, {"spec": {"unschedulable": True}})
     with pytest.raises(RefusedError, match="cordoned by somebody already"):
         intended(place)

@@ -15,7 +15,7 @@ OTHER = {"key": "team", "operator": "Exists"}
 
 def intended(place: Place, kind: str, verb: str = "run on spot", **parameters: Any) -> Intent:
     about = decided(kind, place.name, "x", verb, parameters=parameters)
-    return SpotExecutor().intend(about, place.door)
+    return SpotExecutor().writes(about, place.door)
 
 
 def templates(extra: dict[str, Any]) -> dict[str, Any]:

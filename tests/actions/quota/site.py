@@ -147,7 +147,7 @@ def move(name: str, before: float, after: float, **more: Any) -> dict[str, Any]:
 
 
 def intend(site: Site, *args: Any, **more: Any) -> Intent:
-    return QuotaExecutor().intend(decision(*args, max_step=1, floor_gpus=1, **more), site.door)
+    return QuotaExecutor().writes(decision(*args, max_step=1, floor_gpus=1, **more), site.door)
 
 
 @contextmanager

@@ -209,7 +209,7 @@ def spec(town: Town) -> list[Any]:
 def act(town: Town, door: KubeClient) -> Action:
     """Make the rebalance, as the loop would."""
     decision = decided(town)
-    intent = QuotaExecutor().intend(decision, door)
+    intent = QuotaExecutor().writes(decision, door)
     action = Action("x", decision, intent, town.now, "actor")
     for change in intent.changes:
         assert door.send(change, dry_run=True).ok

@@ -33,7 +33,7 @@ class Living:
 
     def intent(self, kind: str, verb: str, name: str = "x") -> Intent:
         decision = decided(kind, SPACE, name, verb)
-        return choose_executor(decision).intend(decision, self.door)
+        return choose_executor(decision).writes(decision, self.door)
 
     def send(self, intent: Intent) -> None:
         for change in intent.changes:

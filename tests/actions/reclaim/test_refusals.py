@@ -16,7 +16,7 @@ STOPPED = "serving.kserve.io/stop"
 
 def intend(place: Place, kind: str, verb: str = "suspend", name: str = "x", **more: Any) -> Intent:
     decision = decided(kind, place.name, name, verb, **more)
-    return choose_executor(decision).intend(decision, place.door)
+    return choose_executor(decision).writes(decision, place.door)
 
 
 def make(place: Place, key: str, spec: Any, *, status: Any = None, **meta: Any) -> Object:
@@ -105,7 +105,7 @@ def test_a_decision_about_another_cluster_is_refused(place: Place) -> None:
     decision = decided("Job", place.name, "x", "suspend")
     decision = msgspec.structs.replace(decision, subject=("prod", *decision.subject[1:]))
     with pytest.raises(RefusedError, match="is in cluster prod, not sim"):
-        choose_executor(decision).intend(decision, place.door)
+        choose_executor(decision).writes(decision, place.door)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def name_of(example: Example) -> str:
 def intended(place: Place, example: Example, name: str = "x") -> tuple[Any, Intent]:
     made = place.make(example.stored, example.body(name), status=example.status)
     decision = decided(example.kind, place.name, name, example.verb, uid=made["metadata"]["uid"])
-    return made, choose_executor(decision).intend(decision, place.door)
+    return made, choose_executor(decision).writes(decision, place.door)
 
 
 def test_every_kind_has_an_example() -> None:
@@ -55,7 +55,7 @@ def test_what_is_stopped_is_not_stopped_again(place: Place, example: Example) ->
     place.send(*intent.changes)
     decision = decided(example.kind, place.name, "x", example.verb)
     with pytest.raises(RefusedError, match="already"):
-        choose_executor(decision).intend(decision, place.door)
+        choose_executor(decision).writes(decision, place.door)
 
 
 @pytest.mark.parametrize("example", PATCHED, ids=name_of)

@@ -24,7 +24,7 @@ def intended(
     place: Place, executor: Executor, kind: str, verb: str, name: str = "x", **said: Any
 ) -> Intent:
     space = "" if kind == "Node" else place.name
-    return executor.intend(decided(kind, space, name, verb, parameters=said), place.door)
+    return executor.writes(decided(kind, space, name, verb, parameters=said), place.door)
 
 
 def deployment(place: Place, replicas: int = 1, **side: str) -> Object:

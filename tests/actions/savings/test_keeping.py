@@ -75,7 +75,7 @@ def journalled(home: Path, name: str, *, back: float | None = None) -> str:
     moment = [ACT]
     with Journal.open(home / "journal.sqlite", lambda: moment[0]) as journal:
         journal.append(event_types.SEEN, f"f-{name}", {})
-        journal.append(event_types.NOTICED, f"f-{name}", {"policy": "idle"})
+        journal.append(event_types.NOTIFIED, f"f-{name}", {"policy": "idle"})
         journal.append(
             event_types.INTENT, action.id, {"action": action, "facts": facts, "policy": POLICY}
         )
@@ -84,7 +84,7 @@ def journalled(home: Path, name: str, *, back: float | None = None) -> str:
         journal.append(event_types.OUTCOME, action.id, Outcome(action.id, "done", ACT))
         if back is not None:
             moment[0] = ACT + timedelta(hours=back)
-            journal.append(event_types.RESTORED, action.id, {"by": "ann", "person": True})
+            journal.append(event_types.REVERSED, action.id, {"by": "ann", "person": True})
     return action.id
 
 
@@ -272,4 +272,4 @@ def test_each_case_is_one_row_from_finding_to_saving(
     }
     assert rows["f-nb"]["saved_usd"] == pytest.approx(20)
     assert rows["f-nb"]["verified_at"] is not None
-    assert rows["f-back"]["back_at"] is not None
+    assert rows["f-back"]["reversed_at"] is not None

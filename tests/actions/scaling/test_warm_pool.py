@@ -86,7 +86,7 @@ def decided(by_hour: tuple[float, ...] = DAY, **stage: Any) -> Decision:
 
 
 def intend(door: KubeClient, *args: Any, **stage: Any) -> Intent:
-    return WarmPoolExecutor().intend(decided(*args, **stage), door)
+    return WarmPoolExecutor().writes(decided(*args, **stage), door)
 
 
 def pool(by_hour: tuple[float, ...] = DAY, **more: Any) -> WarmPool:
