@@ -95,7 +95,7 @@ def _stop(finding: Finding, verb: Verb) -> Recommendation:
     return Recommendation(
         verb=verb.verb,
         target=format_target(finding),
-        why=f"idle, confirmed by independent witnesses: {verb.how}",
+        why=f"idle, confirmed by independent signals: {verb.how}",
         reversible=True,
         undo=verb.undo,
         gpu_hours_per_day=gpu_hours_per_day(finding),
@@ -129,7 +129,7 @@ def _advise_question(finding: Finding) -> Recommendation:
     return Recommendation(
         verb=ASK_OWNER,
         target=format_target(finding),
-        why="looks idle, but no independent witness confirms it: ask before anything else",
+        why="idle by one signal, and no independent signal confirms it: ask before anything else",
         reversible=True,
         gpu_hours_per_day=gpu_hours_per_day(finding),
         usd_per_day=usd_per_day(finding),

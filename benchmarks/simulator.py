@@ -16,7 +16,7 @@ STEP_S = 3600.0
 
 
 def run(small: bool) -> list[Result]:
-    """Measure one day of 1,000 GPUs at a look every 30 seconds; small: two hours of 64."""
+    """Measure one day of 1,000 GPUs at a scrape every 30 seconds; small: two hours of 64."""
     gpus, hours = (64, 2) if small else (1_000, 24)
     began = time.perf_counter()
     world = World(Spec(nodes=fleet(gpus), start_s=START_S), 1)

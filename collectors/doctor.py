@@ -196,10 +196,12 @@ def cadvisor(survey: MetricSurvey) -> CheckRow:
     """Return whether there is a host signal."""
     if "container_cpu_usage_seconds_total" in survey.names:
         return CheckRow(
-            "host", "ok", "cAdvisor's CPU, memory and network are there: a second witness"
+            "host", "ok", "cAdvisor's CPU, memory and network are there: a second signal"
         )
     step = "scrape the kubelets' /metrics/cadvisor"
-    return CheckRow("host", "warn", "no cAdvisor series: idleness has no witness on the host", step)
+    return CheckRow(
+        "host", "warn", "no cAdvisor series: idleness has no signal from the host", step
+    )
 
 
 class _Doctor:
@@ -284,7 +286,7 @@ class _Doctor:
     def interval(self, survey: MetricSurvey) -> CheckRow:
         counts_found = self._query(f"max(count_over_time({self._select(survey.signal_name)}[10m]))")
         seconds = 600 / max(counts_found[0][1], 1) if counts_found else 600.0
-        finding = f"a look every {format_duration(seconds)}"
+        finding = f"a scrape every {format_duration(seconds)}"
         if seconds <= SLOW.total_seconds() * 1.1:
             return CheckRow("interval", "ok", finding)
         step = "scrape every 30s; above 60s short bursts are seen only by the energy counter"
@@ -293,7 +295,7 @@ class _Doctor:
     def conflicts(self, survey: MetricSurvey) -> CheckRow:
         util, engine = (survey.columns.get(c, ()) for c in ("gpu_util_pct", "gr_engine_active"))
         if not util or not engine:
-            return CheckRow("conflicts", "ok", "only one compute witness: nothing to compare")
+            return CheckRow("conflicts", "ok", "only one compute signal: nothing to compare")
         on = "on (UUID, uuid, device_uuid, gpu_uuid)"
         expression = (
             f"count(({self._select(*util)} >= 10) and {on} ({self._select(*engine)} <= 0.01))"
@@ -319,7 +321,7 @@ class _Doctor:
         if not down:
             return CheckRow("exporters up", "ok", f"every target of {', '.join(jobs)} is up")
         names = sorted(node_of(label_set) or label_set.get("instance", "?") for label_set in down)
-        step = "look at these exporters' pods and at Prometheus' targets page"
+        step = "check these exporters' pods and Prometheus' targets page"
         finding = f"{_count_phrase(len(names), 'exporter')} down: {few(names)}"
         return CheckRow("exporters up", "bad", finding, step)
 
@@ -384,7 +386,7 @@ def signal_row(
     blank: Sequence[str],
 ) -> CheckRow:
     """Return which needed fields a model's devices have, and which line adds the missing ones."""
-    check = f"witnesses of {model}"
+    check = f"signals of {model}"
     names = [f["column"] for f in fields() if device_counts[f["column"]]]
     finding = f"{devices} devices with {', '.join(names) or 'nothing we know'}"
     if not missing and not blank:

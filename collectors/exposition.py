@@ -125,7 +125,7 @@ def _microseconds(stamp: bytes) -> int:
     value = float(stamp)
     scaled = round(value * (1e6 if abs(value) < SECONDS_BELOW else 1e3))
     if not 0 <= scaled < LAST:
-        raise ValueError("no calendar has this moment")
+        raise ValueError("no calendar has this time")
     return scaled
 
 

@@ -42,9 +42,7 @@ def import_exposition(
         UsageError: no such file, or nothing in it is a GPU metric that Fallow knows.
     """
     if not interval_s > 0:
-        raise UsageError(
-            f"--interval is {interval_s:g} s", hint="the seconds between two looks, such as 30s"
-        )
+        raise UsageError(f"--interval is {interval_s:g} s", hint="the scrape interval, such as 30s")
     timestamp = now.astimezone(UTC).replace(tzinfo=None)
     values = _read(path, np.datetime64(timestamp, "us").astype(np.int64))
     return _batches(path, values, cluster, interval_s)

@@ -97,9 +97,7 @@ def _check(mapping: Mapping[str, str], interval_s: float) -> None:
     if not any(name in NUMBERS for name in mapping):
         raise UsageError("--columns names no measurement", hint=f"legal: {', '.join(NUMBERS)}")
     if not interval_s > 0:
-        raise UsageError(
-            f"--interval is {interval_s:g} s", hint="the seconds between two looks, such as 57s"
-        )
+        raise UsageError(f"--interval is {interval_s:g} s", hint="the scrape interval, such as 57s")
 
 
 def _inspect(plan: _Plan) -> int:
@@ -126,14 +124,14 @@ def _inspect(plan: _Plan) -> int:
             raise UsageError(
                 f"{plan.path}: column {plan.mapping[name]!r} ({name}) holds {facts[name]!r}, "
                 f"which is no {kind}",
-                hint="a moment is Unix time or ISO 8601 text" if name == "ts" else None,
+                hint="a time is Unix time or ISO 8601 text" if name == "ts" else None,
             )
     if not facts["rows"]:
         raise UsageError(f"{plan.path} holds no rows")
     if not facts["moments"]:
         raise UsageError(
-            f"{plan.path}: column {plan.mapping['ts']!r} (ts) holds no moment, only nulls",
-            hint="name the column with the time of each look: --columns ts=NAME",
+            f"{plan.path}: column {plan.mapping['ts']!r} (ts) has no time, only nulls",
+            hint="name the column with the time of each sample: --columns ts=NAME",
         )
     if not facts["usable"]:
         named = " or a device" if "device" in plan.mapping else ""

@@ -121,7 +121,7 @@ def _error(code: int, answer: Mapping[str, Any], text: str, url: str) -> FallowE
         )
     if code == NOT_HERE:
         return UsageError(
-            f"nobody acts at {url}",
+            f"no actor answers at {url}",
             hint="service.url has to name the process whose role is actor",
         )
     if code == CONFLICT:

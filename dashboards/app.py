@@ -140,7 +140,7 @@ def _show_warnings(request: PageRequest) -> None:
         st.warning(
             f"**Collector {page.plain(collector.collector)} of cluster "
             f"{page.plain(collector.cluster)} is "
-            f"down:** each of its newest looks failed ({collector.scrapes:,}), the last success "
+            f"down:** each of its newest scrapes failed ({collector.scrapes:,}), the last success "
             f"was {last}. What it brings is missing below. "
             f"{page.plain(collector.error or '', 200)}",
             icon=":material/cloud_off:",

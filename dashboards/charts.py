@@ -198,7 +198,7 @@ def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
         x=alt.X("hour:T", title=None, timeUnit=HOUR, axis=alt.Axis(format="%d %b %H:%M")),
         tooltip=[
             alt.Tooltip("hour:T", timeUnit=HOUR, title="hour"),
-            alt.Tooltip("coverage_pct:Q", title="looks made %", format=".1f"),
+            alt.Tooltip("coverage_pct:Q", title="scrapes %", format=".1f"),
             alt.Tooltip("conflict_pct:Q", title="in conflict %", format=".2f"),
             alt.Tooltip("blind_pct:Q", title="blind %", format=".2f"),
             alt.Tooltip("devices:Q", title="devices, about"),
@@ -206,7 +206,7 @@ def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
     )
     scale = alt.Scale(domain=[0, 100])
     area = base.mark_area(color=BLUE, opacity=0.35, line={"color": BLUE}).encode(
-        y=alt.Y("coverage_pct:Q", title="% of expected looks", scale=scale)
+        y=alt.Y("coverage_pct:Q", title="% of expected scrapes", scale=scale)
     )
     odd = base.mark_line(color=VIOLET).encode(y="conflict_pct:Q")
     layered: Chart = (area + odd).properties(height=height)

@@ -119,7 +119,7 @@ def show_no_data(request: PageRequest) -> None:
         return
     show_nothing(
         "No hour of this window is accounted yet.",
-        "`fallow up` does the books every five minutes; `fallow collect --once` does them now.",
+        "`fallow up` writes the ledger every five minutes; `fallow collect --once` writes it now.",
     )
 
 

@@ -24,7 +24,7 @@ MEANING = {
     "low": "working below target",
     "startup": "starting up",
     "idle": "held, not used",
-    "free": "held by nobody",
+    "free": "not allocated",
     "stranded": "free, but nothing fits",
     "lost": "work thrown away",
     "unavailable": "broken or cordoned",

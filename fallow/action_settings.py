@@ -85,7 +85,7 @@ class NoticesSettings(SettingsGroup):
     )
     default: list[str] = Field(default_factory=list, description="channels of everybody else")
     operators: list[str] = Field(
-        default_factory=list, description="channels told of freezes, failures and demotions"
+        default_factory=list, description="channels that get freezes, failures and demotions"
     )
     least_between: Duration = Field(
         timedelta(minutes=15), description="one digest per channel and so long, never a storm"
@@ -133,11 +133,11 @@ class ActionsSettings(SettingsGroup):
         description="evidence older than this is read again, or nothing is done",
     )
     settle: Duration = Field(
-        timedelta(minutes=10), description="pods must be gone by then, else it is not sticking"
+        timedelta(minutes=10), description="pods must be deleted by then, else it is not sticking"
     )
     stick: Duration = Field(
         timedelta(minutes=2),
-        description="nobody may have reverted it for so long before it is done",
+        description="it must stay unreverted for so long before it is done",
     )
     wait: Duration = Field(
         timedelta(minutes=30),

@@ -74,7 +74,7 @@ class DashboardSettings(SettingsGroup):
     hosts: list[str] = Field(
         default_factory=list, description="host names it answers to; empty = any with oidc"
     )
-    time_zone: TimeZone = Field("UTC", description="whose clock tells office hours")
+    time_zone: TimeZone = Field("UTC", description="the time zone of office hours")
     office_hours: tuple[int, int] = Field(
         (8, 20), description="first hour and the hour after the last, Monday to Friday"
     )

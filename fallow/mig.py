@@ -103,7 +103,7 @@ def find_layout(gpu_model: str, names: Sequence[str]) -> Layout:
     placements = None if exceeded else _search(kinds, 0)
     if placements is None:
         raise UsageError(
-            f"a {gpu_model} board cannot hold {'+'.join(names)}",
+            f"a {gpu_model} GPU cannot hold {'+'.join(names)}",
             hint="see fallow/mig_profiles.csv for legal starts and sizes",
         )
     return tuple(sorted(placements, key=lambda placement: placement[1]))

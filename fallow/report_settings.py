@@ -51,12 +51,12 @@ class Schedule(SettingsGroup):
         timedelta(days=30),
         ge=timedelta(hours=1),
         le=timedelta(days=400),
-        description="what is looked at, up to the moment it is due",
+        description="the window of the report, up to the time it is due",
     )
     format: Literal["html", "pdf", "md", "csv", "focus"] = "html"
     focus_version: Literal["1.2", "1.0"] = "1.2"
     cron: str = Field(description="when it is due, as in crontab: 0 7 * * mon, or @monthly")
-    time_zone: TimeZone = Field("UTC", description="whose clock that is, such as Europe/Berlin")
+    time_zone: TimeZone = Field("UTC", description="the time zone, such as Europe/Berlin")
     to: list[str] = Field(
         min_length=1, description="names of notices.channels and of reports.stores"
     )

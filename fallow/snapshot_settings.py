@@ -14,7 +14,8 @@ class SnapshotSettings(SettingsGroup):
     store: str = Field("", description="folder or s3://bucket/prefix; empty = snapshots under home")
     s3: S3 = S3()
     encryption: Literal["", "AES256", "aws:kms"] = Field(
-        "", description="what the bucket is told to encrypt with; empty = the bucket's own default"
+        "",
+        description="the encryption that the bucket is asked for; empty = the bucket's own default",
     )
     kms_key: str = Field("", description="key for aws:kms; empty = the account's own")
     max_bytes: int = Field(

@@ -77,7 +77,7 @@ class Window(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Refuse naive timestamps and empty windows; convert the timestamps to UTC."""
         if self.start.tzinfo is None or self.end.tzinfo is None:
-            raise UsageError("a window's moments need a time zone", hint="use UTC")
+            raise UsageError("a window's times need a time zone", hint="use UTC")
         if self.end <= self.start:
             raise UsageError(f"the window ends ({self.end}) before it starts ({self.start})")
         for name in ("start", "end"):

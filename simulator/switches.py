@@ -34,7 +34,7 @@ def off(kind: str, now_s: float) -> Object:
     if kind == "Deployment":
         return {"spec": {"replicas": 0}}
     legal = ", ".join(("Notebook", "InferenceService", "Deployment", *SUSPEND))
-    raise UsageError(f"nobody here can stop a {kind!r}", hint=f"kinds: {legal}")
+    raise UsageError(f"no controller here can stop a {kind!r}", hint=f"kinds: {legal}")
 
 
 def on(category: Category) -> Object:

@@ -69,7 +69,7 @@ def build_manifest(arrival: Arrival) -> Object:
     kind = arrival.category.kind
     write = _KINDS.get(kind)
     if write is None:
-        raise UsageError(f"nobody brings a {kind!r}", hint=f"kinds: {', '.join(_KINDS)}")
+        raise UsageError(f"no template makes a {kind!r}", hint=f"kinds: {', '.join(_KINDS)}")
     return write(arrival)
 
 

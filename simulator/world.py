@@ -171,7 +171,7 @@ class World:
         if until_s <= self._clock or until_s % TICK_S:
             raise UsageError(
                 f"the world is at {self._clock:.0f} and cannot go to {until_s:g}",
-                hint=f"a later moment, a multiple of {TICK_S} s",
+                hint=f"a later time, a multiple of {TICK_S} s",
             )
         with self._lock:
             self._settle()

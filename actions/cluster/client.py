@@ -151,7 +151,7 @@ class KubeClient:
         if dry_run:
             query["dryRun"] = "All"
         if change.door != "kubernetes":
-            raise SourceError(f"{change.door} does not stand behind the door of {self._name}")
+            raise SourceError(f"{change.door} is not served at {self._name}")
         body = (
             add_preconditions(change)
             if change.guarded and change.method == "PATCH"

@@ -74,7 +74,9 @@ class OwnerChainReader:
             if above is None:
                 return UnknownOwner(f"its owner {reference_name} is not there")
             if uid(above) != reference.get("uid"):
-                return UnknownOwner(f"its owner {reference_name} is gone and another has its name")
+                return UnknownOwner(
+                    f"its owner {reference_name} was deleted and another object has its name"
+                )
             chain = (*chain, above)
         return chain
 

@@ -41,7 +41,11 @@ def _benefit(case: GateInput) -> Iterator[Refusal]:
     if case.policy.on_benefit and case.facts.removes_node is not True:
         is_unknown = case.facts.waiting is None or case.facts.removes_node is None
         if not any(waiter.admitted is True for waiter in case.facts.waiting or ()):
-            text = "whether anybody gains is unknown" if is_unknown else "nobody gains by it"
+            text = (
+                "whether anybody gains is unknown"
+                if is_unknown
+                else "no waiting workload gains by it"
+            )
             yield Refusal(f"{text}: no waiter is admitted, no node goes (on_benefit)")
 
 
@@ -54,7 +58,7 @@ def _pressure(case: GateInput) -> Iterator[Refusal]:
         yield Refusal("who waits is unknown (on_pressure)")
     elif not any(waiter.admitted is True for waiter in waiting):
         refusals = [f"{w.workload_kind}/{w.namespace}/{w.workload}: {_why(w)}" for w in waiting]
-        yield Refusal("; ".join(refusals) or "nobody waits (on_pressure)")
+        yield Refusal("; ".join(refusals) or "no workload waits (on_pressure)")
 
 
 def _why(waiter: Waiter) -> str:

@@ -33,7 +33,7 @@ def _evidence(case: GateInput) -> Iterator[Refusal]:
     judged = finding.verdict == "idle" or finding.kind == STALLED
     if judged and finding.details.get("actionable") is not True:
         why = "; ".join(map(str, finding.details.get("reasons") or ()))
-        yield Refusal(f"not enough witnesses to act: {why or 'the finding is not actionable'}")
+        yield Refusal(f"not enough signals to act: {why or 'the finding is not actionable'}")
 
 
 @gate("wanted")
@@ -84,16 +84,16 @@ def _fresh(case: GateInput) -> Iterator[Refusal]:
     if facts.at > now:
         yield Refusal(f"the facts are of {facts.at:%F %T}, later than now")
     if facts.seen_until is None or facts.interval_s is None:
-        yield Refusal("the last look or the interval between looks is unknown")
+        yield Refusal("the last sample or the scrape interval is unknown")
         return
     age = (now - facts.seen_until).total_seconds()
     if not 0 < facts.interval_s < float("inf"):
         yield Refusal(f"an interval of {facts.interval_s:g} s is none")
     elif age > MOST_INTERVALS * facts.interval_s:
         max_age = format_duration(MOST_INTERVALS * facts.interval_s)
-        yield Refusal(f"the last look is {format_duration(age)} old, older than {max_age}")
+        yield Refusal(f"the last sample is {format_duration(age)} old, older than {max_age}")
     elif age < -MOST_SKEW_S:
-        yield Refusal(f"the last look is {format_duration(-age)} in the future")
+        yield Refusal(f"the last sample is {format_duration(-age)} in the future")
 
 
 @gate("conflict")
@@ -140,7 +140,7 @@ def _resolved(case: GateInput) -> Iterator[Refusal]:
 @gate("owner")
 def _owner(case: GateInput) -> Iterator[Refusal]:
     if not case.facts.owner:
-        yield Refusal("nobody is known to be told")
+        yield Refusal("no recipient is known")
 
 
 @gate("veto")

@@ -45,7 +45,7 @@ def _owner_keep(case: GateInput) -> Iterator[Refusal]:
 def _protection(row: Protection, mark: str, value: str) -> Refusal:
     until = parse_timestamp(value.strip()) if row.value == "until" else None
     if row.value == "until" and until is None:
-        return Refusal(f"{row.why}: {mark} (no moment, so for ever)")
+        return Refusal(f"{row.why}: {mark} (no time given, so for ever)")
     return Refusal(f"{row.why}: {mark}", None if until is None else until.astimezone(UTC))
 
 
@@ -160,5 +160,6 @@ def _grace(case: GateInput) -> Iterator[Refusal]:
     until = notified_at + stage.wait
     if case.now < until:
         yield Refusal(
-            f"its owner was told at {notified_at:%F %R}, grace is {format_span(stage.wait)}", until
+            f"its owner was notified at {notified_at:%F %R}, grace is {format_span(stage.wait)}",
+            until,
         )

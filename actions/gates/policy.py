@@ -65,7 +65,7 @@ def _production(case: GateInput) -> Iterator[Refusal]:
         )
     if not case.policy.allow.production:
         for sign in _production_signs(case.facts):
-            yield Refusal(f"looks like production: {sign} (allow.production is false)")
+            yield Refusal(f"is production by its labels: {sign} (allow.production is false)")
 
 
 @gate("verb")

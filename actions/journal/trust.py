@@ -111,7 +111,7 @@ def _as_enforced(policy: Policy) -> Policy:
 
 def _require_name(by: str) -> str:
     if not by.strip():
-        raise UsageError("nobody is named who trusts", hint="give --by NAME")
+        raise UsageError("the person who trusts it is not named", hint="give --by NAME")
     return by.strip()
 
 

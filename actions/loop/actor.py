@@ -365,7 +365,7 @@ class Actor:
         if proof.waits_until is not None:
             until = f"the notice waits until {proof.waits_until:%Y-%m-%d %H:%M} UTC"
             return StepResult(decision, "held", (Reason("notice", until),))
-        why = "; ".join(proof.failed) or "nobody to tell"
+        why = "; ".join(proof.failed) or "no recipient"
         last_failure = self.record.unnoticed_at(key)
         if last_failure is None or self.clock() - last_failure >= REPEAT_AFTER:
             self.record.append(event_types.NOTIFICATION_FAILED, key, document | {"why": why})
@@ -425,7 +425,7 @@ def _require_cases(only: Collection[str], facts: Mapping[str, Facts]) -> None:
     for prefix in only:
         if not any(finding.startswith(prefix) for finding in facts):
             raise UsageError(
-                f"no finding {prefix!r} is a case now: it is gone, or recommends nothing",
+                f"no finding {prefix!r} is a case now: it ended, or recommends nothing",
                 hint="fallow plan lists those that are",
             )
 

@@ -62,7 +62,7 @@ class DriftDetector:
                 and change.target.uid == state.action.intent.target.uid
             ):
                 context.record.append(
-                    event_types.OBJECT_GONE, state.action.id, {"why": "its object is gone"}
+                    event_types.OBJECT_GONE, state.action.id, {"why": "its object was deleted"}
                 )
                 return None
             if (

@@ -152,7 +152,7 @@ class Lease:
             self._renewed = started
             return None
         if result.code in (_CONFLICT, 422):
-            return "another actor took the lease at the same moment"
+            return "another actor took the lease at the same time"
         if result.code == _NO_SPACE:
             raise RefusedError(
                 f"there is no namespace {self._settings.namespace!r} for the lease",

@@ -143,7 +143,9 @@ class ActionRunner(msgspec.Struct, frozen=True):
         fresh = self.evidence.again(facts, context.clock())
         context.pulse("looked again")
         if fresh is None:
-            return self._refuse(decision, Reason("evidence", "a fresh look finds no case any more"))
+            return self._refuse(
+                decision, Reason("evidence", "judged again, there is no case any more")
+            )
         now = context.clock()
         fresh = self.same(fresh)
         history = context.record.catch_up().history(policy.name, fresh.finding)
@@ -268,7 +270,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         interruption = context.sender.send(state, intent.changes)
         if interruption is None or (interruption.verdict == "waiting" and state.writes.took):
             announce_action(context, action, self.link)
-            context.pulse("told the object")
+            context.pulse("annotated the object")
             waiting = () if interruption is None else (interruption.reason,)
             return StepResult(decision, "acted", waiting, action.id, intent)
         outcome = continue_after(context, state, interruption)
@@ -313,7 +315,7 @@ def _explain_unready(facts: Facts, intent: Intent, obj: Mapping[str, Any]) -> st
     if meta.get("deletionTimestamp"):
         return f"{target.kind} {target.name} is being deleted"
     by = find_spec_writer(obj, facts.seen_until) if facts.seen_until else None
-    return f"{by} changed it after the last look at its devices" if by else None
+    return f"{by} changed it after the last sample of its devices" if by else None
 
 
 def policy_document(policy: Policy) -> dict[str, Any]:

@@ -36,7 +36,7 @@ Pulse = Callable[[str], None]
 KUBERNETES = "kubernetes"
 VERSION = "version"
 """The cause of a conflict in which only the object's version differs."""
-ALREADY_GONE = "the pod is gone already"
+ALREADY_GONE = "the pod was deleted already"
 MAX_ATTEMPTS = 6
 """A controller writes its object within milliseconds after us. client-go's RetryOnConflict takes
 five tries; ours takes one more because each first reads the object."""

@@ -70,7 +70,9 @@ def roll_back(
 ) -> Outcome | None:
     """Roll back an action that failed in part; None = the rollback is not over yet."""
     context.record.append(
-        event_types.UNDO_STARTED, state.action.id, {"requested": False, "ends": ends, "why": list(why)}
+        event_types.UNDO_STARTED,
+        state.action.id,
+        {"requested": False, "ends": ends, "why": list(why)},
     )
     context.pulse("journalled the roll back")
     return continue_undo(context, state)

@@ -45,7 +45,7 @@ class ChannelNotifier:
         for number, notice in enumerate(notices):
             names = self._names(notice)
             if not names:
-                progress[number].failed.append("nobody to tell: set notices.default")
+                progress[number].failed.append("no recipient: set notices.default")
             for name in names:
                 by_channel[name].append(number)
         for name, numbers in by_channel.items():
@@ -118,7 +118,7 @@ def build_digest(notices: Sequence[Notice]) -> tuple[str, str]:
     if len(notices) == 1:
         title = "Fallow: " + notices[0].text.partition("\n")[0][:120]
     else:
-        title = f"Fallow: {len(notices)} things to look at"
+        title = f"Fallow: {len(notices)} findings to check"
     return title, "\n\n".join(_plain(notice.text) for notice in notices)
 
 

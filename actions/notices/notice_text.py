@@ -47,7 +47,7 @@ def _describe_next(policy: Policy, decision: Decision) -> str:
         or policy.mode != "enforce"
         or not matches_any(act_stage.verbs, decision.verb)
     ):
-        return "nothing by itself; please look after it."
+        return "nothing by itself; please check it."
     wait = grace.wait if grace is not None else timedelta(0)
     undone = "it can be undone with one command"
     if policy.act_window is not None:

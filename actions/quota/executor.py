@@ -97,7 +97,7 @@ def _require_unmoved(proposal: RebalanceProposal, accounts: Mapping[str, Account
             raise RefusedError(
                 f"{proposal.kind} {move.key} had {move.from_gpus:g} when this was decided and is "
                 f"{current} now",
-                hint="somebody changed it meanwhile: the next look decides again",
+                hint="somebody changed it meanwhile: the next evaluation decides again",
             )
 
 

@@ -247,9 +247,9 @@ def _solve_integers(
 
 def _explain_nothing(bounds: Mapping[str, Bounds], total: int, rules: StepRules) -> str:
     if not any(low for low, _ in bounds.values()):
-        return "nobody can give now"
+        return "no queue can give now"
     if not any(high for _, high in bounds.values()):
-        return "nobody can take now"
+        return "no queue can take now"
     return f"{total} in all could move: fewer than {rules.least_move} are not worth a change"
 
 

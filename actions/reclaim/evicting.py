@@ -99,7 +99,7 @@ def _require_opt_in(workload: LiveWorkload, cluster: ClusterReader) -> None:
         if value.lower() == "true":
             return
     raise RefusedError(
-        f"{workload} is a bare pod, and nobody opted in to eviction",
+        f"{workload} is a bare pod, and its owner did not opt in to eviction",
         hint=f"annotate it or its namespace with {OPT_IN}=true",
     )
 

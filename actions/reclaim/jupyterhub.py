@@ -42,7 +42,7 @@ class JupyterHubExecutor:
         user, _, server = name.partition("/")
         pods = [p for p in _pods(namespace, cluster) if _is_server_pod(p, user, server)]
         if not pods:
-            raise RefusedError(f"{kind}/{namespace}/{name} is gone: no pod of it runs")
+            raise RefusedError(f"{kind}/{namespace}/{name} has no running pod")
         if decision.uid and all(uid(p) != decision.uid for p in pods):
             raise RefusedError(f"{kind}/{namespace}/{name} was started anew: its pod is another")
         target = Target(cluster_name, "", kind, namespace, name, uid(pods[0]))

@@ -75,8 +75,8 @@ class MigExecutor:
         before, state = labels(node).get(LABEL), labels(node).get(LABEL_STATE)
         if before is None or state != "success":
             raise RefusedError(
-                f"Node/{node_target.name}: mig-manager has not said that "
-                "the boards are cut as asked",
+                f"Node/{node_target.name}: mig-manager has not reported that "
+                "the GPUs have the requested layout",
                 hint=f"{LABEL} is {before}, {LABEL_STATE} is {state}; the first cut is people's",
             )
         cordon = set_field(node, node_target, path, CORDON, value=True)
@@ -110,7 +110,7 @@ class MigExecutor:
         raise RefusedError(
             f"NodePool/{decision.subject[3]}: no node may be cut again"
             + (f": {'; '.join(why)}" if why else ""),
-            hint="all boards of a node have to be free, and would be cut alike",
+            hint="all GPUs of a node have to be free, and get the same layout",
         )
 
 

@@ -98,7 +98,7 @@ def _pairs(finding: FindingRow) -> list[BlockedPair]:
             rows = [
                 (name, borrower, "above its guarantee meanwhile", hours)
                 for borrower, hours in _hours(details, "above_their_guarantee_meanwhile")
-            ] or [(name, "nobody of its group", "its guarantee was broken", starved)]
+            ] or [(name, "no pod of its group", "its guarantee was broken", starved)]
         case "hoarded_quota":
             rows = [
                 (waiter, name, "holds GPUs idle", hours)
@@ -112,7 +112,7 @@ def _pairs(finding: FindingRow) -> list[BlockedPair]:
             ]
         case "ghost_reservation":
             reserved = number(details.get("reserved_gpu_hours"))
-            rows = [("others of the cluster", name, "reserved, and nobody is there", reserved)]
+            rows = [("others of the cluster", name, "reserved, without a pod", reserved)]
         case _:
             rows = []
     return [

@@ -19,7 +19,7 @@ MOST = 500
 KINDS = {
     "cash": "the bill fell",
     "served": "others ran there",
-    "released": "free for others, and nobody took it",
+    "released": "free for others, and not used",
     "sunk": "reserved: paid for whatever happens",
 }
 

@@ -12,7 +12,7 @@ from fallow.window import Window
 FALL = (
     ("unavailable", "broken or cordoned"),
     ("stranded", "free, but nothing fits"),
-    ("free", "held by nobody"),
+    ("free", "not allocated"),
     ("unknown", "no telemetry, or odd"),
     ("idle", "held, not used"),
     ("lost", "work thrown away"),

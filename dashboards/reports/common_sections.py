@@ -161,8 +161,8 @@ def notes(paid: spend.SpendTotals) -> ReportSection:
                         f"costs its part of the whole node. The newest price is of {priced}."
                     ),
                     (
-                        "Idle: held and not used, shown by independent witnesses. Free: held by "
-                        "nobody. Stranded: free where nothing fits. Lost: work thrown away. "
+                        "Idle: allocated and not used, shown by independent signals. Free: not "
+                        "allocated. Stranded: free where nothing fits. Lost: work thrown away. "
                         "Unknown hours count neither as waste nor as work."
                     ),
                     (

@@ -230,8 +230,8 @@ def _chargeback_section(request: ReportRequest) -> ReportSection:
     explanation = TextBlock(
         (
             (
-                "Fully loaded: own GPUs, their part of the node, and a share of what "
-                "nobody held in proportion to the team's dollars; the platform's line is that "
+                "Fully loaded: own GPUs, their part of the node, and a share of what was "
+                "not allocated in proportion to the team's dollars; the platform's line is that "
                 "share with its sign turned, so that all lines sum to the bill."
             ),
         ),

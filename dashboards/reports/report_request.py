@@ -56,7 +56,7 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
     if window.start >= now:
         raise UsageError(
             f"the window begins {window.start:%Y-%m-%d %H:%M} UTC, in the future",
-            hint="--window 30d is the last thirty days; START/END are moments",
+            hint="--window 30d is the last thirty days; START/END are times",
         )
     data_extent = extent.extent(views)
     if data_extent is None:
@@ -66,7 +66,7 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
         )
     if data_extent.accounted is None:
         raise UsageError(
-            "no hour is accounted yet", hint="fallow collect --once or fallow up do the books"
+            "no hour is accounted yet", hint="fallow collect --once or fallow up write the ledger"
         )
     end = min(window.end, data_extent.accounted)
     if end <= max(window.start, data_extent.samples.start):
@@ -115,7 +115,7 @@ def warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str, ...]
     ]
     sentences += [
         f"Collector {amounts.name(collector.collector)} of {amounts.name(collector.cluster)} "
-        "answered no look "
+        "answered no scrape "
         "in the last hour of this window."
         for collector in down[:3]
     ]

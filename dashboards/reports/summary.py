@@ -12,7 +12,7 @@ from dashboards.reports.report_request import ReportRequest
 
 WORDS = {
     "idle": "held and not used",
-    "free": "held by nobody",
+    "free": "not allocated",
     "lost": "work thrown away",
     "stranded": "free where nothing fits",
     "unavailable": "broken or cordoned",

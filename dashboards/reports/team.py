@@ -128,7 +128,7 @@ def _pays(request: ReportRequest, bill: dict[str, Any]) -> str:
         f"{report_request.format_window(request.window)}: {usd(bill['total_usd'])} for "
         f"{hours(bill['gpu_hours'])}; "
         f"{usd(bill['usd_loaded'])} of it for what the team held itself, "
-        f"{usd(bill['shared_usd'])} its share of what nobody held."
+        f"{usd(bill['shared_usd'])} its share of what was not allocated."
     )
 
 
@@ -151,7 +151,7 @@ def _statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
         },
         {"line": "own, loaded", "told": "the two above", "usd": bill["usd_loaded"]},
         {"line": "of it idle", "told": "held, and not used", "usd": bill["idle_usd"]},
-        {"line": "shared", "told": "its part of what nobody held", "usd": bill["shared_usd"]},
+        {"line": "shared", "told": "its part of what was not allocated", "usd": bill["shared_usd"]},
         {"line": "fully loaded", "told": "own, loaded, and shared", "usd": bill["total_usd"]},
         {"line": "GPU only", "told": "GPU parts alone, shared too", "usd": bill["total_usd_gpu"]},
     ]
@@ -159,7 +159,7 @@ def _statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _how() -> TextBlock:
     sentences = (
-        "The statements of all teams sum to the bill: what nobody held is shared by dollars."
+        "The statements of all teams sum to the bill: what was not allocated is shared by dollars."
     )
     return TextBlock((sentences,), small=True)
 

@@ -1,4 +1,4 @@
-"""What each team pays: its own GPUs, their part of the node, and its share of what nobody held."""
+"""What each team pays: its GPUs, their part of the node, its share of what was not allocated."""
 
 from decimal import Decimal
 from typing import Any
@@ -14,11 +14,13 @@ TITLE, ICON, ORDER = "Chargeback", ":material/receipt_long:", 50
 
 TEAMS = {
     "team": page.name("team"),
-    "total_usd": page.usd("fully loaded", "with its share of what nobody held"),
-    "total_usd_gpu": page.usd("GPU only", "GPU part, with its share of the GPU part nobody held"),
+    "total_usd": page.usd("fully loaded", "with its share of what was not allocated"),
+    "total_usd_gpu": page.usd(
+        "GPU only", "GPU part, with its share of the GPU part that was not allocated"
+    ),
     "usd_gpu": page.usd("own GPUs"),
     "usd_node": page.usd("their part of the node", "CPU, memory and disk beside the GPUs"),
-    "shared_usd": page.usd("shared", "of what nobody held, in proportion to its dollars"),
+    "shared_usd": page.usd("shared", "of what was not allocated, in proportion to its dollars"),
     "gpu_hours": page.number("GPU-hours"),
     "used_gpu_hours": page.number("used"),
     "idle_gpu_hours": page.number("idle"),
@@ -60,8 +62,9 @@ def summary(request: PageRequest) -> None:
     total = [usd for usd in rows["total_usd"].to_pylist() if usd is not None]
     page.note(
         f"Rows sum to the bill, {money(sum(total, Decimal()) if total else None, cents=True)}. "
-        "What nobody held goes to the teams of its cluster in proportion to their dollars; it is "
-        "the platform's line with the sign turned. Of the filters only the cluster counts here."
+        "What was not allocated goes to the teams of its cluster in proportion to their dollars; "
+        "it is the platform's line with the sign turned. Of the filters only the cluster counts "
+        "here."
     )
 
 
@@ -83,7 +86,7 @@ def statement(request: PageRequest) -> None:
     page.metrics(
         ("Fully loaded", money(line["total_usd"], cents=True), "own + node + shared"),
         ("GPU only", money(line["total_usd_gpu"], cents=True), "own + shared GPU part"),
-        ("Shared", money(line["shared_usd"], cents=True), "of what nobody held"),
+        ("Shared", money(line["shared_usd"], cents=True), "of what was not allocated"),
         (
             "Idle",
             money(line["idle_usd"], cents=True),
@@ -91,7 +94,7 @@ def statement(request: PageRequest) -> None:
         ),
     )
     if team == PLATFORM:
-        page.note("What nobody held: free, stranded and broken GPUs, shared out above.")
+        page.note("Not allocated: free, stranded and broken GPUs, shared out above.")
     detail = data.query(chargeback.lines, request.window, request.filters, team)
     page.table(detail, LINES, table_name="Lines of the statement")
     page.note("Choose the team in the filters; the table's menu exports it as CSV.")

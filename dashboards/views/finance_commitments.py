@@ -19,7 +19,7 @@ COLUMNS = {
     "held_pct": page.percent("held", "of the committed node-hours: somebody had its GPUs"),
     "used_pct": page.percent("worked", "of the committed node-hours: GPUs worked"),
     "committed_usd": page.usd("committed, USD"),
-    "unused_usd": page.usd("did not run, USD", "a shared cost, nobody's in particular"),
+    "unused_usd": page.usd("did not run, USD", "a shared cost, of no team in particular"),
     "end": page.time_column("ends"),
     "days_left": page.number("days left"),
 }
@@ -64,7 +64,7 @@ def commitments_table(request: PageRequest) -> None:
         )
     page.note(
         "A reclaimed GPU of a commitment saves no cash until demand fills it or the term ends: it "
-        "is released capacity. Savings are told apart as cash, capacity and commitment everywhere."
+        "is released capacity. Savings are shown apart as cash, capacity and commitment everywhere."
     )
 
 

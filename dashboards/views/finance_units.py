@@ -91,9 +91,9 @@ def runs(request: PageRequest) -> None:
     usd_known = sorted(usd for usd in rows["usd"].to_pylist() if usd is not None)
     middle = usd_known[len(usd_known) // 2] if usd_known else None
     page.note(
-        f"{rows.num_rows:,} runs, the one in the middle {money(middle)}, the dearest "
+        f"{rows.num_rows:,} runs, the median {money(middle)}, the most expensive "
         f"{money(usd_known[-1] if usd_known else None)}. A run that goes beyond the window is "
-        "told in part."
+        "shown in part."
     )
     _table(rows, RUNS, "Training and batch runs")
 
@@ -137,4 +137,4 @@ def _table(rows: pa.Table, columns: dict[str, Any], table_name: str) -> None:
     page.table(rows.slice(0, LISTED), columns, table_name=table_name)
     if rows.num_rows > LISTED:
         many = f"{rows.num_rows:,}; `fallow spend --by workload` has all"
-        page.note(f"The {LISTED:,} dearest of {many}.")
+        page.note(f"The {LISTED:,} most expensive of {many}.")

@@ -18,7 +18,7 @@ COLUMNS = {
     "waste_pct": page.percent("of its GPU-hours"),
     "idle_usd": page.usd("idle", "held, and not used"),
     "lost_usd": page.usd("lost", "work thrown away"),
-    "free_usd": page.usd("free", "held by nobody"),
+    "free_usd": page.usd("free", "not allocated"),
     "stranded_usd": page.usd("stranded", "free, but nothing fits"),
     "unavailable_usd": page.usd("unavailable", "broken or cordoned"),
     "busy_pct": page.BUSY,
@@ -65,8 +65,9 @@ def owners(request: PageRequest) -> None:
         )
     page.table(rows, COLUMNS, table_name=f"Waste by {key}")
     page.note(
-        "Working below target is not counted as waste here, and unknown never is. What nobody held "
-        "is the platform's. A workload's findings say what to do about it: `fallow explain`."
+        "Working below target is not counted as waste here, and unknown never is. What was not "
+        "allocated is the platform's. A workload's findings say what to do about it: "
+        "`fallow explain`."
     )
 
 

@@ -61,4 +61,4 @@ def workloads(request: PageRequest) -> None:
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
         for r in rows
     ]
-    page.table(table_rows, COLUMNS, table_name="My workloads, the dearest first")
+    page.table(table_rows, COLUMNS, table_name="My workloads, the most expensive first")

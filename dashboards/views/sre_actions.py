@@ -174,7 +174,7 @@ def refused(request: PageRequest) -> None:
     """List what a gate refused just before the action."""
     rows = data.query(policy_actions.refused, request.window, request.filters)
     if rows.num_rows:
-        page.heading("Refused at the last moment")
+        page.heading("Refused just before the act")
         page.table(rows, REFUSED, table_name="What gates refused although a plan allowed it")
 
 
@@ -202,7 +202,7 @@ def _linked(row: dict[str, Any]) -> dict[str, Any]:
 
 _SAYS = (
     ("Acts now", "does it"),
-    ("Owners are told", "tells its owner"),
+    ("Owners are notified", "tells its owner"),
     ("Held", "holds"),
     ("Refused", "refuses"),
 )

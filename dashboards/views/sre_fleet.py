@@ -62,7 +62,7 @@ def states(request: PageRequest) -> None:
     hour = fleet.hour(now(request))
     page.note(
         f"The hour {hour.start:%Y-%m-%d %H:%M} to {hour.end:%H:%M} UTC, the newest one in the "
-        "books. A cell shows the state that its GPU was in longest; the figures count seconds."
+        "ledger. A cell shows the state that its GPU was in longest; the figures count seconds."
     )
 
 
@@ -96,7 +96,7 @@ def holders(request: PageRequest) -> None:
     """List the owners of idle GPUs."""
     rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
     if not rows:
-        page.show_nothing("Nobody holds a GPU idle now.", "Free ones are above, in grey.")
+        page.show_nothing("No allocated GPU is idle now.", "Free ones are above, in grey.")
         return
     table_rows = [
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}

@@ -169,7 +169,7 @@ def plan(request: PageRequest) -> None:
 
 def more(request: PageRequest) -> None:
     """Show the pools, what fits into them, the workloads in the way, or GPUs in MIG mode."""
-    parts = {"pools": pools, "what fits": fits, "whose place": causers, "MIG boards": cuts}
+    parts = {"pools": pools, "what fits": fits, "whose place": causers, "MIG GPUs": cuts}
     tabs.choose_tab(parts, request)
 
 
@@ -229,7 +229,7 @@ def cuts(request: PageRequest) -> None:
         _none(request)
         return
     rows = [{name: getattr(cut, name) for name in CUTS} for cut in layouts]
-    page.table(rows, CUTS, table_name="Layouts of MIG boards that strand slices")
+    page.table(rows, CUTS, table_name="Layouts of MIG GPUs that strand slices")
 
 
 def _none(request: PageRequest) -> None:

@@ -121,7 +121,7 @@ def findings(request: PageRequest) -> None:
         page.show_no_findings(
             request,
             ("reliability",),
-            "No sick board, outage or lost work was found in this window.",
+            "No sick GPU, outage or lost work was found in this window.",
             "The `reliability` analyzer says so when XIDs, ECC counters, throttling or node events "
             "show it; what telemetry shows itself stands below.",
         )
@@ -137,7 +137,7 @@ def findings(request: PageRequest) -> None:
         }
         for finding in findings_listed
     ]
-    page.table(rows, FINDING_COLUMNS, table_name="Sick boards, outages, lost work and slow GPUs")
+    page.table(rows, FINDING_COLUMNS, table_name="Sick GPUs, outages, lost work and slow GPUs")
 
 
 def more(request: PageRequest) -> None:
@@ -197,7 +197,7 @@ def events(request: PageRequest) -> None:
     if not rows.num_rows:
         page.show_nothing(
             "The cluster said nothing of its nodes in this window.",
-            "Events come from the Kubernetes collector; `fallow doctor` says whether it looks.",
+            "Events come from the Kubernetes collector; `fallow doctor` says whether it runs.",
         )
         return
     page.table(rows, EVENTS, table_name="Events of nodes", height=280)

@@ -12,8 +12,8 @@ MEASURES = {
     "productive": ("productive_pct", "% of paid GPU-hours that were productive", charts.BLUE),
     "idle": ("idle_pct", "% of paid GPU-hours that were held idle", charts.AMBER),
     "idle dollars": ("idle_usd", "USD held idle in this hour of the week", charts.AMBER),
-    "free": ("free_pct", "% of paid GPU-hours that nobody held", charts.SLATE),
-    "unknown": ("unknown_pct", "% of paid GPU-hours that nobody can tell", charts.VIOLET),
+    "free": ("free_pct", "% of paid GPU-hours that were not allocated", charts.SLATE),
+    "unknown": ("unknown_pct", "% of paid GPU-hours that are unknown", charts.VIOLET),
 }
 TEAMS = {
     "team": page.name("team"),
@@ -95,7 +95,7 @@ def teams(request: PageRequest) -> None:
     rows = data.query(heatmap.teams, request.window, request.filters, _office(request))
     if not rows.num_rows:
         page.show_nothing(
-            "Nobody holds a GPU idle outside office hours.",
+            "No allocated GPU is idle outside office hours.",
             "A policy for quiet hours would save nothing here.",
         )
         return

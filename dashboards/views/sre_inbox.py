@@ -64,7 +64,7 @@ def findings(request: PageRequest) -> None:
     sure = [row for row in rows_shown if row["evidence"] == "confirmed"]
     idle_until = sum(1 for row in rows if row["snoozed_until"] and row["snoozed_until"] > now)
     page.metrics(
-        ("Findings", f"{len(rows_shown):,}", f"{len(sure):,} confirmed by two witnesses"),
+        ("Findings", f"{len(rows_shown):,}", f"{len(sure):,} confirmed by two signals"),
         ("Would save", money(sum(usd_known) if usd_known else None), "in this window"),
         ("GPU-hours", hours(sum(row["gpu_hours"] for row in rows_shown)), "no hour twice"),
         ("Snoozed", f"{idle_until:,}", "left alone for a while"),
@@ -103,7 +103,7 @@ def _show_finding(request: PageRequest, row: dict[str, Any]) -> None:
     """Show all details of a finding, and let people snooze it."""
     detail = data.query(inbox.read_finding, row["id"])
     if detail is None:
-        page.show_nothing("That finding is gone.", "Choose another one.")
+        page.show_nothing("That finding does not exist any more.", "Choose another one.")
         return
     page.heading("Why")
     st.markdown(

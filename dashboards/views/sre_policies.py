@@ -73,7 +73,7 @@ def policies(request: PageRequest) -> None:
         (
             "In their hands",
             money(sum(usd_known) if usd_known else None),
-            "a day: done, told or held",
+            "a day: done, notified or on hold",
         ),
     )
     page.table([_row(row) for row in rows], POLICIES, table_name="Policies and how far they may go")

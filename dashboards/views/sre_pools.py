@@ -71,7 +71,7 @@ def pools(request: PageRequest) -> None:
             charts.stacked_bars(bars, names=[row["pool"] for row in rows], title="USD"),
             "Dollars of each pool, stacked by what its GPUs did",
         )
-    page.table(rows, POOLS, table_name="Node pools, the dearest first")
+    page.table(rows, POOLS, table_name="Node pools, the most expensive first")
     if not sized:
         page.note(
             "A lower bound comes with the analyzer's findings `oversized_pool` and "
@@ -88,7 +88,7 @@ def advised(request: PageRequest) -> None:
             request,
             supply.POOLS,
             "Nothing is advised about pools here.",
-            "`fallow analyze pools` looks at them again.",
+            "`fallow analyze pools` judges them again.",
         )
         return
     page.table([_linked(row) for row in rows], ADVICE, table_name="Advice about node pools")

@@ -12,7 +12,7 @@ TITLE, ICON, ORDER = "Data quality", ":material/fact_check:", 110
 COLLECTORS = {
     "collector": page.name("collector"),
     "cluster": page.name("cluster", "small"),
-    "up_pct": page.percent("looks that succeeded"),
+    "up_pct": page.percent("scrapes that succeeded"),
     "last_success": page.time_column("last success"),
     "lag_min": page.number("minutes ago", "before now"),
     "targets": page.number("targets"),
@@ -20,7 +20,7 @@ COLLECTORS = {
     "scrapes": page.number("looks"),
     "samples": page.number("values read"),
     "rejected": page.number("values refused"),
-    "seconds": page.number("seconds a look"),
+    "seconds": page.number("seconds a scrape"),
     "error": page.name("last error", "large"),
 }
 GAP = 90.0
@@ -60,8 +60,8 @@ def data_health_figures(request: PageRequest) -> None:
     )
     oldest = f"{doubts.oldest_price:%Y-%m-%d}" if doubts.oldest_price else "none"
     page.note(
-        f"Oldest price in the window: {oldest}. Devices gone silent within a day: "
-        f"{doubts.silent_devices or 0}. Used by nobody that is known: "
+        f"Oldest price in the window: {oldest}. Devices silent for less than a day: "
+        f"{doubts.silent_devices or 0}. Used by no known pod: "
         f"{hours(doubts.ownerless_gpu_hours)}. Audits: states add up to capacity, costs to the "
         "bill, "
         "no device is given away twice, energy agrees with power."
@@ -76,7 +76,7 @@ def _audits(accounted: datetime | None, failed: str | None) -> str:
 
 def coverage(request: PageRequest) -> None:
     """Draw coverage hour by hour."""
-    page.heading("Looks made, of looks expected")
+    page.heading("Scrapes, of those expected")
     rows = data.query(quality.coverage, request.window, request.filters)
     if not rows.num_rows:
         page.show_nothing(
@@ -85,7 +85,7 @@ def coverage(request: PageRequest) -> None:
         )
         return
     recent = rows.slice(max(0, rows.num_rows - charts.MOST_POINTS // 3))
-    page.chart(charts.coverage_lines(recent), "Percent of the expected looks, hour by hour")
+    page.chart(charts.coverage_lines(recent), "Percent of the expected scrapes, hour by hour")
 
 
 def collectors(request: PageRequest) -> None:

@@ -1,4 +1,4 @@
-"""Who waits for GPUs, how long, and because of whom."""
+"""Who waits for GPUs, how long, and blocked by."""
 
 from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, queues
@@ -110,8 +110,8 @@ def waiting(request: PageRequest) -> None:
     rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
-            "Nobody waits for a GPU.",
-            "Pods are known by the Kubernetes collector; `fallow doctor` says whether it looks.",
+            "No pod waits for a GPU.",
+            "Pods are known by the Kubernetes collector; `fallow doctor` says whether it runs.",
         )
         return
     table_rows = [
@@ -124,7 +124,7 @@ def waiting(request: PageRequest) -> None:
 def more(request: PageRequest) -> None:
     """Show why they wait: blocking pairs, owners of idle GPUs, earlier waits, or quotas."""
     parts = {
-        "because of whom": pairs,
+        "blocked by": pairs,
         "held idle meanwhile": holders,
         "how long": waits,
         "quotas": quotas,
@@ -143,7 +143,7 @@ def pairs(request: PageRequest) -> None:
         )
         return
     rows = [{name: getattr(pair, name) for name in PAIRS} for pair in table_rows]
-    page.table(rows, PAIRS, table_name="Who waits because of whom")
+    page.table(rows, PAIRS, table_name="Who waits, blocked by whom")
     page.note(
         f"As the last analysis found it, at {max(p.found_at for p in table_rows):%Y-%m-%d %H:%M} "
         "UTC. "
@@ -156,7 +156,7 @@ def holders(request: PageRequest) -> None:
     rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
     if not rows:
         page.show_nothing(
-            "Nobody holds a GPU idle now.", "Who waits needs GPUs that are not there."
+            "No allocated GPU is idle now.", "Who waits needs GPUs that are not there."
         )
         return
     table_rows = [

@@ -109,7 +109,7 @@ def tracks(request: PageRequest) -> None:
         page.show_nothing(
             "Nothing is accounted for it in this window.",
             "Check the name as `fallow spend --by workload` writes it, choose a longer window, or "
-            "look below for what happened to it.",
+            "see below what happened to it.",
         )
         return
     page.metrics(
@@ -155,8 +155,8 @@ def tracks(request: PageRequest) -> None:
         page.chart(maps.marks(events, span, height=320), "What happened, as ticks over time")
     unknown = share(subject_totals.unknown_gpu_hours, subject_totals.gpu_hours)
     page.note(
-        "GPUs and dollars are those of the books, hour by hour; activity, memory and power what "
-        f"telemetry said of the devices meanwhile. A gap: nobody looked. {unknown} is unknown."
+        "GPUs and dollars are those of the ledger, hour by hour; activity, memory and power what "
+        f"telemetry said of the devices meanwhile. A gap: there is no sample. {unknown} is unknown."
     )
 
 
@@ -169,7 +169,7 @@ def places(request: PageRequest) -> None:
     """List which workload had which device."""
     rows = data.query(timeline.places, request.window, request.filters, subject()).to_pylist()
     if not rows:
-        page.show_nothing("Nobody held a device of it here.", "Choose a longer window.")
+        page.show_nothing("None of its devices was allocated here.", "Choose a longer window.")
         return
     table_rows = [
         {

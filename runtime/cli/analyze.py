@@ -49,7 +49,7 @@ def analyze(
         float | None, typer.Option(help="idle: activity (0-1) from here on ends a run")
     ] = None,
     exit_samples: Annotated[
-        int | None, typer.Option(help="idle: so many busy looks in a row end a run")
+        int | None, typer.Option(help="idle: so many busy samples in a row end a run")
     ] = None,
     window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
     until: Annotated[str | None, typer.Option(help=UNTIL)] = None,

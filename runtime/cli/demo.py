@@ -28,7 +28,7 @@ def demo(
     with show_progress() as progress:
         story = run_demo(days=days, gpus=gpus, seed=seed, progress=progress, home=home)
     if run.output is Output.table:
-        location = "is temporary and now gone"
+        location = "was temporary and is deleted now"
         if home is not None:
             location = f"is kept: fallow explain ID --home {home} --cluster demo"
         run.say(f"fallow demo: an embedded synthetic fleet; its warehouse {location}")

@@ -36,7 +36,7 @@ def samples(
     columns: Annotated[
         str, typer.Option(help="ours=theirs, comma-separated: workload=pod_ip,ts=time,...")
     ],
-    interval: Annotated[str, typer.Option(help="time between two looks, such as 57s")],
+    interval: Annotated[str, typer.Option(help="scrape interval, such as 57s")],
     rate: Annotated[
         str | None, typer.Option(metavar="USD", help="price of a GPU-hour in this cluster")
     ] = None,
@@ -79,7 +79,7 @@ def kubectl(run: CommandRun, file: Annotated[Path, FILE]) -> None:
 def exposition(
     run: CommandRun,
     file: Annotated[Path, FILE],
-    interval: Annotated[str, typer.Option(help="time between two looks")] = "30s",
+    interval: Annotated[str, typer.Option(help="scrape interval")] = "30s",
 ) -> None:
     """Import a text in the Prometheus exposition format, with or without timestamps."""
     settings = run.settings()
@@ -91,7 +91,7 @@ def exposition(
 def prometheus(
     run: CommandRun,
     url: Annotated[str | None, typer.Option(help="base URL, without /api/v1")] = None,
-    since: Annotated[str, typer.Option(help="how far back: 30d, or a moment")] = "30d",
+    since: Annotated[str, typer.Option(help="how far back: 30d, or a time")] = "30d",
     step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
 ) -> None:
     """Import the history of a Prometheus; interrupted, it resumes where it stopped."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 WINDOW = "7d (until the newest hour in the ledger), or START/END"
-UNTIL = "now, or a moment: where --window 7d ends instead"
+UNTIL = "now, or a time: where --window 7d ends instead"
 
 
 class Output(StrEnum):

@@ -24,7 +24,7 @@ Policies = Annotated[
     typer.Option("--policies", metavar="FILE", help="files and folders [actions.policies]"),
 ]
 At = Annotated[
-    str | None, typer.Option("--at", help="as of a moment, or so long ago, such as 2h [now]")
+    str | None, typer.Option("--at", help="as of a time, or so long ago, such as 2h [now]")
 ]
 
 
@@ -114,7 +114,9 @@ def backtest(
     within: Annotated[
         str | None, typer.Option(help="used again so soon counts as a reversal [the policy's]")
     ] = None,
-    step: Annotated[str | None, typer.Option(help="between moments, a multiple of 5m [1h]")] = None,
+    step: Annotated[
+        str | None, typer.Option(help="between evaluations, a multiple of 5m [1h]")
+    ] = None,
     top: Annotated[int, typer.Option(min=0, help="rows of a table, 0 = all")] = 40,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="do not write the verdict into the journal")

@@ -37,7 +37,7 @@ def report(
             "-o", "--output", metavar="FILE", help="- = stdout; a folder takes a name of its own"
         ),
     ] = None,
-    team: Annotated[str | None, typer.Option(help="whose, for the team's report")] = None,
+    team: Annotated[str | None, typer.Option(help="the team of the team's report")] = None,
     focus_version: Annotated[str, typer.Option(help="1.2 | 1.0")] = "1.2",
 ) -> None:
     """Write a report over a window: the same numbers as the dashboard, to the cent.

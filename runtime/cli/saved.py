@@ -57,7 +57,7 @@ def saved(
     if total["unknown_gpu_hours"]:
         run.say(
             f"{total['unknown_gpu_hours']:,.1f} GPU-hours more are unknown: their telemetry ended "
-            "and nothing says that their nodes are gone, so they are counted neither way"
+            "and nothing says that their nodes were deleted, so they are counted neither way"
         )
     if total["actions"]:
         run.say(

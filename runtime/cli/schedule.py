@@ -120,7 +120,7 @@ def _parse_due(text: str) -> datetime:
         timestamp = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(
-            f"{text!r} is no moment", hint="as `fallow schedule deliveries` prints it"
+            f"{text!r} is no time", hint="as `fallow schedule deliveries` prints it"
         ) from error
     return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
 

@@ -43,7 +43,7 @@ def simulate(
     placement: Annotated[str, typer.Option(help="first-fit, best-fit or fgd")] = "best-fit",
     failures: Annotated[float, typer.Option(help="rate of failures; 1 as published")] = 1.0,
     every: Annotated[str, typer.Option(help="time between two judgements")] = "4h",
-    interval: Annotated[str, typer.Option(help="time between two looks at exporters")] = "5m",
+    interval: Annotated[str, typer.Option(help="scrape interval of the exporters")] = "5m",
     warm_up: Annotated[
         str | None, typer.Option(help="so long it only watches, and learns [0]")
     ] = None,

@@ -27,7 +27,8 @@ def spend(
         "loaded"
     ),
     share_unallocated: Annotated[
-        bool, typer.Option("--share-unallocated", help="spread what nobody holds over its users")
+        bool,
+        typer.Option("--share-unallocated", help="spread what is not allocated over its users"),
     ] = False,
 ) -> None:
     """Show GPU-hours and dollars that add up to the capacity and to the bill."""

@@ -98,7 +98,7 @@ def _run_path(
     with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
         pipeline.price(warehouse, read_configured_rates(settings, END))
         truth, scripts, _ = run_fleet(warehouse, gpus, window, seed, progress)
-        progress("doing the books", 0.6)
+        progress("writing the ledger", 0.6)
         failures = pipeline.account(warehouse, window)[1]
         progress("finding waste", 0.9)
         analysis = pipeline.analyze(warehouse, window, analyzer_runs.load_analyzers(settings))

@@ -145,7 +145,7 @@ def _last_sample_end(warehouse: "Warehouse", cluster: str, at: datetime) -> date
 
 def _explain_deleted_rows(settings: Settings, facts: Facts) -> str:
     kept_until = facts.at + timedelta(days=settings.warehouse.raw_days)
-    return f"the rows are gone (kept until {kept_until:%Y-%m-%d})"
+    return f"the rows were deleted (kept until {kept_until:%Y-%m-%d})"
 
 
 def _is_same_case(first: Facts, second: Facts) -> bool:

@@ -56,7 +56,7 @@ class PlanWriter:
             self._warehouse.replace("plan", plan_batch.rows, OWN_CLUSTER, mine)
             self._warehouse.replace("policy", policy_batch.rows, OWN_CLUSTER, mine)
         except FallowError as error:
-            log.warning("the plan is not told", extra={"why": error.message})
+            log.warning("the plan is not shown", extra={"why": error.message})
             return
         self._written_at = at
 

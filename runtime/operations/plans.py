@@ -373,7 +373,7 @@ def gather_cases(
     if at - extent.end > STALE_AFTER:
         age = format_duration((at - extent.end).total_seconds())
         notes.append(
-            f"the last look is {age} old: nothing can be acted upon "
+            f"the last sample is {age} old: nothing can be acted upon "
             f"(--at {extent.end:%Y-%m-%dT%H:%M} shows the plan of then)"
         )
     longest = max(settings.idle.min_duration, settings.idle.service_duration) + LOOKBACK_MARGIN

@@ -52,7 +52,7 @@ def _run_scan(
     with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
         extent = TelemetryExtent()
         collection.drain(warehouse, collector, window, progress, extent.observe)
-        progress("doing the books", 0.85)
+        progress("writing the ledger", 0.85)
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
         data_extent = extent.window
         if data_extent is None:

@@ -135,7 +135,7 @@ def describe_reason(finding: Finding) -> str:
 
 def _unjudged(row: dict[str, Any]) -> UnjudgedWorkload:
     contradicted = float(row["conflict_device_hours"]) > 0
-    why = "witnesses contradict each other" if contradicted else "telemetry missing"
+    why = "signals contradict each other" if contradicted else "telemetry missing"
     return UnjudgedWorkload(f"{row['namespace']}/{row['workload']}", float(row["gpu_hours"]), why)
 
 

@@ -293,7 +293,7 @@ def backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
     if backtest.aborted:
         at, reason = backtest.aborted[0]
         lines.append(
-            f"{len(backtest.aborted)} moments aborted whole, first at {at:%Y-%m-%d %H:%M}: "
+            f"{len(backtest.aborted)} evaluations aborted whole, first at {at:%Y-%m-%d %H:%M}: "
             f"{reason.text}"
         )
     return [*lines, *_unresolved_notes(backtest, top)]

@@ -70,7 +70,7 @@ class DashboardProcess:
             try:
                 running.wait(STOP_S)
             except subprocess.TimeoutExpired:
-                log.warning("killed: it did not end when told", extra={"seconds": STOP_S})
+                log.warning("killed: it did not end when asked", extra={"seconds": STOP_S})
             self._signal(running, signal.SIGKILL)  # the processes that it left behind, too
         self._thread.join()
 

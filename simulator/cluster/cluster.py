@@ -161,7 +161,7 @@ class SimulatedCluster:
         names = sorted({f"{c.kind} {c.key}" for c in changes})[:3]
         raise FallowError(
             f"the cluster does not come to rest: {', '.join(names)} keep changing",
-            hint="two controllers undo each other at one moment",
+            hint="two controllers undo each other at one time",
         )
 
     def next_event(self) -> float:

@@ -154,7 +154,7 @@ def test_scan_of_a_real_prometheus_tells_idle_from_unknown_from_free(
     assert hours["team-nlp/infer"] == pytest.approx(HOURS / 7, rel=0.005)
     # GPU 6: profiling says 0, GPU_UTIL 100 at 589 W. Neither idle nor productive.
     unjudged = {u["workload"]: u for u in story["unjudged"]}
-    assert unjudged["team-vision/sweep"]["why"] == "witnesses contradict each other"
+    assert unjudged["team-vision/sweep"]["why"] == "signals contradict each other"
     assert unjudged["team-vision/sweep"]["gpu_hours"] == pytest.approx(HOURS, rel=0.005)
     # GPU 7, five instances of one slice, and instance 14 since eval ended.
     states = {s["state"]: s["gpu_hours"] for s in story["states"]}

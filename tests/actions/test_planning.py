@@ -1,4 +1,4 @@
-"""Plans: one decision per object, the dearest first, within budgets, and all refusals with why."""
+"""Plans: one decision per object, by cost, within budgets, and all refusals with why."""
 
 from decimal import Decimal
 from typing import Any

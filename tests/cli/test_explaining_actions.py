@@ -74,7 +74,7 @@ def test_a_verdict_comes_out_again_from_stored_rows(site: Site, fallow: Fallow, 
         cursor.execute("DELETE FROM sample")
     gone = datetime.now(UTC) + timedelta(days=7)
     said = explained(fallow, acted)["reproduced"]
-    assert said["finding"] == f"the rows are gone (kept until {gone:%Y-%m-%d})"
+    assert said["finding"] == f"the rows were deleted (kept until {gone:%Y-%m-%d})"
 
 
 @pytest.mark.slow

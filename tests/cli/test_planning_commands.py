@@ -145,7 +145,7 @@ def test_a_plan_ends_at_the_wall_clock_and_holds_nothing_of_a_week_ago(
     then = fallow("plan", *words, "--at", f"{later:%Y-%m-%dT%H:%M}", "-o", "json")
     told = json.loads(then.out)
     assert (told["decisions"], told["at"]) == ([], f"{later:%Y-%m-%dT%H:%M:%S}Z")
-    assert "the last look is 7d old: nothing can be acted upon" in then.out
+    assert "the last sample is 7d old: nothing can be acted upon" in then.out
     now = fallow("plan", *words, "--at", AT, "-o", "json")
     assert len(json.loads(now.out)["decisions"]) == 2
 

@@ -86,7 +86,7 @@ def test_a_long_list_shows_its_dearest_and_says_how_many_there_are(
 ) -> None:
     monkeypatch.setattr(finance_units, "LISTED", 1)
     page = draw("finance_units", fleet)
-    assert any(text.startswith("The 1 dearest of ") for text in whole(page))
+    assert any(text.startswith("The 1 most expensive of ") for text in whole(page))
     assert {table.value.shape[0] for table in page.dataframe[1:]} == {1}
 
 

@@ -73,7 +73,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         clock = Clock(END - timedelta(hours=10))
         with Journal.open(plans.journal_path(settings), clock, actor="fallow") as journal:
             case = {"policy": NAME, "finding": f"{0:012x}", "verb": NAME}
-            journal.append(event_types.APPROVAL_REQUESTED, "d0", {**case, "subject": (NAME, "Job", NAME, NAME)})
+            journal.append(
+                event_types.APPROVAL_REQUESTED, "d0", {**case, "subject": (NAME, "Job", NAME, NAME)}
+            )
             done(journal, decision(NAME, 0), clock, "done", why=NAME)
             journal.append(event_types.REFUSED, "d1", {**case, "line": f"fresh: {NAME}"})
             journal.append(event_types.TRUSTED, NAME, {"fingerprint": rules[0].fingerprint})

@@ -50,7 +50,7 @@ def test_links_lead_from_node_to_device_to_workload(small: Settings, draw: Draw)
 @pytest.mark.parametrize(
     ("view", "show", "said"),
     [
-        ("sre_queues", "because of whom", "greedy"),
+        ("sre_queues", "blocked by", "greedy"),
         ("sre_queues", "quotas", "ClusterQueue"),
         ("sre_fragmentation", "whose place", "red/Job/train"),
         ("sre_fragmentation", "what fits", "p/H100"),

@@ -42,13 +42,13 @@ def rows(prometheus_with_history: str) -> Mapping[str, CheckRow]:
         ("labels", "ok", ["exported_pod", "on 5 of 19 series", "12 of 19 series name a pod"]),
         ("nodes", "ok", ["2 nodes", "hostname on 11", "Hostname on 8"]),
         ("mig", "ok", ["9 x 1g.5gb, 1 x 2g.10gb, 1 x 3g.20gb"]),
-        ("witnesses of NVIDIA H100 80GB HBM3", "warn", ["8 devices", "without sm_active"]),
+        ("signals of NVIDIA H100 80GB HBM3", "warn", ["8 devices", "without sm_active"]),
         (
-            "witnesses of NVIDIA A100-SXM4-40GB",
+            "signals of NVIDIA A100-SXM4-40GB",
             "warn",
             ["11 devices", "without energy_mj; only DCGM's blanks in sm_active"],
         ),
-        ("interval", "warn", ["a look every 2m"]),
+        ("interval", "warn", ["a scrape every 2m"]),
         ("conflicts", "warn", ["1 GPU", "profiling says 0 while GPU_UTIL"]),
         ("exporters up", "ok", ["every target of dcgm-exporter is up"]),
         ("silent nodes", "ok", ["all 2 nodes"]),
@@ -67,12 +67,12 @@ def test_what_a_real_server_has(
 
 
 def test_what_is_missing_is_told_as_the_line_to_add(rows: Mapping[str, CheckRow]) -> None:
-    lines = rows["witnesses of NVIDIA H100 80GB HBM3"].next_step
+    lines = rows["signals of NVIDIA H100 80GB HBM3"].next_step
     assert lines == (
         "add to dcgm-exporter's counters CSV: DCGM_FI_PROF_SM_ACTIVE, gauge, "
         "The ratio of cycles an SM has at least 1 warp assigned."
     )
-    lines = rows["witnesses of NVIDIA A100-SXM4-40GB"].next_step
+    lines = rows["signals of NVIDIA A100-SXM4-40GB"].next_step
     assert "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, " in lines
     assert "GPU_UTIL" not in lines  # MIG instances have none, whatever is configured
     line, _, blank = lines.partition(": ")[2].partition("; ")

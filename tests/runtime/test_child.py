@@ -73,7 +73,7 @@ def test_one_that_does_not_listen_is_killed(
         while _catches(pid) != "ignored":
             assert child.runs
     assert not child.runs
-    assert "killed: it did not end when told" in caplog.messages
+    assert "killed: it did not end when asked" in caplog.messages
 
 
 def _catches(pid: int) -> str:

@@ -114,7 +114,7 @@ def test_what_an_exporter_lacks_is_told_with_its_fix(tmp_path: Path) -> None:
         found = by_check(source_checks.check_exporters(set_up(tmp_path, **flags), NOW))
     assert found["targets"].status == "bad"
     assert "/nothing (HTTP 404" in found["targets"].finding
-    assert "DCGM_FI_PROF_SM_ACTIVE, gauge, " in found["witnesses of NVIDIA L4"].next_step
+    assert "DCGM_FI_PROF_SM_ACTIVE, gauge, " in found["signals of NVIDIA L4"].next_step
     assert (found["labels"].status, found["interval"].status) == ("warn", "warn")
     assert "--kubernetes=true" in found["labels"].next_step
     assert "exporters.interval" in found["interval"].next_step

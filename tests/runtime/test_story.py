@@ -62,7 +62,7 @@ STORY = Story(
             finding="0123456789ab",
         ),
     ),
-    unjudged=(UnjudgedWorkload("team-vision/sweep-17", 168.0, "witnesses contradict each other"),),
+    unjudged=(UnjudgedWorkload("team-vision/sweep-17", 168.0, "signals contradict each other"),),
     planted=PlantedScore(
         planted_gpu_hours=160.0,
         found_gpu_hours=150.0,

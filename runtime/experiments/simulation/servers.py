@@ -28,7 +28,7 @@ def serve(
     """
     world = World(options.spec, options.seed)
     pace = SimulatedClock(options.spec.start_s, speed)
-    say(f"a world of {options.gpus} GPUs, seed {options.seed}; making its first moments")
+    say(f"a world of {options.gpus} GPUs, seed {options.seed}; making its first hours")
     world.advance(options.spec.start_s + TICK_S)
     with (
         ExporterServer(world, options.quirks, port=port) as exporters,

@@ -17,9 +17,7 @@ def check_channels(settings: Settings) -> Iterator[CheckRow]:
     """Return, per channel, whether its server responds."""
     notices = settings.notices
     if settings.actions.enabled and not notices.default:
-        finding = (
-            "owners without channels of their own are told nothing, so nothing is done to them"
-        )
+        finding = "owners without channels of their own get no notice, so nothing is done to them"
         yield CheckRow("notices", "warn", finding, "set notices.channels and notices.default")
     timeout = notices.timeout.total_seconds()
     for name, channel in notices.channels.items():
@@ -76,9 +74,7 @@ def _check_mail_server(check: str, plugin: Any, key: str, timeout: float) -> Che
             check, "away", finding, f"correct host and port in {key}, or open the way there"
         )
     if code >= 400:  # noqa: PLR2004  (SMTP: errors from 400 on)
-        return CheckRow(
-            check, "away", f"{where} answers SMTP {code}", "look at the mail server's log"
-        )
+        return CheckRow(check, "away", f"{where} answers SMTP {code}", "see the mail server's log")
     return CheckRow(check, "ok", f"{where} takes our greeting; nothing was sent")
 
 

@@ -42,7 +42,7 @@ def used(gpu_model: str, instances: Iterable[MigInstance]) -> int:
             )
         counts[kind.name] = counts.get(kind.name, 0) + 1
         if mask & kind.mask(instance.start) or counts[kind.name] > kind.most:
-            raise UsageError(f"{instance.profile} at {instance.start} has no room on its board")
+            raise UsageError(f"{instance.profile} at {instance.start} has no room on its GPU")
         mask |= kind.mask(instance.start)
     return mask
 

@@ -1,4 +1,4 @@
-"""Writes that wait for what earlier ones bring about: MIG boards cut again, end to end."""
+"""Writes that wait for what earlier ones bring about: MIG GPUs cut again, end to end."""
 
 from collections.abc import Callable
 

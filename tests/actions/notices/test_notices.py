@@ -72,7 +72,7 @@ def test_many_cases_are_one_digest_and_the_next_waits(hook: Hook) -> None:
     channels = ChannelNotifier(settings(hook, most_lines=20))
     proofs = channels.tell(some(25), NOW)
     assert len(hook.got) == 1
-    assert hook.got[0]["title"] == "Fallow: 20 things to look at"
+    assert hook.got[0]["title"] == "Fallow: 20 findings to check"
     assert [bool(p.delivered) for p in proofs] == [True] * 20 + [False] * 5
     assert proofs[-1].waits_until == NOW + timedelta(minutes=15)
     (late,) = channels.tell(some(1), NOW + timedelta(minutes=14))
@@ -122,7 +122,7 @@ def test_a_label_cannot_make_fallow_call_a_stranger(hook: Hook) -> None:
 
 def test_nobody_to_tell_is_no_proof() -> None:
     (proof,) = ChannelNotifier(NoticesSettings()).tell(some(), NOW)
-    assert proof.failed == ("nobody to tell: set notices.default",)
+    assert proof.failed == ("no recipient: set notices.default",)
 
 
 def test_a_notice_says_what_why_when_and_both_ways_out() -> None:
@@ -141,7 +141,7 @@ def test_a_notice_of_what_the_ladder_does_not_do_announces_nothing() -> None:
     facts = cases.facts(recommendation=cases.advice("notify owner"), history=CaseHistory())
     decision = decide(cases.POLICY, facts, cases.SPENT, cases.NOW)
     text = build_notice(decision, facts, cases.POLICY).text
-    assert "What happens: nothing by itself; please look after it." in text
+    assert "What happens: nothing by itself; please check it." in text
     assert "What is lost" not in text
 
 
