@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import ByteSize, Field, SecretStr
 
 from fallow.service_levels import METRIC_NAME, LatencyMetric, StepMetric
 from fallow.settings_groups import Duration, SettingsGroup
@@ -19,6 +19,11 @@ class PrometheusSettings(SettingsGroup):
     timeout: Duration = Field(timedelta(seconds=60), description="of one query")
     retries: int = Field(4, ge=0, description="of one query, with exponential back-off")
     query_budget: int = Field(20_000, ge=1, description="most queries in one run")
+    body_size_limit: ByteSize = Field(
+        ByteSize(256 * 1024**2),
+        gt=0,
+        description="most bytes of one answer after decompression; a larger one is asked in parts",
+    )
     headers: dict[str, str] = Field(default_factory=dict, description="such as X-Scope-OrgID")
     username: str = ""
     password: SecretStr = SecretStr("")

@@ -14,7 +14,9 @@ import msgspec
 from actions.cluster.write_results import WriteResult, WriteVerdict, no_answer
 from fallow.action_models import Change
 from fallow.action_settings import JupyterHubSettings
+from fallow.deadlines import BodyTooLargeError
 from fallow.errors import AuthError, RefusedError, SettingsError, SourceError, TemporaryError
+from fallow.http_client import send_request
 
 _MEANINGS: dict[int, tuple[WriteVerdict, str]] = {
     400: ("conflict", "pending"),
@@ -43,12 +45,9 @@ class JupyterHubClient:
                 "actions.jupyterhub.url is not set: no server of a JupyterHub can be stopped",
                 hint="set it to such as https://hub.example, and actions.jupyterhub.token",
             )
-        import urllib3  # noqa: PLC0415  (only where there is a hub)
-
         self._url = settings.url.rstrip("/")
         self._headers = {"Authorization": f"token {settings.token.get_secret_value()}"}
-        timeout = urllib3.Timeout(total=settings.timeout.total_seconds())
-        self._pool = urllib3.PoolManager(timeout=timeout, retries=False)
+        self._within_s = settings.timeout.total_seconds()
 
     def get(self, path: str) -> Mapping[str, Any] | None:
         """Return the hub's record of a user; None = there is no such user.
@@ -100,22 +99,20 @@ class JupyterHubClient:
         """Return whether a server is in the state that a write requires."""
         user = self.get(change.read)
         if user is None:
-            return WriteResult("gone", 404, reason=f"{self._url} knows nobody of {change.read}")
+            return WriteResult("gone", 404, reason=f"{self._url} knows no user {change.read}")
         server = (user.get("servers") or {}).get(_name(change.path))
         if why := _explain_unfit(server, should_run=bool(change.body["running"])):
             return WriteResult("conflict", 409, reason=f"{change.path}: {why}", cause="test")
         return WriteResult("done", 200, user)
 
     def _request(self, method: str, path: str) -> tuple[int, bytes]:
-        import urllib3  # noqa: PLC0415  (only where there is a hub)
-
         try:
-            response = self._pool.request(method, self._url + path, headers=self._headers)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise TemporaryError(
-                f"{self._url}: no answer: {' '.join(str(error).split())}"
-            ) from error
-        return response.status, response.data
+            answer = send_request(
+                method, self._url + path, within_s=self._within_s, headers=self._headers
+            )
+        except (OSError, BodyTooLargeError) as error:
+            raise TemporaryError(f"{self._url}: no answer: {error}") from error
+        return answer.status, answer.body
 
 
 def _name(path: str) -> str:

@@ -2,23 +2,33 @@
 
 The connection, its headers and its credentials are `prometheus-api-client`'s, over our own session.
 Its own retries are off, so that only tenacity retries (with an injected sleep). This module reads
-large answers itself, and `collectors.prometheus.decode` decodes them.
+large answers itself, and `collectors.prometheus.decode` decodes them. One attempt has
+`prometheus.timeout` from connecting to its last byte.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+import requests
 import tenacity
+from urllib3.exceptions import HTTPError
+from urllib3.util.retry import Retry
 
-from fallow.collector_settings import PrometheusSettings
+from fallow.deadlines import (
+    BodyTooLargeError,
+    Deadline,
+    DeadlineExceededError,
+    read_body,
+    watch_connections,
+)
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
-
-if TYPE_CHECKING:
-    import requests
+from fallow.http_client import CONNECT_S, explain_failure, is_unreachable
+from fallow.collector_settings import PrometheusSettings
 
 MAX_BACKOFF_S = 30.0
 MAX_WAIT_S = 120.0
@@ -36,6 +46,10 @@ class TooMuchError(SourceError):
 
 class BudgetSpentError(TemporaryError):
     """The run has sent as many queries as `prometheus.query_budget` allows."""
+
+
+class UnreachableError(TemporaryError):
+    """No connection could be opened. It is reported at once: the next collection tries again."""
 
 
 class BusyError(TemporaryError):
@@ -66,16 +80,19 @@ class PrometheusClient:
             UsageError: the URL is not an http or https address, or its CA file does not exist.
         """
         self.url = check_url(settings.url)
+        if settings.ca_file and not Path(settings.ca_file).is_file():
+            raise UsageError(
+                f"prometheus.ca_file {settings.ca_file}: there is no such file",
+                hint="set prometheus.ca_file to the PEM file of the server's certificate authority",
+            )
         self.queries = 0
         self._settings = settings
         self._sleep = sleep
         self._timeout = settings.timeout.total_seconds()
         self._session = self._open()
 
-    def _open(self) -> "requests.Session":
-        import requests  # noqa: PLC0415  (0.1 s that --help need not pay)
+    def _open(self) -> requests.Session:
         from prometheus_api_client import PrometheusConnect
-        from urllib3.util.retry import Retry  # noqa: PLC0415
 
         settings = self._settings
         session = requests.Session()
@@ -91,6 +108,7 @@ class PrometheusClient:
             session.auth = (settings.username, settings.password.get_secret_value())
         session.trust_env = not near
         PrometheusConnect(self.url, retry=Retry(0), session=session)  # mounts its adapter
+        watch_connections(session.get_adapter(self.url).poolmanager)
         return session
 
     def query(self, expression: str, at: datetime) -> bytes:
@@ -121,8 +139,8 @@ class PrometheusClient:
             AuthError: 401 or 403.
             SourceError: the answer is not that of a Prometheus, or the server refused the query.
             BudgetSpentError: the query budget is spent.
-            TemporaryError: the server is still not reachable, busy or interrupted after the
-            retries.
+            UnreachableError: no connection could be opened.
+            TemporaryError: the server is still busy or interrupted after the retries.
         """
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._settings.retries + 1),
@@ -135,9 +153,6 @@ class PrometheusClient:
         return body
 
     def _once(self, path: str, parameters: Mapping[str, Any]) -> bytes:
-        import requests  # noqa: PLC0415
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415
-
         if self.queries >= self._settings.query_budget:
             raise BudgetSpentError(
                 f"{self.url}: the budget of {self._settings.query_budget} queries is spent",
@@ -146,28 +161,43 @@ class PrometheusClient:
         self.queries += 1
         address = f"{self.url}/api/v1/{path}"
         try:
-            with self._session.get(
-                address, params=dict(parameters), timeout=self._timeout, stream=True
-            ) as answer:
-                # One read: requests' own iterator copies in pieces of 10 KB.
-                body = answer.raw.read(decode_content=True)
-                return self._checked(answer.status_code, body, answer.headers)
+            with (
+                Deadline(self._timeout),
+                self._session.get(
+                    address,
+                    params=dict(parameters),
+                    timeout=(min(CONNECT_S, self._timeout), self._timeout),
+                    stream=True,
+                ) as answer,
+            ):
+                # Large pieces: requests' own iterator copies in pieces of 10 KB.
+                body = read_body(answer.raw, limit=self._settings.body_size_limit)
+        except DeadlineExceededError as error:
+            raise self._silent() from error
+        except BodyTooLargeError as error:
+            raise TooMuchError(
+                f"{self.url}: {error} (prometheus.body_size_limit)", hint="lower prometheus.chunk"
+            ) from error
         except requests.exceptions.SSLError as error:
             raise SourceError(
                 f"{self.url}: TLS failed: {_line(error)}",
                 hint="set prometheus.ca_file, or prometheus.verify_tls: false",
             ) from error
-        except requests.exceptions.Timeout as error:
-            raise TemporaryError(
-                f"{self.url}: no answer within {self._timeout:g} s",
-                hint="raise prometheus.timeout or lower prometheus.chunk",
-            ) from error
+        except requests.exceptions.ReadTimeout as error:
+            raise self._silent() from error
         except requests.exceptions.ConnectionError as error:
-            raise TemporaryError(
-                f"{self.url} cannot be reached: {_line(error)}", hint="check prometheus.url"
-            ) from error
+            text = f"{self.url} cannot be reached: {explain_failure(error, self.url)}"
+            kind = UnreachableError if is_unreachable(error) else TemporaryError
+            raise kind(text, hint="check prometheus.url") from error
         except (requests.exceptions.RequestException, HTTPError, OSError) as error:
             raise TemporaryError(f"{self.url}: the answer was cut short: {_line(error)}") from error
+        return self._checked(answer.status_code, body, answer.headers)
+
+    def _silent(self) -> TemporaryError:
+        return TemporaryError(
+            f"{self.url}: no complete answer within {self._timeout:g} s",
+            hint="raise prometheus.timeout or lower prometheus.chunk",
+        )
 
     def _checked(self, status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
         if status == _OK and body.startswith(b'{"status":"success"') and body.endswith(_ENDS):
@@ -254,7 +284,8 @@ def check_url(url: str) -> str:
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, TemporaryError) and not isinstance(error, BudgetSpentError)
+    permanent = isinstance(error, BudgetSpentError | UnreachableError)
+    return isinstance(error, TemporaryError) and not permanent
 
 
 def _wait(state: tenacity.RetryCallState) -> float:

@@ -13,6 +13,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from fallow.deadlines import (
+    BodyTooLargeError,
+    Deadline,
+    DeadlineExceededError,
+    read_body,
+    watch_connections,
+)
 from fallow.errors import FallowError, SettingsError, SourceError, TemporaryError
 from fallow.kube.api_objects import ApiStatus
 
@@ -21,6 +28,12 @@ ATTEMPTS = 5
 
 BACKOFF_S = (0.5, 30.0)
 """First and longest pause between two attempts; each is jittered to 50-100 % of its length."""
+
+MAX_BODY = 256 << 20
+"""Bytes (after decompression) of one answer; a page of 500 pods has about 5 MB."""
+
+MAX_LINE = 16 << 20
+"""Bytes of one line of a watch; an API server refuses objects above 1.5 MB."""
 
 _JSON = "application/json"
 _ERRORS = 300
@@ -71,6 +84,7 @@ class ApiConnection:
         self, client: Any, *, timeout_s: float = 30.0, pause: BackOff | None = None
     ) -> None:
         self._client, self._timeout_s = client, timeout_s
+        watch_connections(client.rest_client.pool_manager)
         self.pause = pause or BackOff()
 
     @property
@@ -96,8 +110,9 @@ class ApiConnection:
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:
-                response = self._send("GET", path, query, headers)
-                body = bytes(response.read())
+                with self._deadline():
+                    response = self._send("GET", path, query, headers)
+                    body = self._read(response, path)
             except TemporaryError:
                 if last:
                     raise
@@ -115,6 +130,15 @@ class ApiConnection:
             self.pause(attempt, _retry_after(response.getheaders()) or 0.0)
         raise AssertionError  # the last attempt returns or raises
 
+    def _deadline(self) -> Deadline:
+        return Deadline(self._timeout_s)
+
+    def _read(self, response: Any, path: str) -> bytes:
+        try:
+            return read_body(response.response, limit=MAX_BODY)
+        except BodyTooLargeError as error:
+            raise SourceError(f"{self.host}: {path}: {error}") from error
+
     def stream(
         self, path: str, query: Mapping[str, object], *, read_timeout_s: float
     ) -> "LineStream":
@@ -124,14 +148,18 @@ class ApiConnection:
             ApiError: the server answered with an error.
             TemporaryError: no answer.
         """
-        response = self._send("GET", path, query, {"Accept": _JSON}, read_timeout_s=read_timeout_s)
-        if response.status >= _ERRORS:
-            try:
-                body = bytes(response.read())
-            except self._transport_errors() as error:
-                raise self._to_temporary_error(error) from error
-            raise ApiError(path, response.status, decode_status(body))
-        return LineStream(response.response, self._transport_errors(), self._to_temporary_error)
+        try:
+            with self._deadline():
+                response = self._send(
+                    "GET", path, query, {"Accept": _JSON}, read_timeout_s=read_timeout_s
+                )
+                if response.status >= _ERRORS:
+                    raise ApiError(path, response.status, decode_status(self._read(response, path)))
+        except self._transport_errors() as error:
+            raise self._to_temporary_error(error) from error
+        return LineStream(
+            response.response, self._transport_errors(), self._to_temporary_error, read_timeout_s
+        )
 
     def write(
         self,
@@ -148,9 +176,10 @@ class ApiConnection:
             TemporaryError: no response; it is not known whether the write took effect.
         """
         headers = {"Accept": _JSON, "Content-Type": content_type}
-        response = self._send(method, path, query, headers, body=body)
         try:
-            reply_body = bytes(response.read())
+            with self._deadline():
+                response = self._send(method, path, query, headers, body=body)
+                reply_body = self._read(response, path)
         except self._transport_errors() as error:
             raise self._to_temporary_error(error) from error
         return Reply(response.status, reply_body, _retry_after(response.getheaders()))
@@ -190,6 +219,8 @@ class ApiConnection:
         return (HTTPError, OSError)
 
     def _to_temporary_error(self, error: Exception) -> TemporaryError:
+        if isinstance(error, DeadlineExceededError):
+            return TemporaryError(f"{self.host}: {error}", hint="raise kubernetes.timeout")
         cause = getattr(error, "reason", None) or error
         text = " ".join(str(cause).split())
         if "CERTIFICATE" in text.upper() or "SSL" in text:
@@ -206,8 +237,10 @@ class LineStream:
         response: Any,
         errors: tuple[type[Exception], ...],
         away: Callable[[Exception], TemporaryError],
+        longest_s: float,
     ) -> None:
         self._response, self._errors, self._to_temporary_error = response, errors, away
+        self._ends_at = time.monotonic() + longest_s
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -221,6 +254,10 @@ class LineStream:
             for chunk in self._response.stream(65536, decode_content=True):
                 *lines, buffer = (buffer + chunk).split(b"\n")
                 yield from (line for line in lines if line)
+                if len(buffer) > MAX_LINE:
+                    raise OSError(f"a line of a watch has more than {MAX_LINE:,} bytes")
+                if time.monotonic() > self._ends_at:
+                    raise DeadlineExceededError("the watch lasts longer than it was asked to")
         except self._errors as error:
             if not self._closed.is_set():
                 raise self._to_temporary_error(error) from error

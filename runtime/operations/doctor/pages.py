@@ -3,11 +3,11 @@
 import importlib.util
 import json
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
 from collectors.doctor import CheckRow
+from fallow.deadlines import BodyTooLargeError
+from fallow.http_client import send_request
 from fallow.settings import Settings
 
 EXTRAS = (
@@ -15,6 +15,7 @@ EXTRAS = (
     ("reports", ("typst", "vl_convert"), "reports as PDF and their pictures"),
 )
 WAIT_S = 5.0
+OK = 200
 
 
 def check_pages(settings: Settings) -> Iterator[CheckRow]:
@@ -56,9 +57,8 @@ def _check_port(check: str, listen: str, path: str, key: str) -> CheckRow:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:  # noqa: S310  (our own port)
-            return bool(answer.status == 200)  # noqa: PLR2004
-    except OSError:
+        return send_request("GET", url, within_s=WAIT_S).status == OK
+    except (OSError, BodyTooLargeError):
         return False
 
 
@@ -68,13 +68,16 @@ def check_provider(url: str) -> CheckRow:
     if not url.startswith(("https://", "http://")):
         return CheckRow("sign-in", "bad", f"{url!r} is no http or https address", step)
     try:
-        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:  # noqa: S310
-            issuer = json.load(answer).get("issuer")
-    except urllib.error.HTTPError as error:
-        return CheckRow("sign-in", "bad", f"{url} answers HTTP {error.code}", step)
+        answer = send_request("GET", url, within_s=WAIT_S, redirects=5)
     except OSError as error:
-        finding = f"{url} does not answer: {' '.join(str(error).split())}"
+        finding = f"{url} does not answer: {error}"
         return CheckRow("sign-in", "away", finding, f"{step}; may this machine reach it?")
+    except BodyTooLargeError as error:
+        return CheckRow("sign-in", "bad", f"{url}: {error}", step)
+    if answer.status != OK:
+        return CheckRow("sign-in", "bad", f"{url} answers HTTP {answer.status}", step)
+    try:
+        issuer = json.loads(answer.body).get("issuer")
     except (ValueError, AttributeError):
         issuer = None
     if not issuer:

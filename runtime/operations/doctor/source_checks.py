@@ -1,7 +1,5 @@
 """Scrape each configured exporter and notebook server once: which respond, and with what."""
 
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -10,6 +8,7 @@ from typing import Any
 
 from collectors.doctor import SKEW, SLOW, CheckRow, few, fields, signal_row
 from fallow.errors import UsageError
+from fallow.http_client import send_request
 from fallow.settings import Settings
 from fallow.window import Window, format_duration
 from runtime.operations import collection
@@ -93,7 +92,7 @@ def _check_devices(samples: Sequence[dict[str, Any]]) -> Iterator[CheckRow]:
 
 
 def _check_interval(seconds: float) -> CheckRow:
-    finding = f"a look every {format_duration(seconds)}"
+    finding = f"a scrape every {format_duration(seconds)}"
     if seconds <= SLOW.total_seconds():
         return CheckRow("interval", "ok", finding)
     step = "exporters.interval: 30s; above 60s short bursts are seen only by the energy counter"
@@ -104,16 +103,13 @@ def _check_clocks(targets: Sequence[str], token: str, timeout_s: float) -> Itera
     """Compare clocks by the Date header of each response."""
     skews: dict[str, float] = {}
     for target in targets:
-        request = urllib.request.Request(target)  # noqa: S310  (the collector took only http)
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
-                date = answer.headers.get("Date")
-            if date:
+            answer = send_request("GET", target, within_s=timeout_s, headers=headers, redirects=5)
+            if date := answer.headers.get("date"):
                 timestamp = parsedate_to_datetime(date)
                 skews[target] = abs((timestamp - datetime.now(UTC)).total_seconds())
-        except (OSError, ValueError, urllib.error.URLError):
+        except (OSError, ValueError):
             continue  # it responded just now; `targets` lists those that do not
     if not skews:
         return

@@ -1,0 +1,169 @@
+"""Hold a call to another machine to a total deadline and to a size, whatever the other one does.
+
+The timeouts of sockets and HTTP clients are per read: a server that sends one byte a second keeps
+such a call for ever. Here a timer ends the connection itself.
+
+    pool = watch_connections(urllib3.PoolManager())
+    with Deadline(30.0):                    from connecting to the last byte of the body
+        response = pool.request("GET", url, preload_content=False)
+        body = read_body(response, limit=64 * MIB)
+"""
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+PIECE = 1 << 20
+"""Bytes (after decompression) that are read at a time: a compressed bomb stops at the limit."""
+
+_current = threading.local()
+M = TypeVar("M", bound=urllib3.PoolManager)
+
+
+class DeadlineExceededError(TimeoutError):
+    """A call did not end within its total deadline."""
+
+
+class BodyTooLargeError(ValueError):
+    """A response's body is larger than its reader accepts."""
+
+
+class Deadline:
+    """Close the connections of the block's calls, made in its thread, when the time is over.
+
+    Raises:
+        DeadlineExceededError: at the end of the block, if the time was over before it, also where
+            the shortened answer looked complete.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.expired = False
+        self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+        self._outer: Deadline | None = None
+
+    def __enter__(self) -> Self:
+        self._outer = getattr(_current, "deadline", None)
+        _current.deadline = self
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        _current.deadline = self._outer
+        with self._lock:
+            for connection in self._sockets:
+                connection.close()
+            self._sockets.clear()
+        if self.expired and (error is None or isinstance(error, Exception)):
+            raise DeadlineExceededError(f"no complete answer within {self.seconds:g} s") from error
+
+    def watch(self, connection: socket.socket) -> None:
+        """End this connection too when the time is over.
+
+        The connection is duplicated: TLS takes the file descriptor away from the socket below it.
+        """
+        duplicate = socket.socket(fileno=os.dup(connection.fileno()))
+        with self._lock:
+            self._sockets.append(duplicate)
+            if self.expired:
+                _shut_down(duplicate)
+
+    def _expire(self) -> None:
+        with self._lock:
+            self.expired = True
+            for connection in self._sockets:
+                _shut_down(connection)
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with suppress(OSError):  # the other side was faster
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _watch_current(connection: socket.socket | None) -> None:
+    deadline: Deadline | None = getattr(_current, "deadline", None)
+    if deadline is not None and connection is not None and connection.fileno() >= 0:
+        deadline.watch(connection)
+
+
+class WatchedHttpConnection(HTTPConnection):
+    """A connection that the thread's deadline ends."""
+
+    def _new_conn(self) -> socket.socket:
+        connection = super()._new_conn()
+        _watch_current(connection)
+        return connection
+
+    def putrequest(self, *args: Any, **options: Any) -> None:
+        """Begin a request; a connection that was used before comes under today's deadline."""
+        _watch_current(self.sock)
+        super().putrequest(*args, **options)
+
+
+class WatchedHttpsConnection(HTTPSConnection):
+    """A TLS connection that the thread's deadline ends, in its handshake too."""
+
+    def _new_conn(self) -> socket.socket:
+        connection = super()._new_conn()
+        _watch_current(connection)
+        return connection
+
+    def putrequest(self, *args: Any, **options: Any) -> None:
+        """Begin a request; a connection that was used before comes under today's deadline."""
+        _watch_current(self.sock)
+        super().putrequest(*args, **options)
+
+
+class WatchedHttpPool(HTTPConnectionPool):
+    """A pool of watched connections."""
+
+    ConnectionCls = WatchedHttpConnection
+
+
+class WatchedHttpsPool(HTTPSConnectionPool):
+    """A pool of watched TLS connections."""
+
+    ConnectionCls = WatchedHttpsConnection
+
+
+def watch_connections(pools: M) -> M:
+    """Make a pool manager open connections that deadlines end; return the same manager.
+
+    A manager with pools of its own (SOCKS) keeps them: there only the timeouts of reads hold.
+    """
+    plain = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+    if pools.pool_classes_by_scheme == plain:
+        pools.pool_classes_by_scheme = {"http": WatchedHttpPool, "https": WatchedHttpsPool}
+    return pools
+
+
+def read_body(response: Any, *, limit: int) -> bytes:
+    """Return the whole body of a urllib3 response, decompressed.
+
+    Raises:
+        BodyTooLargeError: it is larger than `limit` bytes after decompression.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    while piece := response.read(PIECE, decode_content=True):
+        size += len(piece)
+        if size > limit:
+            raise BodyTooLargeError(f"the answer is larger than {limit:,} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
