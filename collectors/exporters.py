@@ -14,7 +14,7 @@ import numpy as np
 from yarl import URL
 
 from collectors.progress import Pod, progress_metrics, read_progress
-from collectors.reader import Reader, TargetScrape
+from collectors.reader import Reader, ScrapeLimits, TargetScrape
 from fallow.collector_settings import ExporterSettings
 from fallow.errors import UsageError
 from fallow.tables import Batch
@@ -23,8 +23,6 @@ from fallow.window import Window, format_duration
 SOURCE = "exporters"
 TRAINERS = "trainers"
 """The jobs' own exporters, which end with their jobs: their silence is no fault of the fleet's."""
-MAX_BODY = 64 * 1024 * 1024
-"""Bytes (after decompression) of one answer; a node of 16 GPUs prints 0.2 MB."""
 
 
 def _utc_now() -> datetime:
@@ -62,7 +60,6 @@ class ExporterCollector:
         cluster: str = "default",
         clock: Callable[[], datetime] = _utc_now,
         *,
-        max_body: int = MAX_BODY,
         annotated: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Refuse targets that are not http or https addresses.
@@ -75,14 +72,20 @@ class ExporterCollector:
         self._settings = settings
         self._cluster = cluster
         self._clock = clock
-        self._max_body = max_body
+        self._max_body = int(settings.body_size_limit)
         self._annotated = annotated
         targets = [
             *(_target(text) for text in settings.targets),
             *(_trainer(text) for text in settings.trainers),
         ]
         self._targets = list({target.name: target for target in targets}.values())
-        self._reader = Reader()
+        self._reader = Reader(
+            ScrapeLimits(
+                sample_limit=settings.sample_limit,
+                label_limit=settings.label_limit,
+                label_value_length_limit=settings.label_value_length_limit,
+            )
+        )
 
     def collect(self, window: Window) -> Iterator[Batch]:  # noqa: ARG002 (a scrape is always now)
         """Yield a scrape of every target: `sample`, `holding`, `progress_sample`, `scrape`.
@@ -160,7 +163,8 @@ class ExporterCollector:
         except aiohttp.ClientPayloadError:
             return b"".join(parts), f"the answer broke off after {sum(map(len, parts))} bytes"
         except _TooLargeError:
-            return b"", f"the answer is larger than {self._max_body} bytes: not an exporter's"
+            text = f"over exporters.body_size_limit: more than {self._max_body:,} bytes"
+            return b"", f"{text} after decompression"
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             return b"", _line(error)
         body = b"".join(parts)
@@ -185,6 +189,8 @@ async def _drain(content: aiohttp.StreamReader, into: list[bytes], limit: int) -
 
 
 def _complaint(scrape: TargetScrape) -> str | None:
+    if scrape.excess:
+        return f"over exporters.{scrape.excess}"
     if scrape.cut:
         return "the answer ends in the middle of a line"
     return None

@@ -37,6 +37,7 @@ _NUMBER = re.compile(
 _ESCAPE = re.compile(r'\\([\\"n])')
 _ESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
 LAST = 253_402_300_800_000_000  # the year 10000, in microseconds
+LONGEST_CACHED = 4096  # bytes of labels; a hostile exporter's megabytes must not stay in memory
 SECONDS_BELOW = 1e11  # as milliseconds that is 1973, as seconds the year 5138
 
 
@@ -136,13 +137,21 @@ def _quoted_name(labels: bytes) -> tuple[bytes | None, bytes]:
     return match[1][1:-1], labels[match.end() :]
 
 
-@lru_cache(maxsize=4096)
 def parse_labels(text: bytes) -> dict[str, str]:
     """Return the labels between the braces. Callers must not change the result.
 
     Raises:
         ValueError: the text is not a list of labels.
     """
+    return _parse_cached(text) if len(text) <= LONGEST_CACHED else _parse(text)
+
+
+@lru_cache(maxsize=4096)
+def _parse_cached(text: bytes) -> dict[str, str]:
+    return _parse(text)
+
+
+def _parse(text: bytes) -> dict[str, str]:
     labels: dict[str, str] = {}
     position = 0
     while position < len(text) and text[position:].strip(b" \t"):

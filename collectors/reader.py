@@ -6,7 +6,7 @@ fleet (`collectors.tails`). If anything but a value has changed in a target, onl
 parsed in full again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import numpy as np
@@ -22,6 +22,20 @@ from collectors.template import Template, learn
 _SLACK = 20_000  # identities that may be stored beyond twice the current number
 
 
+class ScrapeLimits(msgspec.Struct, frozen=True):
+    """What one scrape may contain, with the meanings of Prometheus' scrape configuration.
+
+    A scrape that exceeds a limit is refused as a whole. 0 = no limit.
+    """
+
+    sample_limit: int = 0
+    """Samples, of metrics that Fallow does not know too."""
+    label_limit: int = 0
+    """Labels of one sample."""
+    label_value_length_limit: int = 0
+    """Bytes of one label's value."""
+
+
 class TargetScrape(msgspec.Struct):
     """The content of one target's body."""
 
@@ -34,6 +48,8 @@ class TargetScrape(msgspec.Struct):
     """Rejected values, and lines that are not Prometheus text."""
     unknown: int = 0
     cut: bool = False
+    excess: str = ""
+    """The limit that it exceeds, and by what; nothing of it is stored then."""
 
 
 class ScrapeCycle(msgspec.Struct, frozen=True):
@@ -55,7 +71,8 @@ class _KnownTarget(msgspec.Struct, frozen=True):
 class Reader:
     """Turns bodies of many targets into rows; remembers each target's template."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: ScrapeLimits | None = None) -> None:
+        self._limits = limits or ScrapeLimits()
         self._catalog = SeriesCatalog()
         self._templates: dict[str, _KnownTarget] = {}
         self._chunks: list[TailChunk] = []
@@ -74,7 +91,14 @@ class Reader:
         known_target = self._templates.get(target)
         tails = None if known_target is None else known_target.template.tails(body)
         if known_target is None or tails is None:
-            chunk = self._learn(target, read(body, whole=is_complete), body, labels or {}, scrape)
+            # A body that fits a template has the samples and labels that were accepted before.
+            scrape.excess = _find_excess_samples(body, self._limits)
+            text = read(b"" if scrape.excess else body, whole=is_complete)
+            scrape.excess = scrape.excess or _find_excess_labels(text.lines, self._limits)
+            if scrape.excess:
+                self._templates.pop(target, None)
+                return scrape
+            chunk = self._learn(target, text, body, labels or {}, scrape)
         else:
             scrape.unknown = known_target.unknown
             shape = known_target.template
@@ -143,6 +167,33 @@ class Reader:
         else:
             self._templates[target] = _KnownTarget(template, place, coded, scrape.unknown)
         return TailChunk(coded, values=values, stamps=stamps)
+
+
+def _find_excess_samples(body: bytes, limits: ScrapeLimits) -> str:
+    """Return how a body exceeds the limit of samples; comments are not counted."""
+    limit = limits.sample_limit
+    if not limit or body.count(b"\n") <= limit:
+        return ""
+    count = sum(1 for line in body.split(b"\n") if line.strip() and not line.startswith(b"#"))
+    return f"sample_limit: {count:,} samples, {limit:,} are allowed" if count > limit else ""
+
+
+def _find_excess_labels(lines: Iterable[ExpositionLine], limits: ScrapeLimits) -> str:
+    """Return how a line exceeds a limit of labels; only suspicious lines are parsed."""
+    most, longest = limits.label_limit, limits.label_value_length_limit
+    for line in lines:
+        if most and line.labels.count(b"=") > most:
+            count = len(parse_labels(line.labels))
+            if count > most:
+                return f"label_limit: {line.name} has {count} labels, {most} are allowed"
+        if longest and len(line.labels) > longest:
+            for name, value in parse_labels(line.labels).items():
+                if (size := len(value.encode())) > longest:
+                    return (
+                        f"label_value_length_limit: {name} of {line.name} has {size:,} bytes, "
+                        f"{longest:,} are allowed"
+                    )
+    return ""
 
 
 def meanings(

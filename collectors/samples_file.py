@@ -111,7 +111,7 @@ def _inspect(plan: _Plan) -> int:
         plan.frame.select(
             pl.len().alias("rows"),
             _usable(plan).sum().alias("usable"),
-            pl.col("ts").count().alias("moments"),
+            pl.col("ts").count().alias("times"),
             *(_strange(name).alias(name) for name in ("ts", *numbers)),
             *(_impossible(plan, name).sum().alias(f"{name}-") for name in numbers),
         )
@@ -120,7 +120,7 @@ def _inspect(plan: _Plan) -> int:
     )
     for name in ("ts", *numbers):
         if facts[name] is not None:
-            kind = "moment" if name == "ts" else "number"
+            kind = "time" if name == "ts" else "number"
             raise UsageError(
                 f"{plan.path}: column {plan.mapping[name]!r} ({name}) holds {facts[name]!r}, "
                 f"which is no {kind}",
@@ -128,7 +128,7 @@ def _inspect(plan: _Plan) -> int:
             )
     if not facts["rows"]:
         raise UsageError(f"{plan.path} holds no rows")
-    if not facts["moments"]:
+    if not facts["times"]:
         raise UsageError(
             f"{plan.path}: column {plan.mapping['ts']!r} (ts) has no time, only nulls",
             hint="name the column with the time of each sample: --columns ts=NAME",

@@ -59,6 +59,20 @@ class ExporterSettings(SettingsGroup):
     interval: Duration = Field(timedelta(seconds=30), description="time between two looks")
     timeout: Duration = Field(timedelta(seconds=10), description="of one target")
     concurrency: int = Field(64, ge=1, description="connections at once")
+    body_size_limit: ByteSize = Field(
+        ByteSize(64 * 1024**2),
+        gt=0,
+        description="most bytes of one answer after decompression; a node of 16 GPUs has 0.2 MB",
+    )
+    sample_limit: int = Field(
+        50_000, ge=0, description="most samples of one scrape, else it is refused whole; 0 = any"
+    )
+    label_limit: int = Field(
+        64, ge=0, description="most labels of one sample, else the scrape is refused; 0 = any"
+    )
+    label_value_length_limit: int = Field(
+        4096, ge=0, description="most bytes of a label's value, else it is refused; 0 = any"
+    )
     bearer_token: SecretStr = SecretStr("")
 
 

@@ -108,7 +108,8 @@ class PrometheusClient:
             session.auth = (settings.username, settings.password.get_secret_value())
         session.trust_env = not near
         PrometheusConnect(self.url, retry=Retry(0), session=session)  # mounts its adapter
-        watch_connections(session.get_adapter(self.url).poolmanager)
+        adapter: Any = session.get_adapter(self.url)
+        watch_connections(adapter.poolmanager)
         return session
 
     def query(self, expression: str, at: datetime) -> bytes:

@@ -186,9 +186,11 @@ class SelfMetrics:
             "cluster": cluster,
         }
         self._of("targets").clear()
+        self._of("targets_over_limit").clear()
         for row in warehouse.query(sql("targets"), parameters).to_pylist():
             for state in STATES:
                 self._of("targets").labels(row["collector"], state).set(row[state])
+            self._of("targets_over_limit").labels(row["collector"]).set(row["over_limit"])
 
     def record_findings(self, findings: Sequence[Finding], window: Window) -> None:
         """Record the last analysis."""

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -37,6 +38,7 @@ class Exporters:
     def __init__(self) -> None:
         self.value = 50
         self.headers: dict[str, str] = {}
+        self.bomb = b"".join([gzip.compress(bytes(1 << 20))] * 256)
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
@@ -89,7 +91,11 @@ class Exporters:
             "cut": text("cut")[:-2],
             "odd": text("odd", 1, "NaN") + text("odd2", 1, 2147483632) + "what is this\n",
             "large": text("large", 500),
+            "series": text("series", 4),
+            "label": text("label").replace("GPU-label", "GPU-" + "x" * 5000),
         }
+        if kind == "bomb":
+            return web.Response(body=self.bomb, headers={"Content-Encoding": "gzip"})
         if kind == "gzip":
             packed = gzip.compress(text("zipped").encode())
             return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
@@ -118,9 +124,9 @@ Make = Callable[..., ExporterCollector]
 
 @pytest.fixture
 def collector(now: datetime) -> Make:
-    def make(*targets: str, max_body: int = 1 << 20, **settings: object) -> ExporterCollector:
+    def make(*targets: str, **settings: object) -> ExporterCollector:
         section = ExporterSettings.model_validate({"targets": list(targets), **settings})
-        return ExporterCollector(section, "test", lambda: now, max_body=max_body)
+        return ExporterCollector(section, "test", lambda: now)
 
     return make
 
@@ -166,7 +172,7 @@ FAILURES = [
     ("/cut", 1, 1, "the answer ends in the middle of a line"),
     ("/half", 1, 1, "the answer broke off after"),
     ("/slow", 0, 0, "no complete answer within 1s (exporters.timeout)"),
-    ("/large", 0, 0, "the answer is larger than 20000 bytes: not an exporter's"),
+    ("/large", 0, 0, "over exporters.body_size_limit: more than 20,000 bytes after decompression"),
 ]
 
 
@@ -176,7 +182,7 @@ def test_failures_are_rows_and_hold_up_nobody(
 ) -> None:
     path, read, rejected, error = failure
     good, bad = server.url("/metrics"), server.url(path)
-    batches = list(collector(bad, good, timeout="1s", max_body=20_000).collect(WINDOW))
+    batches = list(collector(bad, good, timeout="1s", body_size_limit=20_000).collect(WINDOW))
     looks = {r["target"]: r for r in scrapes(batches)}
     assert looks[good]["up"] is True
     assert looks[bad]["up"] is False
@@ -184,6 +190,33 @@ def test_failures_are_rows_and_hold_up_nobody(
     assert "\n" not in looks[bad]["error"]
     assert (looks[bad]["samples"], looks[bad]["rejected"]) == (read, rejected)
     assert len(samples(batches)) == 2 + read
+
+
+LIMITS = [
+    ("/series", {"sample_limit": 4}, None),
+    ("/series", {"sample_limit": 3}, "over exporters.sample_limit: 4 samples, 3 are allowed"),
+    ("/metrics", {"label_limit": 3}, None),
+    ("/metrics", {"label_limit": 2}, "over exporters.label_limit: "),
+    ("/label", {"label_value_length_limit": 0}, None),
+    ("/label", {}, "over exporters.label_value_length_limit: UUID of "),
+    ("/bomb", {}, "over exporters.body_size_limit: more than 67,108,864 bytes after decompression"),
+]
+
+
+@pytest.mark.parametrize(("path", "settings", "error"), LIMITS)
+def test_a_scrape_over_a_limit_is_refused_whole(
+    server: Exporters, collector: Make, path: str, settings: dict[str, int], error: str | None
+) -> None:
+    mine = collector(server.url(path), **settings)
+    for _ in range(2):  # before and after its text is known
+        tracemalloc.start()
+        batches = list(mine.collect(WINDOW))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        (row,) = scrapes(batches)
+        assert (row["up"], bool(samples(batches))) == (error is None, error is None)
+        assert error is None or row["error"].startswith(error), row["error"]
+        assert peak < 160 << 20
 
 
 def test_no_connection_no_host_no_tls(server: Exporters, collector: Make) -> None:

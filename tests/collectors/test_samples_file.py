@@ -234,7 +234,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], Path], str, str]] = [
     ("ragged", _text("w,t,u\n" + OK + "a,1,2,3\n"), "cannot be read as CSV", ".parquet, .csv"),
     ("no moment", _text("w,t,u\na,soon,1\n"), "holds 'soon', which is no time", "ISO 8601"),
     ("no number", _text("w,t,u\n" + OK + f"a,{UNIX},high\n"), "'high', which is no number", ""),
-    ("only nulls", _text("w,t,u\na,,1\nb,,2\n"), "holds no moment, only nulls", "--columns ts="),
+    ("only nulls", _text("w,t,u\na,,1\nb,,2\n"), "has no time, only nulls", "--columns ts="),
     ("no workload", _text(f"w,t,u\n,{UNIX},1\n"), "no row has both a ts and a workload", ""),
 ]
 

@@ -161,16 +161,27 @@ def test_the_base_url_may_end_in_its_api_path(server: Misbehaving, path: str) ->
     client.close()
 
 
-def test_nobody_listening_and_no_such_host_may_pass(slept: list[float]) -> None:
+def test_a_dead_address_is_reported_at_once_in_plain_words(slept: list[float]) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    for url in (f"http://127.0.0.1:{port}", "http://prometheus.invalid:9090"):
-        client = PrometheusClient(PrometheusSettings(url=url, retries=1), sleep=slept.append)
-        with pytest.raises(TemporaryError, match="cannot be reached"):
+    reasons = {
+        f"http://127.0.0.1:{port}": f"127.0.0.1:{port} refuses connections: nothing listens there",
+        "http://prometheus.invalid:9090": "the name prometheus.invalid is not known",
+    }
+    for url, reason in reasons.items():
+        client = PrometheusClient(PrometheusSettings(url=url), sleep=slept.append)
+        with pytest.raises(TemporaryError) as error:
             client.query("up", WHEN)
+        assert error.value.message == f"{url} cannot be reached: {reason}"
         client.close()
-    assert len(slept) == 2
+    assert slept == [], "the next collection tries again"
+
+
+def test_a_missing_ca_file_is_an_error_of_the_settings() -> None:
+    settings = PrometheusSettings(url="https://127.0.0.1:9090", ca_file="/nowhere/ca.pem")
+    with pytest.raises(UsageError, match=r"ca_file /nowhere/ca.pem: there is no such file"):
+        PrometheusClient(settings)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,15 @@
--- Targets of collectors, by whether the last scrape of each succeeded.
+-- Targets of collectors, by whether the last scrape of each succeeded or exceeded a limit.
 SELECT
     collector,
     count(*) FILTER (WHERE up) AS up,
-    count(*) FILTER (WHERE NOT up) AS down
+    count(*) FILTER (WHERE NOT up) AS down,
+    count(*) FILTER (WHERE NOT up AND starts_with(error, 'over ')) AS over_limit
 FROM (
     SELECT
         collector,
         target,
-        arg_max(up, ts) AS up
+        arg_max(up, ts) AS up,
+        arg_max(coalesce(error, ''), ts) AS error
     FROM scrape
     WHERE ts >= $since::TIMESTAMP AND ts < $until::TIMESTAMP AND cluster = $cluster
     GROUP BY collector, target

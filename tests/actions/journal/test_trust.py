@@ -135,7 +135,7 @@ def test_the_gate_says_what_the_last_back_test_lacks(record: JournalState) -> No
     ("rule", "by", "reason", "said"),
     [
         (policy(mode="notify"), "ann", WHY, "only notifies"),
-        (policy(), " ", WHY, "nobody is named"),
+        (policy(), " ", WHY, "the person who trusts it is not named"),
         (policy(), "ann", " \n\t", "needs a reason"),
         (policy(), "ann", "x" * 501, "501 characters; legal: 500"),
     ],

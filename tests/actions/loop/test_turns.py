@@ -281,7 +281,7 @@ def test_a_spec_that_somebody_wrote_after_the_last_look_is_not_touched(site: Sit
     _written(site)
     site.pass_time(seconds=10)
     (taken,) = actor.turn(dry_run=False).taken
-    assert "kubectl-edit changed it after the last look" in taken.reasons[0].text
+    assert "kubectl-edit changed it after the last sample of its devices" in taken.reasons[0].text
     assert not site.writes("/scale")
 
 
