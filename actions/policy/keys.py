@@ -51,12 +51,12 @@ class MatchKeys(Section):
     namespaces: values.Globs = key("namespaces it is about", "any")
     not_namespaces: values.Globs = key("namespaces it is not about", "none")
     queue: values.Globs = key("queue of the workload; an unknown one matches nothing", "any")
-    owner: values.Globs = key("team, or who else is told", "any")
+    owner: values.Globs = key("team, or who else is notified", "any")
     gpu_model: values.Globs = key("every GPU model of the workload has to match", "any")
     labels: values.Labels = key("labels of the workload; each one has to match", "any")
     namespace_labels: values.Labels = key("likewise of its namespace", "any")
     over_quota: values.Flag = key(
-        "only work whose queue or namespace holds more GPUs than it is guaranteed; where that is "
+        "only work in a queue or namespace with more GPUs than its nominal quota; where that is "
         "unknown it does not match",
         "`false`",
     )
@@ -89,7 +89,7 @@ class AllowKeys(Section):
         "all that match and do not serve",
     )
     production: values.Flag = key(
-        "may it act on what looks like production, by namespace, label or priority class", "`false`"
+        "may it act on production, as told by namespace, label or priority class", "`false`"
     )
     cluster_objects: values.Flag = key(
         "may it act on what belongs to no namespace: nodes, pools, groups of quotas", "`false`"
@@ -110,7 +110,7 @@ class ActKeys(Section):
         description="capabilities of executors (`suspend`) or verbs of recommendations"
     )
     parameters: values.PlainMapping = key(
-        "what the executor is told besides the recommendation's own figures", "`{}`", alias="with"
+        "what the executor gets besides the recommendation's own figures", "`{}`", alias="with"
     )
 
 
@@ -206,7 +206,7 @@ class RecurringKeys(Section):
 
 _OPENS = "when it opens, as crontab(5) has it: 0 and 7 are Sunday"
 _LASTS = "how long it stays open; needed where there is a schedule"
-_CLOCK = "whose clock the schedule means"
+_CLOCK = "the time zone of the schedule"
 
 
 class BudgetKeys(RecurringKeys):
@@ -251,9 +251,9 @@ class BlackoutKeys(RecurringKeys):
     """When nothing is done."""
 
     name: values.Line = Field(description="what people read when it holds")
-    start: values.Timestamp = key("first day, or the moment it begins", alias="from")
+    start: values.Timestamp = key("first day, or the time it begins", alias="from")
     end: values.LastTimestamp = key(
-        "last day (the whole of it), or the moment it ends", "open", alias="to"
+        "last day (the whole of it), or the time it ends", "open", alias="to"
     )
     schedule: values.Schedule = key(_OPENS)
     duration: values.UpTo31Days = key(_LASTS)
@@ -315,13 +315,13 @@ class PolicyKeys(Section):
     concurrent: values.Count = key("actions under way at once, of all policies", "`2`")
     blackouts: Annotated[list[BlackoutKeys], values.ITEMS] = key("when nothing is done", "none")
     act_window: ActWindowKeys = key(
-        "it acts only while this window is open; its notices announce the moment of the stop, and "
+        "it acts only while this window is open; its notices announce the time of the stop, and "
         "owners may keep what they need",
         "always open",
     )
     approvals: ApprovalKeys = key("whether people have to agree", "none needed")
     on_pressure: values.Flag = key(
-        "only if somebody waits whom the freed GPUs really admit", "`false`"
+        "only if a workload waits that the freed GPUs really admit", "`false`"
     )
     on_benefit: values.Flag = key(
         "only if so, or if a node would be empty and could go: freed GPUs that nobody wants save "

@@ -135,7 +135,7 @@ def _window(key: str, keys: RecurringKeys, text: PolicyText, item: int) -> None:
         missing = "duration" if present == "schedule" else "schedule"
         text.report(key, f"{present} needs {missing}", item)
     if "timezone" in names and "schedule" not in names:
-        text.report(key, "timezone needs schedule: it says whose clock that means", item)
+        text.report(key, "timezone needs schedule: it is the time zone of the schedule", item)
 
 
 def _analyzers(policy: Policy, text: PolicyText) -> None:

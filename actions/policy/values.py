@@ -275,7 +275,7 @@ Schedule = Annotated[
     BeforeValidator(_schedule),
     Legal("minute, hour, day of month, month, day of week, such as '0 9 * * mon-fri'"),
 ]
-_DAY = Legal("a day such as 2026-12-24, or a moment such as 2026-12-24T18:00")
+_DAY = Legal("a day such as 2026-12-24, or a time such as 2026-12-24T18:00")
 Timestamp = Annotated[datetime, BeforeValidator(_timestamp, json_schema_input_type=_DayText), _DAY]
 LastTimestamp = Annotated[
     datetime, BeforeValidator(_last_timestamp, json_schema_input_type=_DayText), _DAY
