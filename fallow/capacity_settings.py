@@ -15,7 +15,7 @@ class FragmentationSettings(SettingsGroup):
     """
 
     cover: float = Field(
-        0.95, gt=0, le=1, description="part of the pods seen whose requests make the expected mix"
+        0.95, gt=0, le=1, description="part of the observed pods that the expected mix is made of"
     )
     least_pods: int = Field(
         50, ge=1, description="from fewer pods a typical mix is assumed, and said so"

@@ -56,7 +56,7 @@ class ExporterSettings(SettingsGroup):
         default_factory=list,
         description="what trainers say of their progress, beside progress_metrics.csv",
     )
-    interval: Duration = Field(timedelta(seconds=30), description="time between two looks")
+    interval: Duration = Field(timedelta(seconds=30), description="scrape interval")
     timeout: Duration = Field(timedelta(seconds=10), description="of one target")
     concurrency: int = Field(64, ge=1, description="connections at once")
     body_size_limit: ByteSize = Field(

@@ -12,7 +12,7 @@ class IdleSettings(SettingsGroup):
 
     threshold: float = Field(0.05, ge=0, le=1, description="activity at or below this is idle")
     exit_threshold: float = Field(0.10, ge=0, le=1, description="activity from here on ends a run")
-    exit_samples: int = Field(2, ge=1, description="so many busy looks in a row end a run")
+    exit_samples: int = Field(2, ge=1, description="so many busy samples in a row end a run")
     min_duration: Duration = Field(timedelta(minutes=60), description="shorter runs are no finding")
     service_duration: Duration = Field(
         timedelta(hours=24),
@@ -21,13 +21,13 @@ class IdleSettings(SettingsGroup):
     max_gap: Duration | None = Field(
         None, description="longest silence inside a run; unset = 3 intervals of the device"
     )
-    coverage: float = Field(0.90, ge=0, le=1, description="least share of expected looks")
+    coverage: float = Field(0.90, ge=0, le=1, description="least share of expected samples")
     startup_grace: Duration = Field(
         timedelta(minutes=15), description="younger pods are starting, not idle"
     )
     power_margin_w: float = Field(10.0, ge=0, description="above the learned idle power")
     host_cpu_cores: float = Field(
-        0.3, ge=0, description="most cores that a pod at rest uses, without sidecars"
+        0.3, ge=0, description="most cores that a quiescent pod uses, without sidecars"
     )
     min_expected_rest: Duration | None = Field(
         timedelta(hours=4),
@@ -41,7 +41,7 @@ class IdleSettings(SettingsGroup):
         description="first hour and the hour after the last, Monday to Friday, in which people "
         "come back to what they left: rests at other hours tell nothing of these",
     )
-    time_zone: TimeZone = Field("UTC", description="whose clock tells working hours")
+    time_zone: TimeZone = Field("UTC", description="the time zone of working hours")
 
     @field_validator("working_hours")
     @classmethod

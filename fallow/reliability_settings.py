@@ -18,7 +18,7 @@ class StalledSettings(SettingsGroup):
     lookback: Duration = Field(
         timedelta(hours=6),
         ge=timedelta(minutes=30),
-        description="how far back it looks: a job's working level of power is of these hours",
+        description="lookback: a job's working level of power is of these hours",
     )
 
 
@@ -38,7 +38,7 @@ class ReliabilitySettings(SettingsGroup):
     write: Duration = Field(
         timedelta(minutes=2),
         gt=timedelta(0),
-        description="writing a checkpoint, where nobody saw how long it takes",
+        description="writing a checkpoint, where its duration was not observed",
     )
     burst_bps: float = Field(
         20e6, gt=0, description="bytes per second from which writing may be a checkpoint"

@@ -107,5 +107,7 @@ class TopologySettings(SettingsGroup):
         0.5, gt=0, le=1, description="bandwidth now over that of the nearest place: below is wide"
     )
     talk_gbs: float = Field(
-        0.1, ge=0, description="GB/s per pod (or over PCIe per GPU) from which its ranks talk"
+        0.1,
+        ge=0,
+        description="GB/s per pod (or over PCIe per GPU) from which its ranks communicate",
     )

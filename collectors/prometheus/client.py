@@ -19,6 +19,7 @@ import tenacity
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
+from fallow.collector_settings import PrometheusSettings
 from fallow.deadlines import (
     BodyTooLargeError,
     Deadline,
@@ -28,7 +29,6 @@ from fallow.deadlines import (
 )
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
 from fallow.http_client import CONNECT_S, explain_failure, is_unreachable
-from fallow.collector_settings import PrometheusSettings
 
 MAX_BACKOFF_S = 30.0
 MAX_WAIT_S = 120.0
