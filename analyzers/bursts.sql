@@ -1,5 +1,5 @@
 -- Times at which pods wrote much, to a disk or over the network: checkpoints, as far as host
--- metrics show them. `who` is the hash of the pod's name, as in pods.sql.
+-- metrics show them. `who` is the hash of the pod's name, as in lives.sql.
 SELECT
     hash(cluster, namespace, pod) AS who,
     epoch(ts) AS at_s,

@@ -7,11 +7,11 @@ import msgspec
 import polars as pl
 
 from analyzers.rows import WriteBursts, decode_frame
+from analyzers.workload_rows import Owner
 from fallow.errors import UsageError
 from fallow.window import parse_duration
 
 WORKLOAD = ["cluster", "namespace", "workload_kind", "workload"]
-Owner = tuple[str, str, str, str]
 INTERVAL = "fallow.dev/checkpoint-interval"
 """The format of the owner's annotation: `30m`."""
 LEAST_BURSTS, MOST_WRITING = 3, 0.3

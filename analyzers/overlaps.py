@@ -11,10 +11,10 @@ from decimal import Decimal
 import msgspec
 
 from analyzers.limits import read_limits
+from analyzers.workload_rows import Owner
 from fallow.models import Claim, Finding, Recommendation
 
 STALLED, HANG = "stalled_job", "busy_hang"
-Owner = tuple[str, str, str, str]
 
 
 def remove_overlaps(findings: Sequence[Finding]) -> list[Finding]:

@@ -18,6 +18,10 @@ LAST_SCRAPES = "warehouse:inventory/last_lists"
 """Step: when each cluster's pods were last polled."""
 OWNERS = "owners"
 """Step: the owner of each pod's name when it was last seen."""
+DEVICE_OWNERS = "device_owners"
+"""Step: the owner of each pod that had a device allocated in the window."""
+POD_HOURS = "pod_hours"
+"""Step: hours with the pod that worked in them, of a step `busy_hours`."""
 
 
 @cache
@@ -38,11 +42,6 @@ def compose_steps(*names: str, once: str = "") -> str:
     return compose_query(names, "analyzers", once=(once,))
 
 
-def load_rows(name: str) -> list[dict[str, str]]:
-    """Return the rows of `<name>.csv`."""
-    return read_table("analyzers", f"{name}.csv")
-
-
 def load_records(name: str, record: type[R]) -> list[R]:
     """Return the rows of `<name>.csv` as records; an empty cell is its field's default.
 
@@ -50,7 +49,8 @@ def load_records(name: str, record: type[R]) -> list[R]:
         RowShapeError: a column is no field, a cell without a default is empty, or a cell cannot be
             read as its field's type.
     """
-    rows = [{column: cell for column, cell in row.items() if cell} for row in load_rows(name)]
+    table = read_table("analyzers", f"{name}.csv")
+    rows = [{column: cell for column, cell in row.items() if cell} for row in table]
     try:
         return msgspec.convert(rows, list[record], strict=False)  # type: ignore[valid-type]
     except msgspec.ValidationError as error:

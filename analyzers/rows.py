@@ -16,6 +16,7 @@ from fallow.models import State
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
 from fallow.window import Window
+from warehouse.steps import POD_OWNERS
 
 R = TypeVar("R", bound=Row)
 PodKey = tuple[str, str, str]
@@ -120,6 +121,17 @@ def read_pod_use(
     names = [dict(zip(("cluster", "namespace", "pod"), pod, strict=True)) for pod in pods]
     parameters = {"since": since, "until": until, "pods": json.dumps(names)}
     return decode_rows(views.query(load_sql("pod_use"), parameters), PodUse)
+
+
+def read_lifetimes(views: Views, bounds: Mapping[str, datetime]) -> pl.DataFrame:
+    """Return the pods that requested GPUs and lived in a window, as columns."""
+    steps = compose_steps(LAST_SCRAPES, POD_OWNERS, "lives")
+    return pl.DataFrame(views.query(steps, bounds))
+
+
+def read_bursts(views: Views, bounds: Mapping[str, datetime], burst_bps: float) -> pl.DataFrame:
+    """Return the times at which pods wrote much, as columns."""
+    return pl.DataFrame(views.query(load_sql("bursts"), {**bounds, "burst_bps": burst_bps}))
 
 
 def read_polled_clusters(views: Views, since: datetime, until: datetime) -> list[PolledCluster]:

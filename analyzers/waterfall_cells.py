@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyzers.arrays import Ints
+from analyzers.workload_rows import OWNER
 from fallow.models import Claim
 
 HOUR_US = 3_600_000_000
 CENT_E8 = 100_000_000
 """Units of money in a dollar."""
 
-OWNER = ("cluster", "namespace", "workload_kind", "workload")
 PLACE = ("pool", "node", "model")
 
 SAME = {"stranded": ("free", "stranded"), "free": ("free", "stranded")}

@@ -1,6 +1,6 @@
 """Compute what workloads did while they worked, from hourly rollups, and the cost of those hours.
 
-    rollup_1h ─► hours at work, per pod and device ─► a frame (`hours/devices.sql`)
+    rollup_1h ─► hours at work, per pod and device ─► a frame (`device_work.sql`)
     ledger ───► GPU-hours and dollars per workload and state ─► `GpuCost`
 
 An hour counts as work if the device is active for half of its observed time. Idle time then belongs
@@ -14,21 +14,19 @@ import msgspec
 import polars as pl
 
 from analyzers.money import CENT, SMALLEST
-from analyzers.queries import compose_steps
+from analyzers.queries import DEVICE_OWNERS, POD_HOURS, compose_steps
 from analyzers.rows import read_bill
-from analyzers.workload_rows import WorkloadPlaceRow
+from analyzers.workload_rows import Owner, WorkloadPlaceRow
 from fallow.models import Claim, State, Subject
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.signals import SPIN as SPINS
 
-OWNER = ("cluster", "namespace", "workload_kind", "workload")
-Owner = tuple[str, str, str, str]
 MOST_NAMED = 16
 WORKED: tuple[State, ...] = ("low", "productive", "lost")
 ALLOCATED: tuple[State, ...] = (*WORKED, "idle")
 
-HOURS = ("hours/owners", "hours/worked", "hours/hours", "hours/devices")
+HOURS = (DEVICE_OWNERS, "busy_hours", POD_HOURS, "device_work")
 SPIN = {n: SPINS[n] for n in ("spin_engine", "spin_tensor", "spin_dram", "spin_bps")}
 """Busy without any traffic or tensor activity: the hours of a hung collective.
 
@@ -81,9 +79,9 @@ class WorkloadCosts(msgspec.Struct, frozen=True):
 
 
 def read_work(views: Views, window: Window) -> pl.DataFrame:
-    """Return one row per pod and device: its measures while it worked (`hours/devices.sql`)."""
+    """Return one row per pod and device: its measures while it worked (`device_work.sql`)."""
     parameters = {"since": window.start, "until": window.end, **SPIN}
-    return pl.DataFrame(views.query(compose_steps(*HOURS, once="worked"), parameters))
+    return pl.DataFrame(views.query(compose_steps(*HOURS, once="busy_hours"), parameters))
 
 
 def read_costs(views: Views, window: Window) -> WorkloadCosts:

@@ -2,6 +2,11 @@
 
 from fallow.rows import Row
 
+OWNER = ("cluster", "namespace", "workload_kind", "workload")
+"""The columns that identify a workload."""
+Owner = tuple[str, str, str, str]
+"""Their values."""
+
 
 class WorkloadRow(Row, frozen=True):
     """A row about a workload: its identity."""
@@ -12,7 +17,7 @@ class WorkloadRow(Row, frozen=True):
     workload: str
 
     @property
-    def owner(self) -> tuple[str, str, str, str]:
+    def owner(self) -> Owner:
         """Return the workload's identity."""
         return self.cluster, self.namespace, self.workload_kind, self.workload
 

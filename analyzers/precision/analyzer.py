@@ -14,7 +14,6 @@ from analyzers.precision.gains import list_formats
 from analyzers.precision.rows import WorkloadPipes, read_pipes
 from analyzers.work import (
     WORKED,
-    Owner,
     StateCost,
     WorkloadCosts,
     build_subject,
@@ -22,6 +21,7 @@ from analyzers.work import (
     list_counters,
     read_costs,
 )
+from analyzers.workload_rows import Owner
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window

@@ -13,7 +13,7 @@ WITH summed AS (
         avg(tensor_active_mean) AS tensor,
         avg(fp32_active_mean) AS fp32,
         avg(dram_active_mean) AS dram
-    FROM hours
+    FROM pod_hours
     GROUP BY cluster, namespace, pod, device
 )
 
@@ -34,7 +34,8 @@ SELECT
     sum(s.fp32 * s.work_s) / sum(s.work_s) FILTER (WHERE s.fp32 IS NOT null) AS fp32,
     sum(s.dram * s.work_s) / sum(s.work_s) FILTER (WHERE s.dram IS NOT null) AS dram
 FROM summed AS s
-INNER JOIN owners AS o ON s.cluster = o.cluster AND s.namespace = o.namespace AND s.pod = o.pod
+INNER JOIN device_owners AS o
+    ON s.cluster = o.cluster AND s.namespace = o.namespace AND s.pod = o.pod
 LEFT JOIN device AS d ON s.cluster = d.cluster AND s.device = d.device
 GROUP BY s.cluster, s.namespace, o.workload_kind, o.workload, d.gpu_model
 HAVING sum(s.work_s * coalesce(d.weight, 1)) / 3600 >= $least_gpu_hours

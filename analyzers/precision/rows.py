@@ -2,13 +2,13 @@
 
 from datetime import datetime
 
-from analyzers.queries import OWNERS, compose_steps
+from analyzers.queries import DEVICE_OWNERS, OWNERS, POD_HOURS, compose_steps
 from analyzers.workload_rows import WorkloadPlaceRow, WorkloadRow
 from fallow.protocols import Views
 from fallow.rows import decode_rows
 from fallow.window import Window
 
-PIPES = ("hours/owners", "precision/worked", "hours/hours", "precision/pipes")
+PIPES = (DEVICE_OWNERS, "precision/busy_hours", POD_HOURS, "precision/pipes")
 
 
 class WorkloadPipes(WorkloadPlaceRow, frozen=True):
@@ -44,7 +44,7 @@ def read_pipes(views: Views, window: Window, least_gpu_hours: float) -> list[Wor
         "until": window.end,
         "least_gpu_hours": least_gpu_hours,
     }
-    steps = compose_steps(*PIPES, once="worked")
+    steps = compose_steps(*PIPES, once="busy_hours")
     return decode_rows(views.query(steps, parameters), WorkloadPipes)
 
 

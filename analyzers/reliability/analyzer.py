@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from analyzers.checkpoints import Owner
 from analyzers.query_cache import cache_query
 from analyzers.reliability.clocks import SlowDevice
 from analyzers.reliability.failure_records import (
@@ -28,6 +27,7 @@ from analyzers.reliability.findings import (
     build_unknown_loss,
     round_value,
 )
+from analyzers.workload_rows import Owner
 from fallow.checkpointing import mtbf
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views

@@ -5,10 +5,11 @@ from functools import cache
 import msgspec
 import polars as pl
 
-from analyzers.checkpoints import WORKLOAD, Owner
+from analyzers.checkpoints import WORKLOAD
 from analyzers.queries import load_records
 from analyzers.reliability.rows import SlowClock
 from analyzers.rows import decode_frame
+from analyzers.workload_rows import Owner
 from fallow.rows import Row
 
 LEAST_PEERS = 4

@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from analyzers.budgets import DisruptionBudget, DisruptionBudgets
-from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
 from analyzers.interruptions import read_causes
 from analyzers.reliability import clocks, devices
 from analyzers.reliability.clocks import SlowDevice
@@ -34,17 +34,17 @@ from analyzers.reliability.rows import (
     StateBill,
     list_lifetimes,
     read_bills,
-    read_bursts,
     read_clocks,
     read_events,
-    read_lifetimes,
     read_memory_signs,
     read_missing_devices,
     read_nodes,
     read_work_lost,
     read_xids,
 )
+from analyzers.rows import read_bursts, read_lifetimes
 from analyzers.tolerances import read_tolerances
+from analyzers.workload_rows import Owner
 from fallow.protocols import Views
 from fallow.reliability_settings import ReliabilitySettings
 from fallow.window import Window

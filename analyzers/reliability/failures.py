@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from analyzers.checkpoints import Owner
 from analyzers.reliability.rows import DeviceXid, FailureEvent, PodLifetime
+from analyzers.workload_rows import Owner
 from fallow.xids import xid_meaning
 
 Place = tuple[str, str]

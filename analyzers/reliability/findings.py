@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from analyzers.budgets import DisruptionBudget
-from analyzers.checkpoints import Checkpoints, Owner
+from analyzers.checkpoints import Checkpoints
 from analyzers.money import CENT, SMALLEST
 from analyzers.reliability.clocks import SlowDevice
 from analyzers.reliability.devices import SickDevice
@@ -26,6 +26,7 @@ from analyzers.reliability.failure_loss import (
 from analyzers.reliability.failures import STEPS, Failure
 from analyzers.reliability.gpu_costs import GpuCost, build_claims, sum_states
 from analyzers.reliability.rows import MissingDevices, NodeLifetime
+from analyzers.workload_rows import Owner
 from fallow.checkpointing import daly, mtbf, time_per_work
 from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, finding_id
 from fallow.reliability_settings import ReliabilitySettings

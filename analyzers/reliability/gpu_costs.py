@@ -5,8 +5,8 @@ from decimal import ROUND_DOWN, Decimal
 
 import msgspec
 
-from analyzers.checkpoints import Owner
 from analyzers.money import SMALLEST
+from analyzers.workload_rows import Owner
 from fallow.models import Claim, State
 
 

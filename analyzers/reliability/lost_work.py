@@ -13,17 +13,17 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
-from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
 from analyzers.interruptions import read_causes
 from analyzers.reliability.failures import Cause, Failure, find_failures, sort_signs
 from analyzers.reliability.rows import (
     list_lifetimes,
-    read_bursts,
     read_events,
-    read_lifetimes,
     read_xids,
 )
+from analyzers.rows import read_bursts, read_lifetimes
 from analyzers.tolerances import read_tolerances
+from analyzers.workload_rows import Owner
 from fallow.protocols import Views
 from fallow.tables import Batch
 from fallow.window import Window

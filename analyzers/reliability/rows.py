@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 import polars as pl
 
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.queries import load_sql
 from analyzers.rows import decode_frame
 from analyzers.workload_rows import WorkloadRow
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
-from warehouse.steps import POD_OWNERS
 
 
 class PodLifetime(WorkloadRow, frozen=True):
@@ -122,11 +121,6 @@ class SlowClock(WorkloadRow, frozen=True):
     gang: int
 
 
-def read_lifetimes(views: Views, bounds: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the pods that requested GPUs and lived in a window, as columns."""
-    return pl.DataFrame(views.query(compose_steps(LAST_SCRAPES, POD_OWNERS, "lives"), dict(bounds)))
-
-
 def list_lifetimes(pods: pl.DataFrame) -> list[PodLifetime]:
     """Return the rows of `read_lifetimes`."""
     return decode_frame(pods, PodLifetime)
@@ -176,9 +170,3 @@ def read_clocks(views: Views, bounds: Mapping[str, Any], throttles: int) -> pl.D
     """
     parameters = {**bounds, "throttles": throttles}
     return pl.DataFrame(views.query(load_sql("reliability/clocks"), parameters))
-
-
-def read_bursts(views: Views, bounds: Mapping[str, Any], burst_bps: float) -> pl.DataFrame:
-    """Return the times at which pods wrote much, as columns."""
-    parameters = {**bounds, "burst_bps": burst_bps}
-    return pl.DataFrame(views.query(load_sql("bursts"), parameters))

@@ -5,7 +5,8 @@ from typing import Any
 
 from analyzers.scaling.families import STEPS, JobThroughput
 from analyzers.scaling.rows import JobPace
-from analyzers.work import Owner, WorkloadCosts, compute_per_day, compute_share
+from analyzers.work import WorkloadCosts, compute_per_day, compute_share
+from analyzers.workload_rows import Owner
 from fallow.models import Evidence, Finding, Recommendation, State, Subject, finding_id
 from fallow.service_levels import ScalingSettings
 from fallow.window import Window

@@ -20,7 +20,8 @@ from analyzers.services.rows import (
     read_replicas,
     read_silent_servers,
 )
-from analyzers.work import Owner, read_costs
+from analyzers.work import read_costs
+from analyzers.workload_rows import Owner
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.service_levels import ServicesSettings

@@ -21,7 +21,7 @@ from analyzers.services.rows import (
     read_attained,
     read_latencies,
 )
-from analyzers.work import Owner
+from analyzers.workload_rows import Owner
 from fallow.errors import UsageError
 from fallow.models import Subject
 from fallow.protocols import Views

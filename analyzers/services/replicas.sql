@@ -60,7 +60,8 @@ hours AS (
         avg(p.devices) AS devices,
         avg(p.sm) AS sm
     FROM pods AS p
-    INNER JOIN owners AS o ON p.cluster = o.cluster AND p.namespace = o.namespace AND p.pod = o.pod
+    INNER JOIN device_owners AS o
+        ON p.cluster = o.cluster AND p.namespace = o.namespace AND p.pod = o.pod
     INNER JOIN wanted AS a
         ON
             o.cluster = a.cluster AND o.namespace = a.namespace

@@ -6,15 +6,14 @@ from typing import Any
 
 import msgspec
 
-from analyzers.queries import OWNERS, compose_steps, load_sql
-from analyzers.work import Owner
-from analyzers.workload_rows import WorkloadRow
+from analyzers.queries import DEVICE_OWNERS, OWNERS, compose_steps, load_sql
+from analyzers.workload_rows import Owner, WorkloadRow
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
 from fallow.window import Window
 
 ATTAINED = compose_steps(OWNERS, "services/attained")
-REPLICAS = compose_steps("hours/owners", "services/replicas")
+REPLICAS = compose_steps(DEVICE_OWNERS, "services/replicas")
 
 
 class RequestedObjective(msgspec.Struct, frozen=True):

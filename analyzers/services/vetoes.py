@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from analyzers.workload_rows import Owner
 from fallow.models import Finding
 
-Owner = tuple[str, str, str, str]
 SHRINK = {"idle", "sizing"}
 """Analyzers whose advice reduces a workload or stops it."""
 

@@ -25,7 +25,6 @@ from analyzers.sizing.symptoms import Symptom
 from analyzers.sizing.usage import sum_shared, sum_workloads
 from analyzers.work import (
     ALLOCATED,
-    OWNER,
     WorkloadCosts,
     build_subject,
     list_counters,
@@ -33,6 +32,7 @@ from analyzers.work import (
     read_work,
 )
 from analyzers.workload_kinds import is_interactive
+from analyzers.workload_rows import OWNER
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window

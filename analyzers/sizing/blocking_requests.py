@@ -8,7 +8,8 @@ from typing import Any
 from analyzers.sizing.findings import build_blocking
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.rows import GpuPod, Resource
-from analyzers.work import MOST_NAMED, Owner, compute_share
+from analyzers.work import MOST_NAMED, compute_share
+from analyzers.workload_rows import Owner
 from fallow.models import Claim, Evidence, Finding, Subject
 from fallow.window import Window
 

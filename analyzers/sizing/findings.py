@@ -8,12 +8,12 @@ from analyzers.advice import read_advice
 from analyzers.sizing.rows import WorkloadUse
 from analyzers.sizing.symptoms import Symptom
 from analyzers.work import (
-    Owner,
     WorkloadCosts,
     build_subject,
     compute_per_day,
     compute_share,
 )
+from analyzers.workload_rows import Owner
 from fallow.models import Claim, Evidence, Finding, Recommendation, Subject, finding_id
 from fallow.window import Window
 

@@ -34,7 +34,8 @@ from analyzers.sizing.rows import (
     read_container_samples,
     read_containers,
 )
-from analyzers.work import MOST_NAMED, Owner
+from analyzers.work import MOST_NAMED
+from analyzers.workload_rows import Owner
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window

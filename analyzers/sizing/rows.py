@@ -10,8 +10,7 @@ import polars as pl
 
 from analyzers.queries import load_sql
 from analyzers.rows import decode_frame
-from analyzers.work import OWNER, Owner
-from analyzers.workload_rows import WorkloadPlaceRow, WorkloadRow
+from analyzers.workload_rows import OWNER, Owner, WorkloadPlaceRow, WorkloadRow
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
 from fallow.window import Window

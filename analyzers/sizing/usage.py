@@ -3,7 +3,7 @@
 import polars as pl
 
 from analyzers.sizing.limits import get_limit
-from analyzers.work import OWNER
+from analyzers.workload_rows import OWNER
 from fallow.gpu_models import gpu_models
 
 MEANS = ("act", "engine", "sm", "tensor", "fp32", "dram", "power_w", "pcie_bps", "nvlink_bps")
@@ -13,7 +13,7 @@ COMPARABLE = 0.5
 
 
 def sum_workloads(work: pl.DataFrame) -> pl.DataFrame:
-    """Sum pods and devices (columns of `hours/devices.sql`) up to workloads that share nothing.
+    """Sum pods and devices (columns of `device_work.sql`) up to workloads that share nothing.
 
     Means are weighted by the time at work. `power_share` is the part of the power between idle and
     design, null for MIG instances, which have no power sensor; `eff` is the use of the

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from analyzers.checkpoints import Owner
 from analyzers.query_cache import cache_query
 from analyzers.spot import tolerance
 from analyzers.spot.findings import build_finding
@@ -20,6 +19,7 @@ from analyzers.spot.market import CLOUDS, SpotMarket
 from analyzers.spot.plans import NoPlan, SpotPlan, plan_move
 from analyzers.spot.rows import NodeType, WorkedHours, read_worked_hours
 from analyzers.spot.tolerance import ToleranceSignals
+from analyzers.workload_rows import Owner
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window

@@ -8,15 +8,14 @@ import msgspec
 import polars as pl
 
 from analyzers.budgets import DisruptionBudgets
-from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
-from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
-from analyzers.rows import decode_frame
+from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
+from analyzers.rows import decode_frame, read_bursts, read_lifetimes
 from analyzers.spot.rows import WorkloadLifetimes
 from analyzers.tolerances import Tolerance, read_tolerances
+from analyzers.workload_rows import Owner
 from fallow.protocols import Views
 from fallow.window import Window
 from fallow.workload_settings import SpotSettings
-from warehouse.steps import POD_OWNERS
 
 OVERLAP_S = 300.0
 """A pod that begins at most this long before another ends may replace it: inventories are late."""
@@ -64,13 +63,10 @@ def read_signals(
     views: Views, window: Window, settings: SpotSettings
 ) -> dict[Owner, ToleranceSignals]:
     """Return the signals of every workload whose pods request GPUs."""
-    pods = pl.DataFrame(
-        views.query(compose_steps(LAST_SCRAPES, POD_OWNERS, "lives"), window.bounds())
-    )
+    pods = read_lifetimes(views, window.bounds())
     if pods.is_empty():
         return {}
-    parameters = {**window.bounds(), "burst_bps": settings.burst_bps}
-    bursts = pl.DataFrame(views.query(load_sql("bursts"), parameters))
+    bursts = read_bursts(views, window.bounds(), settings.burst_bps)
     written = find_write_bursts(pods, bursts)
     crowds = _count_concurrent(pods)
     survived = _count_survived(pods)

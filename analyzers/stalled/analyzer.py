@@ -12,8 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
 from analyzers.query_cache import cache_query
+from analyzers.rows import read_bursts
 from analyzers.stalled.findings import build_finding, build_subject
 from analyzers.stalled.gangs import QuietSegment, TrainingJob, build_jobs, find_segments
 from analyzers.stalled.judge import StalledJob, StallSignals, UncertainStall, judge_job
@@ -23,7 +24,6 @@ from analyzers.stalled.rows import (
     PodKey,
     QuietStretch,
     UnchangedStretch,
-    read_bursts,
     read_hosts,
     read_job_pods,
     read_presence,
@@ -32,6 +32,7 @@ from analyzers.stalled.rows import (
 )
 from analyzers.work import read_costs
 from analyzers.workload_kinds import list_gang_kinds
+from analyzers.workload_rows import Owner
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.reliability_settings import StalledSettings

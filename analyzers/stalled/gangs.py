@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from analyzers.stalled.rows import JobPod, QuietStretch
-from analyzers.work import Owner
+from analyzers.workload_rows import Owner
 from fallow.protections import read_stored_pod
 
 METRIC = "fallow.dev/progress-metric"

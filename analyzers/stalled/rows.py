@@ -138,8 +138,3 @@ def read_presence(
 def read_hosts(views: Views, bounds: Mapping[str, Any], pods: Sequence[int]) -> pl.DataFrame:
     """Return the host metrics of these pods, as columns."""
     return pl.DataFrame(views.query(load_sql("stalled/hosts"), {**bounds, "pods": pods}))
-
-
-def read_bursts(views: Views, bounds: Mapping[str, Any], burst_bps: float) -> pl.DataFrame:
-    """Return the times at which pods wrote much, as columns."""
-    return pl.DataFrame(views.query(load_sql("bursts"), {**bounds, "burst_bps": burst_bps}))

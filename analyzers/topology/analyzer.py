@@ -12,7 +12,8 @@ from analyzers.topology.gangs import (
 from analyzers.topology.rank_traffic import GIGA, read_traffic
 from analyzers.topology.rows import GangPlacement, read_placements
 from analyzers.topology.spread import GangSpread, compare_spread
-from analyzers.work import Owner, read_costs
+from analyzers.work import read_costs
+from analyzers.workload_rows import Owner
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window

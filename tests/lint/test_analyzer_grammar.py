@@ -24,7 +24,7 @@ FILES = ("__init__.py", "analyzer.py", "findings.py", "rows.py")
 EDGE = {"queries.py", "rows.py"}
 """The modules above the folders that may read rows as dictionaries."""
 UNTYPED = re.compile(r"\.to_pylist\(|\brow\[\"")
-SQL_CALL = re.compile(r"(?:load_sql|load_step|compose_steps|load_rows|load_records)\(([^)]*)\)")
+SQL_CALL = re.compile(r"(?:load_sql|load_step|compose_steps|load_records)\(([^)]*)\)")
 MOST_FOLDERS = 2
 """Of this many folders may have a `.sql` file of one name."""
 

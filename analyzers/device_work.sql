@@ -29,7 +29,7 @@ WITH summed AS (
         avg(nvlink_bps_max) AS nvlink_bps,
         sum(CASE WHEN spins THEN covered_s ELSE 0 END) AS spin_s,
         avg(CASE WHEN spins THEN power_w_mean END) AS spin_w
-    FROM hours
+    FROM pod_hours
     GROUP BY cluster, namespace, pod, device
 )
 
@@ -44,6 +44,7 @@ SELECT
     d.memory_bytes,
     coalesce(d.weight, 1.0) AS weight
 FROM summed AS s
-INNER JOIN owners AS o ON s.cluster = o.cluster AND s.namespace = o.namespace AND s.pod = o.pod
+INNER JOIN device_owners AS o
+    ON s.cluster = o.cluster AND s.namespace = o.namespace AND s.pod = o.pod
 LEFT JOIN device AS d ON s.cluster = d.cluster AND s.device = d.device
 ORDER BY s.cluster, s.namespace, s.pod, s.device

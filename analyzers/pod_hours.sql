@@ -1,11 +1,11 @@
 -- Hours with the pod that worked in them. Where telemetry names no pod, it is the pod with an
 -- allocation of the whole device for the whole hour.
 SELECT * -- noqa: AM04
-FROM worked
+FROM busy_hours
 WHERE pod <> ''
 UNION ALL
 SELECT w.* REPLACE (a.namespace AS namespace, a.pod AS pod) -- noqa: PRS
-FROM worked AS w
+FROM busy_hours AS w
 INNER JOIN allocation AS a
     ON
         w.cluster = a.cluster AND w.device = a.device
