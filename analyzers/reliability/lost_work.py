@@ -5,7 +5,6 @@ pod_sample ─► bursts.sql ─► written_by ─┼─► WorkLostRow, for `wo
 fallow.dev/checkpoint-interval ─────────┘
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -146,7 +145,7 @@ def _select_owner(pods: pl.DataFrame, owner: Owner) -> pl.DataFrame:
 
 def _read_annotated(pods: pl.DataFrame) -> Checkpoints | None:
     for text in pods["annotations"].drop_nulls().to_list():
-        notes: Mapping[str, Any] = json.loads(text)
+        notes: Mapping[str, Any] = msgspec.json.decode(text)
         if (checkpoints := parse_interval(notes, [])) is not None:
             return checkpoints
     return None

@@ -9,19 +9,16 @@ ledger ─► hours, dollars, prices per model ─────────┘
 """
 
 from collections.abc import Iterable
-from datetime import timedelta
 
-import msgspec
 import polars as pl
 
-from analyzers.sizing import fault_symptoms, rows, underuse
+from analyzers.sizing import rows
 from analyzers.sizing.blocking_requests import Free, find_blocking
+from analyzers.sizing.diagnosis import diagnose
 from analyzers.sizing.findings import build_finding
-from analyzers.sizing.fitting import compute_need, list_options
+from analyzers.sizing.host_use import add_hosts, sum_hosts
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.requests import find_oversized, find_unknown, list_settled, sum_containers
-from analyzers.sizing.rows import WorkloadUse
-from analyzers.sizing.symptoms import Symptom
 from analyzers.sizing.usage import sum_shared, sum_workloads
 from analyzers.work import (
     ALLOCATED,
@@ -31,15 +28,12 @@ from analyzers.work import (
     read_costs,
     read_work,
 )
-from analyzers.workload_kinds import is_interactive
 from analyzers.workload_rows import OWNER
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window
 from fallow.workload_settings import SizingSettings
 
-HOST_DAYS = 2
-"""Host samples are read for the last days only: raw samples are many and soon archived."""
 NO_DEPTH = (
     "profiling counters are off, so how deeply it computes is unknown: dcgm-exporter's counters "
     "ConfigMap needs the lines " + list_counters("sm", "tensor", "fp32", "dram")
@@ -68,7 +62,7 @@ class SizingAnalyzer:
         pods = rows.read_pods(views, window)
         findings: list[Finding] = []
         if judged.height or pods.height:
-            pods = _add_hosts(views, window, pods, judged)
+            pods = add_hosts(views, window, pods, judged)
             findings += self._signs(views, window, judged, pods, costs)
             gpu_pods, free = rows.list_pods(pods), _read_free(views, window)
             containers = sum_containers(views, window)
@@ -119,62 +113,11 @@ class SizingAnalyzer:
         costs: WorkloadCosts,
     ) -> Iterable[Finding]:
         prices = rows.read_prices(views, window)
-        weight = pl.col("hours")
-        hosts = pods.group_by(OWNER).agg(
-            throttled=(pl.col("throttled") * weight).sum()
-            / weight.filter(pl.col("throttled").is_not_null()).sum(),
-            cpu_full=(pl.col("cpu_cores") * 1000 / pl.col("cpu_limit_milli")).mean(),
-            net_bps=pl.col("net_bps").mean(),
-        )
-        hosts = hosts.with_columns(pl.col("throttled").fill_nan(None))
-        both = judged.join(hosts, on=OWNER, how="left", maintain_order="left")
+        both = judged.join(sum_hosts(pods), on=OWNER, how="left", maintain_order="left")
         for row in rows.list_workloads(both):
-            sign = self._sign(row, prices.get(row.cluster, {}))
-            if sign is not None and 0 < sign.share <= 1:
-                if row.thin and sign.kind != "busy_hang":
-                    sign = msgspec.structs.replace(sign, evidence="suspected")
-                yield build_finding(row, sign, window, costs, bool(row.reserved))
-
-    def _sign(self, row: WorkloadUse, prices: dict[str, float]) -> Symptom | None:
-        first = (
-            fault_symptoms.detect_hang(row)
-            or fault_symptoms.detect_straggler(row)
-            or fault_symptoms.detect_starved(row, self.settings)
-            or fault_symptoms.detect_input_bound(row)
-            or fault_symptoms.detect_comm_bound(row)
-        )
-        if first is not None or (row.dram or 0) >= get_limit("memory_bound"):
-            return first
-        need = compute_need(row, self.settings)
-        small = row.eff is not None and row.eff < get_limit("low_eff")
-        if need is not None and small and row.sm_peak is not None:
-            options = list_options(row, need, prices, self.settings)
-            if options:
-                return underuse.build_smaller(row, options)
-        if is_interactive(row.workload_kind):
-            return None
-        if row.sm is not None and row.sm < self.settings.low_depth:
-            shallow = underuse.detect_shallow(row)
-            if shallow is not None:
-                return shallow
-        if row.act is not None and row.act < self.settings.low_duty:
-            return underuse.detect_seldom(row, self.settings)
-        return None
-
-
-def _add_hosts(
-    views: Views, window: Window, pods: pl.DataFrame, judged: pl.DataFrame
-) -> pl.DataFrame:
-    """Join host data of pods: of judged workloads, and of those with large requests."""
-    chosen = pods.filter(
-        pl.struct(OWNER).is_in(judged.select(pl.struct(OWNER).alias("key"))["key"].implode())
-        | (pl.col("cpu_request_milli") > pl.col("gpus") * pl.col("fair_milli"))
-        | (pl.col("memory_request_bytes") > pl.col("gpus") * pl.col("fair_bytes"))
-    )
-    names = ["cluster", "namespace", "pod"]
-    since = max(window.start, window.end - timedelta(days=HOST_DAYS))
-    hosts = rows.read_pod_hosts(views, since, window.end, chosen.select(names))
-    return pods.join(hosts, on=names, how="left", maintain_order="left")
+            symptom = diagnose(row, prices.get(row.cluster, {}), self.settings)
+            if symptom is not None:
+                yield build_finding(row, symptom, window, costs, bool(row.reserved))
 
 
 def _read_free(views: Views, window: Window) -> Free:
