@@ -1,6 +1,8 @@
 """Reading policies: a table of bad files and what is said about each, and what good ones mean."""
 
+import copy
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
@@ -270,6 +272,43 @@ def test_every_key_is_in_the_reference_as_the_code_tells_it() -> None:
     for name, key in keys.list_keys():
         assert key.description, name
         assert keys.describe_default(key), name
+
+
+WRITTEN: dict[str, Any] = {
+    "name": "p",
+    "match": {},
+    "allow": {},
+    "stages": ["notify", {"grace": "1h"}, {"snapshot": {}}, {"act": {"do": "suspend"}}],
+    "budgets": [{"workloads": 1, "schedule": "@daily", "duration": "1h"}],
+    "blackouts": [{"name": "nights", "schedule": "@daily", "duration": "1h"}],
+    "act_window": {"schedule": "@daily", "duration": "1h"},
+    "approvals": {"when": "always"},
+    "reversals": {},
+}
+DEFAULTS = [
+    (name, match.group(1))
+    for name, key in keys.list_keys()
+    if (match := re.match("`(.+?)`", keys.describe_default(key)))
+]
+
+
+@pytest.mark.parametrize(("name", "default"), DEFAULTS)
+def test_a_key_with_its_documented_default_changes_nothing(
+    tmp_path: Path, name: str, default: str
+) -> None:
+    without = good(tmp_path, yaml.safe_dump(WRITTEN))
+    written = copy.deepcopy(WRITTEN)
+    section: Any = written
+    *path, last = name.replace("[]", "").split(".")
+    for part in path:
+        section = section[part]
+        if part == "stages":
+            section = {k: v for item in section[1:] for k, v in item.items()}
+        elif isinstance(section, list):
+            section = section[0]
+    assert last not in section
+    section[last] = yaml.safe_load(default)
+    assert good(tmp_path, yaml.safe_dump(written)) == without
 
 
 def test_the_schema_for_editors_names_every_key_and_is_json() -> None:
