@@ -43,37 +43,37 @@ def key(meaning: str, default: str = "unset", **field: Any) -> Any:
 class MatchKeys(Section):
     """Which findings a policy is about."""
 
-    analyzer: values.Globs = key("who found it: `fallow plugins list` names them", "any")
+    analyzer: values.Globs = key("analyzer of the finding: `fallow plugins list` names them", "any")
     kind: values.Globs = key("kind of finding, such as `idle_notebook`", "any")
-    verb: values.Globs = key("what is recommended, such as `stop`", "any")
+    verb: values.Globs = key("recommended verb, such as `stop`", "any")
     workload_kind: values.Globs = key("kind of the workload's top owner, such as `Notebook`", "any")
     cluster: values.Globs = key("cluster as named in `fallow.yaml`", "any")
-    namespaces: values.Globs = key("namespaces it is about", "any")
-    not_namespaces: values.Globs = key("namespaces it is not about", "none")
+    namespaces: values.Globs = key("namespaces that match", "any")
+    not_namespaces: values.Globs = key("namespaces that do not match", "none")
     queue: values.Globs = key("queue of the workload; an unknown one matches nothing", "any")
     owner: values.Globs = key("team, or who else is notified", "any")
     gpu_model: values.Globs = key("every GPU model of the workload has to match", "any")
     labels: values.Labels = key("labels of the workload; each one has to match", "any")
-    namespace_labels: values.Labels = key("likewise of its namespace", "any")
+    namespace_labels: values.Labels = key("labels of its namespace; each one has to match", "any")
     over_quota: values.Flag = key(
         "only work in a queue or namespace with more GPUs than its nominal quota; where that is "
         "unknown it does not match",
         "`false`",
     )
-    evidence: Annotated[Evidence, values.WORD] = key(
-        "the least evidence that will do", "`suspected`"
-    )
-    confidence: values.Ratio = key("the least confidence", "`0`")
-    gpus: values.Number = key("the fewest GPUs that the workload holds", "`0`")
+    evidence: Annotated[Evidence, values.WORD] = key("the minimum evidence", "`suspected`")
+    confidence: values.Ratio = key("the minimum confidence", "`0`")
+    gpus: values.Number = key("the minimum of GPUs that the workload has", "`0`")
     min_duration: values.UpTo90Days = key(
         "the shortest time for which it has been idle without a break, such as `8h`; a finding "
         "that is not about idleness does not match",
         "any",
     )
-    gpu_hours: values.Number = key("the fewest GPU-hours wasted so far", "`0`")
-    gpu_hours_per_day: values.Number = key("the fewest GPU-hours a day that would be freed", "`0`")
+    gpu_hours: values.Number = key("the minimum of GPU-hours wasted so far", "`0`")
+    gpu_hours_per_day: values.Number = key(
+        "the minimum of GPU-hours a day that the act would free", "`0`"
+    )
     usd_per_day: values.Dollars = key(
-        "the fewest dollars a day; what has no price does not match", "`0`"
+        "the minimum of dollars a day; a finding without a price does not match", "`0`"
     )
 
 
@@ -84,15 +84,15 @@ class AllowKeys(Section):
         "where it may act: enforcing needs this list, which may be empty", "nowhere"
     )
     kinds: values.Globs = key(
-        "kinds of workloads it may act upon; what serves (Deployment, InferenceService and the "
-        "like) has to be named here",
+        "kinds of workloads it may act upon; kinds that serve (Deployment, InferenceService and "
+        "the like) have to be named here",
         "all that match and do not serve",
     )
     production: values.Flag = key(
-        "may it act on production, as told by namespace, label or priority class", "`false`"
+        "may it act on production, by namespace, label or priority class", "`false`"
     )
     cluster_objects: values.Flag = key(
-        "may it act on what belongs to no namespace: nodes, pools, groups of quotas", "`false`"
+        "may it act on objects without a namespace: nodes, pools, groups of quotas", "`false`"
     )
 
 
@@ -222,7 +222,7 @@ class BudgetKeys(RecurringKeys):
         "most different owners; a percentage is rounded up", "any number"
     )
     usd_per_hour: values.Amount = key(
-        "most dollars an hour; what has no price does not fit; a percentage as of GPUs",
+        "most dollars an hour; an act without a price does not fit; a percentage as of GPUs",
         "any number",
     )
     per: values.UpTo31Days = key("in any stretch of this length", "`1d`")
@@ -250,7 +250,7 @@ class ActWindowKeys(Section):
 class BlackoutKeys(RecurringKeys):
     """When nothing is done."""
 
-    name: values.Line = Field(description="what people read when it holds")
+    name: values.Line = Field(description="text for people while it is in force")
     start: values.Timestamp = key("first day, or the time it begins", alias="from")
     end: values.LastTimestamp = key(
         "last day (the whole of it), or the time it ends", "open", alias="to"
@@ -274,7 +274,7 @@ class BlackoutKeys(RecurringKeys):
 class ApprovalKeys(Section):
     """Whether people have to agree."""
 
-    when: values.Approval = Field(description="which actions need somebody's `fallow approve`")
+    when: values.Approval = Field(description="which actions need a person's `fallow approve`")
     four_eyes: values.Flag = key("two different people have to approve", "`false`")
 
     @model_serializer(mode="wrap")
@@ -302,7 +302,7 @@ class PolicyKeys(Section):
     mode: Annotated[Mode, values.WORD] = key(
         "`notify` never goes further than a notice; `enforce` may take all stages", "`notify`"
     )
-    match: MatchKeys = key("which findings it is about: everything asked has to hold", "all")
+    match: MatchKeys = key("which findings it is about: every condition has to be true", "all")
     allow: AllowKeys = key("where it may act", "nowhere")
     stages: Annotated[
         list[StageKeys],
@@ -310,9 +310,9 @@ class PolicyKeys(Section):
         _STAGES,
     ] = Field(description="how far it goes, stage by stage")
     budgets: Annotated[list[BudgetKeys], values.ITEMS] = key(
-        "the most that may be done; all that hold at once count", "none"
+        "the most that may be done; all budgets in force count", "none"
     )
-    concurrent: values.Count = key("actions under way at once, of all policies", "`2`")
+    concurrent: values.Count = key("open actions at once, of all policies", "`2`")
     blackouts: Annotated[list[BlackoutKeys], values.ITEMS] = key("when nothing is done", "none")
     act_window: ActWindowKeys = key(
         "it acts only while this window is open; its notices announce the time of the stop, and "
@@ -324,13 +324,13 @@ class PolicyKeys(Section):
         "only if a workload waits that the freed GPUs really admit", "`false`"
     )
     on_benefit: values.Flag = key(
-        "only if so, or if a node would be empty and could go: freed GPUs that nobody wants save "
-        "nothing",
+        "only if so, or if a node would be empty and could be removed: freed GPUs without demand "
+        "save nothing",
         "`false`",
     )
     min_age: values.UpTo90DaysOrNone = key("younger workloads are left alone", "`1h`")
     cool_down: values.UpTo90Days = key(
-        "rest between two actions on one object; doubles each time its owner took it back", "`6h`"
+        "pause between two actions on one object; doubles with each reversal by its owner", "`6h`"
     )
     reversals: ReversalKeys = key(
         "how often owners may take back what was stopped", "5% within 24h"
