@@ -507,7 +507,7 @@ def test_a_missing_approval_says_how_many_people_have_to_approve_what(
 @pytest.mark.parametrize(
     ("annotations", "ends"),
     [
-        ({"fallow.dev/keep-until": "next monday"}, "(no moment, so for ever)"),
+        ({"fallow.dev/keep-until": "next monday"}, "(no time given, so for ever)"),
         ({"fallow.dev/keep-until": "2026-11-20T13:00:00Z"}, "=2026-11-20T13:00:00Z"),
         ({"fallow.dev/keep": "true"}, "fallow.dev/keep=true"),
     ],
