@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fallow.window import Window
+from warehouse.sample_validity import VALIDITY
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
 MERGE_GAP = timedelta(hours=6)
 """Hours to write that are closer together than this are written in one call."""
-VALIDITY = 1.25
-"""A sample is valid for 1.25 intervals: a scrape that is late by a quarter leaves no gap."""
 
 Marks = frozenset[tuple[str, datetime]]
 """(cluster, bucket) pairs that are known to be marked in the lake."""

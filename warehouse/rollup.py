@@ -11,16 +11,22 @@ increase of energy can end there, so the buckets that a sample reaches are refre
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
 from fallow.gpu_models import canonical, model_name
+from fallow.idle_settings import LedgerSettings
 from fallow.window import Window
-from warehouse import dirty, ingest, reductions, tiers
+from warehouse import dirty, ingest, tiers
 from warehouse.addresses import resolve_nodes
+from warehouse.sample_validity import (
+    LONGEST_INTERVAL_S,
+    MAX_GAP,
+    UNKNOWN_INTERVAL_S,
+    VALIDITY,
+)
 from warehouse.statements import write_literal
 from warehouse.steps import load_step
 from warehouse.views.tiers import TierState
@@ -102,10 +108,8 @@ def _read_reaches(warehouse: "Warehouse") -> dict[str, timedelta]:
 
 
 def _compute_reach(interval_s: float | None) -> timedelta:
-    seconds = min(interval_s or reductions.UNKNOWN_INTERVAL_S, reductions.LONGEST_INTERVAL_S)
-    return _ceil_length(
-        timedelta(seconds=seconds * max(reductions.MAX_GAP, reductions.VALIDITY)), BUCKET
-    )
+    seconds = min(interval_s or UNKNOWN_INTERVAL_S, LONGEST_INTERVAL_S)
+    return _ceil_length(timedelta(seconds=seconds * max(MAX_GAP, VALIDITY)), BUCKET)
 
 
 def _list_within(warehouse: "Warehouse", window: Window) -> list[BucketRange]:
@@ -162,9 +166,6 @@ def _refresh(
     tiers.restore_days(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.restore_days(cursor, seen, "rollup_1h", hours["first"], hours["last"])
     lookback, models = _read_reach(cursor, seen, where)
-    compiled = _compile_reductions(
-        warehouse.settings.ledger.idle_threshold, warehouse.settings.ledger.low_threshold
-    )
     touched = None if whole else _find_touched(cursor, seen, where)
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
     cursor.register("model", _read_model_facts(models))
@@ -173,18 +174,20 @@ def _refresh(
     )
     span = {"cluster": cluster, "since": start - lookback, "until": end}
     with_samples = f"WITH device_sample AS NOT MATERIALIZED (FROM ({_select_samples(seen)}){only})"
-    _keep_result(cursor, "gathered", f"{with_samples} {compiled.gathered}", span)
-    rolled = (
-        f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {load_step('rollup/named_5m')}"
+    cursor.execute(
+        "CREATE OR REPLACE TEMP TABLE owner_bucket AS"
+        f" {with_samples} FROM ({load_step('rollup/owner_buckets')})",
+        {**span, **_list_thresholds(warehouse.settings.ledger)},
     )
-    _put_rows(cursor, "rollup_5m", rolled, where, only)
-    merged = (
-        f"WITH roll AS NOT MATERIALIZED (FROM ({load_step('rollup/roll')}){only}),"
-        f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {load_step('rollup/named_1h')}"
+    _put_rows(cursor, "rollup_5m", load_step("rollup/rollup_5m"), where, only)
+    hourly = (
+        f"WITH owner_hour_part AS NOT MATERIALIZED (FROM rollup_5m{only})"
+        f" FROM ({load_step('rollup/rollup_1h')})"
     )
-    _put_rows(cursor, "rollup_1h", merged, hours, only)
+    _put_rows(cursor, "rollup_1h", hourly, hours, only)
     devices = cursor.execute(
-        f"{with_samples} FROM ({load_step('rollup/device')})", {**span, "first": start, "last": end}
+        f"{with_samples} FROM ({load_step('rollup/device')})",
+        {**span, "first": start, "last": end, "unknown_interval_s": UNKNOWN_INTERVAL_S},
     ).to_arrow_table()
     if devices.num_rows:
         # Telemetry may arrive before the inventory that has the node of an address.
@@ -195,7 +198,7 @@ def _refresh(
     )
     # Whether the end of an hour is idle is known only when the next hour's stretch is known.
     dirty.mark_hours(cursor, hours["first"] - HOUR, hours["last"])
-    cursor.execute("DROP TABLE temp.gathered")
+    cursor.execute("DROP TABLE temp.owner_bucket")
     cursor.unregister("model")
     cursor.unregister("piece")
 
@@ -245,15 +248,6 @@ def _select_samples(seen: TierState) -> str:
     return f"WITH {tiers.build_source('sample', seen)} {load_step('rollup/device_samples')}"
 
 
-def _keep_result(
-    cursor: "duckdb.DuckDBPyConnection",
-    name: str,
-    sql: str,
-    parameters: dict[str, Any] | None = None,
-) -> None:
-    cursor.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}", parameters or {})
-
-
 def _put_rows(
     cursor: "duckdb.DuckDBPyConnection", table: str, sql: str, where: dict[str, Any], only: str
 ) -> None:
@@ -279,25 +273,16 @@ def _read_model_facts(models: list[str]) -> pa.Table:
     )
 
 
-class CompiledReductions(msgspec.Struct, frozen=True):
-    """The reductions as SQL of this engine."""
-
-    gathered: str
-    rolled_5m: str
-    rolled_1h: str
-
-
-@cache
-def _compile_reductions(idle_threshold: float, low_threshold: float) -> CompiledReductions:
-    rules = reductions.ActivityThresholds(idle_threshold, low_threshold)
-    gathered = reductions.gathered_5m(
-        reductions.device_samples(), reductions.model(), reductions.piece(), rules
-    )
-    return CompiledReductions(
-        reductions.sql(gathered),
-        reductions.sql(reductions.rolled_5m(reductions.like(gathered, "gathered"))),
-        reductions.sql(reductions.rolled_1h(reductions.roll("rollup_5m", "roll"))),
-    )
+def _list_thresholds(ledger: LedgerSettings) -> dict[str, float]:
+    """Return the parameters of `owner_buckets.sql` that a site or another module may change."""
+    return {
+        "idle_threshold": ledger.idle_threshold,
+        "low_threshold": ledger.low_threshold,
+        "validity": VALIDITY,
+        "max_gap": MAX_GAP,
+        "unknown_interval_s": UNKNOWN_INTERVAL_S,
+        "longest_interval_s": LONGEST_INTERVAL_S,
+    }
 
 
 def _floor_time(timestamp: datetime, step: timedelta) -> datetime:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from analyzers.idle.samples import MEASURES
-from warehouse.reductions import VALIDITY
+from warehouse.sample_validity import VALIDITY
 from warehouse.signals.frozen import STILL_READINGS
 from warehouse.signals.runs import IDLE, MICRO, POWER_STILL, DeviceSamples
 from warehouse.signals.states import LOW_ACTIVITY

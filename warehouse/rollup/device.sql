@@ -15,7 +15,7 @@ WITH seen AS (
         arg_max(s.interval_s, s.at_us) AS interval_s,
         make_timestamp(min(s.at_us)) AS first_seen,
         make_timestamp(
-            max(s.at_us + (coalesce(s.interval_s, 60) * 1000000)::BIGINT)
+            max(s.at_us + (coalesce(s.interval_s, $unknown_interval_s) * 1000000)::BIGINT)
         ) AS last_seen
     FROM device_sample AS s
     WHERE s.at_us >= epoch_us($first) AND s.at_us < epoch_us($last)

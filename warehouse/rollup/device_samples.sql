@@ -1,4 +1,5 @@
--- The device samples that a rollup reads, with the time as a number, as the reductions require.
+-- The device samples that a rollup reads, with the time as a number, as `owner_buckets.sql`
+-- requires.
 SELECT
     * EXCLUDE (ts), -- noqa: AM04
     epoch_us(ts) AS at_us

@@ -1,0 +1,188 @@
+"""The rollup's SQL files: every column of their tables, and figures known by hand."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fallow import tables
+from fallow.idle_settings import LedgerSettings
+from warehouse import rollup
+from warehouse.steps import load_step
+
+START = datetime(2026, 11, 20, 6, 0)  # noqa: DTZ001
+START_US = 1_795_154_400_000_000
+HOUR = {"cluster": "test", "first": START, "last": START + timedelta(hours=1)}
+ACTIVITIES = st.lists(
+    st.one_of(st.sampled_from([0.0, 0.05, 0.1, 1.0]), st.floats(0, 1, width=32)),
+    min_size=1,
+    max_size=60,
+)
+
+
+def build(table: str, rows: list[dict[str, Any]], *, time: str, as_number: str) -> pa.Table:
+    """Return rows of a table's shape; their time is microseconds called `as_number`."""
+    return pa.table(
+        {
+            as_number if c.name == time else c.name: pa.array(
+                [r.get(as_number if c.name == time else c.name) for r in rows],
+                pa.int64() if c.name == time else tables.TYPES[c.type],
+            )
+            for c in tables.columns(table)
+        }
+    )
+
+
+def roll_5m(samples: list[dict[str, Any]], **thresholds: float) -> pa.Table:
+    """Roll samples of one cluster up: their buckets in the hour after START."""
+    connection = duckdb.connect()
+    rows = [{"device": "GPU-0", "interval_s": 60.0, **row} for row in samples]
+    connection.register(
+        "device_sample", build("sample", rows, time="ts", as_number="at_us").combine_chunks()
+    )
+    connection.register(
+        "model",
+        pa.table(
+            {
+                "model": ["H100"],
+                "tdp_w": pa.array([700], pa.float32()),
+                "idle_context_w": pa.array([130], pa.float32()),
+            }
+        ),
+    )
+    connection.register("piece", pa.table({"k": pa.array(range(1, 37), pa.int64())}))
+    connection.execute(
+        f"CREATE TEMP TABLE owner_bucket AS {load_step('rollup/owner_buckets')}",
+        rollup._list_thresholds(LedgerSettings(**thresholds)),
+    )
+    found = connection.execute(load_step("rollup/rollup_5m"), HOUR).to_arrow_table()
+    return found.sort_by([("bucket", "ascending"), ("namespace", "ascending")])
+
+
+def roll_1h(rows: list[dict[str, Any]]) -> pa.Table:
+    """Merge rows of `rollup_5m` of the hour after START."""
+    connection = duckdb.connect()
+    keys = {"cluster": "test", "device": "GPU-0", "namespace": "", "pod": ""}
+    parts = pa.Table.from_pylist(
+        [{**keys, **row} for row in rows], schema=tables.schema("rollup_5m")
+    )
+    connection.register("owner_hour_part", parts)
+    return connection.execute(load_step("rollup/rollup_1h"), HOUR).to_arrow_table()
+
+
+def at(second: float) -> int:
+    return START_US + round(second * 1e6)
+
+
+def test_a_step_returns_every_column_of_its_table() -> None:
+    rows = {
+        "rollup_5m": roll_5m([{"at_us": at(0)}]),
+        "rollup_1h": roll_1h([{"bucket": START}]),
+    }
+    for table, found in rows.items():
+        assert set(found.column_names) == {c.name for c in tables.columns(table)}
+
+
+@settings(max_examples=40)
+@given(ACTIVITIES)
+def test_the_bin_of_an_activity_contains_it(activities: list[float]) -> None:
+    # One sample a bucket: which of its 21 counts is 1?
+    rows = roll_5m(
+        [{"at_us": at(300 * k), "sm_active": a} for k, a in enumerate(activities[:12])]
+    ).to_pylist()
+    for activity, row in zip(activities, rows, strict=False):
+        assert sum(row["act_hist"]) == row["act_n"] == 1
+        number = row["act_hist"].index(1)
+        assert (number - 1) / 20 - 1e-6 <= activity <= number / 20 + 1e-6
+
+
+def test_each_of_the_21_counts_is_its_own() -> None:
+    # k samples in bin k, all in one bucket: 231 samples, over a second apart.
+    activities = [k / 20 for k in range(21) for _ in range(k + 1)]
+    rows = [{"at_us": at(1.2 * n), "sm_active": a} for n, a in enumerate(activities)]
+    (first, *_) = roll_5m(rows).to_pylist()
+    assert first["act_hist"] == [k + 1 for k in range(21)]
+
+
+def test_a_count_of_the_histogram_is_exact_up_to_4095_samples() -> None:
+    rows = [{"at_us": at(k / 14), "sm_active": 0.5, "interval_s": 1 / 14} for k in range(4095)]
+    (first, *_) = roll_5m(rows).to_pylist()
+    assert first["act_hist"] == [*[0] * 10, 4095, *[0] * 10]
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "covered_s"),
+    [
+        (None, [75]),  # unknown: 60 s
+        (-5.0, [0]),
+        (0.0, [0]),
+        (400.0, [300, 200]),
+        (7200.0, [300] * 12),  # counts as one hour; the rest lies after the requested hour
+    ],
+)
+def test_a_sample_is_valid_for_a_bounded_time(
+    interval_s: float | None, covered_s: list[float]
+) -> None:
+    rows = roll_5m([{"at_us": at(0), "interval_s": interval_s, "sm_active": 0.5}])
+    assert rows["covered_s"].to_pylist() == pytest.approx(covered_s)
+
+
+@pytest.mark.parametrize(
+    ("activity", "seconds"), [(0.1, "idle_s"), (0.2, "low_s"), (0.6, "busy_s")]
+)
+def test_the_thresholds_of_a_site_decide_the_class(activity: float, seconds: str) -> None:
+    sample = {"at_us": at(0), "sm_active": activity}
+    (row,) = roll_5m([sample], idle_threshold=0.1, low_threshold=0.6).to_pylist()
+    assert row[seconds] == pytest.approx(75)
+
+
+def test_two_directions_of_traffic_are_added_and_one_counts_alone() -> None:
+    (row,) = roll_5m(
+        [
+            {"at_us": at(0), "pcie_tx_bps": 3.0, "pcie_rx_bps": 4.0, "nvlink_rx_bps": 2.0},
+            {"at_us": at(60), "pcie_tx_bps": 5.0, "nvlink_rx_bps": 1.0},
+        ]
+    ).to_pylist()
+    assert (row["pcie_bps_max"], row["nvlink_bps_max"]) == (7.0, 2.0)
+
+
+def test_an_hour_merges_its_buckets() -> None:
+    parts: list[dict[str, Any]] = [
+        {"n": 1, "interval_s": 60.0, "act_n": 1, "act_mean": 0.25, "act_hist": [1, *[0] * 20]},
+        {"n": 3, "interval_s": 20.0, "act_n": 3, "act_mean": 0.75, "act_hist": [2, *[0] * 19, 1]},
+        {"n": 4, "interval_s": 20.0, "act_n": 0, "act_mean": None, "act_hist": [0] * 21},
+        # Only a sample of the bucket before is valid in it: none of its own.
+        {"n": 0, "interval_s": 60.0, "act_n": 0, "act_mean": None, "act_hist": [0] * 21},
+    ]
+    measures: list[dict[str, Any]] = [
+        {"power_w_n": 1, "power_w_min": 50.0, "power_w_mean": 100.0, "power_w_max": 150.0},
+        {"power_w_n": 3, "power_w_min": 60.0, "power_w_mean": 200.0, "power_w_max": 300.0},
+        {"sm_clock_mhz_mean": 1000.0, "throttle_mask": 4, "energy_mj": 70, "xid_max": 79},
+        {"throttle_mask": 1, "last_kernel_age_s_min": 7.0, "covered_s": 15.0, "idle_s": 15.0},
+    ]
+    rows = [
+        {"bucket": START + timedelta(minutes=5 * k), **parts[k], **measures[k]} for k in range(4)
+    ]
+    (hour,) = roll_1h(rows).to_pylist()
+    assert hour["bucket"] == START
+    assert (hour["n"], hour["act_n"], hour["energy_mj"], hour["xid_max"]) == (8, 4, 70, 79)
+    assert hour["interval_s"] == pytest.approx((1 * 60 + 3 * 20 + 4 * 20) / 8)
+    assert hour["expected"] == pytest.approx(3600 / 25)
+    assert hour["act_mean"] == pytest.approx((1 * 0.25 + 3 * 0.75) / 4)
+    assert hour["act_hist"] == [3, *[0] * 19, 1]
+    assert hour["power_w_mean"] == pytest.approx((1 * 100 + 3 * 200) / 4)
+    assert (hour["power_w_n"], hour["power_w_min"], hour["power_w_max"]) == (4, 50.0, 300.0)
+    assert hour["sm_clock_mhz_mean"] == 1000.0  # the buckets without a clock do not count
+    assert (hour["throttle_mask"], hour["last_kernel_age_s_min"]) == (5, 7.0)
+    assert (hour["covered_s"], hour["idle_s"]) == (15.0, 15.0)
+    assert hour["temp_c_max"] is None
+
+
+def test_an_hour_without_samples_of_its_own_keeps_its_interval() -> None:
+    rows = [{"bucket": START, "n": 0, "interval_s": i} for i in (300.0, 600.0)]
+    (hour,) = roll_1h(rows).to_pylist()
+    assert (hour["n"], hour["interval_s"], hour["expected"]) == (0, 450.0, 8.0)
