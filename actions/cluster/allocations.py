@@ -26,6 +26,7 @@ from actions.cluster.objects import (
 )
 from fallow.errors import RefusedError
 from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, GpuResource, gpu_resource
+from fallow.kube.pod_requests import Amounts, reserve
 from fallow.kube.quantities import quantity
 from fallow.protocols import ClusterReader, Right
 from fallow.resources import read_table
@@ -37,7 +38,6 @@ OPTIONAL_RIGHTS = (
 )
 """Messages. Without nodes a time-sliced replica counts as a whole GPU. Without slices a device is
 known only by its driver and its name."""
-SIDECAR = "Always"
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 """Annotation of the claim that the scheduler created for an extended resource `nvidia.com/gpu`."""
 SHARING = {
@@ -76,27 +76,12 @@ def count_allocated_gpus(pods: Iterable[Object], cluster: ClusterReader) -> dict
     return {uid(pod): float(allocations.of(pod)) for pod in pods}
 
 
-def sum_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Return what a pod reserves of each extended resource that represents GPUs.
-
-    Init containers run one after the other, so the largest counts; sidecars stay and add.
-    """
-    running: dict[str, Fraction] = {}
-    peak: dict[str, Fraction] = {}
-    sidecars: dict[str, Fraction] = {}
-    for container in spec.get("containers") or ():
-        _add(running, _amounts(container))
-    for container in spec.get("initContainers") or ():
-        own = _amounts(container)
-        if container.get("restartPolicy") == SIDECAR:
-            _add(running, own)
-            _add(sidecars, own)
-            own = dict(sidecars)
-        else:
-            _add(own, sidecars)
-        _peak(peak, own)
-    _peak(running, peak)
-    return running
+def sum_requests(spec: Mapping[str, Any]) -> Amounts:
+    """Return what a pod reserves of each extended resource that represents GPUs."""
+    return reserve(
+        map(_amounts, spec.get("containers") or ()),
+        ((_amounts(c), c.get("restartPolicy")) for c in spec.get("initContainers") or ()),
+    )
 
 
 class _Allocations:
@@ -249,17 +234,7 @@ def _shares(strategy: str | None) -> bool:
     return (strategy or "").lower() in ("time-slicing", "mps", "time-sharing")
 
 
-def _amounts(container: Mapping[str, Any]) -> dict[str, Fraction]:
+def _amounts(container: Mapping[str, Any]) -> Amounts:
     resources = container.get("resources") or {}
     amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {key: quantity(t) or Fraction(0) for key, t in amounts.items() if gpu_resource(key)}
-
-
-def _add(totals: dict[str, Fraction], amounts: Mapping[str, Fraction]) -> None:
-    for key, value in amounts.items():
-        totals[key] = totals.get(key, Fraction(0)) + value
-
-
-def _peak(totals: dict[str, Fraction], amounts: Mapping[str, Fraction]) -> None:
-    for key, value in amounts.items():
-        totals[key] = max(totals.get(key, value), value)

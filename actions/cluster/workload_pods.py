@@ -7,10 +7,9 @@ from actions.cluster.owner_chains import OwnerChainReader, UnknownOwner
 from fallow.action_models import Target
 from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, gpu_resource
 from fallow.kube.owner_links import owner_links
+from fallow.kube.pod_requests import SIDECAR
 from fallow.kube.quantities import quantity
 from fallow.protocols import ClusterReader
-
-SIDECAR = "Always"
 
 
 def list_workload_pods(target: Target, cluster: ClusterReader) -> Sequence[Object]:

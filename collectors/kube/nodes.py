@@ -12,12 +12,13 @@ import msgspec
 
 from collectors.inventory import document
 from collectors.kube.devices import Dra, hami_registered
-from collectors.kube.quantities import milli, whole
-from collectors.kube.resources import amounts, gpus
+from collectors.kube.resources import gpus
 from collectors.kube.shapes import Node
 from collectors.kube.table import table
 from fallow.gpu_models import canonical
 from fallow.kube.gpu_resources import MIG_SLICES, GpuResource
+from fallow.kube.pod_requests import read_amounts
+from fallow.kube.quantities import milli, whole
 
 _PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure"}
 _SUFFIX = re.compile(r"(-SHARED)$|-(MIG-[0-9]+g\.[0-9]+gb.*)$")
@@ -41,7 +42,7 @@ class Gpus(msgspec.Struct, frozen=True):
 def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, Any]:
     """Return one row of the `node` table; `first_seen` is the node's creation."""
     meta, labels = node.metadata, node.metadata.labels or {}
-    allocatable = amounts(node.status.allocatable)
+    allocatable = read_amounts(node.status.allocatable)
     gpus_of_node = node_gpus(node, dra)
     ready = next((c for c in node.status.conditions or () if c.type == "Ready"), None)
     provider = _provider(node.spec.provider_id)
@@ -78,7 +79,7 @@ def node_gpus(node: Node, dra: Dra) -> Gpus:
     labels = node.metadata.labels or {}
     model = read_labels("gpu_model", labels)
     registered = hami_registered(node.metadata.annotations)
-    device_counts = gpus(amounts(node.status.capacity))
+    device_counts = gpus(read_amounts(node.status.capacity))
     if registered:
         name = max(device_counts, key=lambda r: device_counts[r]).name if device_counts else None
         model = model or registered[0].type or None
@@ -94,7 +95,7 @@ def node_gpus(node: Node, dra: Dra) -> Gpus:
     replicas_sharing = replicas if sharing in {"time-slicing", "mps"} else None
     main = max(device_counts, key=lambda r: (r.form != "mig", device_counts[r]))
     plain = profile is None and all(r.form != "mig" for r in device_counts)
-    slice_devices = amounts(node.status.allocatable)
+    slice_devices = read_amounts(node.status.allocatable)
     allocatable = None
     if plain:
         # A GPU that fell off the bus keeps its label until discovery runs again, and it is paid

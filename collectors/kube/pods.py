@@ -12,12 +12,13 @@ from collectors.inventory import document
 from collectors.kube.constraints import constraints
 from collectors.kube.devices import Dra, PodDevice, hami_devices
 from collectors.kube.owners import Resolver, TopOwner, controller
-from collectors.kube.quantities import milli, quantity, whole
 from collectors.kube.queues import Queues
-from collectors.kube.resources import Amounts, gpus, hint, limits, requests
+from collectors.kube.resources import gpus, hint, limits, requests
 from collectors.kube.shapes import Meta, Pod
 from collectors.kube.table import table
 from fallow.kube.gpu_resources import MIG_SLICES, GpuResource, gpu_resource
+from fallow.kube.pod_requests import Amounts
+from fallow.kube.quantities import milli, quantity, whole
 from fallow.protections import NAMESPACE, OWNERS, select_protections
 from fallow.taints import TOLERATIONS
 

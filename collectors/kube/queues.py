@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from collectors.kube.quantities import quantity
 from collectors.kube.shapes import CustomObject, Meta
 from collectors.kube.table import table
+from fallow.kube.quantities import quantity
 
 _GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "pod-group-name")
 _KUEUE_OWNER = "kueue.x-k8s.io/job-uid"

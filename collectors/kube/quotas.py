@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from collectors.kube.quantities import quantity
 from collectors.kube.queues import Queues
 from collectors.kube.shapes import CustomObject
 from collectors.kube.table import table
+from fallow.kube.quantities import quantity
 
 UNLIMITED = -1
 """KAI's value for no limit."""

@@ -13,8 +13,8 @@ import msgspec
 from collectors.inventory import document
 from collectors.kube.devices import PodDevice
 from collectors.kube.pods import KAI_FRACTION, devices_document
-from collectors.kube.quantities import quantity
 from collectors.kube.shapes import Meta
+from fallow.kube.quantities import quantity
 
 GROUP = "runai-gpu-group"
 MULTI_GROUP_PREFIX = f"{GROUP}/"

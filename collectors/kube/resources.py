@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
-from collectors.kube.quantities import quantity
 from collectors.kube.shapes import ContainerSpec, PodSpec, Resources
 from fallow.kube.gpu_resources import COUNTED, GpuResource, gpu_resource
-
-SIDECAR = "Always"
-Amounts = dict[str, Fraction]
+from fallow.kube.pod_requests import SIDECAR, Amounts, add_amounts, read_amounts, reserve
 
 
 def gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
@@ -26,17 +23,10 @@ def hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
     return None
 
 
-def amounts(resources: Mapping[str, str | int] | None) -> Amounts:
-    """Read a resource list; values that are no quantity are left out."""
-    read = ((name, quantity(text)) for name, text in (resources or {}).items())
-    return {name: value for name, value in read if value is not None}
-
-
 def requests(spec: PodSpec) -> Amounts:
     """Return what the scheduler reserves for a pod.
 
-    The greater of (containers + sidecars) and of each init container together with the sidecars
-    started before it; pod-level requests win for the resources they name; overhead comes on top.
+    Pod-level requests win for the resources they name; overhead comes on top of `reserve`.
     Source: k8s.io/component-helpers/resource/helpers.go, PodRequests.
     """
     return _reserved_amounts(spec, "requests")
@@ -45,7 +35,7 @@ def requests(spec: PodSpec) -> Amounts:
 def limits(spec: PodSpec) -> Amounts:
     """Return a pod's limits; a resource that one container leaves unlimited has none."""
     total = _reserved_amounts(spec, "limits")
-    pod_level = amounts(spec.resources.limits) if spec.resources else {}
+    pod_level = read_amounts(spec.resources.limits) if spec.resources else {}
     running = [*(spec.containers or ()), *_sidecars(spec)]
     for container in running:
         container_limits = _of(container.resources, "limits")
@@ -55,25 +45,14 @@ def limits(spec: PodSpec) -> Amounts:
 
 
 def _reserved_amounts(spec: PodSpec, side: str) -> Amounts:
-    running: Amounts = {}
-    for container in spec.containers or ():
-        _add(running, _of(container.resources, side))
-    peak: Amounts = {}
-    sidecars: Amounts = {}
-    for container in spec.init_containers or ():
-        amounts_reserved = _of(container.resources, side)
-        if container.restart_policy == SIDECAR:
-            _add(running, amounts_reserved)
-            _add(sidecars, amounts_reserved)
-            amounts_reserved = dict(sidecars)
-        else:
-            _add(amounts_reserved, sidecars)
-        _peak(peak, amounts_reserved)
-    _peak(running, peak)
+    total = reserve(
+        (_of(c.resources, side) for c in spec.containers or ()),
+        ((_of(c.resources, side), c.restart_policy) for c in spec.init_containers or ()),
+    )
     if spec.resources is not None:
-        running.update(_of(spec.resources, side))
-    _add(running, amounts(spec.overhead))
-    return running
+        total.update(_of(spec.resources, side))
+    add_amounts(total, read_amounts(spec.overhead))
+    return total
 
 
 def _of(resources: Resources | None, side: str) -> Amounts:
@@ -81,19 +60,9 @@ def _of(resources: Resources | None, side: str) -> Amounts:
     if resources is None:
         return {}
     if side == "limits":
-        return amounts(resources.limits)
-    return {**amounts(resources.limits), **amounts(resources.requests)}
+        return read_amounts(resources.limits)
+    return {**read_amounts(resources.limits), **read_amounts(resources.requests)}
 
 
 def _sidecars(spec: PodSpec) -> list[ContainerSpec]:
     return [c for c in spec.init_containers or () if c.restart_policy == SIDECAR]
-
-
-def _add(into: Amounts, more: Mapping[str, Fraction]) -> None:
-    for name, value in more.items():
-        into[name] = into.get(name, Fraction(0)) + value
-
-
-def _peak(into: Amounts, other: Mapping[str, Fraction]) -> None:
-    for name, value in other.items():
-        into[name] = max(into.get(name, value), value)
