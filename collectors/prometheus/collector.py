@@ -10,7 +10,6 @@ from collectors.inventory import batches, scrape_row
 from collectors.kube.addresses import address_rows
 from collectors.prometheus import cursors, kube_state, pod_identity
 from collectors.prometheus.client import PrometheusClient, failure
-from collectors.prometheus.containers import ContainerUsage
 from collectors.prometheus.cursors import Piece
 from collectors.prometheus.decode import Matrix, vector
 from collectors.prometheus.gaps import MEMORY, Silences
@@ -20,7 +19,7 @@ from collectors.prometheus.progress import ProgressQueries
 from collectors.prometheus.raw import LEAST, samples, selector
 from collectors.prometheus.steps import Steps
 from collectors.prometheus.telemetry import SOURCE, Telemetry, metric_names
-from collectors.prometheus.usage import Usage
+from collectors.prometheus.usage import CONTAINERS, Usage
 from fallow.collector_settings import KubernetesSettings, PrometheusSettings
 from fallow.errors import FallowError
 from fallow.tables import Batch
@@ -88,9 +87,9 @@ class PrometheusCollector:
             only=only,
         )
         common: dict[str, Any] = {"cluster": cluster, "matchers": settings.selector}
-        self._gridded: dict[str, Usage | ContainerUsage | Latencies | Steps | ProgressQueries] = {
+        self._gridded: dict[str, Usage | Latencies | Steps | ProgressQueries] = {
             "usage": Usage(self.client, **common),
-            "containers": ContainerUsage(self.client, **common),
+            "containers": Usage(self.client, table=CONTAINERS, **common),
             "latencies": Latencies(self.client, own=settings.latency_metrics, **common),
             "steps": Steps(self.client, own=settings.step_metrics, **common),
             "progress": ProgressQueries(self.client, own=settings.progress_metrics, **common),
@@ -308,7 +307,7 @@ class PrometheusCollector:
         self,
         window: Window,
         part: str,
-        grid_query: Usage | ContainerUsage | Latencies | Steps | ProgressQueries,
+        grid_query: Usage | Latencies | Steps | ProgressQueries,
         wanted: Sequence[Any],
         held_by: Sequence[str],
     ) -> Iterator[Batch]:

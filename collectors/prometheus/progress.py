@@ -18,7 +18,7 @@ from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats, vector
 from collectors.prometheus.grid import holders, query_grid, replicas, series_values
 from collectors.prometheus.raw import selector
-from collectors.prometheus.usage import merge, rows
+from collectors.prometheus.usage import Key, merge, rows
 from fallow.service_levels import METRIC_NAME
 from fallow.tables import Batch
 from fallow.window import Window
@@ -69,7 +69,7 @@ class ProgressQueries:
         last = f"last_over_time({selector([name], self._matchers)}[{RANGE}])"
         rank_expression = f"sum by (namespace, pod) (max without ({replicas()}) ({last}))"
         question = f"({rank_expression}) and on (namespace, pod) ({holder_query})"
-        column: dict[tuple[str, str], Floats] = {}
+        column: dict[Key, Floats] = {}
         for label_set, values_seen in series_values(
             query_grid(self._client, question, window, GRID), window, GRID
         ):

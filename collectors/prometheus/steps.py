@@ -9,7 +9,7 @@ from collectors.prometheus.decode import Floats
 from collectors.prometheus.grid import by_pod, holders, query_grid, replicas, series_values
 from collectors.prometheus.raw import selector
 from collectors.prometheus.tables import table
-from collectors.prometheus.usage import GRID, RANGE, merge, rows
+from collectors.prometheus.usage import GRID, RANGE, Key, merge, rows
 from fallow.service_levels import StepMetric
 from fallow.tables import Batch
 from fallow.window import Window
@@ -17,7 +17,6 @@ from fallow.window import Window
 WORK = ("work_per_s", "job_work_per_s")
 SUMMED = ("work_per_s", "allocated_bytes", "reserved_bytes")
 """Summed over the ranks and devices of a pod; every other metric is the same on each of them."""
-Pod = tuple[str, str]
 
 
 @cache
@@ -56,13 +55,13 @@ class Steps:
     ) -> Batch | None:
         """Return the `step_sample` rows of a window whose ends lie on the grid."""
         holder_query = holders(held_by, self._matchers, RANGE)
-        columns_found: dict[str, dict[Pod, Floats]] = {}
-        work: dict[Pod, str] = {}
+        columns_found: dict[str, dict[Key, Floats]] = {}
+        work: dict[Key, str] = {}
         for metric in wanted:
             question = f"({self._expression(metric)}) and on (namespace, pod) ({holder_query})"
             parts = query_grid(self._client, question, window, GRID)
             for label_set, values_seen in series_values(parts, window, GRID):
-                pod = (label_set.get("namespace", ""), label_set.get("pod", ""))
+                pod: Key = (label_set.get("namespace", ""), label_set.get("pod", ""))
                 if metric.column in WORK and work.setdefault(pod, metric.name) != metric.name:
                     continue  # two throughput metrics of one pod are never mixed
                 merge(columns_found.setdefault(metric.column, {}), label_set, values_seen)

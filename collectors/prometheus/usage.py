@@ -1,4 +1,7 @@
-"""Read what pods that hold devices do on the host: cAdvisor, request counters -> `pod_sample`.
+"""Read what pods that hold devices, and their containers, do on the host.
+
+    cAdvisor, request counters ─► pod_sample        by pod
+    cAdvisor                   ─► container_sample  by container; memory is the stretch's maximum
 
 Over whole five minutes that end on the clock's grid. Only pods that the device telemetry names are
 queried, joined on the server, because a cluster has many more. Series that two replicas of one
@@ -11,6 +14,7 @@ from datetime import timedelta
 from functools import cache
 from string import Template
 
+import msgspec
 import numpy as np
 
 from collectors.prometheus.client import PrometheusClient
@@ -22,6 +26,20 @@ from fallow.window import Window
 
 GRID = timedelta(minutes=5)
 RANGE = "5m"
+Key = tuple[str, ...]
+"""Values of the labels that identify a row: namespace, pod, and for some tables the container."""
+
+
+class UsageTable(msgspec.Struct, frozen=True):
+    """A table of usage: the file of its queries, and the labels that identify its rows."""
+
+    name: str
+    queries: str
+    labels: Key
+
+
+PODS = UsageTable("pod_sample", "queries", ("namespace", "pod"))
+CONTAINERS = UsageTable("container_sample", "container_queries", ("namespace", "pod", "container"))
 
 
 @cache
@@ -31,25 +49,33 @@ def sidecars() -> str:
 
 
 class Usage:
-    """Queries the host usage of pods."""
+    """Queries the host usage of pods, or of their containers."""
 
     every = GRID
 
-    def __init__(self, client: PrometheusClient, *, cluster: str, matchers: str = "") -> None:
+    def __init__(
+        self,
+        client: PrometheusClient,
+        *,
+        cluster: str,
+        matchers: str = "",
+        table: UsageTable = PODS,
+    ) -> None:
         self._client = client
         self._cluster = cluster
         self._matchers = matchers
+        self._table = table
 
     def wanted(self, present: Sequence[str]) -> list[dict[str, str]]:
         """Return the queries whose metrics the server has."""
-        return available("queries", present)
+        return available(self._table.queries, present)
 
     def batch(
         self, wanted: Sequence[Mapping[str, str]], held_by: Sequence[str], window: Window
     ) -> Batch | None:
-        """Return the `pod_sample` rows of a window whose ends lie on the grid."""
+        """Return the table's rows of a window whose ends lie on the grid."""
         holder_query = holders(held_by, self._matchers, RANGE)
-        columns_found: dict[str, dict[tuple[str, str], Floats]] = {}
+        columns_found: dict[str, dict[Key, Floats]] = {}
         for query in wanted:
             expression = Template(query["expression"]).substitute(
                 selector=self._matchers, range=RANGE, sidecars=sidecars(), replicas=replicas()
@@ -62,52 +88,62 @@ class Usage:
             )
             column = columns_found.setdefault(query["column"], {})
             for label_set, values_seen in series_values(parts, window, GRID):
-                merge(column, label_set, values_seen)
-        return rows("pod_sample", columns_found, window, GRID, cluster=self._cluster)
+                merge(column, label_set, values_seen, self._table.labels)
+        return rows(
+            self._table.name,
+            columns_found,
+            window,
+            GRID,
+            cluster=self._cluster,
+            labels=self._table.labels,
+        )
 
 
 def merge(
-    column: dict[tuple[str, str], Floats], label_set: Mapping[str, str], line: Floats
+    column: dict[Key, Floats],
+    label_set: Mapping[str, str],
+    line: Floats,
+    labels: Key = PODS.labels,
 ) -> None:
-    """Add a series to its pod's row; series without a pod are unattributed and left out."""
-    pod = (label_set.get("namespace", ""), label_set.get("pod", ""))
-    if pod[1]:
-        value_known = column.get(pod)
-        column[pod] = line if value_known is None else np.where(np.isnan(line), value_known, line)
+    """Add a series to its row; series without a pod or container are unattributed and left out."""
+    key = tuple(label_set.get(name, "") for name in labels)
+    if all(key[1:]):
+        earlier = column.get(key)
+        column[key] = line if earlier is None else np.where(np.isnan(line), earlier, line)
 
 
 def rows(
     table: str,
-    columns_found: Mapping[str, Mapping[tuple[str, str], Floats]],
+    columns_found: Mapping[str, Mapping[Key, Floats]],
     window: Window,
     step: timedelta,
     *,
     cluster: str,
-    texts: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
+    texts: Mapping[str, Mapping[Key, str]] | None = None,
+    labels: Key = PODS.labels,
 ) -> Batch | None:
-    """Return a row per pod and stretch with any value; `texts` are by pod only."""
+    """Return a row per key and stretch with any value; `texts` are by key only."""
     at = grid_times(window, step)
-    pods = list(dict.fromkeys(pod for column in columns_found.values() for pod in column))
-    if not pods:
+    keys = list(dict.fromkeys(key for column in columns_found.values() for key in column))
+    if not keys:
         return None
     missing = np.full(len(at), np.nan)
     columns = {
-        name: np.array([column.get(pod, missing) for pod in pods]).ravel()
+        name: np.array([column.get(key, missing) for key in keys]).ravel()
         for name, column in columns_found.items()
     }
     finite = {name: np.where(np.isfinite(c), c, np.nan) for name, c in columns.items()}
     keep = np.flatnonzero(~np.all([np.isnan(c) for c in finite.values()], axis=0))
     if not len(keep):
         return None
-    holder_query = [pods[place] for place in (keep // len(at)).tolist()]
+    row_keys = [keys[place] for place in (keep // len(at)).tolist()]
     data: dict[str, object] = {
         "cluster": [cluster] * len(keep),
         "ts": at[keep % len(at)],
-        "namespace": [space for space, _ in holder_query],
-        "pod": [pod for _, pod in holder_query],
+        **{name: [key[place] for key in row_keys] for place, name in enumerate(labels)},
         "interval_s": np.full(len(keep), step.total_seconds()),
         **{name: values[keep] for name, values in finite.items()},  # NaN becomes null
     }
-    for name, value_by_pod in (texts or {}).items():
-        data[name] = [value_by_pod.get(pod) for pod in holder_query]
+    for name, value_by_key in (texts or {}).items():
+        data[name] = [value_by_key.get(key) for key in row_keys]
     return Batch.of(table, data)
