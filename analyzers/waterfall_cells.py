@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from analyzers.arrays import Ints
 from analyzers.workload_rows import OWNER
-from fallow.models import Claim
+from fallow.models import PLATFORM, Claim
 
 HOUR_US = 3_600_000_000
 CENT_E8 = 100_000_000
@@ -27,7 +27,6 @@ PLACE = ("pool", "node", "model")
 SAME = {"stranded": ("free", "stranded"), "free": ("free", "stranded")}
 """Both are unallocated: the part that no job can use depends on the jobs."""
 
-PLATFORM = "(platform)"
 ABSENT = {"model": "(unknown)", "pool": "(none)", "node": "(unknown)"}
 """The names in `warehouse/spend/grouped.sql`."""
 

@@ -5,6 +5,8 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from fallow.models import PLATFORM
+
 KEPT_PARAMETERS = ("window", "view")
 
 
@@ -20,7 +22,7 @@ def page_link(page: str, **names: str | None) -> str:
 def timeline(**names: str | None) -> str | None:
     """Return the address of a workload's, node's or device's timeline; None = unallocated."""
     subject = {name: value for name, value in names.items() if name != "cluster"}
-    if not any(subject.values()) or names.get("workload") == "(platform)":
+    if not any(subject.values()) or names.get("workload") == PLATFORM:
         return None
     return page_link("timeline", **names)
 

@@ -5,6 +5,7 @@ import streamlit as st
 from dashboards import data, page
 from dashboards.figures import extent as extents
 from dashboards.page import PageRequest, plain
+from fallow.models import PLATFORM
 from fallow.window import Window
 
 KEY = "owner"
@@ -19,7 +20,7 @@ def owners(request: PageRequest) -> tuple[str, ...]:
     ]
     st.selectbox(
         "Whose",
-        [name for name in owners_listed if name != "(platform)"],
+        [name for name in owners_listed if name != PLATFORM],
         index=None,
         key=KEY,
         placeholder=_mine(request),

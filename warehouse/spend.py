@@ -16,8 +16,6 @@ SpendView = Literal["loaded", "gpu"]
 KEYS: tuple[str, ...] = get_args(SpendKey)
 VIEWS: tuple[str, ...] = get_args(SpendView)
 STEPS = ("spend/grouped", "spend/shared_out", "spend/answered")
-PLATFORM = "(platform)"
-"""The owner of unallocated time."""
 
 
 def read_spend(

@@ -33,7 +33,7 @@ from warehouse.workload_gpus import WorkloadGpus
 HOUR_US = 3600 * 1_000_000
 ROLLUP_S = 300.0
 """Rollups are computed in buckets of 300 s."""
-PLATFORM = "platform"
+PLATFORM_TEAM = "platform"
 """The owner of subjects that belong to no team: nodes, pools, quotas of the cluster."""
 _ROLLED = "rollup_5m"
 _WHOLE = 1 - 1e-6
@@ -117,7 +117,7 @@ def build_facts(
         pods=_pods(allocations) if workload else None,
         models=_models(finding, allocations),
         uid=node.uid if node else uid,
-        owner=team or (None if workload else PLATFORM),
+        owner=team or (None if workload else PLATFORM_TEAM),
         queue=queue,
         labels=_common([p.label_map for p in pods]),
         annotations=_all(pods),

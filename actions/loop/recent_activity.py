@@ -11,10 +11,10 @@ from actions.loop.breaker import EPSILON
 from fallow.models import Finding
 from fallow.protocols import Views
 from fallow.resources import read_text
+from warehouse.sample_validity import UNKNOWN_INTERVAL_S
 
 LOOKBACK_INTERVALS = 2.5
 """Lookback in sampling intervals: at least the last two samples."""
-UNKNOWN_INTERVAL_S = 60.0
 
 
 def find_active_device(

@@ -15,24 +15,17 @@ from typing import Any
 
 import msgspec
 
+from actions.loop.breaker import EPSILON
 from fallow.action_models import Facts
 from fallow.protocols import Views
+from fallow.quiescence import BYTES_S, CPU_SHARE
 from fallow.resources import read_text
 from fallow.window import format_duration
 
-EPSILON = 1e-6
 MAX_DELAY = timedelta(seconds=30)
 """Maximum delay of a reading beyond its interval (telemetry-and-waste.md#safety, clock skew)."""
 SKEW = timedelta(seconds=30)
 """Activity that another host's clock dates this long before the stretch counts as part of it."""
-HOST_SHARE = 0.05
-"""Cores per requested core at or below which a pod is quiescent.
-
-Source: telemetry-and-waste.md#idle, K3."""
-BYTES_S = 10_000
-"""Network or file system bytes per second from which a pod is active.
-
-Source: telemetry-and-waste.md#idle, K3."""
 LOOKBACK = timedelta(days=1)
 ALLOCATED = timedelta(minutes=10)
 NOTEBOOK, TRAFFIC = frozenset({"kernels", "terminals"}), frozenset({"network", "file writes"})
@@ -185,7 +178,7 @@ def _explain_value(
 
 
 def _limit_cores(reading: SignalReading, limits: ActivityLimits) -> float:
-    return min(HOST_SHARE * max(1.0, reading.cores or 1.0), limits.host_cores)
+    return min(CPU_SHARE * max(1.0, reading.cores or 1.0), limits.host_cores)
 
 
 def _explain_power(watts: float, device: str, facts: Facts) -> str | None:

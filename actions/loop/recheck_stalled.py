@@ -14,7 +14,8 @@ from functools import cache
 
 import msgspec
 
-from actions.loop.recheck import EPSILON, LOOKBACK, Recheck, SignalReading, explain_age
+from actions.loop.breaker import EPSILON
+from actions.loop.recheck import LOOKBACK, Recheck, SignalReading, explain_age
 from fallow.action_models import Facts
 from fallow.protocols import Views
 from fallow.resources import read_text

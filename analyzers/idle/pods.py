@@ -7,12 +7,13 @@ import polars as pl
 
 from analyzers.idle import flags
 from analyzers.idle.rows import StretchPod, read_inventory
-from analyzers.idle.signals import AFTER_US, BYTES_S, HOST_US, compute_most_cores
+from analyzers.idle.signals import AFTER_US, HOST_US, compute_most_cores
 from analyzers.idle.spans import WORKLOAD
 from analyzers.protections import read_vetoes
 from analyzers.queries import compose_steps, load_sql
 from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
+from fallow.quiescence import BYTES_S
 from fallow.window import Window
 from warehouse.signals.runs import MICRO, Ints
 from warehouse.steps import load_step

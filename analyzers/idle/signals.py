@@ -3,6 +3,7 @@
 import polars as pl
 
 from fallow.idle_settings import IdleSettings
+from fallow.quiescence import BYTES_S, CPU_SHARE
 from warehouse.signals.runs import MICRO
 from warehouse.signals.states import BAND_STEP_W, LOW_SHARE
 
@@ -13,17 +14,6 @@ ACTIVITY_STEPS = tuple(
     )
 )  # fmt: skip
 """Steps of SQL that return when the pods of stretches were active on their hosts."""
-
-CPU_SHARE = 0.05
-"""Cores per requested core, at or below which a host is quiescent.
-
-Source: telemetry-and-waste.md#idle, K3.
-"""
-
-BYTES_S = 10_000
-"""Network or file system bytes per second, below which a host is quiescent.
-
-Source: telemetry-and-waste.md#idle, K3."""
 
 HOST_US = 86_400 * MICRO
 """A host is judged by its means over this time: an earlier download is no evidence of activity."""

@@ -11,8 +11,6 @@ from fallow.window import Window
 from warehouse.ledger import align_window
 from warehouse.steps import compose_query
 
-PLATFORM = "(platform)"
-"""The owner of unallocated time."""
 LATEST = "warehouse:findings/latest_findings"
 """The step with the findings of each analyzer's last run."""
 ADVICE = (LATEST, "advice")

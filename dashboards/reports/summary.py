@@ -5,10 +5,10 @@ from decimal import Decimal
 import msgspec
 
 from dashboards.figures import analysis_runs, reconciliation, savings, spend, waterfall
-from dashboards.figures.query import PLATFORM
 from dashboards.reports import amounts, report_request
 from dashboards.reports.amounts import count, hours, share, usd
 from dashboards.reports.report_request import ReportRequest
+from fallow.models import PLATFORM
 
 WORDS = {
     "idle": "held and not used",

@@ -7,8 +7,8 @@ import streamlit as st
 
 from dashboards import data, page
 from dashboards.figures import chargeback
-from dashboards.figures.query import PLATFORM
 from dashboards.page import PageRequest, hours, money, share
+from fallow.models import PLATFORM
 
 TITLE, ICON, ORDER = "Chargeback", ":material/receipt_long:", 50
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from dashboards import charts, data, page
 from dashboards.figures import units
-from dashboards.figures.query import PLATFORM
 from dashboards.page import PageRequest, money
+from fallow.models import PLATFORM
 
 TITLE, ICON, ORDER = "Unit economics", ":material/straighten:", 70
 LISTED = 1000

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from fallow.errors import UsageError
+from fallow.models import PLATFORM
 from warehouse.allocation import write_allocations
 from warehouse.ledger import write_ledger
-from warehouse.spend import KEYS, PLATFORM, read_spend
+from warehouse.spend import KEYS, read_spend
 
 
 @pytest.fixture

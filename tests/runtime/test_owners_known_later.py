@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from fallow.models import UNRESOLVED
+from fallow.models import PLATFORM, UNRESOLVED
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from warehouse.lake import Warehouse
-from warehouse.spend import PLATFORM, read_spend
+from warehouse.spend import read_spend
 
 pytestmark = pytest.mark.slow
 
