@@ -7,8 +7,8 @@ from datetime import timedelta
 import msgspec
 
 from analyzers.rows import BudgetObject, read_budgets, read_polled_clusters
-from analyzers.selectors import LabelSelector, match_selector
 from fallow.protocols import Views
+from fallow.selectors import LabelSelector, match_selector
 from fallow.window import Window
 
 RECENT = timedelta(hours=1)

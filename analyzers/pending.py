@@ -7,12 +7,10 @@ import msgspec
 
 from analyzers.rows import PendingRequest, read_pending_requests
 from fallow.gpu_models import canonical
+from fallow.node_requirements import BlockingTaint, NodeRequirements
 from fallow.protocols import Views
-from fallow.taints import BLOCKING, tolerates
 
 WHOLE = 1000
-Taint = tuple[str, str, str]
-"""Key, value, effect."""
 
 
 class MeasureTimes(msgspec.Struct, frozen=True):
@@ -39,7 +37,7 @@ class NodeTotals(msgspec.Struct, frozen=True):
     cpu_milli: int | None = None
     memory_bytes: int | None = None
     labels: Mapping[str, str] | None = None
-    taints: frozenset[Taint] = frozenset()
+    taints: frozenset[BlockingTaint] = frozenset()
 
 
 class PendingPod(msgspec.Struct, frozen=True):
@@ -54,9 +52,7 @@ class PendingPod(msgspec.Struct, frozen=True):
     """A MIG profile; empty = GPUs or shares of them."""
     models: tuple[str, ...] = ()
     """Empty = any."""
-    selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Labels that its node must have, each with its allowed values."""
-    tolerations: tuple[tuple[str, ...], ...] = ()
+    requirements: NodeRequirements = NodeRequirements()
 
     @property
     def amount(self) -> float:
@@ -70,17 +66,8 @@ class PendingPod(msgspec.Struct, frozen=True):
             and (not self.models or not host.model or host.model in self.models)
             and (host.cpu_milli is None or self.cpu_milli <= host.cpu_milli)
             and (host.memory_bytes is None or self.memory_bytes <= host.memory_bytes)
-            and (
-                host.labels is None
-                or all(host.labels.get(key) in legal for key, legal in self.selector)
-            )
-            and all(self._tolerates(taint) for taint in host.taints)
+            and not self.requirements.explain_refusal(host.labels, host.taints)
         )
-
-    def _tolerates(self, taint: Taint) -> bool:
-        key, value, effect = taint
-        document = {"key": key, "value": value, "effect": effect}
-        return effect not in BLOCKING or any(tolerates(t, document) for t in self.tolerations)
 
 
 Pending = Mapping[PendingPod, int]
@@ -107,16 +94,6 @@ def keep_runnable(pods: Pending, hosts: Sequence[NodeTotals]) -> dict[PendingPod
     return {p: n for p, n in pods.items() if any(p.may_run_on(host) for host in hosts)}
 
 
-def read_taints(text: str | None) -> frozenset[Taint]:
-    """Return the taints of a JSON document that prevent scheduling."""
-    listed = msgspec.json.decode(text) if text else []
-    return frozenset(
-        (str(t.get("key")), str(t.get("value") or ""), str(t.get("effect")))
-        for t in listed
-        if isinstance(t, dict) and t.get("effect") != "PreferNoSchedule"
-    )
-
-
 def parse_models(text: str | None) -> tuple[str, ...]:
     """Return the canonical GPU models of names with `|` between them, each once."""
     words = [word for word in (text or "").split("|") if word]
@@ -131,6 +108,5 @@ def _build_pod(row: PendingRequest) -> PendingPod:
         row.memory_bytes,
         row.profile or "",
         parse_models(row.models),
-        tuple((key, tuple(values)) for key, values in sorted(row.node_selector.items())),
-        tuple(tuple(map(str, toleration)) for toleration in row.tolerated),
+        row.requirements,
     )

@@ -28,6 +28,7 @@ waits AS (
             replace(p.annotations ->> '$."nvidia.com/use-gputype"', ',', '|')
         ) AS models,
         p.annotations ->> '$."fallow.selector"' AS selector,
+        p.annotations ->> '$."fallow.node-affinity"' AS affinity,
         p.annotations ->> '$."fallow.tolerations"' AS tolerations,
         p.node IS null AS unscheduled,
         coalesce(p.created_at, p.first_seen) AS from_at,
@@ -55,6 +56,7 @@ SELECT
     w.profile,
     w.models,
     w.selector,
+    w.affinity,
     w.tolerations,
     count(*) AS pods
 FROM times AS m

@@ -10,11 +10,13 @@ import msgspec
 import polars as pl
 
 from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
-from analyzers.selectors import LabelSelector
 from analyzers.workload_rows import WorkloadRow
 from fallow.models import State
+from fallow.node_requirements import NodeRequirements, read_requirements
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
+from fallow.selectors import LabelSelector
+from fallow.stored_annotations import AFFINITY, SELECTOR, TOLERATIONS
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS
 
@@ -85,18 +87,17 @@ class PendingRequest(Row, frozen=True):
     profile: str | None
     models: str | None
     selector: str | None
+    affinity: str | None
     tolerations: str | None
     pods: int
 
     @property
-    def node_selector(self) -> dict[str, list[str]]:
-        """Labels that its node must have, each with its allowed values."""
-        return msgspec.json.decode(self.selector or "{}", type=dict[str, list[str]])
-
-    @property
-    def tolerated(self) -> list[list[Any]]:
-        """The tolerations of its pods."""
-        return msgspec.json.decode(self.tolerations or "[]", type=list[list[Any]])
+    def requirements(self) -> NodeRequirements:
+        """What it requires of its node, apart from capacity."""
+        stored = {SELECTOR: self.selector, AFFINITY: self.affinity, TOLERATIONS: self.tolerations}
+        return read_requirements(
+            {key: msgspec.json.decode(text) for key, text in stored.items() if text}
+        )
 
 
 class WriteBursts(WorkloadRow, frozen=True):

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any
 
 import msgspec
 
@@ -27,9 +26,13 @@ from actions.facts.fleet_state import (
 )
 from fallow.action_models import Waiter
 from fallow.models import UNRESOLVED
-from fallow.taints import BLOCKING, TOLERATIONS, tolerates
+from fallow.node_requirements import (
+    BlockingTaint,
+    NodeRequirements,
+    read_requirements,
+    read_taints,
+)
 
-SELECTOR = "fallow.selector"
 ENOUGH_IS_FREE = "no wait for GPUs: what is free already would do"
 _MIG = re.compile(r".*/mig-(?:(\d+)c\.)?((\d+)g\.\d+gb(?:\..*)?)$")
 _WHOLE = re.compile(
@@ -49,8 +52,7 @@ class PodDemand(msgspec.Struct, frozen=True):
     count: int
     cpu_milli: int
     memory_bytes: int
-    selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    tolerations: tuple[tuple[str, str, str, str], ...] = ()
+    requirements: NodeRequirements = NodeRequirements()
 
 
 class WorkloadDemand(msgspec.Struct, frozen=True):
@@ -271,18 +273,18 @@ class PendingWorkloads:
         node = self._fleet_state.nodes[node_key]
         if node.unschedulable or self._fleet_state.ready(node_key, self._at) is not True:
             return f"{node_key[1]} takes no pods: it is cordoned or not ready"
-        labels = _decode(node.labels)
-        for name, values in demand.selector:
-            if labels.get(name) not in values:
-                return (
-                    f"it asks for {name}={'|'.join(values)}, {node_key[1]} has {labels.get(name)}"
-                )
-        for taint in _decode(node.taints) or ():
-            if taint.get("effect") in BLOCKING and not any(
-                tolerates(b, taint) for b in demand.tolerations
-            ):
-                return f"it does not bear {node_key[1]}'s taint {taint.get('key')}"
-        return ""
+        labels, taints = self._labels_and_taints[node_key]
+        refusal = demand.requirements.explain_refusal(labels, taints)
+        return f"{node_key[1]} does not take it: {refusal}" if refusal else ""
+
+    @cached_property
+    def _labels_and_taints(
+        self,
+    ) -> dict[NodeKey, tuple[Mapping[str, str], frozenset[BlockingTaint]]]:
+        return {
+            key: (json.loads(node.labels) if node.labels else {}, read_taints(node.taints))
+            for key, node in self._fleet_state.nodes.items()
+        }
 
     def _capacity_of(
         self, remaining: Mapping[NodeKey, FreeCapacity], node_key: NodeKey
@@ -337,15 +339,12 @@ def _to_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None
         device_type = _device_type(pod)
         if device_type is None:
             return None
-        annotations = pod.annotation_map
-        selector = annotations.get(SELECTOR) or {}
         demands.append(
             PodDemand(
                 *device_type,
                 pod.cpu_milli or 0,
                 pod.memory_bytes or 0,
-                tuple((k, tuple(v)) for k, v in sorted(selector.items())),
-                tuple(tuple(map(str, t)) for t in annotations.get(TOLERATIONS) or ()),  # type: ignore[misc]
+                read_requirements(pod.annotation_map),
             )
         )
     return WorkloadDemand(
@@ -363,7 +362,3 @@ def _device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:
     if _WHOLE.match(resource) and whole >= 1 and abs(pod.gpus - whole) < _ALMOST:
         return "", whole
     return None
-
-
-def _decode(text: str | None) -> Any:
-    return json.loads(text) if text else {}

@@ -27,11 +27,11 @@ from actions.reclaim.writes import join_writes, set_field
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
+from fallow.stored_annotations import MIRROR
 
 REASON = "/metadata/annotations/fallow.dev~1recycle"
 CORDON = "/spec/unschedulable"
 CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-MIRROR = "kubernetes.io/config.mirror"
 FOR_NODES = frozenset({"DaemonSet", "Node"})
 JSON = "application/json"
 

@@ -11,6 +11,7 @@ from actions.reclaim.subjects import LiveWorkload, read_workload, to_freed_pods
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
+from fallow.stored_annotations import MIRROR
 
 OPT_IN = "fallow.dev/evict"
 GROUPS = ("kueue.x-k8s.io/pod-group-name", "scheduling.x-k8s.io/pod-group", "pod-group.scheduling")
@@ -46,7 +47,7 @@ class EvictExecutor:
         pod = workload.obj
         if has_ended(pod):
             raise RefusedError(f"{workload} is over: {get_path(pod, 'status', 'phase')}")
-        if "kubernetes.io/config.mirror" in annotations(pod):
+        if MIRROR in annotations(pod):
             raise RefusedError(f"{workload} is a static pod: it belongs to its node")
         if group := next((g for g in GROUPS if g in labels(pod)), None):
             raise RefusedError(f"{workload} is one of a group ({group}): the others would hang")

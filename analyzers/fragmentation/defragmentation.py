@@ -18,8 +18,8 @@ from analyzers.fragmentation.placement import (
     PoolPlacement,
 )
 from analyzers.fragmentation.rows import NodePod
-from analyzers.selectors import LabelSelector, match_selector
 from fallow.fragmentation import Integers
+from fallow.selectors import LabelSelector, match_selector
 
 MIB = 2**20
 ANY = "*"
@@ -61,7 +61,7 @@ def _build_space(state: ClusterState, n: int) -> NodeSpace:
         tuple(int(m) for m in state.gpu[-1][n][: len(state.devices[n])]),
         _name_sort(node),
         node.zone,
-        frozenset(":".join(taint) for taint in node.taints),
+        node.taints,
         node.labels or {},
     )
 
@@ -95,7 +95,7 @@ def _build_tenant(
         terms.budget,
         stays,
         terms.zonal,
-        terms.selector,
+        terms.requirements,
     )
 
 

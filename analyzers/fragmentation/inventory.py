@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from analyzers.fragmentation.rows import DeviceShare, InventoryNode
-from analyzers.pending import NodeTotals, Taint, read_taints
+from analyzers.pending import NodeTotals
 from fallow.gpu_models import canonical
+from fallow.node_requirements import BlockingTaint, read_taints
 
 WHOLE = 1000
 UNKNOWN_CPU = 1 << 50
@@ -25,7 +26,7 @@ class GpuNode(msgspec.Struct, frozen=True):
     zone: str = ""
     instance_type: str = ""
     capacity_type: str = ""
-    taints: frozenset[Taint] = frozenset()
+    taints: frozenset[BlockingTaint] = frozenset()
     labels: Mapping[str, str] | None = None
     """None = unknown in its inventory."""
     open: bool = True

@@ -8,10 +8,9 @@ import msgspec
 from analyzers.budgets import DisruptionBudget
 from analyzers.fragmentation.rows import MovableKind, NodePod, read_movable_kinds
 from analyzers.protections import read_vetoes
+from fallow.node_requirements import NodeRequirements, read_requirements
+from fallow.stored_annotations import CLAIMS, LOCAL_VOLUMES, MIRROR
 
-LOCAL = "fallow.local-volumes"
-SELECTOR = "fallow.selector"
-PVCS = "fallow.pvcs"
 RULES = {
     "ports": "it takes a port of its node",
     "apart": "it must stand apart from other pods",
@@ -21,7 +20,6 @@ RULES = {
 """Constraints of `pod.constraints` for which other nodes are not checked."""
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-MIRROR = "kubernetes.io/config.mirror"
 GROUPS = ("scheduling.k8s.io/group-name", "pod-group-name")
 """Annotations that name the gang of a pod: Volcano's, KAI's."""
 
@@ -33,8 +31,7 @@ class MoveTerms(msgspec.Struct, frozen=True):
     """Why it may not move; empty = it may."""
     group: str = ""
     zonal: bool = False
-    selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Labels that its node must have, each with its allowed values."""
+    requirements: NodeRequirements = NodeRequirements()
     budget: str = ""
     allowed: int = 0
 
@@ -56,7 +53,6 @@ def decide_terms(
         group = f"{pod.namespace}/{gang}"
     elif movable_kind is not None and movable_kind.together:
         group = f"{pod.namespace}/{kind}/{pod.workload}"
-    selector = words.get(SELECTOR) or {}
     budget = covering[0] if covering else None
     stays = _explain_stay(pod, words, movable_kind, also)
     if not stays and len(covering) > 1:
@@ -66,8 +62,8 @@ def decide_terms(
     return MoveTerms(
         stays,
         group,
-        bool(words.get(PVCS)),
-        tuple((key, tuple(values)) for key, values in sorted(selector.items())),
+        bool(words.get(CLAIMS)),
+        read_requirements(words),
         budget.id if budget else "",
         budget.allowed if budget else 0,
     )
@@ -84,7 +80,10 @@ def _explain_stay(
         (any(read_vetoes(pod.annotations, pod.labels)), "an annotation protects it"),
         (MIRROR in words or pod.owner_kind in {"DaemonSet", "Node"}, "it belongs to its node"),
         (kind is None, "its owner could not be resolved"),
-        (words.get(LOCAL) and str(words.get(SAFE)).lower() != "true", "it keeps data on its node"),
+        (
+            words.get(LOCAL_VOLUMES) and str(words.get(SAFE)).lower() != "true",
+            "it keeps data on its node",
+        ),
         *((name in rules, why) for name, why in RULES.items()),
         (kind not in also and movable_kind is None, f"{kind}: nothing is known of how it restarts"),
         (

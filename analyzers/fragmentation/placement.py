@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from fallow.node_requirements import BlockingTaint, NodeRequirements
+
 WHOLE = 1000
 
 
@@ -22,7 +24,7 @@ class NodeSpace(msgspec.Struct, frozen=True):
     sort: str = ""
     """Pods move only between places of one type: pool, model, shape, taints."""
     zone: str = ""
-    taints: frozenset[str] = frozenset()
+    taints: frozenset[BlockingTaint] = frozenset()
     labels: Mapping[str, str] = {}
 
 
@@ -44,8 +46,7 @@ class PlacedPod(msgspec.Struct, frozen=True):
     """Why it may not move; empty = it may."""
     zonal: bool = False
     """True: it has a volume that is bound to its zone."""
-    selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Labels that its node must have, each with its allowed values."""
+    requirements: NodeRequirements = NodeRequirements()
 
     @property
     def gpus(self) -> int:
@@ -132,9 +133,9 @@ class PoolPlacement(msgspec.Struct, frozen=True):
         if (
             target == tenant.place
             or source.sort != place.sort
-            or not place.taints <= source.taints
             or (tenant.zonal and source.zone != place.zone)
-            or any(place.labels.get(key) not in legal for key, legal in tenant.selector)
+            # What taints its own node, it tolerates: not every source of pods has tolerations.
+            or tenant.requirements.explain_refusal(place.labels, place.taints - source.taints)
             or place.cpu_milli < tenant.cpu_milli
             or place.memory_mib < tenant.memory_mib
         ):

@@ -10,10 +10,10 @@ import msgspec
 
 from analyzers.pending import MeasureTimes
 from analyzers.queries import load_records, load_sql
-from analyzers.selectors import LabelSelector
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
+from fallow.selectors import LabelSelector
 from fallow.window import Window
 
 

@@ -14,7 +14,6 @@ from analyzers.pending import (
     Pending,
     keep_runnable,
     read_pending,
-    read_taints,
 )
 from analyzers.pools import catalogue
 from analyzers.pools.catalogue import NodeOverhead, OfferTerms
@@ -25,6 +24,7 @@ from analyzers.queries import LAST_SCRAPES, compose_steps
 from analyzers.rows import decode_frame
 from fallow.capacity_settings import PoolsSettings
 from fallow.gpu_models import canonical
+from fallow.node_requirements import read_taints
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS

@@ -14,6 +14,7 @@ from analyzers.spot.rows import WorkloadLifetimes
 from analyzers.tolerances import Tolerance, read_tolerances
 from analyzers.workload_rows import Owner
 from fallow.protocols import Views
+from fallow.stored_annotations import CLAIMS, LOCAL_VOLUMES
 from fallow.window import Window
 from fallow.workload_settings import SpotSettings
 
@@ -22,7 +23,6 @@ OVERLAP_S = 300.0
 RESUMED_S = 3600.0
 """A restart is survived when the next pod runs for this long."""
 NO_BUDGET = "none"
-LOCAL, CLAIMS = "fallow.local-volumes", "fallow.pvcs"
 FORBIDS = {
     "karpenter.sh/do-not-disrupt": "true",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -96,7 +96,7 @@ def read_signals(
             ended=bool(row.ended),
             restarts_survived=survived.get(owner, 0),
             checkpoints=parse_interval(annotations, misread) or written.get(owner),
-            local_volumes=tuple(annotations.get(LOCAL, ())),
+            local_volumes=tuple(annotations.get(LOCAL_VOLUMES, ())),
             claims=tuple(annotations.get(CLAIMS, ())),
             forbidden=next(
                 (k for k, v in FORBIDS.items() if str(annotations.get(k)).lower() == v), None
@@ -145,7 +145,7 @@ def _merge_annotations(texts: Sequence[str]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for text in sorted(texts):
         noted = msgspec.json.decode(text)
-        for name in (LOCAL, CLAIMS):
+        for name in (LOCAL_VOLUMES, CLAIMS):
             noted[name] = sorted({*merged.get(name, ()), *noted.get(name, ())})
         merged |= noted
     return merged

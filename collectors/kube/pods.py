@@ -14,26 +14,19 @@ from collectors.kube.devices import Dra, PodDevice, hami_devices
 from collectors.kube.owners import Resolver, TopOwner, controller
 from collectors.kube.queues import Queues
 from collectors.kube.resources import gpus, hint, limits, requests
-from collectors.kube.shapes import Meta, Pod
+from collectors.kube.shapes import Meta, Pod, Term
 from collectors.kube.table import table
 from fallow.kube.gpu_resources import MIG_SLICES, GpuResource, gpu_resource
 from fallow.kube.pod_requests import Amounts
 from fallow.kube.quantities import milli, quantity, whole
 from fallow.protections import NAMESPACE, OWNERS, select_protections
-from fallow.taints import TOLERATIONS
+from fallow.stored_annotations import AFFINITY, CLAIMS, LOCAL_VOLUMES, SELECTOR, TOLERATIONS
 
 KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"
 KAI_DEVICES = "gpu-fraction-num-devices"
-PVCS = "fallow.pvcs"
-LOCAL = "fallow.local-volumes"
-"""Volumes whose data stay on the node: host folders, and empty volumes outside memory."""
-
 OOM_KILLED = "OOMKilled"
 """Reason of a container that the kernel killed at its memory limit."""
-
-SELECTOR = "fallow.selector"
-"""Labels that the pod's node must have, each with its legal values."""
 
 _EVERYWHERE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PERCENT = 100
@@ -251,18 +244,22 @@ def _describe_volumes(pod: Pod) -> dict[str, Any]:
     volumes = pod.spec.volumes or ()
     claims = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
     local = [v.name for v in volumes if v.host_path or (v.empty_dir and not v.empty_dir.medium)]
-    named = {PVCS: sorted(claims), LOCAL: sorted(local)}
+    named = {CLAIMS: sorted(claims), LOCAL_VOLUMES: sorted(local)}
     return {key: names for key, names in named.items() if names}
 
 
 def _describe_placement(pod: Pod) -> dict[str, Any]:
-    """Return the pod's node selector and tolerations, as Fallow's own annotations."""
+    """Return what the pod requires of its node, as Fallow's own annotations."""
     tolerations = [
         [t.key or "", t.operator or "Equal", t.value or "", t.effect or ""]
         for t in pod.spec.tolerations or ()
         if t.key not in _EVERYWHERE
     ]
-    described = {SELECTOR: node_selector(pod), TOLERATIONS: tolerations}
+    described = {
+        SELECTOR: node_selector(pod),
+        AFFINITY: node_affinity(pod),
+        TOLERATIONS: tolerations,
+    }
     return {key: value for key, value in described.items() if value}
 
 
@@ -270,17 +267,45 @@ def node_selector(pod: Pod) -> dict[str, list[str]]:
     """Return the labels that a pod's node must have, each with its legal values.
 
     If a required node affinity has several alternatives, only labels that all of them require
-    count. Only the operator `In` is read.
+    count. Only the operator `In` is read: `node_affinity` has what this leaves out.
     """
     selector = {key: {value} for key, value in (pod.spec.node_selector or {}).items()}
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    required = affinity.required if affinity else None
-    terms = (required.node_selector_terms if required else None) or ()
     each = [
         {e.key: set(e.values or ()) for e in t.match_expressions or () if e.operator == "In"}
-        for t in terms
+        for t in _list_terms(pod)
     ]
     for key in set.intersection(*map(set, each)) if each else ():
         legal = set.union(*(term[key] for term in each))
         selector[key] = selector[key] & legal if key in selector else legal
     return {key: sorted(values) for key, values in sorted(selector.items())}
+
+
+def node_affinity(pod: Pod) -> list[list[tuple[str, str, list[str]]]]:
+    """Return the alternatives of the required node affinity that `node_selector` cannot express.
+
+    An alternative without expressions matches no node; one that names a node by its fields is left
+    open, and then the others rule out nothing.
+    """
+    terms = [t for t in _list_terms(pod) if t.match_expressions or t.match_fields]
+    if any(not term.match_expressions for term in terms):
+        return []
+    alternatives = [
+        [(e.key, e.operator, list(e.values or ())) for e in term.match_expressions or ()]
+        for term in terms
+    ]
+    return [] if _is_selector(alternatives) else alternatives
+
+
+def _list_terms(pod: Pod) -> tuple[Term, ...]:
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required if affinity else None
+    return (required.node_selector_terms if required else None) or ()
+
+
+def _is_selector(alternatives: Sequence[Sequence[tuple[str, str, Sequence[str]]]]) -> bool:
+    """Return whether legal values of labels say the same: one alternative, or one label in all."""
+    keys = [[key for key, _, _ in alternative] for alternative in alternatives]
+    one_label = len({key for names in keys for key in names}) <= 1
+    return all(operator == "In" for terms in alternatives for _, operator, _ in terms) and all(
+        len(names) == len(set(names)) and (one_label or len(keys) == 1) for names in keys
+    )

@@ -154,6 +154,7 @@ class Term(ApiObject, frozen=True):
     """One of the alternatives of a required node affinity."""
 
     match_expressions: tuple[Expression, ...] | None = None
+    match_fields: tuple[Expression, ...] | None = None
 
 
 class RequiredNodeTerms(ApiObject, frozen=True):

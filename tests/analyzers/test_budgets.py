@@ -4,36 +4,11 @@ import json
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from analyzers.budgets import DisruptionBudgets
-from analyzers.selectors import LabelSelector, match_selector
 from fallow.window import Window
 from tests.analyzers.conftest import START, Memory
-
-EXPRESSIONS = "matchExpressions"
-
-
-@pytest.mark.parametrize(
-    ("selector", "chosen"),
-    [
-        (None, False),
-        ({}, True),
-        ({"matchLabels": {"app": "web"}}, True),
-        ({"matchLabels": {"app": "web", "tier": "x"}}, False),
-        ({EXPRESSIONS: [{"key": "app", "operator": "In", "values": ["web", "api"]}]}, True),
-        ({EXPRESSIONS: [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, False),
-        ({EXPRESSIONS: [{"key": "tier", "operator": "NotIn", "values": ["x"]}]}, True),
-        ({EXPRESSIONS: [{"key": "app", "operator": "Exists"}]}, True),
-        ({EXPRESSIONS: [{"key": "app", "operator": "DoesNotExist"}]}, False),
-        ({EXPRESSIONS: [{"key": "app", "operator": "Like", "values": ["w"]}]}, True),
-        ({"matchLabels": {"app": "web"}, EXPRESSIONS: [{"key": "x", "operator": "Exists"}]}, False),
-    ],
-)
-def test_a_selector_chooses_as_kubernetes_defines(selector: Any, chosen: bool) -> None:
-    terms = msgspec.convert(selector, LabelSelector | None)
-    assert match_selector(terms, {"app": "web"}) is chosen
 
 
 def budget(name: str = "b", *, hours: float = 24, **more: Any) -> dict[str, Any]:

@@ -291,7 +291,40 @@ def test_what_a_pods_node_must_be_is_kept(selector: Any, terms: Any, kept: Any) 
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": alternatives}}  # fmt: skip
     found = row(pod(nodeSelector=selector, affinity={"nodeAffinity": required}))["annotations"]
-    assert (json.loads(found)["fallow.selector"] if found else None) == kept
+    assert (json.loads(found).get("fallow.selector") if found else None) == kept
+
+
+IN_A = {"key": PRODUCT, "operator": "In", "values": ["a"]}
+IN_B = {"key": PRODUCT, "operator": "In", "values": ["b"]}
+IN_ZONE = {"key": ZONE, "operator": "In", "values": ["z"]}
+NOT_A = {"key": PRODUCT, "operator": "NotIn", "values": ["a"]}
+EXISTS = {"key": PRODUCT, "operator": "Exists"}
+THIS_NODE = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "kept"),
+    [
+        ([{"matchExpressions": [IN_A, IN_ZONE]}], None),  # the selector says the same
+        ([{"matchExpressions": [IN_A]}, {"matchExpressions": [IN_B]}], None),
+        ([{"matchExpressions": [NOT_A]}], [[[PRODUCT, "NotIn", ["a"]]]]),
+        ([{"matchExpressions": [EXISTS]}], [[[PRODUCT, "Exists", []]]]),
+        ([{"matchExpressions": [NOT_A]}, {}], [[[PRODUCT, "NotIn", ["a"]]]]),  # {}: no node
+        (
+            [{"matchExpressions": [IN_A]}, {"matchExpressions": [IN_ZONE]}],
+            [[[PRODUCT, "In", ["a"]]], [[ZONE, "In", ["z"]]]],
+        ),
+        (
+            [{"matchExpressions": [IN_A, IN_B]}],
+            [[[PRODUCT, "In", ["a"]], [PRODUCT, "In", ["b"]]]],
+        ),
+        ([THIS_NODE, {"matchExpressions": [NOT_A]}], None),
+    ],
+)
+def test_what_a_selector_cannot_express_is_kept_as_an_affinity(terms: Any, kept: Any) -> None:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    found = row(pod(affinity={"nodeAffinity": required}))["annotations"]
+    assert (json.loads(found).get("fallow.node-affinity") if found else None) == kept
 
 
 def test_taints_that_a_pod_bears_are_kept_but_for_those_that_every_pod_bears() -> None:

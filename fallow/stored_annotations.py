@@ -1,0 +1,15 @@
+"""Keys of what collectors themselves write into `pod.annotations`, beside the pod's own."""
+
+CLAIMS = "fallow.pvcs"
+"""Names of the pod's persistent volume claims."""
+LOCAL_VOLUMES = "fallow.local-volumes"
+"""Volumes whose data stay on the node: host folders, and empty volumes outside memory."""
+SELECTOR = "fallow.selector"
+"""Labels that the pod's node must have, each with its legal values."""
+AFFINITY = "fallow.node-affinity"
+"""Alternatives of a required node affinity that SELECTOR cannot express: [[key, operator, values]
+of each expression] of each alternative."""
+TOLERATIONS = "fallow.tolerations"
+"""[key, operator, value, effect] of each toleration, without those that every pod has."""
+MIRROR = "kubernetes.io/config.mirror"
+"""The kubelet's own annotation of a static pod: it belongs to its node."""

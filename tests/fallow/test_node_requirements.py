@@ -1,0 +1,147 @@
+"""Whether a pod may run on a node: selector, affinity and taints, as the scheduler decides it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallow.node_requirements import (
+    BlockingTaint,
+    NodeRequirements,
+    TaintToleration,
+    read_requirements,
+    read_taints,
+)
+from simulator.cluster.scheduler.eligibility import eligible
+from simulator.cluster.scheduler.requests import NodeFree, NodeTaint, PodRequest, PodToleration
+
+GPU = BlockingTaint("gpu", "h100", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (("gpu", "Equal", "h100", "NoSchedule"), True),
+        (("gpu", "", "h100", ""), True),  # Equal is the default
+        (("gpu", "Equal", "h100", ""), True),
+        (("gpu", "Equal", "a100", ""), False),
+        (("gpu", "Equal", "", ""), False),
+        (("gpu", "Exists", "", ""), True),
+        (("gpu", "Exists", "", "NoExecute"), False),
+        (("team", "Exists", "", ""), False),
+        (("", "Exists", "", ""), True),
+        (("", "Exists", "", "NoSchedule"), True),
+        (("", "Exists", "", "NoExecute"), False),
+        (("", "Equal", "h100", ""), False),
+        (("gpu", "Lt", "h100", ""), False),  # an operator that is not known tolerates nothing
+    ],
+)
+def test_a_toleration_covers_taints_as_kubernetes_defines(
+    toleration: tuple[str, str, str, str], tolerated: bool
+) -> None:
+    assert TaintToleration(*toleration).covers(GPU) is tolerated
+
+
+def test_a_taint_without_a_value_needs_a_toleration_without_one() -> None:
+    taint = BlockingTaint("gpu", "", "NoExecute")
+    assert TaintToleration("gpu", "Equal", "", "").covers(taint)
+    assert not TaintToleration("gpu", "Equal", "h100", "").covers(taint)
+
+
+def test_only_taints_that_keep_pods_away_are_read() -> None:
+    effects = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+    text = json.dumps([{"key": "gpu", "effect": effect, "value": None} for effect in effects])
+    assert read_taints(text) == {
+        BlockingTaint("gpu", "", "NoSchedule"),
+        BlockingTaint("gpu", "", "NoExecute"),
+    }
+    assert read_taints(None) == read_taints("[]") == frozenset()
+
+
+MODEL, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "refusal"),
+    [
+        ({}, {}, ""),
+        ({"fallow.selector": {MODEL: ["L4"]}}, {MODEL: "L4"}, ""),
+        ({"fallow.selector": {MODEL: ["L4"]}}, {}, f"it requires {MODEL}=L4, not None"),
+        ({"fallow.selector": {MODEL: ["L4"]}}, None, ""),  # unknown labels are no obstacle
+        (
+            {"fallow.node-affinity": [[[MODEL, "NotIn", ["T4"]]]]},
+            {MODEL: "T4"},
+            f"it requires {MODEL} NotIn T4",
+        ),
+        ({"fallow.node-affinity": [[[MODEL, "NotIn", ["T4"]]]]}, {}, ""),
+        (
+            {"fallow.node-affinity": [[[MODEL, "In", ["L4"]], [MEMORY, "Gt", ["40000"]]]]},
+            {MODEL: "L4", MEMORY: "23034"},
+            f"it requires {MODEL} In L4 and {MEMORY} Gt 40000",
+        ),
+        (
+            {"fallow.node-affinity": [[[MEMORY, "Gt", ["40000"]]], [[MODEL, "Exists", []]]]},
+            {MODEL: "L4", MEMORY: "23034"},
+            "",  # one alternative is enough
+        ),
+        (
+            {"fallow.node-affinity": [[[MEMORY, "Gt", ["40000"]]], [["spot", "Exists", []]]]},
+            {MEMORY: "23034"},
+            f"it requires {MEMORY} Gt 40000 or spot Exists",
+        ),
+    ],
+)
+def test_labels_decide(
+    annotations: dict[str, Any], labels: dict[str, str] | None, refusal: str
+) -> None:
+    assert read_requirements(annotations).explain_refusal(labels, ()) == refusal
+
+
+def test_every_taint_must_be_tolerated() -> None:
+    pod = read_requirements({"fallow.tolerations": [["gpu", "Exists", "", ""]]})
+    assert not pod.explain_refusal({}, {GPU})
+    refusal = pod.explain_refusal({}, {GPU, BlockingTaint("team", "a", "NoExecute")})
+    assert refusal == "it does not tolerate the taint team"
+
+
+WORDS = st.sampled_from(["a", "b", ""])
+EFFECTS = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
+
+
+@given(
+    st.dictionaries(st.sampled_from(["x", "y"]), WORDS),
+    st.dictionaries(st.sampled_from(["x", "y"]), WORDS),
+    st.lists(st.tuples(st.sampled_from(["k", "l"]), WORDS, EFFECTS), max_size=3),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["k", "l"]),
+            st.sampled_from(["Equal", "Exists"]),
+            WORDS,
+            st.one_of(st.just(""), EFFECTS),
+        ),
+        max_size=3,
+    ),
+)
+def test_product_and_simulated_scheduler_agree(
+    labels: dict[str, str],
+    selector: dict[str, str],
+    taints: list[tuple[str, str, str]],
+    tolerations: list[tuple[str, str, str, str]],
+) -> None:
+    pod = NodeRequirements(
+        tuple((k, (v,)) for k, v in sorted(selector.items())),
+        (),
+        tuple(TaintToleration(*t) for t in tolerations),
+    )
+    document = json.dumps([{"key": k, "value": v, "effect": e} for k, v, e in taints])
+    request = PodRequest(
+        "uid",
+        "ns/pod",
+        selector=tuple(sorted(selector.items())),
+        tolerations=tuple(PodToleration(*t) for t in tolerations),
+    )
+    node = NodeFree("n", 1, 1, labels=labels, taints=tuple(NodeTaint(*t) for t in taints))
+    refused = bool(pod.explain_refusal(labels, read_taints(document)))
+    assert refused is not eligible(request, node)
