@@ -66,12 +66,12 @@ and what is legal, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the traceback.
 METRICS_HEAD = """\
 # Metrics
 
-What `fallow up` tells of itself at `/metrics` (`service.listen`, 127.0.0.1:9410 unless set). No
-workload, pod, namespace or team is a label: details belong to the warehouse. A process tells what
-its roles know ([the service](service.md)); `all` in the column below means every process.
+Metrics of `fallow up` at `/metrics` (`service.listen`, 127.0.0.1:9410 unless set). No
+workload, pod, namespace or team is a label: details are in the warehouse. A process exports the
+metrics of its roles ([the service](service.md)); `all` in the column below means every process.
 
-Alerts over them: `deploy/prometheus/rules.yaml`, what to do about each: [the runbook](runbook.md).
-A board: `deploy/grafana/fallow.json`. Histograms have `_bucket`, `_count` and `_sum`.
+Alerts: `deploy/prometheus/rules.yaml`, with the [runbook](runbook.md). Grafana dashboard:
+`deploy/grafana/fallow.json`. Histograms have `_bucket`, `_count` and `_sum`.
 """
 
 KINDS = ("<!-- kinds -->", "<!-- end of kinds -->")
@@ -132,7 +132,7 @@ def metrics_page() -> str:
     """Return `docs/metrics.md`."""
     lines = [
         METRICS_HEAD,
-        "| metric | kind | labels | told by | meaning |",
+        "| metric | kind | labels | role | meaning |",
         "|---|---|---|---|---|",
     ]
     for metric in metrics():
