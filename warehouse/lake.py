@@ -84,11 +84,8 @@ class Warehouse:
                 if place.embedded:
                     lock = WriterLock(place.home / "writer.lock")
                     lock.acquire()
-            elif place.embedded and not (place.home / catalog.CATALOG_FILE).exists():
-                raise WarehouseError(
-                    f"there is no warehouse at {place.name} yet",
-                    hint="bring rows in first: fallow demo, fallow import or fallow collect",
-                )
+            else:
+                _check_existence(place)
             connection = None
             try:
                 connection = catalog.connect_engine(settings, place, write=write)
@@ -107,6 +104,23 @@ class Warehouse:
                     lock.release()
                 raise
         return cls(connection, settings, place, lock, clock, write=write)
+
+    @staticmethod
+    def list_upgrade_steps(settings: Settings) -> list[schema.UpgradeStep]:
+        """Return what opening for writing would change in the tables; nothing is changed.
+
+        Raises: as `open` for reading.
+        """
+        place = catalog.locate_catalog(settings)
+        _check_existence(place)
+        with explain_errors(place.name):
+            connection = catalog.connect_engine(settings, place, write=False)
+            try:
+                cursor = connection.cursor()
+                cursor.execute("USE lake")
+                return schema.list_upgrade_steps(cursor, place.name)
+            finally:
+                connection.close()
 
     def ingest(self, batches: Iterable[Batch]) -> IngestResult:
         """Store batches, all or none: when this returns they are durable.
@@ -266,3 +280,11 @@ class Warehouse:
             return self._connection.cursor()
         except duckdb.ConnectionException as error:
             raise FallowError(f"the warehouse {self.place.name} is closed") from error
+
+
+def _check_existence(place: catalog.CatalogLocation) -> None:
+    if place.embedded and not (place.home / catalog.CATALOG_FILE).exists():
+        raise WarehouseError(
+            f"there is no warehouse at {place.name} yet",
+            hint="bring rows in first: fallow demo, fallow import or fallow collect",
+        )

@@ -1,10 +1,12 @@
 """Migrate a lake to this Fallow's schema: numbered migrations, then columns of tables.csv.
 
 `migrations/NNNN_what.sql` run in order, all in one transaction with their rows in `schema_version`.
-New tables and columns of `fallow/tables.csv` are added after them, so that most changes of the
-tables need no migration.
+New tables and columns of `fallow/tables.csv` are added after each of them, so that a migration may
+be a comment alone. Every change of the tables raises the version (`migrations/shapes.csv` and a
+test hold this): an older Fallow refuses a home that a newer one extended.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 
 import duckdb
+import msgspec
 
 from fallow import __version__, tables
 from fallow.errors import WarehouseError
@@ -32,12 +35,17 @@ _INLINED = ("dirty", "watermark")
 @cache
 def load_migrations() -> dict[int, str]:
     """Return the SQL of each migration by its number, in order."""
-    migrations = {
-        int(path.name[:4]): path.read_text(encoding="utf-8")
-        for path in files("warehouse").joinpath("migrations").iterdir()
-        if path.name.endswith(".sql")
+    folder = files("warehouse").joinpath("migrations")
+    return {
+        number: folder.joinpath(f"{name}.sql").read_text(encoding="utf-8")
+        for number, name in _list_migrations().items()
     }
-    return dict(sorted(migrations.items()))
+
+
+def _list_migrations() -> dict[int, str]:
+    folder = files("warehouse").joinpath("migrations")
+    names = sorted(path.name for path in folder.iterdir() if path.name.endswith(".sql"))
+    return {int(name[:4]): name.removesuffix(".sql") for name in names}
 
 
 def get_current() -> int:
@@ -74,8 +82,57 @@ def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
             lacks = f"it lacks {table}.{columns[0].name}"
         raise WarehouseError(
             f"the warehouse at {where} was last written by an older Fallow ({lacks})",
-            hint="`fallow warehouse compact` brings it up to date",
+            hint="`fallow warehouse upgrade` brings it up to date; with --check it only lists",
         )
+
+
+class UpgradeStep(msgspec.Struct, frozen=True):
+    """One change that an upgrade makes to a warehouse."""
+
+    kind: str
+    """migration, rename, table or column."""
+    name: str
+
+
+def list_upgrade_steps(cursor: duckdb.DuckDBPyConnection, where: str) -> list[UpgradeStep]:
+    """Return what `migrate_schema` would do, in order; nothing is changed.
+
+    Raises:
+        WarehouseError: a newer Fallow wrote this lake.
+    """
+    version = read_version(cursor)
+    _refuse_newer(cursor, version, where)
+    have = _read_columns(cursor)
+    renames = [
+        UpgradeStep("rename", f"{old} to {new}")
+        for old, new in read_renames("column").items()
+        if old.split(".")[1] in have.get(old.split(".")[0], ())
+    ]
+    renamed = {tuple(step.name.split(" to ")[1].split(".")) for step in renames}
+    added = [
+        UpgradeStep("table", table)
+        if table not in have
+        else UpgradeStep("column", f"{table}.{column.name}")
+        for table, columns in _find_missing(cursor).items()
+        for column in (columns if table in have else columns[:1])
+        if (table, column.name) not in renamed
+    ]
+    migrations = [
+        UpgradeStep("migration", name)
+        for number, name in _list_migrations().items()
+        if number > version
+    ]
+    return [*migrations, *renames, *added]
+
+
+def compute_shape() -> str:
+    """Return a hash of all tables, columns and types: a line of `migrations/shapes.csv`."""
+    lines = [
+        f"{table}.{column.name} {column.type}"
+        for table in sorted(tables.table_names())
+        for column in sorted(tables.columns(table), key=lambda c: c.name)
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:

@@ -7,6 +7,7 @@ import typer
 from runtime.cli.options import CommandRun, command
 from runtime.operations.ledger_totals import verify_warehouse
 from warehouse import maintenance
+from warehouse.lake import Warehouse
 from warehouse.tiers import move_to_cold
 
 
@@ -16,6 +17,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="warehouse", no_args_is_help=True)
     command(group, "status")(status)
     command(group, "compact")(compact)
+    command(group, "upgrade")(upgrade)
     command(group, "verify")(verify)
     command(group, "query")(query)
 
@@ -33,6 +35,24 @@ def compact(run: CommandRun) -> None:
         run.say(f"moved {moved.files} days ({moved.rows:,} rows) to the cold tier")
         run.say(str(maintenance.compact_warehouse(warehouse)))
         run.data(maintenance.read_status(warehouse), noun="status")
+
+
+def upgrade(
+    run: CommandRun,
+    check: Annotated[
+        bool, typer.Option("--check", help="only list what it would change; exit 1 if anything")
+    ] = False,
+) -> int:
+    """Bring the tables of an older Fallow's warehouse up to date: all changes or none."""
+    settings = run.settings()
+    steps = Warehouse.list_upgrade_steps(settings)
+    if not check:
+        with run.warehouse(settings, write=True):
+            pass
+    if not steps:
+        run.say("the warehouse is up to date")
+    run.data([{"change": step.kind, "name": step.name} for step in steps], noun="upgrade")
+    return 1 if check and steps else 0
 
 
 def verify(run: CommandRun) -> int:

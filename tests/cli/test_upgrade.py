@@ -1,0 +1,112 @@
+"""A home of an older Fallow is listed, upgraded whole and then refused by the older code."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fallow.resources import read_table
+from fallow.settings import Settings
+from tests.cli.conftest import Fallow
+from warehouse import schema
+from warehouse.lake import Warehouse
+
+ROOT = Path(__file__).resolve().parents[2]
+HOMES = {"f5f0816": 1}
+"""The last commit before each change of shape, with its version."""
+MAKE = """
+import sys
+from pathlib import Path
+from fallow.settings import Settings
+from fallow.tables import Batch
+from warehouse.lake import Warehouse
+with Warehouse.open(Settings(home=Path(sys.argv[1])), write=True) as warehouse:
+    warehouse.ingest([Batch.of("action", {"cluster": ["c"], "seq": [1], "kind": ["noticed"]})])
+"""
+
+
+def test_every_change_of_the_tables_has_a_version_of_its_own() -> None:
+    rows = read_table("warehouse.migrations", "shapes.csv")
+    assert int(rows[-1]["version"]) == schema.get_current(), "add its line to shapes.csv"
+    assert rows[-1]["shape"] == schema.compute_shape(), (
+        "the tables changed: add warehouse/migrations/NNNN_what.sql and its line to shapes.csv"
+    )
+    assert len({row["shape"] for row in rows}) <= len(rows)
+
+
+@pytest.fixture(params=HOMES)
+def older_code(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return the sources of a commit of before."""
+    commit = str(request.param)
+    known = subprocess.run(
+        ["git", "-C", ROOT, "cat-file", "-e", commit], check=False, capture_output=True
+    )
+    if known.returncode:
+        pytest.skip(f"no git history: commit {commit} is not here")
+    folder = tmp_path / "code"
+    folder.mkdir()
+    archive = subprocess.run(
+        ["git", "-C", ROOT, "archive", commit, "fallow", "warehouse"],
+        check=True,
+        capture_output=True,
+    )
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+    return folder
+
+
+def run_older(code: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(code)}
+    return subprocess.run(
+        [sys.executable, "-c", MAKE, home],
+        cwd=code,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_home_of_before_is_listed_upgraded_and_refused_by_the_code_of_before(
+    older_code: Path, settings: Settings, fallow: Fallow
+) -> None:
+    ran = run_older(older_code, settings.home)
+    assert ran.returncode == 0, ran.stderr
+
+    shown = fallow("warehouse", "upgrade", "--check", "-o", "json", "--home", settings.home)
+    changes = [(row["change"], row["name"]) for row in json.loads(shown.out)["upgrade"]]
+    assert (shown.code, changes[0]) == (1, ("migration", "0002_event_types"))
+    refused = fallow("warehouse", "status", "--home", settings.home)
+    assert refused.code == 1
+    assert "`fallow warehouse upgrade` brings it up to date" in refused.err
+
+    assert fallow("warehouse", "upgrade", "--home", settings.home).code == 0
+    assert fallow("warehouse", "upgrade", "--check", "--home", settings.home).code == 0
+    with Warehouse.open(settings) as warehouse:
+        assert warehouse.query("SELECT kind FROM action")["kind"].to_pylist() == ["notified"]
+
+    again = run_older(older_code, settings.home)
+    assert again.returncode != 0
+    assert "knows schemas up to 1" in again.stderr
+
+
+def test_an_upgrade_lists_columns_tables_and_renames_and_changes_nothing(
+    settings: Settings,
+) -> None:
+    with Warehouse.open(settings, write=True) as warehouse, warehouse.transaction() as cursor:
+        cursor.execute("ALTER TABLE device DROP COLUMN weight")
+        cursor.execute("DROP TABLE disruption_budget")
+        cursor.execute("ALTER TABLE policy RENAME COLUMN stages TO ladder")
+    expected = {
+        ("rename", "policy.ladder to policy.stages"),
+        ("table", "disruption_budget"),
+        ("column", "device.weight"),
+    }
+    for _ in range(2):
+        steps = Warehouse.list_upgrade_steps(settings)
+        assert {(step.kind, step.name) for step in steps} == expected
+    with Warehouse.open(settings, write=True):
+        pass
+    assert Warehouse.list_upgrade_steps(settings) == []
