@@ -1,4 +1,5 @@
--- Events of nodes, and of pods that were lost with a node.
+-- Events of nodes, and of pods that were lost with a node. One without the object's name explains
+-- nothing.
 SELECT
     cluster,
     ts,
@@ -10,6 +11,7 @@ FROM event
 WHERE
     ts >= $since - INTERVAL 1 HOUR
     AND ts < $until
+    AND name IS NOT null
     AND (
         (kind = 'Node' AND (list_contains($reasons, reason) OR reason = 'NodeReady'))
         OR (kind = 'Pod' AND list_contains($reasons, reason))

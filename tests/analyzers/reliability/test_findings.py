@@ -62,6 +62,21 @@ def test_empty_tables_give_nothing(ward: Ward) -> None:
     assert ReliabilityAnalyzer().summary(ward.views, ward.window) == {}
 
 
+def test_an_event_without_a_name_explains_nothing(ward: Ward) -> None:
+    ward.node("n0")
+    ward.views.rows(
+        "event",
+        [
+            {
+                "cluster": "c", "uid": f"u-{reason}", "ts": ward.at(hour), "kind": "Node",
+                "name": None, "reason": reason,
+            }
+            for hour, reason in ((2, "NodeNotReady"), (5, "NodeReady"))
+        ],
+    )  # fmt: skip
+    assert found(ward) == {}
+
+
 def test_the_budgets_over_a_sick_nodes_pods_are_named(ward: Ward) -> None:
     fill(ward, json.loads((GOLDEN / "sick_board" / "site.json").read_text()))
     ward.views.engine.execute('UPDATE pod SET labels = \'{"app": "x"}\'')
