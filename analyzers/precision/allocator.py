@@ -23,5 +23,6 @@ LEAST_HOURS = 4.0
 def find_fragmented(views: Views, window: Window, settings: PrecisionSettings) -> Iterator[Finding]:
     """Yield workloads with a large share of reserved memory outside of tensors."""
     for row in read_allocators(views, window):
-        if row.pod_hours >= LEAST_HOURS and row.fragmented >= settings.fragmented:
+        long = row.pod_hours is not None and row.pod_hours >= LEAST_HOURS
+        if long and row.fragmented >= settings.fragmented:
             yield build_fragmentation_finding(row, window)

@@ -152,7 +152,7 @@ def build_fragmentation_finding(row: AllocatorMemory, window: Window) -> Finding
             "reserved_gib": round(row.reserved / GIB, 3),
             "allocated_gib": round(row.allocated / GIB, 3),
             "most_allocated_gib": round(row.most_allocated / GIB, 3),
-            "pod_hours": round(row.pod_hours, 2),
+            "pod_hours": round(row.pod_hours or 0.0, 2),
             "witnesses": {"framework": "step_sample"},
             "assumed": [
                 "tensors come and go within a step, and looks fall anywhere in it",

@@ -28,7 +28,8 @@ class AllocatorMemory(WorkloadRow, frozen=True):
     """Bytes that a workload's framework reserved and used for tensors (`allocators.sql`)."""
 
     team: str | None
-    pod_hours: float
+    pod_hours: float | None
+    """None = no source says how far apart the samples are."""
     pods: int
     reserved: float
     allocated: float

@@ -31,7 +31,6 @@ class ServiceLatencies(WorkloadRow, frozen=True):
     team: str | None
     slo: str | None
     metrics: list[str]
-    observed: float
 
 
 class AttainedObjective(WorkloadRow, frozen=True):

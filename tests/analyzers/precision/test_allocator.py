@@ -44,6 +44,7 @@ def test_the_share_in_no_tensor_is_told(stepped: Stepped) -> None:
         ("nothing is reserved", {"allocated_bytes": 0, "reserved_bytes": 0}),
         ("half of it is told", {"reserved_bytes": GIB}),
         ("some minutes", {"allocated_bytes": 1, "reserved_bytes": GIB, "hours": (0, 1)}),
+        ("no interval", {"allocated_bytes": 1, "reserved_bytes": GIB, "interval_s": None}),
     ],
 )
 def test_no_finding(what: str, shown: dict[str, Any], stepped: Stepped) -> None:
