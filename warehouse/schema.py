@@ -6,7 +6,6 @@ be a comment alone. Every change of the tables raises the version (`migrations/s
 test hold this): an older Fallow refuses a home that a newer one extended.
 """
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -123,16 +122,6 @@ def list_upgrade_steps(cursor: duckdb.DuckDBPyConnection, where: str) -> list[Up
         if number > version
     ]
     return [*migrations, *renames, *added]
-
-
-def compute_shape() -> str:
-    """Return a hash of all tables, columns and types: a line of `migrations/shapes.csv`."""
-    lines = [
-        f"{table}.{column.name} {column.type}"
-        for table in sorted(tables.table_names())
-        for column in sorted(tables.columns(table), key=lambda c: c.name)
-    ]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
