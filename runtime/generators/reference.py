@@ -37,20 +37,21 @@ Other variables:
 |---|---|
 | `FALLOW_CONFIG` | the settings file, in place of `./fallow.yaml` |
 | `FALLOW_DEBUG` | `1`: tracebacks and debug logs, as `--debug` |
-| `XDG_DATA_HOME` | where `home` lies unless it is set; `~/.local/share` |
+| `XDG_DATA_HOME` | the folder of `home` unless `home` is set; `~/.local/share` |
 | `NO_COLOR` | no colours on a terminal |
-| `NODE_NAME` | the node whose GPUs NVML reads, where `nvml.node` names none |
-| `KUBECONFIG` | which clusters and contexts there are; in a pod its own account |
+| `NODE_NAME` | the node of the GPUs that NVML reads, unless `nvml.node` names one |
+| `KUBECONFIG` | clusters and contexts; in a pod its own account |
 | `AWS_*` | credentials and region where `s3` sections and `prices.aws_regions` name none |
-| `OTEL_EXPORTER_OTLP_ENDPOINT` | spans of the service's jobs go there (extra `otel`) |
-| `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the same, for spans alone |
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | destination of the service's spans (extra `otel`) |
+| `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the same, for spans only |
 """
 CLI_HEAD = """\
 # Command line
 
 stdout is data, in the shape that `-o table|json|csv|md` names; stderr is diagnostics. JSON names
-its schema (`{"schema": "fallow.findings/v1", ...}`). An error is one line that says what, to what
-and what is legal, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the traceback.
+its schema (`{"schema": "fallow.findings/v1", ...}`). An error is one line with the failed
+operation, its object and the legal values, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the
+traceback.
 
 | exit code | meaning |
 |--:|---|
