@@ -9,6 +9,7 @@ import msgspec
 from fallow.errors import WarehouseError
 from fallow.settings import Settings
 from warehouse import extensions
+from warehouse.cold_storage import locate_cold
 
 CATALOG_FILE = "catalog.sqlite"
 
@@ -57,7 +58,7 @@ def locate_catalog(settings: Settings) -> CatalogLocation:
 def connect_engine(
     settings: Settings, where: CatalogLocation, *, write: bool
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection with the lake attached as `lake`.
+    """Return a connection with the lake attached as `lake`, confined to the lake's files.
 
     Raises:
         WarehouseError: an extension is missing.
@@ -66,11 +67,15 @@ def connect_engine(
     needed = _list_extensions(settings, where)
     connection = duckdb.connect(":memory:", config=extensions.build_config(needed))
     try:
+        if write and not where.remote:
+            # Once it is confined, the engine creates folders only below this one.
+            Path(where.data).mkdir(parents=True, exist_ok=True)
         _configure(connection, settings, where)
         for name in needed:
             extensions.load_extension(connection, name)
         _create_secret(connection, settings)
         _attach(connection, where, write=write)
+        _confine(connection, settings, where)
     except BaseException:
         connection.close()
         raise
@@ -131,6 +136,36 @@ def _attach(connection: duckdb.DuckDBPyConnection, where: CatalogLocation, *, wr
         if where.embedded or not write or "already exists" not in str(error):
             raise
         connection.execute(attach)
+
+
+def _confine(
+    connection: duckdb.DuckDBPyConnection, settings: Settings, where: CatalogLocation
+) -> None:
+    """Let the engine open files of the lake and of the cold tier only, from now on for good.
+
+    It comes after ATTACH and after the extensions, which lie elsewhere. The second line of
+    defence: `sql_access` refuses a query that names a file before the engine sees it. The
+    SQLite and PostgreSQL scanners open their files and connections without asking the engine, so
+    that the list of functions is the only line that holds for them.
+    """
+    places = {where.data, f"{where.home / 'staging'}/", f"{locate_cold(settings)}/"}
+    places |= _list_archive_roots(connection)
+    listed = ", ".join(map(quote_literal, sorted(places)))
+    connection.execute(f"SET allowed_directories = [{listed}]")
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _list_archive_roots(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """Return the places of archived files: not where settings say, if somebody moved the tier."""
+    try:
+        rows = connection.execute(
+            "SELECT DISTINCT regexp_replace(path, '[^/]*/month=.*$', '') FROM lake.main.cold_file"
+        ).fetchall()
+    except duckdb.CatalogException:  # a new lake has no tables yet
+        return set()
+    return {root for (root,) in rows}
 
 
 def quote_literal(text: str) -> str:

@@ -43,16 +43,24 @@ class ColdStore(Protocol):
 
 def open_store(settings: Settings) -> ColdStore:
     """Return the store that the settings name; by default a folder under the home folder."""
-    wanted = settings.warehouse.cold
-    if "://" in wanted:
-        if not wanted.startswith("s3://"):
+    root = locate_cold(settings)
+    if "://" in root:
+        if not root.startswith("s3://"):
             raise WarehouseError(
-                f"warehouse.cold {wanted!r} is no place we can write",
+                f"warehouse.cold {settings.warehouse.cold!r} is no place we can write",
                 hint="write a folder, or s3://bucket/prefix",
             )
-        return ColdBucket(wanted.rstrip("/"), settings.warehouse.s3)
+        return ColdBucket(root, settings.warehouse.s3)
+    return ColdFolder(root)
+
+
+def locate_cold(settings: Settings) -> str:
+    """Return where archived files lie: an absolute folder or an address, without a last slash."""
+    wanted = settings.warehouse.cold
+    if "://" in wanted:
+        return wanted.rstrip("/")
     folder = Path(wanted).expanduser() if wanted else settings.home.expanduser() / "cold"
-    return ColdFolder(str(folder.absolute()))
+    return str(folder.absolute())
 
 
 class ColdFolder:

@@ -1,8 +1,7 @@
 """Run SQL from users that can read and do nothing else."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from fallow import tables
 from fallow.errors import UsageError
+from warehouse import sql_access
 
 _NAME = re.compile(rb"\w+")
 _REFUSED = (
@@ -24,34 +24,6 @@ _REFUSED = (
     duckdb.NotImplementedException,
 )
 
-_MOST_ALLOWED = 1000
-_ALLOWED: set[str] = set()
-"""Texts of queries that were checked in this process and only read."""
-
-_READS = {
-    "ducklake_current_snapshot",
-    "ducklake_list_files",
-    "ducklake_options",
-    "ducklake_snapshots",
-    "ducklake_table_info",
-}
-"""The catalog's functions that only read. All others are refused by name: a SELECT may call
-`ducklake_cleanup_old_files`, and even a read-only transaction does not prevent it."""
-
-_ACTS = {
-    "add_data_files",
-    "cleanup_old_files",
-    "delete_orphaned_files",
-    "expire_snapshots",
-    "flush_inlined_data",
-    "merge_adjacent_files",
-    "query",
-    "rewrite_data_files",
-    "set_commit_message",
-    "set_option",
-}
-_ENGINES = ("ducklake_", "postgres_", "sqlite_", "pg_")
-
 
 def run_select(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
@@ -59,11 +31,11 @@ def run_select(
     """Run one SELECT on a cursor whose unqualified names are the tables' views.
 
     Raises:
-        UsageError: it is not one SELECT, it calls a function that changes something, or the
+        UsageError: it is not one SELECT, it uses what a query may not use (`sql_access`), or the
             engine refuses it.
     """
     try:
-        _allow_select(cursor, sql)
+        sql_access.check_select(cursor, sql)
         if all(map(_is_writable, parameters.values())):
             return _execute(cursor, sql, parameters).to_arrow_table()
         return cursor.execute(sql, bind_parameters(parameters)).to_arrow_table()
@@ -75,25 +47,6 @@ def run_select(
             f"the warehouse refuses that query: {first}",
             hint=f"there are {', '.join(tables.table_names())}",
         ) from error
-
-
-def _allow_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Refuse all but one SELECT that only reads; a text that was allowed is not parsed again."""
-    if sql in _ALLOWED:
-        return
-    kinds = [statement.type for statement in cursor.extract_statements(sql)]
-    if kinds != [duckdb.StatementType.SELECT]:
-        kind_names = ", ".join(kind.name for kind in kinds) or "nothing"
-        raise UsageError(
-            f"the warehouse answers one SELECT at a time, not {kind_names}",
-            hint="write SELECT, WITH, FROM, VALUES, DESCRIBE or SUMMARIZE",
-        )
-    acting = sorted(name for name in _list_calls(cursor, sql) if _changes_rows(name))
-    if acting:
-        raise UsageError(f"a query only reads, and {acting[0]} does more")
-    if len(_ALLOWED) >= _MOST_ALLOWED:
-        _ALLOWED.clear()
-    _ALLOWED.add(sql)
 
 
 def run_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> int:
@@ -169,26 +122,6 @@ def _is_writable(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_writable, value))
     return value is None or isinstance(value, (bool, int, float, Decimal, datetime, date, str))
-
-
-def _changes_rows(name: str) -> bool:
-    return name in _ACTS or (name.startswith(_ENGINES) and name not in _READS)
-
-
-def _list_calls(cursor: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
-    row = cursor.execute(f"SELECT json_serialize_sql({write_literal(sql)})").fetchone()
-    return set(_list_names(json.loads(row[0]))) if row else set()
-
-
-def _list_names(node: Any) -> Iterator[str]:
-    if isinstance(node, dict):
-        if "function_name" in node:
-            yield str(node["function_name"]).lower()
-        for value in node.values():
-            yield from _list_names(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _list_names(value)
 
 
 def _make_naive(value: Any) -> Any:

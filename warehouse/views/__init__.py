@@ -10,11 +10,11 @@ import duckdb
 
 from fallow import tables
 from fallow.resources import read_text
+from warehouse.sql_access import INTERNAL_TABLES
 from warehouse.views.tiers import TierState, define_view
 
 _MOVES = {"watermark", "cold_file"}
 """Queries that return in which tier rows are."""
-_INTERNAL = ("watermark", "dirty", "unposted", "cold_file", "schema_version")
 
 _STATE = read_text("warehouse.views", "state.sql")
 _BARE = read_text("warehouse.views", "bare.sql")
@@ -86,7 +86,7 @@ class ViewSchemas:
         try:
             cursor.begin()  # one catalog query for all of them
             cursor.execute(f"CREATE SCHEMA memory.{name}")
-            for noun in (*tables.table_names(), *_INTERNAL):
+            for noun in (*tables.table_names(), *INTERNAL_TABLES):
                 listed = define_view(noun, state) or f'SELECT * FROM lake.main."{noun}"'
                 cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
             cursor.commit()
