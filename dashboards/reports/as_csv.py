@@ -1,11 +1,10 @@
 """Write a document as one tidy table: a row per number, with its section and unit."""
 
-import csv
-import io
 from datetime import datetime
 from typing import Any
 
 from dashboards.reports.document import Kind, ReportDocument, ReportTable
+from fallow.csv_cells import write_rows
 
 HEAD = ("section", "item", "whose", "measure", "value", "unit")
 UNITS: dict[Kind, str] = {"usd": "USD", "percent": "%", "moment": "UTC", "number": "", "text": ""}
@@ -17,14 +16,14 @@ def write(document: ReportDocument) -> bytes:
 
     `item` is the row's first column, `whose` its team where it has one; dollars are exact.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEAD)
-    for section in document.sections:
-        for block in section.blocks:
-            if isinstance(block, ReportTable):
-                writer.writerows(_rows(section.title, block))
-    return out.getvalue().encode()
+    rows = (
+        row
+        for section in document.sections
+        for block in section.blocks
+        if isinstance(block, ReportTable)
+        for row in _rows(section.title, block)
+    )
+    return write_rows([HEAD, *rows]).encode()
 
 
 def _rows(section: str, table: ReportTable) -> list[list[Any]]:
@@ -45,12 +44,4 @@ def _rows(section: str, table: ReportTable) -> list[list[Any]]:
 
 
 def _value(value: Any) -> Any:
-    match value:
-        case None:
-            return ""
-        case datetime():
-            return value.isoformat()
-        case str() if value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-            return f"'{value}"  # a spreadsheet would run it as a formula
-        case _:
-            return value
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -4,8 +4,6 @@ JSON is an object `{"schema": "fallow.<noun>/v1", "<noun>": [...]}` whose field 
 within a version; a table is for people and may change.
 """
 
-import csv
-import io
 import math
 import os
 import re
@@ -18,6 +16,7 @@ from typing import Any
 import msgspec
 
 from fallow import money
+from fallow.csv_cells import write_rows
 
 EXACT = frozenset({"rows"})
 """Documents that keep every digit: the result of a user's own query."""
@@ -113,11 +112,8 @@ def _list_rows(rows: Any) -> tuple[list[str], Rows]:
 
 
 def _csv(names: Sequence[str], rows: Rows) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_format_csv(row.get(name)) for name in names] for row in rows)
-    return out.getvalue()
+    cells = ([_format_csv(row.get(name)) for name in names] for row in rows)
+    return write_rows([names, *cells])
 
 
 def _markdown(names: Sequence[str], rows: Rows) -> str:
@@ -164,7 +160,7 @@ def _numeric_columns(names: Sequence[str], rows: Rows) -> set[str]:
 def _format_csv(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
-    return "" if value is None else value
+    return value if isinstance(value, (int, float, Decimal, type(None))) else str(value)
 
 
 def format_value(value: Any) -> str:

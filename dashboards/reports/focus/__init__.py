@@ -15,6 +15,7 @@ from pyarrow import parquet
 from dashboards.figures.query import Filters
 from dashboards.figures.spend import totals
 from dashboards.reports.amounts import hours, usd
+from fallow.csv_cells import guard_cell
 from fallow.protocols import Views
 from fallow.resources import read_table
 from fallow.window import Window
@@ -73,10 +74,20 @@ def columns(version: str) -> dict[str, str]:
 
 
 def as_csv(table: pa.Table) -> bytes:
-    """Return the rows as CSV: a null is an empty cell, numbers are plain."""
+    """Return the rows as CSV: a null is an empty cell, numbers are plain, formulas are guarded."""
     out = pa.BufferOutputStream()
-    arrow_csv.write_csv(table, out, arrow_csv.WriteOptions(quoting_style="needed"))
+    guarded = pa.table({name: _guard(table[name]) for name in table.column_names})
+    arrow_csv.write_csv(guarded, out, arrow_csv.WriteOptions(quoting_style="needed"))
     return bytes(out.getvalue())
+
+
+def _guard(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Return a column of texts with formulas guarded, and any other column as it is."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    coded = column.combine_chunks().dictionary_encode()
+    texts = pa.array(map(guard_cell, coded.dictionary.to_pylist()), pa.string())
+    return texts.take(coded.indices)
 
 
 def as_parquet(table: pa.Table) -> bytes:
