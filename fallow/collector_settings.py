@@ -24,7 +24,7 @@ class PrometheusSettings(SettingsGroup):
         gt=0,
         description="most bytes of one answer after decompression; a larger one is asked in parts",
     )
-    headers: dict[str, str] = Field(default_factory=dict, description="such as X-Scope-OrgID")
+    headers: dict[str, SecretStr] = Field(default_factory=dict, description="such as X-Scope-OrgID")
     username: str = ""
     password: SecretStr = SecretStr("")
     bearer_token: SecretStr = SecretStr("")

@@ -14,6 +14,8 @@ An error is one line: what, to what, the legal answers; and a hint: what to do n
 
 from typing import ClassVar
 
+from fallow.redaction import redact
+
 FINDINGS_EXIST = 4
 """Exit code of `--fail-on-findings` when there are findings."""
 
@@ -24,9 +26,11 @@ class FallowError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        # Errors become rows, logs and journal entries: none has a password from its first moment.
+        message = redact(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = None if hint is None else redact(hint)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} (hint: {self.hint})"

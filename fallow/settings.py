@@ -34,12 +34,13 @@ from fallow.datapath_settings import DatapathSettings
 from fallow.errors import SettingsError
 from fallow.idle_settings import IdleSettings, LedgerSettings
 from fallow.price_settings import PriceSettings
+from fallow.redaction import remember_secrets
 from fallow.reliability_settings import ReliabilitySettings, StalledSettings
 from fallow.renamed import read_renames
 from fallow.report_settings import ReportsSettings
 from fallow.service_levels import ScalingSettings, ServicesSettings
 from fallow.service_settings import ServiceSettings, WarehouseSettings
-from fallow.settings_groups import SettingsGroup
+from fallow.settings_groups import SettingsGroup, list_secrets
 from fallow.snapshot_settings import SnapshotSettings
 from fallow.window import format_duration
 from fallow.workload_settings import (
@@ -95,6 +96,12 @@ class Settings(SettingsGroup):
     dashboard: DashboardSettings = DashboardSettings()
     finance: FinanceSettings = FinanceSettings()
     reports: ReportsSettings = ReportsSettings()
+
+    @model_validator(mode="after")
+    def _remember_secrets(self) -> Self:
+        """Let no text that Fallow writes have a secret of settings that were in force."""
+        remember_secrets(list_secrets(self))
+        return self
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -186,8 +193,11 @@ def _read_file(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"cannot read the settings file {path}: {error}") from error
     except yaml.YAMLError as error:
-        line = " ".join(str(error).split())
-        raise SettingsError(f"{path} is not YAML: {line}") from error
+        # The parser's own text quotes the line, which may have a password.
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or type(error).__name__
+        raise SettingsError(f"{path} is not YAML: {problem}{line}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):

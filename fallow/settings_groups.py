@@ -1,13 +1,15 @@
 """Define what groups of settings share: unknown keys are refused, durations are written `30m`."""
 
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic import PlainSerializer as Serialize
 
 from fallow.errors import UsageError
+from fallow.redaction import SECRET_NAME, find_secrets
 from fallow.window import format_duration, parse_duration
 
 
@@ -54,3 +56,27 @@ class S3(SettingsGroup):
     access_key_id: str = Field("", description="empty = the AWS credential chain")
     secret_access_key: SecretStr = Field(SecretStr(""), description="empty = the AWS chain")
     path_style: bool = Field(True, description="address buckets by path, as most others want")
+
+
+def list_secrets(value: Any) -> Iterator[str]:
+    """Yield every secret of settings: secret fields, and secrets inside URLs and DSNs.
+
+    A header is a secret when its name says so: X-Scope-OrgID has words that other texts have.
+    """
+    match value:
+        case BaseModel():
+            for field in type(value).model_fields:
+                yield from list_secrets(getattr(value, field))
+        case Mapping():
+            for name, part in value.items():
+                if not isinstance(part, SecretStr) or SECRET_NAME.fullmatch(str(name)):
+                    yield from list_secrets(part)
+        case list() | tuple():
+            for part in value:
+                yield from list_secrets(part)
+        case SecretStr():
+            text = value.get_secret_value()
+            yield from (text, text.rpartition(" ")[2])  # a header has a scheme before its token
+            yield from find_secrets(text)
+        case str():
+            yield from find_secrets(value)

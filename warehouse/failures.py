@@ -8,6 +8,7 @@ from functools import cache
 import duckdb
 
 from fallow.errors import FallowError, TemporaryError, WarehouseError
+from fallow.redaction import redact
 from fallow.resources import read_table
 
 
@@ -20,9 +21,6 @@ _KINDS: dict[str, type[FallowError]] = {
     "temporary": TemporaryError,
     "broken": WarehouseError,
 }
-
-_SECRET = re.compile(r"(password\s*=\s*|://[^:/@\s]+:)('[^']*'|[^\s\"@]+)")
-"""PostgreSQL's error messages contain the connection string."""
 
 
 @contextmanager
@@ -42,7 +40,7 @@ def explain_errors(where: str) -> Iterator[None]:
 
 def explain_error(error: Exception, where: str) -> FallowError:
     """Return the Fallow error that explains this engine error."""
-    text = _SECRET.sub(r"\1***", " ".join(str(error).split()))
+    text = redact(" ".join(str(error).split()))  # PostgreSQL's quote the connection string
     for pattern, kind, message, hint in _read_failures():
         if re.search(pattern, text):
             return _KINDS[kind](f"{message} (warehouse {where}): {text}", hint=hint)

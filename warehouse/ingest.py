@@ -18,6 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from fallow import tables
 from fallow.errors import WarehouseError
 from fallow.gpu_models import model_name
+from fallow.redaction import redact
 from fallow.tables import Batch
 from warehouse.addresses import resolve_nodes
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
@@ -32,6 +33,10 @@ _EARLIEST = {"first_seen", "created_at"}
 _LATEST = {"last_seen", "done_until"}
 _MODELLED = {"node", "rate"}
 """Tables whose `gpu_model` comes from labels and settings, which spell it differently."""
+
+
+_REPORTED = {"scrape": ("target", "error"), "plugin_run": ("reason",), "cursor": ("source",)}
+"""Columns with the names and the errors of sources."""
 
 
 class IngestResult(msgspec.Struct, frozen=True):
@@ -59,7 +64,7 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
     rows = future = 0
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
-        whole = _name_models(table, pa.concat_tables(parts))
+        whole = _redact_texts(table, _name_models(table, pa.concat_tables(parts)))
         present = _drop_future(whole, get_storage(table).time_column, limit)
         rows += whole.num_rows
         future += whole.num_rows - present.num_rows
@@ -112,6 +117,17 @@ def _name_models(table: str, rows: pa.Table) -> pa.Table:
     # A key is never null: a rate that applies to any model has an empty text.
     names = pa.array([model_name(m) or m for m in coded.dictionary.to_pylist()], pa.string())
     return rows.set_column(place, rows.schema.field(place), names.take(coded.indices))
+
+
+def _redact_texts(table: str, rows: pa.Table) -> pa.Table:
+    """Return the rows without passwords: sources are named by their URLs, errors quote them."""
+    for name in _REPORTED.get(table, ()):
+        place = rows.schema.get_field_index(name)
+        coded = rows.column(place).combine_chunks().dictionary_encode()
+        texts = [text if text is None else redact(text) for text in coded.dictionary.to_pylist()]
+        column = pa.array(texts, pa.string()).take(coded.indices)
+        rows = rows.set_column(place, rows.schema.field(place), column)
+    return rows
 
 
 def _drop_future(rows: pa.Table, time_column: str | None, limit: datetime) -> pa.Table:

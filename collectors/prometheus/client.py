@@ -29,6 +29,7 @@ from fallow.deadlines import (
 )
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
 from fallow.http_client import CONNECT_S, explain_failure, is_unreachable
+from fallow.redaction import redact
 
 MAX_BACKOFF_S = 30.0
 MAX_WAIT_S = 120.0
@@ -80,6 +81,8 @@ class PrometheusClient:
             UsageError: the URL is not an http or https address, or its CA file does not exist.
         """
         self.url = check_url(settings.url)
+        self.name = redact(self.url)
+        """The server in rows: its URL without a password."""
         if settings.ca_file and not Path(settings.ca_file).is_file():
             raise UsageError(
                 f"prometheus.ca_file {settings.ca_file}: there is no such file",
@@ -100,7 +103,7 @@ class PrometheusClient:
         # Over loopback, gzip costs both ends more than the saved bytes (docs/prometheus.md).
         near = urlsplit(self.url).hostname in _LOOPBACK
         session.headers["Accept-Encoding"] = "identity" if near else "gzip"
-        session.headers.update(settings.headers)
+        session.headers.update({n: v.get_secret_value() for n, v in settings.headers.items()})
         token = settings.bearer_token.get_secret_value()
         if token:
             session.headers["Authorization"] = f"Bearer {token}"

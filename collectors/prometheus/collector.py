@@ -100,7 +100,7 @@ class PrometheusCollector:
     def prefix(self, part: str) -> str:
         """Return the prefix of the names of this server's cursors for a part."""
         matchers = f"{{{self._settings.selector}}}" if self._settings.selector else ""
-        return f"{SOURCE} {self.client.url}{matchers} {part}"
+        return f"{SOURCE} {self.client.name}{matchers} {part}"
 
     def collect(self, window: Window) -> Iterator[Batch]:
         """Yield the part of a window that is not done: rows, scrapes, gaps, and a cursor per chunk.
@@ -122,7 +122,7 @@ class PrometheusCollector:
             now = self._clock()
             row = scrape_row(
                 SOURCE,
-                self.client.url,
+                self.client.name,
                 cluster=self._cluster,
                 start=_naive(now),
                 end=_naive(now),
@@ -181,7 +181,7 @@ class PrometheusCollector:
         yield from self._telemetry.batches(chunk)
         seen = scrape_row(
             SOURCE,
-            self.client.url,
+            self.client.name,
             cluster=self._cluster,
             start=_naive(window.start),
             end=_naive(window.end),

@@ -52,7 +52,7 @@ def latest(
     yield from batches("pod_sample", rows)
     known_series = scrape_row(
         SOURCE,
-        prometheus.url,
+        prometheus.name,
         cluster=cluster,
         start=_naive(at),
         end=_naive(at),

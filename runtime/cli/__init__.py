@@ -6,8 +6,13 @@ do next, plus an exit code (`fallow.errors`). A traceback needs --debug or FALLO
 
 import os
 import sys
+import threading
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
+
+from fallow.redaction import redact
 
 INTERRUPTED = 130
 
@@ -15,6 +20,8 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.excepthook = _print_traceback
+    threading.excepthook = _print_thread_traceback
     sys.exit(run(words))
 
 
@@ -51,6 +58,19 @@ def run(words: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _print_traceback(
+    kind: type[BaseException], error: BaseException, stack: TracebackType | None
+) -> None:
+    """Print a traceback without the passwords that the messages of other packages have."""
+    text = "".join(traceback.format_exception(kind, error, stack))
+    sys.stderr.write(redact(text))
+
+
+def _print_thread_traceback(failure: threading.ExceptHookArgs) -> None:
+    if failure.exc_value is not None and failure.exc_type is not SystemExit:
+        _print_traceback(failure.exc_type, failure.exc_value, failure.exc_traceback)
+
+
 def _program_name() -> str:
     """Return the words by which the user started Fallow: kubectl runs the script kubectl-fallow."""
     script = Path(sys.argv[0]).stem if sys.argv else ""
@@ -71,10 +91,10 @@ def _command_words(words: Sequence[str]) -> list[str]:
 def _print_error(message: str, hint: str | None, code: int) -> int:
     colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     red, plain = ("\x1b[31m", "\x1b[0m") if colour else ("", "")
-    line = " ".join(_printable(message).split())
+    line = " ".join(_printable(redact(message)).split())
     print(f"{red}fallow: {line}{plain}", file=sys.stderr)  # noqa: T201  (stderr is diagnostics)
     if hint:
-        print(f"hint: {_printable(hint)}", file=sys.stderr)  # noqa: T201
+        print(f"hint: {_printable(redact(hint))}", file=sys.stderr)  # noqa: T201
     return code
 
 

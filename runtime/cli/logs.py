@@ -5,6 +5,8 @@ import sys
 
 import structlog
 
+from fallow.redaction import redact
+
 
 def configure(*, debug: bool = False) -> None:
     """Send the standard library's and structlog's events to stderr in one shape.
@@ -33,7 +35,7 @@ class _Lazy(logging.Handler):
         try:
             if self._formatter is None:
                 self._formatter = _formatter()
-            sys.stderr.write(self._formatter.format(record) + "\n")
+            sys.stderr.write(redact(self._formatter.format(record)) + "\n")
             sys.stderr.flush()
         except (OSError, ValueError):
             return

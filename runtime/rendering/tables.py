@@ -17,6 +17,7 @@ import msgspec
 
 from fallow import money
 from fallow.csv_cells import write_rows
+from fallow.redaction import redact
 
 EXACT = frozenset({"rows"})
 """Documents that keep every digit: the result of a user's own query."""
@@ -36,9 +37,9 @@ def write(rows: Any, output: str, *, noun: str, **extra: Any) -> None:
 
 
 def write_text(text: str) -> None:
-    """Write text on stdout; if its reader has ended (`| head`), stop."""
+    """Write text on stdout, no secret in it; if its reader has ended (`| head`), stop."""
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(redact(text))
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

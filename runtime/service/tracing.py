@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from fallow import __version__
@@ -45,6 +46,7 @@ def open_tracing() -> Iterator[SpanFactory]:
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     tracer = provider.get_tracer("fallow")
     try:
-        yield tracer.start_as_current_span
+        # A stack has messages of other packages, which may have passwords; the log redacts them.
+        yield partial(tracer.start_as_current_span, record_exception=False)
     finally:
         provider.shutdown()
