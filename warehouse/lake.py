@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from fallow.errors import FallowError, WarehouseError
+from fallow.private_files import narrow_home
 from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse import catalog, ingest, schema, statements
@@ -80,12 +81,13 @@ class Warehouse:
         lock = None
         with explain_errors(place.name):
             if write:
-                place.home.mkdir(parents=True, exist_ok=True)
+                place.home.mkdir(parents=True, exist_ok=True, mode=0o700)
                 if place.embedded:
                     lock = WriterLock(place.home / "writer.lock")
                     lock.acquire()
             else:
                 _check_existence(place)
+            narrow_home(place.home)
             connection = None
             try:
                 connection = catalog.connect_engine(settings, place, write=write)

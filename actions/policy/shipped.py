@@ -4,6 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fallow.errors import UsageError
+from fallow.private_files import share_file, share_folder
 
 
 def get_folder() -> Path:
@@ -30,9 +31,12 @@ def write_out(target: Path, *, force: bool = False) -> list[Path]:
                 f"{target} holds other texts of {', '.join(changed)}: nothing is written",
                 hint=f"fallow policy init {target} --force overwrites them",
             )
-        target.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            target.mkdir(parents=True)
+            share_folder(target)
         for path in new:
             path.write_bytes(texts[path])
+            share_file(path)
     except OSError as error:
         path_text = error.filename or target
         raise UsageError(f"{path_text} cannot be written: {error.strerror}") from error

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from fallow.private_files import keep_files_private
 from fallow.redaction import redact
 
 INTERRUPTED = 130
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     sys.excepthook = _print_traceback
     threading.excepthook = _print_thread_traceback
+    keep_files_private()
     sys.exit(run(words))
 
 

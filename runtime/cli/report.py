@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fallow.errors import FallowError, UsageError
+from fallow.private_files import share_file
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, command
 from runtime.operations import reports, windows
 from runtime.operations.reports import FORMATS
@@ -92,6 +93,7 @@ def _write_report(run: CommandRun, report: "Report", file: str | None, fmt: str)
         path /= report.name
     try:
         path.write_bytes(report.body)
+        share_file(path)
     except OSError as error:
         raise FallowError(
             f"cannot write {path}: {error.strerror or error}",

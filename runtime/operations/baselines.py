@@ -98,7 +98,7 @@ def save(settings: Settings, name: str | None, measured: Mapping[str, Any], now:
             file.write(json.dumps(body, indent=2) + "\n")
     except FileExistsError:  # another process was faster
         check_name(settings, file_name)
-    path.chmod(0o444)
+    path.chmod(0o400)
     return path
 
 

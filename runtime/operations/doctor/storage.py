@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from collectors.doctor import CheckRow
 from fallow.errors import FallowError
+from fallow.private_files import is_open_to_others
 from fallow.settings import Settings
 from fallow.settings_groups import S3
 from runtime.operations.doctor.fault import fault_row
@@ -52,6 +53,11 @@ def _check_folder(check: str, wanted: Path, otherwise: str) -> CheckRow:
     if not os.access(existing, os.W_OK | os.X_OK):
         step = f"chown or chmod {existing} for user {os.geteuid()}; {otherwise}"
         return CheckRow(check, "bad", f"{existing} cannot be written", step)
+    foreign = existing == wanted and wanted.stat().st_uid != os.geteuid()
+    if check == "home" and foreign and is_open_to_others(wanted):
+        # A home of one's own is narrowed by every command that opens it.
+        step = f"its owner runs: chmod -R go-rwx {wanted}"
+        return CheckRow(check, "warn", f"{wanted} is open to other users", step)
     free = free_bytes(existing)
     suffix = "" if existing == wanted else ", made at the first write"
     finding = f"{wanted}{suffix}: {_format_bytes(free)} free"
