@@ -176,7 +176,7 @@ def _check_node(node: dict[str, Any], scope: frozenset[str]) -> None:
     elif kind == "BASE_TABLE":
         _check_table(node, scope)
     elif kind == "SHOW_REF" and node["query"] is None and node["table_name"] != '"tables"':
-        raise UsageError(f"a query may not show {node['table_name']}", hint=_TABLE_HINT)
+        raise UsageError("a query may not show what other catalogs have", hint=_TABLE_HINT)
 
 
 def _check_function(node: dict[str, Any], *, in_from: bool) -> None:
