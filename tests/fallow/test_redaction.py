@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from fallow import redaction
+from fallow.collector_settings import PrometheusSettings
 from fallow.errors import FallowError
 from fallow.redaction import redact, remember_secrets
-from fallow.settings import PrometheusSettings, Settings, load
+from fallow.settings import Settings, load
 from fallow.settings_groups import list_secrets
 
 
