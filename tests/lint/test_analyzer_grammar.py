@@ -24,9 +24,16 @@ FILES = ("__init__.py", "analyzer.py", "findings.py", "rows.py")
 EDGE = {"queries.py", "rows.py"}
 """The modules above the folders that may read rows as dictionaries."""
 UNTYPED = re.compile(r"\.to_pylist\(|\brow\[\"")
-SQL_CALL = re.compile(r"(?:load_sql|load_step|compose_steps|load_records)\(([^)]*)\)")
 MOST_FOLDERS = 2
 """Of this many folders may have a `.sql` file of one name."""
+
+
+TABLES = {
+    path.relative_to(ANALYZERS).with_suffix("").as_posix()
+    for kind in ("sql", "csv")
+    for path in ANALYZERS.glob(f"*/**/*.{kind}")
+}
+"""The queries and tables of folders as code names them."""
 
 
 def missing_files(folder: str) -> list[str]:
@@ -52,8 +59,8 @@ def untyped_rows(paths: Iterator[Path]) -> list[str]:
     ]
 
 
-def imported_modules(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{name.name}" for name in node.names)
@@ -61,18 +68,26 @@ def imported_modules(path: Path) -> Iterator[str]:
             yield from (name.name for name in node.names)
 
 
+def named_files(tree: ast.Module) -> Iterator[str]:
+    """Yield the queries and tables of folders that strings name, such as `spot/interruptions`."""
+    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    yield from (value for value in strings if isinstance(value, str) and value in TABLES)
+
+
 def of_other_folders(path: Path) -> list[str]:
     """Return what a module imports or reads of the folders of other analyzers."""
-    own = path.relative_to(ANALYZERS).parts[0]
-    text = path.read_text(encoding="utf-8")
-    modules = {m for m in imported_modules(path) if m.startswith("analyzers.")}
-    tables = {
-        name for call in SQL_CALL.findall(text) for name in re.findall(r"f?\"([\w/{}]+)\"", call)
-    }
+    others = {*FOLDERS} - {path.relative_to(ANALYZERS).parts[0]}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {m for m in imported_modules(tree) if m.startswith("analyzers.")}
     return [
-        *sorted(m for m in modules if m.split(".")[1] in {*FOLDERS} - {own}),
-        *sorted(n for n in tables if "/" in n and n.split("/")[0] in {*FOLDERS} - {own}),
+        *sorted(m for m in modules if m.split(".")[1] in others),
+        *sorted(n for n in named_files(tree) if n.split("/")[0] in others),
     ]
+
+
+def test_every_folder_is_that_of_an_analyzer() -> None:
+    files = (path for path in ANALYZERS.glob("*/*.*") if path.parent.name != "__pycache__")
+    assert sorted({path.parent.name for path in files}) == FOLDERS
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
