@@ -80,7 +80,7 @@ class NumberedDevice(Row, frozen=True):
 
 
 class SampleCounts(Row, frozen=True):
-    """Samples of a window, raw and rolled up, and the time with states (`sizes.sql`)."""
+    """Samples of a window, raw and rolled up, and the time with states (`sample_counts.sql`)."""
 
     samples: int
     rolled: int
@@ -89,7 +89,7 @@ class SampleCounts(Row, frozen=True):
 
 
 class RollupMeasures(Row, frozen=True):
-    """Which measures the window's rollups have (`measures.sql`)."""
+    """Which measures the window's rollups have (`rollup_measures.sql`)."""
 
     energy: bool
     traffic: bool
@@ -99,7 +99,7 @@ class RollupMeasures(Row, frozen=True):
 
 
 class ComputeShare(Row, frozen=True):
-    """How many samples of a device computed (`others.sql`, `others_samples.sql`)."""
+    """How many samples of a device computed (`compute_shares.sql`, `compute_share_samples.sql`)."""
 
     span: int
     device: str
@@ -108,7 +108,7 @@ class ComputeShare(Row, frozen=True):
 
 
 class IdlePower(Row, frozen=True):
-    """The idle power of a model as accounting had written it by a time (`bands.sql`)."""
+    """The idle power of a model as accounting had written it by a time (`idle_power.sql`)."""
 
     k: int
     gpu_model: str
@@ -131,7 +131,7 @@ class StretchPod(Row, frozen=True):
 
 
 class UnknownHours(WorkloadRow, frozen=True):
-    """GPU-hours of a workload without usable telemetry (`unknown.sql`)."""
+    """GPU-hours of a workload without usable telemetry (`unknown_hours.sql`)."""
 
     gpu_hours: float
 
@@ -159,19 +159,23 @@ def read_devices(views: Views, window: Window, bucket: Mapping[str, Any]) -> lis
 
 def count_samples(views: Views, window: Window) -> SampleCounts:
     """Return how many samples a window has."""
-    return decode_rows(views.query(load_sql("idle/sizes"), window.bounds()), SampleCounts)[0]
+    return decode_rows(views.query(load_sql("idle/sample_counts"), window.bounds()), SampleCounts)[
+        0
+    ]
 
 
 def read_measures(views: Views, window: Window) -> RollupMeasures:
     """Return which measures the rollups of a window have."""
-    return decode_rows(views.query(load_sql("idle/measures"), window.bounds()), RollupMeasures)[0]
+    return decode_rows(
+        views.query(load_sql("idle/rollup_measures"), window.bounds()), RollupMeasures
+    )[0]
 
 
 def read_compute_shares(
     views: Views, parameters: Mapping[str, Any], *, raw: bool
 ) -> list[ComputeShare]:
     """Return how many samples of devices computed, from raw samples or from rollups."""
-    sql = load_sql("idle/others_samples" if raw else "idle/others")
+    sql = load_sql("idle/compute_share_samples" if raw else "idle/compute_shares")
     return decode_rows(views.query(sql, parameters), ComputeShare)
 
 
@@ -179,7 +183,7 @@ def read_idle_power(views: Views, times: Sequence[datetime]) -> list[IdlePower]:
     """Return the idle power of each model that accounting had written by each time."""
     at = [t.astimezone(UTC).replace(tzinfo=None) for t in times]
     parameters = {"times": at, "since": at[0], "until": at[-1]}
-    return decode_rows(views.query(load_sql("idle/bands"), parameters), IdlePower)
+    return decode_rows(views.query(load_sql("idle/idle_power"), parameters), IdlePower)
 
 
 def read_inventory(views: Views, uids: Sequence[str]) -> dict[str, StretchPod]:
@@ -191,4 +195,4 @@ def read_inventory(views: Views, uids: Sequence[str]) -> dict[str, StretchPod]:
 
 def read_unknown_hours(views: Views, window: Window) -> list[UnknownHours]:
     """Return the GPU-hours of workloads without usable telemetry, most hours first."""
-    return decode_rows(views.query(load_sql("idle/unknown"), window.bounds()), UnknownHours)
+    return decode_rows(views.query(load_sql("idle/unknown_hours"), window.bounds()), UnknownHours)

@@ -53,10 +53,10 @@ def read_groups(views: Views, window: Window, history: timedelta) -> QuotaGroups
         return QuotaGroups((), ())
     pods = read_demand(views, span)
     bounds = {"since": window.start, "until": window.end}
-    ledger = read_table(views, "ledger", bounds)
+    ledger = read_table(views, "queue_hours", bounds)
     sizes = read_capacity(views, bounds)
     several = any(size.models > 1 for size in sizes.values())
-    refused = read_table(views, "refused", bounds)
+    refused = read_table(views, "refused_gpus", bounds)
     takes = count_usable(views, bounds, refused) if several else {}
     local, cohorts = (quotas.filter(pl.col("kind") == kind) for kind in (_LOCAL, _COHORT))
     quotas = quotas.filter(~pl.col("kind").is_in([_LOCAL, _COHORT]))

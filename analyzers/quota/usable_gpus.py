@@ -19,7 +19,7 @@ def count_usable(
     model. Pods that a quota `refused` (cluster, hour, gpus) do so too: the product they would have
     named is unknown.
     """
-    free, waiting = (_read_hourly(views, name, span) for name in ("free", "waiting"))
+    free, waiting = (_read_hourly(views, name, span) for name in ("free_gpus", "waiting_gpus"))
     more = refused.select("cluster", "hour", pl.lit("").alias("model"), "gpus")
     waiting = (
         pl.concat([waiting, more], how="vertical_relaxed")

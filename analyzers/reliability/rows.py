@@ -30,7 +30,7 @@ class PodLifetime(WorkloadRow, frozen=True):
 
 
 class FailureEvent(Row, frozen=True):
-    """An event of a node, or of a pod that was lost with a node (`events.sql`)."""
+    """An event of a node, or of a pod that was lost with a node (`failure_events.sql`)."""
 
     cluster: str
     ts: datetime
@@ -54,7 +54,7 @@ class DeviceXid(Row, frozen=True):
 
 
 class MemorySign(Row, frozen=True):
-    """A counter of a device's memory errors in the last raw samples (`health.sql`)."""
+    """A counter of a device's memory errors in the last raw samples (`memory_signs.sql`)."""
 
     cluster: str
     device: str
@@ -75,7 +75,7 @@ class NodeLifetime(Row, frozen=True):
 
 
 class StateBill(WorkloadRow, frozen=True):
-    """GPU-hours of a workload in one state, or of a node that was not available (`bill.sql`)."""
+    """GPU-hours of a workload in a state, or of a node that was unavailable (`state_bill.sql`)."""
 
     node: str | None
     pool: str | None
@@ -93,7 +93,7 @@ class FailureWorkLost(WorkloadRow, frozen=True):
 
 
 class MissingDevices(Row, frozen=True):
-    """A node with fewer GPUs in telemetry than it has (`missing.sql`)."""
+    """A node with fewer GPUs in telemetry than it has (`missing_devices.sql`)."""
 
     cluster: str
     node: str
@@ -107,7 +107,7 @@ class MissingDevices(Row, frozen=True):
 
 
 class SlowClock(WorkloadRow, frozen=True):
-    """A device below its peers' clock, from the hours of `clocks.sql` by workload and device."""
+    """A device below its peers' clock, by workload (a frame of `device_clocks.sql`)."""
 
     device: str
     model: str | None
@@ -129,18 +129,20 @@ def list_lifetimes(pods: pl.DataFrame) -> list[PodLifetime]:
 def read_events(views: Views, bounds: Mapping[str, Any], reasons: list[str]) -> list[FailureEvent]:
     """Return the events with these reasons, from an hour before the window on."""
     parameters = {**bounds, "reasons": reasons}
-    return decode_rows(views.query(load_sql("reliability/events"), parameters), FailureEvent)
+    return decode_rows(
+        views.query(load_sql("reliability/failure_events"), parameters), FailureEvent
+    )
 
 
 def read_xids(views: Views, bounds: Mapping[str, Any]) -> list[DeviceXid]:
     """Return the XIDs of a window, by the hour."""
-    return decode_rows(views.query(load_sql("reliability/xids"), dict(bounds)), DeviceXid)
+    return decode_rows(views.query(load_sql("reliability/device_xids"), dict(bounds)), DeviceXid)
 
 
 def read_memory_signs(views: Views, recent: datetime, until: datetime) -> list[MemorySign]:
     """Return the memory errors that devices show in the raw samples since `recent`."""
     parameters = {"recent": recent, "until": until}
-    return decode_rows(views.query(load_sql("reliability/health"), parameters), MemorySign)
+    return decode_rows(views.query(load_sql("reliability/memory_signs"), parameters), MemorySign)
 
 
 def read_nodes(views: Views, bounds: Mapping[str, Any]) -> list[NodeLifetime]:
@@ -150,7 +152,7 @@ def read_nodes(views: Views, bounds: Mapping[str, Any]) -> list[NodeLifetime]:
 
 def read_bills(views: Views, bounds: Mapping[str, Any]) -> list[StateBill]:
     """Return the hours that failures can cost: of workloads by state, and of absent nodes."""
-    return decode_rows(views.query(load_sql("reliability/bill"), bounds), StateBill)
+    return decode_rows(views.query(load_sql("reliability/state_bill"), bounds), StateBill)
 
 
 def read_work_lost(views: Views, bounds: Mapping[str, Any]) -> list[FailureWorkLost]:
@@ -160,7 +162,7 @@ def read_work_lost(views: Views, bounds: Mapping[str, Any]) -> list[FailureWorkL
 
 def read_missing_devices(views: Views, bounds: Mapping[str, Any]) -> list[MissingDevices]:
     """Return the nodes with fewer GPUs in telemetry than they have."""
-    return decode_rows(views.query(load_sql("reliability/missing"), bounds), MissingDevices)
+    return decode_rows(views.query(load_sql("reliability/missing_devices"), bounds), MissingDevices)
 
 
 def read_clocks(views: Views, bounds: Mapping[str, Any], throttles: int) -> pl.DataFrame:
@@ -169,4 +171,4 @@ def read_clocks(views: Views, bounds: Mapping[str, Any], throttles: int) -> pl.D
     `throttles` are the bits of `throttle_mask` that indicate hardware problems.
     """
     parameters = {**bounds, "throttles": throttles}
-    return pl.DataFrame(views.query(load_sql("reliability/clocks"), parameters))
+    return pl.DataFrame(views.query(load_sql("reliability/device_clocks"), parameters))

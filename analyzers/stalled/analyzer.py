@@ -1,9 +1,9 @@
 """Find stalled jobs: all ranks spin, or are idle, and the job makes no progress.
 
 pod ─► ranks.sql ──► jobs ─┐
-sample ─► quiet.sql ─► stretches without work, by device ─► of all ranks together ─┐
-progress_sample ─► progress.sql ─► does it progress? ──────────────────────────────┼─► judge.py
-pod_sample ─► hosts.sql, bursts.sql ─► data, evaluation, checkpoint phases ────────┘
+sample ─► quiet_stretches.sql ─► by device ─► of all ranks together ───────────┐
+progress_sample ─► unchanged_progress.sql ─► does it progress? ────────────────┼─► judge.py
+pod_sample ─► host_traffic.sql, bursts.sql ─► data, evaluation, checkpoints ───┘
 """
 
 from datetime import UTC

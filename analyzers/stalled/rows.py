@@ -31,7 +31,7 @@ class JobPod(WorkloadRow, frozen=True):
 
 
 class QuietStretch(WorkloadRow, frozen=True):
-    """A stretch in which one device does no work (`quiet.sql`)."""
+    """A stretch in which one device does no work (`quiet_stretches.sql`)."""
 
     device: str
     pod: str
@@ -72,7 +72,7 @@ class QuietStretch(WorkloadRow, frozen=True):
 
 
 class UnchangedStretch(Row, frozen=True):
-    """A stretch in which one series of a pod keeps its value (`progress.sql`)."""
+    """A stretch in which one series of a pod keeps its value (`unchanged_progress.sql`)."""
 
     cluster: str
     namespace: str
@@ -110,7 +110,7 @@ def read_job_pods(views: Views, parameters: Mapping[str, Any]) -> list[JobPod]:
 
 def read_quiet(views: Views, parameters: Mapping[str, Any]) -> list[QuietStretch]:
     """Return the stretches in which devices of jobs do no work."""
-    steps = compose_steps(LAST_SCRAPES, "stalled/ranks", "stalled/quiet")
+    steps = compose_steps(LAST_SCRAPES, "stalled/ranks", "stalled/quiet_stretches")
     return decode_rows(views.query(steps, parameters), QuietStretch)
 
 
@@ -119,7 +119,8 @@ def read_unchanged(
 ) -> dict[PodKey, list[UnchangedStretch]]:
     """Return the stretches of unchanged progress, by pod."""
     by_pod: dict[PodKey, list[UnchangedStretch]] = {}
-    for row in decode_rows(views.query(load_sql("stalled/progress"), parameters), UnchangedStretch):
+    table = views.query(load_sql("stalled/unchanged_progress"), parameters)
+    for row in decode_rows(table, UnchangedStretch):
         by_pod.setdefault(row.key, []).append(row)
     return by_pod
 
@@ -137,4 +138,4 @@ def read_presence(
 
 def read_hosts(views: Views, bounds: Mapping[str, Any], pods: Sequence[int]) -> pl.DataFrame:
     """Return the host metrics of these pods, as columns."""
-    return pl.DataFrame(views.query(load_sql("stalled/hosts"), {**bounds, "pods": pods}))
+    return pl.DataFrame(views.query(load_sql("stalled/host_traffic"), {**bounds, "pods": pods}))
