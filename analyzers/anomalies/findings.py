@@ -73,7 +73,7 @@ def describe_change(change: SpendChange) -> dict[str, Any]:
         **(
             {}
             if change.usd is not None
-            else {"assumed": ["part of it has no price: judged in GPU-hours, price not told"]}
+            else {"assumed": ["part of it has no price: judged in GPU-hours, without a price"]}
         ),
     }
 
@@ -97,7 +97,7 @@ def _recommend(
     about = build_subject(change)
     wasted = change.measure == "waste"
     return Recommendation(
-        verb="ask what changed, and stop what nobody needs" if wasted else "ask what changed",
+        verb="ask what changed, and stop what is not needed" if wasted else "ask what changed",
         target=f"{about.workload_kind}/{about.workload}",
         why=_explain(change),
         reversible=True,

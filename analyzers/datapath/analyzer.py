@@ -122,10 +122,10 @@ class DatapathAnalyzer:
         days = Fraction(str(window.seconds)) / DAY_S
         readers = tuple(sorted({f"{r.workload_kind}/{r.workload}" for r in rows}))
         if days < self.settings.least_days:
-            why = f"{float(days):g} days: how data is read is told by {self.settings.least_days}"
+            why = f"{float(days):g} days: how data is read is known by {self.settings.least_days}"
             return DatasetReads(data, about, None, readers, why)
         if not rows:
-            why = "no pod in the inventory mounts its claim: read by others, or by nobody"
+            why = "no pod in the inventory mounts its claim: read by others, or not at all"
             return DatasetReads(data, about, None, readers, why)
         lived, seen = sum(r.lived_s for r in rows), sum(r.seen_s for r in rows)
         if not all(r.whole for r in rows) or seen < self.settings.coverage * lived:

@@ -170,7 +170,7 @@ def _build_storage(  # noqa: PLR0917
             "assumed": [
                 "size, class and prices are the site's settings",
                 "least: disk reads of pods with no other claim; most: network and all claims too",
-                "nobody reads it but pods of this inventory",
+                "only pods of this inventory read it",
             ],
             **more,
         },

@@ -61,12 +61,11 @@ def recommend_layouts(
     best = max(details["layouts"], key=lambda layout: layout["boards"])
     recommendation = Recommendation(
         verb="cut-again",
-        target=f"{details['boards']} boards in MIG mode",
-        why=f"{gain:.2f} GPUs more could be asked for, most boards as "
-        f"{'+'.join(best['cut_again'])}",
+        target=f"{details['boards']} GPUs in MIG mode",
+        why=f"{gain:.2f} GPUs more could be requested, most GPUs as {'+'.join(best['cut_again'])}",
         reversible=True,
         undo="restore the earlier nvidia.com/mig.config label",
-        caution="only boards without processes: mig-manager does not drain workloads by itself",
+        caution="only GPUs without processes: mig-manager does not drain workloads by itself",
         effort="advanced",
         parameters=parameters,
     )
@@ -91,7 +90,7 @@ def _recommend_moves(subject: Subject, plan: dict[str, Any], freed: float) -> Re
         + (
             "the plan keeps the disruption budgets"
             if plan["disruption_budgets"] == "kept"
-            else "nobody read the disruption budgets, and only evictions keep them"
+            else "the disruption budgets were not read, and only evictions keep them"
         ),
         effort="advanced",
     )

@@ -33,7 +33,7 @@ from fallow.window import Window
 
 MOST_NODES = 16
 FREE, STRANDED = "fragmented_gpus", "mig_slices"
-NO_HOURS = "nobody looked at the devices: no hours, and no dollars"
+NO_HOURS = "the devices have no samples: no hours, and no dollars"
 MILLI = 1000
 MIB = 2**20
 
@@ -141,7 +141,7 @@ def describe_mig(cut: Sequence[MigGpu]) -> dict[str, Any]:
         layouts[key] = layouts.get(key, 0) + 1
     lost, again = (sum(parts) for parts in zip(*_convert_to_gpus(cut), strict=True))
     return {
-        "why": f"{lost:.2f} GPUs of boards in MIG mode are cut into what no pod asks for; "
+        "why": f"{lost:.2f} GPUs in MIG mode have profiles that no pod requests; "
         f"{lost - again:.2f} of them another layout would give back",
         "boards": len(cut),
         "idle_gpus": _sum_gpus(b.free_slices / b.slices for b in cut),

@@ -27,7 +27,7 @@ HARD = {
     "skew": "clocks differ by more than 30 s",
     "opt_out": "an annotation protects the workload",
     "not_running": "the pods do not run",
-    "bursty": "too many looks in the run were not idle",
+    "bursty": "too many samples in the run were not idle",
     "unattributed": (
         "telemetry names no pods: which devices of its node it leaves unused is not known"
     ),
@@ -35,7 +35,7 @@ HARD = {
 """Vetoes without any verdict: the workload is reported as unknown."""
 
 SOFT = {
-    "missing": "too few looks: coverage is below the setting",
+    "missing": "too few samples: coverage is below the setting",
     "moving": "bytes move over PCIe or NVLink: data or a model may be loading",
     "starting": "the pod is younger than the least duration and the startup grace",
     "waiting_peer": "a pod of the workload waits or starts: the others may wait for it",
@@ -46,7 +46,7 @@ SOFT = {
 UNACTIONABLE = {
     "unknown_owner": "the top owner could not be resolved",
     "protected": "an annotation asks that the pods are not disrupted",
-    "shared_estimated": "the device is shared: it rests, but whose share is whose is an estimate",
+    "shared_estimated": "it is a shared device: idle, but the shares of its pods are an estimate",
     "too_recent": "services follow the day: it has not rested for `idle.service_duration`",
     "no_request_metrics": (
         "it serves or may serve, and no request metrics tell whether requests come"
@@ -151,11 +151,11 @@ def _list_missing_signals(w: IdleSignals) -> list[str]:
     """Return the signals that are missing for an act, as text."""
     reasons = []
     if not _has_independent_signal(w):
-        reasons.append("no independent witness beside compute")
+        reasons.append("no independent signal beside compute")
     elif w.physics is None and not (w.no_power_sensor and w.host and w.intent):
-        reasons.append("no witness of physics (power, processes, last kernel)")
+        reasons.append("no signal of physics (power, processes, last kernel)")
     if not (w.host or w.intent):
-        reasons.append("no witness from the host or of intent")
+        reasons.append("no signal from the host or of intent")
     return reasons
 
 

@@ -172,7 +172,8 @@ def explain(case: IdleCase, settings: IdleSettings) -> str:
     if w.host is not None:
         parts.append(f"host {_pick_word(w.host, 'at rest', 'busy')}")
     if w.intent is not None:
-        parts.append(f"nobody at work: {_pick_word(w.intent, 'kernels, terminals, requests', '')}")
+        words = _pick_word(w.intent, "kernels, terminals, requests", "")
+        parts.append(f"no activity on the host: {words}")
     return "; ".join(parts)
 
 

@@ -28,7 +28,7 @@ from fallow.window import Window
 from fallow.workload_settings import PrecisionSettings
 
 NO_COUNTERS = (
-    "profiling counters are off, so nobody can tell which pipes it uses: dcgm-exporter's counters "
+    "profiling counters are off, so the pipes that it uses are unknown: dcgm-exporter's counters "
     "ConfigMap needs the lines "
 )
 NO_FP32 = (

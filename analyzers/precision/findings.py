@@ -155,7 +155,7 @@ def build_fragmentation_finding(row: AllocatorMemory, window: Window) -> Finding
             "pod_hours": round(row.pod_hours or 0.0, 2),
             "witnesses": {"framework": "step_sample"},
             "assumed": [
-                "tensors come and go within a step, and looks fall anywhere in it",
+                "tensors come and go within a step, and samples fall anywhere in it",
                 "no GPU-hour is freed by it alone, and none is claimed",
             ],
         },

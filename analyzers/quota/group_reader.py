@@ -36,7 +36,7 @@ BY_QUEUE = {"Queue.volcano", "Queue.kai"}
 _LOCAL, _COHORT = "LocalQueue", "Cohort"
 
 SOME_REFUSED = (
-    "pods that a ResourceQuota refused were never made: of each owner whose events say so, one "
+    "pods that a ResourceQuota refused were never made: of each owner with such events, one "
     "pod's request is counted"
 )
 NONE_REFUSED = (

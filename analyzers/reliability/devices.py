@@ -19,7 +19,7 @@ Key = tuple[str, str]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 MOST_REBOOTS = 2
 """After this many resets for the same XID the hardware is inspected instead (gpud's rule)."""
-REPLACE = "replace the board: its memory rows cannot be remapped any more"
+REPLACE = "replace the GPU: its memory rows cannot be remapped any more"
 DIAGNOSE = "run the vendor's diagnosis on this GPU when it is free"
 INSPECT = "inspect the hardware: resets did not cure it"
 

@@ -62,7 +62,7 @@ def build_sick_node(  # noqa: PLR0917  (one caller)
         else ()
     )
     drained = f"cordon {name}, let its work go on elsewhere, then {worst.action}"
-    cautions = [] if certain else [f"one witness says so ({', '.join(worst.signals)}): look first"]
+    cautions = [] if certain else [f"one signal says so ({', '.join(worst.signals)}): check first"]
     cautions += [
         f"a drain waits: {b.id} ({b.wants}) allows no eviction"
         for b in guards or ()
@@ -106,13 +106,13 @@ def build_missing_device(missing: MissingDevices, window: Window) -> Finding:
     claim = Claim(
         missing.cluster, None, None, None, None, "unavailable", lost, bill.part(lost), name
     )
-    says = f"the node has {expected} boards, its exporter shows {visible}"
+    says = f"the node has {expected} GPUs, its exporter shows {visible}"
     if missing.allocatable is not None:
         says += f" and its kubelet can give out {missing.allocatable}"
     step = (
-        f"cordon {name} and look for the board: dmesg for XID 79, nvidia-smi, then the slot"
+        f"cordon {name} and find the GPU: dmesg for XID 79, nvidia-smi, then the slot"
         if certain
-        else f"look whether the exporter on {name} sees every board (its own nvidia-smi)"
+        else f"check whether the exporter on {name} sees every GPU (its own nvidia-smi)"
     )
     return build_finding(
         "missing_board",
@@ -131,7 +131,7 @@ def build_missing_device(missing: MissingDevices, window: Window) -> Finding:
             target=f"Node/{name}",
             why=step,
             reversible=True,
-            undo="uncordon it when every board is back",
+            undo="uncordon it when every GPU is back",
             saving="capacity",
             effort="quick win",
             claims=(claim,) if lost > 0 else (),
@@ -190,7 +190,7 @@ def build_outages(  # noqa: PLR0917  (one caller)
             f"health check) within {format_duration(settings.recover.total_seconds())}",
             reversible=True,
             undo="turn the health check off",
-            caution="cap it at a fifth of the pool: a broken network looks like many sick nodes",
+            caution="cap it at a fifth of the pool: a broken network resembles many sick nodes",
             saving="capacity",
             effort="advanced",
             claims=tuple(claims),
@@ -240,7 +240,7 @@ def build_lost_work(  # noqa: PLR0917  (one caller)
                     if loss.measured
                     else ["half of the work between two checkpoints is lost each time"]
                 ),
-                *([] if checkpoints.write_s else ["how long a checkpoint is written nobody saw"]),
+                *([] if checkpoints.write_s else ["the time to write a checkpoint is unknown"]),
             ],
         },
         _recommend_interval(owner, plan, claims),

@@ -59,7 +59,7 @@ def build_finding(
         },
         recommendations=(
             Recommendation(
-                verb="make its ranks talk less, or run it smaller",
+                verb="make its ranks communicate less, or run it smaller",
                 target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
                 why=why,
                 reversible=True,
@@ -100,7 +100,7 @@ def _list_assumptions(paces: list[JobThroughput]) -> list[str]:
     assumptions = ["jobs of one family train the same model alike, on whatever number of GPUs"]
     if any(pace.unit == STEPS for pace in paces):
         assumptions.append(
-            "only steps are told: the batch is taken to grow with the GPUs, the least loss"
+            "only steps are reported: the batch is taken to grow with the GPUs, the least loss"
         )
     if any(pace.row.world_size not in {None, pace.row.gpus} for pace in paces):
         assumptions.append("the job counts other ranks than the GPUs that it holds")

@@ -110,7 +110,7 @@ def build_spare_replicas(
                 undo=f"scale to {replicas} replicas again",
                 gpu_hours_per_day=round(total.gpu_hours * share * 86_400 / window.seconds, 4),
                 usd_per_day=compute_per_day(usd, window),
-                caution="one replica at a time, and look at the error budget in between",
+                caution="one replica at a time, and check the error budget in between",
                 saving="capacity",
                 effort="quick win",
                 claims=money.claims(service.owner, share, RELEASE),

@@ -128,7 +128,7 @@ def read_services(
             )
             continue
         doubts = tuple(
-            f"its objective for {objective.metric} is of a latency that nobody collects"
+            f"its objective for {objective.metric} is of a latency that is not collected"
             for objective in ours
             if objective.metric not in row.metrics
         )

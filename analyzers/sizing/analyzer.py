@@ -43,7 +43,7 @@ RESERVED = (
     "nothing of the need: export torch.cuda.max_memory_allocated or vLLM's KV-cache use"
 )
 NO_HOSTS = {name: pl.lit(None, dtype=pl.Float64) for name in ("throttled", "cpu_full", "net_bps")}
-SHARED = "several pods share the device: whose activity it shows is not known"
+SHARED = "several pods share the device: which pod's activity it shows is not known"
 
 
 class SizingAnalyzer:

@@ -120,7 +120,7 @@ def _describe_request(
     if part_used is not None and part_used >= get_limit("hog_used"):
         return None
     host_use = (
-        "nobody measures what it uses of it"
+        "its use is not measured"
         if part_used is None
         else f"its pods use {part_used:.0%} of it at most (p95)"
     )

@@ -133,7 +133,7 @@ def _compute_confidence(row: WorkloadUse, evidence: Evidence) -> float:
 
 def _describe_memory(row: WorkloadUse, *, reserved: bool) -> str:
     if row.mem_most is None or row.memory_bytes is None:
-        return "unknown: nobody reports it"
+        return "unknown: it is not reported"
     used = f"{row.mem_most / 2**30:.1f} of {row.memory_bytes / 2**30:.0f} GiB"
     if reserved:
         return f"unknown: {used} are held flat, as frameworks do that reserve memory at once"

@@ -155,7 +155,7 @@ def _find_refusal(case: SpotCandidate) -> NoPlan | None:
     seen = case.signals
     if seen is None:
         return NoPlan("no pod of it is in the inventory", unknown=True)
-    unsure = f"nobody knows whether a {case.owner[2] or 'workload'} bears an interruption"
+    unsure = f"it is unknown whether a {case.owner[2] or 'workload'} bears an interruption"
     tests = (
         (seen.tolerance == "unknown", NoPlan(unsure, unknown=True)),
         (seen.tolerance == "never", NoPlan(seen.owner)),

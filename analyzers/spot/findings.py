@@ -125,7 +125,7 @@ def _list_cautions(signals: ToleranceSignals, doubts: Sequence[str]) -> list[str
         if signals.budget == NO_BUDGET:
             cautions.append("give it a PodDisruptionBudget: none covers it")
         elif signals.budget == "not collected":
-            cautions.append("see that it has a PodDisruptionBudget: nobody read the cluster's")
+            cautions.append("make sure that it has a PodDisruptionBudget: they were not read")
     elif signals.checkpoints is None:
         cautions.append(
             "its owner answers for its checkpoints: none was seen, each stop begins anew"

@@ -163,7 +163,7 @@ def _plan_replicas(
 ) -> _SpotSaving | NoPlan:
     many = signals.replicas
     if many < 2:  # noqa: PLR2004  (one replica has no other to replace it)
-        return NoPlan("one replica has nobody to stand in for it")
+        return NoPlan("one replica has no other to take over")
     used = good[:MOST_ZONES]
     zones = len(used)
     base = math.ceil(many * (zones * settings.survivors - zones + 1) - 1e-9)

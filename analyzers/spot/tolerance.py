@@ -158,7 +158,7 @@ def _parse_timestamp(annotations: Mapping[str, Any], misread: list[str]) -> date
         time = datetime.fromisoformat(str(annotations[DEADLINE]))
     except ValueError:
         misread.append(
-            f"{DEADLINE} is {annotations[DEADLINE]!r}, not a moment such as 2026-12-01T00:00Z"
+            f"{DEADLINE} is {annotations[DEADLINE]!r}, not a time such as 2026-12-01T00:00Z"
         )
         return None
     return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -20,7 +20,7 @@ from fallow.window import Window
 from fallow.workload_settings import TopologySettings
 
 FULL = "no narrower place of its size was free when it started"
-SILENT = "nobody measures whether its ranks talk: neither pod network nor PCIe nor NVLink"
+SILENT = "whether its ranks communicate is not measured: neither pod network nor PCIe nor NVLink"
 
 
 class TopologyAnalyzer:

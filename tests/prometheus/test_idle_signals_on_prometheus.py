@@ -325,7 +325,7 @@ PAIRS = [
     # Hosts of all pods are known, or not.
     ("seen-both", "seen-one"),
     ("cores-rest", "seen-before"),
-    # Without request metrics nobody knows whether a server is asked for something.
+    # Without request metrics it is unknown whether a server is asked for something.
     ("measured", "unmeasured"),
     ("measured", "heard-before"),
     # A peer that runs for longer than the grace of a start, or has ended, and those that wait.

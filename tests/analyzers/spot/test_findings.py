@@ -153,9 +153,9 @@ def test_a_gang_is_struck_as_often_as_it_has_nodes(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("kind", "notes", "said"),
     [
-        ("StatefulSet", None, "nobody knows whether a StatefulSet bears an interruption"),
+        ("StatefulSet", None, "it is unknown whether a StatefulSet bears an interruption"),
         ("PyTorchJob", {"fallow.dev/checkpoint-interval": "soon"}, "not a duration"),
-        ("PyTorchJob", {"fallow.dev/deadline": "friday"}, "not a moment"),
+        ("PyTorchJob", {"fallow.dev/deadline": "friday"}, "not a time"),
         ("PyTorchJob", {"fallow.dev/work-hours": "-3"}, "not hours above zero"),
         ("PyTorchJob", {"fallow.dev/deadline": "2026-12-01T00:00:00Z"}, "work-hours"),
         ("Notebook", None, None),

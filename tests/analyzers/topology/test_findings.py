@@ -88,7 +88,7 @@ def test_a_job_that_found_no_nearer_place_is_not_to_blame(hours: Hours) -> None:
         ({"net_rx_bps": 1e4, "net_tx_bps": 1e4}, {"pcie_bps_max": 9e9}, None, None),
         (None, {"pcie_bps_max": 9e9}, "suspected", None),
         (None, {"pcie_bps_max": 1e6}, None, None),
-        (None, {"pcie_bps_max": None}, None, "nobody measures"),
+        (None, {"pcie_bps_max": None}, None, "is not measured"),
     ],
 )
 def test_what_does_not_talk_may_lie_as_wide_as_it_likes(
