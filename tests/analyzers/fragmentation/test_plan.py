@@ -19,8 +19,10 @@ from analyzers.fragmentation.placement import (
     PoolPlacement,
 )
 from analyzers.fragmentation.planning import plan_moves
+from fallow.node_requirements import BlockingTaint
 
 pytestmark = pytest.mark.slow
+TAINT = BlockingTaint("dedicated", "", "NoSchedule")
 
 
 class Books:
@@ -146,7 +148,7 @@ def grounds(draw: st.DrawFn) -> PoolPlacement:
                 tuple(free),
                 draw(st.sampled_from(["a"] * 7 + ["b"])),
                 draw(st.sampled_from(["z1", "z1", "z2"])),
-                draw(st.sampled_from([frozenset()] * 5 + [frozenset({"t"})])),
+                draw(st.sampled_from([frozenset()] * 5 + [frozenset({TAINT})])),
             )
         )
     slot = FreeSlot(2, draw(st.sampled_from([0, 0, 4])))
