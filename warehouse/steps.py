@@ -5,6 +5,8 @@ from functools import cache
 
 from fallow.resources import read_text
 
+ACTIVE_SAMPLE = "warehouse:signals/active_sample"
+"""Step: device samples with their activity (0-1)."""
 POD_OWNERS = "warehouse:inventory/pod_owners"
 """Step: pods under the owner that ledger, pages and advice show."""
 

@@ -10,8 +10,8 @@ from functools import cache
 
 from fallow.action_settings import BreakerSettings
 from fallow.protocols import Views
-from fallow.resources import read_text
 from fallow.window import format_duration
+from warehouse.steps import ACTIVE_SAMPLE, compose_query
 
 EPSILON = 1e-6
 """Tolerance: a stored (single precision) 0.05 is 0.0500000007, and still is at a threshold of 0.05.
@@ -61,4 +61,4 @@ def find_incident(
 
 @cache
 def _sql() -> str:
-    return read_text("actions.loop", "breaker.sql")
+    return compose_query((ACTIVE_SAMPLE, "breaker"), "actions.loop")

@@ -8,20 +8,8 @@ WITH looks AS (
         device,
         node,
         ts,
-        list_max([
-            gr_engine_active,
-            sm_active,
-            tensor_active,
-            fp64_active,
-            fp32_active,
-            fp16_active,
-            dram_active,
-            gpu_util_pct / 100,
-            enc_util_pct / 100,
-            dec_util_pct / 100,
-            mem_copy_util_pct / 100
-        ]) AS activity
-    FROM sample
+        activity
+    FROM active_sample
     WHERE
         ts >= $before::TIMESTAMP
         AND ts < $until::TIMESTAMP

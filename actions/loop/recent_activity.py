@@ -10,8 +10,8 @@ from functools import cache
 from actions.loop.breaker import EPSILON
 from fallow.models import Finding
 from fallow.protocols import Views
-from fallow.resources import read_text
 from warehouse.sample_validity import UNKNOWN_INTERVAL_S
+from warehouse.steps import ACTIVE_SAMPLE, compose_query
 
 LOOKBACK_INTERVALS = 2.5
 """Lookback in sampling intervals: at least the last two samples."""
@@ -45,4 +45,4 @@ def find_active_device(
 
 @cache
 def _sql() -> str:
-    return read_text("actions.loop", "recent_activity.sql")
+    return compose_query((ACTIVE_SAMPLE, "recent_activity"), "actions.loop")

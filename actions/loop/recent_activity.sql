@@ -16,20 +16,8 @@ WITH held AS (
 SELECT
     s.device,
     s.ts,
-    list_max([
-        s.gr_engine_active,
-        s.sm_active,
-        s.tensor_active,
-        s.fp64_active,
-        s.fp32_active,
-        s.fp16_active,
-        s.dram_active,
-        s.gpu_util_pct / 100,
-        s.enc_util_pct / 100,
-        s.dec_util_pct / 100,
-        s.mem_copy_util_pct / 100
-    ]) AS activity
-FROM sample AS s
+    s.activity
+FROM active_sample AS s
 INNER JOIN held AS h ON s.device = h.device
 WHERE
     s.cluster = $cluster

@@ -19,8 +19,8 @@ from actions.loop.breaker import EPSILON
 from fallow.action_models import Facts
 from fallow.protocols import Views
 from fallow.quiescence import BYTES_S, CPU_SHARE
-from fallow.resources import read_text
 from fallow.window import format_duration
+from warehouse.steps import ACTIVE_SAMPLE, compose_query, load_step
 
 MAX_DELAY = timedelta(seconds=30)
 """Maximum delay of a reading beyond its interval (telemetry-and-waste.md#safety, clock skew)."""
@@ -89,7 +89,7 @@ def read_signals(
         "until": now,
         "notebook_s": limits.notebook_s,
     }
-    return [_to_reading(row) for row in views.query(_sql("recheck"), parameters).to_pylist()]
+    return [_to_reading(row) for row in views.query(_sql(), parameters).to_pylist()]
 
 
 def judge_readings(
@@ -132,7 +132,7 @@ def find_unanswered(
     not answer, every device that no other exporter reported counts as its own.
     """
     parameters = {"cluster": cluster, "since": since}
-    failed = views.query(_sql("unanswered"), parameters).to_pylist()
+    failed = views.query(load_step("unanswered", "actions.loop"), parameters).to_pylist()
     has_unseen = any(r.source == EXPORTERS and r.ts < since for r in signal_readings)
     return tuple(
         f"{row['collector']} {row['target']} did not answer: {row['error'] or 'no reason given'}"
@@ -211,5 +211,5 @@ def _to_reading(row: Mapping[str, Any]) -> SignalReading:
 
 
 @cache
-def _sql(name: str) -> str:
-    return read_text("actions.loop", f"{name}.sql")
+def _sql() -> str:
+    return compose_query((ACTIVE_SAMPLE, "recheck"), "actions.loop")

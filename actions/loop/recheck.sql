@@ -33,21 +33,9 @@ shown AS (
         s.ts,
         s.source,
         coalesce(s.interval_s, 60) AS interval_s,
-        list_max([
-            s.gr_engine_active,
-            s.sm_active,
-            s.tensor_active,
-            s.fp64_active,
-            s.fp32_active,
-            s.fp16_active,
-            s.dram_active,
-            s.gpu_util_pct / 100,
-            s.enc_util_pct / 100,
-            s.dec_util_pct / 100,
-            s.mem_copy_util_pct / 100
-        ]) AS activity,
+        s.activity,
         CASE WHEN s.parent IS null THEN s.power_w END AS power_w
-    FROM sample AS s
+    FROM active_sample AS s
     INNER JOIN gpus AS g ON s.device = g.device
     WHERE
         s.cluster = $cluster

@@ -12,14 +12,10 @@ readings AS (
     SELECT
         s.span,
         s.device,
-        greatest(
-            m.gr_engine_active, m.gpu_util_pct / 100, m.sm_active, m.tensor_active,
-            m.fp64_active, m.fp32_active, m.fp16_active, m.dram_active, m.enc_util_pct / 100,
-            m.dec_util_pct / 100, m.mem_copy_util_pct / 100
-        ) AS activity,
+        m.activity,
         coalesce(m.gr_engine_active <= 0.010001 AND m.gpu_util_pct >= 10, false) AS conflict
     FROM span AS s
-    INNER JOIN sample AS m
+    INNER JOIN active_sample AS m
         ON
             s.cluster = m.cluster AND s.device = m.device
             AND s.start_at <= m.ts AND s.end_at > m.ts

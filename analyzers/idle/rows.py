@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.queries import load_sql
+from analyzers.queries import compose_steps, load_sql
 from analyzers.rows import decode_frame
 from analyzers.workload_rows import WorkloadRow
 from fallow.models import Evidence, Verdict
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
 from fallow.window import Window
+from warehouse.steps import ACTIVE_SAMPLE
 
 
 class JudgedStretch(WorkloadRow, frozen=True):
@@ -175,7 +176,10 @@ def read_compute_shares(
     views: Views, parameters: Mapping[str, Any], *, raw: bool
 ) -> list[ComputeShare]:
     """Return how many samples of devices computed, from raw samples or from rollups."""
-    sql = load_sql("idle/compute_share_samples" if raw else "idle/compute_shares")
+    if raw:
+        sql = compose_steps(ACTIVE_SAMPLE, "idle/compute_share_samples")
+    else:
+        sql = load_sql("idle/compute_shares")
     return decode_rows(views.query(sql, parameters), ComputeShare)
 
 

@@ -11,13 +11,14 @@ import polars as pl
 import pyarrow as pa
 
 from analyzers.idle.rows import AllocatedDevice, count_samples, read_devices, read_measures
-from analyzers.queries import load_sql
+from analyzers.queries import compose_steps, load_sql
 from fallow.gpu_models import canonical
 from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.signals import frozen
 from warehouse.signals.runs import BLIND, CONFLICT, ENERGY_STILL, IDLE, LIVE, MICRO, DeviceSamples
+from warehouse.steps import ACTIVE_SAMPLE
 
 MOST_SAMPLES = 30_000_000
 """Windows with more raw samples are judged from 5-minute rollups."""
@@ -156,7 +157,7 @@ def _read(
 ) -> tuple[pa.Table, pa.Table]:
     named = ("numbers", "clusters", "devices", "first", "last", "since", "until")
     states = views.query(load_sql("idle/states"), {name: parameters[name] for name in named})
-    return views.query(load_sql(name_statement(chosen)), parameters), states
+    return views.query(load_statement(chosen), parameters), states
 
 
 def with_states(
@@ -198,9 +199,11 @@ def with_states(
     )
 
 
-def name_statement(chosen: SampleQuery) -> str:
-    """Return the name of the SQL that fetches samples for a plan."""
-    return "idle/samples" if chosen.source == "sample" else "idle/buckets"
+def load_statement(chosen: SampleQuery) -> str:
+    """Return the SQL that fetches samples for a plan."""
+    if chosen.source == "sample":
+        return compose_steps(ACTIVE_SAMPLE, "idle/samples")
+    return load_sql("idle/buckets")
 
 
 def build_parameters(chosen: SampleQuery, part: pl.DataFrame) -> dict[str, Any]:

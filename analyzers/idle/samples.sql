@@ -28,12 +28,8 @@ readings AS (
         CASE WHEN g.whole_gpu THEN s.power_w END AS power_w,
         CASE WHEN g.whole_gpu THEN s.energy_mj END AS energy_mj,
         greatest(s.pcie_tx_bps + s.pcie_rx_bps, s.nvlink_tx_bps + s.nvlink_rx_bps) AS traffic_bps,
-        greatest(
-            s.gr_engine_active, s.gpu_util_pct / 100, s.sm_active, s.tensor_active, s.fp64_active,
-            s.fp32_active, s.fp16_active, s.dram_active, s.enc_util_pct / 100,
-            s.dec_util_pct / 100, s.mem_copy_util_pct / 100
-        ) AS activity
-    FROM sample AS s
+        s.activity
+    FROM active_sample AS s
     INNER JOIN gpu AS g ON s.cluster = g.cluster AND s.device = g.device
     WHERE s.ts >= $since AND s.ts < $until AND s.device BETWEEN $first AND $last
 )

@@ -100,6 +100,25 @@ def test_the_bin_of_an_activity_contains_it(activities: list[float]) -> None:
         assert (number - 1) / 20 - 1e-6 <= activity <= number / 20 + 1e-6
 
 
+@settings(max_examples=40)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [c.name for c in tables.columns("sample") if c.name.endswith(("_active", "_pct"))]
+        ),
+        st.floats(0, 1, width=32),
+    )
+)
+def test_the_activity_of_rollups_is_that_of_samples(signals: dict[str, float]) -> None:
+    values = {k: v * 100 if k.endswith("_pct") else v for k, v in signals.items()}
+    connection = duckdb.connect()
+    connection.register("sample", build("sample", [values], time="ts", as_number="at_us"))
+    (sample,) = connection.execute(load_step("signals/active_sample")).to_arrow_table().to_pylist()
+    (row, *_) = roll_5m([{"at_us": at(0), **values}]).to_pylist()
+    assert row["act_max"] == sample["activity"]
+    assert (row["act_max"] is None) == (not values)
+
+
 def test_each_of_the_21_counts_is_its_own() -> None:
     # k samples in bin k, all in one bucket: 231 samples, over a second apart.
     activities = [k / 20 for k in range(21) for _ in range(k + 1)]

@@ -31,8 +31,8 @@ valid AS NOT MATERIALIZED (
     FROM timed
 ),
 
--- The activity of a sample (0-1): the greatest of all ratios and percentages it has. The greatest
--- of a list passes over nulls and takes half the time of `greatest`.
+-- The activity of a sample (0-1), as `signals/active_sample.sql` defines it. It stands here again
+-- because a step before `valid` would compute it for the samples that `later` leaves out, too.
 active AS NOT MATERIALIZED (
     SELECT
         s.*,
