@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 3
 
-.PHONY: demo test test-fast test-long mutate lint bench bench-small setup wheel-check release written lock clean
+.PHONY: demo test test-fast test-long mutate lint bench bench-small setup wheel-check release sbom audit written lock clean
 
 setup: $(VENV)/.installed
 
@@ -40,6 +40,7 @@ lint: setup
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.lint.names
 	@$(BIN)/python -m tests.lint.unused
+	@! $(BIN)/radon cc -n D actions analyzers collectors dashboards fallow runtime simulator warehouse | grep .
 	@$(BIN)/sqlfluff lint -q --processes 0 warehouse analyzers actions dashboards
 
 bench: setup           ## full size: minutes; writes bench-results/*.json
@@ -54,6 +55,12 @@ wheel-check: setup     ## build the wheel and run it outside the checkout
 
 release: setup         ## dist/: the wheel, the chart, and the image where a builder and its base can be had (BASE=...)
 	@bash .ci/release "$(VENV)"
+
+sbom: setup            ## dist/fallow.cdx.json: what the image contains, as CycloneDX
+	@bash .ci/supply-chain sbom "$(VENV)"
+
+audit: setup           ## known vulnerabilities of what the image contains; fails where no source of advisories answers
+	@bash .ci/supply-chain audit "$(VENV)"
 
 written: setup         ## write what the code declares: reference pages, architecture, roles, the chart, its manifests
 	@$(BIN)/uv pip install -q --require-hashes -r deploy/helm/tools.lock
@@ -71,6 +78,8 @@ lock:                  ## refresh requirements.lock: hashes, no addresses
 	  --group image -c requirements.lock -o deploy/container/requirements.lock
 	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  --universal --python-version 3.11 --group chart -c requirements.lock -o deploy/helm/tools.lock
+	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --universal --python-version 3.11 --group supply-chain -o .ci/supply-chain.lock
 
 clean:
 	rm -rf $(VENV) dist build bench-results

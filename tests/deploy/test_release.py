@@ -41,11 +41,14 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def release(checkout: Path) -> subprocess.CompletedProcess[str]:
+BASE = f"python@sha256:{'0a' * 32}"
+
+
+def release(checkout: Path, base: str = BASE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", str(ROOT / ".ci" / "release"), ".venv"],
         cwd=checkout,
-        env={**os.environ, "PATH": str(checkout / "bin")},
+        env={**os.environ, "PATH": str(checkout / "bin"), "BASE": base},
         capture_output=True,
         text=True,
         timeout=60,
@@ -64,7 +67,23 @@ def test_a_builder_that_cannot_get_the_base_is_named(checkout: Path) -> None:
     write_script(checkout / "bin" / "podman", '[ "$1" = info ]')
     ran = release(checkout)
     assert ran.returncode == 0, ran.stderr
-    assert "no image: podman cannot get the base python:3.11-slim" in ran.stdout
+    assert "no image: podman cannot get the base python@sha256:0a0a" in ran.stdout
+
+
+@pytest.mark.parametrize("base", ["python:3.11-slim", "python@sha256:0a", "python@sha512:0a"])
+def test_a_base_without_its_digest_is_refused(checkout: Path, base: str) -> None:
+    ran = release(checkout, base)
+    assert ran.returncode == 2
+    assert f"BASE={base} has no digest: give BASE=IMAGE@sha256:DIGEST" in ran.stderr
+    assert not (checkout / "dist").exists()
+
+
+def test_without_a_base_there_is_no_image_and_it_says_so(checkout: Path) -> None:
+    ran = release(checkout, "")
+    assert ran.returncode == 0, ran.stderr
+    assert "no image: no base is named: make release BASE=IMAGE@sha256:DIGEST" in ran.stdout
+    containerfile = (ROOT / "deploy/container/Containerfile").read_text(encoding="utf-8")
+    assert "\nARG BASE\n" in containerfile, "no default: a tag can change under its name"
 
 
 def test_a_builder_that_builds_gives_an_archive(checkout: Path) -> None:
