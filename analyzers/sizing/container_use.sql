@@ -1,11 +1,12 @@
 -- The use of each container of some workloads over the lookback: for each of its pods the 95th
 -- percentile of CPU and the maximum memory, for all of them the time in which any had samples.
-WITH workloads AS (
+WITH workloads AS MATERIALIZED (
     SELECT
         h.cluster,
         h.namespace,
         h.workload_kind,
-        h.workload
+        h.workload,
+        row_number() OVER () AS number
     FROM (
         SELECT
             unnest(
@@ -20,11 +21,10 @@ WITH workloads AS (
 
 pods AS (
     SELECT
+        w.number,
         p.cluster,
         p.namespace,
         p.pod,
-        w.workload_kind,
-        w.workload,
         min(coalesce(p.started_at, p.created_at, p.first_seen)) AS start,
         max(coalesce(p.finished_at, p.last_seen)) AS "end"
     FROM pod AS p
@@ -39,10 +39,7 @@ pods AS (
 
 samples AS NOT MATERIALIZED (
     SELECT
-        p.cluster,
-        p.namespace,
-        p.workload_kind,
-        p.workload,
+        p.number,
         s.container,
         s.pod,
         s.ts,
@@ -60,26 +57,31 @@ samples AS NOT MATERIALIZED (
     WHERE s.ts >= $since AND s.ts < $until
 ),
 
-per_pod AS (
+use_per_pod AS (
     SELECT
-        cluster,
-        namespace,
-        workload_kind,
-        workload,
+        number,
         container,
         quantile_cont(cpu_cores, 0.95) AS cpu_p95,
         max(cpu_cores) AS cpu_max,
         max(memory_bytes) AS memory_max
     FROM samples
-    GROUP BY cluster, namespace, workload_kind, workload, container, pod
+    GROUP BY number, container, pod
 ),
 
-per_hour AS (
+most_used AS (
     SELECT
-        cluster,
-        namespace,
-        workload_kind,
-        workload,
+        number,
+        container,
+        max(cpu_p95) AS cpu_p95,
+        max(cpu_max) AS cpu_max,
+        max(memory_max) AS memory_max
+    FROM use_per_pod
+    GROUP BY number, container
+),
+
+seconds_per_hour AS (
+    SELECT
+        number,
         container,
         pod,
         date_trunc('hour', ts) AS hour_at,
@@ -90,51 +92,38 @@ per_hour AS (
 ),
 
 -- Replicas run at the same time: for each hour the pod with the longest samples counts.
-hours AS (
+longest_per_hour AS (
     SELECT
-        cluster,
-        namespace,
-        workload_kind,
-        workload,
+        number,
         container,
-        hour_at,
         max(cpu_s) AS cpu_s,
         max(memory_s) AS memory_s
-    FROM per_hour
-    GROUP BY ALL
+    FROM seconds_per_hour
+    GROUP BY number, container, hour_at
 ),
 
-seen AS (
+covered AS (
     SELECT
-        cluster,
-        namespace,
-        workload_kind,
-        workload,
+        number,
         container,
         sum(cpu_s) AS cpu_s,
         sum(memory_s) AS memory_s
-    FROM hours
-    GROUP BY ALL
+    FROM longest_per_hour
+    GROUP BY number, container
 )
 
 SELECT
-    s.cluster,
-    s.namespace,
-    s.workload_kind,
-    s.workload,
-    s.container,
-    s.cpu_s,
-    s.memory_s,
-    max(u.cpu_p95) AS cpu_p95,
-    max(u.cpu_max) AS cpu_max,
-    max(u.memory_max) AS memory_max
-FROM seen AS s
-INNER JOIN per_pod AS u
-    ON
-        s.cluster = u.cluster
-        AND s.namespace = u.namespace
-        AND s.workload_kind = u.workload_kind
-        AND s.workload = u.workload
-        AND s.container = u.container
-GROUP BY ALL
+    w.cluster,
+    w.namespace,
+    w.workload_kind,
+    w.workload,
+    c.container,
+    c.cpu_s,
+    c.memory_s,
+    u.cpu_p95,
+    u.cpu_max,
+    u.memory_max
+FROM covered AS c
+INNER JOIN most_used AS u ON c.number = u.number AND c.container = u.container
+INNER JOIN workloads AS w ON c.number = w.number
 ORDER BY ALL
