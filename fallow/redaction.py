@@ -22,28 +22,46 @@ SECRET_NAME = re.compile(rf"{_NAMED}|.*auth.*|.*cookie.*|sig|key|x-api-key", re.
 _QUOTED = r"'(?:[^'\\]|\\.)*'"
 _PLACES = (
     # scheme://user:password@host
-    re.compile(r"(?P<keep>\w://)(?P<secret>[^\s/?#\"'<>\\]+)(?=@)"),
+    (("://", "@"), re.compile(r"(?P<keep>\w://)(?P<secret>[^\s/?#\"'<>\\]+)(?=@)")),
     # ?token=..., &sig=...
-    re.compile(
-        rf"(?P<keep>[?&;](?:{_NAMED}|sig|key|auth)=)(?P<secret>[^\s&;#\"'<>)\\]+)", re.IGNORECASE
+    (
+        ("=",),
+        re.compile(
+            rf"(?P<keep>[?&;](?:{_NAMED}|sig|key|auth)=)(?P<secret>[^\s&;#\"'<>)\\]+)",
+            re.IGNORECASE,
+        ),
     ),
     # password=... of a connection string
-    re.compile(
-        rf"(?P<keep>\b\w*passw(?:or)?d\s*=\s*)(?P<secret>{_QUOTED}|[^\s&;\"',)\\]+)", re.IGNORECASE
+    (
+        ("passw", "="),
+        re.compile(
+            rf"(?P<keep>passw(?:or)?d\s*=\s*)(?P<secret>{_QUOTED}|[^\s&;\"',)\\]+)",
+            re.IGNORECASE,
+        ),
     ),
     # Authorization: Bearer ..., X-Api-Key: ...
-    re.compile(
-        r"(?P<keep>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:[A-Za-z]+\s+)?)"
-        r"(?P<secret>[^\s\"',}\\]+)",
-        re.IGNORECASE,
+    (
+        ("authorization",),
+        re.compile(
+            r"(?P<keep>authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:[A-Za-z]+\s+)?)"
+            r"(?P<secret>[^\s\"',}\\]+)",
+            re.IGNORECASE,
+        ),
     ),
-    re.compile(
-        r"(?P<keep>\bx-(?:api-key|auth-token)\\?[\"']?\s*[:=]\s*\\?[\"']?)"
-        r"(?P<secret>[^\s\"',}\\]+)",
-        re.IGNORECASE,
+    (
+        ("x-a",),
+        re.compile(
+            r"(?P<keep>\bx-(?:api-key|auth-token)\\?[\"']?\s*[:=]\s*\\?[\"']?)"
+            r"(?P<secret>[^\s\"',}\\]+)",
+            re.IGNORECASE,
+        ),
     ),
-    re.compile(r"(?P<keep>\bbearer\s+)(?P<secret>[\w.~+/-]{16,}=*)", re.IGNORECASE),
+    (("bearer",), re.compile(r"(?P<keep>\bbearer\s+)(?P<secret>[\w.~+/-]{16,}=*)", re.IGNORECASE)),
 )
+"""Where secrets stand: parts that a text has then, in lower case, and the expression.
+
+The parts are looked for first: an expression takes 0.1 s for each MB of a table without any.
+"""
 
 _values: set[str] = set()
 
@@ -69,19 +87,26 @@ def redact(text: str) -> str:
     pattern = _compile_values()
     if pattern is not None:
         text = pattern.sub(STARS, text)
-    for place in _PLACES:
+    for place in _list_places(text):
         text = place.sub(_hide, text)
     return text
 
 
 def find_secrets(text: str) -> Iterator[str]:
     """Yield the secrets of a URL, of a connection string or of a text that contains them."""
-    for place in _PLACES:
+    for place in _list_places(text):
         for match in place.finditer(text):
             secret = match["secret"].strip("'")
             # Of a user and a password the password alone is the secret; a user alone is a token.
             part = secret.partition(":")[2] if match["keep"].endswith("://") else ""
             yield from {part or secret, unquote(part or secret)}
+
+
+def _list_places(text: str) -> Iterator[re.Pattern[str]]:
+    lower = text.lower()
+    for parts, place in _PLACES:
+        if all(part in lower for part in parts):
+            yield place
 
 
 def _hide(match: re.Match[str]) -> str:
