@@ -6,12 +6,8 @@ keep, undo and freeze from the command line. A row is on disk before `append` re
 synchronous=FULL): a row written before a change is there after a power cut.
 """
 
-import fcntl
 import hashlib
 import json
-import sqlite3
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,11 +20,8 @@ import msgspec
 from fallow.errors import TemporaryError, UsageError, WarehouseError
 from fallow.renamed import read_renames
 from fallow.resources import read_text
+from fallow.sqlite_file import BUSY_S, SqliteFile, hold_lock
 
-BUSY_S = 30.0
-"""Seconds that an append waits for another process's append (each takes milliseconds)."""
-POLL_S = 0.05
-"""Seconds between two attempts of a process that waits for its turn to act."""
 GENESIS = "0" * 64
 """The previous hash that the first row names."""
 COLUMNS = "seq, at, kind, key, actor, document, previous, hash"
@@ -60,12 +53,9 @@ class BrokenLink(msgspec.Struct, frozen=True):
 class Journal:
     """An open journal. One object may be used by several threads."""
 
-    def __init__(
-        self, path: Path, connection: sqlite3.Connection, clock: Callable[[], datetime], actor: str
-    ) -> None:
-        self.path, self.actor = path, actor
-        self._connection, self._clock = connection, clock
-        self._lock = threading.RLock()
+    def __init__(self, file: SqliteFile, clock: Callable[[], datetime], actor: str) -> None:
+        self.path, self.actor = file.path, actor
+        self._file, self._clock = file, clock
 
     @classmethod
     def open(
@@ -86,32 +76,18 @@ class Journal:
             raise UsageError(
                 f"there is no journal at {path}", hint="nothing has acted or been asked for yet"
             )
+        file = SqliteFile(path, "journal", write=write)
         try:
-            if write:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            mode = "rwc" if write else "rw"
-            connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode={mode}",
-                uri=True,
-                timeout=BUSY_S,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-        except (OSError, sqlite3.Error) as error:
-            raise WarehouseError(f"the journal {path} cannot be opened: {error}") from error
-        try:
-            _write_ahead(connection)
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA fullfsync = ON")
-            if write:
-                connection.executescript(_schema())
-            else:
-                connection.execute("PRAGMA query_only = ON")
-            connection.execute(f"SELECT {COLUMNS} FROM entry LIMIT 1").fetchone()
-        except sqlite3.Error as error:
-            connection.close()
-            raise _to_error(path, error) from error
-        return cls(path, connection, clock, actor)
+            with file.explain_errors():
+                if write:
+                    file.connection.executescript(_schema())
+                else:
+                    file.connection.execute("PRAGMA query_only = ON")
+            file.query(f"SELECT {COLUMNS} FROM entry LIMIT 1")
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, clock, actor)
 
     def __enter__(self) -> Self:
         return self
@@ -126,8 +102,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; a second call has no effect."""
-        with self._lock:
-            self._connection.close()
+        self._file.close()
 
     def append(self, kind: str, key: str, document: Any, *, actor: str | None = None) -> Entry:
         """Write one row; it is on disk when this returns.
@@ -143,27 +118,20 @@ class Journal:
         """Write rows (kind, key, document), all of them or none; see `append`."""
         at, author = self._clock().astimezone(UTC), actor or self.actor
         entries: list[Entry] = []
-        with self._lock:
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                last = self._connection.execute(
-                    "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
-                ).fetchone() or (0, GENESIS)
-                seq, previous = int(last[0]), str(last[1])
-                for kind, key, document in rows:
-                    seq, text = seq + 1, canonical(document)
-                    row_hash = _hash(previous, seq, at.isoformat(), kind, key, author, text)
-                    row = (seq, at.isoformat(), kind, key, author, text, previous, row_hash)
-                    self._connection.execute(
-                        f"INSERT INTO entry ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
-                    )
-                    previous = row_hash
-                    entries.append(_entry(row))
-                self._connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise _to_error(self.path, error) from error
+        with self._file.transaction() as connection:
+            last = connection.execute(
+                "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
+            ).fetchone() or (0, GENESIS)
+            seq, previous = int(last[0]), str(last[1])
+            for kind, key, document in rows:
+                seq, text = seq + 1, canonical(document)
+                row_hash = _hash(previous, seq, at.isoformat(), kind, key, author, text)
+                row = (seq, at.isoformat(), kind, key, author, text, previous, row_hash)
+                connection.execute(
+                    f"INSERT INTO entry ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+                )
+                previous = row_hash
+                entries.append(_entry(row))
         return entries
 
     def entries(self, *kinds: str, key: str | None = None, after: int = 0) -> list[Entry]:
@@ -178,13 +146,7 @@ class Journal:
             conditions.append("key = ?")
             values.append(key)
         where = " AND ".join(conditions)
-        with self._lock:
-            try:
-                rows = self._connection.execute(
-                    f"SELECT {COLUMNS} FROM entry WHERE {where} ORDER BY seq", values
-                ).fetchall()
-            except sqlite3.Error as error:
-                raise _to_error(self.path, error) from error
+        rows = self._file.query(f"SELECT {COLUMNS} FROM entry WHERE {where} ORDER BY seq", values)
         return [_entry(row) for row in rows]
 
     def follow(self, after: int, previous: str) -> list[Entry]:
@@ -193,13 +155,7 @@ class Journal:
         Raises:
             WarehouseError: a link is broken. No process may act on a journal that was changed.
         """
-        with self._lock:
-            try:
-                rows = self._connection.execute(
-                    f"SELECT {COLUMNS} FROM entry WHERE seq > ? ORDER BY seq", (after,)
-                ).fetchall()
-            except sqlite3.Error as error:
-                raise _to_error(self.path, error) from error
+        rows = self._file.query(f"SELECT {COLUMNS} FROM entry WHERE seq > ? ORDER BY seq", [after])
         for row in rows:
             why = _check_link(row, after + 1, previous)
             if why is not None:
@@ -237,41 +193,16 @@ class Journal:
             TemporaryError: another process acts on it for too long.
         """
         path = self.path.with_name(self.path.name + ".acting")
-        with path.open("a") as handle:
-            deadline = time.monotonic() + wait_s
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError:
-                    if time.monotonic() >= deadline:
-                        raise TemporaryError(
-                            f"another process acts by the journal {self.path}",
-                            hint="try again in a moment",
-                        ) from None
-                    time.sleep(POLL_S)
+        with hold_lock(path, wait_s=wait_s) as is_held:
+            if not is_held:
+                raise TemporaryError(
+                    f"another process acts by the journal {self.path}", hint="try again in a moment"
+                )
             yield
 
     def _raw(self) -> Iterator[tuple[Any, ...]]:
-        with self._lock:
-            try:
-                yield from self._connection.execute(f"SELECT {COLUMNS} FROM entry ORDER BY seq")
-            except sqlite3.Error as error:
-                raise _to_error(self.path, error) from error
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to WAL; SQLite does not wait while another process opens the new file."""
-    deadline = time.monotonic() + BUSY_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() >= deadline:
-                raise
-            time.sleep(POLL_S)
-        else:
-            return
+        with self._file.lock, self._file.explain_errors():
+            yield from self._file.connection.execute(f"SELECT {COLUMNS} FROM entry ORDER BY seq")
 
 
 def _schema() -> str:
@@ -312,10 +243,3 @@ def _entry(row: tuple[Any, ...]) -> Entry:
         document = {fields.get(name, name): value for name, value in document.items()}
     kind = read_renames("event").get(stored_kind, stored_kind)
     return Entry(row[0], at, kind, row[3], row[4], document, row[6], row[7])
-
-
-def _to_error(path: Path, error: sqlite3.Error) -> TemporaryError | WarehouseError:
-    text = str(error)
-    if any(word in text for word in ("locked", "busy", "full")):
-        return TemporaryError(f"the journal {path}: {text}", hint="try again in a moment")
-    return WarehouseError(f"the journal {path}: {text}")

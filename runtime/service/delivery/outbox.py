@@ -6,12 +6,9 @@ known). A report is stored beside its rows while one of them waits, so that all 
 same file.
 """
 
-import fcntl
 import hashlib
-import sqlite3
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -19,17 +16,16 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from fallow.errors import TemporaryError, UsageError, WarehouseError
+from fallow.errors import UsageError
 from fallow.report_settings import Schedule
 from fallow.resources import read_text
 from fallow.settings import Settings
+from fallow.sqlite_file import SqliteFile, hold_lock
 from runtime.operations.reports import Report
 
 DeliveryState = Literal["waiting", "sending", "sent", "failed", "unknown"]
 RESULTS = ("sent", "put off", "failed", "unknown")
 """Results of an attempt; a delivery that is put off waits again."""
-BUSY_S = 30.0
-"""How long a write waits for another process's (each takes milliseconds)."""
 RETENTION = timedelta(days=400)
 """Rows older than this are deleted; a report is due again long before."""
 COLUMNS = "schedule, due, destination, state, at, since, tries, try_at, said"
@@ -61,10 +57,8 @@ class Delivery(msgspec.Struct, frozen=True):
 class Outbox:
     """An open store of deliveries. Several threads may use one object."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path = path
-        self._connection = connection
-        self._lock = threading.RLock()
+    def __init__(self, file: SqliteFile) -> None:
+        self.path, self._file = file.path, file
 
     @classmethod
     def open(cls, path: Path, *, write: bool = True) -> Self:
@@ -76,30 +70,16 @@ class Outbox:
         """
         if not write and not path.is_file():
             raise UsageError(f"there is no journal of deliveries at {path}", hint="nothing was due")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(
-                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
-            )
-        except (OSError, sqlite3.Error) as error:
-            raise WarehouseError(f"the journal {path} cannot be opened: {error}") from error
-        outbox = cls(path, connection)
+        file = SqliteFile(path, "journal", write=write)
         try:
             if write:
-                outbox._make()
-        except (TemporaryError, WarehouseError):
-            connection.close()
+                schema = read_text("runtime.service.delivery", "schema.sql")
+                with file.explain_errors():
+                    file.connection.executescript(schema)
+        except BaseException:
+            file.close()
             raise
-        return outbox
-
-    def _make(self) -> None:
-        schema = read_text("runtime.service.delivery", "schema.sql")
-        with self._changing():
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON"):
-                self._connection.execute(f"PRAGMA {pragma}")
-            self._connection.executescript(schema)
-        with suppress(OSError):  # a file of another program stays unchanged
-            self.path.chmod(0o600)  # it has reports in it
+        return cls(file)
 
     def __enter__(self) -> Self:
         return self
@@ -113,20 +93,14 @@ class Outbox:
         self.close()
 
     def close(self) -> None:
-        """Close the file; closing twice is once."""
-        with self._lock:
-            self._connection.close()
+        """Close the file; a second call has no effect."""
+        self._file.close()
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Yield whether no other process sends from this file; a dead process's lock is free."""
-        with self.path.with_name(self.path.name + ".sending").open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+        with hold_lock(self.path.with_name(self.path.name + ".sending")) as is_held:
+            yield is_held
 
     def next(self, schedule: Schedule) -> datetime | None:
         """Return when a schedule is due next, None = it is new, or was changed."""
@@ -252,34 +226,14 @@ class Outbox:
         ]
 
     def _rows(self, sql: str, values: tuple[Any, ...]) -> list[Any]:
-        with self._changing():
-            return self._connection.execute(sql, values).fetchall()
+        return self._file.query(sql, values)
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> int:
-        with self._changing():
-            return self._connection.execute(sql, values).rowcount
+        return self._file.execute(sql, values)
 
     def _write_many(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
-        with self._changing():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                self._connection.executemany(sql, rows)
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        with self._lock:
-            try:
-                yield
-            except sqlite3.Error as error:
-                text = str(error)
-                if any(word in text for word in ("locked", "busy", "full")):
-                    hint = "try again in a moment"
-                    raise TemporaryError(f"the journal {self.path}: {text}", hint=hint) from error
-                raise WarehouseError(f"the journal {self.path}: {text}") from error
+        with self._file.transaction() as connection:
+            connection.executemany(sql, rows)
 
 
 def outbox_path(settings: Settings) -> Path:

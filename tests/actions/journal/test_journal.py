@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.journal import Journal, JournalState, event_types, log
+from actions.journal import Journal, JournalState, event_types
 from actions.journal.log import BrokenLink
+from fallow import sqlite_file
 from fallow.errors import TemporaryError, UsageError, WarehouseError
 from tests.actions.journal import writing
 
@@ -162,7 +163,7 @@ def test_rows_survive_the_death_of_their_writer(tmp_path: Path) -> None:
 
 
 def test_every_row_waits_for_the_disk(journal: Journal) -> None:
-    asked = journal._connection.execute
+    asked = journal._file.connection.execute
     assert asked("PRAGMA journal_mode").fetchone() == ("wal",)
     assert asked("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
@@ -170,7 +171,7 @@ def test_every_row_waits_for_the_disk(journal: Journal) -> None:
 def test_a_journal_that_is_held_too_long_is_temporary(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "BUSY_S", 0.05)
+    monkeypatch.setattr(sqlite_file, "BUSY_S", 0.05)
     other = sqlite3.connect(journal.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with (
