@@ -15,7 +15,7 @@ from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from tests.servers.postgres import Server, serving
-from warehouse import maintenance, tiers
+from warehouse import maintenance, schema, tiers
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
 from warehouse.verification import verify_warehouse
@@ -61,7 +61,7 @@ def test_rows_are_stored_once_and_every_stage_runs(on_postgres: Settings, now: d
         assert wh.query("FROM sample ORDER BY ALL").equals(before)
         rows = {(r["tier"], r["table"]): r for r in maintenance.read_status(wh).to_pylist()}
         assert rows["cold", "sample"]["rows"] == 60
-        assert rows["catalog", "snapshots, schema 1"]["bytes"] is None
+        assert rows["catalog", f"snapshots, schema {schema.get_current()}"]["bytes"] is None
     with Warehouse.open(on_postgres) as reader:
         assert reader.query("SELECT sum(n) AS n FROM rollup_5m")["n"].to_pylist() == [60]
         checks = list(verify_warehouse(reader))
