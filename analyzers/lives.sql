@@ -2,11 +2,11 @@
 -- annotations. A pod in the last poll is running; one that vanished ended when it was last seen.
 SELECT
     p.cluster,
-    p.namespace,
+    coalesce(p.namespace, '') AS namespace,
     p.workload_kind,
     p.workload,
     p.team,
-    p.pod,
+    coalesce(p.pod, '') AS pod,
     hash(p.cluster, p.namespace, p.pod) AS who,
     p.node,
     coalesce(p.phase, 'Unknown') AS phase,

@@ -1,9 +1,12 @@
--- The owner of each pod's name when it was last seen, and its annotations.
+-- The owner of each pod's name when it was last seen, and its annotations. An owner whose kind no
+-- inventory has is of kind `unresolved`, as in inventory/pod_owners.sql.
 SELECT
     cluster,
     namespace,
     pod,
-    max_by(workload_kind, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload_kind,
+    coalesce(
+        max_by(workload_kind, coalesce(last_seen, TIMESTAMP '1970-01-01')), 'unresolved'
+    ) AS workload_kind,
     max_by(workload, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload,
     max_by(team, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS team,
     max_by(

@@ -6,4 +6,5 @@ SELECT
 FROM pod
 WHERE gpu_request > 0
 GROUP BY cluster
+HAVING count(first_seen) > 0
 ORDER BY cluster

@@ -3,7 +3,7 @@
 WITH runs AS (
     SELECT
         cluster,
-        namespace,
+        coalesce(namespace, '') AS namespace,
         workload_kind,
         workload,
         regexp_replace(workload, '([-_.]?[0-9]+|[-_.][a-z0-9]*[0-9][a-z0-9]*)+$', '') AS stem,

@@ -163,3 +163,23 @@ def test_a_column_of_another_type_is_none() -> None:
     assert fits(pa.int64(), int | None)
     assert not fits(pa.decimal128(38, 0), int)
     assert not fits(pa.list_(pa.int64()), list[str])
+
+
+@pytest.mark.parametrize("unknown", ["workload_kind", "first_seen", "team", "labels"])
+def test_a_pod_of_which_something_is_unknown_ends_no_reader(views: Memory, unknown: str) -> None:
+    hour = SINCE + timedelta(hours=1)
+    pod = {"cluster": "c", "namespace": "ml", "pod": "p"}
+    known = {
+        "workload_kind": "Job", "workload": "w", "team": "t", "labels": "{}", "annotations": "{}",
+        "node": "n", "gpu_request": 1.0, "created_at": SINCE, "scheduled_at": SINCE,
+        "first_seen": SINCE, "last_seen": UNTIL,
+    }  # fmt: skip
+    views.rows("pod", [{**pod, "uid": "u", **known, unknown: None}])
+    views.rows("pod_sample", [{**pod, "ts": hour, "interval_s": 60.0, "fs_read_bps": 1e9}])
+    measures = {"act_n": 60, "act_mean": 0.5, "covered_s": 3600.0, "low_s": 0.0, "busy_s": 3600.0}
+    views.rows("rollup_1h", [{**pod, "bucket": hour, "device": "d", **measures}])
+    step = {**pod, "ts": hour, "interval_s": 60.0, "reserved_bytes": 2, "allocated_bytes": 1}
+    views.rows("step_sample", [step])
+    readers = [getattr(importlib.import_module(module), name) for module, name in list_readers()]
+    rows = {f: f(views=views, **choose_arguments(f.__name__, f)) for f in readers}
+    assert any(len(some) for some in rows.values())
