@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BROWSER = ("playwright",)
 SERVER = (
-    "aiohttp.web", "http.server", "multiprocessing", "runtime.service.child",
+    "aiohttp.web", "http.server", "moto.server", "multiprocessing", "runtime.service.child",
     "runtime.service.dashboard_process", "simulator.exporters.server", "simulator.kube.server",
     "socket", "socketserver", "subprocess", "tests.servers",
 )  # fmt: skip

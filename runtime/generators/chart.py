@@ -120,7 +120,7 @@ def _drop(definition: dict[str, Any], secret_refs: Iterable[str]) -> None:
     properties = definition.get("properties", {})
     for name, value in [*properties.items()]:
         text = json.dumps(value)
-        if value.get("format") == SECRET or any(f'"{ref}"' in text for ref in secret_refs):
+        if f'"format": "{SECRET}"' in text or any(f'"{ref}"' in text for ref in secret_refs):
             del properties[name]
 
 
