@@ -51,7 +51,7 @@ def person(settings: Settings) -> Person | None:
     claims = signed_in()
     if claims is None or expired(claims, oidc, datetime.now(UTC)):
         st.title("Fallow")
-        st.write("What the GPUs of this fleet cost, what lies fallow, and what was done about it.")
+        st.write("What the GPUs of this fleet cost, what is not used, and what was done about it.")
         st.button("Sign in", type="primary", icon=":material/login:", on_click=st.login)
         return None
     name = str(claims.get(oidc.name_claim) or claims.get("sub") or "")

@@ -23,7 +23,7 @@ MEANING = {
     "productive": "working",
     "low": "working below target",
     "startup": "starting up",
-    "idle": "held, not used",
+    "idle": "allocated, not used",
     "free": "not allocated",
     "stranded": "free, but nothing fits",
     "lost": "work thrown away",
@@ -166,7 +166,7 @@ BESIDE = "Beside idle work, each GPU-hour saved once"
 def terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
     """Render the story for a terminal of this width."""
     lines = [*_banner(story), *_head(story), ""]
-    lines += ["What grows, and what lies fallow", *_bars(story, width, colour=colour), ""]
+    lines += ["Paid GPU-hours: used, idle and free", *_bars(story, width, colour=colour), ""]
     lines += _worst(story, width)
     lines += _todo(story, width)
     lines += _beside(story, width)

@@ -14,7 +14,7 @@ FALL = (
     ("stranded", "free, but nothing fits"),
     ("free", "not allocated"),
     ("unknown", "no telemetry, or odd"),
-    ("idle", "held, not used"),
+    ("idle", "allocated, not used"),
     ("lost", "work thrown away"),
     ("startup", "starting up"),
     ("low", "working below target"),

@@ -32,7 +32,7 @@ from dashboards.reports.report_request import ReportRequest, table
 
 WASTE = (
     ReportColumn("name", "team"),
-    ReportColumn("waste_usd", "grew nothing", "usd"),
+    ReportColumn("waste_usd", "wasted", "usd"),
     ReportColumn("waste_usd_pct", "of its dollars", "percent"),
     ReportColumn("idle_usd", "idle", "usd"),
     ReportColumn("lost_usd", "lost", "usd"),
@@ -108,7 +108,7 @@ def document(request: ReportRequest) -> ReportDocument:
             "good",
         ),
         HeadlineFigure(
-            "Grew nothing",
+            "Wasted",
             usd(lost.usd),
             report_request.of_bill(lost, waterfall_total),
             "waste",
@@ -131,7 +131,7 @@ def document(request: ReportRequest) -> ReportDocument:
     )
     story = (
         Statement("Paid", summary.paid_sentence(request, waterfall_total, worked)),
-        Statement("Grew nothing", summary.waste_sentence(lost, waterfall_total)),
+        Statement("Wasted", summary.waste_sentence(lost, waterfall_total)),
         Statement("Whose", summary.owner_sentence(owners.to_pylist(), lost.usd)),
         Statement("Done", summary.done_sentence(stages)),
         Statement("To do", summary.advice_sentence(request, advice.to_pylist())),
@@ -217,9 +217,9 @@ def _owner_section(request: ReportRequest, owners: list[dict[str, object]]) -> R
         chart = charts.stacked_bars(
             owner_bars,
             names=[str(r["name"]) for r in owners_with_waste],
-            title="USD that grew nothing",
+            title="USD wasted",
         )
-        blocks.append(ReportChart(chart, "Dollars that grew nothing, by team and state"))
+        blocks.append(ReportChart(chart, "Dollars wasted, by team and state"))
     sums = [c.name for c in WASTE if c.kind == "usd"]
     return ReportSection("Whose it is", (*blocks, table(request, owners, WASTE, total=sums)))
 

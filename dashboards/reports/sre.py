@@ -121,7 +121,7 @@ def document(request: ReportRequest) -> ReportDocument:
         story=(
             Statement("Now", _now(state)),
             Statement(
-                "Grew nothing",
+                "Wasted",
                 summary.waste_sentence(
                     report_request.waste_by_state(waterfall_total), waterfall_total
                 ),

@@ -11,7 +11,7 @@ from dashboards.reports.report_request import ReportRequest
 from fallow.models import PLATFORM
 
 WORDS = {
-    "idle": "held and not used",
+    "idle": "allocated and not used",
     "free": "not allocated",
     "lost": "work thrown away",
     "stranded": "free where nothing fits",

@@ -83,7 +83,7 @@ def document(request: ReportRequest) -> ReportDocument:
         ),
         story=(
             Statement("Pays", _pays(request, bill)),
-            Statement("Grew nothing", summary.waste_sentence(lost, waterfall_total)),
+            Statement("Wasted", summary.waste_sentence(lost, waterfall_total)),
             Statement("Most of it", _most(workloads.to_pylist())),
             Statement("To do", summary.advice_sentence(request, advice)),
             Statement("Done", summary.done_sentence(stages)),

@@ -1,4 +1,4 @@
-"""One page to forward: what was paid, what grew, what lay fallow, what was done about it."""
+"""One page to forward: what was paid, used and wasted, and what was done about it."""
 
 from decimal import Decimal
 

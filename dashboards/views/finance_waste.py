@@ -1,4 +1,4 @@
-"""What was paid and grew nothing, by owner and by how it was wasted."""
+"""What was paid and wasted, by owner and by state."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal

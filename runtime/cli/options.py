@@ -157,7 +157,7 @@ def root_options(app: typer.Typer, epilog: str) -> None:
             ),
         ]
     )
-    remember.__doc__ = "Find the GPU-hours that are paid for and grow nothing."
+    remember.__doc__ = "Find the GPU-hours that are paid for and not used."
     app.callback(invoke_without_command=True, epilog=epilog)(remember)
 
 

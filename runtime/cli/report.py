@@ -1,4 +1,4 @@
-"""`fallow report`: what was paid, what grew nothing and what to do, as a file to forward."""
+"""`fallow report`: what was paid, what was wasted and what to do, as a file to forward."""
 
 import os
 import sys

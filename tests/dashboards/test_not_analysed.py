@@ -16,6 +16,8 @@ from runtime.experiments import demo
 from tests.dashboards.drawing import DAYS, Draw, texts
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 WINDOW = Window(demo.END - timedelta(days=DAYS), demo.END)
 EARLIER = Window(WINDOW.start - timedelta(days=9), WINDOW.start)
 ONE = ("fragmentation",)

@@ -154,12 +154,12 @@ def test_finance_s_report_equals_the_overview(report: Report, judged: Settings, 
     made = figures(text)
     assert made["Paid"][0] == shown["Paid"][0]
     assert made["Worked"][0] == shown["Productive"][0]
-    assert made["Grew nothing"][0] == shown["Wasted"][0]
+    assert made["Wasted"][0] == shown["Wasted"][0]
     assert made["Could be saved"] == shown["Could be saved"]
     assert shown["Effective utilisation"][0] == "25.0%"
     assert "effective utilisation 25.0%" in made["Worked"][1]
     share = re.compile(r"^(\S+%) of the bill; .*, (\S+%) of the hours$")
-    of_report, of_page = share.match(made["Grew nothing"][1]), share.match(shown["Wasted"][1])
+    of_report, of_page = share.match(made["Wasted"][1]), share.match(shown["Wasted"][1])
     assert of_report
     assert of_page
     assert of_report.groups() == of_page.groups(), "each beside the figure it is a share of"

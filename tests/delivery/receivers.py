@@ -153,7 +153,7 @@ def report(**_asked: Any) -> Report:
         media_type="text/markdown; charset=utf-8",
         body="# What was paid: 1,234.50 €\n".encode(),
         title="What was paid",
-        summary="1,234.50 was paid\n12 % of it grew nothing",
+        summary="1,234.50 was paid\n12 % of it was wasted",
     )
 
 

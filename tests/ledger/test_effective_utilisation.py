@@ -14,6 +14,8 @@ from tests.ledger.test_states_of_device_signals import T, batch, series
 from warehouse.lake import Warehouse
 from warehouse.spend import read_spend
 
+pytestmark = pytest.mark.slow
+
 HOURS = 4
 WINDOW = Window(T, T + timedelta(hours=HOURS))
 FIELDS = ("gpu_hours", "known_gpu_hours", "busy_gpu_hours", "measured_gpu_hours")

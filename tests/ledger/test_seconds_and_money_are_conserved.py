@@ -13,6 +13,8 @@ from warehouse import steps
 from warehouse.allocation import write_allocations
 from warehouse.ledger import STEPS, build_parameters, write_ledger
 
+pytestmark = pytest.mark.slow
+
 JOBS = st.lists(
     st.tuples(
         st.sampled_from(["d0", "d1"]),

@@ -22,6 +22,8 @@ from warehouse import signals
 from warehouse.lake import Warehouse
 from warehouse.steps import load_step
 
+pytestmark = pytest.mark.slow
+
 T = datetime(2026, 11, 2, tzinfo=UTC)
 Hours = dict[str, float]
 Account = Callable[..., Hours]

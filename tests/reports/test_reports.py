@@ -60,7 +60,7 @@ def test_finance_says_what_the_pages_say(views: Warehouse) -> None:
     owners = waste.by_owner(views, WINDOW, ALL, "team").to_pylist()
     assert _sum(cells, "What was paid, and what the GPUs did", "USD") == bill
     assert _sum(cells, "Chargeback by team", "fully loaded") == bill
-    assert _sum(cells, "Whose it is", "grew nothing") == total([r["waste_usd"] for r in owners])
+    assert _sum(cells, "Whose it is", "wasted") == total([r["waste_usd"] for r in owners])
     identified = savings.stages(views, WINDOW, ALL).identified_usd
     assert identified is not None
     assert _sum(cells, "What to do", "saves") == cents(identified)

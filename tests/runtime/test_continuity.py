@@ -27,6 +27,8 @@ from tests.copies import copied
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
 
+pytestmark = pytest.mark.slow
+
 HOURS = 120
 BACK = (60.0, 60.5)
 """When somebody was back at one of the notebooks, in hours."""

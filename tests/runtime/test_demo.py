@@ -99,5 +99,5 @@ def test_one_seed_tells_one_story(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--days", "1", "--gpus", "8", "--seed", "3")
     first = _play(capsys, *words)
     assert first == _play(capsys, *words)
-    assert "What grows" in first
+    assert "Paid GPU-hours: used" in first
     assert "Audits ok" in first

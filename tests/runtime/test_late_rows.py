@@ -11,6 +11,8 @@ from runtime.operations import pipeline
 from runtime.operations.imports import Importer
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LAST = Window(NOW - timedelta(hours=2), NOW)
 

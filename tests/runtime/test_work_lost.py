@@ -13,6 +13,8 @@ from fallow.window import Window
 from runtime.operations import pipeline
 from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.slow
+
 T = datetime(2026, 11, 2)  # noqa: DTZ001  (tables hold naive UTC)
 HOURS = 4
 FAILED = 200

@@ -94,7 +94,7 @@ SELECT
     'GPU-hours of '
     || coalesce(model, 'an unknown model')
     || CASE
-        WHEN holder IS null THEN ', held by nobody: ' || state
+        WHEN holder IS null THEN ', not allocated: ' || state
         ELSE ', held by ' || holder || ': ' || state
     END AS ChargeDescription,
     'Usage-Based' AS ChargeFrequency,
