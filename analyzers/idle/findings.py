@@ -173,7 +173,7 @@ def explain(case: IdleCase, settings: IdleSettings) -> str:
         parts.append(f"host {_pick_word(w.host, 'at rest', 'busy')}")
     if w.intent is not None:
         words = _pick_word(w.intent, "kernels, terminals, requests", "")
-        parts.append(f"no activity on the host: {words}")
+        parts.append(f"no activity of {words}")
     return "; ".join(parts)
 
 
