@@ -19,6 +19,18 @@ FAILED = re.compile(r"part of the page failed|Traceback \(most recent|\bError:",
 Visitors = Callable[..., Visitor]
 
 
+def _by_kind() -> list[Any]:
+    """Return the views: one of each kind for every run, the others for the long one.
+
+    tests/dashboards/test_pages.py draws all of them without a browser, with the same names.
+    """
+    first = {view.partition("_")[0]: view for view in reversed(VIEWS)}
+    return [
+        pytest.param(view, marks=() if view in first.values() else pytest.mark.long)
+        for view in VIEWS
+    ]
+
+
 def path(view: str) -> str:
     """Return the address of a view; the first is what opens."""
     return "" if view == VIEWS[0] else view.partition("_")[2].replace("_", "-")
@@ -36,7 +48,7 @@ def holding(value: str) -> Callable[[str], bool]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", _by_kind())
 def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
     visitor = visitors()
     page = visitor.go(path(view), window="2d")

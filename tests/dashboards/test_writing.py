@@ -191,7 +191,7 @@ def test_service_is_found_where_it_listens(listen: str, url: str) -> None:
     [
         (b"", TemporaryError, "broke off"),
         (b"HTTP/1.0 302 Found\r\nLocation: http://evil.example/\r\n\r\n", FallowError, "302"),
-        (b"HTTP/1.0 404 no\r\n\r\nnot here: ask the actor\n", UsageError, "nobody acts at"),
+        (b"HTTP/1.0 404 no\r\n\r\nnot here: ask the actor\n", UsageError, "no actor answers at"),
         (b"HTTP/1.0 500 no\r\n\r\n<html>a proxy</html>", FallowError, "a proxy"),
         (b"HTTP/1.0 200 ok\r\n\r\n[1]", FallowError, "1"),
     ],

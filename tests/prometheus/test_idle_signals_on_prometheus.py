@@ -376,7 +376,7 @@ def test_a_checkpoint_that_is_written_ends_the_rest_that_was_confirmed(now: Judg
 @pytest.mark.parametrize("name", ["seen-one", "seen-none"])
 def test_hosts_of_only_some_pods_say_nothing(now: Judged, name: str) -> None:
     assert now.findings[name].details["witnesses"]["host"] == "unknown"
-    assert "no witness from the host" in now.why[name]
+    assert "no signal from the host" in now.why[name]
 
 
 def test_what_fell_silent_a_quarter_of_an_hour_ago_is_not_acted_on(now: Judged) -> None:

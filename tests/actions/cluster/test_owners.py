@@ -80,7 +80,7 @@ def test_an_owner_that_is_gone_means_no_action(place: Place) -> None:
     assert place.kube.ask("DELETE", path, propagationPolicy="Background").code == 200
     assert "Job j is not there" in reason(find_top_owner(made, place.door))
     make(place, "Job", "j", job())
-    assert "another has its name" in reason(find_top_owner(made, place.door))
+    assert "another object has its name" in reason(find_top_owner(made, place.door))
 
 
 def test_an_owner_of_a_kind_that_is_not_served_means_no_action(place: Place) -> None:

@@ -86,7 +86,7 @@ def test_an_editor_who_comes_between_wins_and_is_named(site: Site) -> None:
     told = site.done(site.actor())
 
     def edit(step: str) -> None:
-        if step == "journalled unsending 0":
+        if step == "journalled undo-sending 0":
             site.patch("Deployment", "web", {"spec": {"replicas": 5}})
 
     actor = site.actor(pulse=edit)
@@ -106,7 +106,7 @@ def test_an_editor_of_other_fields_does_not_stop_an_undo(site: Site) -> None:
     told = site.done(site.actor())
 
     def edit(step: str) -> None:
-        if step == "journalled unsending 0":
+        if step == "journalled undo-sending 0":
             said = {"metadata": {"annotations": {"team": "vision"}}}
             site.patch("Deployment", "web", said, manager="kubectl-annotate")
 

@@ -67,8 +67,12 @@ def nothing_twice(site: Site) -> None:
     assert intents == {e.key for e in journal.entries(event_types.OUTCOME)}
 
 
+LONG_CRON_JOB = pytest.param("CronJob", marks=pytest.mark.long)
+"""A Deployment is killed at the same steps in every run."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+@pytest.mark.parametrize("kind", ["Deployment", LONG_CRON_JOB])
 def test_killed_at_every_step_of_an_action(another_site: Callable[[], Site], kind: str) -> None:
     for step in range(MOST_STEPS):
         site = another_site()
@@ -94,7 +98,7 @@ def test_killed_at_every_step_of_an_action(another_site: Callable[[], Site], kin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+@pytest.mark.parametrize("kind", ["Deployment", LONG_CRON_JOB])
 def test_killed_at_every_step_of_an_undo(another_site: Callable[[], Site], kind: str) -> None:
     for step in range(MOST_STEPS):
         site = another_site()

@@ -30,7 +30,14 @@ def each_eviction_once(site: Site) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("budget", [False, True], ids=["free", "under a budget"])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        pytest.param(False, id="free"),
+        # The budget alone: test_drain_faults.py, in every run.
+        pytest.param(True, id="under a budget", marks=pytest.mark.long),
+    ],
+)
 def test_killed_at_every_step_of_a_drain(another_site: Callable[[], Site], budget: bool) -> None:
     for step in range(MOST_STEPS):
         site = another_site()

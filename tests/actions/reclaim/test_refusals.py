@@ -310,7 +310,7 @@ def test_a_bare_pod_needs_an_opt_in(
     if stops:
         assert intend(place, "Pod", "evict").changes
         return
-    with pytest.raises(RefusedError, match="nobody opted in"):
+    with pytest.raises(RefusedError, match="did not opt in"):
         intend(place, "Pod", "evict")
 
 
@@ -334,7 +334,7 @@ def test_a_hubs_server_is_stopped_by_the_hub_and_never_by_its_pod(place: Place) 
     assert [(h.pod, h.gpus) for h in intent.frees] == [("jupyter-ada", 2)]
     with pytest.raises(RefusedError, match="started anew"):
         intend(place, "JupyterServer", "stop", "ada@x.org/big", uid="another")
-    with pytest.raises(RefusedError, match="no pod of it runs"):
+    with pytest.raises(RefusedError, match="has no running pod"):
         intend(place, "JupyterServer", "stop", "ada@x.org")
 
 
