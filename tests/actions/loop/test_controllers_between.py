@@ -8,7 +8,7 @@ import pytest
 
 from actions.journal import event_types
 from actions.loop.sender import MAX_ATTEMPTS
-from fallow.errors import RefusedError
+from fallow.errors import RefusedError, TemporaryError
 from simulator.kube.controllers import Gap
 from tests.actions.loop.site import Site, bare
 from tests.actions.loop.test_crashes import nothing_twice
@@ -153,3 +153,21 @@ def make_conflicts(site: Site, times: int) -> None:
     undone = {"metadata": {"annotations": {"team": None}}}
     site.store.patch("Deployment", "web", "team-a", undone, manager="kubectl-annotate")
     assert bare(site.get("Deployment", "web")) == bare(found)
+
+
+def test_an_action_whose_write_has_no_answer_yet_is_not_undone(site: Site) -> None:
+    site.deployment()
+    site.told_and_waited(site.actor())
+
+    def die(step: str) -> None:
+        if step == "journalled sending 0":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        site.actor(pulse=die).turn(dry_run=False)
+    actor = site.actor()
+    (action,) = actor.record.catch_up().actions
+    before = site.get("Deployment", "web")
+    with pytest.raises(TemporaryError, match="is under way: what became of it is not known yet"):
+        actor.undo(action, "ann")
+    assert site.get("Deployment", "web") == before
