@@ -50,6 +50,9 @@ def test_it_is_the_use_of_what_limits_the_work_over_its_practical_peak(settings:
         memory=series(
             30, HOURS, power_w=500.0, gpu_util_pct=95.0, tensor_active=0.05, dram_active=0.6
         ),
+        fp32=series(
+            30, HOURS, power_w=500.0, gpu_util_pct=95.0, tensor_active=0.05, fp32_active=0.45
+        ),
         sm=series(30, HOURS, power_w=500.0, gpu_util_pct=95.0, sm_active=0.6),
         spun=series(
             30, HOURS, power_w=180.0, gpu_util_pct=100.0, sm_active=0.9, tensor_active=0.0,
@@ -57,10 +60,13 @@ def test_it_is_the_use_of_what_limits_the_work_over_its_practical_peak(settings:
         ),
     )  # fmt: skip
     shown = {name: pct(r, "effective_gpu_hours", "measured_gpu_hours") for name, r in rows.items()}
-    # tensor: 0.465 / 0.93 for half of its time; memory: 0.6 / 0.8; the SMs only where no tensor is.
-    assert shown == pytest.approx({"tensor": 25, "memory": 75, "sm": 60, "spun": 0}, abs=0.5)
+    # tensor: 0.465 / 0.93 for half of its time; memory: 0.6 / 0.8; fp32: 0.45 / 0.9; the SMs only
+    # where no tensor is.
+    expected = {"tensor": 25, "memory": 75, "fp32": 50, "sm": 60, "spun": 0}
+    assert shown == pytest.approx(expected, abs=0.5)
     busy = {name: pct(row, "busy_gpu_hours", "known_gpu_hours") for name, row in rows.items()}
-    assert busy == pytest.approx({"tensor": 50, "memory": 100, "sm": 100, "spun": 100}, abs=0.7)
+    expected = {"tensor": 50, "memory": 100, "fp32": 100, "sm": 100, "spun": 100}
+    assert busy == pytest.approx(expected, abs=0.7)
 
 
 def test_what_no_exporter_shows_is_not_measured_and_never_zero(settings: Settings) -> None:
