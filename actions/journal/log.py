@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -232,14 +233,19 @@ def canonical(document: Any) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
-    at, stored_kind, document = datetime.fromisoformat(row[1]), row[2], json.loads(row[5])
-    fields = {
+@cache
+def _read_field_renames(stored_kind: str) -> dict[str, str]:
+    """Return today's names of the fields of a type of row by those that were stored."""
+    return {
         old.partition(".")[2]: new.partition(".")[2]
         for old, new in read_renames("journal").items()
         if old.startswith(f"{stored_kind}.")
     }
-    if fields:
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    at, stored_kind, document = datetime.fromisoformat(row[1]), row[2], json.loads(row[5])
+    if fields := _read_field_renames(stored_kind):
         document = {fields.get(name, name): value for name, value in document.items()}
     kind = read_renames("event").get(stored_kind, stored_kind)
     return Entry(row[0], at, kind, row[3], row[4], document, row[6], row[7])

@@ -1,1 +1,1 @@
-"""Define a page per module: `TITLE`, `ICON`, `ORDER`, `show(asked)`; the prefix is the audience."""
+"""Define a page per module: `TITLE`, `ICON`, `ORDER`, `show(request)`; prefix = audience."""
