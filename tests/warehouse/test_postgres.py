@@ -4,10 +4,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from tests.servers.postgres import Server, serving
+from tests.warehouse.conftest import Reading
 from warehouse import maintenance, schema, tiers
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
@@ -122,7 +121,7 @@ with Warehouse.open(settings, write=True) as wh:
 def test_two_processes_write_the_same_looks_at_once_and_a_third_reads(
     on_postgres: Settings,
     process: Callable[..., subprocess.Popen[str]],
-    reading: Callable[..., AbstractContextManager[list[dict[str, Any]]]],
+    reading: Reading,
 ) -> None:
     with Warehouse.open(on_postgres, write=True) as wh:
         wh.ingest([look(0)])
