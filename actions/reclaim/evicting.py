@@ -6,6 +6,7 @@ This is allowed only where its owner or namespace opted in.
 from typing import Any, ClassVar
 
 from actions.cluster.allocations import CLAIMS
+from actions.cluster.literal_values import find_literals, without_last_applied
 from actions.cluster.objects import annotations, get_path, has_ended, labels, name, namespace
 from actions.reclaim.subjects import LiveWorkload, read_workload, to_freed_pods
 from fallow.action_models import Change, Decision, Intent
@@ -17,8 +18,16 @@ OPT_IN = "fallow.dev/evict"
 GROUPS = ("kueue.x-k8s.io/pod-group-name", "scheduling.x-k8s.io/pod-group", "pod-group.scheduling")
 """Labels of pods that run together or not at all."""
 _TOKEN = "kube-api-access-"  # noqa: S105  (the name that admission gives to a volume)
-_SERVERS = ("nodeName", "priority", "preemptionPolicy", "serviceAccount")
+_SERVERS = (
+    "nodeName",
+    "priority",
+    "preemptionPolicy",
+    "serviceAccount",
+    "ephemeralContainers",
+)
 """Fields that the API server fills in, and would reject or misread in a new pod."""
+MAX_LITERALS = 3
+"""Places of literal values that a refusal names."""
 
 
 class EvictExecutor:
@@ -40,7 +49,8 @@ class EvictExecutor:
         The eviction carries no precondition: one that fails would still use up the budget.
 
         Raises:
-            RefusedError: no opt-in, or it is no bare pod.
+            RefusedError: no opt-in, it is no bare pod, or its manifest has literal values that may
+                be secrets and so cannot be stored for the undo.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)
@@ -52,6 +62,7 @@ class EvictExecutor:
         if group := next((g for g in GROUPS if g in labels(pod)), None):
             raise RefusedError(f"{workload} is one of a group ({group}): the others would hang")
         _require_opt_in(workload, cluster)
+        _refuse_literals(workload)
         eviction_path = f"{workload.path}/eviction"
         body = {
             "apiVersion": "policy/v1",
@@ -105,6 +116,19 @@ def _require_opt_in(workload: LiveWorkload, cluster: ClusterReader) -> None:
     )
 
 
+def _refuse_literals(workload: LiveWorkload) -> None:
+    """Refuse a pod whose manifest cannot be stored: then nothing could create it again."""
+    places = find_literals({k: workload.obj.get(k) for k in ("metadata", "spec")})
+    if not places:
+        return
+    more = "" if len(places) <= MAX_LITERALS else f" and {len(places) - MAX_LITERALS} more"
+    raise RefusedError(
+        f"{workload} is a bare pod with literal values ({', '.join(places[:MAX_LITERALS])}{more}): "
+        "Fallow stores no such value, so no undo could create the pod again; take the values from "
+        "a Secret or ConfigMap (valueFrom, envFrom), or run the pod under a Job or Deployment"
+    )
+
+
 def build_manifest(pod: Any) -> dict[str, Any]:
     """Return the manifest that creates the same pod again, without fields that servers set."""
     spec = {k: v for k, v in pod["spec"].items() if k not in _SERVERS}
@@ -113,7 +137,8 @@ def build_manifest(pod: Any) -> dict[str, Any]:
     for key in ("containers", "initContainers"):
         if key in spec:
             spec[key] = [_without_token(c) for c in spec[key]]
-    marks = {k: v for k, v in (("labels", labels(pod)), ("annotations", annotations(pod))) if v}
+    notes = without_last_applied(annotations(pod))
+    marks = {k: v for k, v in (("labels", labels(pod)), ("annotations", notes)) if v}
     metadata = {
         "name": name(pod),
         "namespace": namespace(pod),

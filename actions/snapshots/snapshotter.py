@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from actions.cluster.literal_values import hide_literals
 from actions.snapshots import archive, volumes
 from actions.snapshots.containers import CommandRunner, ContainerRef
 from actions.snapshots.models import PartKind, RestoredPart, Snapshot, SnapshotPart, to_document
@@ -132,7 +133,11 @@ class Snapshotter:
     def _manifests(
         self, intent: Intent, pods: Sequence[Mapping[str, Any]], root: str
     ) -> SnapshotPart:
-        """Store the affected objects in their current state, and the pods."""
+        """Store the affected objects in their current state, and the pods.
+
+        Literal values that may be secrets are left out. No restore reads them: an undo writes the
+        fields that the act changed, and the owner has all the others.
+        """
         paths = [c.read or c.path for c in intent.changes if c.door == "kubernetes"]
         objects = {path: self._cluster.get(path) for path in dict.fromkeys(paths)}
         document = {
@@ -141,7 +146,7 @@ class Snapshotter:
             "pods": list(pods),
             "undo": msgspec.to_builtins(intent.undo),
         }
-        data = msgspec.json.encode(document)
+        data = msgspec.json.encode(hide_literals(document))
         return archive.keep_bytes(self._store, f"{root}/manifests.json", data, "manifest")
 
     def _folders(

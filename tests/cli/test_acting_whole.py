@@ -14,7 +14,7 @@ import yaml
 from actions.journal import event_types
 from actions.policy.parser import read_policies
 from fallow.settings import Settings, load
-from fallow.tables import Batch
+from fallow.tables import Batch, table_names
 from runtime.cli.options import CommandRun
 from tests.actions.loop.site import SPACE, Site, bare, pod_spec
 from tests.actions.notices.conftest import Hook
@@ -38,6 +38,8 @@ POLICY = {
     "budgets": [{"workloads": 3, "per": "1d"}],
     "max_resources": 3,
 }
+
+MARKER = "marker-env-of-a-notebook"
 
 
 class Exporter:
@@ -104,7 +106,9 @@ def site(
         import kubernetes.config.kube_config as loader
 
         monkeypatch.setattr(loader, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
-        spec = {"template": {"spec": pod_spec()}}
+        pod = pod_spec()
+        pod["containers"][0]["env"] = [{"name": "TOKEN", "value": MARKER}]
+        spec = {"template": {"spec": pod}}
         made.store.create(
             "Notebook",
             {
@@ -227,9 +231,15 @@ def test_a_notebook_is_told_stopped_and_undone(
     assert bare(site.get("Notebook", "nb")) == before
     with Warehouse.open(load(file=site.folder.parent / "fallow.yaml").settings) as lake:
         kinds = lake.query("SELECT kind FROM action ORDER BY seq").column("kind").to_pylist()
+        values = [str(lake.query(f'FROM "{name}"').to_pylist()) for name in table_names()]
     assert kinds == [entry.kind for entry in site.journal().entries()][: len(kinds)]
     assert "sent" in kinds
     assert fallow("actions", "--verify").code == 0
+    shown = [fallow("actions", row["action"], "-o", form) for form in ("table", "json", "csv")]
+    printed = [answer.out + answer.err for answer in (ran, *shown)]
+    assert not [text for text in (*values, *printed) if MARKER in text]
+    files = [path for path in site.folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if MARKER.encode() in path.read_bytes()]
 
 
 @pytest.mark.slow

@@ -48,8 +48,17 @@ VERBS = {
     "Job": "suspend",
     "CronJob": "suspend",
     "Pod": "evict",
+    "StatefulSet": "scale to zero",
+    "Notebook": "stop",
 }
-GROUPS = {"Deployment": "apps", "Job": "batch", "CronJob": "batch", "Pod": ""}
+GROUPS = {
+    "Deployment": "apps",
+    "Job": "batch",
+    "CronJob": "batch",
+    "Pod": "",
+    "StatefulSet": "apps",
+    "Notebook": "kubeflow.org",
+}
 
 
 def api(url: str, *, timeout_s: float = 5.0) -> ApiConnection:
