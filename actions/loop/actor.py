@@ -46,13 +46,15 @@ from actions.policy.budgets import BudgetUsage, get_horizon
 from actions.policy.model import Policy
 from fallow.action_models import CaseHistory, Decision, Facts, Outcome, Reason, decision_id
 from fallow.action_settings import ActionsSettings
-from fallow.errors import FallowError, RefusedError, UsageError
+from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError, WarehouseError
 
 APPROVAL = "approval"
 """The gate that people open."""
 LAST_STEPS = ("snapshot", "act")
 """Steps that need an approval; all stages before them are complete by then."""
 BREAKER = "breaker"
+EVIDENCE = "evidence"
+"""The gate of a turn whose sources or whose warehouse could not be read."""
 REPEAT_AFTER = timedelta(hours=1)
 """A notice that cannot be delivered is journalled again after this time."""
 
@@ -121,13 +123,9 @@ class Actor:
             closed, notes = self._reconcile()
             closed += self._review_past()
             notes += self._demote(now) + self._restore_snapshots()
-        halted = self._frozen()
-        if not halted:
-            self._evidence.read_sources(self.clock())
-            now = self.clock()
-            halted = self._check_breaker(now)
+        halted = self._frozen() or self._check_evidence()
         return self._report(
-            now, dry_run=False, halted=halted, closed=closed, notes=notes, only=only
+            self.clock(), dry_run=False, halted=halted, closed=closed, notes=notes, only=only
         )
 
     def settle(self) -> list[Outcome]:
@@ -210,6 +208,18 @@ class Actor:
         except FallowError as error:
             refusal = error.message
         return (Reason("lease", refusal),) if refusal else ()
+
+    def _check_evidence(self) -> tuple[Reason, ...]:
+        """Read the sources again; return why nothing may act by what is stored.
+
+        A catalog or a store that does not answer halts this turn only. Actions of before are
+        reconciled and undone all the same: that needs the journal and the API server alone.
+        """
+        try:
+            self._evidence.read_sources(self.clock())
+            return self._check_breaker(self.clock())
+        except (TemporaryError, WarehouseError) as error:
+            return (Reason(EVIDENCE, error.message),)
 
     def _check_breaker(self, now: datetime) -> tuple[Reason, ...]:
         """Freeze everything if telemetry as a whole is unreliable."""

@@ -4,17 +4,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from actions.journal import JournalState
 from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
+from actions.loop.actor import EVIDENCE
 from actions.loop.actor import approve as agree
 from fallow.errors import FallowError, UsageError
 from fallow.window import parse_duration
 from runtime.cli.options import CommandRun, Output, command
 from runtime.operations import live_actor, plans
+from runtime.operations.requests import freeze_all
 from runtime.rendering import action_tables
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from actions.loop.actor import Actor
     from actions.loop.protocols import TurnReport
     from fallow.settings import Settings
+    from warehouse.lake import Warehouse
 
 REFUSED, TEMPORARY = 3, 75
 Yes = Annotated[bool, typer.Option("--yes", help="act; without it nothing is written")]
@@ -78,7 +81,7 @@ def apply(
                 if wait:
                     _settle(run, actor, wait)
                 actor.lease.give_up()
-                _copy_journal(warehouse, settings, record)
+                _copy_journal(run, warehouse, record)
     _show(run, report)
     return _exit_code(report)
 
@@ -141,16 +144,7 @@ def freeze(
 ) -> int:
     """Stop everything that acts, within one turn: the kill switch."""
     settings = run.settings()
-    failures: list[str] = []
-    try:
-        with live_actor.journal(settings, run.now, actor=by or "") as journal:
-            switch = live_actor.kill_switch(
-                settings, JournalState(journal), _cluster_or_none(run, settings)
-            )
-            failures += switch.freeze(why, journal.actor)
-    except FallowError as error:  # a kill switch works whatever the state of the journal is
-        switch = live_actor.kill_switch(settings, None, _cluster_or_none(run, settings))
-        failures += [error.message, *switch.freeze(why, by or live_actor.actor_name(settings))]
+    failures = freeze_all(settings, run.now, _cluster_or_none(run, settings), why, by or "")
     for text in failures:
         run.say(f"not switched: {text}")
     run.say("frozen: nothing acts until `fallow thaw`")
@@ -265,8 +259,11 @@ def _settle(run: CommandRun, actor: "Actor", wait: str) -> None:
             run.say(f"action {outcome.action}: {outcome.result}")
 
 
-def _copy_journal(warehouse: Any, settings: "Settings", record: "JournalState") -> None:
-    copy_journal(record.journal, warehouse, settings.cluster)
+def _copy_journal(run: CommandRun, warehouse: "Warehouse", record: "JournalState") -> None:
+    try:
+        copy_journal(record.journal, warehouse, warehouse.settings.cluster)
+    except FallowError as error:  # the journal has it; what was done is shown all the same
+        run.say(f"the journal is not copied to the warehouse yet: {error.message}")
 
 
 def _show(run: CommandRun, report: "TurnReport") -> None:
@@ -280,7 +277,7 @@ def _show(run: CommandRun, report: "TurnReport") -> None:
 
 
 def _exit_code(report: "TurnReport") -> int:
-    if any(reason.gate == "lease" for reason in report.halted):
+    if any(reason.gate in ("lease", EVIDENCE) for reason in report.halted):
         return TEMPORARY
     if report.halted or (report.plan is not None and report.plan.aborted is not None):
         return REFUSED

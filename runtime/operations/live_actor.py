@@ -374,7 +374,6 @@ def open_turns(
         def turn() -> None:
             report = acting.turn(dry_run=False)
             on_turn(report)
-            runs.keep(executor_runs(report), report.at)
             for reason in report.halted:
                 log.warning("nothing acts", extra={"gate": reason.gate, "why": reason.text})
             for step in report.taken:
@@ -383,6 +382,8 @@ def open_turns(
                 why = "; ".join(reason.text for reason in outcome.reasons)
                 fields = {"action": outcome.action, "result": outcome.result, "why": why}
                 log.info("an action is over", extra=fields)
+            # From here on the warehouse is needed: a catalog that is away fails the job, no action.
+            runs.keep(executor_runs(report), report.at)
             copy_journal(opened, warehouse, settings.cluster)
             if report.plan is not None:
                 plan_writer.write(report.plan, evidence.judged, acting.policies, report.at)

@@ -1,9 +1,11 @@
-"""Handle people's requests to the actor: approve, snooze, keep, undo. The journal has each name.
+"""Handle people's requests: approve, snooze, keep, undo, freeze. The journal has each name.
 
 The journal is a file of the acting process: a request from another machine goes to that process,
-over HTTP (`runtime.service.api`).
+over HTTP (`runtime.service.api`). An undo, a keep and a freeze need the journal and the API server:
+they are done and answered also while the warehouse does not answer.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from actions.journal.log import BrokenLink
     from warehouse.lake import Warehouse
 
+COPY_WAIT_S = 5.0
+"""How long a request waits for its rows to be in the warehouse, where pages read them."""
 LONGEST = timedelta(days=366)
 """Longest keep or snooze of one request: anything longer belongs in a policy."""
 
@@ -39,6 +43,7 @@ class ActionRequests:
     ) -> None:
         self._settings, self._warehouse = settings, warehouse
         self._clock, self._connect = clock, connect
+        self._copying = threading.Lock()
 
     def approve(self, request: str, by: str) -> dict[str, Any]:
         """Approve an action that waits for approval; return `request`, its complete id.
@@ -96,6 +101,21 @@ class ActionRequests:
             outcome = actor.undo(action, by)
         return {"action": outcome.action, "result": outcome.result}
 
+    def freeze(self, why: str, by: str) -> dict[str, Any]:
+        """Stop everything that acts; return `why`, and the switches that could not be turned on.
+
+        It works whatever the state of the journal and of the cluster is.
+        """
+        failures: list[str] = []
+        cluster: KubeClient | None = None
+        try:
+            cluster = self._connect(self._settings)
+        except FallowError as error:
+            failures.append(error.message)
+        failures += freeze_all(self._settings, self._clock, cluster, why, by)
+        self._copy_soon()
+        return {"why": why, "not_switched": failures}
+
     def _until(self, length: timedelta) -> datetime:
         if length > LONGEST:
             most = format_duration(LONGEST.total_seconds())
@@ -114,8 +134,46 @@ class ActionRequests:
             )
         with live_actor.journal(self._settings, self._clock, actor=by) as journal:
             yield JournalState(journal).catch_up()
-            with suppress(FallowError):  # pages see it now; the next turn copies it in any case
+        self._copy_soon()
+
+    def _copy_soon(self) -> None:
+        """Copy the journal's rows to the warehouse; wait for it for a while only.
+
+        A catalog that hangs does not hold an answer back. The next turn copies the rows in any
+        case.
+        """
+        copier = threading.Thread(target=self._copy, daemon=True)
+        copier.start()
+        copier.join(COPY_WAIT_S)
+
+    def _copy(self) -> None:
+        if not self._copying.acquire(blocking=False):
+            return  # an earlier copy still waits for the catalog
+        try:
+            with (
+                suppress(FallowError),
+                live_actor.journal(self._settings, self._clock, write=False) as journal,
+            ):
                 copy_journal(journal, self._warehouse, self._settings.cluster)
+        finally:
+            self._copying.release()
+
+
+def freeze_all(
+    settings: Settings,
+    clock: Callable[[], datetime],
+    cluster: "KubeClient | None",
+    why: str,
+    by: str,
+) -> list[str]:
+    """Turn every switch on that can be; return what could not, as sentences."""
+    try:
+        with live_actor.journal(settings, clock, actor=by) as journal:
+            switch = live_actor.kill_switch(settings, JournalState(journal), cluster)
+            return switch.freeze(why, journal.actor)
+    except FallowError as error:  # a kill switch works whatever the state of the journal is
+        switch = live_actor.kill_switch(settings, None, cluster)
+        return [error.message, *switch.freeze(why, by or live_actor.actor_name(settings))]
 
 
 def verify_journal(

@@ -1,4 +1,4 @@
-"""The write endpoints: POST /v1/approve, /v1/snooze, /v1/keep, /v1/undo. Small JSON both ways.
+"""The write endpoints: POST /v1/approve, /v1/snooze, /v1/keep, /v1/undo, /v1/freeze. Small JSON.
 
     {"request": "5f0c", "by": "ann"}  ->  {"schema": "fallow.approve/v1", "by": "ann", ...}
 
@@ -60,9 +60,17 @@ class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by: Text
 
 
-WriteRequest = ApproveRequest | SnoozeRequest | KeepRequest | UndoRequest
+class FreezeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Stop everything that acts. Only a command thaws it."""
+
+    by: Text
+    why: Text = "by request"
+
+
+WriteRequest = ApproveRequest | SnoozeRequest | KeepRequest | UndoRequest | FreezeRequest
 REQUEST_TYPES: dict[str, type[WriteRequest]] = {
     "approve": ApproveRequest, "snooze": SnoozeRequest, "keep": KeepRequest, "undo": UndoRequest,
+    "freeze": FreezeRequest,
 }  # fmt: skip
 
 
@@ -136,6 +144,8 @@ def _dispatch(people: ActionRequests, request: WriteRequest) -> dict[str, Any]:
             return people.keep(request.workload, _parse_length(request.length), request.by)
         case UndoRequest():
             return people.undo(request.action, request.by)
+        case FreezeRequest():
+            return people.freeze(request.why, request.by)
 
 
 def _parse_length(text: str) -> timedelta:

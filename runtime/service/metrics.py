@@ -42,7 +42,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # would add an unuse
 SHARE_WINDOW = timedelta(hours=24)
 """Window of the reported states of the fleet: a day, so that no single hour dominates it."""
 TARGET_WINDOW = timedelta(hours=1)
-GATES = ("frozen", "breaker", "lease")
+GATES = ("frozen", "breaker", "lease", "evidence")
 STEPS = ("acted", "notified", "kept a snapshot", "held", "refused")
 NOTICES = ("delivered", "failed", "waiting")
 STATES = ("up", "down")

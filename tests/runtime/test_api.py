@@ -143,7 +143,7 @@ def test_a_snoozed_finding_rests_and_so_does_its_case(site: Site, asking: Asking
         ("/v1/keep", {"workload": "a/b/c", "for": "soon", "by": "a"}, 400, "not a duration"),
         ("/v1/keep", {"workload": "a/b/c", "for": "0s", "by": "a"}, 400, "not a duration"),
         ("/v1/snooze", {"finding": "f", "for": "367d", "by": "a"}, 400, "too long"),
-        ("/v1/freeze", {"by": "a"}, 404, "there is no '/v1/freeze'"),
+        ("/v1/thaw", {"by": "a"}, 404, "there is no '/v1/thaw'"),
         ("/v1/../metrics", {"by": "a"}, 404, "there is no"),
         ("/metrics", {"by": "a"}, 404, "there is no '/metrics'"),
         ("/v1/approve", b" " * (MOST_BYTES + 1), 413, "more than"),

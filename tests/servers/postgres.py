@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -43,6 +44,20 @@ class Server:
     def stop(self) -> None:
         """Stop it as a crash would."""
         self.run("pg_ctl", "-D", "db", "-w", "-m", "immediate", "stop")
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Let its processes stand still meanwhile: connections stay open and nothing answers."""
+        main = (self.folder / "db" / "postmaster.pid").read_text().split()[0]
+        forks = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        processes = [int(word) for word in (main, *forks)]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
 
     def catalog(self, name: str) -> str:
         """Make a database; return what `warehouse.catalog` says to mean it."""
