@@ -99,7 +99,7 @@ def test_undo_keep_and_freeze_by_command_need_only_the_journal_and_the_api_serve
     stores.stop()
     ran = cli("apply", "--yes", "--policy", POLICIES)
     assert (ran.code, "cannot be reached" in ran.err) == (75, True), ran
-    ran = cli("why-not", WEB, POLICIES)
+    ran = cli("why-not", WEB, "--policies", POLICIES)
     assert (ran.code, "cannot be reached" in ran.err) == (75, True), ran
     assert cli("undo", told.action.id).code == 0
     assert bare(site.get("Deployment", "web")) == before
