@@ -56,9 +56,12 @@ def locate_catalog(settings: Settings) -> CatalogLocation:
 
 
 def connect_engine(
-    settings: Settings, where: CatalogLocation, *, write: bool
+    settings: Settings, where: CatalogLocation, *, write: bool, moved: bool = False
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection with the lake attached as `lake`, confined to the lake's files.
+
+    `moved`: the data files are where the settings say, whatever the catalog says. Such a connection
+    is not confined: it is for relocation only, which reads no SQL of a person.
 
     Raises:
         WarehouseError: an extension is missing.
@@ -74,8 +77,9 @@ def connect_engine(
         for name in needed:
             extensions.load_extension(connection, name)
         _create_secret(connection, settings)
-        _attach(connection, where, write=write)
-        _confine(connection, settings, where)
+        _attach(connection, where, write=write, moved=moved)
+        if not moved:
+            _confine(connection, settings, where)
     except BaseException:
         connection.close()
         raise
@@ -121,12 +125,16 @@ def _create_secret(connection: duckdb.DuckDBPyConnection, settings: Settings) ->
     connection.execute(f"CREATE OR REPLACE SECRET objects (TYPE s3{listed})")
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, where: CatalogLocation, *, write: bool) -> None:
+def _attach(
+    connection: duckdb.DuckDBPyConnection, where: CatalogLocation, *, write: bool, moved: bool
+) -> None:
     options = [f"DATA_PATH {quote_literal(where.data)}", "DATA_INLINING_ROW_LIMIT 0"]
     if where.embedded:
         options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 5000"]
     if not write:
         options += ["CREATE_IF_NOT_EXISTS false"]
+    if moved:
+        options += ["OVERRIDE_DATA_PATH true"]
     attach = f"ATTACH {quote_literal('ducklake:' + where.catalog)} AS lake ({', '.join(options)})"
     try:
         connection.execute(attach)
@@ -148,13 +156,17 @@ def _confine(
     SQLite and PostgreSQL scanners open their files and connections without asking the engine, so
     that the list of functions is the only line that holds for them.
     """
-    places = {where.data, f"{where.home / 'staging'}/", f"{locate_cold(settings)}/"}
-    places |= _list_archive_roots(connection)
+    places = list_places(settings, where) | _list_archive_roots(connection)
     listed = ", ".join(map(quote_literal, sorted(places)))
     connection.execute(f"SET allowed_directories = [{listed}]")
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+
+
+def list_places(settings: Settings, where: CatalogLocation) -> set[str]:
+    """Return the folders and prefixes of files that the settings name, each with a last slash."""
+    return {where.data, f"{where.home / 'staging'}/", f"{locate_cold(settings)}/"}
 
 
 def _list_archive_roots(connection: duckdb.DuckDBPyConnection) -> set[str]:

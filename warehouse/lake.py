@@ -29,6 +29,7 @@ from warehouse.dirty import Marks
 from warehouse.failures import explain_errors
 from warehouse.ingest import IngestResult
 from warehouse.lock import WriterLock, queue_writers
+from warehouse.relocation import connect_moved
 from warehouse.views import ViewSchemas
 
 
@@ -90,7 +91,7 @@ class Warehouse:
             narrow_home(place.home)
             connection = None
             try:
-                connection = catalog.connect_engine(settings, place, write=write)
+                connection = connect_moved(settings, place, write=write)
                 cursor = connection.cursor()
                 cursor.execute("USE lake")
                 if write:
@@ -116,7 +117,7 @@ class Warehouse:
         place = catalog.locate_catalog(settings)
         _check_existence(place)
         with explain_errors(place.name):
-            connection = catalog.connect_engine(settings, place, write=False)
+            connection = connect_moved(settings, place, write=False)
             try:
                 cursor = connection.cursor()
                 cursor.execute("USE lake")

@@ -1,6 +1,6 @@
-"""`fallow warehouse ...`: what it holds, tidy it, check it, ask it."""
+"""`fallow warehouse ...`: what it holds, tidy it, move it, check it, ask it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -8,6 +8,7 @@ from runtime.cli.options import CommandRun, command
 from runtime.operations.ledger_totals import verify_warehouse
 from warehouse import maintenance
 from warehouse.lake import Warehouse
+from warehouse.relocation import RelocatedPart, relocate_warehouse
 from warehouse.tiers import move_to_cold
 
 
@@ -18,6 +19,7 @@ def register(app: typer.Typer) -> None:
     command(group, "status")(status)
     command(group, "compact")(compact)
     command(group, "upgrade")(upgrade)
+    command(group, "relocate")(relocate)
     command(group, "verify")(verify)
     command(group, "query")(query)
 
@@ -53,6 +55,29 @@ def upgrade(
         run.say("the warehouse is up to date")
     run.data([{"change": step.kind, "name": step.name} for step in steps], noun="upgrade")
     return 1 if check and steps else 0
+
+
+def relocate(run: CommandRun) -> int:
+    """Store where data and archived files lie now, after a move to another path or bucket.
+
+    A moved home opens by itself; a catalog in PostgreSQL, a bucket and an archive whose old folder
+    still exists need this command. Exit 1 where archived files are in neither place.
+    """
+    parts = relocate_warehouse(run.settings())
+    if not parts:
+        run.say("every file is where the catalog says")
+    run.data([_describe_part(part) for part in parts], noun="relocation")
+    return 1 if any(part.missing for part in parts) else 0
+
+
+def _describe_part(part: RelocatedPart) -> dict[str, Any]:
+    return {
+        "part": part.part,
+        "from": part.source,
+        "to": part.target,
+        "files": part.files,
+        "missing": part.missing,
+    }
 
 
 def verify(run: CommandRun) -> int:

@@ -1,6 +1,7 @@
 """`fallow warehouse status | compact | verify | query`, from the command line to the files."""
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -110,3 +111,20 @@ def test_compacting_beside_another_writer_is_told_to_try_again(fallow: Fallow, h
     assert ran.out == ""
     # Readers need no lock.
     assert fallow("warehouse", "status", "--home", home).code == 0
+
+
+def test_relocate_stores_where_the_archive_is_now(
+    fallow: Fallow, home: Path, tmp_path: Path
+) -> None:
+    assert fallow("warehouse", "compact", "--home", home).code == 0
+    (tmp_path / "fallow.yaml").write_text(f"warehouse: {{cold: {tmp_path / 'archive'}}}\n")
+    shutil.copytree(home / "cold", tmp_path / "archive")
+    options = ("--config", tmp_path / "fallow.yaml", "--home", home, "-o", "csv")
+    ran = fallow("warehouse", "relocate", *options)
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines() == [
+        "part,from,to,files,missing",
+        f"archive,{home}/cold,{tmp_path}/archive,1,0",
+    ]
+    again = fallow("warehouse", "relocate", *options)
+    assert (again.code, "every file is where the catalog says" in again.err) == (0, True)

@@ -11,8 +11,9 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from tests.servers import s3
 from warehouse import maintenance, tiers
-from warehouse.cold_storage import open_store
+from warehouse.cold_storage import create_s3_client, open_store
 from warehouse.lake import Warehouse
+from warehouse.relocation import relocate_warehouse
 from warehouse.verification import verify_warehouse
 
 pytest.importorskip("moto.server")
@@ -121,3 +122,33 @@ def test_the_lake_itself_may_lie_on_s3(tmp_path: Path, endpoint: str, now: datet
         checks = list(verify_warehouse(reader))
         assert [check for check in checks if not check.ok] == []
         assert {"sample", "cold sample"} <= {check.subject for check in checks}
+
+
+def test_data_and_archive_copied_to_another_bucket_are_relocated_by_the_command(
+    tmp_path: Path, endpoint: str, now: datetime
+) -> None:
+    s3.make_bucket(endpoint, "first")
+    s3.make_bucket(endpoint, "second")
+
+    def on(bucket: str) -> Settings:
+        settings = on_s3(tmp_path, endpoint, bucket)
+        data = settings.warehouse.model_copy(update={"data": f"s3://{bucket}/data"})
+        return settings.model_copy(update={"warehouse": data})
+
+    with Warehouse.open(on("first"), write=True, clock=lambda: now) as wh:
+        wh.ingest([looks()])
+        tiers.move_to_cold(wh, now)
+        before = wh.query("FROM sample ORDER BY ts")
+    with pytest.raises(WarehouseError, match="data files are not under s3://second/data/"):
+        relocate_warehouse(on("second"))
+    client = create_s3_client(on("first").warehouse.s3)
+    for entry in client.list_objects_v2(Bucket="first")["Contents"]:
+        source = {"Bucket": "first", "Key": entry["Key"]}
+        client.copy_object(Bucket="second", Key=entry["Key"], CopySource=source)
+        client.delete_object(**source)
+    assert [(part.part, part.missing) for part in relocate_warehouse(on("second"))] == [
+        ("data", 0),
+        ("archive", 0),
+    ]
+    with Warehouse.open(on("second")) as reader:
+        assert reader.query("FROM sample ORDER BY ts").equals(before)

@@ -16,6 +16,7 @@ from tests.servers.postgres import Server, serving
 from tests.warehouse.conftest import Reading
 from warehouse import maintenance, schema, tiers
 from warehouse.lake import Warehouse
+from warehouse.relocation import relocate_warehouse
 from warehouse.rollup import roll_up
 from warehouse.verification import verify_warehouse
 
@@ -104,6 +105,7 @@ from fallow.tables import Batch
 from tests.servers.postgres import Server, serving
 from warehouse import maintenance
 from warehouse.lake import Warehouse
+from warehouse.relocation import relocate_warehouse
 settings, first, devices = Settings.model_validate_json(sys.argv[1]), int(sys.argv[2]), 20
 with Warehouse.open(settings, write=True) as wh:
     print("open", flush=True)
@@ -173,3 +175,19 @@ def test_a_refused_connection_is_told_without_its_password(
     with pytest.raises(WarehouseError, match="refuses the catalog connection") as caught:
         Warehouse.open(on_postgres.model_copy(update={"warehouse": wrong}), write=True)
     assert "secret" not in str(caught.value)
+
+
+def test_data_in_another_folder_is_relocated_by_the_command_only(
+    on_postgres: Settings, now: datetime, tmp_path: Path
+) -> None:
+    with Warehouse.open(on_postgres, write=True, clock=lambda: now) as wh:
+        wh.ingest([look(0)])
+    moved = on_postgres.model_copy(update={"home": tmp_path / "elsewhere"})
+    on_postgres.home.rename(moved.home)
+    # Another process may still have the old settings: opening changes nothing.
+    with pytest.raises(WarehouseError, match="belongs to another folder") as refusal:
+        Warehouse.open(moved)
+    assert "fallow warehouse relocate" in str(refusal.value.hint)
+    assert [part.part for part in relocate_warehouse(moved)] == ["data"]
+    with Warehouse.open(moved) as wh:
+        assert wh.query("SELECT count(*) AS n FROM sample")["n"].to_pylist() == [20]
