@@ -1,4 +1,4 @@
-"""Run the dashboard: `streamlit run dashboards/app.py`, or `fallow dashboard`, which does that.
+"""Draw the pages. `fallow dashboard` serves this script, with headers of security.
 
 Pages are the modules of `dashboards/views`: each is in the navigation, under the audience of its
 name's prefix. All pages have the same window and filters, which are in the URL.

@@ -1,6 +1,7 @@
 """Provide the parts of every page: request, cards that load separately, safe text."""
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from dashboards.figures.savings import Stages
 from dashboards.figures.waterfall import GpuHourWaterfall
 from dashboards.signin import Person
 from dashboards.text import exact, hours, hours_of, money, plain, share, visible
+from fallow.csv_cells import write_rows
 from fallow.errors import FallowError, TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
@@ -150,8 +152,9 @@ def table(
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
 
-    Cells are drawn, not parsed: a name is shown as it is. Dollars keep their cents in the export.
-    `on_select` is called when a row was clicked; `st.session_state[key]` says which.
+    Cells are drawn, not parsed: a name is shown as it is. The download below it has the same rows
+    as CSV without formulas; dollars keep their cents there. `on_select` is called when a row was
+    clicked; `st.session_state[key]` says which.
     """
     formatted = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     names = [column for column in columns if column in formatted.column_names]
@@ -167,6 +170,28 @@ def table(
         on_select=on_select or "ignore",
         selection_mode="single-row",
     )
+    if formatted.num_rows:
+        st.download_button(
+            "CSV",
+            lambda: _to_csv(formatted),
+            file_name=f"{to_file_name(table_name)}.csv",
+            mime="text/csv",
+            key=f"csv-{key or table_name}",
+            help=f"Download: {table_name}",
+            on_click="ignore",
+            type="tertiary",
+            icon=":material/download:",
+        )
+
+
+def to_file_name(text: str) -> str:
+    """Return a text as the name of a file: letters and digits, the rest as one dash."""
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower())) or "table"
+
+
+def _to_csv(rows: pa.Table) -> bytes:
+    lines = [rows.column_names, *zip(*(c.to_pylist() for c in rows.columns), strict=True)]
+    return write_rows(lines).encode()
 
 
 def usd(label: str, help_text: str | None = None) -> Any:

@@ -6,12 +6,15 @@ Secrets of the sign-in are in a private folder while the app runs; no command li
 import ipaddress
 import json
 import logging
+import signal
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from dashboards import active_settings
 from fallow.errors import UsageError
@@ -21,6 +24,7 @@ log = logging.getLogger("fallow.dashboard")
 
 APP = Path(__file__).with_name("app.py")
 CONFIG = APP.parent / ".streamlit" / "config.toml"
+WEB_APP = "dashboards.web_app:app"
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
 """Host names of this machine in a browser: with any other name, another page points here."""
 
@@ -71,7 +75,14 @@ def serve(settings: Settings) -> None:
         )
         log.info("dashboard", extra={"url": f"http://{host}:{port}", "who": sign_in_text})
         bootstrap.load_config_options(flag_options=flags)
-        bootstrap.run(str(APP), is_hello=False, args=[], flag_options=flags)
+        # uvicorn ends by the signal that stopped it: here that is a normal end, and it leaves the
+        # folder of secrets by the usual way.
+        signal.signal(signal.SIGTERM, _end)
+        bootstrap.run_asgi_app(str(APP), WEB_APP, [], flags)
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(0)
 
 
 def options(settings: Settings, host: str, port: int, secrets: Path | None) -> dict[str, Any]:

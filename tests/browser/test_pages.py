@@ -1,5 +1,6 @@
 """Every page in a real browser: whole, quiet, reachable, and deaf to hostile names."""
 
+import csv
 import re
 from collections.abc import Callable
 from typing import Any
@@ -61,7 +62,7 @@ def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
     visitor.hears_nothing()
     assert page.evaluate(NAMELESS) == []
     page.set_viewport_size({"width": 400, "height": 800})
-    page.wait_for_function(f"({WIDTH})() <= 0")
+    page.wait_for_function(f"() => ({WIDTH})() <= 0")  # no text to evaluate: the policy forbids it
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
@@ -131,3 +132,31 @@ def test_keyboard_reaches_every_page_and_filter(visitors: Visitors) -> None:
     page.locator(f"[data-testid=stSidebarNav] a[href*='/{path(VIEWS[1])}']").focus()
     page.keyboard.press("Enter")
     page.locator("h1", has_text=app._module(VIEWS[1]).TITLE).wait_for()
+
+
+def test_another_site_shows_no_page_in_a_frame(visitors: Visitors) -> None:
+    visitor = visitors()
+    with visitor.context.new_page() as other:
+        said: list[str] = []
+        other.on("console", lambda message: said.append(message.text))
+        other.set_content(f"<iframe src='{visitor.home}/'></iframe>")
+        frame = other.frames[1]
+        frame.wait_for_load_state()
+        assert frame.locator("[data-testid=stApp]").count() == 0
+        assert any("frame-ancestors 'none'" in text for text in said), said
+
+
+def test_a_table_is_downloaded_without_formulas(visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go("chargeback", window="2d")
+    page.locator("[data-testid=stDataFrame]").first.hover()
+    page.get_by_role("button", name="Fullscreen").first.wait_for()  # the toolbar of the table
+    assert page.get_by_role("button", name="Download as CSV").count() == 0
+    with page.expect_download() as began:
+        page.locator("[data-testid=stDownloadButton] button").first.click()
+    assert began.value.suggested_filename == "chargeback-by-team.csv"
+    header, *rows = csv.reader(began.value.path().read_text(encoding="utf-8").splitlines())
+    assert header[0] == "team"
+    assert f"'{HOSTILE[-1]}" in [row[0] for row in rows]
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "@", "+"))]
+    visitor.hears_nothing()

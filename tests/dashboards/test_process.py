@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,19 @@ from fallow.settings import Settings
 pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
 
 START_S = 120
+REQUESTS = (
+    ("GET", "/"),
+    ("GET", "/spend"),
+    ("GET", "/favicon.png"),
+    ("GET", "/_stcore/health"),
+    ("GET", "/_stcore/host-config"),
+    ("GET", "/media/none.csv"),
+    ("GET", "/static/js/none.js"),
+    ("GET", "/..%2f..%2fetc/passwd"),
+    ("POST", "/"),
+    ("GET", "/oauth2callback"),
+)
+"""Pages, files, answers of the server's own and refusals."""
 COMMAND = (sys.executable, "-c", "from runtime.cli import main; main()", "dashboard")
 
 
@@ -32,6 +46,10 @@ def test_dashboard_answers_on_loopback_and_stops_when_told(fleet: Settings, tmp_
         try:
             assert answer(process, f"http://127.0.0.1:{port}/_stcore/health") == b"ok"
             assert b"Streamlit" in answer(process, f"http://127.0.0.1:{port}/")
+            for method, path in REQUESTS:
+                headers = ask(f"http://127.0.0.1:{port}{path}", method)
+                assert "frame-ancestors 'none'" in headers["Content-Security-Policy"], path
+                assert headers["X-Frame-Options"] == "DENY", path
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
@@ -39,6 +57,17 @@ def test_dashboard_answers_on_loopback_and_stops_when_told(fleet: Settings, tmp_
     assert f"http://127.0.0.1:{port}" in said
     assert "this machine only" in said
     assert "Traceback" not in said
+
+
+def ask(url: str, method: str) -> Message:
+    """Return the headers of an answer, also of a refusal."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=30) as got:
+            headers: Message = got.headers
+            return headers
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.headers
 
 
 def answer(process: "subprocess.Popen[bytes]", url: str) -> bytes:

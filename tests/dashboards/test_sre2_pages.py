@@ -32,7 +32,7 @@ VIEWS = ("sre_inbox", "sre_actions", "sre_policies", "sre_pools", "sre_spot", "s
 FIRST = f"{0:012x}"
 WHOM = f"Job/{NAME}/{NAME}"
 WEEK, DAY = "7 days, 0:00:00", "1 day, 0:00:00"
-LAYOUT = ("unknown", "container", "column", "flex_container", "main")
+LAYOUT = ("unknown", "container", "column", "flex_container", "main", "download_button")
 
 
 def decision(name: str, n: int, step: str = "act", *reasons: Reason) -> Decision:

@@ -1,0 +1,62 @@
+"""Headers of every response of the app, and the policy that they carry."""
+
+import asyncio
+import base64
+import hashlib
+from typing import Any
+
+import pytest
+
+from dashboards import web_app
+
+INDEX = "<head><script>\n  run()\n</script><script type='module' src='a.js'></script></head>"
+
+
+def directives(index: str) -> dict[str, str]:
+    return {
+        name: value
+        for name, _, value in (d.partition(" ") for d in web_app.build_policy(index).split("; "))
+    }
+
+
+def test_scripts_inside_the_document_are_named_by_their_hashes() -> None:
+    digest = base64.b64encode(hashlib.sha256(b"\n  run()\n").digest()).decode()
+    policy = directives(INDEX)
+    assert policy["script-src"] == f"'self' 'sha256-{digest}'"
+    assert directives("<head></head>")["script-src"] == "'self'"
+
+
+def test_the_policy_allows_no_other_site_and_evaluates_nothing() -> None:
+    policy = directives(web_app.INDEX.read_text(encoding="utf-8"))
+    assert policy["frame-ancestors"] == "'none'"
+    assert policy["default-src"] == policy["connect-src"] == "'self'"
+    text = " ".join(policy.values())
+    assert "unsafe-eval" not in text
+    assert "http" not in text
+    assert "*" not in text
+    assert "unsafe-inline" not in policy["script-src"]
+
+
+async def _answer(inner: Any) -> list[Any]:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read")
+
+    await web_app.SecuredApp(inner, {"x-frame-options": "DENY"})({"type": "http"}, receive, send)
+    return sent
+
+
+@pytest.mark.parametrize("code", [200, 404, 500])
+def test_headers_stand_on_every_answer_once(code: int) -> None:
+    async def inner(_scope: Any, _receive: Any, send: Any) -> None:
+        headers = [(b"X-Frame-Options", b"SAMEORIGIN"), (b"etag", b"1")]
+        await send({"type": "http.response.start", "status": code, "headers": headers})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    start, body = asyncio.run(_answer(inner))
+    assert start["headers"] == [(b"etag", b"1"), (b"x-frame-options", b"DENY")]
+    assert body["body"] == b"x"
