@@ -33,6 +33,13 @@ OWN = (
     Right("", "configmaps", ("get", "create", "patch")),
 )
 """The rights in its own namespace: the lease of the one actor, and the switch that freezes all."""
+CANARY = (
+    *(right for right in LOOP if right not in OPTIONAL_RIGHTS),
+    Right("apps", "deployments", ("get", "create", "patch")),
+    Right("apps", "deployments/scale", ("patch",)),
+)
+"""The rights in the canary's own namespace, where there is a canary: to make one Deployment, to
+stop and to restore it."""
 VERBS = ("get", "list", "watch", "create", "patch")
 """Every verb that a right may name; update and delete are not among them."""
 
@@ -89,7 +96,7 @@ def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
 
 
 def manifests(executors: Mapping[str, Executor]) -> list[dict[str, Any]]:
-    """Return the ClusterRoles of all executors and the loop, and the Role of its own namespace."""
+    """Return the ClusterRoles of executors and the loop, and the Roles of its own namespaces."""
     labels = {"app.kubernetes.io/part-of": "fallow"}
     cluster_roles = [
         {
@@ -106,7 +113,13 @@ def manifests(executors: Mapping[str, Executor]) -> list[dict[str, Any]]:
         "metadata": {"name": "fallow-own", "namespace": "fallow", "labels": labels},
         "rules": rules(OWN),
     }
-    return [*cluster_roles, own_role]
+    canary_role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "fallow-canary", "namespace": "fallow-canary", "labels": labels},
+        "rules": rules(CANARY),
+    }
+    return [*cluster_roles, own_role, canary_role]
 
 
 def check_rights(

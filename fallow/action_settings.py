@@ -115,6 +115,24 @@ class JupyterHubSettings(SettingsGroup):
     timeout: Duration = Field(timedelta(seconds=10), description="of one request")
 
 
+class CanarySettings(SettingsGroup):
+    """A Deployment of Fallow's own that is stopped and restored, to prove that acting works."""
+
+    image: str = Field(
+        "", description="image that runs until it is stopped, such as pause; empty = no canary"
+    )
+    namespace: str = Field("fallow-canary", min_length=1, description="of its own, for it alone")
+    name: str = Field("fallow-canary", min_length=1, description="of the Deployment")
+    every: Duration = Field(
+        timedelta(hours=6), ge=timedelta(minutes=10), description="time between two runs"
+    )
+    timeout: Duration = Field(
+        timedelta(minutes=5),
+        ge=timedelta(seconds=10),
+        description="it must be Ready by then, before and after a run, or the run has failed",
+    )
+
+
 class ActionsSettings(SettingsGroup):
     """Whether and how carefully Fallow acts. Nothing acts while `enabled` is false."""
 
@@ -163,3 +181,4 @@ class ActionsSettings(SettingsGroup):
     breaker: BreakerSettings = BreakerSettings()
     back_off: BackOffSettings = BackOffSettings()
     jupyterhub: JupyterHubSettings = JupyterHubSettings()
+    canary: CanarySettings = CanarySettings()

@@ -13,6 +13,7 @@ UNDO_STARTED, UNDO_SENDING, UNDO_SENT = "undo-started", "undo-sending", "undo-se
 REVERSED, OBJECT_GONE, REVIEWED = "reversed", "object-gone", "reviewed"
 BACKED_OFF, FROZEN, THAWED = "backed-off", "frozen", "thawed"
 TRUSTED, REVOKED, DEMOTED, BACKTESTED = "trusted", "revoked", "demoted", "backtested"
+CANARY = "canary"
 FLEET = "fleet"
 """Key of rows that are about everything."""
 

@@ -25,6 +25,8 @@ SubjectKey = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
 CaseKey = tuple[str, str]
 """policy, finding"""
+CANARY = "canary"
+"""Policy and finding of the canary's actions; ids of findings are hashes."""
 REWRITE_SHARE = 1 / 4
 """A continuing case is written again after this part of its analyzer's lookback."""
 MAX_STORED_CASES = 8
@@ -110,6 +112,11 @@ class ActionState(msgspec.Struct):
         return self.outcome is None or undoing > concluded
 
     @property
+    def is_canary(self) -> bool:
+        """Return whether it is a run of the canary, which saves nothing and uses no budget."""
+        return self.action.decision.finding == CANARY
+
+    @property
     def has_written(self) -> bool:
         """Return whether any of its changes was applied, or may have been."""
         return bool(self.writes.took or self.writes.open)
@@ -163,6 +170,14 @@ class PolicyTrust(msgspec.Struct, frozen=True):
         return f"trusted by hand by {self.by} on {self.since:%Y-%m-%d}: {self.reason}"
 
 
+class CanaryState(msgspec.Struct, frozen=True):
+    """The last run of the canary: when it ended, its action, and when a run last passed."""
+
+    ended_at: datetime | None = None
+    action: str = ""
+    last_success: datetime | None = None
+
+
 class LastBacktest(msgspec.Struct, frozen=True):
     """The result of the last back-test of a policy."""
 
@@ -184,6 +199,7 @@ class JournalState:
         self.trusted: dict[str, PolicyTrust] = {}
         self.replays: dict[str, LastBacktest] = {}
         self.demoted: set[str] = set()
+        self.canary = CanaryState()
         self._seen: dict[str, datetime] = {}
         self._stretches: dict[CaseKin, dict[str, StoredCase]] = defaultdict(dict)
         self._noticed: dict[CaseKey, list[tuple[datetime, str]]] = defaultdict(list)
@@ -339,6 +355,10 @@ class JournalState:
         """Return the actions whose outcome is still open, oldest first."""
         return [state for state in self.actions.values() if state.is_open]
 
+    def count_open(self) -> int:
+        """Return how many actions count as concurrent: the canary's do not."""
+        return sum(not state.is_canary for state in self.list_open())
+
     def list_unrestored(self) -> list[ActionState]:
         """Return undone actions whose snapshot is still to be restored."""
         return [
@@ -380,7 +400,7 @@ class JournalState:
         return tuple(
             count_action(state.action.decision, state.action.at)
             for state in self.actions.values()
-            if state.has_written and state.action.at >= since
+            if state.has_written and state.action.at >= since and not state.is_canary
         )
 
     def count_by_policy(self) -> dict[str, int]:
@@ -561,6 +581,12 @@ class JournalState:
         days = (until - since) / timedelta(days=1)
         proof = ReversalProof(document["reversed"], document["judged"], document["declared"], days)
         self.replays[entry.key] = LastBacktest(document["fingerprint"], entry.at, proof)
+
+    def _on_canary(self, entry: Entry) -> None:
+        result = entry.document["result"]
+        if result in ("passed", "failed"):
+            last_success = entry.at if result == "passed" else self.canary.last_success
+            self.canary = CanaryState(entry.at, entry.document["action"], last_success)
 
     def _on_demoted(self, entry: Entry) -> None:
         self.demoted.add(entry.key)

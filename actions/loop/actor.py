@@ -305,7 +305,7 @@ class Actor:
         usage = msgspec.structs.replace(
             self._evidence.fleet(now),
             uses=self.record.uses(now - get_horizon(self.policies)),
-            concurrent=len(self.record.list_open()),
+            concurrent=self.record.count_open(),
             acted=self.record.count_by_policy(),
         )
         return with_trust(usage, self.record, self.policies)

@@ -178,7 +178,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
 
     def _explain_busy(self) -> tuple[Reason, ...]:
         limit = self.context.settings.concurrent
-        if len(self.context.record.list_open()) < limit:
+        if self.context.record.count_open() < limit:
             return ()
         return (Reason("concurrent", f"{limit} actions are under way already"),)
 

@@ -119,7 +119,7 @@ def _conclude_undo(
     if notes is None:
         return None
     context.pulse("took the annotations away")
-    if undo_state.requested:
+    if undo_state.requested and not state.is_canary:
         context.contested(state, undo_state.by)
     reasons = [*undo_state.why, *reasons_left, *(Reason("annotation", note) for note in notes)]
     by = state.restored.by if state.restored and undo_state.ends == "reverted" else None

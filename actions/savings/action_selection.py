@@ -20,6 +20,7 @@ def select_actions(
         _to_measured(state, watched)
         for state in record.actions.values()
         if state.has_written
+        and not state.is_canary
         and state.action.intent.frees
         and any(o.result in EFFECTIVE_RESULTS for o in state.outcomes)
         and (since is None or state.action.at >= since)

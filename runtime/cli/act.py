@@ -1,4 +1,4 @@
-"""`fallow apply`, `undo`, `approve`, `keep`, `freeze`, `thaw` and `actions`."""
+"""`fallow apply`, `undo`, `approve`, `keep`, `freeze`, `thaw`, `canary` and `actions`."""
 
 import time
 from collections.abc import Iterator
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from actions.canary import Canary, CanaryResult
 from actions.journal import JournalState
 from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
 from actions.loop.actor import EVIDENCE
 from actions.loop.actor import approve as agree
+from actions.loop.protocols import TurnReport
 from fallow.errors import FallowError, UsageError
 from fallow.window import parse_duration
 from runtime.cli.options import CommandRun, Output, command
@@ -24,11 +26,11 @@ if TYPE_CHECKING:
 
     from actions.cluster.client import KubeClient
     from actions.loop.actor import Actor
-    from actions.loop.protocols import TurnReport
     from fallow.settings import Settings
     from warehouse.lake import Warehouse
 
 REFUSED, TEMPORARY = 3, 75
+CANARY_POLL_S = 2.0
 Yes = Annotated[bool, typer.Option("--yes", help="act; without it nothing is written")]
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="who acts [the system user]")]
 
@@ -41,6 +43,7 @@ def register(app: typer.Typer) -> None:
     command(app, "keep")(keep)
     command(app, "freeze")(freeze)
     command(app, "thaw")(thaw)
+    command(app, "canary")(canary)
     command(app, "actions")(actions)
 
 
@@ -164,6 +167,56 @@ def thaw(run: CommandRun, *, by: By = None) -> int:
     return 0 if reason is None else 1
 
 
+def canary(run: CommandRun, *, yes: Yes = False) -> int:
+    """Stop and restore a Deployment of Fallow's own, to prove that acting works.
+
+    A dry run unless --yes; then it stays until the Deployment is Ready again, or failed to be.
+    """
+    settings = run.settings()
+    wanted = settings.actions.canary
+    if not wanted.image:
+        raise UsageError(
+            "there is no canary",
+            hint="set actions.canary.image to an image that runs until it is stopped",
+        )
+    name = f"Deployment/{wanted.namespace}/{wanted.name}"
+    cluster = live_actor.connect_cluster(settings)
+    if not yes:
+        run.say(f"would stop and restore {name} in {cluster.name}: fallow canary --yes")
+        return 0
+    with _record(run, settings, write=True) as record:
+        actor = live_actor.actor(
+            settings,
+            record,
+            live_actor.NoEvidence(),
+            cluster=cluster,
+            policies=(),
+            clock=run.now,
+        )
+        _wait_for_lease(run, actor)
+        result = _run_canary(actor, Canary(actor, wanted))
+        actor.lease.give_up()
+    if isinstance(result, TurnReport):
+        _show(run, result)
+        return _exit_code(result)
+    run.say(f"{name} was stopped, restored and is Ready" if result.ok else result.why)
+    return 0 if result.ok else 1
+
+
+def _run_canary(actor: "Actor", runs: Canary) -> CanaryResult | TurnReport:
+    """Return the result of one run; the report of a turn in which none may begin."""
+    begun = False
+    while True:
+        report = actor.turn(dry_run=False)
+        begun = begun or any(state.is_canary for state in actor.record.list_open())
+        if report.halted and not begun:
+            return report
+        result = runs.step(report.halted, at_once=True)
+        if result is not None:
+            return result
+        time.sleep(CANARY_POLL_S)
+
+
 def actions(
     run: CommandRun,
     action: Annotated[str | None, typer.Argument(metavar="[ACTION]", help="one, whole")] = None,
@@ -266,7 +319,7 @@ def _copy_journal(run: CommandRun, warehouse: "Warehouse", record: "JournalState
         run.say(f"the journal is not copied to the warehouse yet: {error.message}")
 
 
-def _show(run: CommandRun, report: "TurnReport") -> None:
+def _show(run: CommandRun, report: TurnReport) -> None:
     for line in action_tables.step_notes(report):
         run.say(line)
     rows = action_tables.step_rows(report)
@@ -276,7 +329,7 @@ def _show(run: CommandRun, report: "TurnReport") -> None:
         run.data(rows, noun="steps")
 
 
-def _exit_code(report: "TurnReport") -> int:
+def _exit_code(report: TurnReport) -> int:
     if any(reason.gate in ("lease", EVIDENCE) for reason in report.halted):
         return TEMPORARY
     if report.halted or (report.plan is not None and report.plan.aborted is not None):

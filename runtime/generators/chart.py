@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from actions import executors
-from actions.rights import OWN, roles, rules
+from actions.rights import CANARY, OWN, roles, rules
 from fallow.protocols import Right
 from fallow.resources import read_table
 from fallow.settings import Settings
@@ -71,6 +71,7 @@ def rights() -> dict[str, Any]:
     return {
         "reader": rules(reader_rights()),
         "own": rules(OWN),
+        "canary": rules(CANARY),
         "loop": _split_by_scope(every["fallow-actor"]),
         "annotate": _split_by_scope(every["fallow-annotate"]),
         "snapshot": _split_by_scope(every["fallow-snapshot"]),

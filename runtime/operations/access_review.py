@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from actions import executors
-from actions.rights import OWN, RightCheck, check_rights, roles
+from actions.rights import CANARY, OWN, RightCheck, check_rights, roles
 from fallow.errors import RefusedError
 from fallow.kube.api import ApiConnection, connect
 from fallow.settings import Settings
@@ -34,6 +34,11 @@ def review_access(
     own = check_rights(
         lambda body: post_review(api, body), {"fallow-own": OWN}, [settings.actions.lease.namespace]
     )
+    canary = settings.actions.canary
+    if canary.image:
+        own += check_rights(
+            lambda body: post_review(api, body), {"fallow-canary": CANARY}, [canary.namespace]
+        )
     where = context or "the current context, or the pod's own account"
     first = {
         "check": "cluster",

@@ -12,10 +12,11 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from actions.canary import Canary, CanaryResult
 from actions.cluster.client import connect
 from actions.cluster.jupyterhub import JupyterHubClient
 from actions.executors import choose_executor, get_name
@@ -341,13 +342,14 @@ def open_turns(
     on_savings: "Callable[[Sequence[LedgerEntry]], None]" = lambda _entries: None,
     on_notices: "Callable[[Sequence[NoticeProof]], None]" = lambda _proofs: None,
     on_plugin_runs: "Callable[[Iterable[PluginRun]], None]" = lambda _runs: None,
+    on_canary: "Callable[[CanaryStatus], None]" = lambda _status: None,
 ) -> Iterator[Callable[[], None]]:
     """Yield a job that runs one turn; journal and cluster stay open, the lease is released.
 
     Once an hour it also measures savings (the table `saving`); `on_savings` gets them. `on_notices`
-    gets the result of every notice, `on_plugin_runs` of every executor call.
+    gets the result of every notice, `on_plugin_runs` of every executor call, `on_canary` of every
+    run of the canary (and its state at the start).
 
-    Raises:
     Raises:
         UsageError: a policy is not legal, or no source is configured.
         RefusedError: the cluster refuses access.
@@ -370,6 +372,7 @@ def open_turns(
         measure = store_hourly(warehouse, acting.record, settings.cluster, watched, on_savings)
         plan_writer = PlanWriter(warehouse, settings)
         runs = PluginRuns(warehouse, on_plugin_runs)
+        step_canary = _canary_steps(acting, on_canary)
 
         def turn() -> None:
             report = acting.turn(dry_run=False)
@@ -382,6 +385,7 @@ def open_turns(
                 why = "; ".join(reason.text for reason in outcome.reasons)
                 fields = {"action": outcome.action, "result": outcome.result, "why": why}
                 log.info("an action is over", extra=fields)
+            step_canary(report.halted)
             # From here on the warehouse is needed: a catalog that is away fails the job, no action.
             runs.keep(executor_runs(report), report.at)
             copy_journal(opened, warehouse, settings.cluster)
@@ -394,6 +398,36 @@ def open_turns(
         finally:
             with suppress(FallowError):  # its duration ends it in any case
                 acting.lease.give_up()
+
+
+class CanaryStatus(NamedTuple):
+    """The canary's period, when it last passed (else: the process's start), and a run's result."""
+
+    every: timedelta
+    last_success: datetime
+    result: CanaryResult | None = None
+
+
+def _canary_steps(
+    acting: "Actor", on_canary: "Callable[[CanaryStatus], None]"
+) -> "Callable[[Sequence[Reason]], None]":
+    """Return the canary's step of each turn; nothing where no image is set."""
+    settings = acting.settings.canary
+    if not settings.image:
+        return lambda _halted: None
+    canary, started = Canary(acting, settings), acting.clock()
+    on_canary(CanaryStatus(settings.every, canary.last_success or started))
+
+    def step(halted: "Sequence[Reason]") -> None:
+        result = canary.step(halted)
+        if result is None:
+            return
+        on_canary(CanaryStatus(settings.every, canary.last_success or started, result))
+        level = logging.INFO if result.ok else logging.ERROR
+        text = "the canary passed" if result.ok else "the canary failed"
+        log.log(level, text, extra={"action": result.action, "why": result.why})
+
+    return step
 
 
 def executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":

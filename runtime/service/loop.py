@@ -438,6 +438,7 @@ def _open_act_job(
         on_savings=metrics.record_savings,
         on_notices=metrics.record_notices,
         on_plugin_runs=metrics.record_plugin_runs,
+        on_canary=metrics.record_canary,
     ) as act:
         yield act
 

@@ -34,6 +34,7 @@ from warehouse import audits, maintenance
 if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
     from fallow.plugin_runs import PluginRun
+    from runtime.operations.live_actor import CanaryStatus
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
 
@@ -244,6 +245,13 @@ class SelfMetrics:
         for proof in proofs:
             waits = "failed" if proof.waits_until is None else "waiting"
             self._of("notices").labels("delivered" if proof.delivered else waits).inc()
+
+    def record_canary(self, status: "CanaryStatus") -> None:
+        """Record the canary's period, its last success, and a failed run."""
+        self._of("canary_period_seconds").set(status.every.total_seconds())
+        self._of("canary_last_success_timestamp_seconds").set(status.last_success.timestamp())
+        if status.result is not None and not status.result.ok:
+            self._of("canary_failures").inc()
 
     def record_journal(self, rows: int, *, broken: bool, waiting: int) -> None:
         """Record the journal's length, whether its chain is intact, and the pending approvals."""

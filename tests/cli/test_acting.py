@@ -174,6 +174,32 @@ def test_freeze_and_thaw_with_and_without_a_cluster(
     assert cli("thaw").code == 0
 
 
+def test_the_canary_is_run_by_command_and_reports_why_it_failed(
+    site: Site, cli: Fallow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = cli("canary")
+    assert (ran.code, "there is no canary" in ran.err) == (2, True), ran
+    monkeypatch.setenv("FALLOW_ACTIONS__CANARY__IMAGE", "pause:3.10")
+    monkeypatch.setenv("FALLOW_ACTIONS__CANARY__TIMEOUT", "10s")
+    monkeypatch.setenv("FALLOW_ACTIONS__STICK", "1ms")
+    monkeypatch.setattr("runtime.cli.act.time.sleep", lambda _s: site.pass_time(minutes=1))
+    site.make("Namespace", "fallow-canary", namespace="")
+    ran = cli("canary")
+    assert (ran.code, "would stop and restore" in ran.err) == (0, True), ran
+    assert site.store.get("Deployment", "fallow-canary", "fallow-canary") is None
+    assert cli("freeze").code == 0
+    assert cli("canary", "--yes").code == 3
+    assert cli("thaw").code == 0
+    node = site.store.list("Node", "")[0]["metadata"]["name"]
+    site.store.patch("Node", node, "", {"spec": {"taints": None}}, manager="kubectl-taint")
+    ran = cli("canary", "--yes")
+    assert (ran.code, "was stopped, restored and is Ready" in ran.err) == (0, True), ran
+    site.server.access.deny("patch", "deployments/scale")
+    ran = cli("canary", "--yes")
+    assert (ran.code, "forbidden" in ran.err) == (1, True), ran
+    assert site.get("Deployment", "fallow-canary", "fallow-canary")["spec"]["replicas"] == 1
+
+
 def test_whoever_asks_does_not_approve(site: Site, cli: Fallow) -> None:
     document = {
         "policy": "idle",

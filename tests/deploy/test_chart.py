@@ -14,7 +14,7 @@ import yaml
 from actions import executors
 from actions.cluster.allocations import OPTIONAL_RIGHTS
 from actions.policy.parser import read_policies
-from actions.rights import OWN, roles, rules
+from actions.rights import CANARY, OWN, roles, rules
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
 from runtime.generators import chart, manifests
@@ -169,6 +169,24 @@ def test_acting_grants_what_its_executors_declare_where_it_may_act() -> None:
     assert spaces == {(s, n) for s in ("research", "vision") for n in narrow} | {
         ("fallow", "fallow-own")
     }
+
+
+def test_the_canary_has_its_namespace_and_its_rights_only_where_it_has_an_image() -> None:
+    said = values("acting")
+    assert not of(made(said), "Namespace")
+    wanted = {**said["settings"]["actions"], "canary": {"image": "pause:3.10"}}
+    found = made({**said, "settings": {**said["settings"], "actions": wanted}})
+    (space,) = of(found, "Namespace")
+    assert space["metadata"]["name"] == "fallow-canary"
+    (role,) = (r for r in of(found, "Role") if r["metadata"]["name"] == "fallow-canary")
+    (bound,) = (r for r in of(found, "RoleBinding") if r["metadata"]["name"] == "fallow-canary")
+    assert role["metadata"]["namespace"] == bound["metadata"]["namespace"] == "fallow-canary"
+    assert role["rules"] == rules(CANARY)
+    assert bound["subjects"] == [
+        {"kind": "ServiceAccount", "name": "fallow", "namespace": "fallow"}
+    ]
+    off = {**wanted, "enabled": False}
+    assert not of(made({"settings": {**said["settings"], "actions": off}}), "Namespace")
 
 
 def test_a_role_is_parted_without_loss() -> None:

@@ -3,13 +3,14 @@
 import json
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from actions.journal import event_types
 from actions.loop.protocols import TurnReport
+from fallow.action_settings import BreakerSettings, CanarySettings
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings, load
 from runtime.operations import live_actor
@@ -79,6 +80,35 @@ def test_a_turn_of_the_service_freezes_when_exporters_are_down_and_keeps_its_row
     assert rows == [{"kind": event_types.FROZEN, "about": event_types.FLEET, "actor": "breaker"}]
     assert site.get("Lease", "fallow-actor", "fallow")["spec"]["holderIdentity"] == ""
     assert b'fallow_act_halted{gate="breaker"} 1.0' in metrics.text()
+
+
+def test_the_service_runs_the_canary_and_measures_it(site: Site) -> None:
+    settings = settings_of(site, "http://127.0.0.1:1/metrics")
+    canary = CanarySettings(image="pause:3.10", timeout=timedelta(seconds=10))
+    breaker = BreakerSettings(exporters=1.0)  # the one exporter is down
+    acting = settings.actions.model_copy(update={"canary": canary, "breaker": breaker})
+    settings = settings.model_copy(update={"actions": acting})
+    metrics = SelfMetrics()
+    with (
+        Warehouse.open(settings, write=True) as lake,
+        live_actor.open_turns(
+            settings,
+            lake,
+            lambda: datetime.now(UTC),
+            metrics.record_actor_turn,
+            on_canary=metrics.record_canary,
+        ) as turn,
+    ):
+        text = metrics.text()
+        assert b"fallow_canary_period_seconds 21600.0" in text
+        assert b"fallow_canary_last_success_timestamp_seconds 1." in text
+        assert b"fallow_canary_failures_total 0.0" in text
+        turn()  # its namespace is missing
+        assert b"fallow_canary_failures_total 1.0" in metrics.text()
+        turn()  # it is not tried again before its period is over
+        assert b"fallow_canary_failures_total 1.0" in metrics.text()
+        rows = lake.query("SELECT document FROM action WHERE kind = 'canary'").to_pylist()
+    assert ["is not made" in row["document"] for row in rows] == [True]
 
 
 def test_nothing_acts_where_it_is_not_enabled(site: Site) -> None:

@@ -87,6 +87,11 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if dig "actions" "enabled" false .Values.settings }}yes{{ end -}}
 {{- end -}}
 
+{{/* Whether a canary proves that acting works: only with an image, and only where Fallow acts. */}}
+{{- define "fallow.canary" -}}
+{{- if and (include "fallow.acts" .) (dig "actions" "canary" "image" "" .Values.settings) }}yes{{ end -}}
+{{- end -}}
+
 {{/* What cannot work is refused before anything is made. */}}
 {{- define "fallow.check" -}}
 {{- if .Values.split -}}
