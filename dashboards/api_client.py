@@ -54,7 +54,10 @@ def send_request(
             f"{NEEDS[kind_requested]}",
             hint="whoever runs Fallow names roles in dashboard.oidc",
         )
-    code, text = _post(settings, kind_requested, {**body, "by": person.name})
+    body = {**body, "by": person.name}
+    if kind_requested == "approve" and person.subject:
+        body["oidc_subject"] = person.subject
+    code, text = _post(settings, kind_requested, body)
     try:
         answer = json.loads(text)
     except ValueError:

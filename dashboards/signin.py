@@ -18,6 +18,7 @@ from fallow.dashboard_settings import OidcSettings
 from fallow.settings import Settings
 
 Role = Literal["viewer", "operator", "approver"]
+EMAIL = "email"
 ROLES: tuple[Role, ...] = get_args(Role)
 """Each role includes those before it: read; snooze and keep for others; approve and undo."""
 
@@ -28,6 +29,8 @@ class Person(msgspec.Struct, frozen=True):
     name: str
     role: Role
     local: bool = False
+    subject: str = ""
+    """Issuer and `sub` of the sign-in; empty without one. Unlike the name it never changes."""
     groups: tuple[str, ...] = ()
     """The content of the claim of roles: teams and namespaces with these names are the person's."""
 
@@ -55,23 +58,55 @@ def person(settings: Settings) -> Person | None:
         st.button("Sign in", type="primary", icon=":material/login:", on_click=st.login)
         return None
     name = str(claims.get(oidc.name_claim) or claims.get("sub") or "")
-    role = role_of(claims, oidc)
-    if role is None or not name:
-        st.title("Fallow")
-        st.error(
+    if is_unverified(claims, oidc):
+        _refuse(
+            f"**The e-mail address of {plain(name)} is not verified by the identity provider.** "
+            "Until it is, it gives no role here. Confirm it there, then sign in again; where the "
+            "provider sends no claim `email_verified`, see `dashboard.oidc.verified_email`."
+        )
+        return None
+    role, subject = role_of(claims, oidc), subject_of(claims)
+    if role is None or not name or not subject:
+        _refuse(
             f"**{plain(name or 'You')} has no role here.** Ask whoever runs Fallow for one of the "
             f"values of the claim `{oidc.roles_claim}` that `dashboard.oidc` names as viewers, "
-            "operators or approvers; then sign in again.",
-            icon=":material/lock:",
+            "operators or approvers; then sign in again."
         )
-        st.button("Sign out", icon=":material/logout:", on_click=st.logout)
         return None
-    return Person(name, role, groups=tuple(sorted(groups_of(claims, oidc.roles_claim))))
+    groups = tuple(sorted(groups_of(claims, oidc.roles_claim)))
+    return Person(name, role, subject=subject, groups=groups)
+
+
+def _refuse(text: str) -> None:
+    """Show why a signed-in person sees nothing, and the way out."""
+    st.title("Fallow")
+    st.error(text, icon=":material/lock:")
+    st.button("Sign out", icon=":material/logout:", on_click=st.logout)
 
 
 def signed_in() -> Mapping[str, Any] | None:
     """Return the claims of the identity token in the cookie; None = no person is signed in."""
     return st.user.to_dict() if st.user.is_logged_in else None
+
+
+def is_unverified(claims: Mapping[str, Any], oidc: OidcSettings) -> bool:
+    """Return whether the settings read the e-mail address, and the provider did not verify it.
+
+    Anybody may register an address that is not theirs: OpenID Connect Core 5.7. Some providers
+    write the claim as text.
+    """
+    if EMAIL not in {oidc.name_claim, oidc.roles_claim} or not claims.get(EMAIL):
+        return False
+    verified = claims.get("email_verified")
+    if verified is None:
+        return oidc.verified_email
+    return str(verified).casefold() != "true"
+
+
+def subject_of(claims: Mapping[str, Any]) -> str:
+    """Return issuer and `sub`, which together name one person for ever; empty without both."""
+    parts = [claims.get("iss"), claims.get("sub")]
+    return " ".join(map(str, parts)) if all(isinstance(p, str) and p for p in parts) else ""
 
 
 def expired(claims: Mapping[str, Any], oidc: OidcSettings, now: datetime) -> bool:

@@ -54,6 +54,8 @@ class CaseHistory(msgspec.Struct, frozen=True):
     announced: dict[str, datetime] = {}
     """What the last notices announced, and since when, by verb. Old journals have no verbs."""
     approved_by: tuple[str, ...] = ()
+    approved_subjects: tuple[str, ...] = ()
+    """The subject of each approver's sign-in; empty where nobody signed in, and in old journals."""
     kept_until: datetime | None = None
     snapshot_at: datetime | None = None
     """When a snapshot of this case was verified."""

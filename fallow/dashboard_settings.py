@@ -24,6 +24,11 @@ class OidcSettings(SettingsGroup):
     )
     scope: str = Field("openid profile email", description="asked of the provider")
     name_claim: str = Field("email", description="claim that names the person in the journal")
+    verified_email: bool = Field(
+        True,
+        description="an e-mail counts only with `email_verified: true`; false where the provider "
+        "sends no such claim and vouches for its addresses",
+    )
     roles_claim: str = Field(
         "groups", description="claim that holds roles; dots go down: realm_access.roles"
     )

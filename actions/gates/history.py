@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import UTC
+from itertools import zip_longest
 
 from actions.gates.registry import GateInput, Refusal, format_span, gate, get_notice_time
 from actions.policy.budgets import find_blocks
 from actions.policy.schedule import get_blackout_end, get_opening, is_action_open, is_blackout
+from fallow.approvals import Approver, count_people
 from fallow.protections import (
     Protection,
     annotations,
@@ -128,15 +130,24 @@ def _approval(case: GateInput) -> Iterator[Refusal]:
     acted = case.spent.acted.get(case.policy.name, 0)
     if approvals.when == "none" or (approvals.when == "first" and acted >= approvals.first):
         return
-    people = {name.strip().casefold() for name in case.facts.history.approved_by} - {""}
+    history = case.facts.history
+    approvers = [
+        Approver(name, subject)
+        for name, subject in zip_longest(
+            history.approved_by, history.approved_subjects[: len(history.approved_by)], fillvalue=""
+        )
+    ]
     needed = 2 if approvals.four_eyes else 1
-    if len(people) < needed:
-        approvers = "two different people have" if approvals.four_eyes else "somebody has"
+    if count_people(approvers) < needed:
+        people = {a.name.strip().casefold() for a in approvers} - {""}
+        required = "two different people have" if approvals.four_eyes else "somebody has"
         approved = f", {', '.join(sorted(people))} did" if people else ""
+        if len(people) >= needed:
+            approved += ": whether they are different people cannot be told from their sign-ins"
         scope = (
             f" its first {approvals.first} actions" if approvals.when == "first" else " each action"
         )
-        yield Refusal(f"{approvers} to approve{scope}{approved}")
+        yield Refusal(f"{required} to approve{scope}{approved}")
 
 
 @gate("first-sight")

@@ -18,6 +18,7 @@ from actions.policy.budgets import CountedAction, count_action
 from actions.policy.reversals import ReversalProof
 from fallow import case_identity
 from fallow.action_models import Action, CaseHistory, Facts, Outcome, Reason, Result
+from fallow.approvals import Approver
 from fallow.case_identity import CaseKin, StoredCase, get_judged_part, get_kin
 from fallow.models import Finding
 
@@ -203,7 +204,7 @@ class JournalState:
         self._seen: dict[str, datetime] = {}
         self._stretches: dict[CaseKin, dict[str, StoredCase]] = defaultdict(dict)
         self._noticed: dict[CaseKey, list[tuple[datetime, str]]] = defaultdict(list)
-        self._approved: dict[CaseKey, dict[str, datetime]] = defaultdict(dict)
+        self._approved: dict[CaseKey, dict[Approver, datetime]] = defaultdict(dict)
         self._snapshots: dict[CaseKey, tuple[datetime, str]] = {}
         self._backed_off: dict[SubjectKey, datetime] = {}
         self._by_subject: dict[SubjectKey, list[ActionState]] = defaultdict(list)
@@ -247,7 +248,8 @@ class JournalState:
             first_seen=self._seen.get(finding.id),
             notified_at=self.notified_at(policy, finding),
             announced=self.announced(policy, finding),
-            approved_by=tuple(self._approved.get(case, {})),
+            approved_by=tuple(a.name for a in self._approved.get(case, {})),
+            approved_subjects=tuple(a.subject for a in self._approved.get(case, {})),
             kept_until=max(
                 filter(None, (kept.until if kept else None, snoozed_until)), default=None
             ),
@@ -339,7 +341,7 @@ class JournalState:
         snapshot = self._snapshots.get((policy, finding))
         return snapshot[1] if snapshot else None
 
-    def approvals(self, policy: str, finding: str) -> tuple[str, ...]:
+    def approvals(self, policy: str, finding: str) -> tuple[Approver, ...]:
         """Return who approved an action on a case."""
         return tuple(self._approved.get((policy, finding), {}))
 
@@ -473,7 +475,8 @@ class JournalState:
 
     def _on_approved(self, entry: Entry) -> None:
         case = (entry.document["policy"], entry.document["finding"])
-        self._approved[case].setdefault(entry.actor, entry.at)
+        approver = Approver(entry.actor, entry.document.get("oidc_subject", ""))
+        self._approved[case].setdefault(approver, entry.at)
 
     def _on_keep(self, entry: Entry) -> None:
         until = datetime.fromisoformat(entry.document["until"])

@@ -46,6 +46,7 @@ from actions.policy.budgets import BudgetUsage, get_horizon
 from actions.policy.model import Policy
 from fallow.action_models import CaseHistory, Decision, Facts, Outcome, Reason, decision_id
 from fallow.action_settings import ActionsSettings
+from fallow.approvals import Approver, is_same_person
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError, WarehouseError
 
 APPROVAL = "approval"
@@ -408,8 +409,10 @@ class Actor:
             self._notifier.tell(notices, self.clock())
 
 
-def approve(record: JournalState, prefix: str, by: str) -> str:
+def approve(record: JournalState, prefix: str, by: str, subject: str = "") -> str:
     """Journal a person's approval of an action; return its id. The approver is not the requester.
+
+    `subject` is that of the person's sign-in; empty = nobody signed in, so names are compared.
 
     Raises:
         UsageError: no action of that id waits for approval.
@@ -417,15 +420,18 @@ def approve(record: JournalState, prefix: str, by: str) -> str:
     """
     record.catch_up()
     request = record.approval_requests[find_by_prefix(prefix, record.approval_requests, "request")]
-    if by == request.by:
+    approver = Approver(by, subject)
+    if is_same_person(approver, Approver(request.by)):
         raise RefusedError(
             f"{request.decision} was asked for by {by}: somebody else has to approve it",
             hint="four eyes: whoever asks does not approve",
         )
     case: CaseKey = (request.policy, request.finding)
-    if by in record.approvals(*case):
+    if any(is_same_person(approver, earlier) for earlier in record.approvals(*case)):
         raise RefusedError(f"{request.decision} was approved by {by} already")
     document = {"policy": request.policy, "finding": request.finding}
+    if subject:
+        document["oidc_subject"] = subject
     record.append(event_types.APPROVED, request.decision, document, actor=by)
     return request.decision
 

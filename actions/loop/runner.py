@@ -253,7 +253,9 @@ class ActionRunner(msgspec.Struct, frozen=True):
             intent=intent,
             at=now,
             actor=context.record.journal.actor,
-            approved_by=context.record.approvals(policy.name, facts.finding.id),
+            approved_by=tuple(
+                a.name for a in context.record.approvals(policy.name, facts.finding.id)
+            ),
             snapshot=context.record.snapshot_of(policy.name, facts.finding.id),
         )
         context.pulse("before the journal")

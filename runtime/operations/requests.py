@@ -45,15 +45,17 @@ class ActionRequests:
         self._clock, self._connect = clock, connect
         self._copying = threading.Lock()
 
-    def approve(self, request: str, by: str) -> dict[str, Any]:
+    def approve(self, request: str, by: str, subject: str = "") -> dict[str, Any]:
         """Approve an action that waits for approval; return `request`, its complete id.
+
+        `subject` is that of the person's sign-in, by which approvers are compared.
 
         Raises:
             UsageError: no pending action has that name.
             RefusedError: the requester approves it, or a person approves it twice.
         """
         with self._record(by, needed=True) as record:
-            return {"request": approve(record, request, by)}
+            return {"request": approve(record, request, by, subject)}
 
     def snooze(self, finding: str, length: timedelta, by: str) -> dict[str, Any]:
         """Suspend all actions on a finding for a while; return `finding` and `until`.

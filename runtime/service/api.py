@@ -35,6 +35,8 @@ class ApproveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     request: Text
     by: Text
+    oidc_subject: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    """Issuer and `sub` of the person's sign-in: the name may change, this does not."""
 
 
 class SnoozeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,7 +139,7 @@ class WriteApi:
 def _dispatch(people: ActionRequests, request: WriteRequest) -> dict[str, Any]:
     match request:
         case ApproveRequest():
-            return people.approve(request.request, request.by)
+            return people.approve(request.request, request.by, request.oidc_subject)
         case SnoozeRequest():
             return people.snooze(request.finding, _parse_length(request.length), request.by)
         case KeepRequest():

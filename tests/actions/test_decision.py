@@ -485,6 +485,24 @@ def test_the_first_actions_need_approval_and_four_eyes_are_two_different_people(
         assert acts(decided(facts(history=history(approved_by=people)), both)) == enough
 
 
+def test_four_eyes_are_counted_by_the_subject_of_a_sign_in() -> None:
+    both = policy(approvals=Approvals("always", four_eyes=True))
+    for people, subjects, enough in (
+        (("ann@a", "ann.new@a"), ("i 1", "i 1"), False),  # her address changed
+        (("team@a", "team@a"), ("i 1", "i 2"), True),  # two people share an address
+        (("ann@a", "bob@a"), ("i 1",), False),  # the second row is older than subjects
+        (("ann@a", "bob@a"), ("i 1", ""), False),
+        (("ann", "bob", "cy@a"), ("", "", "i 1"), True),
+        (("ann", "ann@a"), (), False),
+    ):
+        past = history(approved_by=people, approved_subjects=subjects)
+        made = decided(facts(history=past), both)
+        assert acts(made) == enough, people
+        if subjects and not enough:
+            (why,) = (r.text for r in made.reasons if r.gate == "approval")
+            assert why.endswith("cannot be told from their sign-ins")
+
+
 @pytest.mark.parametrize(
     ("approvals", "people", "text"),
     [

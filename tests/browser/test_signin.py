@@ -29,9 +29,10 @@ class Site:
     def __init__(self, browser: Browser, url: str, provider: Provider, service: Service) -> None:
         self.browser, self.url, self.provider, self.service = browser, url, provider, service
 
-    def sends(self, *groups: str, name: str = NAME) -> Visitor:
+    def sends(self, *groups: str, name: str = NAME, verified: bool = True) -> Visitor:
         """Return somebody of these groups who came, and pressed `Sign in`."""
-        self.provider.who = {"sub": "1", "email": name, "groups": [*groups]}
+        who = {"sub": "1", "email": name, "email_verified": verified, "groups": [*groups]}
+        self.provider.who = who
         visitor = Visitor(self.browser, self.url)
         visitor.friends.add(urlsplit(self.provider.url).netloc)
         page = visitor.go("")
@@ -95,6 +96,13 @@ def test_without_a_role_nothing_is_shown(site: Site) -> None:
         visitor.hears_nothing()
 
 
+def test_an_address_that_nobody_verified_shows_nothing(site: Site) -> None:
+    with site.sends("leads", verified=False) as visitor:
+        assert "is not verified" in visitor.alerts("Error")[0]
+        assert visitor.page.locator("[data-testid=stSidebarNav] a").count() == 0
+        visitor.hears_nothing()
+
+
 def test_code_of_somebody_else_signs_nobody_in(site: Site) -> None:
     with Visitor(site.browser, site.url) as visitor:
         visitor.page.goto(f"{site.url}/oauth2callback?code=guessed&state=guessed")
@@ -147,7 +155,10 @@ def test_what_people_ask_reaches_the_service_in_their_name(site: Site, wishes: l
             page.locator("[data-testid=stMain] button", has_text=wish.label).click()
             done = page.locator("[data-testid=stAlertContentSuccess]", has_text="o'neil")
             done.wait_for()
-            assert site.service.asked[-1] == (wish.what, {**wish.body, "by": NAME})
+            who = {"by": NAME}
+            if wish.what == "approve":
+                who["oidc_subject"] = f"{site.provider.url} 1"
+            assert site.service.asked[-1] == (wish.what, {**wish.body, **who})
         visitor.hears_nothing()
 
 

@@ -29,6 +29,8 @@ OIDC = OidcSettings(
     approvers=["leads"],
 )
 NOW = datetime.now(UTC).timestamp()
+ISSUER = "https://id.example/realms/site"
+ANN = {"iss": ISSUER, "sub": "1", "email": "ann@example", "email_verified": True, "iat": NOW}
 
 
 def settings(home: Path, oidc: OidcSettings = OIDC, listen: str = "0.0.0.0:8501") -> Settings:
@@ -97,7 +99,7 @@ def test_nobody_signed_in_sees_a_button_and_nothing_else(
 def test_signed_in_without_a_role_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    claims = {"email": "<b>eve</b>@example", "groups": ["others"], "iat": NOW}
+    claims = {**ANN, "email": "<b>eve</b>@example", "groups": ["others"]}
     page = drawn(monkeypatch, settings(tmp_path), claims)
     assert "has no role here" in page.error[0].value
     assert "<b>" not in re.sub(r"\\.", "", page.error[0].value)
@@ -108,11 +110,61 @@ def test_signed_in_without_a_role_is_refused(
 
 def test_signed_in_with_a_role_sees_pages(fleet: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = fleet.model_copy(update={"dashboard": settings(fleet.home).dashboard})
-    claims = {"email": "ann@example", "groups": ["finance"], "iat": NOW}
-    page = drawn(monkeypatch, wanted, claims)
+    page = drawn(monkeypatch, wanted, {**ANN, "groups": ["finance"]})
     assert not page.exception
     assert page.metric
     assert "ann@example, viewer" in [t.value for t in page.sidebar.text]
+
+
+UNTOLD = {k: v for k, v in ANN.items() if k != "email_verified"}
+
+
+@pytest.mark.parametrize(
+    ("claims", "more", "refused"),
+    [
+        (ANN, {}, False),
+        ({**ANN, "email_verified": "true"}, {}, False),
+        ({**ANN, "email_verified": False}, {}, True),
+        ({**ANN, "email_verified": "false"}, {}, True),
+        ({**ANN, "email_verified": 1}, {}, True),
+        (UNTOLD, {}, True),
+        (UNTOLD, {"verified_email": False}, False),
+        ({**ANN, "email_verified": False}, {"verified_email": False}, True),
+        (UNTOLD, {"name_claim": "preferred_username"}, False),
+        (UNTOLD, {"name_claim": "sub", "roles_claim": "email"}, True),
+        ({"sub": "1"}, {}, False),
+    ],
+)
+def test_an_address_counts_only_when_the_provider_verified_it(
+    claims: dict[str, Any], more: dict[str, Any], refused: bool
+) -> None:
+    assert signin.is_unverified(claims, OIDC.model_copy(update=more)) is refused
+
+
+def test_an_unverified_address_has_no_role_and_sees_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    claims = {**ANN, "email_verified": False, "groups": ["leads"]}
+    page = drawn(monkeypatch, settings(tmp_path), claims)
+    assert "is not verified" in page.error[0].value
+    assert [b.label for b in page.button] == ["Sign out"]
+    assert not page.metric
+    assert not page.sidebar.selectbox
+
+
+@pytest.mark.parametrize("missing", ["iss", "sub"])
+def test_a_token_that_names_no_subject_has_no_role(
+    missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    claims = {k: v for k, v in {**ANN, "groups": ["leads"]}.items() if k != missing}
+    page = drawn(monkeypatch, settings(tmp_path), claims)
+    assert "has no role here" in page.error[0].value
+
+
+def test_the_subject_is_of_its_issuer() -> None:
+    elsewhere = {**ANN, "iss": "https://other.example"}
+    assert signin.subject_of(ANN) == f"{ISSUER} 1"
+    assert signin.subject_of(elsewhere) != signin.subject_of(ANN)
 
 
 def test_without_sign_in_pages_say_so(fleet: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,11 +31,11 @@ class Heard:
     def __init__(self) -> None:
         self.said: Said = []
 
-    def approve(self, request: str, by: str) -> dict[str, Any]:
+    def approve(self, request: str, by: str, subject: str = "") -> dict[str, Any]:
         """Agree, but not twice."""
         if request == "twice":
             raise RefusedError("d1 was approved by ann already", hint="four eyes")
-        self.said.append(("approve", request, by))
+        self.said.append(("approve", request, by, *filter(None, [subject])))
         return {"request": request}
 
     def snooze(self, finding: str, length: timedelta, by: str) -> dict[str, Any]:
@@ -84,6 +84,16 @@ def test_each_wish_is_asked_in_the_persons_name(service: Settings, heard: Heard)
         ("approve", "d1", "ann@example"),
         ("snooze", "f1", "7 days, 0:00:00", "ben"),
         ("keep", "Job/a/b", "1 day, 0:00:00", "ben"),
+        ("undo", "a1", "ann@example"),
+    ]
+
+
+def test_an_approval_carries_the_subject_of_the_sign_in(service: Settings, heard: Heard) -> None:
+    ann = Person("ann@example", "approver", subject="https://id.example 1")
+    api_client.send_request(service, ann, "approve", request="d1")
+    api_client.send_request(service, ann, "undo", action="a1")
+    assert heard.said == [
+        ("approve", "d1", "ann@example", "https://id.example 1"),
         ("undo", "a1", "ann@example"),
     ]
 

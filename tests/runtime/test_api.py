@@ -89,6 +89,15 @@ def test_an_approval_bears_the_name_of_who_gave_it(site: Site, asking: Asking) -
     assert (found[1], found[2]) == (None, 0)
 
 
+def test_one_subject_approves_once_under_whatever_address(site: Site, asking: Asking) -> None:
+    asked_for(site)
+    body = {"request": "d123", "by": "ann@a", "oidc_subject": "https://id.example 1"}
+    assert asking.post("/v1/approve", body)[0] == 200
+    assert asking.post("/v1/approve", {**body, "by": "ann.new@a"})[0] == 409
+    assert asking.post("/v1/approve", {**body, "oidc_subject": "x" * 1025})[0] == 400
+    assert asking.post("/v1/approve", {**body, "oidc_subject": "https://id.example 2"})[0] == 200
+
+
 def test_a_workload_is_kept_by_name(site: Site, asking: Asking) -> None:
     done(site)
     before = datetime.now(UTC)

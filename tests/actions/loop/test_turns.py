@@ -627,6 +627,30 @@ def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
     assert site.replicas() == 0
 
 
+def test_who_approved_is_compared_by_the_subject_of_the_sign_in(site: Site) -> None:
+    site.policy = msgspec.structs.replace(
+        POLICY, approvals=Approvals(when="always", four_eyes=True)
+    )
+    site.deployment()
+    actor = site.actor(actor="ann")
+    site.told_and_waited(actor)
+    actor.turn(dry_run=False)
+    (request,) = actor.record.approval_requests.values()
+    record, asked = actor.record, request.decision
+    with pytest.raises(RefusedError, match="somebody else"):
+        approve(record, asked, "Ann@example", "i 7")  # who asked had a name of this machine only
+    approve(record, asked, "bob@example", "i 1")
+    with pytest.raises(RefusedError, match="already"):
+        approve(record, asked, "robert@example", "i 1")
+    with pytest.raises(RefusedError, match="already"):
+        approve(record, asked, "bob")  # at the command line, without a subject
+    approve(record, asked, "bob@example", "i 2")
+    (case,) = {(request.policy, request.finding)}
+    assert [a.subject for a in record.approvals(*case)] == ["i 1", "i 2"]
+    rows = site.journal().entries(event_types.APPROVED)
+    assert [row.document["oidc_subject"] for row in rows] == ["i 1", "i 2"]
+
+
 def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site: Site) -> None:
     stages = (
         *POLICY.stages[:2],
