@@ -8,8 +8,8 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 """The rights of the group and of everybody else."""
 
 HOME_NAMES = (
-    "catalog.sqlite*", "journal.sqlite*", "deliveries.sqlite*", "writer.lock", "FREEZE",
-    "data", "cold", "staging", "spill", "snapshots", "baselines",
+    "catalog.sqlite*", "journal.sqlite*", "deliveries.sqlite*", "writer.lock", "backup.lock",
+    "FREEZE", "data", "cold", "staging", "spill", "snapshots", "baselines",
 )  # fmt: skip
 """What Fallow writes in its home folder; other files there are not its own."""
 

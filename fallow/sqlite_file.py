@@ -8,8 +8,8 @@ import fcntl
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -105,6 +105,34 @@ class SqliteFile:
             if any(word in str(error) for word in ("locked", "busy", "full")):
                 raise TemporaryError(text, hint="try again in a moment") from error
             raise WarehouseError(text) from error
+
+
+def copy_together(copies: Mapping[Path, Path]) -> None:
+    """Copy SQLite files (source to target) as they all are at one moment, beside their writers.
+
+    Writers wait for the milliseconds in which a snapshot of each file is opened. This process must
+    not have a source open in another library: closing it here would release that one's locks.
+
+    Raises:
+        TemporaryError: another process holds a file for too long, or the disk is full.
+        WarehouseError: a file is no SQLite file.
+    """
+    with ExitStack() as stack:
+        files = {
+            source: stack.enter_context(SqliteFile(source, "file", write=False))
+            for source in copies
+        }
+        with ExitStack() as writers:
+            for source in copies:
+                gate = writers.enter_context(SqliteFile(source, "file", write=False))
+                writers.enter_context(gate.transaction())
+            for file in files.values():
+                with file.explain_errors():
+                    file.connection.execute("BEGIN")
+                    file.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        for source, target in copies.items():
+            with files[source].explain_errors(), closing(sqlite3.connect(target)) as copy:
+                files[source].connection.backup(copy)
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from warehouse import extensions
 from warehouse.cold_storage import locate_cold
 
 CATALOG_FILE = "catalog.sqlite"
+BACKUP_LOCK = "backup.lock"
+"""Held by a backup while it copies files, and by maintenance while it removes some."""
 
 
 class CatalogLocation(msgspec.Struct, frozen=True):

@@ -43,15 +43,31 @@ class ColdStore(Protocol):
 
 def open_store(settings: Settings) -> ColdStore:
     """Return the store that the settings name; by default a folder under the home folder."""
-    root = locate_cold(settings)
-    if "://" in root:
-        if not root.startswith("s3://"):
-            raise WarehouseError(
-                f"warehouse.cold {settings.warehouse.cold!r} is no place we can write",
-                hint="write a folder, or s3://bucket/prefix",
-            )
-        return ColdBucket(root, settings.warehouse.s3)
-    return ColdFolder(root)
+    return open_place(locate_cold(settings), settings.warehouse.s3, "warehouse.cold")
+
+
+def open_place(root: str, s3: S3, name: str) -> ColdStore:
+    """Return a folder or a bucket's prefix as a store; `name` is what chose it, for errors.
+
+    Raises:
+        WarehouseError: it is neither.
+    """
+    if "://" not in root:
+        return ColdFolder(str(Path(root).expanduser().absolute()))
+    if not root.startswith("s3://"):
+        raise WarehouseError(
+            f"{name} {root!r} is no place we can write",
+            hint="write a folder, or s3://bucket/prefix",
+        )
+    return ColdBucket(root.rstrip("/"), s3)
+
+
+def is_empty(place: ColdStore) -> bool:
+    """Return whether nothing is in a folder or below a prefix; one that is not there is empty."""
+    if "://" in place.root:
+        return next(iter(place.listed()), None) is None
+    folder = Path(place.root)
+    return not folder.exists() or not any(p.name != "lost+found" for p in folder.iterdir())
 
 
 def locate_cold(settings: Settings) -> str:

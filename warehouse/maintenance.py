@@ -11,9 +11,12 @@ leaves the state before or after a step, and the next call continues:
     sweep     remove files that no snapshot has: a killed process left them
 
 Files that a merge or a rewrite replaces stay on disk for a day, so that running queries can finish.
+While a backup copies files, `clean` and `sweep` remove none: the next call does.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +26,9 @@ import pyarrow as pa
 
 from fallow import tables
 from fallow.errors import WarehouseError
+from fallow.sqlite_file import hold_lock
 from warehouse import schema, tiers
-from warehouse.catalog import CATALOG_FILE
+from warehouse.catalog import BACKUP_LOCK, CATALOG_FILE
 from warehouse.cold_storage import open_store
 from warehouse.data_files import is_data_file
 from warehouse.steps import load_step
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.warehouse")
 
 SNAPSHOT_AGE = timedelta(days=1)
 """How long replaced files and old snapshots stay at least; `_compute_cutoff` adds the day's end."""
@@ -114,7 +120,8 @@ def compact_warehouse(
             steps stay complete and the next call continues.
     """
     expired = _run_function(warehouse, "expire_snapshots", on_step)
-    removed = _run_function(warehouse, "cleanup_old_files", on_step)
+    with _removal(warehouse) as is_allowed:
+        removed = _run_function(warehouse, "cleanup_old_files", on_step) if is_allowed else 0
     _flush_inlined(warehouse, on_step)
     merged = rewritten = written = 0
     for table, holed, _ in _find_crowded(warehouse):
@@ -129,8 +136,18 @@ def compact_warehouse(
                 warehouse, "merge_adjacent_files", table, {"max_file_size": SMALL}, on_step
             )
             merged, written = merged + before, written + after
-    orphans = _sweep_orphans(warehouse, on_step)
+    with _removal(warehouse) as is_allowed:
+        orphans = _sweep_orphans(warehouse, on_step) if is_allowed else 0
     return CompactionResult(merged, rewritten, written, expired, removed, orphans)
+
+
+@contextmanager
+def _removal(warehouse: "Warehouse") -> Iterator[bool]:
+    """Yield whether files may be removed now: not while a backup copies them."""
+    with hold_lock(warehouse.place.home / BACKUP_LOCK) as is_held:
+        if not is_held:
+            log.info("a backup is being written: the next compaction removes replaced files")
+        yield is_held
 
 
 def list_measured_columns() -> tuple[str, ...]:

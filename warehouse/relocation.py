@@ -165,7 +165,7 @@ def _relocate_archive(
     parts: dict[str, list[int]] = {}
     moved = []
     for path, size in outside:
-        root, inner = _split_archived(path)
+        root, inner = split_archived(path)
         new = f"{target}/{inner}"
         is_there = new in stored if stored is not None else _read_size(Path(new)) == size
         counts = parts.setdefault(root, [0, 0])
@@ -209,7 +209,8 @@ def _is_archive_gone(
     return any("://" not in root and not Path(root).exists() for root in roots)
 
 
-def _split_archived(path: str) -> tuple[str, str]:
+def split_archived(path: str) -> tuple[str, str]:
+    """Return the root of an archived file, and its place below it."""
     parts = path.rsplit("/", _LEVELS)
     return parts[0], "/".join(parts[1:])
 

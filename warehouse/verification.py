@@ -52,6 +52,15 @@ def verify_warehouse(warehouse: "Warehouse") -> Iterator[ReadCheck]:
     Raises:
         TemporaryError: PostgreSQL or the object store is not reachable.
     """
+    yield from verify_lake(warehouse)
+    archived = _list_registered(warehouse)
+    place = open_store(warehouse.settings)
+    for table in sorted({file.table for file in archived}):
+        yield from _check_archived(place, table, [file for file in archived if file.table == table])
+
+
+def verify_lake(warehouse: "Warehouse") -> Iterator[ReadCheck]:
+    """Read the catalog and the lake's data files, not the archived ones; see `verify_warehouse`."""
     if warehouse.place.embedded:
         yield _check_catalog(warehouse.place.home / CATALOG_FILE)
     rows: dict[str, dict[str, int]] = {}
@@ -60,10 +69,6 @@ def verify_warehouse(warehouse: "Warehouse") -> Iterator[ReadCheck]:
             rows.setdefault(table, {})[name] = count
     for table in sorted(rows):
         yield from _check_table(warehouse, table, rows[table])
-    archived = _list_registered(warehouse)
-    place = open_store(warehouse.settings)
-    for table in sorted({file.table for file in archived}):
-        yield from _check_archived(place, table, [file for file in archived if file.table == table])
 
 
 def _check_catalog(path: Path) -> ReadCheck:

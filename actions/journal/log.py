@@ -186,6 +186,11 @@ class Journal:
             return BrokenLink(min(copied_hashes), "it is missing here; the warehouse's copy has it")
         return None
 
+    def anchor(self) -> str:
+        """Return the number and the hash of the last row as ROW:HASH; empty without rows."""
+        rows = self._file.query("SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1")
+        return f"{rows[0][0]}:{rows[0][1]}" if rows else ""
+
     @contextmanager
     def alone(self, wait_s: float = BUSY_S) -> Iterator[None]:
         """Let no other process act on this journal meanwhile; appending stays allowed.

@@ -563,6 +563,17 @@ class JournalState:
     def _on_thawed(self, _entry: Entry) -> None:
         self.frozen = None
 
+    def _on_outdated(self, _entry: Entry) -> None:
+        """Forget what permits an action: notices, approvals, snapshots and trust of before."""
+        for permissions in (
+            self._noticed,
+            self._approved,
+            self._snapshots,
+            self.approval_requests,
+            self.trusted,
+        ):
+            permissions.clear()
+
     def _on_trusted(self, entry: Entry) -> None:
         document = entry.document
         if document.get("by") == "backtest" and "upper_end" not in document:

@@ -243,6 +243,11 @@ def journal_path(settings: Settings) -> Path:
     return plans.journal_path(settings)
 
 
+def freeze_file(settings: Settings) -> Path:
+    """Return the path of the file whose existence freezes everything."""
+    return settings.actions.freeze_file or settings.home / "FREEZE"
+
+
 def actor_name(settings: Settings) -> str:
     """Return the actor's name for the journal: the setting, else the system's user name."""
     if settings.actions.actor:
@@ -280,7 +285,7 @@ def kill_switch(
     return Freeze(
         record,
         cluster,
-        file=settings.actions.freeze_file or settings.home / "FREEZE",
+        file=freeze_file(settings),
         namespace=settings.actions.lease.namespace,
         configmap=settings.actions.freeze_configmap,
     )

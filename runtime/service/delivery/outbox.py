@@ -168,6 +168,14 @@ class Outbox:
         """Store a delivery's state; it is on disk when this returns."""
         self._mark(delivery, "state = ?, at = ?, said = ?", (state, _format_time(now), reason))
 
+    def abandon(self, reason: str, now: datetime) -> int:
+        """Store that the result of every unsettled delivery is unknown; return how many."""
+        return self._write(
+            "UPDATE delivery SET state = 'unknown', at = ?, said = ?"
+            " WHERE state IN ('waiting', 'sending')",
+            (_format_time(now), reason),
+        )
+
     def put_off(self, delivery: Delivery, until: datetime, now: datetime, reason: str) -> None:
         """Let a delivery wait for another attempt."""
         values = (_format_time(now), _format_time(until), reason)

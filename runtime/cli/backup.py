@@ -1,0 +1,71 @@
+"""`fallow backup` and `fallow restore`."""
+
+from typing import Annotated
+
+import typer
+
+from runtime.cli.options import CommandRun, command
+from runtime.service.backup.restoring import restore_backup
+from runtime.service.backup.writing import write_backup
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "backup")(backup)
+    command(app, "restore")(restore)
+
+
+def backup(
+    run: CommandRun,
+    destination: Annotated[
+        str, typer.Argument(metavar="DEST", help="an empty folder, or s3://bucket/prefix")
+    ],
+    *,
+    without_warehouse: Annotated[
+        bool,
+        typer.Option(
+            "--without-warehouse", help="leave catalog and data out: PostgreSQL has its own backup"
+        ),
+    ] = False,
+) -> None:
+    """Copy a home as it is at one moment, beside the running service, and read the copy back.
+
+    Catalog, data, archive, journal, snapshots, deliveries, baselines and policies; not the
+    settings, which may have secrets. The manifest is written last: without it, it is no backup.
+    """
+    manifest = write_backup(run.settings(), destination, run.now, warehouse=not without_warehouse)
+    for part in manifest.uncovered:
+        run.say(f"not in this backup: {part.part}; back up {part.remedy}")
+    parts: dict[str, list[int]] = {}
+    for file in manifest.files:
+        parts.setdefault(file.name.partition("/")[0], []).append(file.bytes)
+    run.data(
+        [{"part": part, "files": len(sizes), "bytes": sum(sizes)} for part, sizes in parts.items()],
+        noun="backup",
+        at=manifest.at,
+        anchor=manifest.anchor,
+    )
+    if manifest.anchor:
+        run.say(f"journal: {manifest.anchor}")
+    run.say(f"every file was read back; restore it with: fallow restore {destination}")
+
+
+def restore(
+    run: CommandRun,
+    source: Annotated[str, typer.Argument(metavar="SRC", help="the folder or prefix of a backup")],
+) -> None:
+    """Restore a backup into the empty places that the settings name; nothing is overwritten.
+
+    Every file is compared with its checksum, and the warehouse and the journal are verified.
+    Nothing acts until `fallow thaw`: undo and keep work.
+    """
+    result = restore_backup(run.settings(), source, run.now)
+    manifest = result.manifest
+    for part in manifest.uncovered:
+        run.say(f"not in this backup: {part.part}; restore {part.remedy}")
+    if result.policies:
+        run.say(f"policies are in {result.policies}: set actions.policies, or compare with yours")
+    run.say(
+        f"restored {len(manifest.files)} files of {manifest.at:%Y-%m-%d %H:%M} UTC, every one "
+        "verified; frozen until `fallow thaw`"
+    )

@@ -1,0 +1,197 @@
+"""Restore a backup into an empty home: another path, volume or bucket. It starts frozen.
+
+The catalog comes last: before it there is no warehouse. The freeze file comes first, and the
+journal ends with the row that says that it may lack what was done since (`outdated`).
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from actions.journal import Journal, event_types
+from actions.snapshots.store import open_store as open_snapshots
+from fallow.errors import UsageError, WarehouseError
+from fallow.settings import Settings
+from runtime.operations.live_actor import actor_name, freeze_file, journal_path
+from runtime.service.backup.copying import Copy, copy_all, damage_error
+from runtime.service.backup.manifest import Manifest, StoredFile, read_manifest
+from runtime.service.backup.writing import (
+    BASELINES,
+    DELIVERIES,
+    JOURNAL,
+    POLICIES,
+    SNAPSHOTS,
+)
+from runtime.service.delivery.outbox import Outbox, outbox_path
+from warehouse.backup import ARCHIVE, DATA
+from warehouse.catalog import CATALOG_FILE, locate_catalog
+from warehouse.cold_storage import ColdFolder, ColdStore, is_empty, locate_cold, open_place
+from warehouse.lake import Warehouse
+from warehouse.relocation import relocate_warehouse
+from warehouse.verification import verify_warehouse
+
+
+class RestoreResult(msgspec.Struct, frozen=True):
+    """What was restored; `policies` is the folder where the backup's policies are now."""
+
+    manifest: Manifest
+    policies: str
+
+
+def restore_backup(
+    settings: Settings, source: str, clock: Callable[[], datetime], *, by: str = ""
+) -> RestoreResult:
+    """Restore a backup into the places that the settings name; nothing there is overwritten.
+
+    Raises:
+        UsageError: there is no finished backup, or a place has files already.
+        WarehouseError: a file of the backup is damaged or missing.
+        TemporaryError: a store does not answer, or a disk is full.
+    """
+    place = open_place(source, settings.warehouse.s3, "the source")
+    manifest = read_manifest(place)
+    home = settings.home.expanduser().absolute()
+    targets = _open_targets(settings)
+    _require_empty(settings, home, targets)
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    why = f"restored from {place.root}, a backup of {manifest.at:%Y-%m-%d %H:%M} UTC"
+    switch = freeze_file(settings)
+    switch.parent.mkdir(parents=True, exist_ok=True)
+    switch.write_text(f"{why}\n")
+    with tempfile.TemporaryDirectory(prefix="fallow-restore-") as folder:
+        staging = Path(folder)
+        _restore_files(settings, manifest, place, targets, staging)
+        _restore_databases(settings, manifest.files, place, staging, clock)
+        _outdate_journal(settings, staging, clock, why, by)
+        for name, path in _locate_databases(settings).items():
+            if (staging / name).is_file():
+                ColdFolder(str(path.parent)).put(staging / name, str(path))
+    if any(file.name == CATALOG_FILE for file in manifest.files):
+        relocate_warehouse(settings)
+        with Warehouse.open(settings) as warehouse:
+            damaged = [check for check in verify_warehouse(warehouse) if not check.ok]
+        if damaged:
+            raise WarehouseError(
+                f"the restored warehouse is damaged: {damaged[0].subject}: {damaged[0].detail}",
+                hint="restore another backup into an empty home",
+            )
+    policies = home / POLICIES
+    return RestoreResult(manifest, str(policies) if policies.exists() else "")
+
+
+def _open_targets(settings: Settings) -> dict[str, ColdStore]:
+    data = locate_catalog(settings).data.rstrip("/")
+    home = settings.home.expanduser().absolute()
+    return {
+        DATA: open_place(data, settings.warehouse.s3, "warehouse.data"),
+        ARCHIVE: open_place(locate_cold(settings), settings.warehouse.s3, "warehouse.cold"),
+        BASELINES: ColdFolder(str(home / BASELINES)),
+        POLICIES: ColdFolder(str(home / POLICIES)),
+    }
+
+
+def _locate_databases(settings: Settings) -> dict[str, Path]:
+    """Return where each database belongs, in the order in which they are restored."""
+    return {
+        JOURNAL: journal_path(settings),
+        DELIVERIES: outbox_path(settings),
+        CATALOG_FILE: settings.home.expanduser().absolute() / CATALOG_FILE,
+    }
+
+
+def _require_empty(settings: Settings, home: Path, targets: dict[str, ColdStore]) -> None:
+    occupied = [str(path) for path in _locate_databases(settings).values() if path.exists()]
+    places = [ColdFolder(str(home)), *targets.values()]
+    occupied += [place.root for place in places if not is_empty(place)]
+    if occupied:
+        raise UsageError(
+            f"{occupied[0]} has files already: a backup is restored only into empty places",
+            hint="give --home an empty folder, or move what is there away",
+        )
+    if not locate_catalog(settings).embedded:
+        raise UsageError(
+            "the settings name a catalog in PostgreSQL: restore it with pg_restore",
+            hint="fallow warehouse relocate follows moved files; leave warehouse.catalog empty to "
+            "restore a backup of an embedded warehouse",
+        )
+
+
+def _restore_files(
+    settings: Settings,
+    manifest: Manifest,
+    place: ColdStore,
+    targets: dict[str, ColdStore],
+    staging: Path,
+) -> None:
+    copies = []
+    for file in manifest.files:
+        folder, _, rest = file.name.partition("/")
+        if folder in targets:
+            target = targets[folder]
+            address = f"{target.root}/{rest}"
+            copies.append(_from(place, file, target, address))
+        elif folder == SNAPSHOTS:
+            _restore_snapshot(settings, place, file, rest)
+    copy_all(copies, staging)
+
+
+def _restore_snapshot(settings: Settings, place: ColdStore, file: StoredFile, key: str) -> None:
+    """Write a snapshot by its own store, which knows the bucket's encryption."""
+    address, digest = f"{place.root}/{file.name}", hashlib.sha256()
+    with open_snapshots(settings.snapshots, settings.home).write(key) as writer:
+        for block in place.blocks(address):
+            digest.update(block)
+            writer.add(block)
+        if digest.hexdigest() != file.sha256:
+            raise damage_error(address)
+        writer.commit()
+
+
+def _restore_databases(
+    settings: Settings,
+    files: list[StoredFile],
+    place: ColdStore,
+    staging: Path,
+    clock: Callable[[], datetime],
+) -> None:
+    """Stage the databases; a delivery that waited may have been sent since the backup."""
+    names = _locate_databases(settings)
+    local = ColdFolder(str(staging))
+    copy_all(
+        [
+            _from(place, file, local, str(staging / file.name))
+            for file in files
+            if file.name in names
+        ],
+        staging,
+    )
+    if (staging / DELIVERIES).is_file():
+        with Outbox.open(staging / DELIVERIES) as outbox:
+            outbox.abandon("restored from a backup: it may have been sent since", clock())
+
+
+def _outdate_journal(
+    settings: Settings, staging: Path, clock: Callable[[], datetime], why: str, by: str
+) -> None:
+    path = staging / JOURNAL
+    with Journal.open(path, clock, actor=by or actor_name(settings)) as journal:
+        broken = journal.verify()
+        if broken is not None:
+            raise WarehouseError(
+                f"the journal of the backup is broken at row {broken.seq}: {broken.why}",
+                hint="restore another backup",
+            )
+        journal.extend(
+            [
+                (event_types.OUTDATED, event_types.FLEET, {"why": why}),
+                (event_types.FROZEN, event_types.FLEET, {"why": why}),
+            ]
+        )
+
+
+def _from(place: ColdStore, file: StoredFile, target: ColdStore, address: str) -> Copy:
+    return Copy(file.name, place, f"{place.root}/{file.name}", target, address, file.sha256)
