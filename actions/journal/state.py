@@ -20,6 +20,7 @@ from fallow import case_identity
 from fallow.action_models import Action, CaseHistory, Facts, Outcome, Reason, Result
 from fallow.approvals import Approver
 from fallow.case_identity import CaseKin, StoredCase, get_judged_part, get_kin
+from fallow.clock_steps import ClockSteps
 from fallow.models import Finding
 
 SubjectKey = tuple[str, str, str, str]
@@ -190,8 +191,10 @@ class LastBacktest(msgspec.Struct, frozen=True):
 class JournalState:
     """The state of the journal in memory."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, steps: ClockSteps | None = None) -> None:
         self.journal = journal
+        self.steps = steps or ClockSteps()
+        """The steps of the clock that wrote the rows: see `history`."""
         self.actions: dict[str, ActionState] = {}
         self.approval_requests: dict[str, ApprovalRequest] = {}
         self.frozen: ActiveFreeze | None = None
@@ -237,7 +240,11 @@ class JournalState:
         self.catch_up()
 
     def history(self, policy: str, finding: Finding) -> CaseHistory:
-        """Return the history of a case under a policy."""
+        """Return the history of a case under a policy.
+
+        Notices and the last action are as long ago as they really are: where the clock was set
+        forward since, their timestamps are later than in the journal.
+        """
         subject = finding.subject
         key = (subject.cluster, subject.workload_kind, subject.namespace, subject.workload)
         case = (policy, finding.id)
@@ -254,7 +261,9 @@ class JournalState:
                 filter(None, (kept.until if kept else None, snoozed_until)), default=None
             ),
             snapshot_at=snapshot[0] if snapshot else None,
-            last_action_at=max((t.action.at for t in actions if t.has_written), default=None),
+            last_action_at=max(
+                (self.steps.shift(t.action.at) for t in actions if t.has_written), default=None
+            ),
             restored_at=tuple(t.restored.at for t in actions if t.restored and t.restored.person),
             contested_until=self._backed_off.get(key),
             open_action=open_[0] if open_ else None,
@@ -286,7 +295,8 @@ class JournalState:
 
     def _notices(self, policy: str, finding: Finding) -> list[tuple[datetime, str]]:
         proofs = self._noticed.get((policy, finding.id), [])
-        return [(at, verb) for at, verb in proofs if at >= finding.window.start]
+        recent = ((at, verb) for at, verb in proofs if at >= finding.window.start)
+        return [(self.steps.shift(at), verb) for at, verb in recent]
 
     def case(self, finding: Finding) -> str:
         """Return the id under which a case was first seen."""

@@ -45,6 +45,10 @@ class ActionContext(msgspec.Struct, frozen=True):
             raise UsageError(f"{self.cluster.name} serves no {target.kind} of {target.api_version}")
         return f"{collection}/{target.name}"
 
+    def elapsed(self, since: datetime) -> timedelta:
+        """Return the time since a row of the journal, also where the clock was set meanwhile."""
+        return self.record.steps.elapsed(since, self.clock())
+
     def conclude(
         self, state: ActionState, result: Result, *reasons: Reason, **fields: Any
     ) -> Outcome:

@@ -73,7 +73,7 @@ class DriftDetector:
                 fields = find_differences(change.becomes, obj)
                 by = get_manager_name(find_last_writer(obj, fields))
                 context.contested(state, by)
-                if context.clock() - state.action.at > context.settings.reverted_within:
+                if context.elapsed(state.action.at) > context.settings.reverted_within:
                     return None
                 why = Reason("reverted", f"{by} took back {', '.join(fields)}")
                 return context.conclude(state, "reverted", why, reverted_by=by)

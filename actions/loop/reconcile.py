@@ -145,7 +145,7 @@ def _handle_resizes(
     """Undo a resize that kubelets cannot or do not apply; None = they still have time."""
     impossible = [resize_status for resize_status in pods if resize_status[1].state == "impossible"]
     since = state.writes.last or state.action.at
-    if not impossible and context.clock() - since < context.settings.settle:
+    if not impossible and context.elapsed(since) < context.settings.settle:
         return None
     texts = [
         f"pod {change.target.name}: {resize_status.why}"
@@ -163,7 +163,7 @@ def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
         change = state.action.intent.changes[number]
         obj = context.sender.read_object(change)
         object_state = compare_object(change, obj)
-        late = context.clock() - at >= MAX_DELAY
+        late = context.elapsed(at) >= MAX_DELAY
         if object_state == "becomes" or (late and not _did_not_arrive(change, object_state, obj)):
             # A change that cannot be compared counts as sent: it is never sent again.
             document = {"change": number, "code": 0, "why": f"read back: {object_state}"}
@@ -251,7 +251,7 @@ def _leave_open(
         return _conclude_refused(context, state, interruption.reason)
     if reverted := _find_reverted(context, state):
         return _conclude_reverted(context, state, reverted, whole=False)
-    if context.clock() - (state.writes.last or state.action.at) < context.settings.wait:
+    if context.elapsed(state.writes.last or state.action.at) < context.settings.wait:
         return None
     return roll_back(context, state, "failed", interruption.reason)
 

@@ -22,7 +22,7 @@ def restore_snapshots(context: ActionContext, snapshotter: SnapshotTaker) -> lis
     for state in context.record.list_unrestored():
         outcome = state.outcome
         since = outcome.at if outcome is not None else state.action.at
-        late = context.clock() - since > MAX_WAIT
+        late = context.elapsed(since) > MAX_WAIT
         try:
             document = _restore_snapshot(context, state, snapshotter)
         except FallowError as error:

@@ -184,10 +184,15 @@ class ActionRunner(msgspec.Struct, frozen=True):
 
     def _explain_stale(self, facts: Facts, now: datetime) -> tuple[Reason, ...]:
         max_age = self.context.settings.evidence_age
-        if facts.seen_until is not None and now - facts.seen_until <= max_age:
+        if facts.seen_until is not None and abs(now - facts.seen_until) <= max_age:
             return ()
         last_seen = "never" if facts.seen_until is None else f"at {facts.seen_until:%H:%M:%S}"
         limit_s = max_age.total_seconds()
+        if facts.seen_until is not None and facts.seen_until > now:
+            # The clock was set back, or another host's is ahead: nobody knows how old it is.
+            ahead_s = (facts.seen_until - now).total_seconds()
+            text = f"its devices were last sampled {last_seen}, {ahead_s:.0f} s ahead of this clock"
+            return (Reason("evidence", f"{text}: its age is unknown"),)
         text = f"its devices were last looked at {last_seen}: older than {limit_s:.0f} s"
         return (Reason("evidence", text),)
 

@@ -6,7 +6,6 @@ nothing twice.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import msgspec
 
@@ -144,7 +143,7 @@ def _is_not_over(
     if interruption.verdict != "waiting":
         return False
     since = state.undo_progress.last or undo_state.at
-    return context.clock() - since < context.settings.wait
+    return context.elapsed(since) < context.settings.wait
 
 
 def check_objects(context: ActionContext, state: ActionState) -> list[UndoCheck]:
@@ -206,8 +205,7 @@ def _require_undoable(context: ActionContext, state: ActionState) -> None:
         )
     if not state.writes.took or (outcome is not None and outcome.result in ("refused", "failed")):
         raise RefusedError(f"action {action.id} stands no more: there is nothing to undo")
-    age: timedelta = context.clock() - action.at
-    if age > context.settings.watch:
+    if context.elapsed(action.at) > context.settings.watch:
         length = format_duration(context.settings.watch.total_seconds())
         raise RefusedError(
             f"action {action.id} is older than {length}: it is not undone by command any more",
@@ -259,7 +257,7 @@ def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
     for number, at in sorted(state.undo_progress.open.items()):
         change = state.action.intent.undo[number]
         object_state = compare_object(change, context.sender.read_object(change))
-        late = context.clock() - at >= MAX_DELAY
+        late = context.elapsed(at) >= MAX_DELAY
         if object_state == "becomes" or (
             late and (object_state != "was" or is_pending(change, object_state))
         ):

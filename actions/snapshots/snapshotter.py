@@ -32,7 +32,11 @@ _GPU = ("nvidia.com/", "amd.com/", "habana.ai/", "gpu.intel.com/", "huawei.com/"
 
 
 class Snapshotter:
-    """Takes and restores snapshots. `clock` returns the time; `sleep` waits between two polls."""
+    """Takes and restores snapshots.
+
+    `clock` returns the time, `ticks` seconds of a clock that is never set; `sleep` waits between
+    two polls.
+    """
 
     def __init__(
         self,
@@ -43,9 +47,11 @@ class Snapshotter:
         *,
         clock: Callable[[], datetime],
         sleep: Callable[[float], object] = time.sleep,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster, self._shell, self._store = cluster, shell, store
         self._settings, self._clock, self._sleep = settings, clock, sleep
+        self._ticks = ticks
 
     def take(self, intent: Intent, kinds: Collection[PartKind]) -> Snapshot:
         """Keep the requested parts of every pod that the intent would stop; it raises nothing.
@@ -199,7 +205,7 @@ class Snapshotter:
             self._cluster,
             paths,
             within_s=self._settings.ready_within.total_seconds(),
-            clock=lambda: self._clock().timestamp(),
+            ticks=self._ticks,
             sleep=self._sleep,
         )
 

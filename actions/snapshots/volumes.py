@@ -93,11 +93,11 @@ def await_ready(
     paths: Sequence[str],
     *,
     within_s: float,
-    clock: Callable[[], float],
+    ticks: Callable[[], float],
     sleep: Callable[[float], object],
 ) -> list[SnapshotPart]:
     """Poll VolumeSnapshots until each is ready, reports an error, or the time is over."""
-    until = clock() + within_s
+    until = ticks() + within_s
     parts: dict[str, SnapshotPart] = {}
     while True:
         for path in paths:
@@ -105,7 +105,7 @@ def await_ready(
                 parts[path] = part
         if len(parts) == len(paths):
             break
-        if clock() >= until:
+        if ticks() >= until:
             note = f"not ready within {within_s:g} s"
             parts |= {
                 p: SnapshotPart("volume", p, verified=False, note=note)

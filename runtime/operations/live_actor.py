@@ -44,6 +44,7 @@ from actions.snapshots.store import open_store
 from collectors.jupyter import parse_server
 from collectors.prometheus.latest import latest
 from fallow.action_models import Action, Change, Facts, LedgerEntry, Reason, Target
+from fallow.clock_steps import ClockSteps, Ticks, read_ticks
 from fallow.errors import FallowError, RefusedError, UsageError
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import ReviewsEffects
@@ -89,10 +90,13 @@ class LiveEvidence:
         refresh: Refresh,
         clock: Callable[[], datetime],
         reread: Reread = lambda _facts, _now: None,
+        *,
+        ticks: Ticks = read_ticks,
     ) -> None:
-        self._warehouse, self._settings = warehouse, settings
+        self._warehouse, self._settings, self._ticks = warehouse, settings, ticks
         self._refresh, self._clock, self._reread = refresh, clock, reread
         self._sampled_at: datetime | None = None
+        self._sampled_ticks = 0.0
         self.judged: Sequence[Facts] = ()
         """The cases of the last plan."""
 
@@ -101,10 +105,14 @@ class LiveEvidence:
 
         Judging takes time too, and policies allow at most two sample intervals of the devices.
         """
-        stale = self._settings.actions.evidence_age / 6
-        if self._sampled_at is None or now - self._sampled_at > stale:
-            self._refresh(now)
-            self._sampled_at = now
+        stale, ticks = self._settings.actions.evidence_age / 6, self._ticks()
+        if self._sampled_at is not None and now >= self._sampled_at:
+            # By the monotonic clock too: after the wall clock was set back, an old reading is new.
+            ticked = timedelta(seconds=ticks - self._sampled_ticks)
+            if max(now - self._sampled_at, ticked) <= stale:
+                return
+        self._refresh(now)
+        self._sampled_at, self._sampled_ticks = now, ticks
 
     def cases(self, now: datetime) -> Sequence[Facts]:
         """Return the facts of every current finding."""
@@ -348,12 +356,14 @@ def open_turns(
     on_notices: "Callable[[Sequence[NoticeProof]], None]" = lambda _proofs: None,
     on_plugin_runs: "Callable[[Iterable[PluginRun]], None]" = lambda _runs: None,
     on_canary: "Callable[[CanaryStatus], None]" = lambda _status: None,
+    ticks: Ticks | None = None,
 ) -> Iterator[Callable[[], None]]:
     """Yield a job that runs one turn; journal and cluster stay open, the lease is released.
 
     Once an hour it also measures savings (the table `saving`); `on_savings` gets them. `on_notices`
     gets the result of every notice, `on_plugin_runs` of every executor call, `on_canary` of every
-    run of the canary (and its state at the start).
+    run of the canary (and its state at the start). With `ticks`, a clock that is never set, a step
+    of the clock while the job is open shortens no grace period.
 
     Raises:
         UsageError: a policy is not legal, or no source is configured.
@@ -361,11 +371,13 @@ def open_turns(
         TemporaryError: the cluster cannot be reached.
     """
     refresh, reread = refresher(warehouse, settings), rereader(warehouse, settings)
+    steps = ClockSteps(ticks)
+    clock = steps.watch(clock)
     evidence = LiveEvidence(warehouse, settings, refresh, clock, reread)
     with journal(settings, clock) as opened:
         acting = actor(
             settings,
-            JournalState(opened).catch_up(),
+            JournalState(opened, steps).catch_up(),
             evidence,
             cluster=connect_cluster(settings),
             policies=plans.load_policies(settings),

@@ -20,6 +20,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from fallow import plugin_runs
+from fallow.clock_steps import read_ticks
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Analyzer, Collector, WatchesChanges
@@ -439,6 +440,7 @@ def _open_act_job(
         on_notices=metrics.record_notices,
         on_plugin_runs=metrics.record_plugin_runs,
         on_canary=metrics.record_canary,
+        ticks=read_ticks,
     ) as act:
         yield act
 

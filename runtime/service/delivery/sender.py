@@ -80,7 +80,8 @@ class Deliveries:
                 self._outbox.tidy(self._clock())
         waiting = self._outbox.unsettled("waiting")
         oldest = min((d.since for d in waiting), default=self._clock())
-        self._on_backlog(len(waiting), (self._clock() - oldest).total_seconds())
+        age_s = (self._clock() - oldest).total_seconds()
+        self._on_backlog(len(waiting), max(age_s, 0.0))  # less than 0: the clock was set back
         return alone
 
     def _recover(self) -> None:
