@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.client import SKEW, PrometheusClient
 from collectors.prometheus.decode import vector
 from collectors.prometheus.raw import selector
 from collectors.prometheus.telemetry import metric_names
@@ -23,7 +23,6 @@ from fallow.resources import read_table
 from fallow.window import Window, format_duration
 
 Status = Literal["ok", "warn", "bad", "away", "off"]
-SKEW = timedelta(seconds=30)
 """A larger difference between two clocks puts samples into the wrong bucket.
 
 Source: telemetry-and-waste.md#idle.

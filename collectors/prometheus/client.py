@@ -8,7 +8,8 @@ large answers itself, and `collectors.prometheus.decode` decodes them. One attem
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,6 +32,8 @@ from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, U
 from fallow.http_client import CONNECT_S, explain_failure, is_unreachable
 from fallow.redaction import redact
 
+SKEW = timedelta(seconds=30)
+"""Clocks that differ by more are not synchronised: how old a value is, is then unknown."""
 MAX_BACKOFF_S = 30.0
 MAX_WAIT_S = 120.0
 """A server's Retry-After is obeyed up to this number of seconds."""
@@ -89,6 +92,8 @@ class PrometheusClient:
                 hint="set prometheus.ca_file to the PEM file of the server's certificate authority",
             )
         self.queries = 0
+        self.ahead = timedelta(0)
+        """How far the server's clock was ahead of this machine's at its last answer."""
         self._settings = settings
         self._sleep = sleep
         self._timeout = settings.timeout.total_seconds()
@@ -195,6 +200,7 @@ class PrometheusClient:
             raise kind(text, hint="check prometheus.url") from error
         except (requests.exceptions.RequestException, HTTPError, OSError) as error:
             raise TemporaryError(f"{self.url}: the answer was cut short: {_line(error)}") from error
+        self.ahead = _compare_clocks(answer.headers)
         return self._checked(answer.status_code, body, answer.headers)
 
     def _silent(self) -> TemporaryError:
@@ -295,6 +301,20 @@ def _may_pass(error: BaseException) -> bool:
 def _wait(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome is not None else None
     return max(_BACKOFF(state), error.after_s if isinstance(error, BusyError) else 0.0)
+
+
+def _compare_clocks(headers: Mapping[str, str]) -> timedelta:
+    """Return how far the clock that dated an answer is ahead of ours; 0 where nobody dated it.
+
+    An answer with an `Age` is a cache's copy: its date is of the past.
+    """
+    if "Age" in headers:
+        return timedelta(0)
+    try:
+        date = parsedate_to_datetime(headers.get("Date", ""))
+        return date - datetime.now(UTC)
+    except (TypeError, ValueError):  # no date, or one without a zone
+        return timedelta(0)
 
 
 def _problem(body: bytes) -> _Problem | None:

@@ -9,7 +9,7 @@ from typing import Any
 from collectors.inventory import batches, scrape_row
 from collectors.kube.addresses import address_rows
 from collectors.prometheus import cursors, kube_state, pod_identity
-from collectors.prometheus.client import PrometheusClient, failure
+from collectors.prometheus.client import SKEW, PrometheusClient, failure
 from collectors.prometheus.cursors import Piece
 from collectors.prometheus.decode import Matrix, vector
 from collectors.prometheus.gaps import MEMORY, Silences
@@ -326,7 +326,11 @@ class PrometheusCollector:
                     yield self._mark(piece, span.end)
 
     def _mark(self, piece: Piece, until: datetime) -> Batch:
-        self._cursors[piece.source] = max(until, self._cursors.get(piece.source, until))
+        if self.client.ahead < -SKEW:
+            # Its clock is behind: what it will store of this time is not there yet.
+            until = min(until, self._clock() + self.client.ahead - SETTLE)
+        until = max(until, self._cursors.get(piece.source, until))
+        self._cursors[piece.source] = until
         row: dict[str, Any] = {"source": piece.source, "done_until": _naive(until)}
         return next(batches("cursor", [row]))
 

@@ -10,18 +10,19 @@ from string import Template
 from typing import Any
 
 from collectors.inventory import batches, scrape_row
-from collectors.prometheus.client import PrometheusClient, failure
+from collectors.prometheus.client import SKEW, PrometheusClient, failure
 from collectors.prometheus.decode import vector
 from collectors.prometheus.grid import replicas
 from collectors.prometheus.tables import table
 from collectors.prometheus.telemetry import SOURCE
 from collectors.prometheus.usage import sidecars
 from fallow.collector_settings import PrometheusSettings
-from fallow.errors import FallowError
+from fallow.errors import FallowError, SourceError
 from fallow.tables import Batch
 
 RANGE = timedelta(minutes=2)
 """Two scrapes of a kubelet at the usual interval of one minute: a rate needs two."""
+ZERO = timedelta(0)
 _SPECIAL = '.\\+*?()[]{}|^$"'
 
 
@@ -44,6 +45,7 @@ def latest(
         for space in sorted({namespace for namespace, _ in pods}):
             names = sorted(name for namespace, name in pods if namespace == space)
             rows += _rows(prometheus, settings.selector, cluster, space, names, at)
+        _require_one_clock(prometheus)
     except FallowError as raised:
         error, rows = raised, []
     finally:
@@ -60,6 +62,22 @@ def latest(
         error=None if error is None else failure(error),
     )
     yield from batches("scrape", [known_series])
+
+
+def _require_one_clock(client: PrometheusClient) -> None:
+    """Refuse values of a server whose clock differs: they are of another time than they say.
+
+    Raises:
+        SourceError: the clocks differ by more than `SKEW`.
+    """
+    if abs(client.ahead) <= SKEW:
+        return
+    length, side = abs(client.ahead).total_seconds(), "ahead of" if client.ahead > ZERO else "behind"
+    raise SourceError(
+        f"the clock of {client.name} is {length:.0f} s {side} this machine's: how old its values "
+        "are is unknown",
+        hint="synchronise both with NTP",
+    )
 
 
 def _rows(  # noqa: PLR0917  (one caller)

@@ -293,6 +293,22 @@ def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
     assert len(stored) == len(keys(stored))
 
 
+@pytest.mark.parametrize("ahead_s", [0.0, 600.0, -600.0])
+def test_what_a_server_with_a_late_clock_has_not_stored_yet_is_read_later(
+    home: Settings, passing_on: Misbehaving, ahead_s: float
+) -> None:
+    passing_on.ahead_s = ahead_s
+    now = END - timedelta(hours=3)
+    mine = home.prometheus.model_copy(update={"url": passing_on.url})
+    live = PrometheusCollector(mine, "real", lambda: now, sleep=lambda _: None)
+    rows = list(live.collect(Window(now - timedelta(hours=1), now)))
+    done = {row["done_until"] for b in rows if b.table == "cursor" for row in b.rows.to_pylist()}
+    newest = max(done).replace(tzinfo=UTC)
+    behind = timedelta(seconds=min(ahead_s, 0.0))
+    assert newest <= now + behind - timedelta(seconds=30)
+    assert newest >= now + behind - timedelta(minutes=6)
+
+
 def test_pieces_are_what_no_cursor_covers() -> None:
     day, hour = timedelta(days=1), timedelta(hours=1)
     done = {

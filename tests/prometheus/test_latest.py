@@ -59,6 +59,22 @@ def test_names_are_names_and_no_patterns(server: Misbehaving) -> None:
     assert any('pod=~"a\\\\.b"' in p["query"] for _, p in server.asked)
 
 
+@pytest.mark.parametrize(
+    ("ahead_s", "said"), [(600.0, "ahead of this machine's"), (-600.0, "behind this machine's")]
+)
+def test_values_of_a_server_whose_clock_differs_are_no_reading(
+    server: Misbehaving, ahead_s: float, said: str
+) -> None:
+    server.answering = lambda _path, _parameters: vector(("nb-0", "0.25"))
+    assert read(server, ("ml", "nb-0"))["pod_sample"]
+    server.ahead_s = ahead_s
+    found = read(server, ("ml", "nb-0"))
+    assert not found.get("pod_sample")
+    (row,) = found["scrape"]
+    assert not row["up"]
+    assert said in row["error"]
+
+
 def test_a_server_that_does_not_answer_is_a_failed_look(server: Misbehaving) -> None:
     server.answers = [Answer(status=503, body=b"away")]
     found = read(server, ("ml", "nb-0"))

@@ -1,6 +1,7 @@
 """A small HTTP server that answers as it is told, one answer after another; the last stays."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,8 @@ class Misbehaving:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.ahead_s = 0.0
+        """How far its clock is ahead of this machine's."""
         self.answers: list[Answer] = [Answer()]
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.headers: list[Mapping[str, str]] = []
@@ -41,6 +44,10 @@ def misbehaving() -> Iterator[Misbehaving]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True  # else 40 ms an answer
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            at = time.time() if timestamp is None else timestamp
+            return super().date_time_string(at + server.ahead_s)
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
