@@ -14,7 +14,11 @@ from typing import Self
 
 log = logging.getLogger("fallow.dashboard")
 
-COMMAND = (sys.executable, "-c", "from runtime.cli import main; main()", "dashboard")
+_START = (
+    "from runtime.service.parent_process import end_with_parent; end_with_parent(); "
+    "from runtime.cli import main; main()"
+)
+COMMAND = (sys.executable, "-c", _START, "dashboard")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STDERR = 2
 STOP_S = 10.0
@@ -89,12 +93,14 @@ class DashboardProcess:
                 self._process = subprocess.Popen(  # noqa: S603  (our own command)
                     self._command,
                     env={**os.environ, **self._environ},
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,  # it ends when we do, also when we are killed
                     stdout=STDERR,  # stdout is data
                     start_new_session=True,
                 )
             self._on_change(True)
             code = self._process.wait()
+            if self._process.stdin is not None:
+                self._process.stdin.close()
             self._on_change(False)
             if self._ending.is_set():
                 return

@@ -1,5 +1,7 @@
 """The dashboard's process: started with the service, started again, gone with it."""
 
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -80,3 +82,29 @@ def _catches(pid: int) -> str:
     status = Path(f"/proc/{pid}/status").read_text()
     mask = next(line for line in status.splitlines() if line.startswith("SigIgn"))
     return "ignored" if int(mask.split()[1], 16) & 1 << 14 else ""
+
+
+def test_it_ends_when_the_service_is_killed(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    child = (
+        "from runtime.service.parent_process import end_with_parent; end_with_parent(); "
+        f"import os; open({str(pid_file)!r}, 'w').write(str(os.getpid())); {LONG}"
+    )
+    service = (
+        "import sys, time; from runtime.service.dashboard_process import DashboardProcess\n"
+        f"with DashboardProcess([sys.executable, '-c', {child!r}], {{}}, lambda up: None):\n"
+        "    time.sleep(600)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", service], cwd=Path(__file__).parents[2], env={**os.environ}
+    )
+    deadline = time.monotonic() + 60
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+    pid = int(pid_file.read_text())
+    assert alive(pid)
+    process.kill()
+    process.wait()
+    while alive(pid):
+        assert time.monotonic() < deadline
