@@ -72,7 +72,8 @@ def _require_one_clock(client: PrometheusClient) -> None:
     """
     if abs(client.ahead) <= SKEW:
         return
-    length, side = abs(client.ahead).total_seconds(), "ahead of" if client.ahead > ZERO else "behind"
+    length = abs(client.ahead).total_seconds()
+    side = "ahead of" if client.ahead > ZERO else "behind"
     raise SourceError(
         f"the clock of {client.name} is {length:.0f} s {side} this machine's: how old its values "
         "are is unknown",
