@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from collectors.doctor import SKEW, SLOW, CheckRow, few, fields, signal_row
+from collectors.doctor import SLOW, CheckRow, few, fields, signal_row
+from collectors.prometheus.client import SKEW
 from fallow.errors import UsageError
 from fallow.http_client import send_request
 from fallow.settings import Settings
