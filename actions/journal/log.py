@@ -191,6 +191,26 @@ class Journal:
         rows = self._file.query("SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1")
         return f"{rows[0][0]}:{rows[0][1]}" if rows else ""
 
+    def explain_anchor(self, anchor: str) -> str | None:
+        """Return why this journal does not have the row that an anchor names; None = it has.
+
+        Raises:
+            UsageError: it is no ROW:HASH.
+        """
+        number, _, row_hash = anchor.partition(":")
+        if not number.isdecimal() or not row_hash:
+            raise UsageError(
+                f"{anchor!r} is no anchor of a journal",
+                hint="legal: ROW:HASH, as reports, notices and backups have it",
+            )
+        rows = self._file.query("SELECT hash FROM entry WHERE seq = ?", [int(number)])
+        if not rows:
+            last = self.anchor().partition(":")[0] or "0"
+            return f"the journal ends at row {last}, before row {number}"
+        if not str(rows[0][0]).startswith(row_hash):
+            return f"row {number} is not the row that was written: its hash differs"
+        return None
+
     @contextmanager
     def alone(self, wait_s: float = BUSY_S) -> Iterator[None]:
         """Let no other process act on this journal meanwhile; appending stays allowed.

@@ -21,6 +21,7 @@ from fallow.action_models import Action, CaseHistory, Facts, Outcome, Reason, Re
 from fallow.approvals import Approver
 from fallow.case_identity import CaseKin, StoredCase, get_judged_part, get_kin
 from fallow.clock_steps import ClockSteps
+from fallow.errors import UsageError
 from fallow.models import Finding
 
 SubjectKey = tuple[str, str, str, str]
@@ -198,6 +199,10 @@ class JournalState:
         self.actions: dict[str, ActionState] = {}
         self.approval_requests: dict[str, ApprovalRequest] = {}
         self.frozen: ActiveFreeze | None = None
+        self.outdated = ""
+        """Why the journal may lack what was done in the cluster; empty: it does not."""
+        self._reconciled_lease = ""
+        self._foreign: set[str] = set()
         self.kept: dict[SubjectKey, KeptWorkload] = {}
         self.snoozed: dict[str, datetime] = {}
         self.trusted: dict[str, PolicyTrust] = {}
@@ -238,6 +243,29 @@ class JournalState:
         """Write rows in one transaction, and update the state."""
         self.journal.extend(rows)
         self.catch_up()
+
+    def knows(self, action: str) -> bool:
+        """Return whether the journal has an action, or a reconciliation named it."""
+        return action in self.actions or action in self._foreign
+
+    def explain_lag(self, anchor: str) -> str | None:
+        """Return why the Lease's anchor shows rows that this journal lacks; None = it has them."""
+        if anchor in ("", self._reconciled_lease):
+            return None
+        try:
+            why = self.journal.explain_anchor(anchor)
+        except UsageError as error:
+            why = error.message
+        return f"it is not the journal that the Lease names: {why}" if why else None
+
+    def renew_anchor(self, anchor: str) -> str:
+        """Return the anchor to write into the Lease instead of one; empty: leave that one.
+
+        An outdated journal leaves it: it is evidence of what the journal lacks.
+        """
+        if self.outdated or self.explain_lag(anchor):
+            return ""
+        return self.journal.anchor()
 
     def history(self, policy: str, finding: Finding) -> CaseHistory:
         """Return the history of a case under a policy.
@@ -573,8 +601,9 @@ class JournalState:
     def _on_thawed(self, _entry: Entry) -> None:
         self.frozen = None
 
-    def _on_outdated(self, _entry: Entry) -> None:
+    def _on_outdated(self, entry: Entry) -> None:
         """Forget what permits an action: notices, approvals, snapshots and trust of before."""
+        self.outdated = entry.document["why"]
         for permissions in (
             self._noticed,
             self._approved,
@@ -583,6 +612,11 @@ class JournalState:
             self.trusted,
         ):
             permissions.clear()
+
+    def _on_reconciled(self, entry: Entry) -> None:
+        self.outdated = ""
+        self._reconciled_lease = entry.document["lease"]
+        self._foreign.update(mark["action"] for mark in entry.document["missing"])
 
     def _on_trusted(self, entry: Entry) -> None:
         document = entry.document

@@ -19,6 +19,7 @@ from actions.loop.context import ActionContext
 from actions.loop.drift import DriftDetector, demote_policies, undo_harmful
 from actions.loop.freeze import Freeze
 from actions.loop.lease import Lease
+from actions.loop.marks import find_unknown, list_marks
 from actions.loop.protocols import (
     ClusterClient,
     Decider,
@@ -56,6 +57,7 @@ LAST_STEPS = ("snapshot", "act")
 BREAKER = "breaker"
 EVIDENCE = "evidence"
 """The gate of a turn whose sources or whose warehouse could not be read."""
+_LAGGING = (event_types.OUTDATED, event_types.FROZEN)
 REPEAT_AFTER = timedelta(hours=1)
 """A notice that cannot be delivered is journalled again after this time."""
 
@@ -90,6 +92,8 @@ class Actor:
         self.clock, self.settings = clock, settings
         self._evidence, self._notifier, self._planner = evidence, notifier, planner
         self._link, self._reviewer = link, reviewer
+        self._has_read_marks = False
+        lease.renew_anchor = record.renew_anchor
         writes = ChangeSender({KUBERNETES: door, **(ways or {})}, record, self._halted, pulse)
         self.context = ActionContext(door, record, writes, settings, clock, pulse, self._halted)
         self._drift = DriftDetector(self.context)
@@ -121,6 +125,7 @@ class Actor:
             self.record.catch_up()
             if refusal := self.lease.hold():
                 return TurnReport(now, dry_run, halted=(Reason("lease", refusal),))
+            self._check_journal()
             closed, notes = self._reconcile()
             closed += self._review_past()
             notes += self._demote(now) + self._restore_snapshots()
@@ -135,6 +140,7 @@ class Actor:
             self.record.catch_up()
             if self.lease.hold():
                 return []
+            self._check_journal()
             return self._reconcile()[0] + self._review_past()
 
     def undo(self, prefix: str, by: str) -> Outcome:
@@ -208,7 +214,42 @@ class Actor:
             refusal = self.lease.hold()
         except FallowError as error:
             refusal = error.message
-        return (Reason("lease", refusal),) if refusal else ()
+        if refusal:
+            return (Reason("lease", refusal),)
+        self._check_journal()
+        return self._frozen() if self.record.outdated else ()
+
+    def _check_journal(self) -> None:
+        """Freeze everything if the Lease or marks show actions that the journal lacks."""
+        anchor = self.lease.anchor
+        if self.record.outdated or anchor is None:
+            return
+        why = self.record.explain_lag(anchor) or self._find_unknown_mark(anchor)
+        if not why:
+            return
+        document = {"why": why}
+        rows = [(kind, event_types.FLEET, document) for kind in _LAGGING]
+        self.record.extend(rows)
+        text = f"Fallow acts no more, until `fallow reconcile` and `fallow thaw`: {why}"
+        notice = Notice(event_types.OUTDATED, "", text, operators=True)
+        self._notifier.tell([notice], self.clock())
+
+    def _find_unknown_mark(self, anchor: str) -> str:
+        """Return a mark that a journal without actions does not explain, where no Lease does.
+
+        Kinds that this actor may not list are left to `fallow reconcile`.
+        """
+        if anchor or self.record.actions or self._has_read_marks:
+            return ""
+        unknown = find_unknown(self.record, list_marks(self.context.cluster).marks)
+        self._has_read_marks = True
+        if not unknown:
+            return ""
+        mark = unknown[0]
+        return (
+            f"{mark.kind} {mark.namespace}/{mark.name} was changed by action {mark.action}, which "
+            "it does not have"
+        )
 
     def _check_evidence(self) -> tuple[Reason, ...]:
         """Read the sources again; return why nothing may act by what is stored.

@@ -12,7 +12,7 @@ from typing import Any
 from actions.journal import JournalState, event_types
 from actions.loop.protocols import ClusterClient
 from fallow.action_models import Change, Target
-from fallow.errors import FallowError
+from fallow.errors import FallowError, RefusedError
 
 NO = frozenset({"", "false", "no", "0", "off"})
 """The value of `frozen` in the ConfigMap when acting is allowed."""
@@ -40,10 +40,15 @@ class Freeze:
         """Return why nothing may act; None = acting is allowed."""
         try:
             frozen = self._state.catch_up().frozen if self._state else None
+            outdated = self._state.outdated if self._state else ""
         except FallowError as error:
             return f"the journal cannot be read: {error.message}"
         if frozen is not None:
             return f"frozen by {frozen.by} at {frozen.at:%Y-%m-%d %H:%M} UTC: {frozen.why}"
+        if outdated:
+            return (
+                f"the journal is not reconciled with the cluster (`fallow reconcile`): {outdated}"
+            )
         try:
             if self._file.exists():
                 return f"frozen: the file {self._file} exists"
@@ -81,7 +86,16 @@ class Freeze:
         return failed
 
     def thaw(self, by: str) -> list[str]:
-        """Turn all three switches off; return the failures. Everything then stays frozen."""
+        """Turn all three switches off; return the failures. Everything then stays frozen.
+
+        Raises:
+            RefusedError: the journal was not reconciled with what the cluster shows.
+        """
+        if self._state is not None and self._state.catch_up().outdated:
+            raise RefusedError(
+                f"the journal may lack actions ({self._state.outdated}): nothing is thawed",
+                hint="`fallow reconcile` compares it with the marks on the objects",
+            )
         failed = []
         try:
             self._file.unlink(missing_ok=True)

@@ -20,6 +20,8 @@ from fallow.action_models import Change, Target
 from fallow.action_settings import LeaseSettings
 from fallow.errors import RefusedError
 
+ANCHOR_KEY = "fallow.dev/journal"
+"""Annotation of the Lease: the last row of the journal of who holds it, as ROW:HASH."""
 API = "coordination.k8s.io/v1"
 _CREATED, _OK, _EXISTS, _CONFLICT, _NO_SPACE = 201, 200, 409, 409, 404
 RENEW_AFTER = 1 / 3
@@ -65,6 +67,10 @@ class Lease:
     ) -> None:
         self._cluster, self._settings, self._clock, self._ticks = cluster, settings, clock, ticks
         self.identity = identity
+        self.anchor: str | None = None
+        """The anchor that the Lease had before our last write; None: it was not read yet."""
+        self.renew_anchor: Callable[[str], str] = lambda _anchor: ""
+        """Returns the anchor to write instead of one; empty leaves that one."""
         self._renewed: float | None = None
         self._seen: _Observation | None = None
         collection = f"/apis/{API}/namespaces/{settings.namespace}/leases"
@@ -177,9 +183,13 @@ class Lease:
             uid=meta.get("uid", ""),
             resource_version=meta.get("resourceVersion"),
         )
+        self.anchor = str((meta.get("annotations") or {}).get(ANCHOR_KEY) or "")
+        anchor = self.renew_anchor(self.anchor)
+        notes: dict[str, Any] = {"annotations": {ANCHOR_KEY: anchor}} if anchor else {}
         if lease is not None:
-            return Change(target=target, method="PATCH", path=self._path, body={"spec": spec})
-        metadata = {"name": target.name, "namespace": target.namespace}
+            body: dict[str, Any] = {"spec": spec, **({"metadata": notes} if notes else {})}
+            return Change(target=target, method="PATCH", path=self._path, body=body)
+        metadata = {"name": target.name, "namespace": target.namespace, **notes}
         body = {"apiVersion": API, "kind": "Lease", "metadata": metadata, "spec": spec}
         return Change(
             target=target,

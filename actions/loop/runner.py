@@ -20,6 +20,7 @@ from actions.journal import event_types
 from actions.loop.annotate import announce_action
 from actions.loop.change_state import find_spec_writer
 from actions.loop.context import ActionContext
+from actions.loop.marks import ACTION_KEY
 from actions.loop.protocols import (
     Decider,
     EvidenceSource,
@@ -207,11 +208,18 @@ class ActionRunner(msgspec.Struct, frozen=True):
         if scope_reason := find_mismatch(facts, intent):
             return (scope_reason,)
         obj = self._object(intent)
-        if why := _explain_unready(facts, intent, obj):
+        if why := _explain_unready(facts, intent, obj) or self._explain_mark(obj):
             return (Reason("identity", why),)
         if not any(c.becomes or c.method == "POST" for c in intent.changes):
             return (Reason("nothing", f"{decision.verb} would change nothing"),)
         return self.guard(intent, obj, self.context.cluster, self.context.clock())
+
+    def _explain_mark(self, obj: Mapping[str, Any]) -> str | None:
+        notes = (obj.get("metadata") or {}).get("annotations") or {}
+        action = notes.get(ACTION_KEY)
+        if not action or self.context.record.knows(str(action)):
+            return None
+        return f"action {action} changed it, which the journal lacks: `fallow reconcile`"
 
     def _object(self, intent: Intent) -> Mapping[str, Any]:
         """Return the intent's object as it is now; one outside of Kubernetes is its own proof."""

@@ -13,6 +13,7 @@ from actions.journal import JournalState
 from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
 from actions.loop.actor import EVIDENCE
 from actions.loop.actor import approve as agree
+from actions.loop.marks import reconcile_marks
 from actions.loop.protocols import TurnReport
 from fallow.errors import FallowError, UsageError
 from fallow.window import parse_duration
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
     command(app, "keep")(keep)
     command(app, "freeze")(freeze)
     command(app, "thaw")(thaw)
+    command(app, "reconcile")(reconcile)
     command(app, "canary")(canary)
     command(app, "actions")(actions)
 
@@ -165,6 +167,39 @@ def thaw(run: CommandRun, *, by: By = None) -> int:
         run.say(f"not switched: {text}")
     run.say("thawed" if reason is None else f"still {reason}")
     return 0 if reason is None else 1
+
+
+def reconcile(run: CommandRun, *, by: By = None) -> int:
+    """Compare the journal with the marks that actions left on objects, and with the Lease.
+
+    A restored home needs it before `fallow thaw`. It changes nothing in the cluster and lists the
+    actions that the journal lacks: `fallow undo` cannot undo them.
+    """
+    settings = run.settings()
+    cluster = live_actor.connect_cluster(settings)
+    with _record(run, settings, write=True, by=by) as record:
+        result = reconcile_marks(record, cluster, settings.actions.lease)
+    if result.lease:
+        run.say(f"the journal lacks rows: {result.lease}")
+    if result.missing:
+        count = len(result.missing)
+        run.say(
+            f"objects name {count} actions that the journal lacks and `fallow undo` cannot undo"
+        )
+    else:
+        run.say("the journal has the action of every mark")
+    rows = [
+        {
+            "action": mark.action,
+            "kind": mark.kind,
+            "namespace": mark.namespace,
+            "name": mark.name,
+            "acted_at": mark.at,
+        }
+        for mark in result.missing
+    ]
+    run.data(rows, noun="missing")
+    return 0
 
 
 def canary(run: CommandRun, *, yes: Yes = False) -> int:

@@ -57,7 +57,7 @@ def restore(
     """Restore a backup into the empty places that the settings name; nothing is overwritten.
 
     Every file is compared with its checksum, and the warehouse and the journal are verified.
-    Nothing acts until `fallow thaw`: undo and keep work.
+    Nothing acts until `fallow reconcile` and `fallow thaw`: undo and keep work.
     """
     result = restore_backup(run.settings(), source, run.now)
     manifest = result.manifest
@@ -67,5 +67,5 @@ def restore(
         run.say(f"policies are in {result.policies}: set actions.policies, or compare with yours")
     run.say(
         f"restored {len(manifest.files)} files of {manifest.at:%Y-%m-%d %H:%M} UTC, every one "
-        "verified; frozen until `fallow thaw`"
+        "verified; frozen until `fallow reconcile` and `fallow thaw`"
     )

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from actions.journal import event_types
+from actions.loop.lease import ANCHOR_KEY
+from fallow.action_models import Change, Target
 from tests.actions.loop import draining
 from tests.actions.loop.control_plane import RealSite, prepared
 from tests.actions.loop.draining import OTHER, SICK
@@ -56,6 +58,10 @@ def created(site: RealSite) -> list[tuple[str, str]]:
 
 def again(site: Site, number: int) -> None:
     """Begin with an empty journal: what was undone before is left alone for a day."""
+    lease = "/apis/coordination.k8s.io/v1/namespaces/fallow/leases/fallow-actor"
+    target = Target("c", "coordination.k8s.io/v1", "Lease", "fallow", "fallow-actor", "")
+    body = {"metadata": {"annotations": {ANCHOR_KEY: None}}}
+    site.door().send(Change(target, "PATCH", lease, body, guarded=False), dry_run=False)
     site.folder = site.folder.parent / f"{site.folder.name}-{number}"
     site.folder.mkdir()
 
