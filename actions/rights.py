@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from actions.cluster.allocations import CLAIMS, OPTIONAL_RIGHTS
+from actions.reclaim.evicting import RESTORE_RIGHTS, RESTORE_ROLE
 from actions.reclaim.kinds import kinds
 from actions.reclaim.subjects import plural
 from actions.snapshots.snapshotter import RIGHTS as SNAPSHOT
@@ -71,6 +72,7 @@ def roles(executors: Mapping[str, Executor]) -> dict[str, tuple[Right, ...]]:
         "fallow-actor": LOOP,
         "fallow-annotate": annotate_rights(),
         "fallow-snapshot": SNAPSHOT,
+        RESTORE_ROLE: RESTORE_RIGHTS,
     }
     for name, rights in (by_executor | by_part).items():
         if unknown_verbs := sorted({v for r in rights for v in r.verbs} - set(VERBS)):

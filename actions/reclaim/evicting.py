@@ -26,6 +26,12 @@ _SERVERS = (
     "ephemeralContainers",
 )
 """Fields that the API server fills in, and would reject or misread in a new pod."""
+RESTORE = "restore"
+"""The parameter with which a policy asks that the undo creates a pod again."""
+RESTORE_ROLE = "fallow-restore-pods"
+RESTORE_RIGHTS = (Right("", "pods", ("create",)),)
+"""What the undo of an eviction needs. It is a role of its own: who may create pods may run
+anything, and only policies that restore bare pods need it."""
 MAX_LITERALS = 3
 """Places of literal values that a refusal names."""
 
@@ -37,7 +43,7 @@ class EvictExecutor:
     capabilities: ClassVar[frozenset[str]] = frozenset({"evict"})
     verbs: ClassVar[frozenset[str]] = frozenset({"evict"})
     rights: ClassVar[tuple[Right, ...]] = (
-        Right("", "pods", ("get", "list", "create")),
+        Right("", "pods", ("get", "list")),
         Right("", "pods/eviction", ("create",)),
         Right("", "namespaces", ("get",)),
         CLAIMS,
@@ -49,8 +55,9 @@ class EvictExecutor:
         The eviction carries no precondition: one that fails would still use up the budget.
 
         Raises:
-            RefusedError: no opt-in, it is no bare pod, or its manifest has literal values that may
-                be secrets and so cannot be stored for the undo.
+            RefusedError: the policy does not ask to restore pods, no opt-in, it is no bare pod, or
+                its manifest has literal values that may be secrets and so cannot be
+                stored for the undo.
             TemporaryError: the API does not answer.
         """
         workload = read_workload(decision, cluster)
@@ -61,6 +68,12 @@ class EvictExecutor:
             raise RefusedError(f"{workload} is a static pod: it belongs to its node")
         if group := next((g for g in GROUPS if g in labels(pod)), None):
             raise RefusedError(f"{workload} is one of a group ({group}): the others would hang")
+        if decision.parameters.get(RESTORE) is not True:
+            raise RefusedError(
+                f"{workload} is a bare pod, and policy {decision.policy} does not ask to create it "
+                f"again on undo: write act: {{do: evict, with: {{{RESTORE}: true}}}} and bind "
+                f"{RESTORE_ROLE}"
+            )
         _require_opt_in(workload, cluster)
         _refuse_literals(workload)
         eviction_path = f"{workload.path}/eviction"

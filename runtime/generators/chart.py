@@ -75,6 +75,7 @@ def rights() -> dict[str, Any]:
         "loop": _split_by_scope(every["fallow-actor"]),
         "annotate": _split_by_scope(every["fallow-annotate"]),
         "snapshot": _split_by_scope(every["fallow-snapshot"]),
+        "restore-pods": _split_by_scope(every["fallow-restore-pods"]),
         "executors": acting,
     }
 

@@ -43,6 +43,17 @@ def test_every_executor_has_a_role_of_its_own() -> None:
     assert {f"fallow-act-{name}" for name in executors.load_executors()} <= set(found)
 
 
+def test_only_the_role_that_restores_bare_pods_may_create_pods() -> None:
+    found = roles(executors.load_executors())
+    creating = {
+        name
+        for name, rights in found.items()
+        for right in rights
+        if right.resource == "pods" and "create" in right.verbs
+    }
+    assert creating == {"fallow-restore-pods"}
+
+
 def test_an_executor_that_asks_to_delete_is_refused() -> None:
     class Greedy:
         rights = (Right("", "pods", ("delete",)),)

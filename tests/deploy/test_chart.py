@@ -291,13 +291,57 @@ def test_fallow_reads_the_settings_and_policies_that_are_mounted(
 
 def test_networks_reach_it_only_from_home_and_where_values_say() -> None:
     for name, found in pages():
-        (policy,) = of(found, "NetworkPolicy")
-        assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
-        (ingress,) = policy["spec"]["ingress"]
-        assert len(ingress["from"]) == (3 if name == "acting" else 1)
-        assert {"podSelector": {}} in ingress["from"]
-        (egress,) = policy["spec"]["egress"]
-        assert {"port": 443, "protocol": "TCP"} in egress["ports"]
+        policies = {one["metadata"]["name"]: one["spec"] for one in of(found, "NetworkPolicy")}
+        pods = [one["spec"]["template"] for one in of(found, "StatefulSet")]
+        for spec in policies.values():
+            (ingress,) = spec["ingress"]
+            assert len(ingress["from"]) == (3 if name == "acting" else 1)
+            assert {"podSelector": {}} in ingress["from"]
+        for pod in pods:  # a pod is reached on the ports that it serves, and on no other
+            labels = pod["metadata"]["labels"].items()
+            served = {p["containerPort"] for c in pod["spec"]["containers"] for p in c["ports"]}
+            reached = {
+                port["port"]
+                for spec in policies.values()
+                if spec["podSelector"]["matchLabels"].items() <= labels
+                for port in spec["ingress"][0]["ports"]
+            }
+            assert reached == served
+        assert policies["fallow"]["policyTypes"] == ["Ingress", "Egress"]
+        for egress in policies["fallow"]["egress"]:
+            assert egress["to"], "the examples name each peer"
+            assert egress["ports"]
+
+
+def test_egress_goes_to_named_peers_or_else_to_ports() -> None:
+    said = values("acting")
+    ports = [{"port": 443, "protocol": "TCP"}]
+    peer = {"to": [{"ipBlock": {"cidr": "192.0.2.1/32"}}], "ports": ports}
+    for network, rules_wanted in (
+        ({"egress": [peer], "egressPorts": ports}, [peer]),
+        ({"egressPorts": ports}, [{"ports": ports}]),
+        ({"egress": [], "egressPorts": []}, None),
+    ):
+        policies = of(made({**said, "networkPolicy": network}), "NetworkPolicy")
+        spec = next(o["spec"] for o in policies if "-" not in o["metadata"]["name"])
+        assert spec.get("egress") == rules_wanted
+        assert ("Egress" in spec["policyTypes"]) == (rules_wanted is not None)
+
+
+def test_pods_may_be_created_only_where_the_values_restore_them() -> None:
+    said = values("acting")
+    for restores in (False, True):
+        rights = {"executors": ["evict"], "namespaces": ["a"], "restorePods": restores}
+        found = made({**said, "rights": rights})
+        creating = [
+            one["metadata"]["name"]
+            for one in of(found, "ClusterRole")
+            for rule in one["rules"]
+            if "pods" in rule["resources"] and "create" in rule["verbs"]
+        ]
+        assert creating == (["fallow-restore-pods"] if restores else [])
+        bound = {one["roleRef"]["name"] for one in of(found, "RoleBinding")}
+        assert ("fallow-restore-pods" in bound) == restores
 
 
 def test_monitoring_is_what_deploy_has() -> None:

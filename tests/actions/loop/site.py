@@ -213,6 +213,7 @@ def decide(policy: Policy, facts: Facts, spent: BudgetUsage, now: datetime) -> D
         parameters={
             "capabilities": ["scale", "suspend", "evict"],
             "allowed_namespaces": ["*"],
+            "restore": True,
         },
     )
 

@@ -101,7 +101,8 @@ EXAMPLES = (
 def decided(
     kind: str, namespace: str, name: str, verb: str, *, uid: str | None = None, **more: Any
 ) -> Decision:
-    """Return an allowed decision to act."""
+    """Return an allowed decision to act; a policy that evicts asks to restore the pod."""
+    more.setdefault("parameters", {"restore": True} if kind == "Pod" else {})
     return Decision(
         id="d" * 12,
         policy="p",

@@ -314,6 +314,15 @@ def test_a_bare_pod_needs_an_opt_in(
         intend(place, "Pod", "evict")
 
 
+@pytest.mark.parametrize("parameters", [{}, {"restore": False}, {"restore": "yes"}])
+def test_a_bare_pod_is_evicted_only_by_a_policy_that_asks_to_restore_it(
+    place: Place, parameters: dict[str, Any]
+) -> None:
+    make(place, "Pod", POD, annotations={"fallow.dev/evict": "true"})
+    with pytest.raises(RefusedError, match=r"with: \{restore: true\}.*fallow-restore-pods"):
+        intend(place, "Pod", "evict", parameters=parameters)
+
+
 def test_one_pod_of_a_group_is_not_evicted(place: Place) -> None:
     notes = {"annotations": {"fallow.dev/evict": "true"}}
     make(place, "Pod", POD, labels={"kueue.x-k8s.io/pod-group-name": "g"}, **notes)
