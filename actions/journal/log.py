@@ -25,6 +25,8 @@ from fallow.sqlite_file import BUSY_S, SqliteFile, hold_lock
 
 GENESIS = "0" * 64
 """The previous hash that the first row names."""
+SHORTEST_ANCHOR = 16
+"""Hexadecimal digits of a hash that an anchor has at least."""
 COLUMNS = "seq, at, kind, key, actor, document, previous, hash"
 
 
@@ -186,10 +188,10 @@ class Journal:
             return BrokenLink(min(copied_hashes), "it is missing here; the warehouse's copy has it")
         return None
 
-    def anchor(self) -> str:
-        """Return the number and the hash of the last row as ROW:HASH; empty without rows."""
+    def anchor(self, digits: int = 64) -> str:
+        """Return the last row as ROW:HASH, `digits` of the hash; empty without rows."""
         rows = self._file.query("SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1")
-        return f"{rows[0][0]}:{rows[0][1]}" if rows else ""
+        return f"{rows[0][0]}:{rows[0][1][:digits]}" if rows else ""
 
     def explain_anchor(self, anchor: str) -> str | None:
         """Return why this journal does not have the row that an anchor names; None = it has.
@@ -198,7 +200,7 @@ class Journal:
             UsageError: it is no ROW:HASH.
         """
         number, _, row_hash = anchor.partition(":")
-        if not number.isdecimal() or not row_hash:
+        if not number.isdecimal() or len(row_hash) < SHORTEST_ANCHOR:
             raise UsageError(
                 f"{anchor!r} is no anchor of a journal",
                 hint="legal: ROW:HASH, as reports, notices and backups have it",

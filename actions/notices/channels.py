@@ -28,10 +28,15 @@ class NoticeProgress(msgspec.Struct):
 
 
 class ChannelNotifier:
-    """The notifier of the settings. Tests inject `deliver`."""
+    """The notifier of the settings. Tests inject `deliver`; `closing` returns the last line."""
 
-    def __init__(self, settings: NoticesSettings, deliver: Deliver | None = None) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: NoticesSettings,
+        deliver: Deliver | None = None,
+        closing: Callable[[], str] = str,
+    ) -> None:
+        self._settings, self._closing = settings, closing
         self._deliver = deliver or deliver_by_apprise
         self._last: dict[str, datetime] = {}
 
@@ -92,6 +97,8 @@ class ChannelNotifier:
         if not sent:
             return
         title, text = build_digest([notices[n] for n in sent])
+        if closing := self._closing():
+            text = f"{text}\n\n{closing}"
         timeout = self._settings.timeout.total_seconds()
         why = self._deliver(channel, title, text, timeout)
         if why is None and set(sent) - set(urgent):

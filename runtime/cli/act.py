@@ -259,11 +259,18 @@ def actions(
     verify: Annotated[
         bool, typer.Option("--verify", help="check every link of the journal's chain")
     ] = False,
+    anchor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROW:HASH",
+            help="with --verify: also compare with the journal's end in a notice, report or backup",
+        ),
+    ] = None,
 ) -> int:
     """List what was done, what waits for approval, and what came of it."""
     settings = run.settings()
-    if verify:
-        return _verify(run, settings)
+    if verify or anchor is not None:
+        return _verify(run, settings, anchor)
     with _record(run, settings, write=False, needed=True) as record:
         if action is not None:
             run.text(action_tables.render_action(record, action, run.output))
@@ -281,7 +288,7 @@ def actions(
     return 0
 
 
-def _verify(run: CommandRun, settings: "Settings") -> int:
+def _verify(run: CommandRun, settings: "Settings", anchor: str | None) -> int:
     copy: list[tuple[int, str]] = []
     try:
         with run.warehouse(settings) as warehouse:
@@ -293,8 +300,14 @@ def _verify(run: CommandRun, settings: "Settings") -> int:
         if broken is not None:
             run.say(f"fallow: the journal is broken at row {broken.seq}: {broken.why}")
             return 1
+        lag = journal.explain_anchor(anchor) if anchor is not None else None
         rows = len(journal.entries())
+    if lag is not None:
+        run.say(f"fallow: the journal is not the one of the anchor {anchor}: {lag}")
+        return 1
     run.say(f"{rows:,} rows, every link holds; {len(copy):,} of them as the warehouse copied them")
+    if anchor is not None:
+        run.say(f"the row of the anchor {anchor} is as it was written")
     return 0
 
 

@@ -52,6 +52,7 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import pipeline, plans
 from runtime.operations.collection import load_collectors, next_start, read_cursors
+from runtime.operations.journal_anchor import describe_anchor
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.plugin_runs import PluginRuns
 
@@ -325,7 +326,7 @@ def actor(
         lease=Lease(cluster, acting.lease, me, clock),
         freeze=kill_switch(settings, record, cluster),
         evidence=evidence,
-        notifier=notifier or ChannelNotifier(settings.notices),
+        notifier=notifier or open_notifier(settings, record.journal),
         choose=choose_executor,
         clock=clock,
         settings=acting,
@@ -334,6 +335,11 @@ def actor(
         link=settings.notices.link,
         reviewer=getattr(evidence, "review", lambda _action, _now: None),
     )
+
+
+def open_notifier(settings: Settings, journal: "Journal") -> ChannelNotifier:
+    """Return the notifier of the settings; its messages end with the journal's anchor."""
+    return ChannelNotifier(settings.notices, closing=lambda: describe_anchor(journal))
 
 
 def open_transports(settings: Settings) -> "dict[str, Transport]":
@@ -382,7 +388,7 @@ def open_turns(
             cluster=connect_cluster(settings),
             policies=plans.load_policies(settings),
             clock=clock,
-            notifier=_ObservedNotifier(ChannelNotifier(settings.notices), on_notices),
+            notifier=_ObservedNotifier(open_notifier(settings, opened), on_notices),
         )
 
         watched = settings.actions.watch

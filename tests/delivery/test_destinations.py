@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3  # noqa: TID253  (the test looks into the bucket itself)
+import msgspec
 import pytest
 
 from fallow.report_settings import ReportStore
@@ -147,8 +148,9 @@ def test_a_bucket_has_one_object_however_often_it_is_put_and_others_stay_as_they
             "s3", endpoint_url=endpoint, region_name="us-east-1",
             aws_access_key_id="test", aws_secret_access_key="test",
         )  # fmt: skip
+        anchored = msgspec.structs.replace(report(), summary="waste\n\nJournal: 7:0123456789abcdef")
         first, second = (
-            destinations.hand(settings, delivery("archive"), report(), "") for _ in range(2)
+            destinations.hand(settings, delivery("archive"), anchored, "") for _ in range(2)
         )
         key = "fallow/test/weekly/20261120T070000Z-fallow-finance-20261113-20261120.md"
         assert first.taken
@@ -157,6 +159,7 @@ def test_a_bucket_has_one_object_however_often_it_is_put_and_others_stay_as_they
         found = client.get_object(Bucket="books", Key=key)
         assert found["Body"].read() == report().body
         assert found["ContentType"] == report().media_type
+        assert found["Metadata"]["fallow-journal"] == "7:0123456789abcdef"
 
         other = delivery("archive", "monthly")
         _, taken_key = bucket.address(ReportStore(**store), "test", other, report())

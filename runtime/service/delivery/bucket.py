@@ -10,12 +10,15 @@ from urllib.parse import urlsplit
 
 from actions.notices.apprise_delivery import DeliveryAttempt
 from fallow.report_settings import ReportStore
+from runtime.operations.journal_anchor import find_anchor
 from runtime.operations.reports import Report
 from runtime.service.delivery.outbox import Delivery
 from warehouse.cold_storage import create_s3_client
 
 ID_KEY = "fallow-delivery"
 """Metadata that names the delivery: it shows whether an existing object is ours."""
+ANCHOR_KEY = "fallow-journal"
+"""Metadata with the end of the journal when the report was produced, as ROW:HASH."""
 EXISTS_CODES = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412"})
 NO_CONDITION_CODES = frozenset({"NotImplemented", "501"})
 ABSENT_CODES = frozenset({"404", "NoSuchKey", "NotFound"})
@@ -44,7 +47,10 @@ def put(store: ReportStore, cluster: str, delivery: Delivery, report: Report) ->
 
     bucket, key = address(store, cluster, delivery, report)
     where: dict[str, Any] = {"Bucket": bucket, "Key": key}
-    how: dict[str, Any] = {"ContentType": report.media_type, "Metadata": {ID_KEY: delivery.id}}
+    metadata = {ID_KEY: delivery.id}
+    if anchor := find_anchor(report.summary):
+        metadata[ANCHOR_KEY] = anchor
+    how: dict[str, Any] = {"ContentType": report.media_type, "Metadata": metadata}
     if store.encryption:
         how["ServerSideEncryption"] = store.encryption
     if store.kms_key:

@@ -16,6 +16,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Literal
 
+import msgspec
+
 from actions.notices.apprise_delivery import DeliveryAttempt
 from fallow.errors import FallowError
 from fallow.protocols import Views
@@ -23,6 +25,7 @@ from fallow.report_settings import Schedule
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import reports
+from runtime.operations.journal_anchor import read_anchor_line
 from runtime.operations.reports import Report
 from runtime.service.delivery import destinations
 from runtime.service.delivery.outbox import Delivery, Outbox
@@ -148,6 +151,8 @@ class Deliveries:
                     delivery, DeliveryAttempt(False, f"it cannot be made: {reason}", again=True)
                 )
             return None
+        if line := read_anchor_line(self._settings, self._clock):
+            report = msgspec.structs.replace(report, summary=f"{report.summary}\n\n{line}")
         self._outbox.keep(schedule.name, due, report)
         return report
 
