@@ -8,10 +8,13 @@
     │   └── AuthError          1  a source refused our credentials
     ├── WarehouseError         1  the warehouse cannot be used as it is
     └── TemporaryError        75  try again: source not reachable, disk full, lock held
+        └── UnreadableDaysError 75  archived days of the window cannot be read at present
 
 An error is one line: what, to what, the legal answers; and a hint: what to do next.
 """
 
+from collections.abc import Iterable
+from datetime import date, timedelta
 from typing import ClassVar
 
 from fallow.redaction import redact
@@ -68,3 +71,30 @@ class TemporaryError(FallowError):
     """Report a failure that may pass; a scheduler should try again (EX_TEMPFAIL)."""
 
     exit_code = 75
+
+
+class UnreadableDaysError(TemporaryError):
+    """Report archived days that a figure needs and that cannot be read at present.
+
+    `days`: the missing days (UTC), in order. No figure over them is right before they are read.
+    """
+
+    def __init__(self, days: Iterable[date], where: str) -> None:
+        self.days = tuple(sorted(set(days)))
+        count = f"{len(self.days)} day{'s' * (len(self.days) != 1)}"
+        super().__init__(
+            f"{count} not readable: {format_days(self.days)} (archived in {where})",
+            hint="nothing is lost: a window after these days is answered without them; "
+            "try again when the store answers (`fallow doctor` checks it)",
+        )
+
+
+def format_days(days: Iterable[date]) -> str:
+    """Return days as ranges: `2026-11-01 to 2026-11-07, 2026-11-09`."""
+    ranges: list[tuple[date, date]] = []
+    for day in sorted(set(days)):
+        if ranges and ranges[-1][1] + timedelta(days=1) == day:
+            ranges[-1] = (ranges[-1][0], day)
+        else:
+            ranges.append((day, day))
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in ranges)

@@ -6,6 +6,8 @@ the file by an equal one.
 """
 
 import os
+import queue
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,6 +21,9 @@ from fallow.settings_groups import S3
 
 _REFUSED = {"403", "401", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
 
+ANSWER_S = 10.0
+"""Seconds within which a store has to answer a first small request, from connecting to the end."""
+
 _BLOCK = 1 << 20
 """Bytes read at a time."""
 
@@ -27,6 +32,9 @@ class ColdStore(Protocol):
     """The store of archived files."""
 
     root: str
+
+    def check(self) -> None:
+        """Raise TemporaryError where the store does not answer within `ANSWER_S` in all."""
 
     def put(self, staged: Path, path: str) -> None:
         """Make the staged file appear at `path`, durable, replacing what was there."""
@@ -84,6 +92,9 @@ class ColdFolder:
 
     def __init__(self, root: str) -> None:
         self.root = root
+
+    def check(self) -> None:
+        """Do nothing: a folder answers or its calls fail."""
 
     def put(self, staged: Path, path: str) -> None:
         """Make the staged file appear at `path`, durable, replacing what was there."""
@@ -158,6 +169,37 @@ class ColdBucket:
         self.root = root
         self._s3 = s3
         self._cached_client: Any = None
+
+    def check(self) -> None:
+        """List one object.
+
+        Raises:
+            TemporaryError: the store does not answer completely within `ANSWER_S`.
+            WarehouseError: it refuses access, or has no such bucket.
+        """
+        bucket, prefix = _split_address(self.root + "/")
+        results: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+        def request_list() -> None:
+            try:
+                with self._explained():
+                    self._client().list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
+            except Exception as error:  # noqa: BLE001  (raised below, in the caller's thread)
+                results.put(error)
+            else:
+                results.put(None)
+
+        # The client's timeouts are per read: a store that drips would keep this thread for ever.
+        threading.Thread(target=request_list, name="cold store", daemon=True).start()
+        try:
+            error = results.get(timeout=ANSWER_S)
+        except queue.Empty:
+            raise TemporaryError(
+                f"the object store does not answer within {ANSWER_S:g} s ({self.root})",
+                hint="nothing was lost; the move is repeated when it answers",
+            ) from None
+        if error is not None:
+            raise error
 
     def put(self, staged: Path, path: str) -> None:
         """Make the staged file appear at `path`, durable, replacing what was there."""

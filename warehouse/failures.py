@@ -16,9 +16,14 @@ class CatalogBusyError(TemporaryError):
     """Report a commit that conflicts with another; nothing was written and it may be repeated."""
 
 
+class StoreAwayError(TemporaryError):
+    """Report an object store that did not answer."""
+
+
 _KINDS: dict[str, type[FallowError]] = {
     "busy": CatalogBusyError,
     "temporary": TemporaryError,
+    "away": StoreAwayError,
     "broken": WarehouseError,
 }
 

@@ -96,7 +96,7 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                 if table == "sample":
                     sent = resolve_nodes(cursor, sent)  # noqa: PLW2901  (the same rows)
                 put = _append_rows if get_storage(table).mode == "append" else upsert_rows
-                rows = drop_archived(cursor, table, sent, recent)
+                rows = drop_archived(warehouse, cursor, table, sent, recent)
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)
                 new = put(cursor, table, rows) if rows.num_rows else 0

@@ -10,7 +10,7 @@ runs on a cursor and a snapshot of its own.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -19,18 +19,20 @@ from typing import Any, Self
 import duckdb
 import pyarrow as pa
 
-from fallow.errors import FallowError, WarehouseError
+from fallow.errors import FallowError, UnreadableDaysError, WarehouseError
 from fallow.private_files import narrow_home
 from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse import catalog, ingest, schema, statements
+from warehouse.cold_reach import find_place
 from warehouse.data_files import DataFiles
 from warehouse.dirty import Marks
-from warehouse.failures import explain_errors
+from warehouse.failures import StoreAwayError, explain_errors
 from warehouse.ingest import IngestResult
 from warehouse.lock import WriterLock, queue_writers
 from warehouse.relocation import connect_moved
 from warehouse.views import ViewSchemas
+from warehouse.views.tiers import list_marked_days, parse_name
 
 
 def utc_now() -> datetime:
@@ -139,23 +141,89 @@ class Warehouse:
         """Run one read-only statement with `$name` parameters over the tables' views.
 
         The statement sees one snapshot, however many writers commit meanwhile. Aware timestamps
-        among the parameters are converted to the tables' naive UTC.
+        among the parameters are converted to the tables' naive UTC. Archived files are opened only
+        where the statement needs their days.
 
         Raises:
             UsageError: it is not one SELECT, or the engine refuses it (unknown table or column).
+            UnreadableDaysError: it needs archived days, and their store is away.
             TemporaryError: S3 or the catalog is not reachable.
         """
-        with self.reading() as cursor:
-            return statements.run_select(cursor, sql, parameters or {})
+        return self.query_prepared(sql, parameters or {})
+
+    def query_prepared(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any],
+        *,
+        prepare: Callable[[duckdb.DuckDBPyConnection], None] = lambda _: None,
+        on_unreadable: Callable[[UnreadableDaysError], None] | None = None,
+    ) -> pa.Table:
+        """Run one read-only statement on a cursor that `prepare` has changed; see `query`.
+
+        With `on_unreadable` the rows are those of the readable days: it is called with the others,
+        which must be named beside the rows, and no sum over them may be shown.
+
+        Raises: as `query`; UnreadableDaysError only without `on_unreadable`.
+        """
+        while True:
+            try:
+                with self._reading() as (cursor, away):
+                    prepare(cursor)
+                    try:
+                        if away:
+                            _refuse_unreadable(
+                                away, statements.plan_select(cursor, sql, parameters)
+                            )
+                    except UnreadableDaysError as error:
+                        if on_unreadable is None:
+                            raise
+                        on_unreadable(error)
+                    return statements.run_select(cursor, sql, parameters)
+            except StoreAwayError:
+                if not self._views.report_failure():
+                    raise
+
+    def list_away(self, places: Iterable[str]) -> frozenset[str]:
+        """Return which places of archived files cannot be read at present."""
+        return self._views.reach.list_away(places)
+
+    def check_readable(self, files: Collection[str]) -> None:
+        """Refuse to read archived files whose place is away. For this package's own modules.
+
+        Raises:
+            UnreadableDaysError: naming their days.
+        """
+        away = self.list_away({find_place(path) for path in files})
+        if days := {parse_name(p)[0].date() for p in files if find_place(p) in away}:
+            raise UnreadableDaysError(days, ", ".join(sorted(away)))
 
     @contextmanager
-    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a cursor on one snapshot of the views. For this package's own modules."""
+    def reading_files(self, files: Collection[str]) -> Iterator[None]:
+        """Explain a failure to read these archived files. For this package's own modules.
+
+        Raises:
+            UnreadableDaysError: their store is away.
+        """
+        self.check_readable(files)
+        try:
+            with explain_errors(self.place.name):
+                yield
+        except StoreAwayError as error:
+            places = {find_place(path) for path in files}
+            self._views.reach.report_failure(places)
+            if not files:
+                raise
+            days = {parse_name(path)[0].date() for path in files}
+            raise UnreadableDaysError(days, ", ".join(sorted(places))) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
+        """Yield a cursor on one snapshot of the views, and the places whose days they lack."""
         with explain_errors(self.place.name):
             cursor = self._cursor()
             try:
-                self._views.begin(cursor)
-                yield cursor
+                yield cursor, self._views.begin(cursor)
             finally:
                 with suppress(duckdb.Error):
                     cursor.rollback()
@@ -250,14 +318,26 @@ class Warehouse:
 
         Like `query` and `replace` in one transaction, but the rows never leave the engine. Both
         texts may use any of `parameters`. Returns how many rows were written.
+
+        Raises:
+            UnreadableDaysError: the query needs archived days, and their store is away.
         """
         while True:
-            with self.transaction() as cursor:
-                if self._views.use(cursor):
-                    delete_sql = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
-                    put = f'INSERT INTO lake.main."{table}" BY NAME {sql}'
-                    statements.run_change(cursor, delete_sql, parameters)
-                    return statements.run_change(cursor, put, parameters)
+            try:
+                with self.transaction() as cursor:
+                    away = self._views.use(cursor)
+                    if away is not None:
+                        if away:
+                            _refuse_unreadable(
+                                away, statements.plan_change(cursor, sql, parameters)
+                            )
+                        delete_sql = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
+                        put = f'INSERT INTO lake.main."{table}" BY NAME {sql}'
+                        statements.run_change(cursor, delete_sql, parameters)
+                        return statements.run_change(cursor, put, parameters)
+            except StoreAwayError:
+                if not self._views.report_failure():
+                    raise
             self._views.ready()
 
     def close(self) -> None:
@@ -283,6 +363,15 @@ class Warehouse:
             return self._connection.cursor()
         except duckdb.ConnectionException as error:
             raise FallowError(f"the warehouse {self.place.name} is closed") from error
+
+
+def _refuse_unreadable(away: Collection[str], plan: str) -> None:
+    """Refuse a statement that needs days which the views of these places lack."""
+    if days := list_marked_days(plan):
+        tables_text = ", ".join(sorted(days))
+        raise UnreadableDaysError(
+            set().union(*days.values()), f"{', '.join(sorted(away))}: {tables_text}"
+        )
 
 
 def _check_existence(place: catalog.CatalogLocation) -> None:

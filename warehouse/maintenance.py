@@ -25,7 +25,7 @@ import msgspec
 import pyarrow as pa
 
 from fallow import tables
-from fallow.errors import WarehouseError
+from fallow.errors import TemporaryError, WarehouseError
 from fallow.sqlite_file import hold_lock
 from warehouse import schema, tiers
 from warehouse.catalog import BACKUP_LOCK, CATALOG_FILE
@@ -115,9 +115,11 @@ def compact_warehouse(
 ) -> CompactionResult:
     """Compact the lake and the cold tier; call `on_step` before and after each step's commit.
 
+    While the cold tier's store is away, only the sweep of its files is left out.
+
     Raises:
-        TemporaryError: the disk is full, or the catalog or the store is not reachable. Completed
-            steps stay complete and the next call continues.
+        TemporaryError: the disk is full, or the catalog is not reachable. Completed steps stay
+            complete and the next call continues.
     """
     expired = _run_function(warehouse, "expire_snapshots", on_step)
     with _removal(warehouse) as is_allowed:
@@ -278,7 +280,11 @@ def _sweep_orphans(warehouse: "Warehouse", on_step: Callable[[str], None]) -> in
         if strays:
             cursor.execute(call.format(""), before)
     on_step("lake swept")
-    cold_orphans = tiers.sweep_cold(warehouse, warehouse.clock())
+    try:
+        cold_orphans = tiers.sweep_cold(warehouse, warehouse.clock())
+    except TemporaryError as error:  # the lake is compacted all the same
+        log.warning("the cold tier is not swept", extra={"why": error.message})
+        return len(strays)
     on_step("cold tier swept")
     return len(strays) + cold_orphans
 

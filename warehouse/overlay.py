@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from fallow.tables import schema
 from fallow.window import Window
-from warehouse import statements
 from warehouse.allocation import TOUCHING, derive_allocations
 
 if TYPE_CHECKING:
+    import duckdb
+
     from warehouse.lake import Warehouse
 
 _ALL = "false"
@@ -32,19 +33,20 @@ class Overlay:
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """Run one read-only statement; see `Warehouse.query`."""
-        with self._warehouse.reading() as cursor:
-            row = cursor.execute("SELECT current_schema()").fetchone()
-            views = row[0] if row else "main"
-            for noun, (without, values, rows) in self._put.items():
-                cursor.register(f"overlay_{noun}", rows)
-                # A view takes no parameters. These values are our own, so they are written as
-                # literals.
-                cursor.execute(
-                    f'CREATE TEMP VIEW "{noun}" AS SELECT * FROM memory.{views}."{noun}" '
-                    f"WHERE NOT coalesce({_write_condition(without, values)}, false) "
-                    f'UNION ALL BY NAME SELECT * FROM "overlay_{noun}"'
-                )
-            return statements.run_select(cursor, sql, parameters or {})
+        return self._warehouse.query_prepared(sql, parameters or {}, prepare=self._replace_views)
+
+    def _replace_views(self, cursor: "duckdb.DuckDBPyConnection") -> None:
+        row = cursor.execute("SELECT current_schema()").fetchone()
+        views = row[0] if row else "main"
+        for noun, (without, values, rows) in self._put.items():
+            cursor.register(f"overlay_{noun}", rows)
+            # A view takes no parameters. These values are our own, so they are written as
+            # literals.
+            cursor.execute(
+                f'CREATE TEMP VIEW "{noun}" AS SELECT * FROM memory.{views}."{noun}" '
+                f"WHERE NOT coalesce({_write_condition(without, values)}, false) "
+                f'UNION ALL BY NAME SELECT * FROM "overlay_{noun}"'
+            )
 
 
 def overlay_inventory(

@@ -9,6 +9,7 @@ the few devices with late rows, so that two runs equal one. Ingest marks the buc
 increase of energy can end there, so the buckets that a sample reaches are refreshed with its own.
 """
 
+import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from fallow.errors import UnreadableDaysError
 from fallow.gpu_models import canonical, model_name
 from fallow.idle_settings import LedgerSettings
 from fallow.window import Window
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.rollup")
 
 BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
@@ -70,16 +74,28 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
     Returns:
         How many 5-minute buckets were refreshed.
 
+    Dirty buckets of archived days whose store is away stay dirty; the others are refreshed.
+
     Raises:
-        TemporaryError: a later call may succeed (disk full, catalog or S3 not reachable); dirty
+        UnreadableDaysError: the window needs archived days, and their store is away.
+        TemporaryError: a later call may succeed (disk full, catalog not reachable); dirty
             buckets stay dirty.
     """
     buckets = 0
     due = _list_due(warehouse) if window is None else _list_within(warehouse, window)
     # Latest first: the part that clears a bucket's mark comes after the buckets that it reaches.
     for stretch in sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
-        with warehouse.transaction() as cursor:
-            _refresh(warehouse, cursor, stretch, whole=window is not None)
+        try:
+            with warehouse.transaction() as cursor:
+                _refresh(warehouse, cursor, stretch, whole=window is not None)
+        except UnreadableDaysError as error:
+            if window is not None:
+                raise
+            log.warning(
+                "late rows wait: their buckets are archived",
+                extra={"cluster": stretch.cluster, "why": error.message},
+            )
+            continue
         buckets += round((stretch.end - stretch.start) / BUCKET)
     return buckets
 
@@ -159,8 +175,25 @@ def _refresh(
     *,
     whole: bool,
 ) -> None:
+    state = tiers.read_state(cursor)
+    files = state.overlap("sample", stretch.start - LONGEST_REACH, stretch.end)
+    hours = _floor_time(stretch.start, HOUR), _ceil_time(stretch.end, HOUR)
+    for table in tiers.ROLLED:
+        files += state.overlap(table, *hours)
+    seen = msgspec.structs.replace(state, cold=tuple(f for f in state.cold if f[1] in files))
+    with warehouse.reading_files(files):
+        _refresh_buckets(warehouse, cursor, stretch, seen, whole=whole)
+
+
+def _refresh_buckets(
+    warehouse: "Warehouse",
+    cursor: "duckdb.DuckDBPyConnection",
+    stretch: BucketRange,
+    seen: TierState,
+    *,
+    whole: bool,
+) -> None:
     cluster, start, end = stretch.cluster, stretch.start, stretch.end
-    seen = tiers.read_state(cursor)
     where: dict[str, Any] = {"cluster": cluster, "first": start, "last": end}
     hours = {**where, "first": _floor_time(start, HOUR), "last": _ceil_time(end, HOUR)}
     tiers.restore_days(cursor, seen, "rollup_5m", hours["first"], hours["last"])
@@ -295,3 +328,7 @@ def _ceil_time(timestamp: datetime, step: timedelta) -> datetime:
 
 def _ceil_length(length: timedelta, step: timedelta) -> timedelta:
     return length + -length % step
+
+
+LONGEST_REACH = _compute_reach(LONGEST_INTERVAL_S)
+"""How long before a bucket a sample may still count in it, for any interval."""

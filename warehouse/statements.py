@@ -26,9 +26,15 @@ _REFUSED = (
 
 
 def run_select(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
+    cursor: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Mapping[str, Any],
+    *,
+    prefix: str = "",
 ) -> pa.Table:
     """Run one SELECT on a cursor whose unqualified names are the tables' views.
+
+    `prefix`: what stands before the checked text, such as EXPLAIN.
 
     Raises:
         UsageError: it is not one SELECT, it uses what a query may not use (`sql_access`), or the
@@ -36,6 +42,7 @@ def run_select(
     """
     try:
         sql_access.check_select(cursor, sql)
+        sql = prefix + sql
         if all(map(_is_writable, parameters.values())):
             return _execute(cursor, sql, parameters).to_arrow_table()
         return cursor.execute(sql, bind_parameters(parameters)).to_arrow_table()
@@ -49,11 +56,28 @@ def run_select(
         ) from error
 
 
+def plan_select(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> str:
+    """Return the engine's plan of one SELECT, as JSON; nothing is read.
+
+    Raises:
+        UsageError: as `run_select`.
+    """
+    plan = run_select(cursor, sql, parameters, prefix="EXPLAIN (FORMAT JSON)\n")
+    return str(plan.column(1)[0])
+
+
 def run_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> int:
     """Run one of this package's own statements that change rows; return how many it changed."""
     named = {n: v for n, v in parameters.items() if f"${n}" in sql}
     row = (_execute(cursor, sql, named) if named else cursor.execute(sql)).fetchone()
     return int(row[0]) if row else 0
+
+
+def plan_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> str:
+    """Return the plan, as JSON, of a query that one of this package's own statements inserts."""
+    named = {n: v for n, v in parameters.items() if f"${n}" in sql}
+    row = _execute(cursor, f"EXPLAIN (FORMAT JSON)\n{sql}", named).fetchone()
+    return str(row[1]) if row else ""
 
 
 def bind_parameters(parameters: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from fallow.errors import TemporaryError
 from fallow.service_settings import WarehouseSettings
 from warehouse.cold_storage import ColdStore, open_store
 from warehouse.storage import get_storage
-from warehouse.views.tiers import TierState, define_view, parse_name, read_files
+from warehouse.views.tiers import TierState, define_view, read_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -85,7 +85,7 @@ def move_to_cold(
         WarehouseError: the store refuses access.
     """
     _delete_signals(warehouse, compute_horizon(warehouse.settings.warehouse, "signal", now))
-    place = open_store(warehouse.settings)
+    place = _open_reachable(warehouse)
     result = MoveResult()
     for table in (*RAW, *ROLLED):
         for day in _list_days(
@@ -96,6 +96,26 @@ def move_to_cold(
                 result.files + 1, result.rows + archived.rows, result.bytes + archived.bytes
             )
     return result
+
+
+def _open_reachable(warehouse: "Warehouse") -> ColdStore:
+    """Return the store; refuse one that is away, before anything is written for it.
+
+    A folder that is not mounted would take the files, and hide them once it is mounted.
+
+    Raises:
+        TemporaryError: it is away.
+    """
+    place = open_store(warehouse.settings)
+    with warehouse.snapshot() as cursor:
+        used = read_state(cursor).places()
+    if place.root in warehouse.list_away(used):
+        raise TemporaryError(
+            f"the cold tier {place.root} is away: it has none of the archived files",
+            hint="mount the folder, or correct warehouse.cold; nothing was moved or lost",
+        )
+    place.check()
+    return place
 
 
 def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
@@ -116,7 +136,7 @@ def compute_horizon(settings: WarehouseSettings, table: str, now: datetime) -> d
 
 def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
     """Remove files that no registration names, now or ever; return how many."""
-    place = open_store(warehouse.settings)
+    place = _open_reachable(warehouse)
     with warehouse.snapshot() as cursor:
         referenced_paths = {path for _, path in read_state(cursor).cold}
         # The file of a restored day is old, but a query that began before the restore still reads
@@ -144,7 +164,10 @@ def read_state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
 
 
 def build_source(noun: str, seen: TierState) -> str:
-    """Return `noun AS (...)` over all tiers, for a WITH clause inside a write transaction."""
+    """Return `noun AS (...)` over all tiers, for a WITH clause inside a write transaction.
+
+    The engine looks for the files in `seen` on a local disk, needed or not: leave out the others.
+    """
     listed = define_view(noun, seen) or f'SELECT * FROM lake.main."{noun}"'
     return f'"{noun}" AS NOT MATERIALIZED ({listed})'
 
@@ -157,10 +180,9 @@ def restore_days(
     end: datetime,
 ) -> None:
     """Move a rollup's archived days of [start, end) back into the lake, where they are replaced."""
-    days = [d for d in (parse_name(p)[0] for p in seen.files(table)) if start - DAY < d < end]
-    if not days:
+    paths = seen.overlap(table, start, end)
+    if not paths:
         return
-    paths = [p for p in seen.files(table) if parse_name(p)[0] in days]
     cursor.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {read_files(paths)}")
     cursor.execute(
         "DELETE FROM cold_file WHERE noun = $noun AND list_contains($paths, path)",
@@ -169,25 +191,32 @@ def restore_days(
 
 
 def drop_archived(
-    cursor: "duckdb.DuckDBPyConnection", table: str, rows: pa.Table, before: datetime
+    warehouse: "Warehouse",
+    cursor: "duckdb.DuckDBPyConnection",
+    table: str,
+    rows: pa.Table,
+    before: datetime,
 ) -> pa.Table:
-    """Return the rows whose key no archived file has; files have only rows older than `before`."""
+    """Return the rows whose key no archived file has; files have only rows older than `before`.
+
+    Raises:
+        UnreadableDaysError: the store of these rows' days is away.
+    """
     time_column = get_storage(table).time_column
     if table not in RAW or time_column is None or not rows.num_rows:
         return rows
     oldest, newest = pc.min_max(rows.column(time_column)).as_py().values()
     if oldest >= before:
         return rows
-    files = [
-        p for p in read_state(cursor).files(table) if oldest - DAY < parse_name(p)[0] <= newest
-    ]
+    files = read_state(cursor).overlap(table, oldest, newest + timedelta(microseconds=1))
     if not files:
         return rows
     cursor.register("arriving", rows)
     on = ", ".join(f'"{name}"' for name in tables.key(table))
-    left = cursor.execute(
-        f"SELECT * FROM arriving ANTI JOIN {read_files(files)} USING ({on})"
-    ).to_arrow_table()
+    with warehouse.reading_files(files):
+        left = cursor.execute(
+            f"SELECT * FROM arriving ANTI JOIN {read_files(files)} USING ({on})"
+        ).to_arrow_table()
     cursor.unregister("arriving")
     return left
 

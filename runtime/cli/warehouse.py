@@ -33,9 +33,11 @@ def status(run: CommandRun) -> None:
 def compact(run: CommandRun) -> None:
     """Move old rows to their tier, merge small files, drop what is no longer referenced."""
     with run.warehouse(run.settings(), write=True) as warehouse:
-        moved = move_to_cold(warehouse, run.now())
-        run.say(f"moved {moved.files} days ({moved.rows:,} rows) to the cold tier")
-        run.say(str(maintenance.compact_warehouse(warehouse)))
+        try:
+            moved = move_to_cold(warehouse, run.now())
+            run.say(f"moved {moved.files} days ({moved.rows:,} rows) to the cold tier")
+        finally:  # the lake is compacted while the cold tier is away, too
+            run.say(str(maintenance.compact_warehouse(warehouse)))
         run.data(maintenance.read_status(warehouse), noun="status")
 
 

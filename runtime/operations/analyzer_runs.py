@@ -16,7 +16,7 @@ from analyzers.services.vetoes import apply_vetoes
 from analyzers.waterfall import add_savings, build_waterfall, clip_finding
 from collectors.doctor import CheckRow
 from fallow import plugin_runs, plugins
-from fallow.errors import FallowError, TemporaryError, UsageError
+from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, UsageError
 from fallow.models import Finding
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import (
@@ -225,6 +225,10 @@ def _await_result(
     """Return an analyzer's result and the result of its run; its errors affect only itself."""
     try:
         judged = future.result()
+    except UnreadableDaysError as error:
+        if strict:
+            raise
+        return None, PluginRun("analyzer", name, "withheld", error.message)
     except TemporaryError:
         raise
     except FallowError as error:
@@ -291,6 +295,9 @@ def list_unjudged(
             for item in analyzer.unjudged(views, window):
                 if cluster in (None, item.subject.cluster):
                     reasons.setdefault("; ".join(item.reasons), []).append(item)
+        except UnreadableDaysError as error:
+            rows.append(UnjudgedHours(name, error.message, 0.0, ()))
+            continue
         except TemporaryError:
             raise
         except FallowError as error:

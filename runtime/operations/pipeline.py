@@ -5,6 +5,7 @@ Every stage is `(tables, window) -> keyed rows`: a second run changes nothing.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analyzers.reliability import lost_work
+from fallow.errors import UnreadableDaysError
 from fallow.models import Finding
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Analyzer, Collector
@@ -94,21 +96,36 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
 
     The ledger is written for the window and for every hour whose rollups have changed (by rows that
     came late, after an outage or from a backfill) or whose work was lost.
+    Hours that need archived days stay marked while the store of these days is away.
     """
     buckets = roll_up(warehouse)
     failures: list[AuditFailure] = []
     burst_bps = warehouse.settings.reliability.burst_bps
     for part in dirty.list_marked_windows(warehouse, window):
-        write_allocations(warehouse, part)
-        late = Window(part.start - lost_work.LATE, part.end)
-        rows = lost_work.compute_work_lost(warehouse, part, burst_bps)
-        work_lost.write_work_lost(warehouse, lost_work.build_batch(rows).rows, late)
+        with _leave_unreadable(part):
+            write_allocations(warehouse, part)
+            late = Window(part.start - lost_work.LATE, part.end)
+            rows = lost_work.compute_work_lost(warehouse, part, burst_bps)
+            work_lost.write_work_lost(warehouse, lost_work.build_batch(rows).rows, late)
     # Lost work is known only after its loss: hours that were written before are written again.
     for part in dirty.list_marked_windows(warehouse, window):
-        write_ledger(warehouse, part)
-        failures += audits.run_audits(warehouse, part)
-        dirty.clear_marks(warehouse, part)
+        with _leave_unreadable(part):
+            write_ledger(warehouse, part)
+            failures += audits.run_audits(warehouse, part)
+            dirty.clear_marks(warehouse, part)
     return buckets, failures
+
+
+@contextmanager
+def _leave_unreadable(part: Window) -> Iterator[None]:
+    """Leave hours marked whose archived days cannot be read at present; others are accounted."""
+    try:
+        yield
+    except UnreadableDaysError as error:
+        log.warning(
+            "hours wait for archived days",
+            extra={"start": part.start, "end": part.end, "why": error.message},
+        )
 
 
 def analyze(

@@ -223,9 +223,11 @@ class ServiceLoop:
 
     def maintain(self) -> None:
         """Move old rows to their tier and merge small files."""
-        moved = tiers.move_to_cold(self.warehouse, self.clock())
-        maintenance.compact_warehouse(self.warehouse)
-        self.metrics.record_tiers(self.warehouse, self.clock())
+        try:
+            moved = tiers.move_to_cold(self.warehouse, self.clock())
+        finally:  # the lake stays small while the cold tier is away
+            maintenance.compact_warehouse(self.warehouse)
+            self.metrics.record_tiers(self.warehouse, self.clock())
         log.info("tidied", extra={"moved": str(moved)})
 
     def _collect_from(self, names: AbstractSet[str], period: timedelta) -> None:

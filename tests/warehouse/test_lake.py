@@ -82,7 +82,9 @@ def test_views_that_another_reader_makes_meanwhile_are_seen(
     """Its transaction began before them: it begins anew instead of failing."""
     look, looks = ViewSchemas._state, []
 
-    def beside_another(self: ViewSchemas, cursor: duckdb.DuckDBPyConnection) -> TierState:
+    def beside_another(
+        self: ViewSchemas, cursor: duckdb.DuckDBPyConnection
+    ) -> tuple[TierState, frozenset[str]]:
         state = look(self, cursor)
         looks.append(state)
         if len(looks) == 1:

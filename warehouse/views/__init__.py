@@ -1,7 +1,8 @@
 """Provide one view per table over all tiers: what `Warehouse.query` lets SQL see.
 
-The views are in the engine's own memory, one schema of them per tier state. So every reader of a
-process shares them, and after a move between tiers readers use another schema.
+The views are in the engine's own memory, one schema of them per tier state and places that are
+away. So every reader of a process shares them, and after a move between tiers, or when a store is
+lost or found again, readers use another schema.
 """
 
 import threading
@@ -10,8 +11,9 @@ import duckdb
 
 from fallow import tables
 from fallow.resources import read_text
+from warehouse.cold_reach import ColdReach
 from warehouse.sql_access import INTERNAL_TABLES
-from warehouse.views.tiers import TierState, define_view
+from warehouse.views.tiers import TierState, create_markers, define_view
 
 _MOVES = {"watermark", "cold_file"}
 """Queries that return in which tier rows are."""
@@ -26,33 +28,40 @@ class ViewSchemas:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._schema_by_state: dict[TierState, str] = {}
-        self._by_snapshot: tuple[int, TierState] | None = None
+        self._schema_by_state: dict[tuple[TierState, frozenset[str]], str] = {}
+        self._by_snapshot: tuple[int, TierState, frozenset[str]] | None = None
+        self.reach = ColdReach()
 
-    def begin(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Begin a read-only transaction in which unqualified names are the tables' views."""
+    def begin(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
+        """Begin a read-only transaction in which unqualified names are the tables' views.
+
+        Returns the places of archived files that are away: the views lack their days.
+        """
         while True:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
-            state = self._state(cursor)
+            state, away = self._state(cursor)
             with self._lock:
-                name = self._schema_by_state.get(state)
+                name = self._schema_by_state.get((state, away))
             # A transaction does not see views that were created after it began, by this or another
             # reader.
             if name is not None and _enter_schema(cursor, name):
-                return
+                return away
             cursor.rollback()
             with self._lock:
-                if state not in self._schema_by_state:
-                    self._schema_by_state[state] = self._make(state, len(self._schema_by_state))
+                if (state, away) not in self._schema_by_state:
+                    name = self._make(state, away, len(self._schema_by_state))
+                    self._schema_by_state[(state, away)] = name
 
-    def use(self, cursor: duckdb.DuckDBPyConnection) -> bool:
+    def use(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str] | None:
         """Let unqualified names be the tables' views in a transaction that has begun already.
 
-        Returns False where their views do not exist yet (`ready` creates them, outside of it).
+        Returns the places that are away, as `begin`; None where the views do not exist yet
+        (`ready` creates them, outside of it).
         """
+        state, away = self._state(cursor)
         with self._lock:
-            name = self._schema_by_state.get(self._state(cursor))
-        return name is not None and _enter_schema(cursor, name)
+            name = self._schema_by_state.get((state, away))
+        return away if name is not None and _enter_schema(cursor, name) else None
 
     def ready(self) -> None:
         """Create the views of the current state, for transactions that begin from now on."""
@@ -63,13 +72,19 @@ class ViewSchemas:
         finally:
             cursor.close()
 
-    def _state(self, cursor: duckdb.DuckDBPyConnection) -> TierState:
+    def report_failure(self) -> bool:
+        """Note that the object stores did not answer; return whether that changes the views."""
+        latest = self._by_snapshot
+        return latest is not None and self.reach.report_failure(latest[2])
+
+    def _state(self, cursor: duckdb.DuckDBPyConnection) -> tuple[TierState, frozenset[str]]:
+        """Return in which tier rows are, and which places of archived files are away."""
         # Most new snapshots are only a new scrape; the first reader of each queries the tier state.
         row = cursor.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchone()
         snapshot = int(row[0]) if row else 0
         latest = self._by_snapshot
         if latest is not None and latest[0] == snapshot:
-            return latest[1]
+            return latest[1], self.reach.list_away(latest[2])
         bare = tuple(name for (name,) in cursor.execute(_BARE).fetchall())
         rows = [] if {*bare} >= _MOVES else cursor.execute(_STATE).fetchall()
         state = TierState(
@@ -77,17 +92,23 @@ class ViewSchemas:
             tuple((name, path) for name, _, path in rows if path is not None),
             bare,
         )
-        self._by_snapshot = (snapshot, state)
-        return state
+        places = state.places()
+        self._by_snapshot = (snapshot, state, places)
+        return state, self.reach.list_away(places)
 
-    def _make(self, state: TierState, number: int) -> str:
+    def _make(self, state: TierState, away: frozenset[str], number: int) -> str:
         name = f"nouns_{number}"
         cursor = self._connection.cursor()
         try:
             cursor.begin()  # one catalog query for all of them
             cursor.execute(f"CREATE SCHEMA memory.{name}")
+            for statement in create_markers(state, away, f"memory.{name}"):
+                cursor.execute(statement)
             for noun in (*tables.table_names(), *INTERNAL_TABLES):
-                listed = define_view(noun, state) or f'SELECT * FROM lake.main."{noun}"'
+                listed = (
+                    define_view(noun, state, away, f"memory.{name}")
+                    or f'SELECT * FROM lake.main."{noun}"'
+                )
                 cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
             cursor.commit()
         finally:

@@ -6,15 +6,28 @@ completely or not at all. SQL here names the lake's tables in full: `lake.main.s
 
 A row is in exactly one tier: the commit that registers a file deletes its rows from the lake. So a
 view is the lake's rows plus those of the registered files, one branch per month (and schema). The
-engine skips whole months by their constant bounds, and days inside a month by the files'
-statistics. Files are listed, never globbed: a file without a registration is not read.
+engine skips whole branches by their constant bounds, and days inside a branch by the files'
+statistics. Files are listed, never globbed: a file without a registration is not read. A branch
+names its columns, so that no archived file is opened before a query needs its rows.
+
+Where a place of archived files is away, its days have a branch each, over an empty table that has
+the day in its name (`create_marker`). Such a view has the rows of the readable days only, and the
+plan of a query shows which other days it would have read (`list_marked_days`). Nobody may show a
+sum over such a view without looking at them.
 """
 
-from datetime import datetime
+import re
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
 
 import msgspec
 
-from warehouse.storage import get_storage
+from fallow import tables
+from warehouse.cold_reach import find_place
+from warehouse.storage import TYPES, get_storage
+
+_DAY = timedelta(days=1)
+_MARKER = re.compile(r"\bunreadable (\w+) (\d{4}-\d\d-\d\d)\b")
 
 
 class TierState(msgspec.Struct, frozen=True):
@@ -34,9 +47,27 @@ class TierState(msgspec.Struct, frozen=True):
         """Return the archived files of a table."""
         return [path for name, path in self.cold if name == table]
 
+    def overlap(self, table: str, start: datetime, end: datetime) -> list[str]:
+        """Return the archived files of a table with days that [start, end) touches (naive UTC)."""
+        return [p for p in self.files(table) if start - _DAY < parse_name(p)[0] < end]
 
-def define_view(noun: str, state: TierState) -> str | None:
-    """Return the SELECT of the table at this state, or None for the lake's table."""
+    def places(self) -> frozenset[str]:
+        """Return the places of all archived files."""
+        return frozenset(find_place(path) for _, path in self.cold)
+
+    def list_unreadable(self, table: str, away: frozenset[str]) -> list[date]:
+        """Return the days of a table with files in places that are away."""
+        paths = self.files(table) if away else []
+        return sorted({parse_name(p)[0].date() for p in paths if find_place(p) in away})
+
+
+def define_view(
+    noun: str, state: TierState, away: frozenset[str] = frozenset(), schema: str = ""
+) -> str | None:
+    """Return the SELECT of the table at this state, or None for the lake's table.
+
+    `away`: places that cannot be read; `schema` has the markers of their days (`create_marker`).
+    """
     files = state.files(noun)
     if not files:
         # For a table without statistics DuckLake 1.5 queries the catalog again for each column.
@@ -44,24 +75,50 @@ def define_view(noun: str, state: TierState) -> str | None:
     months: dict[tuple[str, str], list[str]] = {}
     for path in files:
         day, shape = parse_name(path)
-        months.setdefault((f"{day:%Y-%m}", shape), []).append(path)
-    time_column = get_storage(noun).time_column
+        if find_place(path) not in away:
+            months.setdefault((f"{day:%Y-%m}", shape), []).append(path)
     branches = [f'SELECT * FROM lake.main."{noun}"']
-    for (month, _), paths in sorted(months.items()):
-        first = datetime.fromisoformat(f"{month}-01")
-        following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
-        branches.append(
-            f"SELECT * FROM {read_files(paths)}"
-            f" WHERE \"{time_column}\" >= TIMESTAMP '{first}'"
-            f" AND \"{time_column}\" < TIMESTAMP '{following}'"
-        )
+    for _, paths in sorted(months.items()):
+        days = [parse_name(path)[0] for path in paths]
+        source = f"SELECT * FROM {read_files(paths, noun)}"
+        branches.append(_bound(source, noun, min(days), max(days)))
+    for missing in state.list_unreadable(noun, away):
+        marker = f'{schema}."{_mark(noun, missing)}"'
+        rows = f"SELECT unnest(u) FROM (SELECT unnest(u) AS u FROM {marker})"
+        start = datetime.combine(missing, datetime.min.time())
+        branches.append(_bound(f"SELECT * FROM ({rows})", noun, start, start))
     return " UNION ALL BY NAME ".join(branches)
 
 
-def read_files(paths: list[str]) -> str:
-    """Return the table function that reads these files; their folders are not read as columns."""
+def create_markers(state: TierState, away: frozenset[str], schema: str) -> Iterator[str]:
+    """Yield the statements that create the empty tables of the days that are not readable."""
+    for noun in tables.table_names():
+        columns = ", ".join(f'"{c.name}" {TYPES[c.type]}' for c in tables.columns(noun))
+        for day in state.list_unreadable(noun, away):
+            yield f'CREATE TABLE {schema}."{_mark(noun, day)}" (u STRUCT({columns})[])'
+
+
+def list_marked_days(plan: str) -> dict[str, set[date]]:
+    """Return the days, by table, that a query would have read, from its plan."""
+    days: dict[str, set[date]] = {}
+    for noun, day in _MARKER.findall(plan):
+        days.setdefault(noun, set()).add(date.fromisoformat(day))
+    return days
+
+
+def read_files(paths: list[str], noun: str = "") -> str:
+    """Return the table function that reads these files; their folders are not read as columns.
+
+    With `noun` the table's columns are named, and no file is opened before its rows are read; a
+    column that a file lacks is null.
+    """
     listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-    return f"read_parquet([{listed}], hive_partitioning = false)"
+    columns = ", ".join(
+        f"'{c.name}': {{name: '{c.name}', type: '{TYPES[c.type]}', default_value: NULL}}"
+        for c in (tables.columns(noun) if noun else ())
+    )
+    schema = f", schema = MAP {{{columns}}}" if noun else ""
+    return f"read_parquet([{listed}], hive_partitioning = false{schema})"
 
 
 def parse_name(path: str) -> tuple[datetime, str]:
@@ -71,3 +128,16 @@ def parse_name(path: str) -> tuple[datetime, str]:
     """
     _, day, shape, _ = path.rpartition("/")[2].rsplit("-", 3)
     return datetime.strptime(day, "%Y%m%d"), shape  # noqa: DTZ007  (tables hold naive UTC)
+
+
+def _mark(noun: str, day: date) -> str:
+    return f"unreadable {noun} {day}"
+
+
+def _bound(source: str, noun: str, first: datetime, last: datetime) -> str:
+    """Return a branch with constant bounds: the days from `first` to `last`."""
+    time_column = get_storage(noun).time_column
+    return (
+        f"{source} WHERE \"{time_column}\" >= TIMESTAMP '{first}'"
+        f" AND \"{time_column}\" < TIMESTAMP '{last + _DAY}'"
+    )
