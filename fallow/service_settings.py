@@ -18,8 +18,10 @@ class WarehouseSettings(SettingsGroup):
     s3: S3 = S3()
     raw_days: int = Field(7, ge=1, description="days of raw samples kept hot, then archived cold")
     warm_days: int = Field(60, ge=1, description="days of 5-minute rollups kept, then hourly cold")
-    threads: int = Field(0, ge=0, description="engine threads; 0 = all cores")
-    memory_limit: str = Field("", description="engine memory such as 2GB; empty = 80 % of RAM")
+    threads: int = Field(0, ge=0, description="engine threads; 0 = the cores or CPU quota")
+    memory_limit: str = Field(
+        "", description="engine memory such as 2GB; empty = half of the cgroup's limit or RAM"
+    )
     future_tolerance: Duration = Field(
         timedelta(minutes=2), description="rows later than now plus this are refused"
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 import msgspec
 
+from fallow.container_limits import read_cpu_limit, read_memory_limit
 from fallow.errors import WarehouseError
 from fallow.settings import Settings
 from warehouse import extensions
@@ -94,10 +95,15 @@ def _configure(
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET autoload_known_extensions = false")
     connection.execute("SET allow_community_extensions = false")
-    if settings.warehouse.threads:
-        connection.execute(f"SET threads = {settings.warehouse.threads:d}")
-    if settings.warehouse.memory_limit:
-        connection.execute("SET memory_limit = $limit", {"limit": settings.warehouse.memory_limit})
+    threads = settings.warehouse.threads or read_cpu_limit()
+    connection.execute(f"SET threads = {threads:d}")
+    # Arrow, Polars and Python need memory too, so that the engine's own default is too much.
+    limit = settings.warehouse.memory_limit or f"{read_memory_limit() // 2}B"
+    connection.execute("SET memory_limit = $limit", {"limit": limit})
+    if not where.remote:
+        # The system caches local files already. The engine's own copy of each file that was ever
+        # read made a service grow with every cycle.
+        connection.execute("SET enable_external_file_cache = false")
     spill = where.home / "spill" if where.home.is_dir() else Path(tempfile.gettempdir())
     connection.execute(f"SET temp_directory = {quote_literal(str(spill))}")
 
