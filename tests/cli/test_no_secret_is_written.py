@@ -1,16 +1,30 @@
 """Markers in every setting that can hold a secret: none is in what Fallow prints or stores."""
 
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actions.journal import event_types
+from actions.notices.channels import ChannelNotifier
 from fallow import tables
 from fallow.settings import Settings, load
+from fallow.tables import Batch
+from fallow.window import Window
 from runtime.cli import run
+from runtime.operations import pipeline
+from tests.actions.loop.site import Site
 from tests.cli.conftest import Fallow
 from warehouse.lake import Warehouse
 
@@ -159,3 +173,107 @@ def test_a_settings_file_that_is_no_yaml_is_not_quoted(fallow: Fallow, tmp_path:
     assert answer.code == 2
     assert "line 2" in answer.err
     assert _list_markers(answer.err) == []
+
+
+def _ask(url: str) -> str:
+    """Return an answer with its headers, also that of a refusal; empty = nothing answers yet."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return f"{answer.headers}{answer.read().decode()}"
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return f"{refusal.headers}{refusal.read().decode()}"
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return ""
+
+
+COLLECTED = re.compile(r'^fallow_up\{collector="(exporters|prometheus)"\} [01]', re.MULTILINE)
+
+
+def test_no_secret_is_in_what_a_running_service_answers_or_logs(
+    settings_file: Path, tmp_path: Path
+) -> None:
+    url = f"http://127.0.0.1:{_find_free_port()}"
+    words = ["up", "--role", "collector", "--role", "analyzer", "--role", "actor"]
+    command = [sys.executable, "-c", "from runtime.cli import main; main()", *words]
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("FALLOW_")}
+    environ["FALLOW_SERVICE__LISTEN"] = url.removeprefix("http://")
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [*command, "--config", str(settings_file)],
+            env=environ, cwd=tmp_path, stdout=output, stderr=output,
+        ) as service,
+    ):  # fmt: skip
+        try:
+            end = time.monotonic() + 60
+            while len(COLLECTED.findall(_ask(f"{url}/metrics"))) < 2:
+                assert service.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
+                threading.Event().wait(0.1)
+            answers = [_ask(f"{url}/{path}") for path in ("metrics", "healthz", "readyz", "v1/no")]
+        finally:
+            service.terminate()
+    assert "fallow_up" in answers[0]
+    assert _list_markers("".join(answers)) == []
+    assert log.read_text()
+    assert _list_markers(log.read_text()) == []
+    settings = load(file=settings_file, environ={}).settings
+    assert _find_secrets_in_files(settings.home) == []
+
+
+REPORTS = [
+    (who, form)
+    for who, forms in (("finance", ("md", "csv", "html", "focus")), ("sre", ("md", "html")))
+    for form in forms
+]
+
+
+def test_no_secret_is_in_reports(
+    settings_file: Path, fallow: Fallow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fallow("collect", "--once", "--config", settings_file)
+    now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    minutes = range(90, 0, -1)
+    columns: dict[str, Any] = {
+        "cluster": ["default"] * 90,
+        "ts": [now - timedelta(minutes=minute) for minute in minutes],
+        "device": ["GPU-1"] * 90,
+        "interval_s": [60.0] * 90,
+        "gpu_util_pct": [50.0] * 90,
+    }
+    window = Window.last(timedelta(hours=3), now=datetime.now(UTC))
+    settings = load(file=settings_file, environ={}).settings
+    with Warehouse.open(settings, write=True) as warehouse:
+        pipeline.ingest(warehouse, [Batch.of("sample", columns)])
+        pipeline.account(warehouse, window)
+    for who, form in REPORTS:
+        file = tmp_path / f"{who}.{form}"
+        words = ["report", who, "--window", "3h", "--format", form, "-o", file]
+        answer = fallow(*words, "--config", settings_file)
+        assert answer.code == 0, answer
+        assert file.stat().st_size > 100
+        assert _list_markers(answer.out + answer.err + file.read_text()) == []
+
+
+def test_no_secret_is_in_the_journal_of_an_actor_whose_channel_fails(
+    settings_file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = load(file=settings_file, environ={}).settings
+    folder = tmp_path / "acting"
+    folder.mkdir()
+    with Site(folder) as site:
+        site.deployment()
+        actor = site.actor(notifier=ChannelNotifier(settings.notices))
+        actor.turn(dry_run=False)
+        site.pass_time(minutes=1)
+        actor.turn(dry_run=False)
+        rows = site.journal().entries(event_types.NOTIFICATION_FAILED)
+        assert rows, "the channel of the settings does not answer"
+        assert all(row.document["why"] for row in rows)
+        lines = [str(entry) for entry in site.journal().entries()]
+    answer = capfd.readouterr()
+    assert _list_markers("".join(lines) + answer.out + answer.err) == []
+    assert _find_secrets_in_files(folder) == []
