@@ -9,7 +9,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 HOME_NAMES = (
     "catalog.sqlite*", "journal.sqlite*", "deliveries.sqlite*", "writer.lock", "backup.lock",
-    "FREEZE", "data", "cold", "staging", "spill", "snapshots", "baselines",
+    "FREEZE", "data", "cold", "staging", "spill", "queue", "snapshots", "baselines",
 )  # fmt: skip
 """What Fallow writes in its home folder; other files there are not its own."""
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from pydantic import Field, SecretStr
+from pydantic import ByteSize, Field, SecretStr
 
 from fallow.settings_groups import S3, Duration, SettingsGroup
 
@@ -21,6 +21,16 @@ class WarehouseSettings(SettingsGroup):
     threads: int = Field(0, ge=0, description="engine threads; 0 = the cores or CPU quota")
     memory_limit: str = Field(
         "", description="engine memory such as 2GB; empty = half of the cgroup's limit or RAM"
+    )
+    queue_rows: int = Field(
+        100_000,
+        ge=0,
+        description="rows that wait in memory while PostgreSQL or S3 is away; more go to disk",
+    )
+    queue_bytes: ByteSize = Field(
+        ByteSize(2 * 1024**3),
+        ge=0,
+        description="files that wait under home then; at this bound the newest rows are refused",
     )
     future_tolerance: Duration = Field(
         timedelta(minutes=2), description="rows later than now plus this are refused"

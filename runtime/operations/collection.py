@@ -1,7 +1,9 @@
 """Collect from live sources: which are configured, one pass over them, a backfill, a check."""
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 BatchObserver = Callable[[Iterable[Batch]], Iterator[Batch]]
 """Receives the batches on their way to the warehouse."""
+NAMES_WAIT_S = 10.0
+"""How long a scrape waits for the names that pods annotate; it takes the last ones then."""
 LOOKBACK = timedelta(minutes=5)
 """Default history that one pass of `collect --once` reads from sources with history."""
 CATCH_UP = timedelta(days=1)
@@ -99,15 +103,40 @@ def load_collectors(
 
 
 def _exporter_collector(settings: Settings, views: Views | None) -> Collector:
-    def annotated() -> set[str]:
-        if views is None:
-            return set()
+    def read_annotated(views: Views) -> set[str]:
         text = "SELECT DISTINCT annotations FROM pod WHERE contains(annotations, $key)"
         rows = views.query(text, {"key": METRIC}).to_pylist()
         annotations = (read_stored_pod(json.loads(row["annotations"])) for row in rows)
         return {notes[METRIC] for notes in annotations if METRIC in notes}
 
+    if views is None:
+        return ExporterCollector(settings.exporters, settings.cluster)
+    annotated = LastNames(lambda: read_annotated(views))
     return ExporterCollector(settings.exporters, settings.cluster, annotated=annotated)
+
+
+class LastNames:
+    """Names that the warehouse has; the last ones while it is away or hangs.
+
+    A scrape does not wait for a catalog: its rows can be stored later.
+    """
+
+    def __init__(self, read: Callable[[], set[str]], wait_s: float = NAMES_WAIT_S) -> None:
+        self._read, self._wait_s = read, wait_s
+        self._names: set[str] = set()
+        self._reader: threading.Thread | None = None
+
+    def __call__(self) -> set[str]:
+        """Return the names; the first call after a hang began waits `wait_s` seconds."""
+        if self._reader is None or not self._reader.is_alive():
+            self._reader = threading.Thread(target=self._refresh, daemon=True)
+            self._reader.start()
+            self._reader.join(self._wait_s)
+        return self._names
+
+    def _refresh(self) -> None:
+        with suppress(FallowError):
+            self._names = self._read()
 
 
 def prometheus_collector(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from actions.journal import JournalState, event_types
 from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
 from actions.loop.actor import approve
-from fallow.errors import FallowError, UsageError
+from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.settings import Settings
 from fallow.window import format_duration
 from runtime.operations import findings, live_actor
@@ -32,12 +32,15 @@ LONGEST = timedelta(days=366)
 
 
 class ActionRequests:
-    """People's requests to one process that has the journal open. Threads may share it."""
+    """People's requests to one process that has the journal open. Threads may share it.
+
+    No warehouse = it is not open yet, because its catalog is away.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        warehouse: "Warehouse",
+        warehouse: "Warehouse | None",
         clock: Callable[[], datetime],
         connect: "Callable[[Settings], KubeClient]" = live_actor.connect_cluster,
     ) -> None:
@@ -64,6 +67,11 @@ class ActionRequests:
             UsageError: there is no such finding, or the length is not legal.
         """
         until = self._until(length)
+        if self._warehouse is None:
+            raise TemporaryError(
+                "the warehouse is not open yet: a finding cannot be read",
+                hint="try again when /readyz says so",
+            )
         finding_id = findings.read(self._warehouse, finding).id
         with self._record(by) as record:
             record.append(event_types.SNOOZED, finding_id, {"until": until.isoformat()})
@@ -115,7 +123,7 @@ class ActionRequests:
         except FallowError as error:
             failures.append(error.message)
         failures += freeze_all(self._settings, self._clock, cluster, why, by)
-        self._copy_soon()
+        self.copy_soon()
         return {"why": why, "not_switched": failures}
 
     def _until(self, length: timedelta) -> datetime:
@@ -136,9 +144,9 @@ class ActionRequests:
             )
         with live_actor.journal(self._settings, self._clock, actor=by) as journal:
             yield JournalState(journal).catch_up()
-        self._copy_soon()
+        self.copy_soon()
 
-    def _copy_soon(self) -> None:
+    def copy_soon(self) -> None:
         """Copy the journal's rows to the warehouse; wait for it for a while only.
 
         A catalog that hangs does not hold an answer back. The next turn copies the rows in any
@@ -149,7 +157,7 @@ class ActionRequests:
         copier.join(COPY_WAIT_S)
 
     def _copy(self) -> None:
-        if not self._copying.acquire(blocking=False):
+        if self._warehouse is None or not self._copying.acquire(blocking=False):
             return  # an earlier copy still waits for the catalog
         try:
             with (

@@ -34,6 +34,7 @@ from warehouse import audits, maintenance
 if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
     from fallow.plugin_runs import PluginRun
+    from runtime.operations.ingest_queue import QueueState
     from runtime.operations.live_actor import CanaryStatus
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
@@ -47,6 +48,7 @@ GATES = ("frozen", "breaker", "lease", "evidence")
 STEPS = ("acted", "notified", "kept a snapshot", "held", "refused")
 NOTICES = ("delivered", "failed", "waiting")
 STATES = ("up", "down")
+MEDIA = ("memory", "disk")
 _SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 
 
@@ -90,6 +92,7 @@ class SelfMetrics:
         self.registry = CollectorRegistry()
         self._all: dict[str, Any] = {}
         self._watched: dict[tuple[str, str], int] = {}
+        self._refused_rows = 0
         for metric in metrics():
             mine = metric.role is ServiceRole.all or metric.role in roles
             registry = self.registry if mine else None  # a metric of other roles is not exported
@@ -100,6 +103,7 @@ class SelfMetrics:
         self._begin("act_outcomes", get_args(Result))
         self._begin("notices", NOTICES)
         self._begin("act_halted", GATES)
+        self._begin("queue_rows", MEDIA)
         self._begin("report_deliveries", RESULTS)
 
     def record_schedule(self, jobs: Iterable[ServiceJob], now: datetime) -> None:
@@ -137,6 +141,15 @@ class SelfMetrics:
         if up and now is not None:
             gauge = self._of("collect_last_success_timestamp_seconds")
             gauge.labels(name).set(now.timestamp())
+
+    def record_queue(self, state: "QueueState") -> None:
+        """Record the rows that wait for the warehouse, and those that were refused."""
+        self._of("queue_rows").labels("memory").set(state.memory_rows)
+        self._of("queue_rows").labels("disk").set(state.disk_rows)
+        self._of("queue_bytes").set(state.disk_bytes)
+        self._of("queue_oldest_seconds").set(state.oldest_s)
+        self._of("queue_refused_rows").inc(max(state.refused - self._refused_rows, 0))
+        self._refused_rows = state.refused
 
     def record_watches(self, progress: Iterable[WatchCounts]) -> None:
         """Record what watches did so far."""

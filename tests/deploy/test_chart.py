@@ -189,6 +189,19 @@ def test_the_canary_has_its_namespace_and_its_rights_only_where_it_has_an_image(
     assert not of(made({"settings": {**said["settings"], "actions": off}}), "Namespace")
 
 
+def test_the_collector_has_a_disk_on_which_rows_wait() -> None:
+    parts = {
+        one["metadata"]["labels"]["app.kubernetes.io/component"]: one["spec"]
+        for one in of(made(values("split")), "StatefulSet")
+    }
+    (claim,) = parts["collector"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "home"
+    assert "home" not in {v["name"] for v in parts["collector"]["template"]["spec"]["volumes"]}
+    assert {role for role, spec in parts.items() if "volumeClaimTemplates" in spec} == {"collector"}
+    off = made({**values("split"), "persistence": {"enabled": False}})
+    assert not any("volumeClaimTemplates" in one["spec"] for one in of(off, "StatefulSet"))
+
+
 def test_a_role_is_parted_without_loss() -> None:
     """What reaches beyond namespaces is what the API says is not in one."""
     with (ROOT / "simulator" / "kube" / "resources.csv").open(encoding="utf-8") as lines:

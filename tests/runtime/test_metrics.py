@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families
 
+from actions.canary import CanaryResult
 from actions.loop.protocols import Notice, NoticeProof, StepResult, TurnReport
 from collectors.kube.list_watch import WatchProgress
 from fallow.action_models import Decision, LedgerEntry, Outcome, Reason
@@ -17,6 +18,8 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
+from runtime.operations.ingest_queue import QueueState
+from runtime.operations.live_actor import CanaryStatus
 from runtime.service.metrics import SelfMetrics, metrics
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure
@@ -26,7 +29,18 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TENANT = "somebodys-secret"
 LABELS = {
     *("job_name", "collector", "state", "audit", "tier", "analyzer", "saving", "result"),
-    *("gate", "version", "role", "what", "code", "resource", "kind", "plugin", "evidence"),
+    *(
+        "gate",
+        "version",
+        "role",
+        "what",
+        "code",
+        "resource",
+        "kind",
+        "plugin",
+        "evidence",
+        "medium",
+    ),
 }
 
 
@@ -48,6 +62,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made.record_turn("collect", 1.0, NOW, well=False)
     made.record_readiness(ready=True)
     made.record_collection("exporters", 1.0, added=2, up=True, now=NOW)
+    made.record_queue(QueueState(3, 2, 40, 900, 60.0, refused=7))
+    made.record_queue(QueueState(refused=9))
+    made.record_canary(CanaryStatus(timedelta(hours=1), NOW, CanaryResult(ok=False, at=NOW)))
     made.record_watches(
         [WatchProgress("pods", lists=2, streams=3, events=5, expiries=1, failures=1)]
     )
@@ -160,6 +177,11 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_act_halted", {"gate": "lease"}, 0.0),
         ("fallow_notices_total", {"result": "failed"}, 1.0),
         ("fallow_act_waiting", {}, 2.0),
+        ("fallow_queue_rows", {"medium": "disk"}, 0.0),
+        ("fallow_queue_refused_rows_total", {}, 9.0),
+        ("fallow_canary_failures_total", {}, 1.0),
+        ("fallow_canary_period_seconds", {}, 3600.0),
+        ("fallow_canary_last_success_timestamp_seconds", {}, NOW.timestamp()),
         ("fallow_watch_events_total", {"resource": "pods"}, 9.0),
         ("fallow_watch_restarts_total", {"resource": "pods"}, 3.0),
         ("fallow_watch_lists_total", {"resource": "pods"}, 2.0),

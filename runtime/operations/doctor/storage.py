@@ -13,6 +13,7 @@ from fallow.private_files import is_open_to_others
 from fallow.settings import Settings
 from fallow.settings_groups import S3
 from runtime.operations.doctor.fault import fault_row
+from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
 from warehouse import catalog
 from warehouse.cold_storage import ColdBucket
 
@@ -31,6 +32,7 @@ def check_storage(settings: Settings) -> Iterator[CheckRow]:
     yield _check_folder(
         "home", settings.home.expanduser(), "--home or FALLOW_HOME names another folder"
     )
+    yield from _check_queue(settings.home.expanduser() / FOLDER)
     wanted = (
         ("warehouse.data", warehouse_settings.data, warehouse_settings.s3, "warehouse.s3"),
         ("warehouse.cold", warehouse_settings.cold, warehouse_settings.s3, "warehouse.s3"),
@@ -41,6 +43,20 @@ def check_storage(settings: Settings) -> Iterator[CheckRow]:
             yield _check_bucket(key, where.rstrip("/"), s3, section)
         elif where and "://" not in where:
             yield _check_folder(key, Path(where).expanduser(), f"{key} names another folder")
+
+
+def _check_queue(folder: Path) -> Iterator[CheckRow]:
+    """Return the rows that wait for a catalog that is away, and files that cannot be read."""
+    files = list_waiting(folder)
+    if files:
+        finding = (
+            f"{sum(file.rows for file in files):,} rows of {len(files):,} files wait in {folder}"
+        )
+        yield CheckRow("queue", "warn", finding, "start PostgreSQL or S3: `fallow up` stores them")
+    damaged = sorted(folder.glob(f"*{DAMAGED}"))
+    if damaged:
+        finding = f"{len(damaged)} files cannot be read, such as {damaged[0]}"
+        yield CheckRow("queue", "bad", finding, "their time is unknown; keep them for a report")
 
 
 def _check_folder(check: str, wanted: Path, otherwise: str) -> CheckRow:
