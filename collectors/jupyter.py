@@ -6,8 +6,9 @@ unknown: the row is a failed poll, without a `notebook_sample` row. It is never 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -79,11 +80,9 @@ class JupyterCollector:
         yield from batches("scrape", (scrape for _, scrape in answers))
 
     async def _fetch_all(self) -> list[tuple[Row | None, Row]]:
-        token = self._settings.token.get_secret_value()
-        headers = {"Authorization": f"token {token}"} if token else {}
         timeout = aiohttp.ClientTimeout(total=self._settings.timeout.total_seconds())
         gate = asyncio.Semaphore(CONCURRENCY)
-        async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+        async with aiohttp.ClientSession(timeout=timeout) as session:
             return list(
                 await asyncio.gather(*(self._fetch(session, gate, s) for s in self._servers))
             )
@@ -94,10 +93,11 @@ class JupyterCollector:
         async with gate:
             start, row, error = self._clock(), None, None
             try:
-                kernels = await _get(session, server, "kernels", list[Kernel])
-                status = await _get(session, server, "status", JupyterStatus)
+                get = partial(_get, session, server, self._authorize(server))
+                kernels = await get("kernels", list[Kernel])
+                status = await get("status", JupyterStatus)
                 # A server without the API has no information about terminals: null.
-                terminals = await _get(session, server, "terminals", list[Terminal], optional=True)
+                terminals = await get("terminals", list[Terminal], optional=True)
                 row = self._row(server, start, kernels or [], terminals, status or JupyterStatus())
             except SourceError as failure:
                 error = failure.message
@@ -115,6 +115,13 @@ class JupyterCollector:
                 error=error,
             )
             return row, scrape
+
+    def _authorize(self, server: NotebookServer) -> dict[str, str]:
+        """Return the header with the token; a server whose URL has a password gets that alone."""
+        token = self._settings.token.get_secret_value()
+        if not token or urlsplit(server.url).username is not None:
+            return {}
+        return {"Authorization": f"token {token}"}
 
     def _row(
         self,
@@ -164,13 +171,17 @@ def _latest(items: list[Kernel] | list[Terminal]) -> datetime | None:
 async def _get(
     session: aiohttp.ClientSession,
     server: NotebookServer,
+    headers: Mapping[str, str],
     path_name: str,
     shape: type[Any],
     *,
     optional: bool = False,
 ) -> Any:
     url = f"{server.url}/api/{path_name}"
-    async with session.get(url, params={"no_track_activity": "1"}, allow_redirects=False) as answer:
+    request = session.get(
+        url, params={"no_track_activity": "1"}, headers=headers, allow_redirects=False
+    )
+    async with request as answer:
         if optional and answer.status == _NOT_FOUND:
             return None
         if answer.status != _OK:

@@ -1,6 +1,7 @@
 """Jupyter: busy wins over age, our asking is no activity, silence is unknown and never idle."""
 
 import asyncio
+import base64
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -124,6 +125,16 @@ def test_asking_is_never_activity_and_carries_the_token(notebook: Notebook, now:
     look(now, notebook.server)
     assert {what for what, _, _ in notebook.asked} == {"kernels", "terminals", "status"}
     assert {(flag, token) for _, flag, token in notebook.asked} == {("1", "token s3cret")}
+
+
+def test_a_password_in_one_url_takes_the_place_of_the_token_there_alone(
+    notebook: Notebook, now: datetime
+) -> None:
+    with_password = notebook.server.replace("http://", "http://ada:pass@").replace("-0", "-1")
+    rows = look(now, notebook.server, with_password)
+    assert [row["up"] for row in rows["scrape"]] == [True, True]
+    basic = f"Basic {base64.b64encode(b'ada:pass').decode()}"
+    assert {token for _, _, token in notebook.asked} == {"token s3cret", basic}
 
 
 @pytest.mark.parametrize("state", ["busy", "starting", "restarting"])
