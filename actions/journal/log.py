@@ -58,6 +58,7 @@ class Journal:
 
     def __init__(self, file: SqliteFile, clock: Callable[[], datetime], actor: str) -> None:
         self.path, self.actor = file.path, actor
+        self.writable = False
         self._file, self._clock = file, clock
 
     @classmethod
@@ -90,7 +91,9 @@ class Journal:
         except BaseException:
             file.close()
             raise
-        return cls(file, clock, actor)
+        journal = cls(file, clock, actor)
+        journal.writable = write
+        return journal
 
     def __enter__(self) -> Self:
         return self
@@ -160,12 +163,7 @@ class Journal:
         """
         rows = self._file.query(f"SELECT {COLUMNS} FROM entry WHERE seq > ? ORDER BY seq", [after])
         for row in rows:
-            why = _check_link(row, after + 1, previous)
-            if why is not None:
-                raise WarehouseError(
-                    f"the journal {self.path} is broken at row {row[0]}: {why}",
-                    hint="nothing acts by it; keep the file and find out who changed it",
-                )
+            self._require_link(row, after + 1, previous)
             after, previous = row[0], str(row[7])
         return [_entry(row) for row in rows]
 
@@ -187,6 +185,21 @@ class Journal:
         if copied_hashes:
             return BrokenLink(min(copied_hashes), "it is missing here; the warehouse's copy has it")
         return None
+
+    def has_row(self, seq: int, row_hash: str) -> bool:
+        """Return whether a row has this hash."""
+        return bool(self._file.query("SELECT 1 FROM entry WHERE seq=? AND hash=?", [seq, row_hash]))
+
+    def check_links(self, until: int) -> None:
+        """Check the chain up to a row without reading what the rows say.
+
+        Raises:
+            WarehouseError: a link is broken. No process may act on a journal that was changed.
+        """
+        seq, previous = 0, GENESIS
+        for row in self._raw(until):
+            self._require_link(row, seq + 1, previous)
+            seq, previous = row[0], str(row[7])
 
     def anchor(self, digits: int = 64) -> str:
         """Return the last row as ROW:HASH, `digits` of the hash; empty without rows."""
@@ -228,9 +241,20 @@ class Journal:
                 )
             yield
 
-    def _raw(self) -> Iterator[tuple[Any, ...]]:
+    def _require_link(self, row: tuple[Any, ...], expected: int, previous: str) -> None:
+        why = _check_link(row, expected, previous)
+        if why is not None:
+            raise WarehouseError(
+                f"the journal {self.path} is broken at row {row[0]}: {why}",
+                hint="nothing acts by it; keep the file and find out who changed it",
+            )
+
+    def _raw(self, until: int | None = None) -> Iterator[tuple[Any, ...]]:
+        limit = "" if until is None else f" WHERE seq <= {until:d}"
         with self._file.lock, self._file.explain_errors():
-            yield from self._file.connection.execute(f"SELECT {COLUMNS} FROM entry ORDER BY seq")
+            yield from self._file.connection.execute(
+                f"SELECT {COLUMNS} FROM entry{limit} ORDER BY seq"
+            )
 
 
 def _schema() -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from actions.journal import event_types
+from actions.journal.checkpoint import EVERY, Checkpoint, read_checkpoint, write_checkpoint
 from actions.journal.log import GENESIS, Entry, Journal
 from actions.policy.budgets import CountedAction, count_action
 from actions.policy.reversals import ReversalProof
@@ -189,6 +190,31 @@ class LastBacktest(msgspec.Struct, frozen=True):
     proof: ReversalProof
 
 
+class StoredState(msgspec.Struct):
+    """The fields of `JournalState` in a checkpoint; names without the underscore."""
+
+    actions: dict[str, ActionState]
+    approval_requests: dict[str, ApprovalRequest]
+    frozen: ActiveFreeze | None
+    outdated: str
+    reconciled_lease: str
+    foreign: set[str]
+    kept_workloads: dict[SubjectKey, KeptWorkload]
+    snoozed: dict[str, datetime]
+    trusted: dict[str, PolicyTrust]
+    replays: dict[str, LastBacktest]
+    demoted: set[str]
+    canary: CanaryState
+    seen: dict[str, datetime]
+    stretches: dict[CaseKin, dict[str, StoredCase]]
+    noticed: dict[CaseKey, list[tuple[datetime, str]]]
+    approved: dict[CaseKey, list[tuple[Approver, datetime]]]
+    snapshots: dict[CaseKey, tuple[datetime, str]]
+    backed_off: dict[SubjectKey, datetime]
+    refused: dict[str, str]
+    unnoticed: dict[str, datetime]
+
+
 class JournalState:
     """The state of the journal in memory."""
 
@@ -219,6 +245,7 @@ class JournalState:
         self._refused: dict[str, str] = {}
         self._unnoticed: dict[str, datetime] = {}
         self._last_read = (0, GENESIS)
+        self._checkpoint_seq = 0
 
     def catch_up(self) -> "JournalState":
         """Read the rows that were written since the last call.
@@ -226,12 +253,36 @@ class JournalState:
         Raises:
             WarehouseError: a row is not what was written.
         """
+        if not self._last_read[0] and (checkpoint := read_checkpoint(self.journal)):
+            self._load(checkpoint)
         for entry in self.journal.follow(*self._last_read):
             self._last_read = (entry.seq, entry.hash)
             handler = _HANDLERS.get(entry.kind)
             if handler is not None:
                 handler(self, entry)
+        seq, row_hash = self._last_read
+        if self.journal.writable and seq - self._checkpoint_seq >= EVERY:
+            self._checkpoint_seq = seq
+            write_checkpoint(self.journal, seq, row_hash, self._dump())
         return self
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        """Take over the state of a checkpoint."""
+        stored = msgspec.msgpack.decode(checkpoint.state, type=StoredState, strict=False)
+        for name in _STORED_FIELDS:
+            setattr(self, _name_attribute(name), getattr(stored, name))
+        self._stretches = defaultdict(dict, stored.stretches)
+        self._noticed = defaultdict(list, stored.noticed)
+        self._approved = defaultdict(dict, {k: dict(v) for k, v in stored.approved.items()})
+        for state in self.actions.values():
+            self._by_subject[state.workload].append(state)
+        self._last_read = (checkpoint.seq, checkpoint.hash)
+        self._checkpoint_seq = checkpoint.seq
+
+    def _dump(self) -> bytes:
+        fields = {name: getattr(self, _name_attribute(name)) for name in _STORED_FIELDS}
+        fields["approved"] = {key: [*people.items()] for key, people in self._approved.items()}
+        return msgspec.msgpack.encode(fields, enc_hook=str)
 
     def append(self, kind: str, key: str, document: Any, *, actor: str = "") -> Entry:
         """Write a row, and update the state."""
@@ -618,6 +669,9 @@ class JournalState:
         self._reconciled_lease = entry.document["lease"]
         self._foreign.update(mark["action"] for mark in entry.document["missing"])
 
+    def _on_checkpoint(self, _entry: Entry) -> None:
+        """Derive nothing: the row is for `read_checkpoint`."""
+
     def _on_trusted(self, entry: Entry) -> None:
         document = entry.document
         if document.get("by") == "backtest" and "upper_end" not in document:
@@ -650,6 +704,13 @@ class JournalState:
         self.demoted.add(entry.key)
 
 
+_STORED_FIELDS = StoredState.__struct_fields__
+_PUBLIC_FIELDS = frozenset(
+    {
+        "actions", "approval_requests", "frozen", "outdated", "snoozed", "trusted", "replays",
+        "demoted", "canary",
+    }
+)  # fmt: skip
 _STOPPED = frozenset({"done", "not sticking", "reverted"})
 _HANDLERS: dict[str, Callable[[JournalState, Entry], None]] = {
     kind: getattr(JournalState, "_on_" + kind.replace("-", "_"))
@@ -660,6 +721,12 @@ _HANDLERS: dict[str, Callable[[JournalState, Entry], None]] = {
 def _is_reversed(state: ActionState, within: timedelta) -> bool:
     reversal = state.restored
     return reversal is not None and reversal.person and reversal.at - state.action.at <= within
+
+
+def _name_attribute(field: str) -> str:
+    if field == "kept_workloads":
+        return "kept"
+    return field if field in _PUBLIC_FIELDS else f"_{field}"
 
 
 def format_subject_key(key: SubjectKey) -> str:
