@@ -5,13 +5,16 @@ in the background, people see the previous result.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import streamlit as st
 
 from dashboards.active_settings import settings
 from warehouse.lake import Warehouse
+from warehouse.readable import ReadableViews
 
 TTL = timedelta(seconds=60)
 SELDOM = timedelta(minutes=30)
@@ -31,10 +34,40 @@ def query(figure: Callable[..., T], *args: Any) -> T:
 
     Raises:
         WarehouseError: there is no warehouse, or it is damaged.
+        UnreadableDaysError: it needs archived days, and their store is away; `page.guard` shows
+            "unknown: N days not readable" in the place of the figure.
         TemporaryError: it is not reachable or in use: try again.
     """
     key = f"{figure.__module__}.{figure.__qualname__}"
     return cast(T, _answer(str(_home()), key, repr(args), figure, args))
+
+
+def query_by_time(
+    figure: Callable[..., pa.Table], column: str, *args: Any
+) -> tuple[pa.Table, tuple[date, ...]]:
+    """Return a figure's rows by time of the readable days, and the days that are not readable.
+
+    `column`: the rows' time (UTC); a row may not span two days. All rows of a day that is not
+    readable are left out: those that are still hot are only a part of it.
+
+    Raises: as `query`.
+    """
+    key = f"{figure.__module__}.{figure.__qualname__}"
+    arguments = (figure, column, *args)
+    rows = _answer(str(_home()), f"{key} by {column}", repr(args), _read_by_time, arguments)
+    return cast(tuple[pa.Table, tuple[date, ...]], rows)
+
+
+def _read_by_time(
+    warehouse: Warehouse, figure: Callable[..., pa.Table], column: str, *args: Any
+) -> tuple[pa.Table, tuple[date, ...]]:
+    views = ReadableViews(warehouse)
+    rows = figure(views, *args)
+    if views.days:
+        missing = pa.array(sorted(views.days), pa.date32())
+        row_days = pc.cast(pc.floor_temporal(rows[column], unit="day"), pa.date32())
+        rows = rows.filter(pc.invert(pc.is_in(row_days, value_set=missing)))
+    return rows, tuple(sorted(views.days))
 
 
 def query_rarely(figure: Callable[..., T], *args: Any) -> T:

@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from datetime import date
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +22,7 @@ from dashboards.figures.waterfall import GpuHourWaterfall
 from dashboards.signin import Person
 from dashboards.text import exact, hours, hours_of, money, plain, share, visible
 from fallow.csv_cells import write_rows
-from fallow.errors import FallowError, TemporaryError
+from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, format_days
 from fallow.settings import Settings
 from fallow.window import Window
 from warehouse.coverage import WindowCoverage
@@ -84,6 +85,8 @@ def guard(body: Callable[..., None], *args: Any) -> None:
     """Run a part of a page; a failure is shown as a sentence, never as a traceback."""
     try:
         body(*args)
+    except UnreadableDaysError as error:
+        show_unreadable(error.days)
     except TemporaryError as error:
         complain(error)
         st.button("Try again", key=f"again-{body.__module__}.{body.__qualname__}")
@@ -95,6 +98,17 @@ def guard(body: Callable[..., None], *args: Any) -> None:
             "This part of the page failed. It is a defect of Fallow; the dashboard's log has "
             "the details.",
             icon=":material/error:",
+        )
+
+
+def show_unreadable(days: Sequence[date]) -> None:
+    """Show, in the place of figures or above rows by time, which days they lack; none = nothing."""
+    if days:
+        count = f"{len(days)} day{'s' * (len(days) != 1)}"
+        st.warning(
+            f"**unknown: {count} not readable** ({format_days(days)}). They are archived, and the "
+            "cold tier does not answer. Nothing is lost; a window after them needs none of them.",
+            icon=":material/cloud_off:",
         )
 
 

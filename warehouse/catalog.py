@@ -13,6 +13,8 @@ from warehouse import extensions
 from warehouse.cold_storage import locate_cold
 
 CATALOG_FILE = "catalog.sqlite"
+COLD_TIMEOUT_S, COLD_RETRIES = 8, 1
+"""A store that hangs is given up after 16 s. A request reads a part of one file, some megabytes."""
 BACKUP_LOCK = "backup.lock"
 """Held by a backup while it copies files, and by maintenance while it removes some."""
 
@@ -79,6 +81,11 @@ def connect_engine(
         _configure(connection, settings, where)
         for name in needed:
             extensions.load_extension(connection, name)
+        if "httpfs" in needed and not where.remote:
+            # Reads of archived files only. The timeout is that of a whole request, so that a store
+            # that drips is given up too. GLOBAL: each query has a cursor of its own.
+            connection.execute(f"SET GLOBAL http_timeout = {COLD_TIMEOUT_S:d}")
+            connection.execute(f"SET GLOBAL http_retries = {COLD_RETRIES:d}")
         _create_secret(connection, settings)
         _attach(connection, where, write=write, moved=moved)
         if not moved:

@@ -77,7 +77,8 @@ def _audits(accounted: datetime | None, failed: str | None) -> str:
 def coverage(request: PageRequest) -> None:
     """Draw coverage hour by hour."""
     page.heading("Scrapes, of those expected")
-    rows = data.query(quality.coverage, request.window, request.filters)
+    rows, missing = data.query_by_time(quality.coverage, "hour", request.window, request.filters)
+    page.show_unreadable(missing)
     if not rows.num_rows:
         page.show_nothing(
             "Nothing is rolled up in this window.",

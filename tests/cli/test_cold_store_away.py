@@ -1,30 +1,28 @@
 """The cold tier is away for real: its server is killed or hangs, or its folder is not mounted."""
 
 import io
-from contextlib import redirect_stdout
-from datetime import UTC, datetime, timedelta
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import yaml
 
 from fallow.errors import TemporaryError, UnreadableDaysError
-from fallow.settings import Settings, load
-from fallow.tables import Batch
+from fallow.settings import Settings
 from fallow.window import Window
 from runtime.cli import run
 from runtime.operations import pipeline
+from tests.archived import END, NOW, START, build, on_s3, samples
 from tests.cli.conftest import Fallow, Ran
 from tests.servers import s3
-from warehouse import dirty, maintenance, tiers
+from warehouse import catalog, dirty, maintenance, tiers
 from warehouse.lake import Warehouse
 
-START = datetime(2026, 11, 5)  # noqa: DTZ001  (tables hold naive UTC)
-DAYS = 11
-END = START + timedelta(days=DAYS)
-NOW = END.replace(tzinfo=UTC) + timedelta(minutes=1)
-EVERY = timedelta(minutes=10)
 HOT = ("--window", "2026-11-13/2026-11-15")
 HOT_COUNT = "SELECT count(*) AS n FROM sample WHERE ts >= '2026-11-14' AND device = 'GPU-0'"
 WHOLE = ("--window", f"{START.isoformat()}/{END.isoformat()}")
@@ -37,49 +35,6 @@ class World(NamedTuple):
     config: Path
     hot: str
     whole: str
-
-
-def samples(start: datetime, count: int, device: str = "GPU-0") -> Batch:
-    moments = [start + EVERY * k for k in range(count)]
-    return Batch.of(
-        "sample",
-        {
-            "cluster": ["test"] * count,
-            "ts": moments,
-            "device": [device] * count,
-            "interval_s": [EVERY.total_seconds()] * count,
-            "model": ["NVIDIA H100 80GB HBM3"] * count,
-            "gpu_util_pct": [50.0] * count,
-        },
-    )
-
-
-def build(folder: Path, **cold: object) -> tuple[Settings, Path]:
-    """Account eleven days; three of samples and two of rollups are archived."""
-    values = {
-        "home": str(folder / "home"),
-        "cluster": "test",
-        "warehouse": {"raw_days": 8, "warm_days": 9, **cold},
-    }
-    config = folder / "fallow.yaml"
-    config.write_text(yaml.safe_dump(values), encoding="utf-8")
-    settings = load(file=config, environ={}).settings
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as wh:
-        wh.ingest([samples(START, DAYS * 144)])
-        pipeline.account(wh, Window(START.replace(tzinfo=UTC), END.replace(tzinfo=UTC)))
-        moved = tiers.move_to_cold(wh, NOW)
-        assert moved.files == 7
-    return settings, config
-
-
-def on_s3(endpoint: str) -> dict[str, object]:
-    s3_settings = {
-        "endpoint": endpoint,
-        "region": "us-east-1",
-        "access_key_id": "test",
-        "secret_access_key": "test",
-    }
-    return {"cold": "s3://cold/fallow", "s3": s3_settings}
 
 
 def describe(settings: Settings, config: Path) -> World:
@@ -191,3 +146,56 @@ def test_a_move_does_nothing_and_says_so_and_compaction_goes_on(world: World) ->
         maintenance.compact_warehouse(wh)
         after = wh.query(HOT_COUNT)
         assert after.equals(before)
+
+
+@contextmanager
+def stuck(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """Answer each request and repeat the last byte for ever; yield the port and the requests."""
+    requests: list[bytes] = []
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def drip(client: socket.socket) -> None:
+        with client, suppress(OSError):
+            requests.append(client.recv(65536).splitlines()[0])
+            client.sendall(answer)
+            while True:
+                client.sendall(answer[-1:])
+                time.sleep(0.1)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                threading.Thread(target=drip, args=(client,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield server.getsockname()[1], requests
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nX-Slow: a"], ids=["hangs", "drips"])
+def test_a_store_that_never_ends_its_answer_is_given_up_once(
+    bucket: World, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "COLD_TIMEOUT_S", 1)
+    with stuck(answer) as (port, requests):
+        warehouse = bucket.settings.warehouse
+        endpoint = warehouse.s3.model_copy(update={"endpoint": f"http://127.0.0.1:{port}"})
+        elsewhere = warehouse.model_copy(update={"s3": endpoint})
+        settings = bucket.settings.model_copy(update={"warehouse": elsewhere})
+        with Warehouse.open(settings) as wh:
+            assert wh.query(HOT_COUNT)["n"].to_pylist() == [288]
+            assert requests == []
+            _expect_unreadable(wh)
+            sent = len(requests)
+            assert sent > 0
+            for _ in range(3):
+                _expect_unreadable(wh)
+            assert len(requests) == sent, "the figures of a page do not wait one after the other"
+
+
+def _expect_unreadable(warehouse: Warehouse) -> None:
+    with pytest.raises(UnreadableDaysError, match="2026-11-05 to 2026-11-07"):
+        warehouse.query("SELECT max(gpu_util_pct) AS most FROM sample")
