@@ -175,7 +175,7 @@ def test_a_restored_home_is_frozen_and_what_permitted_actions_is_forgotten(
 
 
 def test_a_backup_beside_a_writing_service_is_of_one_moment(
-    process: Fallow, home: Path, tmp_path: Path
+    fallow: Fallow, home: Path, tmp_path: Path
 ) -> None:
     root = str(Path(__file__).resolve().parents[2])
     service = subprocess.Popen(
@@ -187,14 +187,14 @@ def test_a_backup_beside_a_writing_service_is_of_one_moment(
     try:
         assert service.stdout is not None
         assert service.stdout.readline() == "writing\n"
-        ran = process("backup", tmp_path / "backup", "--home", home, "--cluster", "test")
+        ran = fallow("backup", tmp_path / "backup", "--home", home, "--cluster", "test")
         assert service.poll() is None
     finally:
         service.kill()
         service.communicate()
     assert ran.code == 0, ran.err
     copy = tmp_path / "elsewhere"
-    assert process("restore", tmp_path / "backup", "--home", copy, "--cluster", "test").code == 0
+    assert fallow("restore", tmp_path / "backup", "--home", copy, "--cluster", "test").code == 0
     with Warehouse.open(at(copy)) as warehouse:
         stored = warehouse.query("SELECT count(*) AS n, count(DISTINCT ts) AS t FROM sample")
     with Journal.open(copy / "journal.sqlite", lambda: NOW) as journal:

@@ -39,6 +39,22 @@ def fill(settings: Settings, now: datetime) -> pa.Table:
         return warehouse.query(ALL)
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """Return a home that is filled once, and its samples."""
+    settings = Settings(home=tmp_path_factory.mktemp("original") / "home", cluster="test")
+    return settings.home, fill(settings, datetime(2026, 11, 20, 12, tzinfo=UTC))
+
+
+@pytest.fixture
+def rows(original: tuple[Path, pa.Table], settings: Settings) -> pa.Table:
+    """Copy that home to this test's; return its samples."""
+    home, samples = original
+    shutil.copytree(home, settings.home, dirs_exist_ok=True)
+    Warehouse.open(settings).close()
+    return samples
+
+
 def move(settings: Settings, home: Path) -> Settings:
     shutil.move(settings.home, home)
     return settings.model_copy(update={"home": home})
@@ -46,9 +62,8 @@ def move(settings: Settings, home: Path) -> Settings:
 
 @pytest.mark.parametrize("write", [False, True])
 def test_a_moved_home_opens_by_itself_with_its_archived_days(
-    settings: Settings, now: datetime, tmp_path: Path, write: bool
+    settings: Settings, rows: pa.Table, tmp_path: Path, write: bool
 ) -> None:
-    rows = fill(settings, now)
     moved = move(settings, tmp_path / "elsewhere")
     for _ in range(2):
         with Warehouse.open(moved, write=write) as warehouse:
@@ -57,9 +72,8 @@ def test_a_moved_home_opens_by_itself_with_its_archived_days(
 
 
 def test_a_copy_neither_reads_nor_changes_the_home_it_was_copied_from(
-    settings: Settings, now: datetime, tmp_path: Path
+    settings: Settings, rows: pa.Table, now: datetime, tmp_path: Path
 ) -> None:
-    rows = fill(settings, now)
     copy = tmp_path / "copy"
     shutil.copytree(settings.home, copy)
     before = {p: p.stat().st_mtime_ns for p in settings.home.rglob("*.parquet")}
@@ -74,10 +88,10 @@ def test_a_copy_neither_reads_nor_changes_the_home_it_was_copied_from(
         assert warehouse.query(ALL).equals(rows)
 
 
+@pytest.mark.usefixtures("rows")
 def test_a_moved_home_without_some_of_its_files_does_not_open_and_names_one(
-    settings: Settings, now: datetime, tmp_path: Path
+    settings: Settings, tmp_path: Path
 ) -> None:
-    fill(settings, now)
     moved = move(settings, tmp_path / "elsewhere")
     [*_, last] = sorted((moved.home / "data" / "main" / "sample").rglob("*.parquet"))
     last.unlink()
@@ -87,10 +101,8 @@ def test_a_moved_home_without_some_of_its_files_does_not_open_and_names_one(
     assert str(settings.home) in refusal.value.message
 
 
-def test_a_file_cut_by_the_copy_is_missing_too(
-    settings: Settings, now: datetime, tmp_path: Path
-) -> None:
-    fill(settings, now)
+@pytest.mark.usefixtures("rows")
+def test_a_file_cut_by_the_copy_is_missing_too(settings: Settings, tmp_path: Path) -> None:
     moved = move(settings, tmp_path / "elsewhere")
     [*_, last] = sorted((moved.home / "data" / "main" / "sample").rglob("*.parquet"))
     last.write_bytes(last.read_bytes()[:-10])
@@ -99,9 +111,8 @@ def test_a_file_cut_by_the_copy_is_missing_too(
 
 
 def test_a_setting_that_names_another_folder_of_data_is_refused(
-    settings: Settings, now: datetime, tmp_path: Path
+    settings: Settings, rows: pa.Table, tmp_path: Path
 ) -> None:
-    rows = fill(settings, now)
     wrong = settings.warehouse.model_copy(update={"data": str(tmp_path / "wrong")})
     with pytest.raises(WarehouseError, match="data files are not under"):
         Warehouse.open(settings.model_copy(update={"warehouse": wrong}))
@@ -109,10 +120,8 @@ def test_a_setting_that_names_another_folder_of_data_is_refused(
         assert warehouse.query(ALL).equals(rows)
 
 
-def test_a_writer_under_the_other_path_is_named(
-    settings: Settings, now: datetime, tmp_path: Path
-) -> None:
-    fill(settings, now)
+@pytest.mark.usefixtures("rows")
+def test_a_writer_under_the_other_path_is_named(settings: Settings, tmp_path: Path) -> None:
     moved = move(settings, tmp_path / "elsewhere")
     lock = WriterLock(moved.home / "writer.lock")
     lock.acquire()
@@ -134,9 +143,8 @@ def test_only_the_archive_moved_with_the_home(
 
 
 def test_days_whose_archive_is_away_leave_the_other_days_readable(
-    settings: Settings, now: datetime, tmp_path: Path
+    settings: Settings, rows: pa.Table, tmp_path: Path
 ) -> None:
-    rows = fill(settings, now)
     moved = move(settings, tmp_path / "elsewhere")
     (moved.home / "cold").rename(tmp_path / "kept")
     with Warehouse.open(moved) as warehouse:
@@ -148,9 +156,8 @@ def test_days_whose_archive_is_away_leave_the_other_days_readable(
 
 
 def test_an_archive_in_another_folder_is_moved_only_by_the_command(
-    settings: Settings, now: datetime, tmp_path: Path
+    settings: Settings, rows: pa.Table, tmp_path: Path
 ) -> None:
-    rows = fill(settings, now)
     shutil.copytree(settings.home / "cold", tmp_path / "archive")
     wanted = settings.warehouse.model_copy(update={"cold": str(tmp_path / "archive")})
     settings = settings.model_copy(update={"warehouse": wanted})
@@ -166,9 +173,8 @@ def test_an_archive_in_another_folder_is_moved_only_by_the_command(
 
 
 def test_a_kill_between_the_two_commits_of_a_relocation_is_repaired_by_the_next(
-    settings: Settings, now: datetime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, rows: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = fill(settings, now)
     moved = move(settings, tmp_path / "elsewhere")
 
     def end(*_: object) -> None:
@@ -183,8 +189,6 @@ def test_a_kill_between_the_two_commits_of_a_relocation_is_repaired_by_the_next(
         assert warehouse.query("SELECT count(*) AS n FROM cold_file")["n"].to_pylist() == [3]
 
 
-def test_a_home_that_did_not_move_has_nothing_to_relocate(
-    settings: Settings, now: datetime
-) -> None:
-    fill(settings, now.astimezone(UTC))
+@pytest.mark.usefixtures("rows")
+def test_a_home_that_did_not_move_has_nothing_to_relocate(settings: Settings) -> None:
     assert relocate_warehouse(settings) == []
