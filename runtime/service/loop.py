@@ -10,9 +10,9 @@ defines which of several processes does what.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,9 +25,11 @@ from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
+from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import analyzer_runs, live_actor, pipeline
 from runtime.operations.collection import drain, load_collectors, next_start, read_cursors
+from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.plugin_runs import PluginRuns
 from runtime.operations.prices import read_aws_rates, read_configured_rates
@@ -38,6 +40,7 @@ from runtime.service.delivery.outbox import Outbox, outbox_path
 from runtime.service.delivery.sender import Deliveries
 from runtime.service.endpoint import Endpoint, is_loopback
 from runtime.service.metrics import SelfMetrics
+from runtime.service.opening import StoppedError, open_queue, open_warehouse
 from runtime.service.readiness import Readiness
 from runtime.service.roles import PARTS, WRITERS, ServiceJob, ServiceRole, expand_roles
 from runtime.service.scheduling.store import Timetable
@@ -49,6 +52,7 @@ from warehouse.lake import Warehouse
 
 if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
+    from warehouse.ingest import IngestResult
 
 log = logging.getLogger("fallow.service")
 
@@ -91,6 +95,7 @@ class ServiceLoop:
         act: Callable[[], None] | None = None,
         roles: AbstractSet[ServiceRole] = PARTS,
         stop: threading.Event | None = None,
+        queue: IngestQueue | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.settings = settings
@@ -103,6 +108,7 @@ class ServiceLoop:
         self._act = act
         self._roles = roles
         self._stop = stop or threading.Event()
+        self._queue = queue
         self._audits_failed: bool | None = None
         """None before the first turn, which also audits hours of an earlier process."""
         self._runs = PluginRuns(warehouse, metrics.record_plugin_runs)
@@ -146,7 +152,7 @@ class ServiceLoop:
         for name, collector in select_watching(self.collectors).items():
             try:
                 with collector.changes() as batches:
-                    stored = pipeline.ingest(self.warehouse, batches) if batches else None
+                    stored = self._ingest(batches) if batches else None
             except FallowError:
                 raise
             except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
@@ -164,6 +170,8 @@ class ServiceLoop:
     def account(self) -> None:
         """Roll up new rows, allocate, write the ledger, run the audits."""
         end = self.clock()
+        if self._queue is not None:
+            self._queue.deliver()
         buckets, failures = pipeline.account(
             self.warehouse, Window(end - pipeline.LEDGER_LOOKBACK, end)
         )
@@ -250,7 +258,8 @@ class ServiceLoop:
                 why = plugin_runs.log_failure("collector", name, error)
                 self._runs.keep([PluginRun("collector", name, "failed", why)], now)
                 continue
-            self._runs.keep([PluginRun("collector", name, "done")], now)
+            with suppress(TemporaryError):  # the rows are safe; the next pass keeps it
+                self._runs.keep([PluginRun("collector", name, "done")], now)
             self._since[name] = now
             took = time.monotonic() - began
             self.metrics.record_collection(name, took, added=added, up=True, now=now)
@@ -260,7 +269,16 @@ class ServiceLoop:
         """Store a collector's batches; a source with history is stored chunk by chunk."""
         if hasattr(collector, "failure"):
             return drain(self.warehouse, cast(Any, collector), window, self._check_stop)[0]
-        return pipeline.ingest(self.warehouse, collector.collect(window)).added
+        return self._ingest(collector.collect(window)).added
+
+    def _ingest(self, batches: Iterable[Batch]) -> "IngestResult":
+        """Store rows, or keep them while PostgreSQL or S3 is away.
+
+        A source with history is not queued: it is read again from where its rows end.
+        """
+        if self._queue is not None:
+            return self._queue.ingest(batches)
+        return pipeline.ingest(self.warehouse, batches)
 
     def _check_stop(self, _label: str, _part: float) -> None:
         """Stop between two chunks of a long history: the next run continues after these chunks."""
@@ -287,32 +305,34 @@ def serve(
     Raises:
         UsageError: nothing to collect from is configured, service.listen cannot be bound, a role
             of several has to share an embedded warehouse, or there is no dashboard to run alone.
-        TemporaryError: another process writes this warehouse.
+        TemporaryError: another process writes this warehouse, or its queue.
     """
     mine, stop = expand_roles(roles), stop or threading.Event()
     _check_settings(settings, mine)
     shows = ServiceRole.dashboard in mine and missing_dashboard() is None
-    acts = ServiceRole.actor in mine
     reported_roles = mine - (set() if settings.actions.enabled else {ServiceRole.actor})
     metrics = SelfMetrics(reported_roles - (set() if shows else {ServiceRole.dashboard}))
     ready = Readiness(settings.service.grace, _now)
-    local = is_loopback(settings.service.listen)
-    token = settings.service.token.get_secret_value()
-    api = WriteApi(token, loopback=local, on_request=metrics.record_request) if acts else None
+    api = _make_api(settings, metrics) if ServiceRole.actor in mine else None
 
     def why_not() -> list[str]:
         return ["it is stopping"] if stop.is_set() else ready.why_not()
 
     with ExitStack() as stack:
+        stack.enter_context(suppress(StoppedError))
         stack.enter_context(stop_on_signals(stop))
         endpoint = Endpoint(settings.service.listen, metrics, why_not=why_not, api=api)
         stack.enter_context(endpoint)
         jobs: list[ServiceJob] = []
         timetable: Timetable | None = None
         if mine & WRITERS:
-            warehouse = stack.enter_context(_open_warehouse(settings, mine))
+            log.info("begins", extra={"listen": endpoint.address})
+            warehouse = stack.enter_context(open_warehouse(settings, mine, stop, ready.waits))
+            queue = stack.enter_context(open_queue(settings, warehouse, mine, metrics.record_queue))
             act = stack.enter_context(_open_act_job(settings, warehouse, metrics, mine))
-            service = _make_loop(settings, warehouse, metrics, act=act, roles=mine, stop=stop)
+            service = _make_loop(
+                settings, warehouse, metrics, act=act, roles=mine, stop=stop, queue=queue
+            )
             jobs = service.jobs()
             if ServiceRole.analyzer in mine and settings.reports.schedules:
                 job, timetable = stack.enter_context(
@@ -324,6 +344,7 @@ def serve(
                 stack.enter_context(collector.watch(stop))
             if api is not None:
                 api.people = ActionRequests(settings, warehouse, _now)
+                api.people.copy_soon()  # what people did while it was waited for
             # People's requests are finished before the warehouse is closed.
             stack.callback(endpoint.close)
         metrics.record_schedule(jobs, _now())
@@ -355,6 +376,15 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _make_api(settings: Settings, metrics: SelfMetrics) -> WriteApi:
+    """Return the write endpoints; an undo needs no warehouse, so it is answered at once."""
+    local = is_loopback(settings.service.listen)
+    token = settings.service.token.get_secret_value()
+    api = WriteApi(token, loopback=local, on_request=metrics.record_request)
+    api.people = ActionRequests(settings, None, _now)
+    return api
+
+
 def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
     needs_source = ServiceRole.collector in mine or (
         ServiceRole.actor in mine and settings.actions.enabled
@@ -368,24 +398,6 @@ def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
         raise UsageError("there is no dashboard to run", hint=why)
 
 
-@contextmanager
-def _open_warehouse(settings: Settings, mine: AbstractSet[ServiceRole]) -> "Iterator[Warehouse]":
-    """Open the warehouse; roles in separate processes cannot share an embedded one."""
-    try:
-        warehouse = Warehouse.open(settings, write=True)
-    except TemporaryError as error:
-        if settings.warehouse.catalog or mine >= WRITERS:
-            raise
-        names = ", ".join(sorted(mine & WRITERS))
-        raise UsageError(
-            f"{names} cannot share this warehouse: {error.message}",
-            hint="run every role in one process (fallow up), or set warehouse.catalog = "
-            "postgres:... for all of them",
-        ) from error
-    with warehouse:
-        yield warehouse
-
-
 def _make_loop(
     settings: Settings,
     warehouse: "Warehouse",
@@ -394,6 +406,7 @@ def _make_loop(
     act: Callable[[], None] | None,
     roles: AbstractSet[ServiceRole],
     stop: threading.Event,
+    queue: IngestQueue | None,
 ) -> ServiceLoop:
     cursors = read_cursors(warehouse)
     collectors = (
@@ -413,6 +426,7 @@ def _make_loop(
         act=act,
         roles=roles,
         stop=stop,
+        queue=queue,
     )
 
 

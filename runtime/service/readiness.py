@@ -17,11 +17,17 @@ class Readiness:
         self._grace, self._clock = grace, clock
         self._lock = threading.Lock()
         self._jobs: dict[str, tuple[timedelta, datetime | None]] | None = None
+        self._reason = "the warehouse is not open yet"
 
     def expects(self, jobs: Iterable[ServiceJob]) -> None:
         """Record that the warehouse is open, and which jobs have to succeed."""
         with self._lock:
             self._jobs = {job.name: (job.every, None) for job in jobs}
+
+    def waits(self, why: str) -> None:
+        """Record why the warehouse is not open yet."""
+        with self._lock:
+            self._reason = f"the warehouse is not open yet: {why}"
 
     def went_well(self, job: str) -> None:
         """Record that a turn of a job just succeeded."""
@@ -33,8 +39,9 @@ class Readiness:
         """Return why the service is not ready, as sentences; none = it is ready."""
         with self._lock:
             jobs = None if self._jobs is None else dict(self._jobs)
+            reason = self._reason
         if jobs is None:
-            return ["the warehouse is not open yet"]
+            return [reason]
         now, reasons = self._clock(), []
         for name, (every, last) in jobs.items():
             if last is None:

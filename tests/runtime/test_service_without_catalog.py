@@ -1,0 +1,177 @@
+"""`fallow up` while PostgreSQL is killed: every scrape is stored, once; the service outlives it."""
+
+import json
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from fallow.settings import load
+from runtime.operations.spool import Spool
+from tests.actions.loop.site import Site, bare
+from tests.cli.test_acting import done
+from tests.cli.test_acting import site as site  # noqa: PLC0414  (a fixture)
+from tests.runtime.test_api import JSON
+from tests.runtime.test_roles import answer, rest, until, up
+from tests.servers import postgres
+from warehouse.lake import Warehouse
+
+SCRAPE = """DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-1",modelName="NVIDIA H100",Hostname="n1"}} 50
+DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="GPU-1",modelName="NVIDIA H100",Hostname="n1"}} {number}
+"""
+WAIT_S = 60.0
+
+
+class Ledger:
+    """An exporter whose power is the number of the scrape: its own count of what was read."""
+
+    def __init__(self) -> None:
+        self.scrapes = 0
+        ledger = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                ledger.scrapes += 1
+                body = SCRAPE.format(number=ledger.scrapes).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_args: object) -> None:
+                """Keep quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/metrics"
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    made = Ledger()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.Server]:
+    with postgres.serving() as made:
+        yield made
+
+
+@pytest.fixture
+def environ(server: postgres.Server, tmp_path: Path, ledger: Ledger) -> dict[str, str]:
+    return {
+        "FALLOW_HOME": str(tmp_path / "home"),
+        "FALLOW_CLUSTER": "c",
+        "FALLOW_WAREHOUSE__CATALOG": server.catalog(f"lake{abs(hash(tmp_path)) % 10**9}"),
+        "FALLOW_WAREHOUSE__QUEUE_ROWS": "0",
+        "FALLOW_EXPORTERS__TARGETS": json.dumps([ledger.url]),
+        "FALLOW_SERVICE__COLLECT_EVERY": "1s",
+    }
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)  # another process's work
+
+
+def metric(listen: object, name: str) -> float:
+    text = answer(f"http://{listen}/metrics")[1]
+    return sum(float(li.split()[-1]) for li in text.splitlines() if li.startswith(name))
+
+
+def stored(environ: dict[str, str]) -> list[int]:
+    with Warehouse.open(load(environ=environ).settings) as lake:
+        rows = lake.query("SELECT power_w AS number FROM sample ORDER BY ts").to_pylist()
+    return [int(row["number"]) for row in rows]
+
+
+def test_every_scrape_is_stored_once_although_the_catalog_and_the_process_were_killed(
+    tmp_path: Path, environ: dict[str, str], server: postgres.Server
+) -> None:
+    queue = tmp_path / "home" / "queue"
+    with up(tmp_path, "--role", "collector", **environ) as first:
+        listen = until(first, "up")["listen"]
+        wait_for(lambda: metric(listen, "fallow_collect_rows_total") > 0)
+        server.stop()
+        try:
+            wait_for(lambda: len([*queue.glob("*.arrow")]) > 1)
+            wait_for(lambda: metric(listen, "fallow_queue_bytes") > 0)
+            first.send_signal(signal.SIGKILL)
+            first.wait(60)
+        finally:
+            server.start()
+    with Spool(queue, 2**30) as spool:
+        batches = [batch for file in spool.files for batch in spool.read(file)]
+    waiting = [
+        int(w) for b in batches if b.table == "sample" for w in b.rows["power_w"].to_pylist()
+    ]
+    assert len(waiting) > 1
+    with up(tmp_path, "--role", "collector", **environ) as second:
+        until(second, "collected")
+        wait_for(lambda: not any(queue.glob("*.arrow")))
+        second.send_signal(signal.SIGTERM)
+        said = rest(second)
+        assert second.wait(60) == 0, said
+    numbers = stored(environ)
+    assert len(numbers) == len(set(numbers))
+    # What was on disk when the process died is stored, and nothing before it is missing.
+    assert set(range(1, max(waiting) + 1)) <= set(numbers), (numbers, waiting)
+
+
+def test_a_service_that_starts_without_its_catalog_waits_for_it(
+    tmp_path: Path, environ: dict[str, str], server: postgres.Server, site: Site
+) -> None:
+    told, before = done(site)
+    home = {**environ, "FALLOW_HOME": str(site.folder)}
+    server.stop()
+    away = True
+    try:
+        with up(tmp_path, "--role", "collector", "--role", "actor", **home) as process:
+            listen = until(process, "begins")["listen"]
+            until(process, "the catalog is away: it is waited for")
+            assert answer(f"http://{listen}/healthz")[0] == 200
+            code, text = answer(f"http://{listen}/readyz")
+            assert (code, "the catalog cannot be reached" in text) == (503, True), text
+            undo = json.dumps({"action": told.action.id, "by": "ann"}).encode()
+            request = urllib.request.Request(f"http://{listen}/v1/undo", undo, JSON)
+            with urllib.request.urlopen(request) as response:
+                assert json.loads(response.read())["result"] == "undone"
+            assert bare(site.get("Deployment", "web")) == before
+            server.start()
+            away = False
+            until(process, "collected")
+            process.send_signal(signal.SIGTERM)
+            said = rest(process)
+            assert process.wait(60) == 0, said
+    finally:
+        if away:
+            server.start()
+    # The journal's copy followed, and so did the rows of sources.
+    assert stored(home)
+    with Warehouse.open(load(environ=home).settings) as lake:
+        rows = lake.query("SELECT kind FROM action ORDER BY seq").to_pylist()
+    assert [row["kind"] for row in rows] == site.kinds()
+
+
+def test_a_stop_ends_a_service_that_waits_for_its_catalog(
+    tmp_path: Path, environ: dict[str, str], server: postgres.Server
+) -> None:
+    server.stop()
+    try:
+        with up(tmp_path, "--role", "collector", **environ) as process:
+            until(process, "the catalog is away: it is waited for")
+            process.send_signal(signal.SIGTERM)
+            said = rest(process)
+            assert process.wait(60) == 0, said
+    finally:
+        server.start()
