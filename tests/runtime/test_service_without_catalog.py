@@ -95,6 +95,8 @@ def stored(environ: dict[str, str]) -> list[int]:
     return [int(row["number"]) for row in rows]
 
 
+# make test has its parts: test_ingest_queue.py kills the process at both places.
+@pytest.mark.long
 def test_every_scrape_is_stored_once_although_the_catalog_and_the_process_were_killed(
     tmp_path: Path, environ: dict[str, str], server: postgres.Server
 ) -> None:
