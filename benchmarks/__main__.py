@@ -31,6 +31,7 @@ NAMES = (
     "ledger",
     "idle",
     "analyzers",
+    "memory",
     "fragmentation",
     "pools",
     "planning",

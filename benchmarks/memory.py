@@ -1,0 +1,105 @@
+"""The memory of a service that collects, accounts and analyzes for two hours: has it a plateau?"""
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.fleet import SyntheticFleet
+from benchmarks.month import peak_gib
+from benchmarks.result import Result
+from fallow.settings import load
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime.operations import analyzer_runs, pipeline
+from warehouse import maintenance
+from warehouse.lake import Warehouse
+
+START = datetime(2026, 11, 20, 8, tzinfo=UTC)
+ACCOUNT_EVERY, ANALYZE_EVERY = 5, 15
+"""Cycles between two runs of a job, as the service's defaults are at one scrape a minute."""
+GIB = 1 << 30
+
+
+def run(small: bool) -> list[Result]:
+    """Measure 10,000 GPUs at 60 s and 64 GPUs at 15 s, two simulated hours each; small: less."""
+    if small:
+        return _measure(64, 60, cycles=30, reach_gib=0.7)
+    return [
+        *_measure(64, 15, cycles=480, reach_gib=0.7),
+        *_measure(10_000, 60, cycles=120, reach_gib=2.5),
+    ]
+
+
+def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> list[Result]:
+    fleet, step = SyntheticFleet(gpus), timedelta(seconds=interval_s)
+    clock = [START]
+    resident: list[float] = []
+    began = time.perf_counter()
+    with TemporaryDirectory() as folder:
+        flags = {"home": folder, "cluster": "bench", "prices.usd_per_gpu_hour": "2.00"}
+        settings = load(environ={}, flags=flags).settings
+        analyzers = analyzer_runs.load_analyzers(settings)
+        with Warehouse.open(settings, write=True, clock=lambda: clock[0]) as warehouse:
+            for cycle in range(1, cycles + 1):
+                clock[0] += step
+                samples = fleet.scrape(clock[0], interval_s)
+                batches = [Batch("sample", samples), _devices(samples, clock[0], step)]
+                pipeline.ingest(warehouse, batches)
+                if cycle % (ACCOUNT_EVERY * 60 // interval_s) == 0:
+                    window = Window(clock[0] - pipeline.LEDGER_LOOKBACK, clock[0])
+                    pipeline.account(warehouse, window)
+                if cycle % (ANALYZE_EVERY * 60 // interval_s) == 0:
+                    window = Window(clock[0] - timedelta(days=7), clock[0])
+                    pipeline.analyze(warehouse, window, analyzers)
+                if cycle % (3600 // interval_s) == 0:
+                    maintenance.compact_warehouse(warehouse)
+                resident.append(_resident_gib())
+    took = time.perf_counter() - began
+    quarters = [float(part.max()) for part in np.array_split(np.array(resident), 4)]
+    about = f"{gpus} GPUs at {interval_s} s, {cycles * interval_s / 3600:g} simulated hours"
+    return [
+        Result(
+            name=f"service: most memory, {about}",
+            value=max(resident),
+            unit="GiB",
+            reach=reach_gib * 1e9 / GIB,
+            note=f"by quarter {', '.join(f'{gib:.2f}' for gib in quarters)} GiB; peak of the "
+            f"process {peak_gib():.2f} GiB; {took:.0f} s",
+        ),
+        Result(
+            name=f"service: growth in the last half, {about}",
+            value=quarters[3] / quarters[2],
+            unit="x",
+            reach=1.1,
+            note="most memory of the last quarter over that of the third",
+        ),
+    ]
+
+
+def _devices(samples: pa.Table, now: datetime, step: timedelta) -> Batch:
+    end = pa.scalar((now + step).replace(tzinfo=None), pa.timestamp("us"))
+    columns = {name: samples.column(name) for name in ("cluster", "device", "node", "vendor")}
+    count = samples.num_rows
+    return Batch.of(
+        "device",
+        {
+            **columns,
+            "model": samples.column("model"),
+            "gpu_model": pa.repeat(pa.scalar("H100"), count),
+            "weight": np.ones(count),
+            "interval_s": np.full(count, step.total_seconds()),
+            "first_seen": samples.column("ts"),
+            "last_seen": pa.repeat(end, count),
+        },
+    )
+
+
+def _resident_gib() -> float:
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / GIB
+    raise RuntimeError("this system does not say how much memory a process has")
