@@ -1,0 +1,296 @@
+"""Run the service among faults and count what it acknowledged: make soak, or python -m tests.soak.
+
+The service, ten exporters, Prometheus, PostgreSQL (the catalog), an S3 store (the archive), a
+simulated API server, a reader, and a canary that is stopped and restored. A schedule of faults,
+drawn from a seed, is made for real: SIGKILL, SIGTERM, exporters that hang, drip and bomb, ports
+closed, servers that hang, a full disk, a stepped clock. At the end stored rows and actions are
+held to a ledger of the soak's own. Exit code 1: a check does not hold.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.soak.faults import KINDS, PlannedFault, plan_faults
+from tests.soak.ledger import Check, check_actions, check_rows, read_notes
+from tests.soak.site import EXPORTERS, GPUS, GRACE_S, SoakSite
+from warehouse.lake import Warehouse
+
+RECOVERY_S = 25.0
+"""After the last fault: everything must be collected again within this time."""
+CANARY_EVERY_S = 12.0
+STEP_S = 3600.0
+MEMORY_MB = 700.0
+"""The bound for 64 GPUs at 15 s; the soak has 44 GPUs at 2 s."""
+GROWTH = 1.1
+"""How much more the last quarter may use than the third one: a plateau, with some noise."""
+PLATEAU_FROM_S = 600.0
+"""A shorter soak is still filling its caches; its growth is printed and not judged."""
+
+
+EXPORTER_FAULTS = {
+    "exporter hangs": "hang",
+    "exporter drips": "drip",
+    "exporter bombs": "bomb",
+    "exporter refuses": "refuse",
+}
+
+
+class Fault(NamedTuple):
+    """How one kind of fault begins and ends."""
+
+    begin: Callable[[], object]
+    end: Callable[[], object] = lambda: None
+
+
+class Soak:
+    """One soak: the site, its faults, and what was counted beside it."""
+
+    def __init__(self, site: SoakSite, seed: int) -> None:
+        self.site, self.chance = site, random.Random(seed)
+        self.made: Counter[str] = Counter()
+        self.skipped: set[str] = set()
+        self.kills = self.passed = 0
+        self._canary: subprocess.Popen[str] | None = None
+        self._canary_due = 0.0
+        self._ballast = site.home / "ballast"
+
+    def run(self, faults: list[PlannedFault], seconds: float) -> None:
+        """Make the faults at their times; keep the service, and the canary, running between."""
+        began, waiting = time.monotonic(), list(faults)
+        ends: list[tuple[float, Fault]] = []
+        while (now := time.monotonic() - began) < seconds or ends:
+            for due in [pair for pair in ends if pair[0] <= now]:
+                due[1].end()
+                ends.remove(due)
+            while waiting and waiting[0].at_s <= now:
+                planned = waiting.pop(0)
+                fault = self._fault(planned.kind)
+                if fault is None:
+                    self.skipped.add(planned.kind)
+                    continue
+                print(f"{now:6.1f} s  {planned.kind}", flush=True)
+                fault.begin()
+                self.made[planned.kind] += 1
+                ends.append((planned.at_s + planned.length_s, fault))
+            self.site.service.keep_running()
+            self.site.service.sample_memory()
+            self._keep_canary_running()
+            time.sleep(0.2)
+
+    def finish_canary(self) -> None:
+        """Let the last run of the canary pass after all faults."""
+        if self._canary is not None:
+            self._settle_canary(wait=True)
+        for _ in range(3):
+            process = self.site.fallow("canary", "--yes")
+            out, err = process.communicate(timeout=180)
+            if process.returncode == 0:
+                self.passed += 1
+                return
+            print(f"fallow canary: exit {process.returncode}: {out}{err}".strip(), flush=True)
+            time.sleep(5)
+
+    def _keep_canary_running(self) -> None:
+        if self._canary is not None:
+            self._settle_canary(wait=False)
+        elif time.monotonic() >= self._canary_due:
+            self._canary = self.site.fallow("canary", "--yes")
+
+    def _settle_canary(self, *, wait: bool) -> None:
+        process = self._canary
+        if process is None or (process.poll() is None and not wait):
+            return
+        process.communicate(timeout=180)
+        self.passed += process.returncode == 0
+        self._canary, self._canary_due = None, time.monotonic() + CANARY_EVERY_S
+
+    def _fault(self, kind: str) -> Fault | None:
+        """Return how to make a fault; None where this machine does not allow it."""
+        site, service = self.site, self.site.service
+        if kind in EXPORTER_FAULTS:
+            exporter = self.chance.choice(site.exporters)
+            return Fault(lambda: exporter.begin(EXPORTER_FAULTS[kind]), exporter.end)
+        proxies = {
+            "prometheus": site.prometheus_proxy,
+            "s3": site.store_proxy,
+            "api server": site.api_proxy,
+            "postgresql": site.catalog_proxy,
+        }
+        for server, proxy in proxies.items():
+            if kind == f"{server} away":
+                return Fault(proxy.close_port, proxy.open_port)
+            if kind == f"{server} hangs":
+                return Fault(proxy.hang, proxy.resume)
+        others = {
+            "kill the service": Fault(self._kill),
+            "stop the service": Fault(self._stop),
+            "kill a canary": Fault(self._kill_canary),
+            "postgresql stopped": Fault(site.postgres.stop, site.postgres.start),
+            "clock ahead": Fault(lambda: service.step(STEP_S), lambda: service.step(0)),
+            "clock behind": Fault(lambda: service.step(-STEP_S), lambda: service.step(0)),
+        }
+        if site.small_disk:
+            others["disk full"] = Fault(self._fill_disk, self._free_disk)
+        return others.get(kind)
+
+    def _kill(self) -> None:
+        self.kills += 1
+        self.site.service.kill()
+
+    def _stop(self) -> None:
+        self.kills += 1  # an answer may be on its way here too
+        self.site.service.stop()
+        self.site.service.start()
+
+    def _kill_canary(self) -> None:
+        if self._canary is None:
+            self._canary = self.site.fallow("canary", "--yes")
+            time.sleep(self.chance.uniform(1.0, 4.0))
+        self._canary.kill()
+
+    def _fill_disk(self) -> None:
+        with self._ballast.open("wb") as file:
+            try:
+                while True:
+                    file.write(b"\0" * 1_000_000)
+            except OSError:
+                return
+
+    def _free_disk(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+
+def check_service(soak: Soak, seconds: float) -> list[Check]:
+    """Hold the service to its grace and its memory."""
+    stops, memory = soak.site.service.stops, soak.site.service.peak_mb
+    end = memory[-1][0]
+    quarters = [
+        [
+            mb
+            for at, mb in memory
+            if end - seconds * (4 - k) / 4 <= at <= end - seconds * (3 - k) / 4
+        ]
+        for k in range(4)
+    ]
+    third, last = (max(part, default=0.0) for part in quarters[2:])
+    flat = seconds < PLATEAU_FROM_S or last <= third * GROWTH
+    most = max(mb for _, mb in memory)
+    return [
+        Check(
+            f"SIGTERM ends the service within {GRACE_S:.0f} s",
+            max(stops) <= GRACE_S,
+            f"{len(stops)} stops, the longest {max(stops):.1f} s",
+        ),
+        Check(
+            f"memory stays under {MEMORY_MB:.0f} MB and has a plateau",
+            most < MEMORY_MB and flat,
+            f"at most {most:.0f} MB; third quarter {third:.0f} MB, last quarter {last:.0f} MB",
+        ),
+        Check(
+            "it never ended by itself but with exit code 75",
+            set(soak.site.service.exits) <= {75},
+            f"{soak.site.service.exits}",
+        ),
+    ]
+
+
+def check_recovery(site: SoakSite, began: float) -> Check:
+    """Wait until every exporter's answers of after the last fault are stored."""
+    recent = "SELECT DISTINCT device FROM sample WHERE ts >= $since"
+    since = datetime.fromtimestamp(began, UTC)
+    devices: set[str] = set()
+    wanted = (EXPORTERS + 1) * GPUS
+    while time.time() < began + RECOVERY_S:
+        with Warehouse.open(site.settings) as warehouse:
+            rows = warehouse.query(recent, {"since": since}).to_pylist()
+        devices = {row["device"] for row in rows}
+        if len(devices) == wanted:
+            break
+        time.sleep(1)
+    return Check(
+        "every source is collected again after the last fault",
+        len(devices) == wanted,
+        f"{len(devices)} of {wanted} GPUs after {time.time() - began:.0f} s",
+    )
+
+
+def check_commands(site: SoakSite) -> list[Check]:
+    """Run Fallow's own checks of the warehouse and of the journal."""
+    checks = []
+    for words in (("warehouse", "verify"), ("actions", "--verify")):
+        process = site.fallow(*words)
+        out, err = process.communicate(timeout=300)
+        lines = [line for line in f"{out}\n{err}".splitlines() if line.strip()]
+        bad = [line for line in lines if " ok " not in line][-6:] if process.returncode else []
+        figure = f"exit {process.returncode}" + "".join(f"\n        {line}" for line in bad)
+        checks.append(Check(f"fallow {' '.join(words)}", process.returncode == 0, figure))
+    return checks
+
+
+def run_soak(folder: Path, seed: int, seconds: float) -> list[Check]:
+    """Run one soak in a folder; return what was checked."""
+    faults = plan_faults(seed, seconds)
+    with ExitStack() as stack:
+        site = SoakSite(folder, stack)
+        earlier = site.store_earlier_rows()
+        notes = folder / "notes.jsonl"
+        notes.touch()
+        reader = subprocess.Popen(
+            [sys.executable, "-m", "tests.soak.reader", site.config, notes, site.began.isoformat()],
+            cwd=Path(__file__).parents[2],
+            env=site.environ,
+        )
+        stack.callback(reader.kill)
+        site.service.start()
+        stack.callback(site.service.kill_for_good)
+        soak = Soak(site, seed)
+        soak.run(faults, seconds)
+        checks = [check_recovery(site, time.time())]
+        soak.finish_canary()
+        reader.kill()
+        reader.wait()
+        site.service.stop()
+        notes_read = read_notes(notes)
+        print(f"faults: {dict(soak.made)}")
+        print(f"errors of the reader: {dict(notes_read.errors)}")
+        refused = "this machine does not allow it"
+        checks += [Check(f"fault: {kind}", ok=False, figure=refused) for kind in soak.skipped]
+        for kind in sorted(set(KINDS) - set(soak.made) - soak.skipped):
+            print(f"not reached in {seconds:.0f} s: {kind}")
+        lost = (soak.kills + 1) * EXPORTERS
+        checks += check_rows(site, notes_read, earlier, lost)
+        checks += check_actions(site, soak.passed)
+        checks += check_service(soak, seconds)
+        checks += check_commands(site)
+    return checks
+
+
+def main() -> int:
+    """Run it and print a line per check."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="keep what was written here")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fallow-soak-") as temporary:
+        folder = arguments.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        checks = run_soak(folder, arguments.seed, 60 * arguments.minutes)
+    print(f"soak of {arguments.minutes:g} minutes, seed {arguments.seed}")
+    for check in checks:
+        print(f"{'ok  ' if check.ok else 'FAIL'}  {check.what}: {check.figure}")
+    return 0 if all(check.ok for check in checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The soak's own ledger, and what the warehouse, the journal and the cluster are held to by it."""
+
+import json
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tests.soak.exporters import number_of
+from tests.soak.site import CANARY, SoakSite
+from warehouse.lake import Warehouse
+
+ROWS = "SELECT device, energy_mj FROM sample WHERE energy_mj IS NOT NULL"
+EARLIER = "SELECT count(*) AS n, sum(gpu_util_pct) AS total FROM sample WHERE energy_mj IS NULL"
+
+
+class Check(NamedTuple):
+    """One thing that must hold at the end, and what was counted."""
+
+    what: str
+    ok: bool
+    figure: str
+
+
+class Notes(msgspec.Struct):
+    """What the readers wrote down."""
+
+    seen: set[tuple[str, int]] = msgspec.field(default_factory=set)
+    earlier: Counter[tuple[int, float]] = msgspec.field(default_factory=Counter)
+    errors: Counter[str] = msgspec.field(default_factory=Counter)
+    queries: int = 0
+
+
+def read_notes(path: Path) -> Notes:
+    """Return what a reader wrote; its last line may be cut."""
+    notes = Notes()
+    for line in path.read_text().splitlines():
+        try:
+            note = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        notes.queries += 1
+        match note:
+            case {"seen": rows}:
+                notes.seen.update((device, energy) for device, energy in rows)
+            case {"before": [count, total]}:
+                notes.earlier[count, total] += 1
+            case {"error": kind, "text": text}:
+                notes.errors[f"{kind}: {text}"] += 1
+    return notes
+
+
+def check_rows(site: SoakSite, notes: Notes, earlier: tuple[int, float], lost: int) -> list[Check]:
+    """Hold the stored rows to the answers that the exporters sent and to what readers saw.
+
+    `lost`: answers that may be lost: those on their way when a process was killed.
+    """
+    with Warehouse.open(site.settings) as warehouse:
+        stored = Counter((r["device"], r["energy_mj"]) for r in warehouse.query(ROWS).to_pylist())
+        (rest,) = warehouse.query(EARLIER).to_pylist()
+    polled = {site.polled.device(gpu) for gpu in range(site.polled.gpus)}
+    sent = {
+        (exporter.device(gpu), number): at
+        for exporter in (*site.exporters, site.polled)
+        for number, at in exporter.answers.items()
+        for gpu in range(exporter.gpus)
+    }
+    rows = {(device, number_of(energy)) for device, energy in stored}
+    direct = {key for key in sent if key[0] not in polled}
+    missing = direct - rows
+    answers = {(device.rpartition("-")[0], number) for device, number in missing}
+    twice = [key for key, times in stored.items() if times > 1 and key[0] not in polled]
+    unseen = notes.seen - set(stored)
+    return [
+        Check("no row was stored twice", not twice, f"{len(twice)} of {len(stored)} rows"),
+        Check(
+            "no row was stored that no exporter sent", rows <= set(sent), f"{len(rows - set(sent))}"
+        ),
+        Check(
+            "what a reader saw is there at the end",
+            not unseen,
+            f"{len(notes.seen)} rows seen, {len(unseen)} gone",
+        ),
+        Check(
+            "answers of exporters are stored, but for those on their way at a kill",
+            len(answers) <= lost,
+            f"{len(direct) // 4} answers, {len(answers)} not stored, {lost} may be",
+        ),
+        Check(
+            "rows of before the soak are whole, hot or archived",
+            (rest["n"], rest["total"]) == earlier,
+            f"{rest['n']} of {earlier[0]} rows",
+        ),
+        Check(
+            "no reader was given a part of them as the whole",
+            set(notes.earlier) <= {earlier},
+            f"{sum(notes.earlier.values())} answers, {sum(notes.errors.values())} errors",
+        ),
+    ]
+
+
+def check_actions(site: SoakSite, passed: int) -> list[Check]:
+    """Hold the journal to the canary runs whose command said that they passed."""
+    journal = next(site.home.glob("**/journal*.sqlite"))
+    with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as book:
+        rows = book.execute("SELECT document FROM entry WHERE kind = 'canary'").fetchall()
+    results = Counter(json.loads(document)["result"] for (document,) in rows)
+    obj: Any = site.cluster.store.get("Deployment", CANARY, CANARY)
+    ready = obj.get("status", {}).get("readyReplicas", 0)
+    return [
+        Check(
+            "every canary run that its command called passed is in the journal",
+            results["passed"] >= passed > 0,
+            f"{passed} passed by the commands, {dict(results)} in the journal",
+        ),
+        Check(
+            "the canary's Deployment is as it was",
+            (obj["spec"]["replicas"], ready) == (1, 1),
+            f"{obj['spec']['replicas']} replicas, {ready} Ready",
+        ),
+    ]
