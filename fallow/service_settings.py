@@ -57,3 +57,8 @@ class ServiceSettings(SettingsGroup):
         ge=timedelta(0),
         description="a job that is later than three of its periods and this is not ready",
     )
+    stop_within: Duration = Field(
+        timedelta(seconds=90),
+        ge=timedelta(0),
+        description="time that running jobs get after SIGTERM; then the process ends without them",
+    )

@@ -142,7 +142,7 @@ class PrometheusCollector:
         for piece in self._pieces(window, _TELEMETRY):
             for chunk in piece.chunks(step):
                 yield from self._chunk(groups, chunk)
-                yield self._mark(piece, chunk.end)
+                yield from self._mark(piece, chunk.end)
         metric_names_present = metric_names(self.client, window)
         if "kube_pod_info" in metric_names_present or "kube_node_info" in metric_names_present:
             yield from self._inventory(
@@ -239,7 +239,7 @@ class PrometheusCollector:
                     replicas={n["node"]: n["gpu_replicas"] for n in nodes if n["gpu_replicas"]},
                 )
                 yield from batches("pod", rows)
-                yield self._mark(piece, chunk.end)
+                yield from self._mark(piece, chunk.end)
 
     def _holders(self, held_by: Sequence[str], window: Window) -> frozenset[tuple[str, str]]:
         holder_query = holders(held_by, self._settings.selector, f"{round(window.seconds)}s")
@@ -323,16 +323,20 @@ class PrometheusCollector:
                 if batch is not None:
                     yield batch
                 if span is not None:
-                    yield self._mark(piece, span.end)
+                    yield from self._mark(piece, span.end)
 
-    def _mark(self, piece: Piece, until: datetime) -> Batch:
+    def _mark(self, piece: Piece, until: datetime) -> Iterator[Batch]:
+        """Yield a cursor; it counts for the next run once its reader comes back for more.
+
+        A reader that could not store the chunk does not come back: the next run reads it again.
+        """
         if self.client.ahead < -SKEW:
             # Its clock is behind: what it will store of this time is not there yet.
             until = min(until, self._clock() + self.client.ahead - SETTLE)
         until = max(until, self._cursors.get(piece.source, until))
-        self._cursors[piece.source] = until
         row: dict[str, Any] = {"source": piece.source, "done_until": _naive(until)}
-        return next(batches("cursor", [row]))
+        yield from batches("cursor", [row])
+        self._cursors[piece.source] = until
 
 
 def _lives(

@@ -1,5 +1,6 @@
 """`fallow collect`, `fallow doctor`, `fallow up`: bring in live rows, once or on a schedule."""
 
+import threading
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from runtime.operations.access_review import review_access
 from runtime.operations.collection import collect_once
 from runtime.operations.doctor import checks
 from runtime.service.loop import serve
+from runtime.service.process_end import CLOSING_S, end_process, limit_stop
 from runtime.service.roles import ServiceRole
 
 
@@ -90,4 +92,8 @@ def up(
     variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
     values = {k: run.options.get(k) for k in variables}
     environ = {f"FALLOW_{variables[k]}": str(value) for k, value in values.items() if value}
-    serve(run.settings(service__listen=listen), roles=role or (), environ=environ)
+    settings, stop = run.settings(service__listen=listen), threading.Event()
+    with limit_stop(stop, settings.service.stop_within.total_seconds() + CLOSING_S):
+        hanging = serve(settings, stop, roles=role or (), environ=environ)
+    if hanging:
+        end_process()

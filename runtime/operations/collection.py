@@ -29,6 +29,7 @@ from runtime.rendering.finding_tables import Progress
 
 if TYPE_CHECKING:
     from collectors.doctor import CheckRow
+    from warehouse.ingest import IngestResult
     from warehouse.lake import Warehouse
 
 BatchObserver = Callable[[Iterable[Batch]], Iterator[Batch]]
@@ -166,8 +167,12 @@ def drain(
     window: Window,
     progress: Progress,
     observe: BatchObserver = iter,
+    *,
+    ingest: "Callable[[list[Batch]], IngestResult] | None" = None,
 ) -> tuple[int, int]:
     """Store a Prometheus's window chunk by chunk; a cursor is stored after the rows that it covers.
+
+    `ingest` stores rows before it returns; by default in this thread.
 
     Returns:
         Rows added, and rows that existed already.
@@ -180,7 +185,7 @@ def drain(
 
     def store() -> None:
         nonlocal added, duplicates
-        result = pipeline.ingest(warehouse, batches)
+        result = ingest(batches) if ingest else pipeline.ingest(warehouse, batches)
         added, duplicates = added + result.added, duplicates + result.duplicates
         batches.clear()
 

@@ -117,6 +117,7 @@ class SelfMetrics:
         """Record which collectors there are, before any ran."""
         for name in collectors:
             self._of("collect_rows").labels(name)
+            self._of("collect_skipped").labels(name)
             self._of("collect_last_success_timestamp_seconds").labels(name).set(now.timestamp())
 
     def record_turn(self, job: str, seconds: float, now: datetime, *, well: bool) -> None:
@@ -141,6 +142,10 @@ class SelfMetrics:
         if up and now is not None:
             gauge = self._of("collect_last_success_timestamp_seconds")
             gauge.labels(name).set(now.timestamp())
+
+    def record_skipped_collection(self, name: str) -> None:
+        """Record that a collector was not started because its last collection still goes on."""
+        self._of("collect_skipped").labels(name).inc()
 
     def record_queue(self, state: "QueueState") -> None:
         """Record the rows that wait for the warehouse, and those that were refused."""

@@ -30,6 +30,17 @@ WRITERS = PARTS - {ServiceRole.dashboard}
 """Roles that write to the warehouse."""
 
 
+class Lane(StrEnum):
+    """Which threads run a job."""
+
+    write = "write"
+    """the one thread that writes to the warehouse: it runs one job after the other"""
+    source = "source"
+    """threads that wait for sources; the rows go to the writing thread"""
+    report = "report"
+    """one thread that only reads the warehouse"""
+
+
 class ServiceJob(NamedTuple):
     """A job on a schedule, its interval, and the role that runs it."""
 
@@ -37,8 +48,7 @@ class ServiceJob(NamedTuple):
     every: timedelta
     run: Callable[[], object]
     role: ServiceRole
-    apart: bool = False
-    """Whether it only reads the warehouse: then its own thread runs it and delays no other job."""
+    lane: Lane = Lane.write
 
 
 def expand_roles(roles: Collection[ServiceRole]) -> frozenset[ServiceRole]:

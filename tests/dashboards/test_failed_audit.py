@@ -13,8 +13,8 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
 from runtime.operations import pipeline
-from runtime.service import loop as service_module
-from runtime.service.loop import ServiceLoop
+from runtime.service import jobs as service_module
+from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from tests.dashboards.drawing import Draw
 from tests.rates import every_gpu

@@ -15,7 +15,7 @@ from collectors.prometheus.collector import PrometheusCollector
 from fallow.models import Finding
 from fallow.settings import load
 from fallow.window import Window
-from runtime.service.loop import ServiceLoop
+from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from tests.servers import prometheus as server
 from tests.servers.stalled_world import EVERY, HANGS, JOBS, LASTS, World

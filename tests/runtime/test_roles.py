@@ -17,7 +17,8 @@ import pytest
 
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
-from runtime.service.loop import ServiceLoop, serve
+from runtime.service.jobs import ServiceLoop
+from runtime.service.loop import serve
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole, expand_roles

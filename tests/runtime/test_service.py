@@ -22,7 +22,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import plugin_runs
 from runtime.service.endpoint import Endpoint
-from runtime.service.loop import ServiceLoop
+from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from warehouse.lake import Warehouse
 

@@ -10,7 +10,7 @@ from fallow.protocols import Analyzer
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.service.loop import ServiceLoop
+from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from runtime.service.roles import WRITERS, ServiceRole
 from tests.analyzers.gangs import SHOWN

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-import runtime.service
 from actions.cluster.client import KubeClient
 from actions.journal import event_types
 from actions.policy.parser import read_policies
 from fallow.action_models import Change
 from fallow.settings import Settings, load
-from runtime.service.loop import ServiceLoop, serve
+from runtime.service.jobs import ServiceLoop
+from runtime.service.loop import serve
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness
 from runtime.service.roles import ServiceJob, ServiceRole
+from runtime.service.schedule import run_job
 from tests.actions.loop.site import Site
 from tests.actions.notices.conftest import Hook
 from tests.cli.conftest import Fallow
@@ -170,7 +171,7 @@ def test_a_job_that_waited_its_turn_is_not_begun_after_all() -> None:
     metrics = SelfMetrics()
     ready = Readiness(timedelta(0), lambda: datetime.now(UTC))
     job = ServiceJob("late", timedelta(minutes=1), lambda: ran.append(1), ServiceRole.collector)
-    runtime.service.loop._run_job(job, stop, metrics, ready)
+    run_job(job, stop, metrics, ready)
     stop.set()
-    runtime.service.loop._run_job(job, stop, metrics, ready)
+    run_job(job, stop, metrics, ready)
     assert ran == [1]

@@ -1,0 +1,192 @@
+"""Run jobs on their schedules in three lanes of threads, until stopped.
+
+One thread writes: it runs the writing jobs, and it stores the rows of sources between two of them.
+A late job runs once, not as often as it was missed.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from apscheduler.executors.base import BaseExecutor
+from apscheduler.executors.base import run_job as run_scheduled
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from runtime.operations.daemon_threads import DaemonThreads
+from runtime.service.jobs import FIRST_TURN_S
+from runtime.service.metrics import SelfMetrics
+from runtime.service.readiness import Readiness
+from runtime.service.roles import Lane, ServiceJob
+from runtime.service.scheduling.store import Timetable
+from runtime.service.sources import MOST_SOURCES, JobInterrupted
+from runtime.service.tracing import SpanFactory, no_span
+
+log = logging.getLogger("fallow.service")
+
+SOURCE_JOBS = 3
+"""Jobs that wait for sources (inventory, watch, collect): none of them waits for another."""
+READS_END_S = 3.0
+"""How long a stop waits for reads of sources: their rows can be read again, or are one scrape."""
+
+
+def utc_now() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
+
+
+class ServiceThreads:
+    """The threads of a service; none of them keeps the process alive."""
+
+    def __init__(self) -> None:
+        self.lanes = {
+            Lane.write: DaemonThreads("write", 1),
+            Lane.source: DaemonThreads("source-jobs", SOURCE_JOBS),
+            Lane.report: DaemonThreads("report", 1),
+        }
+        self.readers = DaemonThreads("source", MOST_SOURCES)
+
+    @property
+    def writer(self) -> DaemonThreads:
+        """Return the one thread that writes to the warehouse."""
+        return self.lanes[Lane.write]
+
+    def close(self, grace_s: float) -> list[str]:
+        """Let running tasks end and take no more; return the threads that did not end in time.
+
+        Rows that wait are stored. Sources get `READS_END_S`, everything else `grace_s`.
+        """
+        now = time.monotonic()
+        reads_end, end = now + min(READS_END_S, grace_s), now + grace_s
+        ends = {
+            "a job that waits for sources": self.lanes[Lane.source].close(reads_end),
+            "a source": self.readers.close(reads_end),
+            "a job that writes": self.writer.close(end),
+            "a report": self.lanes[Lane.report].close(end),
+        }
+        return [name for name, ended in ends.items() if not ended]
+
+
+class LaneExecutor(BaseExecutor):  # type: ignore[misc]  # APScheduler has no types
+    """Runs the scheduler's jobs in threads that do not keep the process alive."""
+
+    def __init__(self, threads: DaemonThreads) -> None:
+        super().__init__()
+        self._threads = threads
+
+    def _do_submit_job(self, job: Any, run_times: Sequence[datetime]) -> None:
+        self._threads.submit(partial(self._run, job, run_times))
+
+    def _run(self, job: Any, run_times: Sequence[datetime]) -> None:
+        events = run_scheduled(job, job._jobstore_alias, run_times, self._logger.name)  # noqa: SLF001  (APScheduler's executors do so too)
+        self._run_job_success(job.id, events)
+
+
+def run_jobs(
+    jobs: Sequence[ServiceJob],
+    stop: threading.Event,
+    metrics: SelfMetrics,
+    ready: Readiness,
+    span: SpanFactory,
+    *,
+    threads: ServiceThreads,
+    grace_s: float,
+    timetable: Timetable | None = None,
+    first_turn_s: float = FIRST_TURN_S,
+) -> list[str]:
+    """Run jobs until `stop` is set; return what did not end within `grace_s` seconds after it.
+
+    Their first turns are in the order of `jobs`: sources first, each at most `first_turn_s`.
+    """
+    scheduler: Any = BackgroundScheduler(
+        timezone=UTC,
+        executors={
+            str(lane): LaneExecutor(lane_threads) for lane, lane_threads in threads.lanes.items()
+        },
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+    )
+    scheduler.start()
+    try:
+        for stage in _order_first_turns(jobs):
+            first_turns = [threading.Event() for _ in stage]
+            now = utc_now()
+            for order, (job, ended) in enumerate(zip(stage, first_turns, strict=True)):
+                arguments = (job, stop, metrics, ready, span)
+                scheduler.add_job(
+                    run_job,
+                    "interval",
+                    args=arguments,
+                    kwargs={"ended": ended},
+                    seconds=job.every.total_seconds(),
+                    next_run_time=now + timedelta(milliseconds=order),
+                    id=job.name,
+                    executor=str(job.lane),
+                )
+                if job.lane is Lane.report and timetable is not None:
+                    timetable.arrange(scheduler, run_job, arguments, str(job.lane))
+            if stage[0].lane is Lane.source:
+                _wait_for_all(first_turns, stop, first_turn_s)
+            if stop.is_set():
+                break
+        stop.wait()
+    finally:
+        log.info("stopping after the running job")
+        scheduler.shutdown(wait=False)
+        left = threads.close(grace_s)
+    return left
+
+
+def _order_first_turns(jobs: Sequence[ServiceJob]) -> Iterable[list[ServiceJob]]:
+    """Yield jobs that begin together: the inventory, other sources, the jobs that need their rows.
+
+    Samples need the inventory: it knows which node an address belongs to.
+    """
+
+    def stage(job: ServiceJob) -> tuple[bool, bool]:
+        return job.lane is not Lane.source, job.name != "inventory"
+
+    for _, group in groupby(sorted(jobs, key=stage), stage):
+        yield list(group)
+
+
+def _wait_for_all(
+    events: Sequence[threading.Event], stop: threading.Event, within_s: float
+) -> None:
+    end = time.monotonic() + within_s
+    while not stop.is_set() and time.monotonic() < end:
+        if all(event.is_set() for event in events):
+            return
+        stop.wait(0.02)
+
+
+def run_job(
+    job: ServiceJob,
+    stop: threading.Event,
+    metrics: SelfMetrics,
+    ready: Readiness,
+    span: SpanFactory = no_span,
+    *,
+    ended: threading.Event | None = None,
+) -> None:
+    """Run a job; an exception is logged and counted, and the next turn tries again."""
+    if stop.is_set():  # it waited for a running job when the stop came
+        return
+    began = time.monotonic()
+    try:
+        with span(job.name):
+            job.run()
+    except JobInterrupted:
+        return
+    except Exception as error:  # noqa: BLE001  (a service outlives one failed turn)
+        metrics.record_turn(job.name, time.monotonic() - began, utc_now(), well=False)
+        log.error("job failed, will try again", extra={"job": job.name, "error": str(error)})  # noqa: TRY400
+        return
+    finally:
+        if ended is not None:
+            ended.set()
+    metrics.record_turn(job.name, time.monotonic() - began, utc_now(), well=True)
+    ready.went_well(job.name)
