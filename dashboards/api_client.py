@@ -6,12 +6,14 @@ roles are checked here.
 
 import json
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from dashboards.signin import Person, Role
+from fallow import http_client
+from fallow.deadlines import BodyTooLargeError, DeadlineExceededError
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
+from fallow.http_client import NotConnectedError
 from fallow.settings import Settings
 
 RequestKind = Literal["approve", "snooze", "keep", "undo"]
@@ -21,7 +23,7 @@ NEEDS: Mapping[RequestKind, Role] = {
 """The role that each request needs. The owner team's members may also keep and undo."""
 OWNERS: frozenset[RequestKind] = frozenset({"keep", "undo"})
 PATIENCE_S = 30.0
-"""Timeout of an undo: it is answered only after the cluster has answered each of its writes."""
+"""Deadline of an undo: it is answered only after the cluster has answered each of its writes."""
 MOST_BYTES = 65_536
 OK, BAD, NOT_HERE, CONFLICT, LATER = 200, 400, 404, 409, 503
 STRANGER = frozenset({401, 403})
@@ -82,36 +84,35 @@ def _post(
     url = address(settings)
     where = urlsplit(url)
     try:
-        host, port = where.hostname, where.port
+        host, _port = where.hostname, where.port
     except ValueError:
-        host, port = None, None
+        host = None
     if where.scheme not in ("http", "https") or not host:
         raise UsageError(f"service.url {url!r} is no address", hint="http://HOST:PORT")
     token = settings.service.token.get_secret_value()
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
-    connection = kind(host, port, timeout=PATIENCE_S)
     try:
-        connection.connect()
-    except OSError as error:
+        answer = http_client.send_request(
+            "POST",
+            f"{url.rstrip('/')}/v1/{kind_requested}",
+            within_s=PATIENCE_S,
+            headers=headers,
+            body=json.dumps(body).encode(),
+            limit=MOST_BYTES,
+        )
+    except NotConnectedError as error:
         raise TemporaryError(
-            f"the service at {url} does not answer: {error.strerror or error}",
+            f"the service at {url} does not answer: {error}",
             hint="`fallow up` runs it; the commands approve, snooze, keep and undo do the same",
         ) from error
-    try:
-        path = f"{where.path.rstrip('/')}/v1/{kind_requested}"
-        connection.request("POST", path, json.dumps(body).encode(), headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(MOST_BYTES).decode(errors="replace")
-    except (OSError, HTTPException) as error:
+    except (ConnectionError, DeadlineExceededError, BodyTooLargeError) as error:
         raise TemporaryError(
-            f"the service at {url} broke off: {str(error) or type(error).__name__}",
+            f"the service at {url} broke off: {error}",
             hint="it may have been done: see Actions before you ask again",
         ) from error
-    finally:
-        connection.close()
+    return answer.status, answer.body.decode(errors="replace")
 
 
 def _error(code: int, answer: Mapping[str, Any], text: str, url: str) -> FallowError:

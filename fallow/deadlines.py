@@ -12,6 +12,8 @@ such a call for ever. Here a timer ends the connection itself.
 import os
 import socket
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -24,6 +26,7 @@ PIECE = 1 << 20
 """Bytes (after decompression) that are read at a time: a compressed bomb stops at the limit."""
 
 _current = threading.local()
+T = TypeVar("T")
 M = TypeVar("M", bound=urllib3.PoolManager)
 
 
@@ -96,7 +99,8 @@ def _shut_down(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _watch_current(connection: socket.socket | None) -> None:
+def watch_current(connection: socket.socket | None) -> None:
+    """End a new connection when the deadline of this thread is over; nothing without a deadline."""
     deadline: Deadline | None = getattr(_current, "deadline", None)
     if deadline is not None and connection is not None and connection.fileno() >= 0:
         deadline.watch(connection)
@@ -107,12 +111,12 @@ class WatchedHttpConnection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         connection = super()._new_conn()
-        _watch_current(connection)
+        watch_current(connection)
         return connection
 
     def putrequest(self, *args: Any, **options: Any) -> None:
         """Begin a request; a connection that was used before comes under today's deadline."""
-        _watch_current(self.sock)
+        watch_current(self.sock)
         super().putrequest(*args, **options)
 
 
@@ -121,12 +125,12 @@ class WatchedHttpsConnection(HTTPSConnection):
 
     def _new_conn(self) -> socket.socket:
         connection = super()._new_conn()
-        _watch_current(connection)
+        watch_current(connection)
         return connection
 
     def putrequest(self, *args: Any, **options: Any) -> None:
         """Begin a request; a connection that was used before comes under today's deadline."""
-        _watch_current(self.sock)
+        watch_current(self.sock)
         super().putrequest(*args, **options)
 
 
@@ -151,6 +155,45 @@ def watch_connections(pools: M) -> M:
     if pools.pool_classes_by_scheme == plain:
         pools.pool_classes_by_scheme = {"http": WatchedHttpPool, "https": WatchedHttpsPool}
     return pools
+
+
+MOST_ABANDONED = 16
+"""Abandoned calls of `call_within` that may hang at a time; beyond it no further call begins."""
+_places = threading.BoundedSemaphore(MOST_ABANDONED)
+
+
+class TooManyHangingCallsError(TimeoutError):
+    """A call was not begun, because earlier calls still hang."""
+
+
+def call_within(seconds: float, call: Callable[[], T]) -> T:
+    """Return a call's result, or abandon the call when the time is over.
+
+    For libraries that open their connections themselves and have a timeout per read only (Apprise,
+    boto3): no one can end their connections from outside. The call goes on in its thread, which
+    does not keep the process alive, and its result is dropped.
+
+    Raises:
+        TooManyHangingCallsError: it was not begun.
+        DeadlineExceededError: it did not end in time; what it does may still happen.
+    """
+    places = _places  # the thread gives back the place that it took
+    if not places.acquire(blocking=False):
+        raise TooManyHangingCallsError(f"{MOST_ABANDONED} earlier calls still hang")
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except BaseException as error:  # noqa: BLE001  (the caller raises it)
+            result.set_exception(error)
+        finally:
+            places.release()
+
+    threading.Thread(target=run, name="call-within", daemon=True).start()
+    if not wait([result], seconds).done:
+        raise DeadlineExceededError(f"no complete answer within {seconds:g} s")
+    return result.result()
 
 
 def read_body(response: Any, *, limit: int) -> bytes:

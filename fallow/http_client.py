@@ -19,6 +19,10 @@ MAX_BODY = 16 << 20
 """Bytes (after decompression) of an answer that is not bulk data."""
 
 
+class NotConnectedError(ConnectionError):
+    """No connection was opened, so nothing was sent."""
+
+
 class HttpAnswer(msgspec.Struct, frozen=True):
     """A response, whatever its status; header names in lower case."""
 
@@ -40,6 +44,7 @@ def send_request(
     """Send one request and return the answer; nothing is sent twice.
 
     Raises:
+        NotConnectedError: no connection was opened: nothing was sent.
         ConnectionError: no complete answer; the message says why in plain words.
         DeadlineExceededError: no complete answer within `within_s` seconds.
         BodyTooLargeError: the body has more than `limit` bytes after decompression.
@@ -65,7 +70,8 @@ def send_request(
     except DeadlineExceededError:
         raise
     except (HTTPError, OSError) as error:
-        raise ConnectionError(explain_failure(error, url)) from error
+        kind = NotConnectedError if is_unreachable(error) else ConnectionError
+        raise kind(explain_failure(error, url)) from error
     lower = {name.lower(): value for name, value in response.headers.items()}
     return HttpAnswer(response.status, lower, answer_body)
 

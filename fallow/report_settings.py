@@ -96,7 +96,7 @@ class ReportsSettings(SettingsGroup):
         timedelta(seconds=60),
         ge=timedelta(seconds=1),
         le=timedelta(minutes=10),
-        description="of one answer while a report is handed over",
+        description="of one delivery, from connecting to the last answer",
     )
     try_again: Duration = Field(
         timedelta(minutes=1),

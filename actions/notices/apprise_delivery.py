@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from fallow.deadlines import DeadlineExceededError, TooManyHangingCallsError, call_within
+
 TEMPORARY = frozenset({408, 425, 429})
 SERVER = 500
 _CODE = re.compile(r"error=(\d{3})\b")
@@ -52,7 +54,30 @@ def deliver_text(
     file: AttachedFile | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> DeliveryAttempt:
-    """Deliver a text; `headers` are sent with it where the service is a plain webhook."""
+    """Deliver a text; `headers` are sent with it where the service is a plain webhook.
+
+    The whole delivery has `timeout` seconds, and each read too. It is abandoned then, because
+    Apprise opens its connections by itself and has no other timeout than one per read.
+    """
+    try:
+        return call_within(
+            timeout, lambda: _deliver(service, title, text, timeout, file=file, headers=headers)
+        )
+    except TooManyHangingCallsError as error:
+        return DeliveryAttempt(False, f"not sent: {error}", again=True)
+    except DeadlineExceededError as error:
+        return DeliveryAttempt(False, f"{error}: it may have arrived", sure=False)
+
+
+def _deliver(
+    service: Any,
+    title: str,
+    text: str,
+    timeout: float,
+    *,
+    file: AttachedFile | None,
+    headers: Mapping[str, str] | None,
+) -> DeliveryAttempt:
     import apprise  # noqa: PLC0415
     from apprise.attachment import memory  # noqa: PLC0415
 

@@ -8,11 +8,15 @@ from collectors.prices.aws import AwsPrices
 from collectors.prices.commitments import Commitment, Commitments
 from collectors.prices.on_prem import OnPrem
 from collectors.prices.rate_card import RateCard
+from fallow.deadlines import call_within
+from fallow.errors import TemporaryError
 from fallow.protocols import PriceSource
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 
+AWS_WITHIN_S = 300.0
+"""Deadline for the prices of one region; a minute is usual. boto3 has timeouts per read only."""
 PRICE_LOOKBACK = timedelta(days=3650)
 """How far back prices are read: every import may have old rows."""
 AWS_LOOKBACK = timedelta(days=90)
@@ -39,9 +43,15 @@ def read_aws_rates(settings: Settings, now: datetime) -> list[Batch]:
 
     Raises:
         AuthError: AWS refused the credentials.
-        TemporaryError: AWS could not be reached, or throttled the request.
+        TemporaryError: AWS could not be reached, throttled the request, or did not end in time.
     """
     regions = settings.prices.aws_regions
     if not regions:
         return []
-    return [AwsPrices(regions, clock=lambda: now).rates(Window(now - AWS_LOOKBACK, now))]
+    window, source = Window(now - AWS_LOOKBACK, now), AwsPrices(regions, clock=lambda: now)
+    try:
+        return [call_within(AWS_WITHIN_S * len(regions), lambda: source.rates(window))]
+    except TimeoutError as error:
+        raise TemporaryError(
+            f"AWS prices: {error}", hint="the next turn reads them again"
+        ) from error

@@ -8,7 +8,9 @@ from typing import Any
 
 from collectors.doctor import CheckRow
 from fallow.action_settings import Channel
+from fallow.deadlines import Deadline
 from fallow.settings import Settings
+from fallow.smtp_client import open_smtp
 
 EXAMPLE = "mailto://user:password@smtp.example:587/?from=fallow@example&to=team@example"
 
@@ -53,8 +55,11 @@ def _check_mail_server(check: str, plugin: Any, key: str, timeout: float) -> Che
     port = plugin.port or (465 if ssl_from_start else 587 if "starttls" in secure else 25)
     where = f"{plugin.smtp_host}:{port}"
     try:
-        kind = smtplib.SMTP_SSL if ssl_from_start else smtplib.SMTP
-        with kind(plugin.smtp_host, port, timeout=timeout) as server:
+        context = ssl.create_default_context() if ssl_from_start else None
+        with (
+            Deadline(timeout),
+            open_smtp(plugin.smtp_host, port, timeout=timeout, context=context) as server,
+        ):
             server.ehlo()
             if "starttls" in secure:
                 server.starttls(context=ssl.create_default_context())

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from actions.notices.apprise_delivery import DeliveryAttempt
+from fallow.deadlines import call_within
 from fallow.report_settings import ReportStore
 from runtime.operations.journal_anchor import find_anchor
 from runtime.operations.reports import Report
@@ -41,8 +42,22 @@ def address(
     return parts.netloc, "/".join(filter(None, words))
 
 
-def put(store: ReportStore, cluster: str, delivery: Delivery, report: Report) -> DeliveryAttempt:
-    """Put a report under its key. All attempts make one object; `reason` is its location."""
+def put(
+    store: ReportStore, cluster: str, delivery: Delivery, report: Report, timeout: float
+) -> DeliveryAttempt:
+    """Put a report under its key within `timeout` seconds, retries included.
+
+    All attempts make one object, so an attempt that hangs is abandoned and repeated: boto3 opens
+    its connections by itself and has no other timeout than one per read.
+    """
+    try:
+        return call_within(timeout, lambda: _put(store, cluster, delivery, report))
+    except TimeoutError as error:
+        return DeliveryAttempt(False, f"the object store of {store.url}: {error}", again=True)
+
+
+def _put(store: ReportStore, cluster: str, delivery: Delivery, report: Report) -> DeliveryAttempt:
+    """Put a report; the answer's text is its location."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
     bucket, key = address(store, cluster, delivery, report)

@@ -21,7 +21,8 @@ def hand(settings: Settings, delivery: Delivery, report: Report, location: str) 
     """
     name, timeout = delivery.destination, settings.reports.timeout.total_seconds()
     if name in settings.reports.stores:
-        return bucket.put(settings.reports.stores[name], settings.cluster, delivery, report)
+        store = settings.reports.stores[name]
+        return bucket.put(store, settings.cluster, delivery, report, timeout)
     text = f"{report.summary}\n\n{location}".strip() if location else report.summary
     plugin = apprise_delivery.open_service(settings.notices.channels[name].url.get_secret_value())
     if plugin is None:

@@ -7,12 +7,15 @@ the message twice.
 
 import smtplib
 import ssl
+from contextlib import suppress
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Any
 
 from actions.notices.apprise_delivery import DeliveryAttempt
+from fallow.deadlines import Deadline, DeadlineExceededError
+from fallow.smtp_client import open_smtp
 from runtime.operations.reports import Report
 
 OK, WILL_FORWARD = 250, 251
@@ -23,11 +26,21 @@ MOST_TEXT = 200
 def hand(plugin: Any, report: Report, text: str, key: str, timeout: float) -> DeliveryAttempt:
     """Send a report as an attachment through the server of Apprise's `plugin`.
 
-    Until the last line of the message is sent, it is certain that nothing was delivered. From then
-    until the server's response the result is unknown.
+    The delivery has `timeout` seconds from connecting to the last answer. Until the last line of
+    the message is sent, it is certain that nothing was delivered. From then until the server's
+    response the result is unknown.
     """
+    where, attempt = f"{plugin.smtp_host}:{plugin.port}", None
+    # What the delivery itself knows counts: it tells whether the message may have arrived.
+    with suppress(DeadlineExceededError), Deadline(timeout):
+        attempt = _deliver(plugin, report, text, key, timeout, where=where)
+    return attempt or DeliveryAttempt(False, f"{where} fell silent", sure=False)
+
+
+def _deliver(
+    plugin: Any, report: Report, text: str, key: str, timeout: float, *, where: str
+) -> DeliveryAttempt:
     recipients = [*(to for _, to in plugin.targets), *sorted(plugin.cc | plugin.bcc)]
-    where = f"{plugin.smtp_host}:{plugin.port}"
     message = build_message(plugin, report, text, key).as_bytes(policy=SMTP)
     try:
         server = _connect(plugin, timeout)
@@ -68,11 +81,8 @@ def _connect(plugin: Any, timeout: float) -> smtplib.SMTP:
     if not plugin.verify_certificate:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    server: smtplib.SMTP
-    if plugin.secure_mode == "ssl":
-        server = smtplib.SMTP_SSL(plugin.smtp_host, plugin.port, timeout=timeout, context=context)
-    else:
-        server = smtplib.SMTP(plugin.smtp_host, plugin.port, timeout=timeout)
+    by_tls = context if plugin.secure_mode == "ssl" else None
+    server = open_smtp(plugin.smtp_host, plugin.port, timeout=timeout, context=by_tls)
     try:
         if plugin.secure_mode == "starttls":
             server.starttls(context=context)
