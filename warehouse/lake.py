@@ -98,7 +98,7 @@ class Warehouse:
                 cursor.execute("USE lake")
                 if write:
                     with nullcontext() if place.embedded else queue_writers(connection):
-                        schema.migrate_schema(cursor, place.name)
+                        schema.migrate_schema(cursor, place.name, DataFiles(place))
                 else:
                     schema.check_schema(cursor, place.name)
                 cursor.close()

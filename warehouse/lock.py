@@ -45,9 +45,13 @@ class WriterLock:
                 hint=f"try again when it has finished, or stop it (kill {holder}); "
                 "several writers need warehouse.catalog = postgres:...",
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._descriptor = descriptor
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError:  # a full disk: this process itself would be refused at its next attempt
+            self.release()
+            raise
 
     def release(self) -> None:
         """Release the lock; harmless when it is not held."""

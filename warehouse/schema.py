@@ -19,6 +19,7 @@ from fallow import __version__, tables
 from fallow.errors import WarehouseError
 from fallow.renamed import read_renames
 from warehouse import statements
+from warehouse.data_files import DataFiles
 from warehouse.storage import TYPES, get_storage
 
 _LAKE_OPTIONS = {
@@ -124,8 +125,8 @@ def list_upgrade_steps(cursor: duckdb.DuckDBPyConnection, where: str) -> list[Up
     return [*migrations, *renames, *added]
 
 
-def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Run the missing migrations, all or none of them.
+def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str, files: DataFiles) -> None:
+    """Run the missing migrations, all or none of them; `files` are synced before each commit.
 
     Raises:
         WarehouseError: a newer Fallow wrote this lake.
@@ -134,36 +135,51 @@ def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     _refuse_newer(cursor, version, where)
     missing = {number: sql for number, sql in load_migrations().items() if number > version}
     if missing:
-        with _run_transaction(cursor):
+        with _run_transaction(cursor, files):
             if version == 0:
                 _create_tables(cursor)
             for number, sql in missing.items():
                 cursor.execute(sql)
                 _add_missing(cursor)
                 _record_version(cursor, number)
-        with _run_transaction(cursor):  # one catalog query for all options
-            _set_options(cursor)
     if _find_missing(cursor):
-        with _run_transaction(cursor):
+        with _run_transaction(cursor, files):
             _add_missing(cursor)
+    # A table's options cannot be set in the transaction that creates it: whoever opens next sets
+    # what a crash between the two left out.
+    if unset := _list_unset_options(cursor):
+        with _run_transaction(cursor, files):  # one catalog query for all options
+            for table, option, value in unset:
+                cursor.execute(
+                    f"CALL lake.set_option('{option}', '{value}', table_name => '{table}')"
+                )
 
 
-def _set_options(cursor: duckdb.DuckDBPyConnection) -> None:
-    for table in _INLINED:
-        _set_option(cursor, "data_inlining_row_limit", "100", table)
-    for table in tables.table_names():
-        if get_storage(table).mode == "append" or table == "ledger":
-            # Compaction sorts; sorting each scrape and each ledger write too would make them
-            # slower. Two cores write rollups in parallel only when they are sorted.
-            _set_option(cursor, "sort_on_insert", "false", table)
+def _list_unset_options(cursor: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
+    """Return the tables' options that are not set yet: table, option, value."""
+    wanted = [(table, "data_inlining_row_limit", "100") for table in _INLINED]
+    # Compaction sorts; sorting each scrape and each ledger write too would make them slower. Two
+    # cores write rollups in parallel only when they are sorted.
+    wanted += [
+        (table, "sort_on_insert", "false")
+        for table in tables.table_names()
+        if get_storage(table).mode == "append" or table == "ledger"
+    ]
+    rows = cursor.execute(
+        "SELECT scope_entry, option_name FROM ducklake_options('lake') WHERE scope = 'TABLE'"
+    ).fetchall()
+    have = {(entry.rpartition(".")[2], option) for entry, option in rows}
+    return [row for row in wanted if row[:2] not in have]
 
 
 @contextmanager
-def _run_transaction(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Commit all statements of the block, or none of them."""
+def _run_transaction(cursor: duckdb.DuckDBPyConnection, files: DataFiles) -> Iterator[None]:
+    """Commit all statements of the block, after their files are safe on disk, or none of them."""
+    began = files.now()
     cursor.begin()
     try:
         yield
+        files.sync(began)
     except BaseException:
         cursor.rollback()
         raise
@@ -189,10 +205,6 @@ def _create_tables(cursor: duckdb.DuckDBPyConnection) -> None:
     cursor.execute(
         "CREATE TABLE schema_version (version INTEGER, applied_at TIMESTAMP, fallow VARCHAR)"
     )
-
-
-def _set_option(cursor: duckdb.DuckDBPyConnection, option: str, value: str, table: str) -> None:
-    cursor.execute(f"CALL lake.set_option('{option}', '{value}', table_name => '{table}')")
 
 
 def _record_version(cursor: duckdb.DuckDBPyConnection, number: int) -> None:

@@ -30,6 +30,7 @@ from fallow import tables
 from fallow.errors import TemporaryError
 from fallow.service_settings import WarehouseSettings
 from warehouse.cold_storage import ColdStore, open_store
+from warehouse.failures import explain_errors
 from warehouse.storage import get_storage
 from warehouse.views.tiers import TierState, define_view, read_files
 
@@ -91,7 +92,8 @@ def move_to_cold(
         for day in _list_days(
             warehouse, table, compute_horizon(warehouse.settings.warehouse, table, now)
         ):
-            archived = _archive_day(warehouse, place, table, day, on_step)
+            with explain_errors(warehouse.place.name):  # the folder's errors, too
+                archived = _archive_day(warehouse, place, table, day, on_step)
             result = MoveResult(
                 result.files + 1, result.rows + archived.rows, result.bytes + archived.bytes
             )
