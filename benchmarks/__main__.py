@@ -25,6 +25,7 @@ from benchmarks.result import Result
 NAMES = (
     "parse",
     "scrape",
+    "sources",
     "store",
     "backfill",
     "rollup",

@@ -39,7 +39,7 @@ def run(small: bool) -> list[Result]:
     clock = _Clock()
     cycles: list[tuple[float, float]] = []
     rows, seconds = 0, 0.0
-    with tempfile.TemporaryDirectory() as home, _exporters(nodes) as port:
+    with tempfile.TemporaryDirectory() as home, serve_exporters(nodes) as port:
         settings = load(environ={}, flags={"home": Path(home), "cluster": "bench"}).settings
         section = ExporterSettings(
             targets=[f"http://127.0.0.1:{port}/node/{node}" for node in range(nodes)],
@@ -79,7 +79,8 @@ def run(small: bool) -> list[Result]:
 
 
 @contextmanager
-def _exporters(nodes: int) -> Iterator[int]:
+def serve_exporters(nodes: int) -> Iterator[int]:
+    """Serve that many exporters in a process of their own, and yield the port."""
     command = [sys.executable, "-m", "benchmarks.exporter_server", str(nodes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         if server.stdout is None or server.stdin is None:
