@@ -4,8 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 3
+MINUTES ?= 15
+SEED ?= 1
 
-.PHONY: demo test test-fast test-long mutate lint bench bench-small setup wheel-check release sbom audit written lock clean
+.PHONY: demo test test-fast test-long soak mutate lint bench bench-small setup wheel-check release sbom audit written lock clean
 
 setup: $(VENV)/.installed
 
@@ -29,6 +31,10 @@ test-long: setup       ## what is too heavy for make test; a release runs it
 	@bash .ci/test-servers $(if $(REQUIRE),--require)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS) -m long --durations=20; \
 	  code=$$?; [ $$code = 5 ] && { echo "make test-long: no test is marked long"; exit 0; } || exit $$code
+
+soak: setup            ## the service among real faults; what it acknowledged is counted at the end (MINUTES=15, SEED=1)
+	@bash .ci/test-servers $(if $(REQUIRE),--require)
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
 
 mutate: setup          ## how many planted faults the tests of what counts notice: 30 minutes, outside CI
 	@$(BIN)/python -m tests.mutation --jobs $(JOBS)

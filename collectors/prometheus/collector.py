@@ -134,6 +134,10 @@ class PrometheusCollector:
     def _settled(self, window: Window) -> Window | None:
         start = window.start.replace(microsecond=0)
         end = min(window.end, self._clock() - SETTLE).replace(microsecond=0)
+        if window.end > end >= start - SETTLE:
+            # Passes may be closer together than data need to settle: then each reads what has
+            # settled since the last one, which its cursor knows.
+            start = min(start, end - SETTLE)
         return Window(start, end) if end > start else None
 
     def _all(self, window: Window) -> Iterator[Batch]:
@@ -333,6 +337,8 @@ class PrometheusCollector:
         if self.client.ahead < -SKEW:
             # Its clock is behind: what it will store of this time is not there yet.
             until = min(until, self._clock() + self.client.ahead - SETTLE)
+        # A clock that is set back during a pass would leave a cursor in the future.
+        until = min(until, self._clock())
         until = max(until, self._cursors.get(piece.source, until))
         row: dict[str, Any] = {"source": piece.source, "done_until": _naive(until)}
         yield from batches("cursor", [row])

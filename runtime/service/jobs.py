@@ -172,6 +172,8 @@ class ServiceLoop:
         log.info("accounted", extra={"buckets": buckets, "audit_failures": len(failures)})
         if fault := format_banner(failures):
             log.error(fault)
+        if maintenance.count_files(self.warehouse).live > maintenance.MOST_LIVE_FILES:
+            self.maintain()
 
     def _current_failures(
         self, failures: "list[AuditFailure]", window: Window

@@ -13,10 +13,12 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES
 from apscheduler.executors.base import BaseExecutor
 from apscheduler.executors.base import run_job as run_scheduled
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from fallow.clock_steps import ClockSteps, read_ticks
 from runtime.operations.daemon_threads import DaemonThreads
 from runtime.service.jobs import FIRST_TURN_S
 from runtime.service.metrics import SelfMetrics
@@ -30,6 +32,8 @@ log = logging.getLogger("fallow.service")
 
 SOURCE_JOBS = 3
 """Jobs that wait for sources (inventory, watch, collect): none of them waits for another."""
+CLOCK_CHECK_S = 1.0
+"""How often the wall clock is compared with a clock that is never set."""
 READS_END_S = 3.0
 """How long a stop waits for reads of sources: their rows can be read again, or are one scrape."""
 
@@ -109,6 +113,9 @@ def run_jobs(
         },
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
+    # Its own words name functions of ours, and its level is a warning: one line each is enough.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
+    scheduler.add_listener(_report_late_turn, EVENT_JOB_MAX_INSTANCES)
     scheduler.start()
     try:
         for stage in _order_first_turns(jobs):
@@ -132,12 +139,35 @@ def run_jobs(
                 _wait_for_all(first_turns, stop, first_turn_s)
             if stop.is_set():
                 break
-        stop.wait()
+        _follow_clock(scheduler, jobs, stop)
     finally:
         log.info("stopping after the running job")
         scheduler.shutdown(wait=False)
         left = threads.close(grace_s)
     return left
+
+
+def _report_late_turn(event: Any) -> None:
+    log.info("a turn was left out: the one before still runs", extra={"job": event.job_id})
+
+
+def _follow_clock(scheduler: Any, jobs: Sequence[ServiceJob], stop: threading.Event) -> None:
+    """Wait for `stop`; where the wall clock is set meanwhile, let every job's period begin anew.
+
+    The scheduler waits for instants of the wall clock: after a step back by an hour no job would
+    run for an hour. Reports are due at such instants, so that they only have to be looked at again.
+    """
+    clock = ClockSteps(read_ticks)
+    now, steps = clock.watch(utc_now), 0
+    while not stop.wait(CLOCK_CHECK_S):
+        timestamp = now()
+        if len(clock.steps) == steps:
+            continue
+        steps = len(clock.steps)
+        for order, job in enumerate(jobs):
+            first = timestamp + timedelta(milliseconds=order)
+            scheduler.modify_job(job.name, next_run_time=first)
+        scheduler.wakeup()
 
 
 def _order_first_turns(jobs: Sequence[ServiceJob]) -> Iterable[list[ServiceJob]]:

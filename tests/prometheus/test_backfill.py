@@ -293,6 +293,21 @@ def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
     assert len(stored) == len(keys(stored))
 
 
+def test_passes_closer_together_than_data_settle_leave_no_hole(
+    home: Settings, passing_on: Misbehaving, past_rows: Rows
+) -> None:
+    begin, every, passes = END - timedelta(hours=3), timedelta(seconds=20), 12
+    now = begin
+    mine = home.prometheus.model_copy(update={"url": passing_on.url})
+    live = PrometheusCollector(mine, "real", lambda: now, sleep=lambda _: None)
+    rows: list[dict[str, Any]] = samples(live.collect(Window(begin - timedelta(minutes=5), now)))
+    for _ in range(passes):
+        now += every
+        rows += samples(live.collect(Window(now - every, now)))
+    seen = Window(begin - timedelta(minutes=5), now - timedelta(seconds=30))
+    assert keys(rows) == keys(within(past_rows, seen))
+
+
 @pytest.mark.parametrize("ahead_s", [0.0, 600.0, -600.0])
 def test_what_a_server_with_a_late_clock_has_not_stored_yet_is_read_later(
     home: Settings, passing_on: Misbehaving, ahead_s: float

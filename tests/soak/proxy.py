@@ -3,6 +3,7 @@
 import select
 import socket
 import threading
+import time
 from contextlib import suppress
 
 CHUNK = 65536
@@ -26,6 +27,9 @@ class Proxy:
     def close_port(self) -> None:
         """Refuse new connections and cut those that are open."""
         self._open.clear()
+        with suppress(OSError):
+            # A thread that waits in `accept` would keep a socket that is only closed.
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
             pairs = list(self._pairs)
@@ -36,7 +40,14 @@ class Proxy:
 
     def open_port(self) -> None:
         """Listen again on the same port."""
-        self._listener = self._listen(self.port)
+        for _ in range(100):
+            try:
+                self._listener = self._listen(self.port)
+                break
+            except OSError:  # a port that was just closed may be busy for a moment
+                time.sleep(0.1)
+        else:
+            raise OSError(f"port {self.port} cannot be opened again")
         self._open.set()
 
     def hang(self) -> None:

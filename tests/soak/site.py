@@ -201,7 +201,12 @@ class SoakSite:
                 "interval": "2s",
                 "timeout": "3s",
             },
-            "prometheus": {"url": f"http://127.0.0.1:{self.prometheus_proxy.port}"},
+            "prometheus": {
+                "url": f"http://127.0.0.1:{self.prometheus_proxy.port}",
+                "step": "2s",
+                "timeout": "5s",
+            },
+            "dashboard": {"listen": f"127.0.0.1:{free_port()}"},
             "kubernetes": {"enabled": True, "context": "soak", "timeout": "5s"},
             "service": {
                 "collect_every": "2s",
