@@ -166,7 +166,8 @@ def _list_unset_options(cursor: duckdb.DuckDBPyConnection) -> list[tuple[str, st
         if get_storage(table).mode == "append" or table == "ledger"
     ]
     rows = cursor.execute(
-        "SELECT scope_entry, option_name FROM ducklake_options('lake') WHERE scope = 'TABLE'"
+        "SELECT scope_entry, option_name FROM ducklake_options('lake')"
+        " WHERE scope = 'TABLE' AND scope_entry IS NOT NULL"  # null: the table is no more
     ).fetchall()
     have = {(entry.rpartition(".")[2], option) for entry, option in rows}
     return [row for row in wanted if row[:2] not in have]

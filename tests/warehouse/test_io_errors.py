@@ -114,7 +114,8 @@ def no_space() -> Iterator[None]:
 def test_a_process_that_could_not_write_its_lock_opens_at_the_next_attempt(
     settings: Settings,
 ) -> None:
-    settings.home.mkdir()
+    with Warehouse.open(settings, write=True):
+        pass
     with no_space(), pytest.raises(WarehouseError, match="File too large"):
         Warehouse.open(settings, write=True)
     with Warehouse.open(settings, write=True):
