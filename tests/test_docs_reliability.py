@@ -19,7 +19,7 @@ def test_the_tests_that_it_names_exist_and_are_long_where_it_says_so() -> None:
         assert marked == bool(is_long), f"{path}::{name}"
 
 
-def test_every_row_names_a_test() -> None:
-    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and "::" not in line]
-    left = [row for row in rows if not row.startswith(("| fault", "| fleet", "| 64 GPUs", "| 10,"))]
-    assert left == []
+def test_every_fault_names_a_test() -> None:
+    faults = PAGE.partition("## Whether acting works")[0]
+    rows = [line for line in faults.splitlines() if line.startswith("| ") and "::" not in line]
+    assert [row for row in rows if not row.startswith("| fault")] == []
