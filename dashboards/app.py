@@ -18,6 +18,7 @@ from dashboards.figures import analysis_runs, data_health
 from dashboards.figures import extent as extents
 from dashboards.figures.query import Filters
 from dashboards.page import PageRequest
+from fallow.demo_marker import is_demo_home
 from fallow.errors import SettingsError, UsageError
 from fallow.window import Window, format_duration
 from warehouse import coverage
@@ -85,6 +86,7 @@ def draw_page(name: str) -> None:
 def draw(module: ModuleType, person: signin.Person) -> None:
     """Draw a page: first its title, then window and filters, then its cards."""
     st.title(module.TITLE)
+    page.guard(page.show_demo)
     page.guard(_draw_cards, module, person)
 
 
@@ -147,8 +149,11 @@ def _show_warnings(request: PageRequest) -> None:
         )
     now, interval = datetime.now(UTC), request.settings.service.collect_every
     ages = data.query(coverage.read_ages, request.filters.cluster)
-    late = coverage.name_stale(ages, now, interval, page.plain)
-    for line in [*late[:MOST_STALE], *request.coverage.late(now, page.plain)]:
+    late = [
+        *coverage.name_stale(ages, now, interval, page.plain)[:MOST_STALE],
+        *request.coverage.late(now, page.plain),
+    ]
+    for line in [] if is_demo_home(request.settings.home) else late:  # a demo has its own banner
         st.warning(f"{line[0].upper()}{line[1:]}.", icon=":material/schedule:")
     for run in data.query(analysis_runs.faults)[:MOST_STALE]:
         st.warning(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards import data
+from dashboards import active_settings, data
 from dashboards.charts import Chart
 from dashboards.figures import analysis_runs, reconciliation
 from dashboards.figures.extent import DataExtent
@@ -22,6 +22,7 @@ from dashboards.figures.waterfall import GpuHourWaterfall
 from dashboards.signin import Person
 from dashboards.text import exact, hours, hours_of, money, plain, share, visible
 from fallow.csv_cells import write_rows
+from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, format_days
 from fallow.settings import Settings
 from fallow.window import Window
@@ -47,6 +48,7 @@ __all__ = [
     "percent",
     "plain",
     "share",
+    "show_demo",
     "show_no_data",
     "show_nothing",
     "table",
@@ -98,6 +100,15 @@ def guard(body: Callable[..., None], *args: Any) -> None:
             "This part of the page failed. It is a defect of Fallow; the dashboard's log has "
             "the details.",
             icon=":material/error:",
+        )
+
+
+def show_demo() -> None:
+    """Say at the top of a page that its fleet is simulated, if it is."""
+    if is_demo_home(active_settings.settings().home):
+        st.info(
+            "**Demo data:** this fleet is simulated, none of it is yours. `fallow demo` wrote it.",
+            icon=":material/science:",
         )
 
 

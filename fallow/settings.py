@@ -31,6 +31,7 @@ from fallow.collector_settings import (
 )
 from fallow.dashboard_settings import DashboardSettings, FinanceSettings
 from fallow.datapath_settings import DatapathSettings
+from fallow.demo_marker import MARKER, is_demo_home
 from fallow.errors import SettingsError
 from fallow.idle_settings import IdleSettings, LedgerSettings
 from fallow.price_settings import PriceSettings
@@ -56,16 +57,16 @@ ENV_PREFIX = "FALLOW_"
 ENV_NESTING = "__"
 
 
+def default_home() -> Path:
+    """Return the folder of the embedded warehouse where no setting names one."""
+    return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "fallow"
+
+
 class Settings(SettingsGroup):
     """Everything that may stand in `fallow.yaml`."""
 
     cluster: str = Field("default", min_length=1, description="name of the cluster")
-    home: Path = Field(
-        default_factory=lambda: (
-            Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "fallow"
-        ),
-        description="folder of the embedded warehouse",
-    )
+    home: Path = Field(default_factory=default_home, description="folder of the embedded warehouse")
     warehouse: WarehouseSettings = WarehouseSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     exporters: ExporterSettings = ExporterSettings()
@@ -151,12 +152,18 @@ def load(
 ) -> Loaded:
     """Merge defaults, file, environment and flags (dotted keys), and validate.
 
-    `file` defaults to `FALLOW_CONFIG`, else `./fallow.yaml` where it exists.
+    `file` defaults to `FALLOW_CONFIG`, else `./fallow.yaml` where it exists. A demo home has its
+    own file in place of these two and of the environment.
 
     Raises:
         SettingsError: an unknown key (the legal ones are named), or a value that is not legal.
     """
     environ = os.environ if environ is None else environ
+    flags = flags or {}
+    home = flags.get("home") or environ.get("FALLOW_HOME")
+    if home and is_demo_home(Path(home)):
+        flags = {**flags, "home": home}
+        file, environ = file or Path(home) / MARKER, {}
     layers: list[tuple[str, dict[str, Any]]] = []
     path = file or (Path(environ["FALLOW_CONFIG"]) if environ.get("FALLOW_CONFIG") else None)
     if path is None and Path("fallow.yaml").is_file():
@@ -167,7 +174,7 @@ def load(
         if key.startswith(ENV_PREFIX) and key not in _RESERVED:
             dotted = key.removeprefix(ENV_PREFIX).lower().replace(ENV_NESTING, ".")
             layers.append((key, _nest(dotted, _scalar(value))))
-    for dotted, value in (flags or {}).items():
+    for dotted, value in flags.items():
         if value is not None:
             flag = "--" + dotted.rpartition(".")[2].replace("_", "-")
             layers.append((flag, _nest(dotted, value)))

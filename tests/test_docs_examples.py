@@ -219,7 +219,7 @@ def test_the_readme_s_examples_run(
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("FALLOW_HOME", str(home))
-    monkeypatch.setenv("FALLOW_CLUSTER", "demo")
+    monkeypatch.setenv("XDG_DATA_HOME", str(home.parent / "data"))
     stands_for = {"ID": case["id"], "Notebook/team-a/nb-1": case["workload"]}
     code = run([stands_for.get(word, word) for word in line.words])
     said = capsys.readouterr()

@@ -1,11 +1,14 @@
 """`fallow demo`: the main job on an embedded synthetic fleet."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, Output, command
 from runtime.experiments.demo import run_demo
+from runtime.experiments.demo_home import check_demo_home, list_commands, locate_demo_home
 from runtime.rendering.finding_tables import show_progress, show_story
 
 
@@ -19,17 +22,47 @@ def demo(
     days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = 7,
     gpus: Annotated[int, typer.Option(min=1, max=2048, help="how many GPUs")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="another fleet")] = 1,
+    end: Annotated[
+        str | None, typer.Option(metavar="DATE", help="its last midnight, UTC [the newest]")
+    ] = None,
 ) -> None:
     """Show the waste story of a synthetic fleet: no cluster, no GPU.
 
-    With --home DIR its warehouse is kept there, to ask it more; else nothing is kept.
+    Its warehouse is kept in a folder of its own, which the next demo replaces: fallow-demo beside
+    the default home, or --home DIR. One seed and one end give the same bytes.
     """
-    home = run.options.get("home")
+    midnight = _read_end(end, run.now())
+    home = run.options.get("home") or locate_demo_home()
+    if run.options.get("home") is not None:
+        own_run = CommandRun({**run.options, "home": None})
+        check_demo_home(home, own_run.settings().home)
+    else:
+        check_demo_home(home, home.with_name("fallow"))
     with show_progress() as progress:
-        story = run_demo(days=days, gpus=gpus, seed=seed, progress=progress, home=home)
-    if run.output is Output.table:
-        location = "was temporary and is deleted now"
-        if home is not None:
-            location = f"is kept: fallow explain ID --home {home} --cluster demo"
-        run.say(f"fallow demo: an embedded synthetic fleet; its warehouse {location}")
+        story = run_demo(
+            days=days, gpus=gpus, seed=seed, progress=progress, home=home, end=midnight
+        )
     show_story(story, run.output)
+    if run.output is Output.table:
+        finding = story.wastes[0].finding if story.wastes else None
+        run.say(f"\nThis fleet is simulated; its warehouse is {home.absolute()}. Go on with:")
+        for line in list_commands(home, finding):
+            run.say(f"  {line}")
+
+
+def _read_end(text: str | None, now: datetime) -> datetime:
+    """Return the midnight at which the demo's time ends: the newest, or that of a date.
+
+    Raises:
+        UsageError: no date, or one that is not over.
+    """
+    newest = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if text is None:
+        return newest
+    try:
+        end = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise UsageError(f"--end {text} is no date", hint=f"such as {newest:%Y-%m-%d}") from None
+    if end > newest:
+        raise UsageError(f"--end {text} is not over yet", hint=f"the newest is {newest:%Y-%m-%d}")
+    return end

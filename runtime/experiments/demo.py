@@ -1,10 +1,8 @@
 """Run `fallow demo`: a simulated fleet through the same warehouse, ledger and analyzers.
 
-Deterministic: one seed, one story. The fleet's week ends at a fixed time, which is also the demo's
-"now". The warehouse is in a temporary folder unless `home` names one.
+Deterministic: one seed and one end, one story. The end is also the demo's "now".
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -15,12 +13,13 @@ import msgspec
 import numpy as np
 
 from dashboards.waste_report import PlantedScore
-from fallow.errors import UsageError
+from fallow.demo_marker import MARKER
 from fallow.models import Finding
-from fallow.settings import Settings
+from fallow.settings import Settings, load
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.accuracy.truth import Truth, courses, gather
+from runtime.experiments.demo_home import replace_demo_home
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline
 from runtime.operations.prices import read_configured_rates
@@ -44,10 +43,12 @@ if TYPE_CHECKING:
     from dashboards.waste_report import Story
 
 END = datetime(2026, 11, 16, tzinfo=UTC)
-"""A Monday; prices, calendars and ages are those of that time."""
+"""The end that documents and tests use, a Monday; prices and ages are those of that time."""
 INTERVAL_S = 300.0
 """Scrape interval: a week of 128 GPUs at 5 minutes is 3 million values, some seconds of work."""
 CLUSTER = "demo"
+OWN_SETTINGS = {"cluster": CLUSTER}
+"""The settings that a demo home brings."""
 IDLE = "idle"
 """The analyzer whose findings are compared with the planted idle time."""
 DAY_S = 24 * 3600.0
@@ -71,32 +72,27 @@ QUIRKS = ("exporter-down:rate=0.02", "gr-engine-stuck-zero:rate=0.02", "time-sli
 
 
 def run_demo(
-    *, days: int, gpus: int, seed: int, progress: Progress, home: Path | None = None
+    *, days: int, gpus: int, seed: int, progress: Progress, home: Path, end: datetime = END
 ) -> "Story":
-    """Simulate the fleet, process its rows, and return its story.
+    """Simulate the fleet until `end`, process its rows, and return its story.
 
-    The warehouse is kept in `home`; without `home` it is in a temporary folder and is deleted.
+    The warehouse is kept in `home`, in place of an earlier demo's: see `check_demo_home`.
 
     Raises:
-        UsageError: `home` exists and is not empty: synthetic rows must not be mixed with others.
+        TemporaryError: another demo is writing into `home`.
     """
-    if home is not None and home.exists() and any(home.iterdir()):
-        raise UsageError(
-            f"the demo keeps its warehouse in a folder of its own, and {home} is not empty",
-            hint="name a new folder with --home, or leave it out: then nothing is kept",
-        )
-    window = Window(END - timedelta(days=days), END)
-    with tempfile.TemporaryDirectory(prefix="fallow-demo-") as folder:
-        # A site's fallow.yaml may name its real warehouse: the demo must not write there.
-        settings = Settings(home=home or Path(folder), cluster=CLUSTER)
+    window = Window(end - timedelta(days=days), end)
+    # A site's fallow.yaml may name its real warehouse: the demo must not write there.
+    with replace_demo_home(home, OWN_SETTINGS):
+        settings = load(file=home / MARKER, environ={}, flags={"home": home}).settings
         return _run_path(settings, gpus, window, seed, progress)
 
 
 def _run_path(
     settings: Settings, gpus: int, window: Window, seed: int, progress: Progress
 ) -> "Story":
-    with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
-        pipeline.price(warehouse, read_configured_rates(settings, END))
+    with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
+        pipeline.price(warehouse, read_configured_rates(settings, window.end))
         truth, scripts, _ = run_fleet(warehouse, gpus, window, seed, progress)
         progress("writing the ledger", 0.6)
         failures = pipeline.account(warehouse, window)[1]

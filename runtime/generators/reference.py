@@ -29,6 +29,7 @@ SETTINGS_HEAD = """\
 Later wins: defaults, then `fallow.yaml` (or the file named by `--config` or `FALLOW_CONFIG`), then
 `FALLOW_*` variables, then flags. `fallow config show` prints what is in force and from where. An
 unknown key is an error that names the legal ones. Durations are written `30s`, `5m`, `1h30m`, `7d`.
+A demo's home has its own file, `demo.yaml`: neither `./fallow.yaml` nor variables apply to it.
 
 A variable is the key in capitals with two underscores for the dot: `FALLOW_IDLE__THRESHOLD=0.02`.
 Other variables:

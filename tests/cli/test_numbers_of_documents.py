@@ -52,7 +52,8 @@ def noisy(text: str) -> list[tuple[str, str]]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home with a day of the demo's fleet."""
     home = tmp_path_factory.mktemp("numbers") / "home"
-    assert run(["demo", "--days", "1", "--gpus", "24", "--seed", "3", "--home", str(home)]) == 0
+    words = ("--days", "1", "--gpus", "24", "--seed", "3", "--end", "2026-11-16")
+    assert run(["demo", *words, "--home", str(home)]) == 0
     return home
 
 

@@ -36,7 +36,8 @@ def test_every_surface_says_the_same_bill_to_the_cent_and_its_parts_sum_to_it(
     fallow: Fallow, tmp_path: Any
 ) -> None:
     home = tmp_path / "home"
-    ran = fallow("demo", "--days", "1", "--gpus", "24", "--seed", "3", "--home", home, "-o", "json")
+    words = ("--days", "1", "--gpus", "24", "--seed", "3", "--end", f"{END:%Y-%m-%d}")
+    ran = fallow("demo", *words, "--home", home, "-o", "json")
     story = read(ran.out)
     asked = ("--home", home, "--window", "24h")
     window = Window.last(END - END.replace(day=END.day - 1), now=END)

@@ -302,3 +302,12 @@ def _luminance(colour: str) -> float:
     parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.slow
+@each_view
+def test_a_demo_says_so_above_everything_else(view: str, fleet: Settings, draw: Draw) -> None:
+    page = draw(view, fleet)
+    banner = [info.value for info in page.info if info.value.startswith("**Demo data:**")]
+    assert len(banner) == 1
+    assert not [w for w in page.warning if "old" in w.value], "a demo is old by its nature"

@@ -1,0 +1,138 @@
+"""The demo's home: a place of its own, replaced by the next demo, never mixed with a real one."""
+
+import os
+import shlex
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fallow.demo_marker import MARKER
+from fallow.errors import TemporaryError
+from fallow.settings import Settings, load
+from runtime.cli import run
+from runtime.experiments.demo_home import list_commands, locate_demo_home, replace_demo_home
+from warehouse.lake import Warehouse
+
+SMALL = ("--days", "1", "--gpus", "8", "--end", "2026-11-16")
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's data folder, and a working folder without settings."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.mark.slow
+def test_the_commands_that_it_prints_work_from_any_folder_also_beside_a_site_of_its_own(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # as after `make demo`
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "fallow.yaml").write_text(f"home: {site}/home\ncluster: real\n")
+    assert run(["demo", *SMALL]) == 0
+    home = data / "fallow-demo"
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert not (data / "fallow").exists(), "a user's own home"
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines() if "--home" in line]
+    pages, explain, spend = lines
+    assert " dashboard " in pages
+    environment = {**os.environ, "FALLOW_CLUSTER": "another"}
+    for line, expected in ((explain, "idle"), (spend, "total")):
+        ran = subprocess.run(
+            shlex.split(line),
+            cwd=site,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert expected in ran.stdout
+    # Without --home it reads the user's own warehouse, which does not exist.
+    assert run(["spend", "--by", "team"]) != 0
+    assert "demo" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_next_demo_replaces_its_own_home_and_nothing_else(data: Path) -> None:
+    assert run(["demo", *SMALL]) == 0
+    home = data / "fallow-demo"
+    (home / "data" / "old.parquet").write_text("of the demo before")
+    assert run(["demo", *SMALL, "--seed", "2"]) == 0
+    assert not (home / "data" / "old.parquet").exists()
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_a_home_with_files_and_without_a_marker_is_refused_and_left_as_it_is(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = tmp_path / "real"
+    with Warehouse.open(Settings(home=real, cluster="real"), write=True):
+        pass
+    before = sorted(path.name for path in real.iterdir())
+    assert run(["demo", *SMALL, "--home", str(real)]) == 2
+    assert f"{real} has files and no {MARKER}" in capsys.readouterr().err
+    assert sorted(path.name for path in real.iterdir()) == before
+    (data / "fallow-demo").mkdir(parents=True)
+    (data / "fallow-demo" / "notes.txt").write_text("mine")
+    assert run(["demo", *SMALL]) == 2
+    assert (data / "fallow-demo" / "notes.txt").read_text() == "mine"
+
+
+def test_the_home_in_force_is_refused_also_while_it_is_empty(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["demo", *SMALL, "--home", str(data / "fallow")]) == 2
+    assert "the home of your own" in capsys.readouterr().err
+    monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "own"))
+    assert run(["demo", *SMALL, "--home", str(tmp_path / "own")]) == 2
+    assert not (tmp_path / "own").exists()
+
+
+def test_a_demo_home_brings_its_own_settings(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "demo"
+    with replace_demo_home(home, {"cluster": "demo"}):
+        pass
+    Path("fallow.yaml").write_text("warehouse: {data: 's3://site/lake'}\n")
+    monkeypatch.setenv("FALLOW_CLUSTER", "real")
+    read = load(flags={"home": home})
+    assert (read.settings.cluster, read.settings.warehouse.data) == ("demo", "")
+    assert load(flags={"home": tmp_path / "other"}).settings.cluster == "real"
+    monkeypatch.setenv("FALLOW_HOME", str(home))
+    assert load().settings.cluster == "demo"
+    assert load(flags={"cluster": "mine"}).settings.cluster == "mine"
+    assert load(flags={"cluster": "mine"}).settings.home == home
+    assert locate_demo_home() == data / "fallow-demo"
+
+
+def test_two_demos_never_write_into_one_home(tmp_path: Path) -> None:
+    with (
+        replace_demo_home(tmp_path / "demo", {}),
+        pytest.raises(TemporaryError, match="is writing"),
+        replace_demo_home(tmp_path / "demo", {}),
+    ):
+        pass
+
+
+def test_a_folder_with_a_space_is_quoted(tmp_path: Path) -> None:
+    for line in list_commands(tmp_path / "a b", "6a14fd1957ef"):
+        assert shlex.split(line)[-2:] == ["--home", str(tmp_path / "a b")]
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [("yesterday", "is no date"), ("2999-01-01", "is not over yet")]
+)
+@pytest.mark.usefixtures("data")
+def test_an_end_that_no_week_can_have_is_refused(
+    end: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["demo", "--end", end]) == 2
+    assert said in capsys.readouterr().err
