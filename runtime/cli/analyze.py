@@ -4,12 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from actions.journal import Journal, JournalState
-from fallow.errors import FINDINGS_EXIST, UsageError
+from fallow.errors import FINDINGS_EXIST
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import action_history, analyzer_runs, findings, reconcile, windows
-from runtime.operations.explanations import explain_finding, render_explanation
-from runtime.operations.plans import journal_path
+from runtime.operations import action_history, analyzer_runs, documents, findings, windows
+from runtime.operations.explanations import ACTION, explain_any, render_explanation
 from runtime.rendering import finding_tables
 from runtime.rendering.tables import document
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analyzers.ranking import RankedFinding
-    from fallow.settings import Settings
     from runtime.operations.analyzer_runs import Analysis
 
 IDLE = "idle"
@@ -67,8 +64,7 @@ def analyze(
 
     Findings are ranked by the dollars they save; together they never save more than the bill.
     """
-    if evidence not in (None, "confirmed", "suspected"):
-        raise UsageError(f"--evidence {evidence!r} is none of: confirmed, suspected")
+    documents.check_evidence(evidence)
     settings = run.settings(
         idle__threshold=threshold,
         idle__min_duration=min_duration,
@@ -90,7 +86,7 @@ def analyze(
     note = analyzer_runs.store_analysis(settings, analysis, run.options.get("cluster"))
     for line in [*analysis.notes, *([note] if note else [])]:
         run.say(line)
-    ranked = [row for row in analysis.ranked if evidence in (None, row.finding.evidence)]
+    ranked = documents.select_findings(analysis, evidence)
     _show(run, analysis, ranked, analyzer_names, top)
     return FINDINGS_EXIST if fail_on_findings and ranked else 0
 
@@ -103,15 +99,7 @@ def _show(
     top: int,
 ) -> None:
     if run.output is Output.json:
-        body = {
-            "window": analysis.window.whole(),
-            "findings": [findings.document(row.finding) for row in ranked],
-            "waterfall": finding_tables.waterfall_document(analysis.waterfall),
-            "reconciliation": reconcile.document(analysis.waterfall),
-            "summaries": analysis.summaries,
-        }
-        if len(analyzer_names) == 1 and analyzer_names[0] in analysis.summaries:
-            body["summary"] = analysis.summaries[analyzer_names[0]]
+        body = documents.describe_analysis(analysis, ranked, analyzer_names)
         run.text(document("findings", body))
     elif run.output is Output.csv:
         run.data([findings.row(row) for row in ranked], noun="findings")
@@ -131,32 +119,11 @@ def explain(
     comes out again from the stored rows.
     """
     settings = run.settings()
-    if _explain_action(run, settings, finding):
-        return
     with run.warehouse(settings) as warehouse:
-        explanation = explain_finding(warehouse, finding, settings)
+        noun, explanation = explain_any(warehouse, finding, settings, run.now())
     if run.output is Output.json:
-        run.text(document("explanation", explanation))
-        return
-    run.text(render_explanation(explanation))
-
-
-def _explain_action(run: CommandRun, settings: "Settings", prefix: str) -> bool:
-    """Explain the action with that id, if the journal has one."""
-    path = journal_path(settings)
-    if not path.is_file():
-        return False
-    with Journal.open(path, run.now, write=False) as journal:
-        record = JournalState(journal).catch_up()
-        action = action_history.find_action(record, prefix)
-        if action is None:
-            return False
-        with run.warehouse(settings) as warehouse:
-            explanation = action_history.explain_action(
-                warehouse, settings, record, action, run.now()
-            )
-    if run.output is Output.json:
-        run.text(document("action_explanation", explanation))
-    else:
+        run.text(document(noun, explanation))
+    elif noun == ACTION:
         run.text(action_history.render_explanation(explanation))
-    return True
+    else:
+        run.text(render_explanation(explanation))

@@ -90,17 +90,16 @@ def why_not(
             at=_parse_at(run, at),
             cluster=run.options.get("cluster"),
         )
-    rows = plan_tables.answer_rows(report)
-    subject = f"{report.subject.workload_kind}/{report.subject.namespace}/{report.subject.workload}"
+    rows, described = plan_tables.answer_rows(report), plan_tables.describe_report(report)
     if run.output is Output.json:
-        run.data(rows, noun="why_not", workload=subject, at=report.at, doubts=list(report.doubts))
+        run.data(rows, noun="why_not", **described)
         return
     if run.output is Output.csv:
         run.data(rows, noun="why_not")
     elif report.cases:
         run.text(plan_tables.render_answers(report, run.output.value, every=every))
     if not report.cases:
-        run.say(f"{subject}: nothing is found about it that a policy could act upon")
+        run.say(f"{described['workload']}: nothing is found about it that a policy could act upon")
         for doubt in report.doubts:
             run.say(f"withheld by {doubt}")
 

@@ -6,7 +6,7 @@ import typer
 
 from fallow.errors import UsageError
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import ledger_totals, windows
+from runtime.operations import documents, ledger_totals, windows
 
 BY = ("cluster", "namespace", "team", "workload", "model", "pool", "node", "state")
 VIEWS = ("loaded", "gpu")
@@ -58,10 +58,5 @@ def spend(
     run.data(
         rows,
         noun="spend",
-        window=table.window,
-        coverage=table.coverage,
-        currency="USD",
-        view=view,
-        total=table.total,
-        reconciliation=table.reconciliation,
+        **documents.describe_spend(table, view),
     )

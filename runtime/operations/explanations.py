@@ -3,16 +3,21 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from actions.journal import Journal, JournalState
 from fallow import plugins
 from fallow.models import Finding, Recommendation
 from fallow.protocols import Explainable, Views
 from fallow.settings import Settings
-from runtime.operations import analyzer_runs, findings
+from runtime.operations import action_history, analyzer_runs, findings
+from runtime.operations.plans import journal_path
 from runtime.operations.queries import sql
 from runtime.rendering.tables import format_value, render
 from warehouse.pricing import derive_device_rates
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
 
 Query = tuple[str, str, str, dict[str, Any]]
 """A query's name, its purpose, its text, its parameters."""
@@ -21,10 +26,32 @@ QUERIES = {
     "evidence": "what the devices showed",
     "charged": "what the ledger charged",
 }
+FINDING, ACTION = "explanation", "action_explanation"
+"""The nouns of the two documents."""
 MOST_CLAIMS = 100
 """Claims of a finding that are queried; the others are summed in its advice."""
 MOST_ROWS = 200
 """Rows of a query that are printed as text; JSON has all."""
+
+
+def explain_any(
+    warehouse: "Warehouse", prefix: str, settings: Settings, now: datetime
+) -> tuple[str, dict[str, Any]]:
+    """Return the document's noun and what an action, or else a stored finding, rests on.
+
+    Raises:
+        UsageError: no action and no finding, or several, begin with `prefix`.
+    """
+    path = journal_path(settings)
+    if path.is_file():
+        with Journal.open(path, lambda: now, write=False) as journal:
+            record = JournalState(journal).catch_up()
+            action = action_history.find_action(record, prefix)
+            if action is not None:
+                return ACTION, action_history.explain_action(
+                    warehouse, settings, record, action, now
+                )
+    return FINDING, explain_finding(warehouse, prefix, settings)
 
 
 def explain_finding(views: Views, prefix: str, settings: Settings | None = None) -> dict[str, Any]:

@@ -175,6 +175,16 @@ def answer_rows(report: "WhyNotReport") -> list[dict[str, Any]]:
     ]
 
 
+def describe_report(report: "WhyNotReport") -> dict[str, Any]:
+    """Return the fields beside the rows of `fallow.why_not/v1`."""
+    subject = report.subject
+    return {
+        "workload": f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
+        "at": report.at,
+        "doubts": list(report.doubts),
+    }
+
+
 def render_answers(report: "WhyNotReport", output: str, *, every: bool) -> str:
     """Return the gates' results as text: per case, the gates that refuse (`every`: all gates)."""
     parts = []

@@ -68,12 +68,16 @@ def document(noun: str, body: Mapping[str, Any]) -> str:
     have cents, hours and prices per unit six decimals; `EXACT` nouns keep every digit.
     """
     if noun not in EXACT:
-        body = _round_figures(
-            msgspec.to_builtins(body, enc_hook=_encode_other, builtin_types=_NATIVE_TYPES)
-        )
+        body = round_body(body)
     encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=_encode_other)
     raw = encoder.encode({"schema": f"fallow.{noun}/v1", **body})
     return msgspec.json.format(raw, indent=2).decode() + "\n"
+
+
+def round_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document's body with the digits that `document` prints; money stays `Decimal`."""
+    plain = msgspec.to_builtins(body, enc_hook=_encode_other, builtin_types=_NATIVE_TYPES)
+    return {key: _round_figures(part, key) for key, part in plain.items()}
 
 
 def _round_figures(value: Any, name: str = "") -> Any:

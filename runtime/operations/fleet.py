@@ -1,0 +1,194 @@
+"""Open a fleet for `fallow.connect`: the functions behind the commands, their results as Arrow."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import pyarrow as pa
+
+from fallow.fleet import Explanation, Fleet, FleetTable
+from fallow.settings import Settings, load
+from fallow.window import Window
+from runtime.operations import (
+    analyzer_runs,
+    documents,
+    explanations,
+    findings,
+    ledger_totals,
+    windows,
+)
+from runtime.operations.queries import sql
+from runtime.rendering.tables import round_body
+from warehouse.lake import Warehouse
+from warehouse.spend import KEYS
+
+if TYPE_CHECKING:
+    from runtime.operations.windows import CoveredHours
+
+HOURS, USD, TIME = pa.float64(), pa.decimal128(38, 2), pa.timestamp("us")
+SPEND_COLUMNS: dict[str, pa.DataType] = {
+    **dict.fromkeys(KEYS, pa.string()),
+    "gpu_hours": HOURS, "share_pct": HOURS, "usd": USD, "idle_gpu_hours": HOURS, "idle_usd": USD,
+    "unknown_gpu_hours": HOURS, "unpriced_gpu_hours": HOURS, "price_as_of": TIME,
+    "saves_gpu_hours": HOURS, "saves_usd": USD, "busy_pct": HOURS, "effective_pct": HOURS,
+    "measured_gpu_hours": HOURS,
+}  # fmt: skip
+"""Columns of a spend table and their types, also where there are no rows."""
+FINDING_COLUMNS: dict[str, pa.DataType] = {
+    **dict.fromkeys(
+        ("id", "analyzer", "kind", "evidence", "namespace", "workload", "team"), pa.string()
+    ),
+    "start": TIME, "end": TIME, "gpu_hours": HOURS, "usd": USD, "effort": pa.string(),
+    "impact": pa.string(), "saves_gpu_hours": HOURS, "saves_usd": USD, "saving": pa.string(),
+    "do": pa.string(),
+}  # fmt: skip
+"""Columns of a table of findings and their types."""
+
+
+def open_fleet(
+    home: Path | str | None = None,
+    *,
+    config: Path | str | None = None,
+    cluster: str | None = None,
+) -> Fleet:
+    """Open the warehouse of these settings for reading: the entry point of `fallow.connect`.
+
+    Raises:
+        SettingsError: a setting is not legal.
+        WarehouseError: there is no warehouse, or it cannot be used as it is.
+        TemporaryError: the catalog does not answer.
+    """
+    flags = {"home": home, "cluster": cluster}
+    settings = load(file=None if config is None else Path(config), flags=flags).settings
+    return WarehouseFleet(settings, cluster)
+
+
+class WarehouseFleet:
+    """A fleet's warehouse, open for reading; see `fallow.fleet.Fleet`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: str | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._settings, self._cluster, self._clock = settings, cluster, clock
+        self._warehouse = Warehouse.open(settings, clock=clock)
+
+    def spend(
+        self,
+        by: str | Sequence[str] = "team",
+        window: str | Window | None = None,
+        *,
+        view: str = "loaded",
+        share_unallocated: bool = False,
+    ) -> FleetTable:
+        """Return GPU-hours and dollars that sum to the capacity and to the bill."""
+        names = _split(by)
+        table = ledger_totals.total_spend(
+            self._warehouse,
+            _format_window(window),
+            now=self._clock(),
+            cluster=self._cluster,
+            by=names,
+            view=view,
+            share_unallocated=share_unallocated,
+        )
+        document = round_body({**documents.describe_spend(table, view), "spend": table.rows})
+        legal = {n: kind for n, kind in SPEND_COLUMNS.items() if n in names or n not in KEYS}
+        columns = {**{name: legal[name] for name in names}, **legal}
+        return FleetTable(
+            _to_arrow(document["spend"], columns), table.window, tuple(table.notes), document
+        )
+
+    def findings(
+        self,
+        *analyzers: str,
+        window: str | Window | None = None,
+        evidence: str | None = None,
+    ) -> FleetTable:
+        """Find waste with these analyzers; nothing is stored."""
+        documents.check_evidence(evidence)
+        analysis = analyzer_runs.analyze(
+            self._warehouse,
+            self._settings,
+            analyzers,
+            _format_window(window),
+            now=self._clock(),
+            cluster=self._cluster,
+        )
+        ranked = documents.select_findings(analysis, evidence)
+        document = round_body(documents.describe_analysis(analysis, ranked, analyzers))
+        rows = round_body({"findings": [findings.row(row) for row in ranked]})["findings"]
+        table = _to_arrow(rows, FINDING_COLUMNS)
+        return FleetTable(table, analysis.window.whole(), analysis.notes, document)
+
+    def explain(self, prefix: str) -> Explanation:
+        """Return what a stored finding or an action rests on."""
+        noun, explanation = explanations.explain_any(
+            self._warehouse, prefix, self._settings, self._clock()
+        )
+        document = round_body(explanation)
+        if noun == explanations.ACTION:
+            return Explanation(document)
+        window = msgspec.convert(explanation["finding"]["window"], Window)
+        tables = {
+            query["name"]: FleetTable(
+                pa.Table.from_pylist(query["rows"]), window, (query["what"],), query
+            )
+            for query in document["queries"]
+        }
+        rates = FleetTable(pa.Table.from_pylist(document["rates"]), window)
+        return Explanation(document, {**tables, "rates": rates})
+
+    def ledger(self, window: str | Window | None = None) -> FleetTable:
+        """Return the ledger's rows of a window."""
+        span = self._cover(window)
+        rows = self._warehouse.query(
+            sql("ledger_rows"), {**span.window.bounds(), "cluster": self._cluster}
+        )
+        return FleetTable(rows, span.window, span.notes)
+
+    def close(self) -> None:
+        """Close the warehouse."""
+        self._warehouse.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _cover(self, window: str | Window | None) -> "CoveredHours":
+        return windows.covered_hours(
+            self._warehouse,
+            _format_window(window),
+            self._clock(),
+            self._cluster,
+            lag=self._settings.ledger.max_lag,
+            every=self._settings.service.collect_every,
+        )
+
+
+def _split(names: str | Sequence[str]) -> list[str]:
+    """Return the columns to group by; a text is split at its commas, as --by is."""
+    listed = names.split(",") if isinstance(names, str) else names
+    return list(dict.fromkeys(name.strip() for name in listed if name.strip()))
+
+
+def _format_window(window: str | Window | None) -> str | None:
+    """Return a window as the command line takes it."""
+    if isinstance(window, Window):
+        return f"{window.start.isoformat()}/{window.end.isoformat()}"
+    return window
+
+
+def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return rows as a table with these columns; a row with another column is a defect."""
+    unknown = {name for row in rows for name in row} - set(columns)
+    if unknown:
+        raise KeyError(f"columns without a type: {', '.join(sorted(unknown))}")
+    fields = [pa.field(name, kind) for name, kind in columns.items()]
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))
