@@ -26,7 +26,7 @@ from fallow.resources import read_table
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
 _STORED = Decimal("0.0001")
-NOTIFY_OWNER, ASK_OWNER = "notify owner", "ask owner"
+NOTIFY_OWNER, REQUEST_TO_OWNER = "notify owner", "ask owner"
 """Recommendations that only a person carries out: nothing happens automatically."""
 STALLED = "stalled_job"
 """Kind of the findings of analyzers/stalled: a job that hangs."""
@@ -127,7 +127,7 @@ def _tell(finding: Finding, why_not: str | None, verb: Verb | None) -> Recommend
 
 def _advise_question(finding: Finding) -> Recommendation:
     return Recommendation(
-        verb=ASK_OWNER,
+        verb=REQUEST_TO_OWNER,
         target=format_target(finding),
         why="idle by one signal, and no independent signal confirms it: ask before anything else",
         reversible=True,
@@ -162,7 +162,7 @@ def _stalled(finding: Finding) -> tuple[Recommendation, ...]:
     if caution is None and not saved:
         caution = "no checkpoint of it is known: annotate fallow.dev/checkpoint-interval"
     notice = Recommendation(
-        verb=NOTIFY_OWNER if is_confirmed else ASK_OWNER,
+        verb=NOTIFY_OWNER if is_confirmed else REQUEST_TO_OWNER,
         target=format_target(finding),
         why=f"{finding.details.get('why', 'it is stalled')}: restart it from its last checkpoint",
         reversible=True,
@@ -211,10 +211,10 @@ def build_claims(finding: Finding) -> tuple[Claim, ...]:
             workload=subject.workload,
             pool=None,
             state=state,
-            gpu_hours=held,
-            usd=_part(finding, held),
+            gpu_hours=part_hours,
+            usd=_part(finding, part_hours),
         )
-        for state, held in hours.items()
+        for state, part_hours in hours.items()
     )
 
 

@@ -182,7 +182,7 @@ class Change(msgspec.Struct, frozen=True):
     """The API's path, with the subresource."""
     body: Any
     content_type: str = "application/merge-patch+json"
-    door: str = "kubernetes"
+    client: str = msgspec.field(name="door", default="kubernetes")
     """The client that sends it: kubernetes, jupyterhub, aws."""
     read: str = ""
     """Path of the object that shows whether the change took effect; empty = `path`."""

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 from fallow.resources import read_table
 
-Kind = Literal["setting", "policy", "column", "event", "journal", "json", "gate", "protocol"]
+Kind = Literal["setting", "policy", "column", "event", "journal", "json", "gate", "job", "protocol"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 

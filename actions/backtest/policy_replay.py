@@ -176,7 +176,7 @@ def replay(  # noqa: PLR0917  (what it replays, over what, how)
     )
 
 
-ACT_TIME_GATES = ("evidence", "awake", "away", "identity", "snapshot", "kept", "fights", "pressure")
+ACT_TIME_GATES = ("evidence", "awake", "away", "identity", "snapshot", "keep", "fights", "pressure")
 """Gates that are evaluated at the time of an act: they read the sources, the objects, their
 protections and the pending pods again. History has no answers for that time."""
 
@@ -251,7 +251,7 @@ class _Replay:
             cases=self._case_rows.count,
             notified=self._notified,
             stops=tuple(stop for _, stop in self._stops),
-            held=count_blocked(self._blocked, [case for case, _ in self._stops]),
+            blocked=count_blocked(self._blocked, [case for case, _ in self._stops]),
             aborted=tuple(self._aborted),
             within=self._within,
             declared=self._original.reversals.rate,

@@ -45,7 +45,7 @@ class BlockedCases(msgspec.Struct, frozen=True):
     """A gate, or one budget of it, and the number of cases that it ever blocked."""
 
     gate: str
-    what: str
+    budget: str
     cases: int
     never: int
     """The number of these cases that were never acted upon at all."""
@@ -66,7 +66,7 @@ class Backtest(msgspec.Struct, frozen=True):
     notified: int
     """Notices to owners."""
     stops: tuple[BacktestStop, ...]
-    held: tuple[BlockedCases, ...]
+    blocked: tuple[BlockedCases, ...]
     aborted: tuple[tuple[datetime, Reason], ...]
     within: timedelta
     declared: float
@@ -149,4 +149,4 @@ def count_blocked(
         BlockedCases(gate, rule, len(cases), len(cases - acted_cases))
         for (gate, rule), cases in blocked.items()
     ]
-    return tuple(sorted(rows, key=lambda h: (-h.cases, h.gate, h.what)))
+    return tuple(sorted(rows, key=lambda h: (-h.cases, h.gate, h.budget)))

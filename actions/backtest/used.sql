@@ -1,6 +1,6 @@
 -- When each case's workload was next in use after its stretch: its devices computed for a minute of
 -- an hour (or of five minutes), a kernel or terminal was active, or a request was served.
-WITH asked AS (
+WITH cases AS (
     SELECT
         h.case_id,
         h.cluster,
@@ -22,7 +22,7 @@ WITH asked AS (
     ) AS listed
 ),
 
-held AS (
+allocations AS (
     SELECT
         q.case_id,
         a.cluster,
@@ -31,7 +31,7 @@ held AS (
         a.pod,
         greatest(q.since_at, a.start) AS since_at,
         coalesce(a."end", $until) AS until_at
-    FROM asked AS q
+    FROM cases AS q
     INNER JOIN allocation AS a
         ON
             q.cluster = a.cluster AND q.namespace = a.namespace
@@ -61,7 +61,7 @@ computed AS (
     SELECT
         h.case_id,
         min(greatest(r.bucket, h.since_at)) AS used_at
-    FROM held AS h
+    FROM allocations AS h
     INNER JOIN rolled AS r
         ON
             h.cluster = r.cluster AND h.device = r.device
@@ -76,7 +76,7 @@ pods AS (
         namespace,
         pod,
         since_at
-    FROM held
+    FROM allocations
 ),
 
 worked AS (

@@ -110,7 +110,7 @@ def decide_canary(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetim
         reasons.append(Reason("open", f"action {facts.history.open_action} is under way"))
     kept_until = facts.history.kept_until
     if kept_until is not None and kept_until > now:
-        reasons.append(Reason("kept", f"it is kept until {kept_until:%Y-%m-%d %H:%M} UTC"))
+        reasons.append(Reason("keep", f"it is kept until {kept_until:%Y-%m-%d %H:%M} UTC"))
     subject = facts.finding.subject
     return Decision(
         id=decision_id(policy.name, facts.finding.id, "act"),

@@ -52,7 +52,7 @@ class Canary:
             decider=decide_canary,
             choose=choose_executor,
             guard=standard_guard,
-            spent=lambda _now: BudgetUsage(),
+            read_usage=lambda _now: BudgetUsage(),
         )
         self._waiting_since: datetime | None = None
 

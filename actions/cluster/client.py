@@ -150,8 +150,8 @@ class KubeClient:
         query: dict[str, object] = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
-        if change.door != "kubernetes":
-            raise SourceError(f"{change.door} is not served at {self._name}")
+        if change.client != "kubernetes":
+            raise SourceError(f"{change.client} is not served at {self._name}")
         body = (
             add_preconditions(change)
             if change.guarded and change.method == "PATCH"

@@ -1,6 +1,6 @@
 -- When each device was last sampled before a given time, how much of the day before was covered,
 -- and for how long its sources contradicted each other in the hour before.
-WITH asked AS (
+WITH wanted_devices AS (
     SELECT
         unnest($clusters) AS cluster,
         unnest($devices) AS device
@@ -12,7 +12,7 @@ raw AS (
         s.device,
         max(s.ts + to_microseconds((coalesce(s.interval_s, 60) * 1e6)::BIGINT)) AS seen_at
     FROM sample AS s
-    INNER JOIN asked AS a ON s.cluster = a.cluster AND s.device = a.device
+    INNER JOIN wanted_devices AS a ON s.cluster = a.cluster AND s.device = a.device
     WHERE s.ts >= $until::TIMESTAMP - INTERVAL 1 HOUR AND s.ts < $until
     GROUP BY s.cluster, s.device
 ),
@@ -27,7 +27,7 @@ rolled AS (
             AS conflict_s,
         min(r.bucket) AS first_at
     FROM rollup_5m AS r
-    INNER JOIN asked AS a ON r.cluster = a.cluster AND r.device = a.device
+    INNER JOIN wanted_devices AS a ON r.cluster = a.cluster AND r.device = a.device
     WHERE
         r.bucket >= $until::TIMESTAMP - INTERVAL 1 DAY
         AND r.bucket <= $until::TIMESTAMP - INTERVAL 5 MINUTE
@@ -45,7 +45,7 @@ SELECT
         / greatest(300, epoch(time_bucket(INTERVAL 5 MINUTE, $until)) - epoch(r.first_at))
     ) AS coverage,
     coalesce(r.conflict_s, 0) AS conflict_s
-FROM asked AS a
+FROM wanted_devices AS a
 LEFT JOIN raw AS w ON a.cluster = w.cluster AND a.device = w.device
 LEFT JOIN rolled AS r ON a.cluster = r.cluster AND a.device = r.device
 ORDER BY a.cluster, a.device

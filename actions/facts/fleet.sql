@@ -1,5 +1,5 @@
 -- How large the fleet is: the base of budgets in percent.
-WITH held AS (
+WITH allocations AS (
     SELECT
         a.cluster,
         a.namespace,
@@ -33,7 +33,7 @@ SELECT
                 namespace,
                 workload_kind,
                 workload
-            FROM held
+            FROM allocations
         ) AS each
     ) AS workloads,
-    (SELECT count(DISTINCT team) FROM held) AS owners
+    (SELECT count(DISTINCT team) FROM allocations) AS owners

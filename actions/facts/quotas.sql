@@ -17,7 +17,7 @@ last_seen AS (
         nominal,
         used,
         parent,
-        split_part(resource, '@', 1) AS asked
+        split_part(resource, '@', 1) AS device_resource
     FROM quota
     WHERE ts <= $until::TIMESTAMP AND ts > $until::TIMESTAMP - INTERVAL 1 HOUR
     QUALIFY
@@ -29,9 +29,10 @@ last_seen AS (
 measured AS (
     SELECT
         *,
-        asked IN (SELECT gpus.resource FROM gpus) OR asked LIKE '%/mig-%' AS is_gpu,
+        device_resource IN (SELECT gpus.resource FROM gpus)
+        OR device_resource LIKE '%/mig-%' AS is_gpu,
         coalesce(
-            try_cast(regexp_extract(asked, '/mig-([0-9]+)g', 1) AS INTEGER) / 7, 1
+            try_cast(regexp_extract(device_resource, '/mig-([0-9]+)g', 1) AS INTEGER) / 7, 1
         ) AS unit
     FROM last_seen
 )

@@ -21,7 +21,7 @@ MOST_DOUBLINGS = 8
 cool-downs (64 days)."""
 
 
-@gate("kept")
+@gate("keep")
 def _owner_keep(case: GateInput) -> Iterator[Refusal]:
     facts, now = case.facts, case.now
     until = facts.history.kept_until
@@ -80,14 +80,14 @@ def _cool_down(case: GateInput) -> Iterator[Refusal]:
 @gate("trusted")
 def _trusted(case: GateInput) -> Iterator[Refusal]:
     name, rate = case.policy.name, case.policy.reversals.rate
-    if name not in case.spent.trusted:
+    if name not in case.usage.trusted:
         none = f"no back-test of this text of the policy proved reversals within {rate:.1%}"
-        yield Refusal(case.spent.unproved.get(name, none))
+        yield Refusal(case.usage.unproved.get(name, none))
 
 
 @gate("demoted")
 def _demoted(case: GateInput) -> Iterator[Refusal]:
-    if case.policy.name in case.spent.demoted:
+    if case.policy.name in case.usage.demoted:
         yield Refusal(
             f"owners took back more than {case.policy.reversals.rate:.1%} of what it stopped"
         )
@@ -113,13 +113,13 @@ def _blackout(case: GateInput) -> Iterator[Refusal]:
 
 @gate("budget")
 def _budget(case: GateInput) -> Iterator[Refusal]:
-    for hold in find_blocks(case.policy, case.facts, case.spent, case.now):
+    for hold in find_blocks(case.policy, case.facts, case.usage, case.now):
         yield Refusal(hold.reason.text, hold.until)
 
 
 @gate("concurrent")
 def _concurrent(case: GateInput) -> Iterator[Refusal]:
-    under_way, limit = case.spent.concurrent, case.policy.concurrent
+    under_way, limit = case.usage.concurrent, case.policy.concurrent
     if under_way >= limit:
         yield Refusal(f"{under_way} actions are under way, concurrent is {limit}")
 
@@ -127,7 +127,7 @@ def _concurrent(case: GateInput) -> Iterator[Refusal]:
 @gate("approval")
 def _approval(case: GateInput) -> Iterator[Refusal]:
     approvals = case.policy.approvals
-    acted = case.spent.acted.get(case.policy.name, 0)
+    acted = case.usage.acted.get(case.policy.name, 0)
     if approvals.when == "none" or (approvals.when == "first" and acted >= approvals.first):
         return
     history = case.facts.history

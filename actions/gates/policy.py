@@ -19,8 +19,8 @@ def _match(case: GateInput) -> Iterator[Refusal]:
 
 @gate("frozen")
 def _frozen(case: GateInput) -> Iterator[Refusal]:
-    if case.spent.frozen is not None:
-        yield Refusal(case.spent.frozen)
+    if case.usage.frozen is not None:
+        yield Refusal(case.usage.frozen)
 
 
 @gate("mode")

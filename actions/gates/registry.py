@@ -7,7 +7,7 @@ import msgspec
 
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
-from actions.recommend import ASK_OWNER, NOTIFY_OWNER
+from actions.recommend import NOTIFY_OWNER, REQUEST_TO_OWNER
 from fallow.action_models import Facts
 from fallow.window import format_duration
 
@@ -17,7 +17,7 @@ class GateInput(msgspec.Struct, frozen=True):
 
     policy: Policy
     facts: Facts
-    spent: BudgetUsage
+    usage: BudgetUsage
     now: datetime
 
 
@@ -64,7 +64,7 @@ def get_notice_time(facts: Facts) -> datetime | None:
     history = facts.history
     verb = facts.recommendation.verb
     notified = history.announced.get(verb) if history.announced else history.notified_at
-    if notified is None and verb in {NOTIFY_OWNER, ASK_OWNER}:
+    if notified is None and verb in {NOTIFY_OWNER, REQUEST_TO_OWNER}:
         notified = min(history.announced.values(), default=None)
     start = facts.finding.window.start
     return notified if notified is not None and notified >= start else None

@@ -1,7 +1,6 @@
 """Suggest a number format to a workload's owner, with the code that uses it.
 
-The hint is an annotation; the workload is not changed and nothing restarts. Whether the owner
-followed it is measured afterwards (`waking.py`).
+The hint is an annotation; the workload is not changed and nothing restarts.
 """
 
 from collections.abc import Mapping

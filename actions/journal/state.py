@@ -199,7 +199,7 @@ class StoredState(msgspec.Struct):
     outdated: str
     reconciled_lease: str
     foreign: set[str]
-    kept_workloads: dict[SubjectKey, KeptWorkload]
+    keeps: dict[SubjectKey, KeptWorkload]
     snoozed: dict[str, datetime]
     trusted: dict[str, PolicyTrust]
     replays: dict[str, LastBacktest]
@@ -229,7 +229,7 @@ class JournalState:
         """Why the journal may lack what was done in the cluster; empty: it does not."""
         self._reconciled_lease = ""
         self._foreign: set[str] = set()
-        self.kept: dict[SubjectKey, KeptWorkload] = {}
+        self.keeps: dict[SubjectKey, KeptWorkload] = {}
         self.snoozed: dict[str, datetime] = {}
         self.trusted: dict[str, PolicyTrust] = {}
         self.replays: dict[str, LastBacktest] = {}
@@ -327,7 +327,7 @@ class JournalState:
         subject = finding.subject
         key = (subject.cluster, subject.workload_kind, subject.namespace, subject.workload)
         case = (policy, finding.id)
-        kept, actions = self.kept.get(key), self._by_subject.get(key, [])
+        keep, actions = self.keeps.get(key), self._by_subject.get(key, [])
         open_ = [t.action.id for t in actions if t.is_open]
         snapshot, snoozed_until = self._snapshots.get(case), self._snoozed_until(finding)
         return CaseHistory(
@@ -337,7 +337,7 @@ class JournalState:
             approved_by=tuple(a.name for a in self._approved.get(case, {})),
             approved_subjects=tuple(a.subject for a in self._approved.get(case, {})),
             kept_until=max(
-                filter(None, (kept.until if kept else None, snoozed_until)), default=None
+                filter(None, (keep.until if keep else None, snoozed_until)), default=None
             ),
             snapshot_at=snapshot[0] if snapshot else None,
             last_action_at=max(
@@ -569,7 +569,7 @@ class JournalState:
 
     def _on_keep(self, entry: Entry) -> None:
         until = datetime.fromisoformat(entry.document["until"])
-        self.kept[_parse_subject_key(entry)] = KeptWorkload(until, entry.actor)
+        self.keeps[_parse_subject_key(entry)] = KeptWorkload(until, entry.actor)
 
     def _on_snoozed(self, entry: Entry) -> None:
         self.snoozed[entry.key] = datetime.fromisoformat(entry.document["until"])
@@ -707,8 +707,8 @@ class JournalState:
 _STORED_FIELDS = StoredState.__struct_fields__
 _PUBLIC_FIELDS = frozenset(
     {
-        "actions", "approval_requests", "frozen", "outdated", "snoozed", "trusted", "replays",
-        "demoted", "canary",
+        "actions", "approval_requests", "frozen", "outdated", "keeps", "snoozed", "trusted",
+        "replays", "demoted", "canary",
     }
 )  # fmt: skip
 _STOPPED = frozenset({"done", "not sticking", "reverted"})
@@ -724,8 +724,6 @@ def _is_reversed(state: ActionState, within: timedelta) -> bool:
 
 
 def _name_attribute(field: str) -> str:
-    if field == "kept_workloads":
-        return "kept"
     return field if field in _PUBLIC_FIELDS else f"_{field}"
 
 

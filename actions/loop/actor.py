@@ -69,7 +69,7 @@ class Actor:
         self,
         *,
         policies: Sequence[Policy],
-        door: ClusterClient,
+        client: ClusterClient,
         record: JournalState,
         lease: Lease,
         freeze: Freeze,
@@ -94,8 +94,8 @@ class Actor:
         self._link, self._reviewer = link, reviewer
         self._has_read_marks = False
         lease.renew_anchor = record.renew_anchor
-        writes = ChangeSender({KUBERNETES: door, **(ways or {})}, record, self._halted, pulse)
-        self.context = ActionContext(door, record, writes, settings, clock, pulse, self._halted)
+        writes = ChangeSender({KUBERNETES: client, **(ways or {})}, record, self._halted, pulse)
+        self.context = ActionContext(client, record, writes, settings, clock, pulse, self._halted)
         self._drift = DriftDetector(self.context)
         self._runner = ActionRunner(
             context=self.context,
@@ -103,7 +103,7 @@ class Actor:
             decider=decider,
             choose=choose,
             guard=guard,
-            spent=self._read_usage,
+            read_usage=self._read_usage,
             snapshotter=snapshotter,
             link=link,
         )
@@ -189,9 +189,9 @@ class Actor:
             dry_run=dry_run,
             halted=halted,
             plan=plan_now,
-            taken=tuple(results),
+            steps=tuple(results),
             closed=tuple(closed),
-            open=tuple(told.action.id for told in self.record.list_open()),
+            open=tuple(state.action.id for state in self.record.list_open()),
             notes=(*notes, *(f"policy {n} is {why}" for n, why in self._by_hand().items())),
         )
 

@@ -2,7 +2,7 @@
 -- since, targets that were scraped, and those that are down now. A Prometheus names only the nodes
 -- that were silent for a while: the others are targets too, and one with samples from after its
 -- silence is not down any more.
-WITH looks AS (
+WITH samples AS (
     SELECT
         cluster,
         device,
@@ -22,7 +22,7 @@ devices AS (
         device,
         max(activity) FILTER (WHERE ts < $since::TIMESTAMP) AS earlier,
         max(activity) FILTER (WHERE ts >= $since::TIMESTAMP) AS later
-    FROM looks
+    FROM samples
     GROUP BY cluster, device
 ),
 
@@ -55,7 +55,7 @@ nodes AS (
         'prometheus' AS collector,
         node AS target,
         max(ts) AS sampled_at
-    FROM looks
+    FROM samples
     WHERE
         node IS NOT NULL
         AND cluster IN (SELECT cluster FROM of_prometheus)

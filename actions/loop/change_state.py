@@ -71,7 +71,7 @@ def _unique_pointers(changes: Sequence[Change], order: Iterable[int]) -> list[Ch
     unique = []
     for number in order:
         change = changes[number]
-        object_path = change.door, get_read_path(change)
+        object_path = change.client, get_read_path(change)
         values = {p: v for p, v in change.becomes.items() if (*object_path, p) not in written}
         written |= {(*object_path, p) for p in values}
         if values:

@@ -77,7 +77,7 @@ class Lease:
         self._collection, self._path = collection, f"{collection}/{settings.name}"
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether no other process can hold the lease now, by our last renewal."""
         return self._renewed is not None and self._ticks() - self._renewed < self._duration_s
 

@@ -126,7 +126,7 @@ class VerifiedSnapshot(Protocol):
 class SnapshotTaker(Protocol):
     """Keeps what a workload would lose when it is stopped."""
 
-    def take(self, intent: Intent, what: Sequence[str]) -> VerifiedSnapshot:
+    def take(self, intent: Intent, kinds: Sequence[str]) -> VerifiedSnapshot:
         """Keep the requested parts of every pod that the intent would stop."""
         ...
 
@@ -170,7 +170,7 @@ class TurnReport(msgspec.Struct, frozen=True):
     halted: tuple[Reason, ...] = ()
     """Why no new action was taken: a freeze, another actor, unreliable telemetry."""
     plan: ActionPlan | None = None
-    taken: tuple[StepResult, ...] = ()
+    steps: tuple[StepResult, ...] = ()
     closed: tuple[Outcome, ...] = ()
     """Actions whose outcome became known."""
     open: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
 -- The most active of the last samples of the devices that a workload holds, or of those named.
-WITH held AS (
+WITH workload_devices AS (
     SELECT DISTINCT a.device
     FROM allocation AS a
     WHERE
@@ -18,7 +18,7 @@ SELECT
     s.ts,
     s.activity
 FROM active_sample AS s
-INNER JOIN held AS h ON s.device = h.device
+INNER JOIN workload_devices AS h ON s.device = h.device
 WHERE
     s.cluster = $cluster
     AND s.ts >= $since::TIMESTAMP

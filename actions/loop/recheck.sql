@@ -1,7 +1,7 @@
 -- The last reading of each signal of a workload's devices and pods between two timestamps, and when
 -- its source was last read. A host's row is valid for its interval; a kernel or terminal also has
 -- the time of its last activity. A signal without any reading is not in the result.
-WITH held AS (
+WITH allocations AS (
     SELECT DISTINCT
         a.device,
         a.pod
@@ -18,16 +18,16 @@ WITH held AS (
 pods AS (
     SELECT unnest($pods) AS pod
     UNION
-    SELECT pod FROM held
+    SELECT pod FROM allocations
 ),
 
 gpus AS (
-    SELECT device FROM held
+    SELECT device FROM allocations
     UNION
     SELECT unnest($devices) AS device
 ),
 
-shown AS (
+device_samples AS (
     SELECT
         s.device,
         s.ts,
@@ -80,7 +80,7 @@ readings AS (
         activity::DOUBLE AS value,
         null::TIMESTAMP AS active_at,
         source
-    FROM shown
+    FROM device_samples
     UNION ALL
     SELECT
         'power',
@@ -90,7 +90,7 @@ readings AS (
         power_w,
         null,
         source
-    FROM shown
+    FROM device_samples
     UNION ALL
     SELECT
         'CPU',

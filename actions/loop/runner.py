@@ -50,7 +50,7 @@ class RenewedDecision(NamedTuple):
 
     decision: Decision
     facts: Facts
-    spent: BudgetUsage
+    usage: BudgetUsage
 
 
 class _ExecutorError(FallowError):
@@ -69,7 +69,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
     decider: Decider
     choose: ExecutorChooser
     guard: Guard
-    spent: Callable[[datetime], BudgetUsage]
+    read_usage: Callable[[datetime], BudgetUsage]
     """Actions so far, and the size of the fleet."""
     snapshotter: SnapshotTaker | None = None
     link: str = ""
@@ -153,7 +153,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         facts = msgspec.structs.replace(fresh, history=history)
         if (why_not := self._check_signals(decision, facts, now)) is not None:
             return why_not
-        usage = self.spent(now)
+        usage = self.read_usage(now)
         renewed = self.decider(policy, facts, usage, now)
         if renewed.ruling == "allow" and renewed.step == decision.step:
             return RenewedDecision(renewed, facts, usage)
@@ -232,7 +232,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         self, policy: Policy, decision: Decision, facts: Facts, intent: Intent, *, dry_run: bool
     ) -> StepResult | tuple[Decision, Facts]:
         stage = policy.stage("snapshot")
-        kinds = stage.what if stage else ()
+        kinds = stage.parts if stage else ()
         if dry_run:
             return StepResult(decision, "would keep a snapshot, then act", intent=intent)
         if self.snapshotter is None:
@@ -250,7 +250,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         history = self.context.record.history(policy.name, facts.finding)
         facts = msgspec.structs.replace(facts, history=history)
         now = self.context.clock()
-        renewed = self.decider(policy, facts, self.spent(now), now)
+        renewed = self.decider(policy, facts, self.read_usage(now), now)
         if renewed.ruling != "allow" or renewed.step != "act":
             return StepResult(decision, "kept a snapshot", renewed.reasons)
         return renewed, facts

@@ -74,10 +74,10 @@ class ChangeSender:
         Raises:
             RefusedError: no such transport is configured.
         """
-        transport = self.transports.get(change.door)
+        transport = self.transports.get(change.client)
         if transport is None:
             raise RefusedError(
-                f"no way to {change.door} is configured",
+                f"no way to {change.client} is configured",
                 hint=f"there is: {', '.join(sorted(self.transports))}",
             )
         return transport

@@ -35,7 +35,7 @@ class UndoCheck(msgspec.Struct, frozen=True):
     state: ObjectState
     by: str = ""
     """The writer of the current value, where it is neither of our two values."""
-    what: str = ""
+    difference: str = ""
 
 
 def undo(context: ActionContext, state: ActionState, by: str) -> Outcome:
@@ -88,12 +88,12 @@ def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
         return None
     checks = check_objects(context, state)
     interruption = None
-    changed = [check.what for check in checks if check.state == "neither"]
+    changed = [check.difference for check in checks if check.state == "neither"]
     if not (undo_state.requested and changed):
         interruption = _send_missing(context, state, checks)
     if interruption is not None and _is_not_over(context, state, undo_state, interruption):
         return None
-    reasons_left = [Reason("changed since", what) for what in changed]
+    reasons_left = [Reason("changed since", difference) for difference in changed]
     if interruption is not None:
         reasons_left.append(interruption.reason)
     if undo_state.requested and reasons_left:
@@ -225,7 +225,8 @@ def _require_unchanged(context: ActionContext, state: ActionState, checks: list[
             raise RefusedError(f"action {state.action.id} cannot be undone: {name} is gone{suffix}")
         if check.state == "neither":
             raise RefusedError(
-                f"action {state.action.id} is not undone, somebody changed it since: {check.what}",
+                f"action {state.action.id} is not undone, somebody changed it since: "
+                f"{check.difference}",
                 hint="their change stays; what it was before is in: "
                 f"fallow actions {state.action.id}",
             )

@@ -148,7 +148,7 @@ def _eks_intent(
         path=path,
         body={"scalingConfig": sizes},
         content_type="application/json",
-        door="aws",
+        client="aws",
         was=was,
         becomes={f"/scalingConfig/{k}": v for k, v in sizes.items()},
         guarded=False,

@@ -21,10 +21,10 @@ _PART = re.compile(r"^Sent ")
 
 
 class DeliveryAttempt(NamedTuple):
-    """The result of a delivery. Neither `taken` nor `sure`: it may have arrived."""
+    """The result of a delivery. Neither `is_accepted` nor `sure`: it may have arrived."""
 
-    taken: bool
-    said: str = ""
+    is_accepted: bool
+    message: str = ""
     sure: bool = True
     again: bool = False
 

@@ -135,7 +135,7 @@ def deliver_by_apprise(channel: Channel, title: str, text: str, timeout: float) 
     if service is None:
         return "its url is no Apprise URL"
     attempt = deliver_text(service, title, text, timeout)
-    return None if attempt.taken else attempt.said
+    return None if attempt.is_accepted else attempt.message
 
 
 def _plain(text: str) -> str:

@@ -77,7 +77,7 @@ class Stage(msgspec.Struct, frozen=True):
     step: Step
     wait: timedelta = timedelta(0)
     """For grace: the wait after the proved notice."""
-    what: tuple[str, ...] = ()
+    parts: tuple[str, ...] = msgspec.field(name="what", default=())
     """For snapshot: manifest, volume, home."""
     required: bool = False
     """For snapshot: without a verified snapshot there is no act."""

@@ -1,4 +1,4 @@
-"""Quotas as accounts of one resource: guarantee, use, and lower and upper bounds."""
+"""Quotas as accounts of one resource: nominal quota, use, and lower and upper bounds."""
 
 from datetime import datetime, timedelta
 
@@ -10,7 +10,7 @@ class Account(msgspec.Struct, frozen=True):
 
     key: str
     """`namespace/name`, or the name of a cluster's own object."""
-    guarantee: float | None
+    nominal: float | None
     """None = unlimited or not stated: it neither gives nor gets, and bounds no other account."""
     parent: str | None = None
     used: float | None = None
@@ -18,9 +18,9 @@ class Account(msgspec.Struct, frozen=True):
     waiting: float = 0.0
     """Requested and not yet allocated."""
     least: float = 0.0
-    """The minimum: the guarantee never falls below it, whatever the use."""
+    """The minimum: the nominal quota never falls below it, whatever the use."""
     most: float | None = None
-    """The maximum of the guarantee; None = no maximum."""
+    """The maximum of the nominal quota; None = no maximum."""
     fixed: str = ""
     """Why its object must not be written; empty = it may be."""
     moved: float = 0.0
@@ -29,7 +29,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class TargetQuota(msgspec.Struct, frozen=True):
-    """The guarantee that a proposal wants for an account, in the order of priority."""
+    """The nominal quota that a proposal wants for an account, in the order of priority."""
 
     key: str
     to: float
@@ -41,7 +41,7 @@ class StepRules(msgspec.Struct, frozen=True):
     floor: float = 1.0
     """Devices that a giver keeps above its use and its waiting demand."""
     max_step: float = 0.25
-    """Maximum share of a guarantee that is given in one step."""
+    """Maximum share of a nominal quota that is given in one step."""
     period: timedelta = timedelta(days=7)
     """An account moves at most once in this time."""
     settle: timedelta = timedelta(days=28)
@@ -52,7 +52,7 @@ class StepRules(msgspec.Struct, frozen=True):
 
 
 class QuotaShift(msgspec.Struct, frozen=True):
-    """One account's guarantee before and after."""
+    """One account's nominal quota before and after."""
 
     key: str
     before: float

@@ -1,7 +1,7 @@
 """Turn a rebalance of quota into writes: one action, givers first, undone in reverse.
 
-The proposal was built from stored rows. The objects in the API decide now. If a guarantee differs
-from the proposal, the whole rebalance is refused; if use rose, the step is smaller. Lowering a
+The proposal was built from stored rows. The objects in the API decide now. If a nominal quota is
+not the proposal's, the whole rebalance is refused; if use rose, the step is smaller. Lowering a
 quota never evicts a running pod: it stops new admissions, and may let others reclaim what they
 lent. Rebalance and reclaim are different actions.
 """
@@ -30,7 +30,7 @@ MANAGER = "fallow"
 
 
 class QuotaExecutor:
-    """Move guarantees between the quotas of a group."""
+    """Move nominal quotas between the quotas of a group."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"Quota"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"quota"})
@@ -91,9 +91,9 @@ def _read_objects(
 def _require_unmoved(proposal: RebalanceProposal, accounts: Mapping[str, Account]) -> None:
     """Refuse a proposal whose figures differ from the cluster's."""
     for move in proposal.moves:
-        guarantee = accounts[move.key].guarantee if move.key in accounts else None
-        if guarantee is None or abs(guarantee - move.from_gpus) > 1e-9:  # noqa: PLR2004
-            current = "gone" if guarantee is None else f"{guarantee:g}"
+        nominal = accounts[move.key].nominal if move.key in accounts else None
+        if nominal is None or abs(nominal - move.from_gpus) > 1e-9:  # noqa: PLR2004
+            current = "gone" if nominal is None else f"{nominal:g}"
             raise RefusedError(
                 f"{proposal.kind} {move.key} had {move.from_gpus:g} when this was decided and is "
                 f"{current} now",

@@ -20,7 +20,7 @@ class QuotaMove(msgspec.Struct, frozen=True):
     waiting_gpus: float = 0.0
     """The demand that waited for it when the proposal was built."""
     changed_gpus: float = 0.0
-    """The size of the last change of its guarantee, whoever made it."""
+    """The size of the last change of its nominal quota, whoever made it."""
     changed_at: datetime | None = None
 
     @property

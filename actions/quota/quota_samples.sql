@@ -22,7 +22,7 @@ WITH rows_of AS (
         AND kind IN ($kind, 'LocalQueue')
 ),
 
-said AS (
+quota_hours AS (
     SELECT
         hour,
         namespace,
@@ -72,7 +72,7 @@ stretches AS (
     SELECT
         namespace,
         gpus,
-        0 AS held,
+        false AS is_running,
         created AS start,
         coalesce(begun, ended) AS "end"
     FROM pods
@@ -80,7 +80,7 @@ stretches AS (
     SELECT
         namespace,
         gpus,
-        1 AS held,
+        true AS is_running,
         begun AS start,
         ended AS "end"
     FROM pods
@@ -89,7 +89,7 @@ stretches AS (
 
 hours AS (
     SELECT DISTINCT hour
-    FROM said
+    FROM quota_hours
 ),
 
 by_pods AS (
@@ -100,12 +100,12 @@ by_pods AS (
             s.gpus
             * epoch(least(s."end", h.hour + INTERVAL 1 HOUR) - greatest(s.start, h.hour))
             / 3600
-        ) FILTER (WHERE s.held = 0) AS waiting,
+        ) FILTER (WHERE NOT s.is_running) AS waiting,
         sum(
             s.gpus
             * epoch(least(s."end", h.hour + INTERVAL 1 HOUR) - greatest(s.start, h.hour))
             / 3600
-        ) FILTER (WHERE s.held = 1) AS held
+        ) FILTER (WHERE s.is_running) AS running
     FROM hours AS h
     INNER JOIN stretches AS s ON h.hour + INTERVAL 1 HOUR > s.start AND h.hour < s."end"
     GROUP BY ALL
@@ -116,13 +116,13 @@ SELECT
     s.namespace,
     s.name,
     s.nominal,
-    CASE WHEN s.namespace <> '' THEN coalesce(s.used, p.held, 0) ELSE s.used END AS used,
+    CASE WHEN s.namespace <> '' THEN coalesce(s.used, p.running, 0) ELSE s.used END AS used,
     coalesce(
         s.waiting,
         CASE WHEN $kind = 'ClusterQueue' THEN l.waiting * coalesce(q.part, 1) END,
         CASE WHEN s.namespace <> '' THEN coalesce(p.waiting, 0) END
     ) AS waiting
-FROM said AS s
+FROM quota_hours AS s
 LEFT JOIN parts AS q ON s.hour = q.hour AND s.name = q.name
 LEFT JOIN lines AS l ON s.hour = l.hour AND s.name = l.name
 LEFT JOIN by_pods AS p ON s.hour = p.hour AND s.namespace = p.namespace

@@ -89,9 +89,9 @@ def _get_bounds(
     account = accounts_by_key.get(wish.key)
     if account is None:
         return "it is not there any more"
-    if account.guarantee is None:
-        return "it guarantees no number"
-    change = wish.to - account.guarantee
+    if account.nominal is None:
+        return "it has no nominal quota"
+    change = wish.to - account.nominal
     stuck = _explain_stuck(account, accounts_by_key, overcommitted) or _explain_too_soon(
         account, change, rules, now
     )
@@ -114,7 +114,7 @@ def _explain_stuck(
 
 
 def _bound_receiver(account: Account, change: float) -> Bounds | str:
-    headroom = inf if account.most is None else account.most - (account.guarantee or 0.0)
+    headroom = inf if account.most is None else account.most - (account.nominal or 0.0)
     received = _to_whole(min(change, headroom))
     return (0, received) if received else "its cap leaves no room"
 
@@ -122,16 +122,16 @@ def _bound_receiver(account: Account, change: float) -> Bounds | str:
 def _bound_giver(account: Account, change: float, rules: StepRules) -> Bounds | str:
     if account.used is None:
         return "what it uses is not known"
-    guarantee = account.guarantee or 0.0
+    nominal = account.nominal or 0.0
     required = max(account.least, account.used + account.waiting + rules.floor)
-    amount = _to_whole(min(change, guarantee - required, rules.max_step * guarantee))
+    amount = _to_whole(min(change, nominal - required, rules.max_step * nominal))
     if amount:
         return -amount, 0
     if _to_whole(change) == 0:
         return "nothing is asked of it"
-    if guarantee - required < 1:
-        return f"it needs {required:g} of its {guarantee:g}"
-    return f"{rules.max_step:.0%} of its {guarantee:g} is less than one device"
+    if nominal - required < 1:
+        return f"it needs {required:g} of its {nominal:g}"
+    return f"{rules.max_step:.0%} of its {nominal:g} is less than one device"
 
 
 def _explain_too_soon(account: Account, change: float, rules: StepRules, now: datetime) -> str:
@@ -150,28 +150,28 @@ def _bound_parent(account: Account, rules: StepRules) -> Bounds:
     """Return the bounds of the change of an account above others."""
     if account.fixed:
         return 0, 0
-    guarantee = account.guarantee or 0.0
-    spare = guarantee - max(account.least, account.used or 0.0)
-    down = _to_whole(min(spare, rules.max_step * guarantee))
-    up = _to_whole(inf if account.most is None else account.most - guarantee)
+    nominal = account.nominal or 0.0
+    spare = nominal - max(account.least, account.used or 0.0)
+    down = _to_whole(min(spare, rules.max_step * nominal))
+    up = _to_whole(inf if account.most is None else account.most - nominal)
     return -down, up
 
 
 def _find_overcommitted(accounts_by_key: Mapping[str, Account]) -> dict[str, str]:
-    """Return the accounts whose children have larger guarantees than they have.
+    """Return the accounts whose children have larger nominal quotas than they have.
 
     These accounts cannot move.
     """
     sums: dict[str, float] = {}
     for account in accounts_by_key.values():
-        if account.parent is not None and account.guarantee is not None:
-            sums[account.parent] = sums.get(account.parent, 0.0) + account.guarantee
+        if account.parent is not None and account.nominal is not None:
+            sums[account.parent] = sums.get(account.parent, 0.0) + account.nominal
     return {
-        key: f"{key} has {guarantee:g}, those below it are promised {total:g}: mend that first"
+        key: f"{key} has {nominal:g}, those below it are promised {total:g}: mend that first"
         for key, total in sums.items()
         if key in accounts_by_key
-        and (guarantee := accounts_by_key[key].guarantee) is not None
-        and total > guarantee + EPS
+        and (nominal := accounts_by_key[key].nominal) is not None
+        and total > nominal + EPS
     }
 
 
@@ -194,7 +194,7 @@ def _list_bounding(key: str, accounts_by_key: Mapping[str, Account]) -> list[str
     """Return the accounts above one that bound it: none beyond an unlimited one."""
     bounding: list[str] = []
     for ancestor in _list_ancestors(key, accounts_by_key):
-        if accounts_by_key[ancestor].guarantee is None:
+        if accounts_by_key[ancestor].nominal is None:
             break
         bounding.append(ancestor)
     return bounding
@@ -254,7 +254,7 @@ def _explain_nothing(bounds: Mapping[str, Bounds], total: int, rules: StepRules)
 
 
 def _shift(account: Account, change: int) -> QuotaShift:
-    before = account.guarantee or 0.0
+    before = account.nominal or 0.0
     return QuotaShift(account.key, before, round(before + change, 9))
 
 

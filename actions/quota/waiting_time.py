@@ -5,8 +5,8 @@ There are three tests. Each alone is enough to undo a step:
   harm > good   harm: waiting demand of givers within what they gave away,
                 sum over hours of max(0, min(used + waiting, old) - max(used, new));
                 good: use by receivers of what they got, max(0, min(used, new) - old)
-  reversal      harm above 5 % of the givers' demand within their old guarantees: the back-test
-                promised less, and a guarantee has priority over another account's gain
+  reversal      harm above 5 % of the givers' demand within their old nominal quotas: the back-test
+                promised less, and a nominal quota has priority over another account's gain
   longer queues hours waited per GPU-hour used, sum waiting / sum used, rose by 25 % and above
                 that of every single day before, though demand did not rise
 
@@ -59,7 +59,7 @@ def compare_waiting(before: Sequence[QuotaSample], after: Sequence[QuotaSample])
     too_short = _explain_too_short(before, "before") or _explain_too_short(after, "after")
     if too_short:
         return StepVerdict(None, too_short)
-    old, new = _latest_guarantees(before), _latest_guarantees(after)
+    old, new = _latest_nominal(before), _latest_nominal(after)
     harm = round(sum(_harm_hours(sample, old, new) for sample in after), 6)
     gain = round(sum(_gain_hours(sample, old, new) for sample in after), 6)
     ratio_before, ratio_after = _waiting_ratio(before), _waiting_ratio(after)
@@ -83,8 +83,8 @@ def _explain_too_short(samples: Sequence[QuotaSample], when: str) -> str:
     return ""
 
 
-def _latest_guarantees(samples: Sequence[QuotaSample]) -> dict[str, float]:
-    """Return each quota's guarantee in the last hour with data."""
+def _latest_nominal(samples: Sequence[QuotaSample]) -> dict[str, float]:
+    """Return each quota's nominal quota in the last hour with data."""
     return {
         sample.key: sample.nominal for sample in sorted(samples, key=lambda sample: sample.hour)
     }
@@ -99,7 +99,7 @@ def _harm_hours(sample: QuotaSample, old: Mapping[str, float], new: Mapping[str,
 def _demand_within(
     sample: QuotaSample, old: Mapping[str, float], new: Mapping[str, float]
 ) -> float:
-    """Return a giver's demand within its old guarantee."""
+    """Return a giver's demand within its old nominal quota."""
     before = old.get(sample.key, 0.0)
     return min(sample.used + (sample.waiting or 0.0), before) if new[sample.key] < before else 0.0
 

@@ -71,7 +71,7 @@ def build_change(target: Target, user: str, server: str, *, running: bool) -> Ch
         f"{user_path}/servers/{quote(server, safe='')}" if server else f"{user_path}/server",
         {"running": running},
         content_type="application/json",
-        door="jupyterhub",
+        client="jupyterhub",
         read=user_path,
         was={ready: None if running else True},
         becomes={ready: True if running else None},

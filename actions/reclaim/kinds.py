@@ -35,10 +35,10 @@ class WorkloadKind(msgspec.Struct, frozen=True):
 
     def value(self, now: datetime) -> Any:
         """Return the value of the switch when stopped."""
-        return now.strftime("%Y-%m-%dT%H:%M:%SZ") if self.moment else self.fixed
+        return now.strftime("%Y-%m-%dT%H:%M:%SZ") if self.is_timestamp else self.fixed
 
     @property
-    def moment(self) -> bool:
+    def is_timestamp(self) -> bool:
         """Return whether the value of the switch is the time of the stop."""
         return self.stopped == "now"
 

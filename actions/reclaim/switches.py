@@ -70,7 +70,7 @@ def build_writes(
 def is_stopped(workload: LiveWorkload) -> bool:
     """Return whether the switch is set to stopped; an annotation with a time only has to exist."""
     value = resolve_pointer(workload.obj, workload.kind.pointer)
-    if workload.kind.moment:
+    if workload.kind.is_timestamp:
         return value is not MISSING and bool(value)
     return bool(value == workload.kind.fixed)
 

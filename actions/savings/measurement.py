@@ -56,7 +56,7 @@ class SavingParts(msgspec.Struct):
     hours: dict[SavingKind, float] = {}
     usd: dict[SavingKind, Decimal] = {}
     unpriced: bool = False
-    held: list[tuple[float, datetime | None]] = []
+    shares: list[tuple[float, datetime | None]] = []
     """GPUs that it had, and when later stops took them over."""
     unknown_hours: float = 0.0
     """GPU-hours of devices whose telemetry ended while nothing shows that their node is gone."""
@@ -127,7 +127,7 @@ def predict_savings(
         last = _horizon(action, now)
         gpus_and_horizons = tuple(
             (gpus, (min(taken_at or last, last) - action.at).total_seconds() / HOUR_S)
-            for gpus, taken_at in parts[action.action].held
+            for gpus, taken_at in parts[action.action].shares
         )
         stretches.append(IdleStretches(lengths, ended, age, numbers, gpus_and_horizons))
     return forecast_savings(stretches)
@@ -140,7 +140,7 @@ def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Ro
     share, weight = float(row["kept"]), float(row["weight"] or 0.0)
     if row["is_first"]:
         taken_at = row["taken_over"]
-        parts.held.append((float(row["share"]) * weight, _utc(taken_at) if taken_at else None))
+        parts.shares.append((float(row["share"]) * weight, _utc(taken_at) if taken_at else None))
     gone_s, unknown_s = _split_absence(row, since, until)
     own_s = min(row["own_s"], share * length)
     served_s = min(row["served_s"], share * length - own_s)
@@ -243,7 +243,7 @@ def _predict_gpu_hours(
     lengths, ended, age, _ = past.before(action)
     remaining: dict[datetime, float] = {}
     predicted = 0.0
-    for gpus, taken_at in parts.held:
+    for gpus, taken_at in parts.shares:
         last = now if taken_at is None else min(taken_at, now)
         if last not in remaining:
             within = (last - action.at).total_seconds() / HOUR_S

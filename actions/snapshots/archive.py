@@ -107,7 +107,7 @@ def archive_folder(
         keep(compressor.flush())
         writer.commit()
     part = SnapshotPart(
-        what="home",
+        kind="home",
         key=key,
         verified=False,
         bytes=size,
@@ -200,7 +200,7 @@ def keep_bytes(
         writer.add(data)
         writer.commit()
     return SnapshotPart(
-        what=kind,
+        kind=kind,
         key=key,
         verified=b"".join(store.blocks(key)) == data,
         bytes=len(data),

@@ -14,7 +14,7 @@ PART_KINDS: tuple[PartKind, ...] = PartKind.__args__  # type: ignore[attr-define
 class SnapshotPart(msgspec.Struct, frozen=True, omit_defaults=True):
     """One stored part. `sha256` is of the stored bytes, `tree` of the files inside."""
 
-    what: PartKind
+    kind: PartKind = msgspec.field(name="what")
     key: str
     """Location: a key of the store; for a volume the VolumeSnapshot's path in the API."""
     verified: bool

@@ -98,7 +98,7 @@ class Snapshotter:
             (p for p in self._cluster.pods(target) if _is_running(p)),
             key=lambda p: str(p["metadata"]["name"]),
         )
-        parts = [p for p in snapshot.parts if p.what == "home"]
+        parts = [p for p in snapshot.parts if p.kind == "home"]
         before = sorted({p.pod for p in parts})
         names = [p["metadata"]["name"] for p in pods]
         if set(before) <= set(names):  # pods of a StatefulSet and of a notebook keep their names
@@ -118,7 +118,7 @@ class Snapshotter:
     def verified(self, snapshot: Snapshot) -> bool:
         """Read every archive back again and return whether all are still there and complete."""
         return snapshot.verified and all(
-            archive.is_verified(self._store, p) for p in snapshot.parts if p.what == "home"
+            archive.is_verified(self._store, p) for p in snapshot.parts if p.kind == "home"
         )
 
     def _pods(self, intent: Intent, missing: list[str]) -> list[Mapping[str, Any]]:
@@ -144,7 +144,7 @@ class Snapshotter:
         Literal values that may be secrets are left out. No restore reads them: an undo writes the
         fields that the act changed, and the owner has all the others.
         """
-        paths = [c.read or c.path for c in intent.changes if c.door == "kubernetes"]
+        paths = [c.read or c.path for c in intent.changes if c.client == "kubernetes"]
         objects = {path: self._cluster.get(path) for path in dict.fromkeys(paths)}
         document = {
             "target": msgspec.to_builtins(intent.target),

@@ -46,7 +46,7 @@ def build_wait(row: WorkloadWaits, money: WorkloadCosts, window: Window) -> Iter
             "input_bps_per_gpu": round(row.input_bps),
             "activity": round(row.act, 4),
             "share_of_its_hours": round(share, 4),
-            "witnesses": {"compute": "rollup_1h", "host": "pod_sample"},
+            "signals": {"compute": "rollup_1h", "host": "pod_sample"},
             "assumed": ["all that GPUs rest in these hours is waiting for input: an upper bound"],
             **({} if usd is not None else {"no_price": "part of its hours has no price"}),
         },

@@ -108,17 +108,17 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
         reasons.append("other devices of the workload compute: ask for fewer, never stop it")
     details: dict[str, Any] = {
         "why": explain(case, settings),
-        "witnesses": {
+        "signals": {
             "compute": f"activity at or below {settings.threshold:g} "
             f"for {format_duration(case.window.seconds)}",
             "physics": _describe_physics(stretch, case.signals.physics),
-            "host": _pick_word(case.signals.host, "at rest", "busy"),
-            "intent": _pick_word(case.signals.intent, "at rest", "at work"),
+            "host": _pick_word(case.signals.host, "idle", "busy"),
+            "intent": _pick_word(case.signals.intent, "idle", "active"),
         },
         "actionable": judged.actionable and not partly,
         "reasons": reasons,
         "coverage": round(stretch.coverage, 4),
-        "looks": stretch.samples,
+        "samples": stretch.samples,
         "devices_held": stretch.devices,
         "devices_idle": len(case.devices),
         "devices": list(case.devices[:MOST_NAMED]),
@@ -170,7 +170,7 @@ def explain(case: IdleCase, settings: IdleSettings) -> str:
     if w.physics is not None:
         parts.append(_describe_physics(case.stretch, w.physics))
     if w.host is not None:
-        parts.append(f"host {_pick_word(w.host, 'at rest', 'busy')}")
+        parts.append(f"host {_pick_word(w.host, 'idle', 'busy')}")
     if w.intent is not None:
         words = _pick_word(w.intent, "kernels, terminals, requests", "")
         parts.append(f"no activity of {words}")

@@ -72,7 +72,7 @@ def build_format_finding(
         details={
             "why": f"{kind.replace('_', ' ')}: {gains[0].format.format} could be "
             f"{gains[0].low:.2f} to {gains[0].high:.2f} times as fast",
-            "witnesses": {"compute": ", ".join(f"{n} {v:.2f}" for n, v in figures.items())},
+            "signals": {"compute": ", ".join(f"{n} {v:.2f}" for n, v in figures.items())},
             "figures": figures,
             "hours_at_work": round(cost.gpu_hours, 6),
             "ranges": [_describe_range(gain, cost) for gain in gains],
@@ -153,7 +153,7 @@ def build_fragmentation_finding(row: AllocatorMemory, window: Window) -> Finding
             "allocated_gib": round(row.allocated / GIB, 3),
             "most_allocated_gib": round(row.most_allocated / GIB, 3),
             "pod_hours": round(row.pod_hours or 0.0, 2),
-            "witnesses": {"framework": "step_sample"},
+            "signals": {"framework": "step_sample"},
             "assumed": [
                 "tensors come and go within a step, and samples fall anywhere in it",
                 "no GPU-hour is freed by it alone, and none is claimed",

@@ -1,4 +1,4 @@
-"""Quotas: guarantee, allocation, use and waiting demand of each queue, hour by hour.
+"""Quotas: nominal quota, allocation, use and waiting demand of each queue, hour by hour.
 
 quota ─► entitled, used, waiting ─┐
 pod ───► allocated, waiting ──────┼─► groups that could share ─► starved, hoarded, stranded, ghosts

@@ -17,7 +17,7 @@ _SUMS = ("starved", "hoarded", "stranded", "blocked", "above", "unfair")
 
 
 class QuotaAnalyzer:
-    """Find guarantees that keep GPUs from waiting pods.
+    """Find nominal quotas that keep GPUs from waiting pods.
 
     Source: telemetry-and-waste.md#queues-and-quota.
     """

@@ -13,7 +13,7 @@ from fallow.capacity_settings import QuotaSettings
 def build_parameters(
     group: QuotaGroup, proposal: QuotaProposal, settings: QuotaSettings
 ) -> dict[str, Any]:
-    """Return which objects would have which guarantee, and when each was last changed."""
+    """Return which objects would have which nominal quota, and when each was last changed."""
     resource, _, flavor = group.resource.partition("@")
     moves = [(g.column, g.before, g.after) for g in proposal.gifts]
     return {
@@ -42,7 +42,7 @@ def _describe_move(group: QuotaGroup, n: int, before: float, after: float) -> di
 
 
 def _find_last_change(group: QuotaGroup, n: int) -> dict[str, Any]:
-    """Return the size and the hour of the last change of a guarantee, whoever made it."""
+    """Return the size and the hour of the last change of a nominal quota, whoever made it."""
     nominal = group.nominal[:, n]
     others = np.flatnonzero(np.abs(nominal - nominal[-1]) > 1e-9)  # noqa: PLR2004
     if not others.size:

@@ -1,4 +1,4 @@
-"""Compute fair allocations: guarantees first, the rest by weight; Jain's index; DRF.
+"""Compute fair allocations: nominal quotas first, the rest by weight; Jain's index; DRF.
 
 Rows are times, columns are queues.
 """
@@ -13,7 +13,7 @@ EPS = 1e-9
 def compute_fair_share(
     capacity: Doubles, nominal: Doubles, limit: Doubles, demand: Doubles, weight: Doubles
 ) -> Doubles:
-    """Return each queue's fair share: its guarantee, then the rest by weight.
+    """Return each queue's fair share: its nominal quota, then the rest by weight.
 
     fair = min(nominal, demand), then fair += min(rest x weight / sum of weights, its unmet demand)
     until nothing changes (KAI's fairness document; ElasticQuota's min and max are `nominal` and

@@ -69,7 +69,7 @@ def _build_starved(group: QuotaGroup, measures: QuotaMeasures, n: int, window: W
         "why": f"entitled to {_compute_mean(group.nominal, group, n):.1f} GPUs, had "
         f"{_compute_mean(group.used, group, n):.1f} and waited for "
         f"{_compute_mean(group.waiting, group, n):.1f}: "
-        f"its guarantee was broken in {int((hours > 0).sum())} of {len(hours)} hours",
+        f"its nominal quota was broken in {int((hours > 0).sum())} of {len(hours)} hours",
         "starved_gpu_hours": measures.total("starved", n),
         "guarantee_violated_hours": int((hours > 0).sum()),
         "worst_gpus": round(float(hours.max()), 3),

@@ -72,18 +72,18 @@ def read_groups(views: Views, window: Window, history: timedelta) -> QuotaGroups
         for namespace, name, count in unset.sort("namespace", "name").iter_rows():
             if not count:
                 about = Subject(cluster, namespace, "Quota" if namespace else "Queue", name)
-                unjudged.append((about, f"its {kind} guarantees no number of {resource}"))
-        guaranteed = rows.join(
+                unjudged.append((about, f"its {kind} has no nominal quota of {resource}"))
+        with_nominal = rows.join(
             unset.filter(pl.col("nominal") > 0), on=["namespace", "name"], how="semi"
         )
-        if guaranteed.is_empty():
+        if with_nominal.is_empty():
             continue
         lends = kind in LENDING and (kind != "ClusterQueue" or bool(parent))
         place = _GroupKey(cluster, kind, parent, f"{resource}@{flavor}" if flavor else resource)
         groups.append(
             _build_group(
                 place,
-                guaranteed,
+                with_nominal,
                 window,
                 select_profile(pods, resource),
                 select_profile(ledger, resource),

@@ -82,7 +82,7 @@ class QuotaGroup(msgspec.Struct, frozen=True):
 
 
 class QuotaGroups(msgspec.Struct, frozen=True):
-    """All groups, and the quotas that guarantee no number of GPUs."""
+    """All groups, and the quotas that have no nominal quota of GPUs."""
 
     groups: tuple[QuotaGroup, ...]
     unjudged: tuple[tuple[Subject, str], ...]

@@ -22,7 +22,7 @@ class QuotaMeasures(msgspec.Struct, frozen=True):
 
     Source: telemetry-and-waste.md#queues-and-quota."""
     above: Doubles
-    """Used above the guarantee."""
+    """Used above the nominal quota."""
     hoarded: Doubles
     """Allocated and idle while others of the group waited, at most what they waited for."""
     blocked: Doubles
@@ -73,7 +73,7 @@ def measure_group(group: QuotaGroup) -> QuotaMeasures:
 
 
 def compute_shares(group: QuotaGroup) -> dict[str, object]:
-    """Return guarantee, use, demand and shares of each member, and how equal they are.
+    """Return nominal quota, use, demand and shares of each member, and how equal they are.
 
     Jain's index is of used / entitled; `served` is of used / demand among members with demand.
     """
@@ -133,7 +133,7 @@ def _compute_room(group: QuotaGroup) -> Doubles:
 
 
 def _compute_weights(nominal: Doubles) -> Doubles:
-    """Return weights for the rest: the guarantees; equal weights where no member has one."""
+    """Return weights for the rest: the nominal quotas; equal weights where no member has one."""
     return np.where(nominal.sum(axis=1, keepdims=True) > 0, nominal, 1.0)
 
 

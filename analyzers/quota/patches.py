@@ -43,7 +43,7 @@ def describe_proposal(group: QuotaGroup, proposal: QuotaProposal | None) -> dict
 
 
 def _build_patch(group: QuotaGroup, n: int, before: float, after: float) -> Any:
-    """Return the change of a guarantee.
+    """Return the change of a nominal quota.
 
     It is a merge-patch, or for Kueue's lists the values to replace.
     """

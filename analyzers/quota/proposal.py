@@ -24,11 +24,11 @@ class DonorTrial(msgspec.Struct, frozen=True):
     steps: int
     missed_gpu_hours: float
     missed_share: float
-    """Share of the demand within the guarantee that it would have missed."""
+    """Share of the demand within the nominal quota that it would have missed."""
 
 
 class QuotaGift(msgspec.Struct, frozen=True):
-    """One donor's part: its guarantee before and after."""
+    """One donor's part: its nominal quota before and after."""
 
     column: int
     before: float
@@ -41,7 +41,7 @@ class QuotaProposal(msgspec.Struct, frozen=True):
 
     gifts: tuple[QuotaGift, ...]
     receipts: tuple[tuple[int, float, float], ...]
-    """Column, guarantee before and after."""
+    """Column, nominal quota before and after."""
     refused: tuple[tuple[int, str], ...]
     """Members with unused quota that keep it, and why."""
 
@@ -56,8 +56,9 @@ def backtest_donor(
 ) -> DonorTrial:
     """Return the demand missed by giving away all above a quantile of the past's, at each step.
 
-    Each step uses only earlier data. Missed = GPU-hours of demand within the old guarantee, of the
-    week after each step, above the remaining guarantee.
+    Each step uses only earlier data. Missed = GPU-hours of demand within the old nominal
+    quota, of the
+    week after each step, above the remaining nominal quota.
     """
     first, step = settings.least_history_days * DAY, settings.step_days * DAY
     missed = wanted = 0.0
@@ -78,7 +79,7 @@ def propose(
     """Return whole GPUs to move from donors that pass their back-test to blocked members.
 
     No donor falls below the quantile of its demand that it keeps, nor below its present use, and
-    none gives more than `max_step` of its guarantee at once. None = no member needs more,
+    none gives more than `max_step` of its nominal quota at once. None = no member needs more,
     or none can give.
     """
     now = group.nominal[-1]
@@ -126,7 +127,7 @@ def _match_gifts(
 
 
 def _count_needs(group: QuotaGroup, measures: QuotaMeasures) -> dict[int, int]:
-    """Return whole GPUs that members lack: median demand in blocked hours above their guarantee."""
+    """Return GPUs that members lack: median demand in blocked hours above their nominal quota."""
     needs: dict[int, int] = {}
     for n in range(len(group.members)):
         hours = measures.blocked[:, n] > 0
@@ -165,6 +166,6 @@ def _offer_gift(group: QuotaGroup, n: int, settings: QuotaSettings) -> QuotaGift
 def _compute_remainder(
     past: Doubles, nominal: float, keep: float, settings: QuotaSettings
 ) -> float:
-    """Return the remaining guarantee: a quantile of the past demand, plus the floor."""
+    """Return the remaining nominal quota: a quantile of the past demand, plus the floor."""
     kept_gpus = float(np.quantile(past, keep, method="higher")) + settings.floor_gpus
     return min(nominal, max(kept_gpus, nominal - settings.max_step * nominal))

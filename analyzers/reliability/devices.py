@@ -32,7 +32,7 @@ class SickDevice(msgspec.Struct, frozen=True):
     level: Literal["sick", "suspect"]
     action: str
     signs: tuple[str, ...]
-    signals: tuple[str, ...] = msgspec.field(name="witnesses")
+    signals: tuple[str, ...]
     """Independent signals: the driver, the memory, the pods, the node."""
 
 

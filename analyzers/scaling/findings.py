@@ -53,7 +53,7 @@ def build_finding(
             "sizes": [_describe_pace(pace) for pace in paces],
             "share": round(share, 4),
             "hours_of": list(WORKED),
-            "witnesses": {"work": worst.unit, "size": "allocation"},
+            "signals": {"work": worst.unit, "size": "allocation"},
             "assumed": _list_assumptions(paces),
             **({} if usd is not None else {"no_price": "part of its hours has no price"}),
         },

@@ -93,7 +93,7 @@ def build_spare_replicas(
             **({} if row.sm is None else {"sm": round(row.sm, 4)}),
             "share": round(share, 4),
             "hours_of": list(RELEASE),
-            "witnesses": {"compute": "rollup_1h", "intent": "latency_sample"},
+            "signals": {"compute": "rollup_1h", "intent": "latency_sample"},
             "assumed": [
                 "activity adds up: the same requests make fewer replicas busier in proportion",
                 f"latency stays within its level up to an activity of {settings.busiest:.0%}",

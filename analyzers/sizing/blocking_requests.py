@@ -128,7 +128,7 @@ def _describe_request(
     requested, fair = (of.request or 0) / worst.gpus / unit, (of.fair or 0.0) / unit
     blocked = _compute_excess(worst, resource)
     words = {
-        "asked": requested,
+        "requested": requested,
         "fair": fair,
         "blocked": blocked,
         "used": host_use,
@@ -136,7 +136,7 @@ def _describe_request(
     }
     details = {
         "why": f"{requested:.1f} {name} per GPU, a GPU's share is {fair:.1f}",
-        "witnesses": {"request": f"pod {worst.pod} on {worst.node}", "host": host_use},
+        "signals": {"request": f"pod {worst.pod} on {worst.node}", "host": host_use},
         "pods": len(pods),
         "gpus_blocked_by_one_pod": round(blocked, 3),
         "assumptions": ["free GPUs of the node could have been used but for this request"],

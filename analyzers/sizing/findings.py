@@ -40,7 +40,7 @@ def build_finding(
     details: dict[str, Any] = {
         "why": sign.advice[0][0].replace("_", " ")
         + f": {sign.share:.0%} of {hours:,.1f} GPU-hours",
-        "witnesses": sign.signals,
+        "signals": sign.signals,
         "figures": {n: _round_value(v) for n, v in figures.items() if v is not None},
         "share": round(sign.share, 4),
         "hours_of": list(sign.states),

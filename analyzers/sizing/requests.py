@@ -225,7 +225,7 @@ def _build_finding(  # noqa: PLR0917  (one caller)
     )
     words = {
         "container": container.name,
-        "asked": _format_amount(resource, container.requests[resource]),
+        "requested": _format_amount(resource, container.requests[resource]),
         "used": _format_amount(resource, used),
         "ask": _format_amount(resource, request),
         "days": container.days[resource],
@@ -241,8 +241,8 @@ def _build_finding(  # noqa: PLR0917  (one caller)
         },
     }
     details = {
-        "why": f"container {container.name} asks for {words['asked']} and used {words['used']}",
-        "witnesses": {
+        "why": f"container {container.name} asks for {words['requested']} and used {words['used']}",
+        "signals": {
             "request": f"container {container.name} of {owner[2]}/{owner[3]}",
             "host": f"{container.days[resource]:.1f} days of its own use",
         },

@@ -40,7 +40,7 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
         usd=_compute_usd(costs, subject, hours),
         details={
             "why": _explain(stall),
-            "witnesses": _describe_signals(stall),
+            "signals": _describe_signals(stall),
             "devices": [q.device for q in stall.quiet],
             "how": stall.how,
             "hours_of": _split_states(costs, subject, stall.how, hours),
@@ -130,7 +130,7 @@ def _explain(stall: StalledJob) -> str:
 
 def _describe_signals(stall: StalledJob) -> dict[str, str]:
     spinning = [q for q in stall.quiet if q.power_w is not None and q.level_w]
-    power = "at rest"
+    power = "idle"
     if stall.how == "spin":
         now = sum(q.power_w or 0 for q in spinning) / len(spinning)
         work = sum(q.level_w or 0 for q in spinning) / len(spinning)
@@ -139,7 +139,7 @@ def _describe_signals(stall: StalledJob) -> dict[str, str]:
     return {
         "compute": "engines busy, no tensor, memory or link activity"
         if stall.how == "spin"
-        else "engines at rest",
+        else "engines idle",
         "physics": power,
         "progress": "unknown"
         if stall.progress is None

@@ -55,7 +55,7 @@ def build_finding(
         usd=usd,
         details={
             "why": why,
-            "witnesses": _build_signals(traffic),
+            "signals": _build_signals(traffic),
             "spread": {
                 name: {"used": used, "needed": then.needed[name]}
                 for name, used in then.used.items()

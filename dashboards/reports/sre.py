@@ -63,7 +63,7 @@ SAVES = ("gpu_hours", "usd")
 COLLECTORS = (
     ReportColumn("collector", "collector"),
     ReportColumn("cluster", "cluster"),
-    ReportColumn("scrapes", "looks", "number"),
+    ReportColumn("scrapes", "scrapes", "number"),
     ReportColumn("succeeded", "succeeded", "number"),
     ReportColumn("targets_down", "targets down", "number"),
     ReportColumn("last_success", "last success", "moment"),

@@ -29,7 +29,7 @@ CASES = {
     "kind": page.name("found"),
     "usd": page.usd("would save"),
     "verified_usd": page.usd("saved"),
-    "requested_at": page.time_column("asked"),
+    "requested_at": page.time_column("requested"),
     "approved_at": page.time_column("approved"),
     "acted_at": page.time_column("acted"),
     "result": page.name("result", "small"),

@@ -18,7 +18,7 @@ WAITING = {
     "gpus": page.number("GPUs"),
     "owner": page.name("owner", "small"),
     "policy": page.name("policy", "small"),
-    "requested_at": page.time_column("asked"),
+    "requested_at": page.time_column("requested"),
     "approved_by": page.name("agreed already", "small"),
     "id": page.name("request", "small"),
 }

@@ -17,7 +17,7 @@ COLLECTORS = {
     "lag_min": page.number("minutes ago", "before now"),
     "targets": page.number("targets"),
     "targets_failed": page.number("targets that failed"),
-    "scrapes": page.number("looks"),
+    "scrapes": page.number("scrapes"),
     "samples": page.number("values read"),
     "rejected": page.number("values refused"),
     "seconds": page.number("seconds a scrape"),

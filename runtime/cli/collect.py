@@ -29,7 +29,7 @@ def collect(
         list[str] | None, typer.Option(metavar="NAME", help="only this collector; repeatable")
     ] = None,
 ) -> int:
-    """Collect once from every configured source, account for it, and print how the looks went."""
+    """Collect once from every configured source, account for it, and print how the scrapes went."""
     if not once:
         raise UsageError(
             "collect wants --once", hint="fallow up is the service that collects on a schedule"
@@ -37,7 +37,7 @@ def collect(
     settings = run.settings()
     with run.warehouse(settings, write=True) as warehouse:
         scrapes = collect_once(warehouse, settings, now=run.now(), names=source)
-    run.data(scrapes, noun="looks")
+    run.data(scrapes, noun="scrapes")
     return 0 if any(scrape["up"] for scrape in scrapes) else 75
 
 

@@ -141,5 +141,5 @@ def _row(delivery: "Delivery") -> dict[str, Any]:
         "state": delivery.state,
         "at": delivery.at,
         "tries": delivery.tries,
-        "said": delivery.said,
+        "message": delivery.message,
     }

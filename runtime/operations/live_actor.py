@@ -321,7 +321,7 @@ def actor(
     me = identity or acting.lease.identity or f"{socket.gethostname()}-{os.getpid()}"
     return Actor(
         policies=policies,
-        door=cluster,
+        client=cluster,
         record=record,
         lease=Lease(cluster, acting.lease, me, clock),
         freeze=kill_switch(settings, record, cluster),
@@ -402,7 +402,7 @@ def open_turns(
             on_turn(report)
             for reason in report.halted:
                 log.warning("nothing acts", extra={"gate": reason.gate, "why": reason.text})
-            for step in report.taken:
+            for step in report.steps:
                 _log_step(step)
             for outcome in report.closed:
                 why = "; ".join(reason.text for reason in outcome.reasons)
@@ -455,7 +455,7 @@ def _canary_steps(
 
 def executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":
     """Yield the results of the executors that a turn called."""
-    for step in report.taken:
+    for step in report.steps:
         if step.run is not None:
             yield step.run
         elif step.result in EXECUTED:

@@ -203,7 +203,7 @@ def _describe_conditions(part: msgspec.Struct) -> Iterator[str]:
 
 def _describe_stage(stage: "Stage") -> str:
     wait = format_duration(stage.wait.total_seconds()) if stage.wait else ""
-    return " ".join(filter(None, (stage.step, wait, ", ".join((*stage.what, *stage.do)))))
+    return " ".join(filter(None, (stage.step, wait, ", ".join((*stage.parts, *stage.do)))))
 
 
 def _describe_budget(budget: "ActionBudget") -> str:

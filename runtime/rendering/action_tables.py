@@ -14,10 +14,10 @@ MOST_REASONS = 3
 
 def step_rows(report: TurnReport) -> list[dict[str, Any]]:
     """Return the steps that a turn took, or would take, then what it holds and refuses."""
-    taken_keys = {(t.decision.policy, t.decision.finding) for t in report.taken}
+    taken_keys = {(t.decision.policy, t.decision.finding) for t in report.steps}
     rows = [
         _step_row(t.decision, t.result, t.reasons or t.decision.reasons, t.action)
-        for t in report.taken
+        for t in report.steps
     ]
     if report.plan is None:
         return rows

@@ -256,7 +256,7 @@ def backtest_document(backtest: "Backtest") -> dict[str, Any]:
             "more_stops": 0 if backtest.met else backtest.proof.missing_stops,
             "more_days": 0 if backtest.met else backtest.proof.missing_days,
         },
-        "held": msgspec.to_builtins(backtest.held),
+        "blocked": msgspec.to_builtins(backtest.blocked),
         "aborted": [
             {"at": at, "gate": reason.gate, "text": reason.text} for at, reason in backtest.aborted
         ],
@@ -296,9 +296,9 @@ def backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
         named = ", ".join(backtest.unknown)
         lines.append(f"unknown to a back-test, not counted as met, asked at each act: {named}")
     lines += [
-        f"held by {block.gate}{f' ({block.what})' if block.what else ''}: {block.cases} cases, "
+        f"held by {block.gate}{f' ({block.budget})' if block.budget else ''}: {block.cases} cases, "
         f"{block.never} of them to the end"
-        for block in backtest.held
+        for block in backtest.blocked
     ]
     if backtest.aborted:
         at, reason = backtest.aborted[0]

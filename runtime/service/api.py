@@ -132,7 +132,7 @@ class WriteApi:
             return _refusal(503, error.message, error.hint)
         except FallowError as error:
             return _refusal(500, error.message, error.hint)
-        log.info("asked", extra={"what": verb, "by": request.by, **_format_times(result)})
+        log.info("request", extra={"verb": verb, "by": request.by, **_format_times(result)})
         return 200, {"schema": f"fallow.{verb}/v1", "by": request.by, **_format_times(result)}
 
 

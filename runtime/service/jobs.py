@@ -122,7 +122,7 @@ class ServiceLoop:
             ServiceJob("account", every.rollup_every, self.account, collector),
             ServiceJob("analyze", every.analyze_every, self.analyze, ServiceRole.analyzer),
             *act,
-            ServiceJob("vouch", every.maintain_every, self.verify_journal, ServiceRole.actor),
+            ServiceJob("verify", every.maintain_every, self.verify_journal, ServiceRole.actor),
             ServiceJob("maintain", every.maintain_every, self.maintain, collector),
         ]
         return [job for job in every_job if job.role in self._roles]

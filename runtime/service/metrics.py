@@ -248,7 +248,7 @@ class SelfMetrics:
 
     def record_actor_turn(self, report: "TurnReport") -> None:
         """Record one turn of the actor; its time is the actor's heartbeat."""
-        for step in report.taken:
+        for step in report.steps:
             self._of("act_steps").labels(step.result).inc()
         for outcome in report.closed:
             self._of("act_outcomes").labels(outcome.result).inc()

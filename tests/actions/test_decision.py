@@ -56,7 +56,7 @@ DOUBTS: dict[str, tuple[Any, ...]] = {
 }
 """The first of each is good."""
 PASTS = (CaseHistory(), history())
-SNAPSHOT = Stage("snapshot", what=("manifest",), required=True)
+SNAPSHOT = Stage("snapshot", parts=("manifest",), required=True)
 
 
 def decided(
@@ -169,7 +169,7 @@ ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "resolved": ({"owner_resolved": False}, {}, {}),
     "owner": ({"owner": None}, {}, {}),
     "veto": ({"vetoes": ("checkpoint under way",)}, {}, {}),
-    "kept": ({"history": history(kept_until=NOW + HOUR)}, {}, {}),
+    "keep": ({"history": history(kept_until=NOW + HOUR)}, {}, {}),
     "mode": ({}, {"mode": "notify"}, {}),
     "namespace": ({}, {"allow": Allow()}, {}),
     "kind": ({}, {"allow": Allow(("team-*",), ("Job",))}, {}),
@@ -215,8 +215,8 @@ def test_each_gate_alone_keeps_the_act_away_and_rules_as_the_table_says(name: st
     untold = facts(**{**of_facts, "history": CaseHistory()})
     first = decided(untold, policy(**of_policy), spent(**of_spent))
     assert first.step == "notify"
-    kept = name == "kept"  # which is told by the history
-    assert (first.ruling == "allow") == (row.guards == "act" or kept)
+    is_keep = name == "keep"  # which the history holds
+    assert (first.ruling == "allow") == (row.guards == "act" or is_keep)
 
 
 @given(st.sets(st.sampled_from(sorted(set(ONE_BY_ONE) - {"notice"})), max_size=6))
@@ -440,7 +440,7 @@ def test_what_its_owner_keeps_is_neither_stopped_nor_told_again(
     for past in PASTS:
         decision = decided(facts(**{where: annotations}, history=past))
         assert decision.ruling == "hold"
-        assert gate_names(decision)[0] == "kept"
+        assert gate_names(decision)[0] == "keep"
     assert decided(facts(**{where: annotations})).next_at == next_at
 
 
@@ -552,7 +552,7 @@ def test_a_required_snapshot_comes_before_the_act_and_only_when_all_else_allows_
     assert (held.step, held.ruling) == ("snapshot", "hold")
     acted = history(snapshot_at=NOW - HOUR, last_action_at=NOW - timedelta(minutes=30))
     assert decided(facts(history=acted), asked).step == "snapshot"
-    optional = (*stages[:3], Stage("snapshot", what=("manifest",)), stages[4])
+    optional = (*stages[:3], Stage("snapshot", parts=("manifest",)), stages[4])
     assert decided(facts(), policy(stages=optional)).step == "act"
 
 

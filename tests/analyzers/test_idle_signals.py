@@ -67,7 +67,7 @@ def test_one_busy_core_of_32_requested_is_work_and_a_sidecar_is_not(
 ) -> None:
     idle_job(site, cpu_cores=1.0)
     (found,) = find(views, window)
-    assert (found.evidence, found.details["witnesses"]["host"]) == ("suspected", "busy")
+    assert (found.evidence, found.details["signals"]["host"]) == ("suspected", "busy")
     views.engine.execute("UPDATE pod_sample SET sidecar_cores = 0.8")
     (found,) = find(views, window)
     assert (found.evidence, found.details["actionable"]) == ("confirmed", True)
@@ -92,10 +92,10 @@ def test_a_host_seen_for_only_some_of_the_pods_says_nothing(
         site.holds("train", [f"GPU-{n}"], kind="PyTorchJob", pod=f"train-{n}")
     site.host("train-0", **REST)
     (found,) = find(views, window)
-    assert (found.details["witnesses"]["host"], found.details["actionable"]) == ("unknown", False)
+    assert (found.details["signals"]["host"], found.details["actionable"]) == ("unknown", False)
     site.host("train-1", **REST)
     (found,) = find(views, window)
-    assert (found.details["witnesses"]["host"], found.details["actionable"]) == ("at rest", True)
+    assert (found.details["signals"]["host"], found.details["actionable"]) == ("idle", True)
 
 
 def test_one_busy_host_is_not_hidden_by_the_mean_of_all_pods(

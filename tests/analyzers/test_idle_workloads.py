@@ -177,7 +177,7 @@ def test_a_cell_that_ran_for_a_moment_long_ago_does_not_count(
         {"at": moment},
     )
     (found,) = find(views, window)
-    assert found.details["witnesses"]["intent"] == "at rest"
+    assert found.details["signals"]["intent"] == "idle"
 
 
 @pytest.mark.parametrize(("ahead_us", "known"), [(30_000_000, True), (30_000_001, False)])
@@ -308,7 +308,7 @@ def test_kernels_that_could_not_be_asked_say_nothing(
     site.holds("nb", ["GPU-0"], kind="Notebook")
     site.notebook("nb-0", busy_kernels=None)
     (found,) = find(views, window)
-    assert found.details["witnesses"]["intent"] == "unknown"
+    assert found.details["signals"]["intent"] == "unknown"
     assert found.details["actionable"] is False
 
 

@@ -166,12 +166,12 @@ def test_a_restored_home_is_frozen_and_what_permitted_actions_is_forgotten(
         assert state.frozen is not None
         assert f"restored from {site}/backup" in state.frozen.why
         assert state.trusted == {}
-        assert state.kept != {}
+        assert state.keeps != {}
         assert not state._noticed
     with Outbox.open(copy / "deliveries.sqlite") as outbox:
         [delivery] = outbox.latest()
         assert delivery.state == "unknown"
-        assert "restored from a backup" in delivery.said
+        assert "restored from a backup" in delivery.message
 
 
 def test_a_backup_beside_a_writing_service_is_of_one_moment(

@@ -97,7 +97,7 @@ def test_one_source_that_is_down_is_a_row_and_the_others_are_kept(
     monkeypatch.setenv("FALLOW_EXPORTERS__TARGETS", f'["{NOWHERE}/metrics"]')
     monkeypatch.setenv("FALLOW_JUPYTER__SERVERS", f'["ml/nb-0={NOWHERE}/"]')
     ran = fallow("collect", "--once", "--home", tmp_path / "home", "-o", "json")
-    looks = json.loads(ran.out)["looks"]
+    looks = json.loads(ran.out)["scrapes"]
     assert ran.code == 75
     assert [look["up"] for look in looks] == [False, False]
     assert all(look["error"] for look in looks)

@@ -89,7 +89,7 @@ def test_a_restored_home_acts_after_it_was_reconciled_with_the_marks_and_thawed(
     assert (ran.code, ran.err) == (0, "thawed\n")
 
     # The notice of before the backup does not count toward the grace.
-    [step] = site.actor().turn(dry_run=False).taken
+    [step] = site.actor().turn(dry_run=False).steps
     assert step.result == "notified"
     assert site.replicas("third") == 2
     site.pass_time(hours=1, minutes=1)
@@ -148,7 +148,7 @@ def test_an_object_with_an_unknown_mark_is_not_acted_upon(site: Site) -> None:
     site.told_and_waited(actor)
     site.patch("Deployment", "web", notes)
     site.pass_time(minutes=3)
-    [step] = actor.turn(dry_run=False).taken
+    [step] = actor.turn(dry_run=False).steps
     assert step.result == "refused"
     assert "a-unknown changed it" in step.reasons[0].text
 

@@ -267,8 +267,8 @@ def test_the_command_reads_the_gpus_of_this_machine(
     home = ["--home", str(tmp_path / "home"), "--config", str(config)]
     source = ["--source", "nvml"] if named else []
     assert run(["collect", "--once", *source, *home, "-o", "json"]) == 0
-    (looked,) = json.loads(capsys.readouterr().out)["looks"]
-    assert (looked["collector"], looked["target"], looked["values"]) == ("nvml", "n0", 2)
+    (scrape,) = json.loads(capsys.readouterr().out)["scrapes"]
+    assert (scrape["collector"], scrape["target"], scrape["values"]) == ("nvml", "n0", 2)
     query = "SELECT device, node, model FROM sample ORDER BY device"
     assert run(["warehouse", "query", query, *home, "-o", "json"]) == 0
     assert [row["device"] for row in json.loads(capsys.readouterr().out)["rows"]] == [

@@ -37,7 +37,7 @@ class Post:
     """What an SMTP server took, and what it says instead of taking it."""
 
     def __init__(self) -> None:
-        self.taken: list[bytes] = []
+        self.is_accepted: list[bytes] = []
         self.recipients: list[list[str]] = []
         self.to_sender = self.to_message = ""
         self.to_recipient: dict[str, str] = {}
@@ -60,7 +60,7 @@ class Post:
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
         if self.to_message:
             return self.to_message
-        self.taken.append(envelope.content)
+        self.is_accepted.append(envelope.content)
         self.recipients.append(list(envelope.rcpt_tos))
         return "250 taken"
 

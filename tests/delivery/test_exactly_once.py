@@ -49,7 +49,7 @@ class World:
         )[0]
         if self.answers.get(one.destination):
             self.answers[one.destination].pop(0)
-        if answer.taken:
+        if answer.is_accepted:
             key = (one.destination, one.due)
             if not (destinations.is_repeatable(settings, one.destination) and self.got[key]):
                 self.got[key] += 1
@@ -208,7 +208,7 @@ def test_what_will_not_arrive_is_said_once_and_for_all(
         clock.on(timedelta(minutes=20))
     assert states(book) == {"mail": state, "chat": "sent", "archive": "sent"}
     (mail,) = (d for d in book.of("weekly", NOW) if d.destination == "mail")
-    assert mail.said == ("given up after 12 tries: " if answer.again else "") + answer.said
+    assert mail.message == ("given up after 12 tries: " if answer.again else "") + answer.message
 
 
 def test_a_report_that_cannot_be_made_is_made_when_it_can(
@@ -224,7 +224,7 @@ def test_a_report_that_cannot_be_made_is_made_when_it_can(
 
     owed(book, settings)
     deliveries(settings, book, clock, world, produce=failing).turn()
-    assert {d.said for d in book.unsettled("waiting")} == {"it cannot be made: no data yet"}
+    assert {d.message for d in book.unsettled("waiting")} == {"it cannot be made: no data yet"}
     clock.on(timedelta(minutes=1))
     deliveries(settings, book, clock, world, produce=failing).turn()
     assert set(states(book).values()) == {"sent"}
@@ -262,7 +262,7 @@ def test_a_newer_one_or_a_change_of_the_settings_ends_the_wait(
     owed(book, settings, clock())
     deliveries(settings, book, clock, world).turn()
     (old,) = (d for d in book.of("weekly", NOW) if d.destination == "mail")
-    assert (old.state, old.said) == ("failed", "a newer one is due; away")
+    assert (old.state, old.message) == ("failed", "a newer one is due; away")
     assert set(states(book, clock()).values()) == {"sent"}
     assert book.of("abolished", NOW)[0].state == "failed"
 
@@ -336,7 +336,7 @@ def test_a_process_killed_while_it_sends_is_followed_by_one_that_does_not_send_a
         assert second.wait(120) == 0
         assert second.stderr is not None
         said = second.stderr.read()
-    assert len(post.taken) == 1
+    assert len(post.is_accepted) == 1
     assert len(hook.got) == 1
     assert "report unknown" in said
     with Outbox.open(tmp_path / "home" / "deliveries.sqlite", write=False) as book:

@@ -80,7 +80,7 @@ def test_what_was_due_while_nothing_ran_is_sent_once_over_two_starts(
         served.start()
         served.join(WAIT_S)
         assert not served.is_alive()
-    (content,) = post.taken
+    (content,) = post.is_accepted
     mail: Any = message_from_bytes(content, policy=email.policy.default)
     (attached,) = mail.iter_attachments()
     (posted,) = hook.got
@@ -101,6 +101,6 @@ def test_what_was_due_while_nothing_ran_is_sent_once_over_two_starts(
     assert run(["schedule", "run", "daily", *map(str, config)]) == 1
     said = {r["destination"]: r for r in json.loads(capsys.readouterr().out)["deliveries"]}
     assert (said["mail"]["state"], said["hook"]["state"]) == ("waiting", "sent")
-    assert "451 not now" in said["mail"]["said"]
+    assert "451 not now" in said["mail"]["message"]
     assert run(["schedule", "run", "nightly", *map(str, config)]) == 2
     assert "reports.schedules has: daily" in capsys.readouterr().err

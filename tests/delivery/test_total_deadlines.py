@@ -41,9 +41,9 @@ def server() -> Iterator[Dripping]:
 def test_a_webhook_that_drips_may_have_taken_the_text(server: Dripping) -> None:
     service = open_service(f"json://{server.host}:{server.port}/")
     attempt = deliver_text(service, "title", "text", LIMIT_S)
-    assert not attempt.taken
+    assert not attempt.is_accepted
     assert not attempt.sure
-    assert f"no complete answer within {LIMIT_S:g} s" in attempt.said
+    assert f"no complete answer within {LIMIT_S:g} s" in attempt.message
     assert server.connections == 1
 
 
@@ -51,7 +51,7 @@ def test_a_mail_server_that_drips_its_greeting_took_nothing() -> None:
     with dripping(first=SMTP_GREETING, drop=SMTP_LINE, every_s=0.1) as server:
         url = f"mailto://{server.host}:{server.port}?from=a@example.com&to=b@example.com"
         attempt = mail.hand(open_service(url), REPORT, "text", "key", LIMIT_S)
-    assert not attempt.taken
+    assert not attempt.is_accepted
     assert attempt.sure, "no message was sent"
     assert attempt.again
 
@@ -76,9 +76,9 @@ def test_a_bucket_that_drips_is_tried_again(server: Dripping) -> None:
     store = ReportStore(url="s3://reports/fallow", s3=s3)
     delivery = Delivery("weekly", NOW, "store", "waiting", NOW, NOW, 0, NOW, "")
     attempt = bucket.put(store, "c", delivery, REPORT, LIMIT_S)
-    assert not attempt.taken
+    assert not attempt.is_accepted
     assert attempt.again
-    assert "no complete answer" in attempt.said
+    assert "no complete answer" in attempt.message
 
 
 def test_aws_prices_that_drip_are_temporary(

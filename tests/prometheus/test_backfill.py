@@ -284,7 +284,7 @@ def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
         moment = begin + timedelta(minutes=minutes)
         monkeypatch.setattr(CommandRun, "now", lambda _, at=moment: at)
         assert run(words) == 0
-        looks = json.loads(capsys.readouterr().out)["looks"]
+        looks = json.loads(capsys.readouterr().out)["scrapes"]
         assert all(look["up"] for look in looks)
     with Warehouse.open(home, clock=lambda: LATER) as opened:
         stored = opened.query("SELECT device, ts FROM sample").to_pylist()

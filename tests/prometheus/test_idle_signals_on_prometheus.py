@@ -361,7 +361,7 @@ def test_one_is_stopped_and_the_one_beyond_the_threshold_is_not(
 )  # fmt: skip
 def test_a_host_at_work_keeps_idleness_from_being_confirmed(now: Judged, name: str) -> None:
     found = now.findings[name]
-    assert (found.evidence, found.details["witnesses"]["host"]) == ("suspected", "busy")
+    assert (found.evidence, found.details["signals"]["host"]) == ("suspected", "busy")
     assert "the host is busy" in now.why[name]
 
 
@@ -375,7 +375,7 @@ def test_a_checkpoint_that_is_written_ends_the_rest_that_was_confirmed(now: Judg
 
 @pytest.mark.parametrize("name", ["seen-one", "seen-none"])
 def test_hosts_of_only_some_pods_say_nothing(now: Judged, name: str) -> None:
-    assert now.findings[name].details["witnesses"]["host"] == "unknown"
+    assert now.findings[name].details["signals"]["host"] == "unknown"
     assert "no signal from the host" in now.why[name]
 
 

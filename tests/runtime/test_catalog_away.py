@@ -183,7 +183,7 @@ def test_nothing_is_stopped_while_the_catalog_is_away_and_the_turn_says_why(
         assert b'fallow_act_halted{gate="evidence"} 1.0' in metrics.text()
         assert site.writes() == before
         stores.start()
-        assert [step.result for step in actor.turn(dry_run=False).taken] == ["acted"]
+        assert [step.result for step in actor.turn(dry_run=False).steps] == ["acted"]
         # Killed once more, with an action in force: a person's undo does not need it.
         stores.stop()
         (told,) = JournalState(site.journal()).catch_up().actions.values()

@@ -127,7 +127,7 @@ def _report() -> TurnReport:
         NOW,
         dry_run=False,
         halted=(Reason("breaker", TENANT),),
-        taken=(StepResult(decision, "acted"), StepResult(decision, "held")),
+        steps=(StepResult(decision, "acted"), StepResult(decision, "held")),
         closed=(Outcome("a", "done", NOW),),
         open=("a", "b"),
     )

@@ -88,7 +88,7 @@ def test_every_job_is_some_roles_and_a_role_has_only_its_own(settings: Settings)
 
     apart = [name for role in sorted(PARTS) for name in jobs(frozenset({role}))]
     assert sorted(apart) == sorted(jobs(expand_roles([])))
-    assert jobs(frozenset({ServiceRole.actor})) == ["act", "vouch"]
+    assert jobs(frozenset({ServiceRole.actor})) == ["act", "verify"]
     assert jobs(frozenset({ServiceRole.dashboard})) == []
 
 

@@ -34,7 +34,7 @@ def policy(**more: object) -> Policy:
             Stage("observe"),
             Stage("notify"),
             Stage("grace", wait=timedelta(hours=4)),
-            Stage("snapshot", what=("manifest", "home"), required=True),
+            Stage("snapshot", parts=("manifest", "home"), required=True),
             Stage("act", do=("suspend",), verbs=("suspend", "stop", "scale to zero")),
         ),
     }

@@ -34,8 +34,8 @@ from tests.cli.test_acting_whole import site as site  # noqa: PLC0414
 from warehouse.lake import Warehouse
 from warehouse.verification import verify_warehouse
 
-JOBS = ("inventory", "collect", "stalled", "account", "analyze", "vouch", "maintain")
-METHODS = {"vouch": "verify_journal"}
+JOBS = ("inventory", "collect", "stalled", "account", "analyze", "verify", "maintain")
+METHODS = {"verify": "verify_journal"}
 """Jobs whose method has another name."""
 WORKERS = (ServiceRole.collector, ServiceRole.analyzer, ServiceRole.actor)
 WAIT_S = 60.0

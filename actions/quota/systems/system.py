@@ -38,7 +38,7 @@ class QuotaSystem(msgspec.Struct, frozen=True):
     accounts: Callable[[Sequence[Object], CountedResource], list[Account]]
     """Read all objects of the kind, including those above others."""
     fields: Callable[[Object, CountedResource, float], list[FieldChange]]
-    """The fields that a change of the guarantee writes; a field that must not change has before ==
+    """What a change of the nominal quota writes; a field that must not change has before ==
     after."""
     rights: tuple[Right, ...] = ()
     sums: bool = False

@@ -47,7 +47,7 @@ class PromiseTotals(msgspec.Struct, frozen=True):
     """Actions that a gate refused at the time of acting. No history has such refusals: the backtest
     names the gate and does not count it as fulfilled."""
     differences: list[str]
-    taken: dict[str, dict[str, int]]
+    steps: dict[str, dict[str, int]]
     """Steps that the service took, by policy and step."""
 
 
@@ -227,7 +227,7 @@ def _compare_promises(enforcer: Enforcer, window: Window) -> PromiseTotals:
         both=comparison.both,
         refused=comparison.refused,
         differences=[str(each) for each in comparison.differences],
-        taken=comparison.taken,
+        steps=comparison.steps,
     )
 
 

@@ -130,7 +130,7 @@ def is_target(policy: "Policy", idle_time: IdleTime) -> bool:
 def would_harm(policy: "Policy", idle_time: IdleTime) -> bool:
     """Return whether this policy's stop of such a workload would lose what must not be lost."""
     stage = policy.stage("snapshot")
-    keeps = stage is not None and stage.required and bool(KEEPS_FILES & set(stage.what))
+    keeps = stage is not None and stage.required and bool(KEEPS_FILES & set(stage.parts))
     announces = policy.stage("notify") is not None
     return (idle_time.files and not keeps) or (idle_time.memory and not announces)
 

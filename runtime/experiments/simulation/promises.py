@@ -68,7 +68,7 @@ class PromiseComparison(msgspec.Struct, frozen=True):
     refused: int
     """Actions that a gate refused at the time of acting; no history has that gate's result."""
     differences: tuple[Difference, ...]
-    taken: dict[str, dict[str, int]]
+    steps: dict[str, dict[str, int]]
     """Steps that the service took, by policy and step."""
 
 
@@ -117,7 +117,7 @@ def compare(
         both=len(lived & promised),
         refused=ShutGates(turns).count,
         differences=tuple(sorted(differences, key=lambda d: d.step)),
-        taken=_count_steps(lived),
+        steps=_count_steps(lived),
     )
 
 

@@ -68,7 +68,7 @@ def read_turn(report: "TurnReport") -> ActorTurn:
         at=report.at,
         rulings=tuple(ruled),
         results=tuple(
-            (t.decision.policy, t.decision.finding, _format_result(t)) for t in report.taken
+            (t.decision.policy, t.decision.finding, _format_result(t)) for t in report.steps
         ),
         halted=tuple(r.gate for r in report.halted),
         aborted=plan.aborted.text if plan and plan.aborted else "",

@@ -3,7 +3,7 @@ SELECT
     r.device,
     any_value(r.node) AS node,
     any_value(r.model) AS model,
-    sum(r.n) AS looks,
+    sum(r.n) AS samples,
     round(sum(r.covered_s) / 3600.0, 3) AS covered_hours,
     round(sum(r.idle_s) / 3600.0, 3) AS idle_hours,
     max(r.act_max) AS activity_max,

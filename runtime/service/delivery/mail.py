@@ -102,7 +102,7 @@ def _send(
         answer = _send_envelope(server, sender, recipients, where)
     except (OSError, smtplib.SMTPException) as error:
         return _failure(f"{where} hung up", error)
-    if not answer.taken:
+    if not answer.is_accepted:
         return answer
     try:
         code, reply = server.data(message)

@@ -45,7 +45,7 @@ class Delivery(msgspec.Struct, frozen=True):
     since: datetime
     tries: int
     try_at: datetime
-    said: str
+    message: str
 
     @property
     def id(self) -> str:
@@ -230,7 +230,7 @@ class Outbox:
     def _deliveries(self, which: str, values: tuple[Any, ...]) -> list[Delivery]:
         return [
             _decode_delivery(row)
-            for row in self._rows(f"SELECT {COLUMNS} FROM delivery {which}", values)
+            for row in self._rows(f"SELECT {COLUMNS} AS message FROM delivery {which}", values)
         ]
 
     def _rows(self, sql: str, values: tuple[Any, ...]) -> list[Any]:

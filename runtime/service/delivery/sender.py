@@ -92,7 +92,7 @@ class Deliveries:
         now = self._clock()
         for delivery in self._outbox.unsettled("sending"):
             if destinations.is_repeatable(self._settings, delivery.destination):
-                self._outbox.put_off(delivery, now, now, delivery.said)
+                self._outbox.put_off(delivery, now, now, delivery.message)
                 continue
             reason = "whoever sent it ended before the answer: it may have arrived"
             self._settle(delivery, "unknown", reason)
@@ -110,7 +110,7 @@ class Deliveries:
                 and (delivery.schedule, delivery.due) != requested
             ):
                 self._settle(
-                    delivery, "failed", f"a newer one is due; {delivery.said}".rstrip("; ")
+                    delivery, "failed", f"a newer one is due; {delivery.message}".rstrip("; ")
                 )
 
     def _send_report(self, schedule: Schedule, due: datetime, rows: list[Delivery]) -> None:
@@ -164,28 +164,28 @@ class Deliveries:
         except Exception as error:  # noqa: BLE001  (it is not known how far it came)
             name = type(error).__name__
             handed = DeliveryAttempt(False, f"it may have arrived: {name}", sure=False)
-        if not handed.taken:
+        if not handed.is_accepted:
             self._retry_or_fail(delivery, handed)
             return
-        self._settle(delivery, "sent", handed.said)
+        self._settle(delivery, "sent", handed.message)
 
     def _retry_or_fail(self, delivery: Delivery, handed: DeliveryAttempt) -> None:
         repeatable = destinations.is_repeatable(self._settings, delivery.destination)
         if not handed.sure and not repeatable:
-            self._settle(delivery, "unknown", handed.said)
+            self._settle(delivery, "unknown", handed.message)
             return
         now = self._clock()
         until = now + self._pause(delivery)
         if not handed.again and handed.sure:
-            self._settle(delivery, "failed", handed.said)
+            self._settle(delivery, "failed", handed.message)
         elif until > delivery.since + self._settings.reports.give_up:
             self._settle(
-                delivery, "failed", f"given up after {delivery.tries + 1} tries: {handed.said}"
+                delivery, "failed", f"given up after {delivery.tries + 1} tries: {handed.message}"
             )
         else:
-            self._outbox.put_off(delivery, until, now, handed.said)
+            self._outbox.put_off(delivery, until, now, handed.message)
             self._on_result("put off")
-            extra = {**_log_fields(delivery), "why": handed.said, "try_again": until.isoformat()}
+            extra = {**_log_fields(delivery), "why": handed.message, "try_again": until.isoformat()}
             log.warning("a report was not taken, will try again", extra=extra)
 
     def _settle(
@@ -194,7 +194,7 @@ class Deliveries:
         self._outbox.settle(delivery, state, self._clock(), reason)
         self._on_result(state)
         if state == "sent":
-            log.info("report sent", extra={**_log_fields(delivery), "said": reason})
+            log.info("report sent", extra={**_log_fields(delivery), "answer": reason})
             return
         then = f"fallow schedule run {delivery.schedule} --due {delivery.due.isoformat()}"
         log.error("report %s", state, extra={**_log_fields(delivery), "why": reason, "again": then})
@@ -210,7 +210,7 @@ class Deliveries:
         for other in self._outbox.of(delivery.schedule, delivery.due):
             stored = destinations.is_repeatable(self._settings, other.destination)
             if stored and other.state == "sent":
-                return other.said
+                return other.message
         return ""
 
 

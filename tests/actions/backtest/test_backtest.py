@@ -121,8 +121,8 @@ def test_a_budget_holds_what_comes_after_the_dearest(town: Town) -> None:
     made = replayed(town.views, rule(budgets=(ActionBudget(workloads=PolicyAmount(Decimal(1))),)))
     stopped = [(s.subject[3], (s.at - START) / HOUR) for s in made.stops]
     assert stopped == [("w3", 4), ("w2", 28)]
-    (held,) = [h for h in made.held if h.gate == "budget"]
-    assert (held.what, held.cases, held.never) == ("workloads 1 per 1d", 2, 1)
+    (blocked,) = [h for h in made.blocked if h.gate == "budget"]
+    assert (blocked.budget, blocked.cases, blocked.never) == ("workloads 1 per 1d", 2, 1)
 
 
 def test_more_cases_than_max_resources_abort_every_moment(town: Town) -> None:

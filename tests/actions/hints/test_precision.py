@@ -1,13 +1,11 @@
 """A hint says the ranges and the lines, changes nothing, and is checked afterwards."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from actions.hints.precision import PrecisionExecutor, format_hint
-from actions.hints.waking import woke_up
 from analyzers.precision.gains import list_formats
 from fallow.action_models import Intent
 from fallow.errors import RefusedError
@@ -15,7 +13,6 @@ from fallow.models import Subject
 from fallow.precision_lines import framework_lines
 from tests.actions.places import Place, bare
 from tests.actions.reclaim.examples import decided, trained
-from tests.analyzers.conftest import Memory
 
 RANGES = [{"format": "TF32", "times_as_fast": [1.34, 2.12]}]
 SAID = {"ranges": RANGES, "why": "fp32 asleep", "assumptions": ["peak rates are dense"]}
@@ -61,57 +58,3 @@ def test_every_format_that_is_advised_has_lines_and_every_verb_an_executor() -> 
     }
     assert {name for name, _ in advised} == set(framework_lines())
     assert {verb for _, verb in advised} == set(PrecisionExecutor.verbs)
-
-
-@pytest.fixture
-def views() -> Iterator[Memory]:
-    memory = Memory()
-    yield memory
-    memory.engine.close()
-
-
-def hours(views: Memory, tensor: list[float | None]) -> None:
-    pod = {"cluster": "c", "namespace": "ml", "pod": "bert-0", "uid": "u"}
-    owner = {"workload_kind": "PyTorchJob", "workload": "bert"}
-    views.rows("pod", [pod | owner, pod | owner | {"uid": "again"}])
-    views.rows(
-        "rollup_1h",
-        [
-            {
-                "cluster": "c",
-                "bucket": (START + timedelta(hours=n)).replace(tzinfo=None),
-                "device": "GPU-0",
-                "namespace": "ml",
-                "pod": "bert-0",
-                "busy_s": 3600.0,
-                "tensor_active_mean": value,
-                "tensor_active_n": 0 if value is None else 120,
-            }
-            for n, value in enumerate(tensor)
-        ],
-    )
-
-
-@pytest.mark.parametrize(
-    ("tensor", "verdict"),
-    [
-        ([0.001] * 4 + [0.3] * 4, "woke up"),
-        ([0.001] * 8, "still asleep"),
-        ([0.001] * 4 + [0.015] * 4, "still asleep"),
-        ([0.3] * 4 + [0.4] * 4, "still asleep"),
-        ([0.001] * 4 + [0.3], "unknown"),
-        ([0.001] * 4 + [None] * 4, "unknown"),
-        ([], "unknown"),
-    ],
-    ids=["woke", "slept on", "still below the sill", "was awake", "too early", "unseen", "nothing"],
-)
-def test_whether_tensor_cores_woke_up_is_measured(
-    views: Memory, tensor: list[float | None], verdict: str
-) -> None:
-    hours(views, tensor)
-    now = START + timedelta(hours=len(tensor) + 1)
-    hinted = START + timedelta(hours=4)
-    found = woke_up(views, WHOM, hinted, now, back=timedelta(days=7))
-    assert found.verdict == verdict
-    if tensor:
-        assert found.hours_before == 4, "a pod of two uids counts once"

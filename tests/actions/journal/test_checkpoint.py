@@ -85,7 +85,7 @@ def test_only_the_rows_after_the_checkpoint_are_read(
         return rows
 
     monkeypatch.setattr(Journal, "follow", counted)
-    assert opened(path).kept.keys() == {("c", "Deployment", "team-a", f"w{n}") for n in range(3)}
+    assert opened(path).keeps.keys() == {("c", "Deployment", "team-a", f"w{n}") for n in range(3)}
     assert read == [6]  # the checkpoint's own row, and five
 
 
@@ -118,9 +118,9 @@ def test_a_checkpoint_that_does_not_fit_is_not_used_and_is_replaced(
     with Journal.open(path, lambda: NOW) as journal:
         journal.extend([keep_row(number) for number in range(20, 24)])
         state = JournalState(journal).catch_up()
-        assert state.kept[("c", "Deployment", "team-a", "w2")].until == NOW + timedelta(hours=23)
+        assert state.keeps[("c", "Deployment", "team-a", "w2")].until == NOW + timedelta(hours=23)
     assert is_used(path)
-    assert opened(path).kept == state.kept
+    assert opened(path).keeps == state.keeps
 
 
 def test_a_checkpoint_of_other_code_is_not_used(
@@ -128,7 +128,7 @@ def test_a_checkpoint_of_other_code_is_not_used(
 ) -> None:
     monkeypatch.setattr(checkpoint, "hash_code", lambda: "other")
     assert not is_used(path)
-    assert len(opened(path).kept) == 3
+    assert len(opened(path).keeps) == 3
 
 
 def test_a_forged_checkpoint_is_not_used(path: Path) -> None:
@@ -136,14 +136,14 @@ def test_a_forged_checkpoint_is_not_used(path: Path) -> None:
         seq, row_hash = 12, journal.entries()[11].hash
         state = opened(path)
         state.trusted.clear()
-        state.kept.clear()
+        state.keeps.clear()
         forged = checkpoint.Checkpoint(
             checkpoint.hash_code(), seq, row_hash, msgspec.Raw(state._dump())
         )
     body = msgspec.msgpack.encode(forged)
     path.with_name(path.name + SUFFIX).write_bytes(body)
     assert not is_used(path)
-    assert len(opened(path).kept) == 3
+    assert len(opened(path).keeps) == 3
 
 
 def test_nothing_acts_by_a_row_that_was_changed_before_the_checkpoint(path: Path) -> None:

@@ -235,7 +235,7 @@ def test_kept_and_frozen_are_read_back(journal: Journal) -> None:
     record = JournalState(journal)
     until = NOW + timedelta(hours=24)
     record.append(event_types.KEEP, "c/Notebook/team-a/nb/1", {"until": until.isoformat()})
-    assert record.kept["c", "Notebook", "team-a", "nb/1"].until == until
+    assert record.keeps["c", "Notebook", "team-a", "nb/1"].until == until
     record.append(event_types.FROZEN, event_types.FLEET, {"why": "demo"})
     record.append(event_types.FROZEN, event_types.FLEET, {"why": "again"}, actor="bob")
     assert record.frozen is not None

@@ -267,7 +267,7 @@ class Plant(Site):
         """Let an actor have its turn; return what came of each decision that was ready."""
         report = self.turning(meanwhile).turn(dry_run=False)
         assert not report.halted, report.halted
-        return [f"{t.result}: {'; '.join(r.text for r in t.reasons)}" for t in report.taken]
+        return [f"{t.result}: {'; '.join(r.text for r in t.reasons)}" for t in report.steps]
 
 
 class Meanwhile(live_actor.LiveEvidence):

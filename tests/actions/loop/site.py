@@ -374,7 +374,7 @@ class Site:
         self.told_and_waited(actor)
         report = actor.turn(dry_run=False)
         (told,) = actor.record.actions.values()
-        assert [t.result for t in report.taken] == ["acted"], report.taken
+        assert [t.result for t in report.steps] == ["acted"], report.steps
         return told
 
     def done(self, actor: Actor) -> Told_:
@@ -460,7 +460,7 @@ def actor_of(
 ) -> Actor:
     given: dict[str, Any] = {
         "policies": [POLICY],
-        "door": door,
+        "client": door,
         "record": record,
         "lease": Lease(
             door,

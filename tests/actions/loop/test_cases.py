@@ -115,7 +115,7 @@ def turns(site: Site, actor: Actor, every: timedelta, count: int) -> list[dateti
     for _ in range(count):
         site.pass_time(hours=every / HOUR)
         report = actor.turn(dry_run=False)
-        acted += [site.now for t in report.taken if t.result == "acted"]
+        acted += [site.now for t in report.steps if t.result == "acted"]
         if site.replicas() == 0:
             site.evidence.idle.clear()
     return acted

@@ -47,7 +47,7 @@ def notify(site: Site, actor: Actor) -> None:
 
 
 def turn_results(actor: Actor) -> list[str]:
-    return [step.result for step in actor.turn(dry_run=False).taken]
+    return [step.result for step in actor.turn(dry_run=False).steps]
 
 
 def test_a_clock_set_forward_ends_no_grace_period(site: Site, clock: SetClock) -> None:
@@ -83,7 +83,7 @@ def test_samples_from_before_a_step_back_are_no_fresh_evidence(site: Site, clock
     notify(site, actor)
     site.pass_time(hours=1, minutes=1)
     site.evidence.age = -HOUR
-    (step,) = actor.turn(dry_run=False).taken
+    (step,) = actor.turn(dry_run=False).steps
     assert step.result == "held"
     assert "3600 s ahead of this clock" in step.reasons[0].text
     assert site.replicas() == 2

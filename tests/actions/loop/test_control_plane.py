@@ -132,7 +132,7 @@ def test_a_budget_that_allows_none_holds_the_drain_and_is_named(any_site: Site) 
     draining.budget(site, minAvailable=2)
     actor = draining.actor(site)
     site.told_and_waited(actor)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "held"
     (reason,) = taken.reasons
     assert "pod team-a/web-" in reason.text

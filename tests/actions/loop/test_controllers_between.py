@@ -129,12 +129,12 @@ def test_the_first_write_of_an_action_is_not_sent_again_but_decided_anew(site: S
 
     actor = site.actor(pulse=report)
     site.told_and_waited(actor)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "refused"
     assert "the next turn reads it again and decides anew" in taken.reasons[0].text
     assert site.replicas() == 2
     nothing_twice(site)
-    (taken,) = site.actor().turn(dry_run=False).taken
+    (taken,) = site.actor().turn(dry_run=False).steps
     assert taken.result == "acted"
 
 

@@ -43,7 +43,7 @@ def test_a_verb_that_the_role_lacks_is_named_before_anything_is_written(
     actor = draining.actor(site)
     site.told_and_waited(actor)
     site.server.access.deny(verb, resource)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "refused"
     (reason,) = taken.reasons
     assert f"cannot {verb} resource" in reason.text

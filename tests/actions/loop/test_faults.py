@@ -50,7 +50,7 @@ def test_a_refused_write_changes_nothing_and_is_an_outcome(
     assert told.outcome.reasons[0].gate == gate
     assert message in told.outcome.reasons[0].text
     assert bare(site.get("Deployment", "web")) == before
-    assert [t.result for t in report.taken] == ["refused"]
+    assert [t.result for t in report.steps] == ["refused"]
     assert not actor.record.uses(site.now.replace(year=2020))
     with pytest.raises(RefusedError, match="nothing to undo"):
         actor.undo(told.action.id, "ann")
@@ -197,7 +197,7 @@ def test_a_pod_behind_a_disruption_budget_is_not_evicted(site: Site) -> None:
     site.settle()
     actor = site.actor()
     site.told_and_waited(actor)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "held"
     assert "pod team-a/alone" in taken.reasons[0].text
     assert "disruption budget all needs 1 healthy pods and has 1" in taken.reasons[0].text
@@ -221,7 +221,7 @@ def test_an_eviction_that_is_throttled_between_dry_run_and_write_waits(site: Sit
     site.told_and_waited(actor)
     budget = BrokenWrite("refused", 429, "TooManyRequests", "wait", path="/eviction")
     site.server.faults.writes = [budget]
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "refused"
     assert taken.reasons[0].gate == "throttled"
     assert site.pods()
@@ -290,7 +290,7 @@ def test_a_fault_in_an_executor_is_a_refusal_that_names_it_and_writes_nothing(
     site.deployment()
     site.told_and_waited(site.actor())
     writes = len(site.writes())
-    (taken,) = site.actor(choose=lambda _decision: Failing()).turn(dry_run=False).taken
+    (taken,) = site.actor(choose=lambda _decision: Failing()).turn(dry_run=False).steps
     assert taken.result == "refused"
     assert "ZeroDivisionError: division by zero" in taken.reasons[0].text
     assert (len(site.writes()), site.replicas()) == (writes, 2)

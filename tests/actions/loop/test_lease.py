@@ -102,7 +102,7 @@ class Host:
 
     @property
     def acts(self) -> bool:
-        return self.alive and self.lease.held
+        return self.alive and self.lease.is_held
 
 
 def never_two(*hosts: Host) -> None:

@@ -26,7 +26,7 @@ SNAPSHOT = msgspec.structs.replace(
     POLICY,
     stages=(
         *POLICY.stages[:2],
-        Stage("snapshot", what=("manifest",), required=True),
+        Stage("snapshot", parts=("manifest",), required=True),
         *POLICY.stages[2:],
     ),
 )
@@ -100,7 +100,7 @@ def test_no_value_of_env_is_kept_by_notice_act_snapshot_and_undo(
     site.now += timedelta(hours=2)
     site.settle()
     report = actor.turn(dry_run=False)
-    results = {t.decision.subject[1]: (t.result, t.reasons) for t in report.taken}
+    results = {t.decision.subject[1]: (t.result, t.reasons) for t in report.steps}
     assert {kind: result for kind, (result, _) in results.items()} == {
         **dict.fromkeys(("Deployment", "StatefulSet", "Job", "Notebook"), "acted"),
         "Pod": "refused",

@@ -78,7 +78,7 @@ def begun(site: Site) -> tuple[Actor, ActionState]:
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
     (told,) = actor.record.actions.values()
-    assert [t.result for t in report.taken] == ["acted"], report.taken
+    assert [t.result for t in report.steps] == ["acted"], report.steps
     site.evidence.idle = []
     assert resizing.memory(site) == [AFTER, AFTER]
     return actor, told
@@ -220,7 +220,7 @@ def test_pods_that_wait_for_a_device_free_none(real_site: RealSite) -> None:
     # The evidence is of five, as the spec says; one of them waits and holds nothing.
     actor = site.actor()
     site.told_and_waited(actor)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "refused", taken
     assert [r.text for r in taken.reasons] == ["would free 4 GPUs, the evidence is about 5"]
     assert site.replicas() == DEVICES + 1

@@ -24,7 +24,7 @@ def begun(site: Site) -> tuple[Actor, ActionState]:
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
     (told,) = actor.record.actions.values()
-    assert [t.result for t in report.taken] == ["acted"], report.taken
+    assert [t.result for t in report.steps] == ["acted"], report.steps
     site.evidence.idle = []
     assert memory(site) == [AFTER, AFTER]
     return actor, told

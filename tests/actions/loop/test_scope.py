@@ -105,7 +105,7 @@ def test_a_deployment_with_replicas_beyond_the_evidence_is_not_scaled(
     actor = site.actor()
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
-    (taken,) = report.taken
+    (taken,) = report.steps
     assert taken.result == "refused"
     assert taken.reasons[0].text.startswith(
         f"would free {replicas} GPUs, the evidence is about {replicas - unseen}"

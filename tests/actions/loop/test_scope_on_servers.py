@@ -50,7 +50,7 @@ def test_a_replica_that_no_evidence_is_about_is_not_stopped(any_site: Site) -> N
     site.evidence.changes = {"gpus": float(placed.gpus), "pods": placed.refs(1)}
     actor = site.actor()
     site.told_and_waited(actor)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     pod = placed.bound[1]
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
     text = (

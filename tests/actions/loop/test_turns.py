@@ -29,11 +29,11 @@ def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Si
     site.told_and_waited(actor)
     assert site.replicas() == 2
     report = actor.turn(dry_run=False)
-    assert [t.result for t in report.taken] == ["acted"], report
+    assert [t.result for t in report.steps] == ["acted"], report
     assert site.replicas() == 0
     annotations = site.get("Deployment", "web")["metadata"]["annotations"]
-    assert annotations["fallow.dev/action"] == report.taken[0].action
-    assert annotations["fallow.dev/undo"] == f"fallow undo {report.taken[0].action}"
+    assert annotations["fallow.dev/action"] == report.steps[0].action
+    assert annotations["fallow.dev/undo"] == f"fallow undo {report.steps[0].action}"
     assert annotations["fallow.dev/how-to-keep"] == f"fallow keep Deployment/{SPACE}/web 24h"
     (event,) = [e for e in site.store.list("Event", SPACE) if e["reason"] == "Fallow"]
     assert "fallow undo" in event["message"]
@@ -41,7 +41,7 @@ def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Si
     assert not site.pods()
     closed = actor.turn(dry_run=False).closed
     assert [(o.result, o.freed_gpus) for o in closed] == [("done", 2.0)]
-    outcome = actor.undo(report.taken[0].action or "", "ann")
+    outcome = actor.undo(report.steps[0].action or "", "ann")
     assert outcome.result == "undone"
     assert bare(site.get("Deployment", "web")) == before
     assert actor.record.journal.verify() is None
@@ -74,7 +74,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(site: Site) -> Non
     actor = site.actor()
     site.told_and_waited(actor)
     rows, asked = len(site.kinds()), len(site.writes())
-    (taken,) = actor.turn().taken
+    (taken,) = actor.turn().steps
     assert taken.result == "would act"
     assert taken.intent is not None
     assert taken.intent.changes[0].becomes == {"/spec/replicas": 0}
@@ -266,9 +266,9 @@ def test_nothing_is_done_once(site: Site, happens: Callable[[Site], None], says:
     site.told_and_waited(actor)
     happens(site)
     report = actor.turn(dry_run=False)
-    said = [*report.halted, *(r for t in report.taken for r in t.reasons)]
+    said = [*report.halted, *(r for t in report.steps for r in t.reasons)]
     assert any(says in r.text for r in said), said
-    assert not any(t.result == "acted" for t in report.taken)
+    assert not any(t.result == "acted" for t in report.steps)
     assert not site.writes("/scale")
     assert event_types.INTENT not in site.kinds()
 
@@ -280,7 +280,7 @@ def test_a_spec_that_somebody_wrote_after_the_last_look_is_not_touched(site: Sit
     site.evidence.age = timedelta(seconds=30)
     _written(site)
     site.pass_time(seconds=10)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert "kubectl-edit changed it after the last sample of its devices" in taken.reasons[0].text
     assert not site.writes("/scale")
 
@@ -305,7 +305,7 @@ def test_an_annotation_of_the_last_moment_stops_the_write(site: Site) -> None:
 
     actor = site.actor(pulse=pulse)
     site.told_and_waited(actor)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.reasons[0].gate == "conflict"
     assert site.replicas() == 2
 
@@ -323,7 +323,7 @@ def test_a_run_that_is_aborted_does_nothing_at_all(site: Site) -> None:
     report = actor.turn(dry_run=False)
     assert report.plan is not None
     assert report.plan.aborted is not None
-    assert not report.taken
+    assert not report.steps
     assert not site.writes()
     assert not site.told.notices
 
@@ -382,9 +382,9 @@ def test_so_many_actions_at_a_time(site: Site) -> None:
     actor = site.actor()
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
-    assert [t.result for t in report.taken] == ["acted", "acted", "held"]
+    assert [t.result for t in report.steps] == ["acted", "acted", "held"]
     site.pass_time(minutes=3)
-    assert actor.turn(dry_run=False).taken[-1].result == "acted"
+    assert actor.turn(dry_run=False).steps[-1].result == "acted"
 
 
 def test_a_freeze_in_the_middle_stops_the_next_write_and_a_thaw_takes_the_half_back(
@@ -424,7 +424,7 @@ def test_freeze_by_command_switches_everything_and_thaw_switches_it_back(site: S
     report = actor.turn(dry_run=False)
     assert "frozen by ann" in report.halted[0].text
     assert other.freeze.thaw("ann") == []
-    assert [t.result for t in actor.turn(dry_run=False).taken] == ["acted"]
+    assert [t.result for t in actor.turn(dry_run=False).steps] == ["acted"]
 
 
 def test_a_thaw_that_cannot_reach_a_switch_leaves_everything_frozen(site: Site) -> None:
@@ -445,7 +445,7 @@ def test_the_breaker_freezes_until_somebody_thaws(site: Site) -> None:
     assert "breaker" in actor.turn(dry_run=False).halted[0].text
     assert any("acts no more" in text for text in site.told.operators())
     actor.freeze.thaw("ann")
-    assert [t.result for t in actor.turn(dry_run=False).taken] == ["acted"]
+    assert [t.result for t in actor.turn(dry_run=False).steps] == ["acted"]
 
 
 def test_undo_works_while_everything_is_frozen(site: Site) -> None:
@@ -470,7 +470,7 @@ def test_people_undo_while_a_turn_plans(site: Site) -> None:
 
     site.evidence.cases = planning  # type: ignore[method-assign]
     report = actor.turn(dry_run=False)
-    assert not any(t.result == "acted" for t in report.taken)
+    assert not any(t.result == "acted" for t in report.steps)
     assert site.replicas() == 2
 
 
@@ -515,7 +515,7 @@ def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(si
         actor.undo(told.action.id, "ann")
     site.pass_time(days=1, minutes=1)
     report = actor.turn(dry_run=False)
-    assert [t.result for t in report.taken] == ["acted"], report
+    assert [t.result for t in report.steps] == ["acted"], report
     site.pass_time(hours=2)
     site.patch("Deployment", "web", {"spec": {"replicas": 2}}, manager="kubectl-scale")
     actor.turn(dry_run=False)
@@ -611,7 +611,7 @@ def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
     site.deployment()
     actor = site.actor(actor="ann")
     site.told_and_waited(actor)
-    assert not actor.turn(dry_run=False).taken
+    assert not actor.turn(dry_run=False).steps
     (asked,) = actor.record.approval_requests.values()
     assert any(f"fallow approve {asked.decision}" in t for t in site.told.operators())
     with pytest.raises(RefusedError, match="somebody else"):
@@ -654,7 +654,7 @@ def test_who_approved_is_compared_by_the_subject_of_the_sign_in(site: Site) -> N
 def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site: Site) -> None:
     stages = (
         *POLICY.stages[:2],
-        Stage("snapshot", what=("home",), required=True),
+        Stage("snapshot", parts=("home",), required=True),
         POLICY.stages[2],
     )
     site.policy = msgspec.structs.replace(POLICY, stages=stages)
@@ -679,13 +679,13 @@ def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site:
     keeper = Keeper()
     actor = site.actor(snapshotter=keeper)
     site.told_and_waited(actor)
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert (taken.result, taken.reasons[0].text) == (
         "refused",
         "no verified snapshot: home: too large",
     )
     keeper.verified = True
-    (taken,) = actor.turn(dry_run=False).taken
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "acted"
     (told,) = actor.record.actions.values()
     assert told.action.snapshot == "snap-1"

@@ -25,8 +25,8 @@ def _acted(site: Site, actor: Actor) -> ActionState:
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
     (told,) = actor.record.actions.values()
-    assert [t.result for t in report.taken] == ["acted"], report.taken
-    assert [r.gate for t in report.taken for r in t.reasons] == ["waiting"]
+    assert [t.result for t in report.steps] == ["acted"], report.steps
+    assert [r.gate for t in report.steps for r in t.reasons] == ["waiting"]
     return told
 
 

@@ -211,7 +211,7 @@ max_resources: 30
     assert (policy.allow.kinds, policy.allow.production) == (("Notebook",), True)
     assert policy.stages[2:] == (
         Stage("grace", wait=24 * HOUR),
-        Stage("snapshot", what=("manifest", "home"), required=False),
+        Stage("snapshot", parts=("manifest", "home"), required=False),
         Stage(
             "act",
             do=("suspend", "scale"),

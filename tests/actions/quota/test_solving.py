@@ -22,7 +22,7 @@ def account(key: str, guarantee: float | None, used: float | None = 0, **more: o
 
 
 def after(accounts: list[Account], said: QuotaStep) -> dict[str, float | None]:
-    return {a.key: a.guarantee for a in accounts} | {s.key: s.after for s in said.shifts}
+    return {a.key: a.nominal for a in accounts} | {s.key: s.after for s in said.shifts}
 
 
 def changes(said: QuotaStep) -> dict[str, float]:
@@ -169,7 +169,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Account], list[TargetQuota], StepRules]
     inner = {p for p in parents if p is not None}
     made: dict[int, Account] = {}
     for n in reversed(range(size)):
-        below = sum(made[k].guarantee or 0 for k, p in enumerate(parents) if p == n)
+        below = sum(made[k].nominal or 0 for k, p in enumerate(parents) if p == n)
         have = below + draw(st.integers(0, 3)) if n in inner else float(draw(st.integers(8, 40)))
         have = seldom(draw, st.none() | amounts, float(have))
         parent = parents[n]
@@ -188,7 +188,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Account], list[TargetQuota], StepRules]
     turns = draw(st.permutations(range(size)))
     wishes = [
         TargetQuota(
-            f"q{n}", (made[n].guarantee or 0.0) + (1 if at % 2 else -1) * draw(st.integers(1, 20))
+            f"q{n}", (made[n].nominal or 0.0) + (1 if at % 2 else -1) * draw(st.integers(1, 20))
         )
         for at, n in enumerate(turns)
         if n not in inner or draw(st.integers(0, 9)) == 9
@@ -235,7 +235,7 @@ def test_every_step_keeps_sums_promises_caps_and_bounds(
 def _keeps_trees(accounts: list[Account], said: QuotaStep) -> None:
     """At every moment of writing no sum of children outgrows its parent, nor all of them Sigma."""
     known = {a.key: a for a in accounts}
-    now: dict[str, float | None] = {a.key: a.guarantee for a in accounts}
+    now: dict[str, float | None] = {a.key: a.nominal for a in accounts}
     inner = {a.parent for a in accounts if a.parent}
 
     def total() -> float:
@@ -264,7 +264,7 @@ def _keeps_trees(accounts: list[Account], said: QuotaStep) -> None:
         assert have is not None
         assert not one.fixed
         assert one.most is None or have <= one.most + 1e-9
-        if have < (one.guarantee or 0):
+        if have < (one.nominal or 0):
             assert have >= max(one.least, one.used or 0) - 1e-9
 
 
@@ -277,7 +277,7 @@ def test_asking_twice_says_the_same_and_a_step_leaves_nothing_to_do_at_once(
     assert said == solve(accounts, wishes, rules, NOW)
     told = {s.key: s for s in said.shifts}
     then = [
-        structs.replace(a, guarantee=t.after, moved=t.change, moved_at=NOW)
+        structs.replace(a, nominal=t.after, moved=t.change, moved_at=NOW)
         if (t := told.get(a.key))
         else a
         for a in accounts

@@ -337,7 +337,7 @@ def test_a_hubs_server_is_stopped_by_the_hub_and_never_by_its_pod(place: Place) 
     made = place.make("Pod", {**body, "spec": {**POD, "nodeName": "n-1"}})
     intent = intend(place, "JupyterServer", "stop", "ada@x.org/big", uid=made["metadata"]["uid"])
     (change,), (undo,) = intent.changes, intent.undo
-    assert (change.door, change.body) == ("jupyterhub", {"running": False})
+    assert (change.client, change.body) == ("jupyterhub", {"running": False})
     assert change.path == "/hub/api/users/ada%40x.org/servers/big"
     assert (undo.path, undo.body) == (change.path, {"running": True})
     assert [(h.pod, h.gpus) for h in intent.frees] == [("jupyter-ada", 2)]

@@ -61,8 +61,8 @@ def test_everything_is_kept_verified_and_indexed(lab: Lab) -> None:
 
     assert made.missing == ()
     assert made.verified
-    assert {p.what for p in made.parts} == set(PART_KINDS)
-    assert [p.persistent for p in made.parts if p.what == "home"] == [True]
+    assert {p.kind for p in made.parts} == set(PART_KINDS)
+    assert [p.persistent for p in made.parts if p.kind == "home"] == [True]
     index = next(lab.kept.rglob("snapshot.json"))
     assert index.parent == lab.kept / "lab" / "lab" / "Notebook" / "nb" / made.id
     again = msgspec.json.decode(index.read_bytes(), type=Snapshot, strict=False)
