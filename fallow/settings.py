@@ -161,7 +161,7 @@ def load(
     environ = os.environ if environ is None else environ
     flags = flags or {}
     home = flags.get("home") or environ.get("FALLOW_HOME")
-    if home and is_demo_home(Path(home)):
+    if isinstance(home, str | Path) and home and is_demo_home(Path(home)):
         flags = {**flags, "home": home}
         file, environ = file or Path(home) / MARKER, {}
     layers: list[tuple[str, dict[str, Any]]] = []
