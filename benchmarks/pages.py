@@ -107,7 +107,7 @@ def _measure(home: Path, window: Window, views: list[str], about: str) -> Iterat
     )
     for view, visit in pages.items():
         yield Result(
-            name=f"page complete: {view.replace('_', ' ', 1)}",
+            name=f"page complete: {view.replace('_', ' ')}",
             value=visit.whole_s,
             unit="s",
             reach=WHOLE_S,
@@ -133,7 +133,7 @@ def _visit(url: str, process: int, window: Window, views: list[str]) -> dict[str
         for n, view in enumerate([*[""] * WARMING, *views]):
             begin, end = window.start + timedelta(hours=n), window.end
             query = urlencode({"window": f"{begin:%Y-%m-%dT%H:%M}/{end:%Y-%m-%dT%H:%M}"})
-            place = view.partition("_")[2].replace("_", "-") if view != app.names()[0] else ""
+            place = app.url_path(view) if view != app.names()[0] else ""
             page = browser.new_page()
             before = _worked(process)
             page.goto(f"{url}/{place}?{query}", wait_until="commit")

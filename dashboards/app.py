@@ -1,15 +1,16 @@
 """Draw the pages. `fallow dashboard` serves this script, with headers of security.
 
-Pages are the modules of `dashboards/views`: each is in the navigation, under the audience of its
-name's prefix. All pages have the same window and filters, which are in the URL.
+`SECTIONS` lists the pages: modules of `dashboards/views` in the order of the navigation. All pages
+have the same window and filters, which are in the URL.
 """
 
-import pkgutil
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
+from urllib.parse import urlsplit
 
 import streamlit as st
 
@@ -23,7 +24,11 @@ from fallow.errors import SettingsError, UsageError
 from fallow.window import Window, format_duration
 from warehouse import coverage
 
-AUDIENCES = {"finance": "Finance", "sre": "SRE", "mine": "Mine"}
+SECTIONS = {
+    "Cost": ("overview", "spend", "gpu_hours", "chargeback", "unit_cost"),
+    "Fleet": ("fleet", "timeline", "queues", "capacity", "health", "data"),
+    "Waste and actions": ("findings", "actions", "mine"),
+}
 WINDOWS = ("24h", "7d", "30d", "month", "90d")
 MARK = Path(__file__).with_name("mark.png")
 """The browser fetches a Material icon for a tab from the internet; a file is local."""
@@ -47,12 +52,17 @@ def main() -> None:
         return
     if person is None:
         return
-    sections: dict[str, list[st.Page]] = {}
-    for number, name in enumerate(names()):
-        pages = sections.setdefault(AUDIENCES[name.partition("_")[0]], [])
-        pages.append(_entry(_module(name), person, first=not number))
-        if not number:  # the first page's address is `/`, but its name is valid too
-            pages.append(_entry(_module(name), person, visibility="hidden"))
+    first, *_ = names()
+    sections = {
+        section: [_entry(_module(name), person, first=name == first) for name in pages]
+        for section, pages in SECTIONS.items()
+    }
+    # The first page's address is `/`, but its name is valid too.
+    hidden = [_entry(_module(first), person, visibility="hidden")]
+    unknown = _unknown_address()
+    if unknown:
+        hidden.append(_no_page(unknown, sections))
+    sections[next(iter(sections))] += hidden
     navigation = st.navigation(sections, expanded=True)
     st.set_page_config(page_title=f"{navigation.title} · Fallow")
     with st.sidebar:
@@ -72,10 +82,22 @@ def _who(person: signin.Person) -> None:
 
 
 def names() -> list[str]:
-    """Return the names of the views, grouped by audience, in their order."""
-    module_names = [m.name for m in pkgutil.iter_modules(views.__path__)]
-    pages = [name for name in module_names if name.partition("_")[0] in AUDIENCES]
-    return sorted(pages, key=lambda name: (_place(name), _module(name).ORDER, name))
+    """Return the names of the pages in the order of the navigation."""
+    return [name for pages in SECTIONS.values() for name in pages]
+
+
+def parts() -> list[str]:
+    """Return every page, and every tab of a page as `page/tab`."""
+    return [
+        part
+        for name in names()
+        for part in ([f"{name}/{tab}" for tab in getattr(_module(name), "TABS", ())] or [name])
+    ]
+
+
+def url_path(name: str) -> str:
+    """Return the address of a page, relative to the app's."""
+    return name.replace("_", "-")
 
 
 def draw_page(name: str) -> None:
@@ -273,7 +295,7 @@ def _entry(
         run,
         title=module.TITLE,
         icon=module.ICON,
-        url_path=None if first else name.partition("_")[2].replace("_", "-"),
+        url_path=None if first else url_path(name),
         default=first,
         visibility=visibility,
         help=(module.__doc__ or "").partition("\n")[0],
@@ -284,8 +306,32 @@ def _module(name: str) -> ModuleType:
     return import_module(f"{views.__name__}.{name}")
 
 
-def _place(name: str) -> int:
-    return [*AUDIENCES].index(name.partition("_")[0])
+def _unknown_address() -> str | None:
+    """Return the path in the browser, below the app's, if no page has it."""
+    path = urlsplit(st.context.url or "").path.strip("/")
+    below = path.removeprefix(active_settings.settings().dashboard.base_path.strip("/")).strip("/")
+    return below if below and below not in map(url_path, names()) else None
+
+
+def _no_page(address: str, sections: Mapping[str, Sequence[st.Page]]) -> st.Page:
+    first = next(iter(sections.values()))[0]
+
+    def run() -> None:
+        named = st.query_params.get("address", address)
+        st.title("No such page")
+        st.info(
+            f"**There is no page at** {page.plain('/' + named)}. The pages are in the menu.",
+            icon=":material/link_off:",
+        )
+        st.page_link(first, label="Go to the overview", icon=":material/home:")
+
+    return st.Page(
+        run,
+        title="No such page",
+        icon=":material/link_off:",
+        url_path=address.replace("/", "-"),
+        visibility="hidden",
+    )
 
 
 if __name__ == "__main__":

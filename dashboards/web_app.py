@@ -1,4 +1,8 @@
-"""The app as an ASGI application: Streamlit's, with headers of security on every response."""
+"""The app as an ASGI application: Streamlit's, with headers of security on every response.
+
+Addresses of pages that are now tabs of others (`old_addresses.csv`) lead there with their
+parameters: people share links.
+"""
 
 import base64
 import hashlib
@@ -6,8 +10,12 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
+
+from dashboards import active_settings
+from fallow.resources import read_table
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -15,6 +23,10 @@ Send = Callable[[Message], Awaitable[None]]
 
 SCRIPT = Path(__file__).with_name("app.py")
 INDEX = Path(st.__file__).parent / "static" / "index.html"
+NO_PAGE = "no-page"
+"""The address that says that there is no page at the address in its parameter `address`."""
+SERVED_FOLDERS = frozenset({"_stcore", "app", "auth", "component", "media", "static"})
+"""Folders of Streamlit's own addresses; its client looks for `_stcore` below every page."""
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -75,8 +87,59 @@ class SecuredApp:
         return [*(h for h in headers if h[0].lower() not in ours), *self._headers]
 
 
+def find_new_address(path: str, query: str) -> str | None:
+    """Return the address that replaces an old one, relative to its folder; None = it is no old one.
+
+    Parameters are kept; the new page's tab is one of them.
+    """
+    name = path.rstrip("/").rpartition("/")[2]
+    if name not in OLD_ADDRESSES:
+        return None
+    page, tab = OLD_ADDRESSES[name]
+    parameters = [*([("tab", tab)] if tab else []), *parse_qsl(query, keep_blank_values=True)]
+    folder = "../" if path.endswith("/") else ""
+    return f"{folder}{page}" + (f"?{urlencode(parameters)}" if parameters else "")
+
+
+def find_page_of_nested(path: str, base_path: str) -> str | None:
+    """Return the address that tells that a path of several folders is no page; None = it may be.
+
+    Pages have one name each. In a deeper folder the document would not even find its scripts.
+    """
+    names = path.strip("/").removeprefix(base_path.strip("/")).strip("/").split("/")
+    if len(names) < 2 or SERVED_FOLDERS & {*names} or "." in names[-1]:  # noqa: PLR2004
+        return None
+    folders = "../" * (len(names) - (not path.endswith("/")))
+    return f"{folders}{NO_PAGE}?{urlencode({'address': '/'.join(names)})}"
+
+
+class MovedPages:
+    """An ASGI application that answers requests for old addresses of pages with their new ones."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        target = None
+        if scope["type"] == "http" and scope.get("method") in ("GET", "HEAD"):
+            path, query = scope["path"], scope.get("query_string", b"").decode()
+            base_path = active_settings.settings().dashboard.base_path
+            target = find_new_address(path, query) or find_page_of_nested(path, base_path)
+        if target is None:
+            await self._inner(scope, receive, send)
+            return
+        headers = [(b"location", target.encode()), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 308, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+
 def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-app = SecuredApp(st.App(SCRIPT), build_headers(INDEX.read_text(encoding="utf-8")))
+OLD_ADDRESSES = {
+    row["address"]: (row["page"], row["tab"])
+    for row in read_table("dashboards", "old_addresses.csv")
+}
+app = SecuredApp(MovedPages(st.App(SCRIPT)), build_headers(INDEX.read_text(encoding="utf-8")))

@@ -12,6 +12,7 @@ from fallow.window import Window
 MOST = 500
 POOLS = ("pools",)
 SPOT = ("spot",)
+DEMAND = ("demand",)
 
 
 def pools(views: Views, window: Window, filters: Filters) -> pa.Table:

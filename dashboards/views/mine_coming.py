@@ -8,8 +8,6 @@ from dashboards import action_buttons, data, owner_filter, page
 from dashboards.figures import owner_workloads, policy_actions
 from dashboards.page import PageRequest, money, plain
 
-TITLE, ICON, ORDER = "What is coming", ":material/event_upcoming:", 20
-
 COMING = {
     "subject": page.name("workload", "large"),
     "says": page.name("what will happen", "large"),
@@ -36,8 +34,7 @@ QUIET = "nothing: it is watched"
 
 
 def show(request: PageRequest) -> None:
-    """Draw the page."""
-    action_buttons.show_result()
+    """Draw the tab."""
     page.card(coming, request)
     page.card(actions_taken, request)
 

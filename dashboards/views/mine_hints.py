@@ -8,8 +8,6 @@ from dashboards import action_buttons, data, owner_filter, page
 from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, hours, money, plain
 
-TITLE, ICON, ORDER = "Hints", ":material/lightbulb:", 30
-
 HINTS = {
     "workload": page.name("workload", "large"),
     "verb": page.name("what to do", "large"),
@@ -29,7 +27,7 @@ LINES = {
 
 
 def show(request: PageRequest) -> None:
-    """Draw the page."""
+    """Draw the tab."""
     page.card(hints, request)
 
 

@@ -4,8 +4,6 @@ from dashboards import charts, data, links, owner_filter, page
 from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, hours, hours_of, money
 
-TITLE, ICON, ORDER = "My workloads", ":material/work:", 10
-
 COLUMNS = {
     "workload": page.name("workload", "large"),
     "timeline": links.column(),
@@ -21,7 +19,7 @@ COLUMNS = {
 
 
 def show(request: PageRequest) -> None:
-    """Draw the page."""
+    """Draw the tab."""
     page.card(workloads, request)
 
 

@@ -28,10 +28,8 @@ LARGEST = 120_000
 """Bytes of a picture; fewer colours make it smaller."""
 HEIGHT = "document.querySelector('[data-testid=stMain]').scrollHeight"
 CHOSEN = {
-    "sre_timeline": {"workload": "team-search/Deployment/forgotten-1"},
-    "mine_workloads": {"owner": "vision"},
-    "mine_coming": {"owner": "vision"},
-    "mine_hints": {"owner": "genai"},
+    "timeline": {"workload": "team-search/Deployment/forgotten-1"},
+    "mine": {"owner": "vision"},
 }
 """What somebody chose on pages that ask first."""
 DRAWN_MS = 1500
@@ -61,14 +59,14 @@ def main() -> None:
         for scheme in ("light", "dark"):
             with Visitor(browser, url, color_scheme=scheme) as visitor:
                 for view in options.views or app.names():
-                    name = f"{view.replace('_', '-')}-{scheme}.png"
+                    name = f"{app.url_path(view)}-{scheme}.png"
                     (options.out / name).write_bytes(taken(visitor, view, options.window))
         browser.close()
 
 
 def taken(visitor: Visitor, view: str, window: str) -> bytes:
     """Return the picture of a whole page."""
-    place = "" if view == app.names()[0] else view.partition("_")[2].replace("_", "-")
+    place = "" if view == app.names()[0] else app.url_path(view)
     visitor.page.set_viewport_size({"width": WIDTH, "height": LEAST})
     page = visitor.go(place, window=window, **CHOSEN.get(view, {}))
     height = min(MOST, max(LEAST, int(page.evaluate(HEIGHT))))

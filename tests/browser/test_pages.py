@@ -25,16 +25,13 @@ def _by_kind() -> list[Any]:
 
     tests/dashboards/test_pages.py draws all of them without a browser, with the same names.
     """
-    first = {view.partition("_")[0]: view for view in reversed(VIEWS)}
-    return [
-        pytest.param(view, marks=() if view in first.values() else pytest.mark.long)
-        for view in VIEWS
-    ]
+    first = {pages[0] for pages in app.SECTIONS.values()}
+    return [pytest.param(view, marks=() if view in first else pytest.mark.long) for view in VIEWS]
 
 
 def path(view: str) -> str:
     """Return the address of a view; the first is what opens."""
-    return "" if view == VIEWS[0] else view.partition("_")[2].replace("_", "-")
+    return "" if view == VIEWS[0] else app.url_path(view)
 
 
 def filter_box(page: Page, label: str) -> Any:
@@ -68,10 +65,25 @@ def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
 
 def test_the_first_page_answers_to_its_name_too(visitors: Visitors) -> None:
     visitor = visitors()
-    page = visitor.go(VIEWS[0].partition("_")[2], window="2d")
+    page = visitor.go(app.url_path(VIEWS[0]), window="2d")
     assert page.locator("h1").all_inner_texts() == [app._module(VIEWS[0]).TITLE]
     assert page.get_by_text("Page not found").count() == 0
     assert page.locator("[data-testid=stSidebarNavLink]").count() == len(VIEWS)
+    visitor.hears_nothing()
+
+
+def test_an_old_address_opens_its_tab_and_an_unknown_one_says_so(visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go("policies", window="2d", team="vision")
+    page.get_by_role("tab", name="Policies", selected=True).wait_for()
+    assert page.url == f"{visitor.home}/actions?tab=Policies&window=2d&team=vision"
+    for address in ("nowhere", "no/such/folder"):
+        page = visitor.go(address)
+        assert page.locator("h1").all_inner_texts() == ["No such page"]
+        assert f"/{address}" in re.sub("[\u2060\u2066-\u2069]", "", visitor.text())
+        assert page.get_by_text("Page not found").count() == 0
+    page.get_by_role("link", name="Go to the overview").click()
+    page.locator("h1", has_text="Overview").wait_for()
     visitor.hears_nothing()
 
 

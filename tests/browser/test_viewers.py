@@ -33,8 +33,7 @@ def test_ten_viewers_and_the_collector_never_wait_for_each_other(
         stack.callback(collector.stop)
         collector.start()
         for visitor, view in zip(people, views, strict=True):
-            name = view.partition("_")[2].replace("_", "-")
-            visitor.set_out("" if view == app.names()[0] else name, window="12h")
+            visitor.set_out("" if view == app.names()[0] else app.url_path(view), window="12h")
         for visitor, view in zip(people, views, strict=True):
             page = visitor.arrive()
             assert page.locator("h1").all_inner_texts() == [app._module(view).TITLE]

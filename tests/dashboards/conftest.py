@@ -51,10 +51,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture
 def draw() -> Draw:
-    """Return a function that draws one view over settings, with parameters of the URL."""
+    """Return a function that draws a page, or `page/tab`, with parameters of the URL."""
 
     def drawn(view: str, settings: Settings, /, **query: str) -> AppTest:
         active_settings.use_settings(settings)
+        view, _, tab = view.partition("/")
+        if tab:
+            query["tab"] = tab
         page = AppTest.from_string(
             f"from dashboards.app import draw_page\ndraw_page({view!r})", default_timeout=120
         )

@@ -22,7 +22,7 @@ HOSTILE = (
 )
 """Markup, another direction, as long as a name can be, Markdown, emoji, a formula."""
 
-LAYOUT = ("unknown", "container", "download_button")
+LAYOUT = ("unknown", "container", "download_button", "tab", "tab_container")
 
 
 def texts(page: AppTest) -> list[str]:

@@ -83,7 +83,7 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
         text = spoken.out.replace("\\", "") if command[0] == "report" else spoken.err
         assert said in text, command
 
-    page = draw("sre_quality", broken, window=window)
+    page = draw("data", broken, window=window)
     assert [e.value for e in page.error] == [plain(said, 900)]
     assert "does not add up" in [m.value for m in page.metric]
 

@@ -78,6 +78,6 @@ def test_none_found_not_analysed_and_cannot_be_judged_differ(lake: Warehouse) ->
 def test_a_page_over_data_that_nobody_analysed_does_not_say_none(
     hostile: Settings, draw: Draw
 ) -> None:
-    text = " ".join(texts(draw("sre_health", hostile)))
+    text = " ".join(texts(draw("health", hostile)))
     assert "Not analysed" in text
     assert "No sick board" not in text

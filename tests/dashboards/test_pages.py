@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboards import app, charts, data
+from dashboards import app, charts, data, views
 from dashboards.text import money, plain
-from dashboards.views import finance_units
+from dashboards.views import unit_cost
 from fallow.errors import TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
@@ -23,8 +23,7 @@ from warehouse.lake import Warehouse
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]  # the demo's fleet is played once
 
-VIEWS = app.names()
-FINANCE = [name for name in VIEWS if name.startswith("finance_")]
+VIEWS = app.parts()
 MOST_ELEMENTS = 30
 FAILED = "This part of the page failed"
 each_view = pytest.mark.parametrize("view", VIEWS)
@@ -38,9 +37,14 @@ def whole(page: AppTest) -> list[str]:
     return said
 
 
-def test_every_page_the_issue_asks_finance_for_is_there() -> None:
-    wanted = "overview spend bridge waterfall waste chargeback commitments units savings anomalies"
-    assert [name.removeprefix("finance_") for name in FINANCE] == wanted.split()
+def test_there_are_fourteen_pages() -> None:
+    wanted = (
+        "overview spend gpu_hours chargeback unit_cost fleet timeline queues findings actions "
+        "capacity health data mine"
+    )
+    assert sorted(app.names()) == sorted(wanted.split())
+    in_folder = {path.stem for path in Path(views.__path__[0]).glob("*.py")} - {"__init__"}
+    assert not [tab for tab in in_folder if not tab.startswith(tuple(app.names()))]
 
 
 @pytest.mark.slow
@@ -84,26 +88,26 @@ def test_hostile_names_are_text_on_every_page(view: str, hostile: Settings, draw
 def test_a_long_list_shows_its_dearest_and_says_how_many_there_are(
     fleet: Settings, draw: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finance_units, "LISTED", 1)
-    page = draw("finance_units", fleet)
+    monkeypatch.setattr(unit_cost, "LISTED", 1)
+    page = draw("unit_cost", fleet)
     assert any(text.startswith("The 1 most expensive of ") for text in whole(page))
     assert {table.value.shape[0] for table in page.dataframe[1:]} == {1}
 
 
 def test_page_without_any_data_says_what_to_do(empty: Settings, draw: Draw) -> None:
-    said = whole(draw("finance_spend", empty))
+    said = whole(draw("spend", empty))
     assert any("Nothing was looked at yet" in text and "fallow collect" in text for text in said)
 
 
 def test_page_without_a_warehouse_says_what_to_do(tmp_path: Path, draw: Draw) -> None:
-    page = draw("finance_spend", Settings(home=tmp_path / "nowhere"))
+    page = draw("spend", Settings(home=tmp_path / "nowhere"))
     assert any("there is no warehouse" in e.value and "fallow demo" in e.value for e in page.error)
     assert not page.exception
 
 
 @pytest.mark.parametrize("window", ["2031-01-01/2031-01-08", "2019-01-01/2019-01-08"])
 def test_window_without_data_is_said(window: str, fleet: Settings, draw: Draw) -> None:
-    page = draw("finance_spend", fleet, window=window)
+    page = draw("spend", fleet, window=window)
     whole(page)
     word = "in the future" if window.startswith("2031") else "there"
     assert any(f"Nothing lies {word}" in i.value and "2026-11-13" in i.value for i in page.info)
@@ -118,7 +122,7 @@ def test_warehouse_in_use_is_a_page_that_can_try_again(
     data.forget()
     with monkeypatch.context() as patched:
         patched.setattr(data, "_open_warehouse", away)
-        page = draw("finance_spend", fleet)
+        page = draw("spend", fleet)
     assert not page.exception
     assert any("in use" in warning.value for warning in page.warning)
     assert [button.label for button in page.button] == ["Try again"]
@@ -138,7 +142,7 @@ def test_a_store_that_is_away_is_said_on_the_page_which_can_try_again(
     data.forget()
     with monkeypatch.context() as patched:
         patched.setattr(statements, "run_select", away)
-        page = draw("finance_spend", fleet)
+        page = draw("spend", fleet)
     said = [warning.value for warning in page.warning]
     assert not page.exception
     assert said
@@ -160,14 +164,14 @@ def test_a_store_that_is_away_is_said_on_the_page_which_can_try_again(
 def test_window_that_is_none_is_refused_with_what_is_legal(
     window: str, said: str, fleet: Settings, draw: Draw
 ) -> None:
-    page = draw("finance_spend", fleet, window=window)
+    page = draw("spend", fleet, window=window)
     assert not page.exception
     assert any(said in error.value.replace("\\", "") for error in page.error)
 
 
 def test_url_is_the_page(fleet: Settings, draw: Draw) -> None:
-    narrow = draw("finance_spend", fleet, window="24h", team="genai", view="gpu", by="pool")
-    wide = draw("finance_spend", fleet, window="2d")
+    narrow = draw("spend", fleet, window="24h", team="genai", view="gpu", by="pool")
+    wide = draw("spend", fleet, window="2d")
     assert "24h" not in [c.value for c in wide.caption]
     caption = narrow.caption[0].value
     assert "(1d)" in caption
@@ -214,7 +218,7 @@ def test_month_is_the_one_that_the_data_end_in() -> None:
 def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
     fleet: Settings, draw: Draw, views: Warehouse
 ) -> None:
-    page = draw("finance_spend", fleet, window="24h")
+    page = draw("spend", fleet, window="24h")
     told = next(c.value for c in page.caption if "data as of" in c.value)
     assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC (1d)" in told
     assert "24 of 24 h have data" in told
@@ -233,7 +237,7 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
 
 
 def test_data_quality_measures_from_now(fleet: Settings, draw: Draw) -> None:
-    page = draw("sre_quality", fleet)
+    page = draw("data", fleet)
     ledger = next(m for m in page.metric if m.label == "Ledger")
     days = (datetime.now(UTC) - END).days
     assert ledger.delta.startswith(f"{days}d")
@@ -249,7 +253,7 @@ def test_a_cluster_that_is_behind_is_named_above_every_figure(tmp_path: Path, dr
             elif batch.table == "ledger":
                 late = (pc.field("cluster") == "behind") & (pc.field("bucket") >= DAY_BEFORE)
                 warehouse.replace("ledger", batch.rows.filter(~late))
-    page = draw("finance_spend", settings, window="24h")
+    page = draw("spend", settings, window="24h")
     said = [w.value for w in page.warning]
     [late] = [text for text in said if "its last hour ended" in text]
     assert late.startswith(
@@ -277,7 +281,7 @@ def test_addresses_in_names_are_no_links(name: str) -> None:
 def test_tables_and_charts_show_what_would_turn_a_name_around(
     hostile: Settings, draw: Draw
 ) -> None:
-    page = draw("finance_chargeback", hostile, window="24h")
+    page = draw("chargeback", hostile, window="24h")
     teams = page.dataframe[0].value["team"].to_list()
     assert len(teams) == len(HOSTILE)
     assert not any("\u202e" in team for team in teams)

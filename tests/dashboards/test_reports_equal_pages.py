@@ -143,14 +143,14 @@ def said(text: str, words: str) -> str:
 def test_the_overview_says_busy_time_and_effective_utilisation_of_each_team(
     judged: Settings, draw: Draw
 ) -> None:
-    teams = draw("finance_overview", judged, window="3d").dataframe[-1].value.set_index("name")
+    teams = draw("overview", judged, window="3d").dataframe[-1].value.set_index("name")
     assert teams.loc[TEAM, "effective_pct"] == 25.0
     assert teams["effective_pct"].drop(TEAM).isna().all(), "not measured is no zero"
     assert teams["busy_pct"].drop("(platform)").between(1, 99).all()
 
 
 def test_finance_s_report_equals_the_overview(report: Report, judged: Settings, draw: Draw) -> None:
-    shown, text = metrics(draw("finance_overview", judged, window="3d")), report("finance")
+    shown, text = metrics(draw("overview", judged, window="3d")), report("finance")
     made = figures(text)
     assert made["Paid"][0] == shown["Paid"][0]
     assert made["Worked"][0] == shown["Productive"][0]
@@ -163,7 +163,7 @@ def test_finance_s_report_equals_the_overview(report: Report, judged: Settings, 
     assert of_report
     assert of_page
     assert of_report.groups() == of_page.groups(), "each beside the figure it is a share of"
-    notes = plain("\n".join(texts(draw("finance_overview", judged, window="3d"))))
+    notes = plain("\n".join(texts(draw("overview", judged, window="3d"))))
     for words in ("idle, no finding", "that could be saved"):
         assert said(text, words) in notes
 
@@ -171,7 +171,7 @@ def test_finance_s_report_equals_the_overview(report: Report, judged: Settings, 
 def test_a_team_s_report_equals_its_statement_and_counts_workloads_not_rows(
     report: Report, judged: Settings, draw: Draw
 ) -> None:
-    page, text = draw("finance_chargeback", judged, window="3d", team=TEAM), report("team", TEAM)
+    page, text = draw("chargeback", judged, window="3d", team=TEAM), report("team", TEAM)
     shown = metrics(page)
     statement = {row["line"]: row["USD"] for row in cells(text, "Statement")}
     assert statement["fully loaded"] == shown["Fully loaded"][0]
@@ -198,7 +198,7 @@ def test_a_team_s_report_equals_its_statement_and_counts_workloads_not_rows(
 def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
     report: Report, judged: Settings, draw: Draw
 ) -> None:
-    now, inbox = (metrics(draw(view, judged, window="3d")) for view in ("sre_fleet", "sre_inbox"))
+    now, inbox = (metrics(draw(view, judged, window="3d")) for view in ("fleet", "findings"))
     text = report("sre")
     made = figures(text)
     for label in ("Idle", "Free"):
@@ -209,7 +209,7 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
     *rows, total = cells(text, "Findings by dollars over disruption")
     assert len(rows) == int(inbox["Findings"][0])
     assert total["saves"].partition(".")[0] == inbox["Would save"][0].partition(".")[0]
-    notes = plain("\n".join(texts(draw("finance_waterfall", judged, window="3d"))))
+    notes = plain("\n".join(texts(draw("gpu_hours", judged, window="3d"))))
     for words in ("idle, no finding", "that could be saved"):
         assert said(text, words) in notes
 

@@ -12,7 +12,7 @@ from actions.journal.trust import trust_by_hand
 from actions.journal.warehouse_copy import copy_journal
 from actions.plan import ActionPlan, RefusedCase
 from actions.policy.model import Policy
-from dashboards import signin
+from dashboards import app, signin
 from dashboards.signin import Person
 from fallow.action_models import Decision, Reason
 from fallow.settings import Settings
@@ -27,8 +27,8 @@ from warehouse.lake import Warehouse
 
 NAME = HOSTILE[0]
 END = datetime(2026, 11, 16, tzinfo=UTC)
-VIEWS = ("sre_inbox", "sre_actions", "sre_policies", "sre_pools", "sre_spot", "sre_quality",
-         "mine_workloads", "mine_coming", "mine_hints")  # fmt: skip
+PAGES = ("findings", "actions", "capacity", "data", "mine")
+VIEWS = [part for part in app.parts() if part.partition("/")[0] in PAGES]
 FIRST = f"{0:012x}"
 WHOM = f"Job/{NAME}/{NAME}"
 WEEK, DAY = "7 days, 0:00:00", "1 day, 0:00:00"
@@ -117,7 +117,7 @@ def test_names_are_text_and_the_page_is_small(view: str, site: Settings, draw: D
 
 
 def test_policy_whose_text_is_trusted_may_act(site: Settings, draw: Draw) -> None:
-    page = draw("sre_policies", site, window="24h")
+    page = draw("actions/Policies", site, window="24h")
     assert page.dataframe[0].value["stage"].to_list() == ["may act"]
     assert [m.value for m in page.metric if m.label == "May act"] == ["1"]
 
@@ -136,15 +136,15 @@ def test_policy_trusted_by_hand_says_by_whom_and_why(tmp_path: Path, draw: Draw)
         trust_by_hand(JournalState(journal), rule, "ann", "no complaint in two weeks")
         copy_journal(journal, lake, "c")
     said = "trusted by hand by ann on 2026-11-16: no complaint in two weeks"
-    page = draw("sre_policies", settings, window="24h")
+    page = draw("actions/Policies", settings, window="24h")
     assert page.dataframe[0].value["stage"].to_list() == [f"may act: {said}"]
-    plan = texts(draw("sre_actions", settings, window="24h"))
+    plan = texts(draw("actions", settings, window="24h"))
     (line,) = (text for text in plan if "trusted by hand by ann" in text)
     assert "no complaint in two weeks" in line
 
 
 def test_plan_that_is_called_off_says_so(site: Settings, draw: Draw) -> None:
-    page = draw("sre_actions", site, window="24h")
+    page = draw("actions", site, window="24h")
     said = " ".join(w.value for w in page.warning)
     assert "Nothing of the plan is done" in said
     assert "Nothing acts on cluster" in said
@@ -160,9 +160,9 @@ def press(page: AppTest, label: str) -> AppTest:
 @pytest.mark.parametrize(
     ("view", "query", "label", "said"),
     [
-        ("sre_actions", {"request": "d0"}, "Approve", ("approve", "d0", "ann")),
-        ("sre_inbox", {"finding": FIRST}, "Snooze", ("snooze", FIRST, WEEK, "ann")),
-        ("mine_coming", {"owner": NAME, "case": WHOM}, "Keep", ("keep", WHOM, DAY, "ann")),
+        ("actions", {"request": "d0"}, "Approve", ("approve", "d0", "ann")),
+        ("findings", {"finding": FIRST}, "Snooze", ("snooze", FIRST, WEEK, "ann")),
+        ("mine", {"owner": NAME, "case": WHOM}, "Keep", ("keep", WHOM, DAY, "ann")),
     ],
     ids=["approve", "snooze", "keep"],
 )  # fmt: skip
@@ -186,10 +186,10 @@ def test_undo_gives_back_an_action(
     served: Settings, heard: Heard, signed: Callable[[Person], None], draw: Draw
 ) -> None:
     signed(Person("ann", "approver"))
-    page = draw("sre_actions", served, window="24h")
+    page = draw("actions/Done", served, window="24h")
     chosen = next(d.value for d in page.dataframe if "result" in d.value.columns)
     action = chosen["id"].to_list()[0]
-    press(draw("sre_actions", served, window="24h", action=action), "Undo")
+    press(draw("actions", served, window="24h", action=action), "Undo")
     assert heard.said == [("undo", action, "ann")]
 
 
@@ -197,10 +197,10 @@ def test_viewer_sees_grey_buttons_but_keeps_what_is_their_own(
     served: Settings, signed: Callable[[Person], None], draw: Draw
 ) -> None:
     signed(Person("eve", "viewer"))
-    page = draw("sre_actions", served, window="24h", request="d0")
+    page = draw("actions", served, window="24h", request="d0")
     assert [(b.label, b.disabled) for b in page.button] == [("Approve", True)]
     signed(Person("mia", "viewer", groups=(NAME,)))
-    mine = draw("mine_coming", served, window="24h", case=WHOM)
+    mine = draw("mine", served, window="24h", case=WHOM)
     assert ("Keep", False) in [(b.label, b.disabled) for b in mine.button]
 
 
@@ -210,6 +210,6 @@ def test_service_that_is_down_is_one_line(
     signed(Person("ann", "approver"))
     gone = site.service.model_copy(update={"url": "http://127.0.0.1:9"})
     there = site.model_copy(update={"service": gone})
-    page = press(draw("sre_actions", there, window="24h", request="d0"), "Approve")
+    page = press(draw("actions", there, window="24h", request="d0"), "Approve")
     assert not page.exception
     assert any("does not answer" in one.value for one in page.warning)

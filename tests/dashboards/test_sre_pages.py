@@ -33,13 +33,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def test_links_lead_from_node_to_device_to_workload(small: Settings, draw: Draw) -> None:
-    page = draw("sre_fleet", small, show="nodes")
+    page = draw("fleet", small, show="nodes")
     link = page.dataframe[0].value["timeline"][0]
     for subject, column in (("node", "of_device"), ("device", "of_workload"), ("workload", "")):
         asked = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
         assert urlsplit(link).path == "timeline"
         assert subject in asked
-        page = draw("sre_timeline", small, **asked)
+        page = draw("timeline", small, **asked)
         assert not page.exception
         assert page.metric[0].value != "\\$0.00"
         assert len(page.get("vega_lite_chart")) >= 5
@@ -50,12 +50,12 @@ def test_links_lead_from_node_to_device_to_workload(small: Settings, draw: Draw)
 @pytest.mark.parametrize(
     ("view", "show", "said"),
     [
-        ("sre_queues", "blocked by", "greedy"),
-        ("sre_queues", "quotas", "ClusterQueue"),
-        ("sre_fragmentation", "whose place", "red/Job/train"),
-        ("sre_fragmentation", "what fits", "p/H100"),
-        ("sre_health", "XIDs", "GPU-3"),
-        ("sre_health", "events of nodes", "NodeNotReady"),
+        ("queues", "blocked by", "greedy"),
+        ("queues", "quotas", "ClusterQueue"),
+        ("capacity", "whose place", "red/Job/train"),
+        ("capacity", "what fits", "p/H100"),
+        ("health", "XIDs", "GPU-3"),
+        ("health", "events of nodes", "NodeNotReady"),
     ],
 )
 def test_each_part_shows_its_table(
@@ -69,7 +69,7 @@ def test_each_part_shows_its_table(
 
 
 def test_plan_is_told_with_its_restarts(small: Settings, draw: Draw) -> None:
-    page = draw("sre_fragmentation", small)
+    page = draw("capacity", small)
     assert page.dataframe[0].value["pod"].to_list() == ["red/train-0"]
     told = [c.value for c in page.caption if "proven the fewest" in c.value]
     assert any("1 whole slots of 2 GPUs for 1 restarts" in text for text in told)
@@ -77,7 +77,7 @@ def test_plan_is_told_with_its_restarts(small: Settings, draw: Draw) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_timeline_of_a_hostile_name_is_text(name: str, hostile: Settings, draw: Draw) -> None:
-    page = draw("sre_timeline", hostile, window="24h", workload=f"{name}/Job/{name}")
+    page = draw("timeline", hostile, window="24h", workload=f"{name}/Job/{name}")
     assert not page.exception
     said = [re.sub(r"\\.", "", text) for text in texts(page)]
     assert not [text for text in said if FAILED in text or "<script" in text or "\u202e" in text]
@@ -86,7 +86,7 @@ def test_timeline_of_a_hostile_name_is_text(name: str, hostile: Settings, draw: 
 
 
 def test_nobody_has_a_timeline_that_says_so(small: Settings, draw: Draw) -> None:
-    page = draw("sre_timeline", small, workload="no/such/thing")
+    page = draw("timeline", small, workload="no/such/thing")
     assert any("Nothing is accounted for it" in info.value for info in page.info)
     assert not page.exception
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dashboards import web_app
+from dashboards import app, web_app
 
 INDEX = "<head><script>\n  run()\n</script><script type='module' src='a.js'></script></head>"
 
@@ -60,3 +60,60 @@ def test_headers_stand_on_every_answer_once(code: int) -> None:
     start, body = asyncio.run(_answer(inner))
     assert start["headers"] == [(b"etag", b"1"), (b"x-frame-options", b"DENY")]
     assert body["body"] == b"x"
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "target"),
+    [
+        ("/inbox", "finding=ab&team=a%26b", "findings?finding=ab&team=a%26b"),
+        ("/base/waste", "by=pool", "spend?tab=Waste+by+owner&by=pool"),
+        ("/units/", "", "../unit-cost"),
+        ("/spend", "by=pool", None),
+        ("/", "", None),
+        ("/static/js/inbox.js", "", None),
+    ],
+)
+def test_an_old_address_leads_to_its_page_with_its_parameters(
+    path: str, query: str, target: str | None
+) -> None:
+    assert web_app.find_new_address(path, query) == target
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/a/b", "../no-page?address=a%2Fb"),
+        ("/base/a/b/", "../../no-page?address=a%2Fb"),
+        ("/base/spend", None),
+        ("/static/js/index.js", None),
+        ("/_stcore/health", None),
+        ("/spend/_stcore/health", None),
+    ],
+)
+def test_a_path_of_several_folders_is_no_page(path: str, target: str | None) -> None:
+    assert web_app.find_page_of_nested(path, "base") == target
+
+
+def test_every_old_address_leads_to_a_tab_that_exists() -> None:
+    targets = set(web_app.OLD_ADDRESSES.values())
+    there = {(app.url_path(page), tab) for page, _, tab in (p.partition("/") for p in app.parts())}
+    assert targets <= there | {(app.url_path(name), "") for name in app.names()}
+    assert not {*web_app.OLD_ADDRESSES} & {app.url_path(name) for name in app.names()}
+
+
+def test_a_request_for_an_old_address_is_answered_with_the_new_one() -> None:
+    async def inner(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise AssertionError("the app is not asked")
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read")
+
+    scope = {"type": "http", "method": "GET", "path": "/heatmap", "query_string": b"team=x"}
+    asyncio.run(web_app.MovedPages(inner)(scope, receive, send))
+    assert sent[0]["status"] == 308
+    assert dict(sent[0]["headers"])[b"location"] == b"gpu-hours?tab=Hours+of+the+week&team=x"

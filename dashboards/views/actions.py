@@ -1,0 +1,37 @@
+"""What policies do: the plan, approvals, what was done, undone and refused, and what it saved."""
+
+import streamlit as st
+
+from dashboards import action_buttons, data, page, tabs
+from dashboards.figures import policy_actions
+from dashboards.page import PageRequest, plain
+from dashboards.views import actions_history, actions_plan, actions_policies, actions_savings
+
+TITLE, ICON = "Actions", ":material/bolt:"
+TABS: tabs.Tabs = {
+    "Plan": actions_plan.show_plan,
+    "Approvals": actions_plan.show_approvals,
+    "Done": actions_history.show_done,
+    "Undone": actions_history.show_undone,
+    "Refusals": actions_history.show_refusals,
+    "Policies": actions_policies.show,
+    "Verified savings": actions_savings.show,
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the page."""
+    action_buttons.show_result()
+    page.card(frozen, request, height=0)
+    tabs.show_tabs(TABS, request, {"request": "Approvals", "action": "Done"})
+
+
+def frozen(request: PageRequest) -> None:
+    """Show where nothing acts, and why."""
+    for row in data.query(policy_actions.frozen, request.filters).to_pylist()[:3]:
+        st.warning(
+            f"**Nothing acts on cluster {plain(row['cluster'])}:** frozen by "
+            f"{plain(row['actor'])} at {row['at']:%Y-%m-%d %H:%M} UTC: {plain(row['why'], 200)}. "
+            "`fallow thaw` lets it act again.",
+            icon=":material/ac_unit:",
+        )

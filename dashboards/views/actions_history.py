@@ -1,0 +1,133 @@
+"""What was done, undone and refused, and how to undo it."""
+
+from dashboards import action_buttons, data, page
+from dashboards.figures import policy_actions
+from dashboards.page import PageRequest, plain
+
+ACTION_COLUMNS = {
+    "at": page.time_column("when"),
+    "subject": page.name("workload", "large"),
+    "verb": page.name("what was done"),
+    "result": page.name("result", "small"),
+    "saved_usd": page.usd("saved so far, USD"),
+    "freed_gpus": page.number("GPUs freed"),
+    "why": page.name("why", "large"),
+    "restored_by": page.name("undone by", "small"),
+    "policy": page.name("policy", "small"),
+    "actor": page.name("by", "small"),
+    "id": page.name("action", "small"),
+}
+UNDONE = {
+    "at": page.time_column("when"),
+    "subject": page.name("workload", "large"),
+    "verb": page.name("what was done"),
+    "restored_by": page.name("undone by", "small"),
+    "restored_at": page.time_column("undone"),
+    "result": page.name("result", "small"),
+    "policy": page.name("policy", "small"),
+    "id": page.name("action", "small"),
+}
+PLAN_REFUSED = {
+    "subject": page.name("workload", "large"),
+    "why": page.name("why", "large"),
+    "gate": page.name("gate", "small"),
+    "verb": page.name("what it would do"),
+    "usd_per_day": page.usd("USD a day"),
+    "gpus": page.number("GPUs"),
+    "policy": page.name("policy", "small"),
+    "owner": page.name("owner", "small"),
+}
+REFUSED = {
+    "at": page.time_column("when"),
+    "subject": page.name("workload", "large"),
+    "why": page.name("why", "large"),
+    "policy": page.name("policy", "small"),
+}
+
+
+def show_done(request: PageRequest) -> None:
+    """Draw the tab of actions."""
+    page.card(actions_done, request)
+
+
+def show_undone(request: PageRequest) -> None:
+    """Draw the tab of undone actions."""
+    page.card(actions_undone, request)
+
+
+def show_refusals(request: PageRequest) -> None:
+    """Draw the tab of refusals."""
+    page.card(refusals, request)
+    page.card(late_refusals, request)
+
+
+def actions_done(request: PageRequest) -> None:
+    """List the actions, with the button that undoes one."""
+    rows = data.query(policy_actions.actions_done, request.window, request.filters).to_pylist()
+    if not rows:
+        page.show_nothing(
+            "Nothing was done in this window.",
+            "With `actions.enabled` the service acts by its policies; `fallow apply` does a turn.",
+        )
+        return
+    choice = action_buttons.choose(
+        rows,
+        ACTION_COLUMNS,
+        key="action",
+        label="Action",
+        table_name="Actions, the newest first",
+        name_of=lambda row: f"{row['verb']} {row['subject']} ({row['id']})",
+    )
+    if choice is None:
+        return
+    now = request.extent.samples.end.replace(tzinfo=None)
+    if not policy_actions.undo_state(
+        choice["result"], choice["at"], now, request.settings.actions.watch
+    ):
+        page.note(f"It is {plain(choice['result'])}: it cannot be undone.")
+        return
+    if choice["lost"]:
+        page.note(f"This is not restored: {plain(choice['lost'], 300)}.")
+    action_buttons.button(
+        "Undo", "undo", request, key="undo-it", owner=choice["owner"], body={"action": choice["id"]}
+    )
+
+
+def actions_undone(request: PageRequest) -> None:
+    """List the actions that were undone, and by whom."""
+    rows = data.query(policy_actions.actions_done, request.window, request.filters).to_pylist()
+    undone = [row for row in rows if row["restored_by"]]
+    if not undone:
+        page.show_nothing(
+            "No action of this window was undone.",
+            "Owners undo an action on the page Mine, approvers in the tab Done.",
+        )
+        return
+    page.table(undone, UNDONE, table_name="Actions that were undone, the newest first")
+
+
+def refusals(request: PageRequest) -> None:
+    """List the cases that the current plan refuses, and the reasons."""
+    rows = data.query(policy_actions.plan, request.filters).to_pylist()
+    refused_rows = [row for row in rows if row["says"] == "refuses"]
+    page.heading("Refused by the plan")
+    if not refused_rows:
+        page.show_nothing(
+            "The current plan refuses nothing.",
+            "`fallow why-not WORKLOAD` shows the answer of every gate for one workload.",
+        )
+        return
+    page.table(refused_rows, PLAN_REFUSED, table_name="Cases that the plan refuses")
+
+
+def late_refusals(request: PageRequest) -> None:
+    """List what a gate refused just before the action."""
+    rows = data.query(policy_actions.refused, request.window, request.filters)
+    page.heading("Refused just before the action")
+    if not rows.num_rows:
+        page.show_nothing(
+            "No gate refused a planned action in this window.",
+            "Every gate is checked again just before an action.",
+        )
+        return
+    page.table(rows, REFUSED, table_name="What gates refused although a plan allowed it")

@@ -1,0 +1,133 @@
+"""What policies decide now and why not, and what waits for approval."""
+
+from typing import Any
+
+import streamlit as st
+
+from dashboards import action_buttons, data, links, page
+from dashboards.figures import policy_actions, policy_status
+from dashboards.page import PageRequest, money, plain
+
+FINDING = "finding_link"
+WAITING = {
+    "subject": page.name("workload", "large"),
+    "verb": page.name("what it would do"),
+    "usd_per_day": page.usd("saves, USD a day"),
+    "gpus": page.number("GPUs"),
+    "owner": page.name("owner", "small"),
+    "policy": page.name("policy", "small"),
+    "requested_at": page.time_column("requested"),
+    "approved_by": page.name("agreed already", "small"),
+    "id": page.name("request", "small"),
+}
+PLAN = {
+    "says": page.name("the plan"),
+    "subject": page.name("workload", "large"),
+    "verb": page.name("what to do"),
+    "why": page.name("why not now", "large"),
+    "next_at": page.time_column("goes on at"),
+    "usd_per_day": page.usd("USD a day"),
+    "gpus": page.number("GPUs"),
+    "policy": page.name("policy", "small"),
+    "owner": page.name("owner", "small"),
+    FINDING: action_buttons.findings(),
+}
+
+
+def show_plan(request: PageRequest) -> None:
+    """Draw the tab of the plan."""
+    page.card(plan, request)
+
+
+def show_approvals(request: PageRequest) -> None:
+    """Draw the tab of approvals."""
+    page.card(waiting, request)
+
+
+def waiting(request: PageRequest) -> None:
+    """List what waits for approval, with the button that approves."""
+    rows = data.query(policy_actions.waiting, request.filters).to_pylist()
+    if not rows:
+        page.show_nothing(
+            "Nothing waits for approval.",
+            "Policies with `approvals` ask here before they act, once their notice is over.",
+        )
+        return
+    choice = action_buttons.choose(
+        rows,
+        WAITING,
+        key="request",
+        label="Request",
+        table_name="Actions that wait for approval",
+        name_of=lambda row: f"{row['verb']} {row['subject']} ({row['id']})",
+    )
+    if choice is None:
+        return
+    if not choice["planned"]:
+        page.note("Its case is not in the last plan any more: an approval has no effect now.")
+    action_buttons.button(
+        "Approve",
+        "approve",
+        request,
+        key="approve-it",
+        primary=True,
+        body={"request": choice["id"]},
+    )
+
+
+def plan(request: PageRequest) -> None:
+    """List the policies' current decisions, with every reason."""
+    rows = data.query(policy_actions.plan, request.filters).to_pylist()
+    if not rows:
+        page.show_nothing(
+            "There is no plan here.",
+            "`fallow up` writes one with each analysis, by the policies in `actions.policies`; "
+            "`fallow plan` shows it now.",
+        )
+        return
+    _count_by_decision(rows)
+    names = sorted({row["says"] for row in rows})
+    decision = st.segmented_control(
+        "The plan", names, key="says", bind="query-params", label_visibility="collapsed"
+    )
+    rows_shown = [_linked(row) for row in rows if decision is None or row["says"] == decision]
+    page.table(rows_shown, PLAN, table_name="What policies decide about every case", height=420)
+    first = rows[0]
+    acts_now = "The service carries it out." if first["acts"] else "Nothing acts: a dry run."
+    page.note(
+        f"As of {first['at']:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD` tells every "
+        "gate's answer."
+    )
+    for rule in data.query(policy_status.list_policies, request.filters).to_pylist():
+        if rule["trusted_by"]:
+            page.note(plain(f"Policy {rule['policy']} is {policy_status.by_hand(rule)}.", 700))
+
+
+def _count_by_decision(rows: list[dict[str, Any]]) -> None:
+    aborted = next((row["aborted"] for row in rows if row["aborted"]), None)
+    if aborted:
+        st.warning(f"**Nothing of the plan is done:** {plain(aborted, 300)}")
+    page.metrics(
+        *(
+            (label, f"{len(rows_of):,}", f"{money(_sum(rows_of))} a day")
+            for label, says in _SAYS
+            for rows_of in [[row for row in rows if row["says"] == says]]
+        )
+    )
+
+
+def _sum(rows: list[dict[str, Any]]) -> Any:
+    usd_known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
+    return sum(usd_known) if usd_known else (None if rows else page.exact(0))
+
+
+def _linked(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, FINDING: links.page_link("findings", finding=row["finding"])}
+
+
+_SAYS = (
+    ("Acts now", "does it"),
+    ("Owners are notified", "tells its owner"),
+    ("Held", "holds"),
+    ("Refused", "refuses"),
+)

@@ -1,0 +1,115 @@
+"""The savings ledger: identified, approved, acted, verified; verified is measured."""
+
+from decimal import Decimal
+
+from dashboards import chart_data, charts, data, page
+from dashboards.figures import savings
+from dashboards.page import PageRequest, hours, money
+
+VERIFIED = {
+    "kind": page.name("kind", "small"),
+    "told": page.name("what it means"),
+    "usd": page.usd("saved, USD"),
+    "gpu_hours": page.number("GPU-hours"),
+    "predicted_usd": page.usd("predicted, USD"),
+    "restart_usd": page.usd("restarts, taken off"),
+    "held_usd": page.usd("of, USD", "what the devices cost since: savings are a part of it"),
+    "unknown_gpu_hours": page.number(
+        "unknown GPU-hours", "their telemetry ended: counted neither as saved nor as spent"
+    ),
+    "actions": page.number("actions"),
+    "reversed": page.number("reversals", "taken back by their owner within 24 h"),
+}
+CASES = {
+    "stage": page.name("stage", "small"),
+    "workload": page.name("workload", "large"),
+    "team": page.name("team", "small"),
+    "kind": page.name("found"),
+    "usd": page.usd("would save"),
+    "verified_usd": page.usd("saved"),
+    "requested_at": page.time_column("requested"),
+    "approved_at": page.time_column("approved"),
+    "acted_at": page.time_column("acted"),
+    "result": page.name("result", "small"),
+    "id": page.name("finding", "small"),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the tab."""
+    page.card(stages, request)
+    page.card(verified, request)
+    page.card(cases, request)
+
+
+def stages(request: PageRequest) -> None:
+    """Draw how far the findings progressed."""
+    stages_reached = data.query(savings.stages, request.window, request.filters)
+    if not stages_reached.identified:
+        page.show_no_findings(
+            request,
+            (),
+            "Nothing was found to save here.",
+            "`fallow analyze` or `fallow up` find waste and store it; a window without waste is "
+            "also a result.",
+        )
+        return
+    waiting = (
+        f"{stages_reached.waiting} wait for approval"
+        if stages_reached.waiting
+        else f"{stages_reached.approved} cases"
+    )
+    page.metrics(
+        (
+            "Identified",
+            money(stages_reached.identified_usd),
+            f"{stages_reached.identified} findings",
+        ),
+        ("Approved", _some(stages_reached.approved, stages_reached.approved_usd), waiting),
+        (
+            "Acted",
+            _some(stages_reached.acted, stages_reached.acted_usd),
+            f"{stages_reached.acted} cases",
+        ),
+        (
+            "Verified",
+            _some(stages_reached.verified, stages_reached.verified_usd),
+            hours(stages_reached.verified_gpu_hours),
+        ),
+    )
+    page.chart(
+        charts.funnel(chart_data.savings_stages(stages_reached)),
+        "Dollars identified, approved, acted upon and verified",
+    )
+    page.note(
+        "Identified, approved and acted: what the findings of this window would save. Verified: "
+        "measured after the act, from who held the devices then; restarts are taken off."
+    )
+
+
+def verified(request: PageRequest) -> None:
+    """List the measured savings, by kind of dollars."""
+    page.heading("Verified")
+    rows = data.query(savings.verified, request.window, request.filters).to_pylist()
+    if not rows:
+        page.show_nothing(
+            "No action was measured yet.",
+            "Once a policy acts (`fallow plan`, `fallow apply`), what it saved is measured and "
+            "stands here.",
+        )
+        return
+    rows_explained = [{**row, "told": savings.KINDS.get(row["kind"], "")} for row in rows]
+    page.table(rows_explained, VERIFIED, table_name="Verified savings by kind")
+    page.note("Only cash lowers the bill. The kinds are never one sum in it.")
+
+
+def cases(request: PageRequest) -> None:
+    """List the requests, approvals and actions."""
+    rows = data.query(savings.cases, request.window, request.filters)
+    if rows.num_rows:
+        page.heading("Cases")
+        page.table(rows, CASES, table_name="Cases beyond being identified")
+
+
+def _some(count: int, usd: Decimal | None) -> str:
+    return money(usd) if count else money(Decimal())

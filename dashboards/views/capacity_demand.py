@@ -1,0 +1,46 @@
+"""Demand: head-room, reservations and forecasts that the analyzer of demand judged."""
+
+from typing import Any
+
+from dashboards import action_buttons, data, links, page
+from dashboards.figures import supply
+from dashboards.page import PageRequest
+
+FINDING = "finding_link"
+ADVICE = {
+    "workload": page.name("queue or pool", "large"),
+    "kind": page.name("kind"),
+    "verb": page.name("what to do"),
+    "usd": page.usd("would save, USD"),
+    "gpu_hours": page.number("GPU-hours"),
+    "saving": page.name("saves", "small"),
+    "evidence": page.name("evidence", "small"),
+    "why": page.name("why", "large"),
+    "caution": page.name("caution", "large"),
+    FINDING: action_buttons.findings(),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the tab."""
+    page.card(advised, request)
+
+
+def advised(request: PageRequest) -> None:
+    """List the advice about demand, head-room and reservations."""
+    page.heading("Head-room, reservations and demand above capacity")
+    rows = data.query(supply.advised, request.window, request.filters, supply.DEMAND)
+    if not rows:
+        page.show_no_findings(
+            request,
+            supply.DEMAND,
+            "Nothing is advised about demand in this window.",
+            "`fallow analyze demand` judges it again; forecasts need 21 days of history.",
+        )
+        return
+    page.table([_linked(row) for row in rows], ADVICE, table_name="Advice about demand")
+
+
+def _linked(row: dict[str, Any]) -> dict[str, Any]:
+    cells = {name: value for name, value in row.items() if name != "details"}
+    return {**cells, FINDING: links.page_link("findings", finding=row["id"])}

@@ -1,0 +1,275 @@
+"""Free GPUs that the next pod cannot use: where, why, and the plan that gives them back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+from dashboards import charts, data, links, maps, page, tabs
+from dashboards.figures import fleet, fragmentation
+from dashboards.figures.fragmentation import PoolFragmentation
+from dashboards.page import PageRequest, hours, money
+from dashboards.views.fleet import now
+
+ANALYZERS = ("fragmentation",)
+ALLOCATED_STATES = dict.fromkeys(("productive", "low", "idle", "startup", "lost"), "held")
+COLOURS = {
+    "held": charts.BLUE,
+    "free": charts.GREY,
+    "stranded": charts.RED,
+    "unavailable": charts.STATE_COLOURS["unavailable"],
+    "unknown": charts.VIOLET,
+}
+POOLS = {
+    "name": page.name("pool and model"),
+    "unusable_gpus": page.number("free, not usable"),
+    "idle_gpus": page.number("free GPUs"),
+    "whole_free_gpus": page.number("whole free GPUs"),
+    "largest_job_gpus": page.number("largest job that fits, GPUs"),
+    "usd": page.usd("USD of the window"),
+    "gpu_hours": page.number("GPU-hours"),
+    "cause": page.name("most are lost to"),
+    "evidence": page.name("evidence", "small"),
+    "why": page.name("why", "large"),
+    "id": page.name("finding", "small"),
+}
+MOVES = {
+    "pool": page.name("pool and model"),
+    "pod": page.name("pod", "large"),
+    "gpus": page.number("GPUs"),
+    "source": page.name("from"),
+    "target": page.name("to"),
+}
+CAUSERS = {
+    "workload": page.name("workload", "large"),
+    "timeline": links.column(),
+    "gpus_lost": page.number("GPUs lost to others"),
+    "by_its_cpu": page.number("by its CPU"),
+    "by_its_gpus": page.number("by its GPUs"),
+    "pods": page.number("pods"),
+    "pool": page.name("pool and model"),
+}
+PACKING = {
+    "pool": page.name("pool and model"),
+    "size": page.number("job of so many GPUs"),
+    "fit": page.number("fit now"),
+    "used_pct": page.percent("of the free GPUs that they would use"),
+}
+CUTS = {
+    "name": page.name("pool and model"),
+    "gpus": page.number("boards"),
+    "allocated": page.name("held"),
+    "free": page.name("free"),
+    "cut_again": page.name("cut again as"),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the tab."""
+    page.card(headline, request)
+    page.card(pool_map, request, height=400)
+    page.card(plan, request)
+    page.card(more, request)
+
+
+def headline(request: PageRequest) -> None:
+    """Show how much is free and cannot be used."""
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    if not pools_found:
+        page.show_no_findings(
+            request,
+            ANALYZERS,
+            "No fragmentation was found in this window.",
+            "The `fragmentation` analyzer says so when free GPUs cannot serve the pods that come; "
+            "it needs the inventory of nodes and pods.",
+        )
+        return
+    priced = [pool.usd for pool in pools_found if pool.usd is not None]
+    free = sum(pool.idle_gpus for pool in pools_found)
+    lost = sum(pool.unusable_gpus for pool in pools_found)
+    moved = sum(pool.plan.restarts for pool in pools_found)
+    slots = sum(pool.plan.slots_freed for pool in pools_found)
+    page.metrics(
+        (
+            "Free in these pools",
+            f"{free:,.1f}",
+            f"{sum(p.whole_free_gpus for p in pools_found):,.0f} of them whole",
+        ),
+        ("Not usable", f"{lost:,.1f}", "by the next GPU pod"),
+        (
+            "Cost of it",
+            money(sum(priced, page.exact(0)) if priced else None),
+            hours(sum(pool.gpu_hours for pool in pools_found)),
+        ),
+        ("The plan", f"{slots:,} slots", f"for {moved:,} restarts"),
+    )
+    page.note(
+        f"As the last analysis found it, at {pools_found[0].found_at:%Y-%m-%d %H:%M} UTC, in "
+        "pools whose "
+        "free GPUs the next pods cannot use; elsewhere what is free can be used."
+    )
+
+
+def pool_map(request: PageRequest) -> None:
+    """Draw allocated and free GPUs, and where the plan moves pods."""
+    rows = data.query(fleet.cells, now(request), request.filters).to_pylist()
+    if not rows:
+        page.show_no_data(request)
+        return
+    roles = _roles(data.query(fragmentation.pools, request.window, request.filters))
+    order = [*COLOURS]
+    pool_texts = [
+        {
+            **row,
+            "state": ALLOCATED_STATES.get(row["state"], row["state"]),
+            "role": roles.get((row["cluster"], row["node"]), ""),
+        }
+        for row in rows
+    ]
+    pool_texts.sort(key=lambda r: (r["cluster"], r["pool"], r["node"], order.index(r["state"])))
+    used = [state for state in order if any(row["state"] == state for row in pool_texts)]
+    scale = alt.Scale(domain=used, range=[COLOURS[state] for state in used])
+    page.chart(
+        maps.cells(
+            pool_texts,
+            colours=scale,
+            roles=(("model", "model"), ("role", "in the plan")),
+            outlined="role",
+        ),
+        "GPUs node by node: held, free, stranded; nodes of the plan are outlined",
+    )
+    if roles:
+        page.note(
+            "Outlined: green, nodes that the plan empties; amber, nodes that take what was there."
+        )
+
+
+def plan(request: PageRequest) -> None:
+    """List the moves."""
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    if not pools_found:
+        return
+    page.heading("The defragmentation plan")
+    rows = [
+        {"pool": pool.name, "pod": m.pod, "gpus": m.gpus, "source": m.source, "target": m.target}
+        for pool in pools_found
+        for m in pool.plan.moves
+    ]
+    if not rows:
+        page.show_nothing(
+            "No move would help now.", " ".join(_stand(pool) for pool in pools_found[:3])
+        )
+        return
+    page.table(rows, MOVES, table_name="Pods that the plan would restart elsewhere")
+    plan_texts = " ".join(_plan_text(pool) for pool in [p for p in pools_found if p.plan.moves][:3])
+    page.note(f"{plan_texts} Nothing moves by itself: a policy and its approvals decide.")
+
+
+def more(request: PageRequest) -> None:
+    """Show the pools, what fits into them, the workloads in the way, or GPUs in MIG mode."""
+    parts = {"pools": pools, "what fits": fits, "whose place": causers, "MIG GPUs": cuts}
+    tabs.choose_tab(parts, request)
+
+
+def pools(request: PageRequest) -> None:
+    """List the pools."""
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    if not pools_found:
+        _none(request)
+        return
+    rows = [
+        {
+            **{name: getattr(p, name) for name in POOLS if name != "cause"},
+            "cause": fragmentation.CAUSES[p.causes[0][0]] if p.causes else "",
+        }
+        for p in pools_found
+    ]
+    page.table(rows, POOLS, table_name="Pools by free GPUs that cannot be used")
+
+
+def fits(request: PageRequest) -> None:
+    """List which jobs fit into the free GPUs."""
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    rows = [
+        {"pool": p.name, "size": size, "fit": fit, "used_pct": None if u is None else 100 * u}
+        for p in pools_found
+        for size, fit, u in p.packing
+    ]
+    if not rows:
+        _none(request)
+        return
+    page.table(rows, PACKING, table_name="Jobs that fit into what is free")
+
+
+def causers(request: PageRequest) -> None:
+    """List the workloads whose placement makes other GPUs unusable."""
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    rows = [
+        {
+            **workload,
+            "pool": pool.name,
+            "workload": _name(workload),
+            "timeline": links.timeline(cluster=pool.cluster, workload=_name(workload)),
+        }
+        for pool in pools_found
+        for workload in pool.caused_by
+    ]
+    if not rows:
+        _none(request)
+        return
+    page.table(rows, CAUSERS, table_name="Workloads that keep free GPUs from being used")
+
+
+def cuts(request: PageRequest) -> None:
+    """List the layouts of GPUs in MIG mode that strand slices."""
+    layouts = data.query(fragmentation.cuts, request.window, request.filters)
+    if not layouts:
+        _none(request)
+        return
+    rows = [{name: getattr(cut, name) for name in CUTS} for cut in layouts]
+    page.table(rows, CUTS, table_name="Layouts of MIG GPUs that strand slices")
+
+
+def _none(request: PageRequest) -> None:
+    page.show_no_findings(
+        request, ANALYZERS, "Nothing of this was found in this window.", "Choose a longer one."
+    )
+
+
+def _roles(pools_found: tuple[PoolFragmentation, ...]) -> dict[tuple[str, str], str]:
+    roles = {
+        (pool.cluster, move.target): "takes pods"
+        for pool in pools_found
+        for move in pool.plan.moves
+    }
+    emptied = {(pool.cluster, move.source) for pool in pools_found for move in pool.plan.moves}
+    return roles | dict.fromkeys(emptied, "is emptied")
+
+
+def _plan_text(pool: PoolFragmentation) -> str:
+    defrag_plan = pool.plan
+    proof_text = ""
+    if defrag_plan.fewest is not None:
+        proof_text = (
+            ", proven the fewest"
+            if defrag_plan.proven
+            else f", at least {defrag_plan.fewest} are needed"
+        )
+    gain = f"; {defrag_plan.gained_gpus:,.1f} GPUs become usable" if defrag_plan.gained_gpus else ""
+    return (
+        f"{page.plain(pool.name)}: {defrag_plan.slots_freed} whole slots of "
+        f"{defrag_plan.slot_gpus} GPUs for "
+        f"{defrag_plan.restarts} restarts{proof_text}{gain}."
+    )
+
+
+def _stand(pool: PoolFragmentation) -> str:
+    stay = ", ".join(f"{n} {page.plain(why)}" for why, n in pool.plan.stay.items())
+    reason = page.plain(pool.plan.why or "enough whole slots are free", 200)
+    return f"{page.plain(pool.name)}: {reason}{f' (pods that stay: {stay})' if stay else ''}."
+
+
+def _name(workload: Mapping[str, Any]) -> str:
+    return "/".join(
+        str(workload.get(name) or "") for name in ("namespace", "workload_kind", "workload")
+    )

@@ -1,0 +1,106 @@
+"""What each team pays: its GPUs, their part of the node, its share of what was not allocated."""
+
+from decimal import Decimal
+from typing import Any
+
+import streamlit as st
+
+from dashboards import data, page
+from dashboards.figures import chargeback
+from dashboards.page import PageRequest, hours, money, share
+from fallow.models import PLATFORM
+
+TITLE, ICON = "Chargeback", ":material/receipt_long:"
+
+TEAMS = {
+    "team": page.name("team"),
+    "total_usd": page.usd("fully loaded", "with its share of what was not allocated"),
+    "total_usd_gpu": page.usd(
+        "GPU only", "GPU part, with its share of the GPU part that was not allocated"
+    ),
+    "usd_gpu": page.usd("own GPUs"),
+    "usd_node": page.usd("their part of the node", "CPU, memory and disk beside the GPUs"),
+    "shared_usd": page.usd("shared", "of what was not allocated, in proportion to its dollars"),
+    "gpu_hours": page.number("GPU-hours"),
+    "used_gpu_hours": page.number("used"),
+    "idle_gpu_hours": page.number("idle"),
+    "busy_pct": page.BUSY,
+    "effective_pct": page.EFFECTIVE,
+    "idle_usd": page.usd("of own, idle"),
+    "unpriced_gpu_hours": page.number("without a price"),
+}
+LINES = {
+    "workload": page.name("workload", "large"),
+    "pool": page.name("pool", "small"),
+    "model": page.name("model", "small"),
+    "gpu_hours": page.number("GPU-hours"),
+    "usd_per_gpu_hour": page.usd("rate"),
+    "usd_gpu": page.usd("GPU part"),
+    "usd_node": page.usd("node part"),
+    "usd_loaded": page.usd("USD"),
+    "used_gpu_hours": page.number("used"),
+    "idle_gpu_hours": page.number("idle"),
+    "busy_pct": page.BUSY,
+    "effective_pct": page.EFFECTIVE,
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the page."""
+    page.card(summary, request)
+    page.card(statement, request)
+
+
+def summary(request: PageRequest) -> None:
+    """List every team's line; they sum to the bill."""
+    rows = data.query(chargeback.teams, request.window, request.filters)
+    if not rows.num_rows:
+        page.show_no_data(request)
+        return
+    page.heading("All teams")
+    page.table(rows, TEAMS, table_name="Chargeback by team")
+    total = [usd for usd in rows["total_usd"].to_pylist() if usd is not None]
+    page.note(
+        f"Rows sum to the bill, {money(sum(total, Decimal()) if total else None, cents=True)}. "
+        "What was not allocated goes to the teams of its cluster in proportion to their dollars; "
+        "it is the platform's line with the sign turned. Of the filters only the cluster counts "
+        "here."
+    )
+
+
+def statement(request: PageRequest) -> None:
+    """Show one team's statement and its lines."""
+    rows = data.query(chargeback.teams, request.window, request.filters)
+    by_team = {row["team"]: row for row in rows.to_pylist()}
+    if not by_team:
+        return
+    page.heading("Statement of one team")
+    team = request.filters.team or next(iter(by_team))
+    st.text(page.visible(team))
+    line = by_team.get(team)
+    if line is None:
+        page.show_nothing(
+            "This team held no GPU in this window.", "Choose another team or a longer window."
+        )
+        return
+    page.metrics(
+        ("Fully loaded", money(line["total_usd"], cents=True), "own + node + shared"),
+        ("GPU only", money(line["total_usd_gpu"], cents=True), "own + shared GPU part"),
+        ("Shared", money(line["shared_usd"], cents=True), "of what was not allocated"),
+        (
+            "Idle",
+            money(line["idle_usd"], cents=True),
+            idle_of(line),
+        ),
+    )
+    if team == PLATFORM:
+        page.note("Not allocated: free, stranded and broken GPUs, shared out above.")
+    detail = data.query(chargeback.lines, request.window, request.filters, team)
+    page.table(detail, LINES, table_name="Lines of the statement")
+    page.note("Choose the team in the filters; the table's menu exports it as CSV.")
+
+
+def idle_of(line: dict[str, Any]) -> str:
+    """Return the line under a row's idle dollars: their share, then the hours."""
+    part = share(line["idle_usd"], line["usd_loaded"])
+    return f"{part} of its own dollars; {hours(line['idle_gpu_hours'])}"

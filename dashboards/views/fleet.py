@@ -1,0 +1,131 @@
+"""Every GPU as a cell: what it does now, and what burns idle per hour."""
+
+from datetime import datetime
+
+from dashboards import data, links, maps, page, tabs
+from dashboards.figures import fleet
+from dashboards.page import PageRequest, money
+
+TITLE, ICON = "Fleet", ":material/grid_view:"
+
+NODES = {
+    "node": page.name("node"),
+    "timeline": links.column(),
+    "idle_usd_h": page.usd("idle, USD per hour"),
+    "idle_gpus": page.number("idle GPUs"),
+    "free_gpus": page.number("free GPUs"),
+    "unknown_gpus": page.number("unknown"),
+    "gpus": page.number("GPUs"),
+    "usd_h": page.usd("USD per hour"),
+    "workload": page.name("most of it held by", "large"),
+    "pool": page.name("pool", "small"),
+    "model": page.name("model", "small"),
+}
+HOLDERS = {
+    "workload": page.name("workload", "large"),
+    "timeline": links.column(),
+    "idle_usd_h": page.usd("idle, USD per hour"),
+    "idle_gpus": page.number("idle GPUs"),
+    "team": page.name("team", "small"),
+    "model": page.name("model", "small"),
+    "nodes": page.number("nodes"),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the page."""
+    page.card(states, request)
+    page.card(cells, request, height=400)
+    page.card(more, request)
+
+
+def now(request: PageRequest) -> datetime:
+    """Return the page's current time: the end of the accounted time, at most the window's end."""
+    accounted_until = request.extent.accounted
+    return min(request.window.end, accounted_until) if accounted_until else request.window.end
+
+
+def states(request: PageRequest) -> None:
+    """Show the fleet in four figures."""
+    rates = data.query(fleet.states, now(request), request.filters)
+    if not rates:
+        page.show_no_data(request)
+        return
+    rate_by_state = {rate.state: rate for rate in rates}
+    gpu_total = sum(rate.gpus for rate in rates)
+    priced = [rate.usd_h for rate in rates if rate.usd_h is not None]
+    bill = sum(priced, page.exact(0)) if priced else None
+    page.metrics(
+        ("GPUs", f"{gpu_total:,.0f}", f"{money(bill)} per hour"),
+        *(_metric(label, rate_by_state.get(state), bool(priced)) for label, state in _CELL_FIELDS),
+    )
+    hour = fleet.hour(now(request))
+    page.note(
+        f"The hour {hour.start:%Y-%m-%d %H:%M} to {hour.end:%H:%M} UTC, the newest one in the "
+        "ledger. A cell shows the state that its GPU was in longest; the figures count seconds."
+    )
+
+
+def cells(request: PageRequest) -> None:
+    """Draw the GPUs."""
+    rows = data.query(fleet.cells, now(request), request.filters).to_pylist()
+    if not rows:
+        return
+    gpu_total = sum(rate.gpus for rate in data.query(fleet.states, now(request), request.filters))
+    page.chart(
+        maps.cells(rows, roles=(("model", "model"), ("device", "device"))),
+        "GPUs as cells, node by node, coloured by what they do now",
+    )
+    gpus_shown = sum(row["gpus"] for row in rows)
+    if any(row["device"] is None for row in rows):
+        page.note("GPUs of one node in one state are one cell, as wide as they are many.")
+    if gpus_shown < gpu_total - 0.5:
+        page.note(
+            f"Drawn are {gpus_shown:,.0f} of {gpu_total:,.0f} GPUs, those of the nodes that burn "
+            "the most "
+            "idle: a browser takes no more. Filter by cluster or pool to see the others."
+        )
+
+
+def more(request: PageRequest) -> None:
+    """List owners of idle GPUs, or the nodes."""
+    tabs.choose_tab({"who holds idle": holders, "nodes": nodes}, request)
+
+
+def holders(request: PageRequest) -> None:
+    """List the owners of idle GPUs."""
+    rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
+    if not rows:
+        page.show_nothing("No allocated GPU is idle now.", "Free ones are above, in grey.")
+        return
+    table_rows = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
+        for r in rows
+    ]
+    page.table(table_rows, HOLDERS, table_name="Workloads that hold GPUs idle now", height=320)
+
+
+def nodes(request: PageRequest) -> None:
+    """List the nodes."""
+    rows = data.query(fleet.nodes, now(request), request.filters).to_pylist()
+    if not rows:
+        return
+    table_rows = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], node=r["node"])} for r in rows
+    ]
+    page.table(table_rows, NODES, table_name="Nodes by dollars that burn idle per hour", height=320)
+    if len(rows) == fleet.MOST_ROWS:
+        page.note(f"The {fleet.MOST_ROWS} first; filter by cluster or pool to see others.")
+
+
+_CELL_FIELDS = (
+    ("Productive", "productive"),
+    ("Held idle", "idle"),
+    ("Free", "free"),
+    ("Unknown", "unknown"),
+)
+
+
+def _metric(label: str, rate: fleet.StateRate | None, priced: bool) -> tuple[str, str, str]:
+    usd = rate.usd_h if rate else (page.exact(0) if priced else None)
+    return label, f"{rate.gpus if rate else 0:,.1f}", f"{money(usd)} per hour"

@@ -1,0 +1,121 @@
+"""From the paid GPU-hours to the productive ones, and the hours of the week."""
+
+from dashboards import chart_data, charts, data, page, tabs
+from dashboards.figures import savings as savings_ledger
+from dashboards.figures import waterfall
+from dashboards.page import PageRequest, hours, money, share
+from dashboards.views import gpu_hours_week
+
+TITLE, ICON = "GPU-hours", ":material/waterfall_chart:"
+
+STATES = {
+    "state": page.name("state", "small"),
+    "meaning": page.name("meaning"),
+    "gpu_hours": page.number("GPU-hours"),
+    "share_pct": page.percent("of the paid"),
+    "usd": page.usd("USD"),
+}
+SAVINGS = {
+    "analyzer": page.name("found by", "small"),
+    "evidence": page.name("evidence", "small"),
+    "saving": page.name("saves", "small"),
+    "findings": page.number("findings"),
+    "gpu_hours": page.number("GPU-hours"),
+    "share_pct": page.percent("of the paid"),
+    "usd": page.usd("USD"),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the page."""
+    tabs.show_tabs(TABS, request)
+
+
+def show_waterfall(request: PageRequest) -> None:
+    """Draw the tab of the waterfall."""
+    page.card(states, request)
+    page.card(savings, request)
+
+
+def states(request: PageRequest) -> None:
+    """Draw the stages of the paid hours, state by state."""
+    waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
+    if not waterfall_total.steps:
+        page.show_no_data(request)
+        return
+    worked = next((s for s in waterfall_total.steps if s.state == "productive"), None)
+    rate = (
+        None
+        if waterfall_total.usd is None or not waterfall_total.gpu_hours
+        else waterfall_total.usd / page.exact(waterfall_total.gpu_hours)
+    )
+    page.metrics(
+        ("Paid", hours(waterfall_total.gpu_hours), money(waterfall_total.usd)),
+        (
+            "Productive",
+            share(worked.gpu_hours if worked else 0, waterfall_total.gpu_hours),
+            hours(worked.gpu_hours if worked else 0),
+        ),
+        ("A paid GPU-hour", money(rate), "average of all states"),
+        (
+            "A productive one",
+            money(
+                None
+                if waterfall_total.usd is None or not worked
+                else waterfall_total.usd / page.exact(worked.gpu_hours)
+            ),
+            "bill over working hours",
+        ),
+    )
+    page.chart(
+        charts.draw_waterfall(chart_data.waterfall_bars(waterfall_total), "GPU-hours"),
+        "GPU-hours that were paid, less each state in which nothing grew",
+    )
+    rows = [
+        {
+            "state": s.state,
+            "meaning": s.meaning,
+            "gpu_hours": s.gpu_hours,
+            "share_pct": 100 * s.gpu_hours / waterfall_total.gpu_hours,
+            "usd": s.usd,
+        }
+        for s in waterfall_total.steps
+    ]
+    page.table(rows, STATES, table_name="GPU-hours by state")
+    page.reconciled(
+        request, waterfall_total, data.query(savings_ledger.stages, request.window, request.filters)
+    )
+
+
+def savings(request: PageRequest) -> None:
+    """List what findings would save, each hour once."""
+    page.heading("What could be saved")
+    waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
+    if not waterfall_total.savings:
+        page.show_no_findings(
+            request,
+            (),
+            "No finding touches this window.",
+            "`fallow analyze` or `fallow up` find waste and store it; then it stands here.",
+        )
+        return
+    rows = [
+        {
+            **{name: getattr(s, name) for name in s.__struct_fields__},
+            "share_pct": 100 * s.gpu_hours / waterfall_total.gpu_hours
+            if waterfall_total.gpu_hours
+            else 0.0,
+        }
+        for s in waterfall_total.savings
+    ]
+    page.table(rows, SAVINGS, table_name="What findings would save")
+    newest = max(s.found_at for s in waterfall_total.savings)
+    page.note(
+        f"As the last analysis found it, until {newest:%Y-%m-%d %H:%M} UTC. No GPU-hour is saved "
+        f"twice; {hours(waterfall_total.kept_gpu_hours)} would stay as they are. Cash: the bill "
+        "falls; "
+        "capacity: others get the GPUs; commitment: paid for whatever happens."
+    )
+
+
+TABS: tabs.Tabs = {"Waterfall": show_waterfall, "Hours of the week": gpu_hours_week.show}

@@ -1,0 +1,105 @@
+"""The hours of the week: when GPUs work, and when they are held and do not."""
+
+import streamlit as st
+
+from dashboards import charts, data, maps, page
+from dashboards.figures import heatmap
+from dashboards.page import PageRequest, hours, hours_of, money, share
+
+MEASURES = {
+    "productive": ("productive_pct", "% of paid GPU-hours that were productive", charts.BLUE),
+    "idle": ("idle_pct", "% of paid GPU-hours that were held idle", charts.AMBER),
+    "idle dollars": ("idle_usd", "USD held idle in this hour of the week", charts.AMBER),
+    "free": ("free_pct", "% of paid GPU-hours that were not allocated", charts.SLATE),
+    "unknown": ("unknown_pct", "% of paid GPU-hours that are unknown", charts.VIOLET),
+}
+TEAMS = {
+    "team": page.name("team"),
+    "idle_usd": page.usd("idle outside office hours, USD"),
+    "idle_gpu_hours": page.number("GPU-hours"),
+    "office_idle_gpu_hours": page.number("GPU-hours in office hours"),
+    "outside_pct": page.percent("of its idle hours, outside"),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the tab."""
+    page.card(week, request, height=340)
+    page.card(halves, request)
+    page.card(teams, request)
+
+
+def week(request: PageRequest) -> None:
+    """Draw the week."""
+    measure_name = st.segmented_control(
+        "Show", [*MEASURES], default="idle", required=True, key="measure", bind="query-params"
+    )
+    rows = data.query(heatmap.week, request.window, request.filters, _office(request))
+    if not rows.num_rows:
+        page.show_no_data(request)
+        return
+    measure, title, colour = MEASURES[measure_name or "idle"]
+    records = rows.to_pylist()
+    if all(row[measure] is None for row in records):
+        page.show_nothing(
+            "Nothing here has a price.", "`fallow doctor` says which; choose a share meanwhile."
+        )
+        return
+    page.chart(
+        maps.week(records, measure, title, colour), f"Each hour of the week: {title.lower()}"
+    )
+    few = min(row["days"] for row in records)
+    blank = (
+        "" if len(records) == 7 * 24 else f" {7 * 24 - len(records)} hours lie outside the window."
+    )
+    zone = request.settings.dashboard.time_zone
+    often = "once" if few == 1 else f"{few:,} times"
+    page.note(f"Hours by the clock of {zone}; each was seen {often} or more.{blank}")
+
+
+def halves(request: PageRequest) -> None:
+    """Show the idle time in office hours and outside them."""
+    week_parts = data.query(heatmap.halves, request.window, request.filters, _office(request))
+    if not week_parts:
+        return
+    page.metrics(
+        *(
+            (
+                "Held idle in office hours" if part.in_office else "Held idle outside them",
+                money(part.idle_usd),
+                hours_of(part.idle_gpu_hours, part.gpu_hours),
+            )
+            for part in week_parts
+        ),
+        *(
+            (
+                "Productive in office hours" if part.in_office else "Productive outside them",
+                share(part.productive_gpu_hours, part.gpu_hours),
+                f"of {hours(part.gpu_hours)}",
+            )
+            for part in week_parts
+        ),
+    )
+    office = _office(request)
+    page.note(
+        f"Office hours: Monday to Friday, {office.first}:00 to {office.last}:00, {office.zone} "
+        "(`dashboard.office_hours`, `dashboard.time_zone`)."
+    )
+
+
+def teams(request: PageRequest) -> None:
+    """List the teams with idle GPUs at night and at weekends."""
+    page.heading("Who holds GPUs idle outside office hours")
+    rows = data.query(heatmap.teams, request.window, request.filters, _office(request))
+    if not rows.num_rows:
+        page.show_nothing(
+            "No allocated GPU is idle outside office hours.",
+            "A policy for quiet hours would save nothing here.",
+        )
+        return
+    page.table(rows, TEAMS, table_name="Teams that hold GPUs idle outside office hours")
+
+
+def _office(request: PageRequest) -> heatmap.Office:
+    dashboard_settings = request.settings.dashboard
+    return heatmap.Office(dashboard_settings.time_zone, *dashboard_settings.office_hours)

@@ -1,0 +1,226 @@
+"""Boards that fail, throttle or run slow, and nodes that were away."""
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dashboards import charts, data, links, page, tabs
+from dashboards.figures import analyzer_findings, health, spend
+from dashboards.page import PageRequest, hours, money
+
+TITLE, ICON = "Health", ":material/monitor_heart:"
+BROKEN = ("unavailable", "lost")
+
+FINDING_COLUMNS = {
+    "kind": page.name("what", "small"),
+    "name": page.name("of"),
+    "timeline": links.column(),
+    "evidence": page.name("evidence", "small"),
+    "usd": page.usd("USD"),
+    "gpu_hours": page.number("GPU-hours"),
+    "why": page.name("why", "large"),
+    "advice": page.name("what to do", "large"),
+    "caution": page.name("beware"),
+    "id": page.name("finding", "small"),
+}
+AWAY = {
+    "node": page.name("node"),
+    "timeline": links.column(),
+    "unavailable_usd": page.usd("not available, USD"),
+    "unavailable_gpu_hours": page.number("GPU-hours"),
+    "lost_usd": page.usd("work lost, USD"),
+    "lost_gpu_hours": page.number("GPU-hours lost"),
+    "pool": page.name("pool", "small"),
+    "cluster": page.name("cluster", "small"),
+}
+XIDS = {
+    "node": page.name("node"),
+    "device": page.name("device"),
+    "timeline": links.column(),
+    "xid": page.number("XID"),
+    "meaning": page.name("what it says"),
+    "severity": page.name("severity", "small"),
+    "action": page.name("NVIDIA's immediate action"),
+    "first_hour": page.time_column("since"),
+    "last_hour": page.time_column("until"),
+    "hours": page.number("hours shown", "exporters show the last XID until they restart"),
+    "pod": page.name("held then by"),
+    "model": page.name("model", "small"),
+}
+CLOCKS = {
+    "node": page.name("node"),
+    "device": page.name("device"),
+    "timeline": links.column(),
+    "slower_pct": page.number("slower than its model, %"),
+    "clock_mhz": page.number("MHz while busy"),
+    "peers_mhz": page.number("median of the model"),
+    "hot_pct": page.percent("of busy hours throttled"),
+    "reasons": page.name("by"),
+    "temp_c": page.number("hottest, °C"),
+    "busy_hours": page.number("busy hours"),
+    "model": page.name("model", "small"),
+}
+EVENTS = {
+    "ts": page.time_column("when"),
+    "node": page.name("node"),
+    "reason": page.name("reason", "small"),
+    "message": page.name("message", "large"),
+    "type": page.name("type", "small"),
+    "cluster": page.name("cluster", "small"),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the page."""
+    page.card(headline, request)
+    page.card(findings, request)
+    page.card(more, request)
+
+
+def headline(request: PageRequest) -> None:
+    """Show the cost of failing hardware."""
+    rows = data.query(health.away, request.window, request.filters).to_pylist()
+    sick = data.query(
+        analyzer_findings.list_findings, request.window, request.filters, "reliability"
+    )
+    xid_rows = data.query(health.xids, request.window, request.filters)
+    of = {name: [row[f"{name}_usd"] for row in rows] for name in BROKEN}
+    time = {name: sum(row[f"{name}_gpu_hours"] for row in rows) for name in BROKEN}
+    kinds = [finding.kind for finding in sick]
+    page.metrics(
+        ("Not available", hours(time["unavailable"]), money(_sum(of["unavailable"]))),
+        ("Work lost", hours(time["lost"]), money(_sum(of["lost"]))),
+        (
+            "Sick nodes",
+            f"{kinds.count('sick_node'):,}",
+            f"{kinds.count('suspect_gpu'):,} suspect, {kinds.count('slow_gpu'):,} with slow GPUs",
+        ),
+        (
+            "Devices with an XID",
+            f"{len({(row['cluster'], row['device']) for row in xid_rows.to_pylist()}):,}",
+            f"{xid_rows.num_rows:,} device and code pairs",
+        ),
+    )
+    daily = data.query(spend.daily, request.window, request.filters)
+    broken_rows = daily.filter(pc.is_in(daily["state"], pa.array(BROKEN)))
+    if broken_rows.num_rows:
+        page.chart(
+            charts.states_over_time(broken_rows, "gpu_hours", height=180),
+            "GPU-hours per day that were not available or lost",
+        )
+
+
+def findings(request: PageRequest) -> None:
+    """List the sick devices and nodes of the last analysis."""
+    page.heading("What the last analysis says")
+    findings_listed = data.query(
+        analyzer_findings.list_findings, request.window, request.filters, "reliability"
+    )
+    if not findings_listed:
+        page.show_no_findings(
+            request,
+            ("reliability",),
+            "No sick GPU, outage or lost work was found in this window.",
+            "The `reliability` analyzer says so when XIDs, ECC counters, throttling or node events "
+            "show it; what telemetry shows itself stands below.",
+        )
+        return
+    rows = [
+        {
+            **{name: getattr(finding, name) for name in ("kind", "evidence", "usd", "gpu_hours")},
+            **{name: getattr(finding, name) for name in ("why", "advice", "caution", "id")},
+            "name": f"{finding.namespace}/{finding.workload_kind}/{finding.workload}"
+            if finding.namespace
+            else f"{finding.workload_kind}/{finding.workload}",
+            "timeline": _timeline(finding),
+        }
+        for finding in findings_listed
+    ]
+    page.table(rows, FINDING_COLUMNS, table_name="Sick GPUs, outages, lost work and slow GPUs")
+
+
+def more(request: PageRequest) -> None:
+    """Show the telemetry's and the cluster's own data."""
+    parts = {
+        "XIDs": xids,
+        "throttled and slow": clocks,
+        "away": away,
+        "events of nodes": events,
+    }
+    tabs.choose_tab(parts, request)
+
+
+def xids(request: PageRequest) -> None:
+    """List the XIDs."""
+    rows = data.query(health.xids, request.window, request.filters).to_pylist()
+    if not rows:
+        page.show_nothing(
+            "No device showed an XID in this window.",
+            "`fallow doctor` says whether the exporters give `DCGM_FI_DEV_XID_ERRORS`.",
+        )
+        return
+    page.table(_linked(rows), XIDS, table_name="XIDs by device")
+
+
+def clocks(request: PageRequest) -> None:
+    """List the devices that throttled or were slow."""
+    rows = data.query(health.clocks, request.window, request.filters).to_pylist()
+    if not rows:
+        page.show_nothing(
+            "No GPU throttled or ran below nine tenths of its model's clock while busy.",
+            "`fallow doctor` says whether the exporters give clocks and throttle reasons.",
+        )
+        return
+    page.table(_linked(rows), CLOCKS, table_name="GPUs that throttled or ran slow while busy")
+    page.note(
+        "Beside all devices of the model that were busy half an hour or more. What is computed may "
+        "clock lower too: a finding compares within one workload."
+    )
+
+
+def away(request: PageRequest) -> None:
+    """List nodes that were not available."""
+    rows = data.query(health.away, request.window, request.filters).to_pylist()
+    if not rows:
+        page.show_nothing("Every node was there all the time.", "And no work is known to be lost.")
+        return
+    table_rows = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], node=r["node"])} for r in rows
+    ]
+    page.table(table_rows, AWAY, table_name="Nodes that were not available or lost work")
+
+
+def events(request: PageRequest) -> None:
+    """List the cluster's events of nodes."""
+    rows = data.query(health.events, request.window, request.filters)
+    if not rows.num_rows:
+        page.show_nothing(
+            "The cluster said nothing of its nodes in this window.",
+            "Events come from the Kubernetes collector; `fallow doctor` says whether it runs.",
+        )
+        return
+    page.table(rows, EVENTS, table_name="Events of nodes", height=280)
+
+
+def _linked(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [
+        {**r, "timeline": links.timeline(cluster=str(r["cluster"]), device=str(r["device"]))}
+        for r in rows
+    ]
+
+
+def _timeline(finding: analyzer_findings.FindingRow) -> str | None:
+    if finding.namespace:
+        name = f"{finding.namespace}/{finding.workload_kind}/{finding.workload}"
+        return links.timeline(cluster=finding.cluster, workload=name)
+    return (
+        links.timeline(cluster=finding.cluster, node=finding.workload)
+        if (finding.workload_kind == "Node")
+        else None
+    )
+
+
+def _sum(parts: list[Decimal | None]) -> Decimal | None:
+    usd_known = [part for part in parts if part is not None]
+    return sum(usd_known, Decimal()) if usd_known or not parts else None

@@ -1,0 +1,195 @@
+"""Who waits for GPUs, how long, and blocked by."""
+
+from dashboards import charts, data, links, maps, page, tabs
+from dashboards.figures import fleet, queues
+from dashboards.page import PageRequest, hours, money
+from dashboards.views.fleet import HOLDERS, now
+
+TITLE, ICON = "Queues", ":material/hourglass_top:"
+
+WAITING = {
+    "workload": page.name("workload", "large"),
+    "timeline": links.column(),
+    "gpus": page.number("GPUs asked for"),
+    "hours": page.number("hours, the longest"),
+    "gpu_hours": page.number("GPU-hours waited"),
+    "pods": page.number("pods"),
+    "team": page.name("team", "small"),
+    "queue": page.name("queue", "small"),
+    "priority": page.name("priority", "small"),
+    "message": page.name("the scheduler said", "large"),
+    "since": page.time_column("since"),
+}
+PAIRS = {
+    "waits": page.name("waits"),
+    "because_of": page.name("because of"),
+    "how": page.name("which"),
+    "gpu_hours": page.number("GPU-hours"),
+    "usd": page.usd("finding, USD"),
+    "why": page.name("why", "large"),
+    "kind": page.name("kind", "small"),
+    "cluster": page.name("cluster", "small"),
+    "id": page.name("finding", "small"),
+}
+WAITS = {
+    "name": page.name("name"),
+    "p50_minutes": page.number("half waited less, minutes"),
+    "p95_minutes": page.number("19 of 20 waited less, minutes"),
+    "longest_minutes": page.number("longest, minutes"),
+    "placed": page.number("pods placed"),
+    "waiting": page.number("pods that wait"),
+    "gpu_hours": page.number("GPU-hours waited"),
+}
+QUOTAS = {
+    "name": page.name("quota"),
+    "kind": page.name("kind", "small"),
+    "parent": page.name("cohort or parent", "small"),
+    "nominal": page.number("guaranteed GPUs"),
+    "used": page.number("used"),
+    "borrowed": page.number("borrowed"),
+    "waiting": page.number("waited for"),
+    "pending": page.number("workloads waiting"),
+    "limit": page.number("limit"),
+    "resource": page.name("resource"),
+    "ts": page.time_column("as of"),
+    "cluster": page.name("cluster", "small"),
+}
+LINES = {
+    "waiting_gpus": ("waited for", charts.RED),
+    "idle_gpus": ("held idle", charts.AMBER),
+    "free_gpus": ("free", charts.GREY),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the page."""
+    page.card(headline, request)
+    page.card(waiting, request)
+    page.card(more, request)
+
+
+def headline(request: PageRequest) -> None:
+    """Show how many GPUs are waited for, and draw them beside the free and idle ones."""
+    rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
+    over = data.query(queues.hours, request.window, request.filters).to_pylist()
+    last = over[-1] if over else {}
+    idle, free = last.get("idle_gpus"), last.get("free_gpus")
+    page.metrics(
+        (
+            "Waited for now",
+            f"{sum(r['gpus'] for r in rows):,.0f} GPUs",
+            f"{sum(r['pods'] for r in rows):,} pods of {len(rows):,} workloads",
+        ),
+        (
+            "Longest wait now",
+            f"{max((r['hours'] for r in rows), default=0.0):,.1f} h",
+            f"{hours(sum(r['gpu_hours'] for r in rows))} waited so far",
+        ),
+        ("Held idle meanwhile", "-" if idle is None else f"{idle:,.1f} GPUs", "in the newest hour"),
+        ("Free meanwhile", "-" if free is None else f"{free:,.1f} GPUs", "in the newest hour"),
+    )
+    page.chart(
+        maps.track(
+            over,
+            {key: name for key, (name, _) in LINES.items()},
+            (request.window.start, request.window.end),
+            title="GPUs",
+            form=",.0f",
+            height=220,
+            colours=[colour for _, colour in LINES.values()],
+        ),
+        "GPUs that are waited for beside those that lie free and those that are held idle",
+    )
+    if request.filters.model or request.filters.pool:
+        page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
+
+
+def waiting(request: PageRequest) -> None:
+    """List the waiting workloads."""
+    page.heading("Who waits now")
+    rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
+    if not rows:
+        page.show_nothing(
+            "No pod waits for a GPU.",
+            "Pods are known by the Kubernetes collector; `fallow doctor` says whether it runs.",
+        )
+        return
+    table_rows = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
+        for r in rows
+    ]
+    page.table(table_rows, WAITING, table_name="Workloads that wait for GPUs")
+
+
+def more(request: PageRequest) -> None:
+    """Show why they wait: blocking pairs, owners of idle GPUs, earlier waits, or quotas."""
+    parts = {
+        "blocked by": pairs,
+        "held idle meanwhile": holders,
+        "how long": waits,
+        "quotas": quotas,
+    }
+    tabs.choose_tab(parts, request)
+
+
+def pairs(request: PageRequest) -> None:
+    """List blocked workloads with what blocks them."""
+    table_rows = data.query(queues.pairs, request.window, request.filters)
+    if not table_rows:
+        page.show_nothing(
+            "No quota keeps anybody waiting, as far as the last analysis saw.",
+            "It reads ResourceQuota, ElasticQuota and the queues of Kueue, Volcano and KAI; "
+            "without any, see who holds GPUs idle meanwhile.",
+        )
+        return
+    rows = [{name: getattr(pair, name) for name in PAIRS} for pair in table_rows]
+    page.table(rows, PAIRS, table_name="Who waits, blocked by whom")
+    page.note(
+        f"As the last analysis found it, at {max(p.found_at for p in table_rows):%Y-%m-%d %H:%M} "
+        "UTC. "
+        "A borrower's GPU-hours are those above its guarantee while the other waited."
+    )
+
+
+def holders(request: PageRequest) -> None:
+    """List the owners of idle GPUs while others wait."""
+    rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
+    if not rows:
+        page.show_nothing(
+            "No allocated GPU is idle now.", "Who waits needs GPUs that are not there."
+        )
+        return
+    table_rows = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
+        for r in rows
+    ]
+    page.table(table_rows, HOLDERS, table_name="Workloads that hold GPUs idle now", height=280)
+    usd_known = [r["idle_usd_h"] for r in rows if r["idle_usd_h"] is not None]
+    page.note(
+        f"{money(sum(usd_known, page.exact(0)) if usd_known else None)} per hour. Whether those "
+        "who wait "
+        "could use these GPUs, the scheduler's words above say."
+    )
+
+
+def waits(request: PageRequest) -> None:
+    """Show how long pods waited."""
+    key = page.by(queues.KEYS)
+    rows = data.query(queues.waits, request.window, request.filters, key)
+    if not rows.num_rows:
+        page.show_nothing("No pod asked for a GPU in this window.", "Choose a longer window.")
+        return
+    page.table(rows, WAITS, table_name=f"Waits by {key}")
+    page.note("Minutes are of pods that were placed in the window; who waits still is not in them.")
+
+
+def quotas(request: PageRequest) -> None:
+    """List the quotas."""
+    rows = data.query(queues.quotas, request.window, request.filters)
+    if not rows.num_rows:
+        page.show_nothing(
+            "No quota of GPUs was seen on the window's last day.",
+            "The Kubernetes collector reads ResourceQuota, ElasticQuota and queues where they are.",
+        )
+        return
+    page.table(rows, QUOTAS, table_name="Quotas of GPUs as last seen")

@@ -1,0 +1,73 @@
+"""Why this window cost more or less than the one before: volume, waste, mix, price."""
+
+from datetime import timedelta
+
+from dashboards import chart_data, charts, data, page
+from dashboards.figures import bridge
+from dashboards.page import PageRequest, hours, money
+from fallow.window import Window
+
+
+def show(request: PageRequest) -> None:
+    """Draw the tab."""
+    page.card(steps, request)
+
+
+def steps(request: PageRequest) -> None:
+    """Draw the steps from one bill to the next, and list them."""
+    bill_bridge = data.query(bridge.bridge, request.window, request.filters)
+    if bill_bridge is None:
+        _nothing(request)
+        return
+    change = bill_bridge.usd_after - bill_bridge.usd_before
+    page.metrics(
+        ("Before", money(bill_bridge.usd_before), window_text(bill_bridge.before)),
+        ("After", money(bill_bridge.usd_after), window_text(bill_bridge.after)),
+        ("Change", money(change), page.share(change, bill_bridge.usd_before)),
+        (
+            "Wasted GPU-hours",
+            hours(bill_bridge.waste_after),
+            f"{hours(bill_bridge.waste_before)} before",
+        ),
+    )
+    page.chart(
+        charts.draw_waterfall(chart_data.bridge_bars(bill_bridge), "USD"),
+        f"From {bill_bridge.usd_before:,.0f} to {bill_bridge.usd_after:,.0f} US dollars by volume "
+        f"{bill_bridge.volume:+,.0f}, waste {bill_bridge.waste:+,.0f}, mix "
+        f"{bill_bridge.mix:+,.0f}, "
+        f"price {bill_bridge.price:+,.0f}",
+    )
+    rows = [
+        {"step": step, "usd": getattr(bill_bridge, step), "told": meaning}
+        for step, meaning in chart_data.BRIDGE.items()
+    ]
+    rows = [
+        {"step": "before", "usd": bill_bridge.usd_before, "told": window_text(bill_bridge.before)},
+        *rows,
+        {"step": "after", "usd": bill_bridge.usd_after, "told": window_text(bill_bridge.after)},
+    ]
+    columns = {"step": page.name("step", "small"), "usd": page.usd("USD")}
+    page.table(
+        rows, {**columns, "told": page.name("what it is", "large")}, table_name="Bill bridge"
+    )
+    page.note(
+        "Hours without a price are in neither bill. The four steps sum to the change exactly."
+    )
+
+
+def window_text(window: Window) -> str:
+    """Return a window in a few characters."""
+    form = "%d %b" if window.seconds % 86400 == 0 else "%d %b %H:%M"
+    return f"{window.start:{form}} to {window.end:{form}}"
+
+
+def _nothing(request: PageRequest) -> None:
+    data_window = request.extent.samples
+    longest = (data_window.end - data_window.start) / 2
+    half = int(longest / timedelta(hours=1))
+    page.show_nothing(
+        "There is no bill before this window to compare with.",
+        f"The data begin {data_window.start:%Y-%m-%d %H:%M} UTC: a window of {half}h or less has "
+        "one "
+        "before it, once filters name somebody who was there.",
+    )

@@ -1,0 +1,89 @@
+"""Reserved capacity: how much of it is used, what it covers, when it ends, whether it pays."""
+
+from decimal import Decimal
+
+from dashboards import data, page
+from dashboards.figures import commitments
+from dashboards.page import PageRequest, money, share
+
+SOON_DAYS = 60
+
+COLUMNS = {
+    "name": page.name("commitment"),
+    "instance_type": page.name("of"),
+    "nodes": page.number("nodes"),
+    "utilisation_pct": page.percent("utilisation", "committed node-hours that ran"),
+    "coverage_pct": page.percent("coverage", "of the node-hours of this kind that ran"),
+    "break_even_pct": page.percent("break-even", "used less than this, on demand is cheaper"),
+    "held_pct": page.percent("held", "of the committed node-hours: somebody had its GPUs"),
+    "used_pct": page.percent("worked", "of the committed node-hours: GPUs worked"),
+    "committed_usd": page.usd("committed, USD"),
+    "unused_usd": page.usd("did not run, USD", "a shared cost, of no team in particular"),
+    "end": page.time_column("ends"),
+    "days_left": page.number("days left"),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the tab."""
+    page.card(commitments_table, request)
+
+
+def commitments_table(request: PageRequest) -> None:
+    """List every commitment that runs in the window or later."""
+    promised = tuple(request.settings.prices.commitments)
+    if not promised:
+        page.show_nothing(
+            "No commitment is configured.",
+            "Name reserved capacity under `prices.commitments`: name, provider, instance_type, "
+            "nodes, gpus_per_node, usd_per_node_hour, start, end.",
+        )
+        return
+    uses = data.query(commitments.commitments, request.window, request.filters, promised)
+    if not uses:
+        page.show_nothing("Every commitment ended before this window.", "Choose an earlier window.")
+        return
+    committed_total = sum((c.committed_usd for c in uses), Decimal())
+    unused = sum((c.unused_usd for c in uses), Decimal())
+    hours = sum(c.committed_node_hours for c in uses)
+    running_hours = sum(c.running_node_hours for c in uses)
+    soon = [c for c in uses if 0 <= c.days_left <= SOON_DAYS]
+    page.metrics(
+        ("Committed", money(committed_total), f"{hours:,.0f} node-hours"),
+        ("Utilisation", share(running_hours, hours), f"{running_hours:,.0f} node-hours ran"),
+        ("Did not run", money(unused), share(unused, committed_total)),
+        ("End within 60 days", str(len(soon)), f"of {len(uses)}"),
+    )
+    page.table([_row(commitment) for commitment in uses], COLUMNS, table_name="Commitments")
+    too_little = [commitment for commitment in uses if _too_little(commitment)]
+    if too_little:
+        page.note(
+            f"{len(too_little)} of {len(uses)} run less than their break-even: so little use would "
+            "be cheaper on demand."
+        )
+    page.note(
+        "A reclaimed GPU of a commitment saves no cash until demand fills it or the term ends: it "
+        "is released capacity. Savings are shown apart as cash, capacity and commitment everywhere."
+    )
+
+
+def _too_little(commitment: commitments.CommitmentUse) -> bool:
+    has_break_even = commitment.utilisation is not None and commitment.break_even is not None
+    return has_break_even and (commitment.utilisation or 0.0) < (commitment.break_even or 0.0)
+
+
+def _row(commitment: commitments.CommitmentUse) -> dict[str, object]:
+    row: dict[str, object] = {
+        name: getattr(commitment, name) for name in commitment.__struct_fields__
+    }
+    for name in ("utilisation", "coverage", "break_even"):
+        value = getattr(commitment, name)
+        row[f"{name}_pct"] = None if value is None else 100 * value
+    committed_hours = commitment.committed_node_hours
+    row["held_pct"] = (
+        100 * commitment.held_node_hours / committed_hours if committed_hours else None
+    )
+    row["used_pct"] = (
+        100 * commitment.used_node_hours / committed_hours if committed_hours else None
+    )
+    return row

@@ -1,0 +1,74 @@
+"""What was paid and wasted, by owner and by state."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from dashboards import charts, data, page
+from dashboards.figures import waste
+from dashboards.page import PageRequest, hours, money, share
+
+COLUMNS = {
+    "name": page.name("name"),
+    "waste_usd": page.usd("wasted, USD"),
+    "waste_usd_pct": page.percent("of its dollars"),
+    "waste_gpu_hours": page.number("wasted GPU-hours"),
+    "waste_pct": page.percent("of its GPU-hours"),
+    "idle_usd": page.usd("idle", "held, and not used"),
+    "lost_usd": page.usd("lost", "work thrown away"),
+    "free_usd": page.usd("free", "not allocated"),
+    "stranded_usd": page.usd("stranded", "free, but nothing fits"),
+    "unavailable_usd": page.usd("unavailable", "broken or cordoned"),
+    "busy_pct": page.BUSY,
+    "effective_pct": page.EFFECTIVE,
+    "unknown_usd": page.usd("unknown", "never counted as waste"),
+}
+
+
+def show(request: PageRequest) -> None:
+    """Draw the tab."""
+    page.card(owners, request)
+
+
+def owners(request: PageRequest) -> None:
+    """Draw and list the waste by owner."""
+    key = page.by(waste.KEYS)
+    rows = data.query(waste.by_owner, request.window, request.filters, key)
+    if not rows.num_rows:
+        page.show_no_data(request)
+        return
+    records = rows.to_pylist()
+    idle, free = (_sum(records, name) for name in ("idle_usd", "free_usd"))
+    whole, paid = _sum(records, "waste_usd"), _sum(records, "usd")
+    lost = sum(row["waste_gpu_hours"] for row in records)
+    page.metrics(
+        ("Wasted", money(whole), share(whole, paid) + " of the bill"),
+        ("Idle and held", money(idle), share(idle, paid) + " of the bill"),
+        ("Free, and paid for", money(free), share(free, paid) + " of the bill"),
+        ("Wasted GPU-hours", hours(lost), share(lost, sum(r["gpu_hours"] for r in records))),
+    )
+    owners_with_waste = [row for row in records if row["waste_usd"]]
+    if owners_with_waste:
+        parts = [
+            {"name": row["name"], "state": state, "usd": row[f"{state}_usd"]}
+            for row in owners_with_waste[:15]
+            for state in waste.STATES
+            if row[f"{state}_usd"]
+        ]
+        page.chart(
+            charts.stacked_bars(
+                parts, names=[r["name"] for r in owners_with_waste], title="USD wasted"
+            ),
+            f"Dollars wasted by {key}, stacked by state",
+        )
+    page.table(rows, COLUMNS, table_name=f"Waste by {key}")
+    page.note(
+        "Working below target is not counted as waste here, and unknown never is. What was not "
+        "allocated is the platform's. A workload's findings say what to do about it: "
+        "`fallow explain`."
+    )
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> Decimal | None:
+    amounts_known: list[Decimal] = [row[name] for row in rows if row[name] is not None]
+    return sum(amounts_known, Decimal()) if amounts_known else None
