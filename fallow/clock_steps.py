@@ -7,6 +7,7 @@ seen.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -33,10 +34,14 @@ def read_ticks() -> float:
 
 
 class ClockSteps:
-    """The steps of a wall clock that were observed. Without `ticks` none are."""
+    """The steps of a wall clock that were observed, each once. Without `ticks` none are.
+
+    Threads may share it: whoever reads the clock first after a step observes it for all.
+    """
 
     def __init__(self, ticks: Ticks | None = None) -> None:
         self._ticks = ticks
+        self._lock = threading.Lock()
         self._last: tuple[datetime, float] | None = None
         self.steps: list[ClockStep] = []
 
@@ -44,8 +49,9 @@ class ClockSteps:
         """Return the same clock, observed each time that it is read."""
 
         def now() -> datetime:
-            timestamp = clock()
-            self._observe(timestamp)
+            with self._lock:  # both clocks at the same instant, in every thread
+                timestamp = clock()
+                self._observe(timestamp)
             return timestamp
 
         return now

@@ -52,7 +52,7 @@ class Canary:
             decider=decide_canary,
             choose=choose_executor,
             guard=standard_guard,
-            read_usage=lambda _now: BudgetUsage(),
+            read_usage=lambda fleet, _now: fleet,
         )
         self._waiting_since: datetime | None = None
 
@@ -104,13 +104,12 @@ class Canary:
         if why := explain_unready(obj):
             return self._wait(None, now, why)
         (facts,) = self._evidence.cases(now)
-        with self._record.journal.alone():
-            history = self._record.catch_up().history(self._policy.name, facts.finding)
-            facts = msgspec.structs.replace(facts, history=history)
-            decision = decide_canary(self._policy, facts, BudgetUsage(), now)
-            if decision.ruling != "allow":
-                return self._wait(None, now, _join(decision.reasons))
-            result = self._runner.run(self._policy, decision, facts, dry_run=False)
+        history = self._record.catch_up().history(self._policy.name, facts.finding)
+        facts = msgspec.structs.replace(facts, history=history)
+        decision = decide_canary(self._policy, facts, BudgetUsage(), now)
+        if decision.ruling != "allow":
+            return self._wait(None, now, _join(decision.reasons))
+        result = self._runner.run(self._policy, decision, facts, dry_run=False)
         if result.result == "acted":
             self._waiting_since = None
             return None

@@ -5,7 +5,6 @@ after the other, the most expensive first
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from datetime import datetime, timedelta
 
 import msgspec
@@ -340,12 +339,13 @@ class Actor:
         if not dry_run:
             # After the histories were read: a case that is seen for the first time has no history.
             self.record.extend(self.record.sightings(facts))
-        plan_now = self._planner(self.policies, facts, self._read_usage(now), now, histories)
+        usage = self._read_usage(self._evidence.fleet(now), now)
+        plan_now = self._planner(self.policies, facts, usage, now, histories)
         return plan_now, {f.finding.id: f for f in facts}
 
-    def _read_usage(self, now: datetime) -> BudgetUsage:
+    def _read_usage(self, fleet: BudgetUsage, now: datetime) -> BudgetUsage:
         usage = msgspec.structs.replace(
-            self._evidence.fleet(now),
+            fleet,
             uses=self.record.uses(now - get_horizon(self.policies)),
             concurrent=self.record.count_open(),
             acted=self.record.count_by_policy(),
@@ -365,11 +365,10 @@ class Actor:
                 continue
             # One action at a time: a person who undoes an action does not wait for a whole
             # evaluation.
-            with nullcontext() if dry_run else self.record.journal.alone():
-                case = self._case(decision, facts)
-                if case is not None:
-                    policy = policies[decision.policy]
-                    results.append(self._runner.run(policy, decision, case, dry_run=dry_run))
+            case = self._case(decision, facts)
+            if case is not None:
+                policy = policies[decision.policy]
+                results.append(self._runner.run(policy, decision, case, dry_run=dry_run))
         return results
 
     def _case(self, decision: Decision, facts: Mapping[str, Facts]) -> Facts | None:

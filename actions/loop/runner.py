@@ -29,6 +29,7 @@ from actions.loop.protocols import (
     SnapshotTaker,
     StepResult,
 )
+from actions.loop.recheck import Recheck
 from actions.loop.reconcile import continue_after
 from actions.loop.scope import find_mismatch
 from actions.policy.bounds import find_excess
@@ -53,6 +54,14 @@ class RenewedDecision(NamedTuple):
     usage: BudgetUsage
 
 
+class RenewedEvidence(NamedTuple):
+    """A case as its sources show it now, its last readings, and the size of the fleet."""
+
+    facts: Facts
+    readings: Recheck
+    fleet: BudgetUsage
+
+
 class _ExecutorError(FallowError):
     """An executor raised an unexpected exception; `run` names the executor."""
 
@@ -69,8 +78,8 @@ class ActionRunner(msgspec.Struct, frozen=True):
     decider: Decider
     choose: ExecutorChooser
     guard: Guard
-    read_usage: Callable[[datetime], BudgetUsage]
-    """Actions so far, and the size of the fleet."""
+    read_usage: Callable[[BudgetUsage, datetime], BudgetUsage]
+    """Adds the actions so far to the size of the fleet."""
     snapshotter: SnapshotTaker | None = None
     link: str = ""
 
@@ -78,7 +87,11 @@ class ActionRunner(msgspec.Struct, frozen=True):
         """Take a snapshot or act, or return why not; a dry run evaluates all and writes nothing."""
         try:
             for _ in range(MAX_STAGES):
-                step = self._step(policy, decision, facts, dry_run=dry_run)
+                if dry_run:
+                    planned = RenewedDecision(decision, facts, BudgetUsage())
+                    step = self._step(policy, planned, dry_run=True)
+                else:
+                    step = self._step_alone(policy, decision, facts)
                 if isinstance(step, StepResult):
                     return step
                 decision, facts = step
@@ -97,15 +110,29 @@ class ActionRunner(msgspec.Struct, frozen=True):
         """Return the facts with their finding as the case that it continues."""
         return self.context.record.continue_cases([facts])[0]
 
-    def _step(
-        self, policy: Policy, decision: Decision, facts: Facts, *, dry_run: bool
+    def _step_alone(
+        self, policy: Policy, decision: Decision, facts: Facts
     ) -> StepResult | tuple[Decision, Facts]:
-        usage = BudgetUsage()
-        if not dry_run:
-            renewed = self._decide_again(policy, decision, facts)
+        """Read the evidence again, and take a step while no other process acts.
+
+        Sources and catalog may take long or hang: an undo does not wait for them, because the
+        journal is free meanwhile.
+        """
+        alone = self.context.record.journal.alone
+        with alone():
+            if why := self._explain_hold():
+                return StepResult(decision, "held", why)
+        evidence = self._read_evidence(facts)
+        with alone():
+            renewed = self._decide_again(policy, decision, evidence)
             if isinstance(renewed, StepResult):
                 return renewed
-            decision, facts, usage = renewed
+            return self._step(policy, renewed, dry_run=False)
+
+    def _step(
+        self, policy: Policy, renewed: "RenewedDecision", *, dry_run: bool
+    ) -> StepResult | tuple[Decision, Facts]:
+        decision, facts = renewed.decision, renewed.facts
         self.context.pulse("decided again")
         intent = self._intent(decision)
         self.context.pulse("intended")
@@ -113,14 +140,14 @@ class ActionRunner(msgspec.Struct, frozen=True):
         if why:
             return self._refuse(decision, *why, dry_run=dry_run)
         if decision.step == "snapshot":
-            return self._snapshot(policy, decision, facts, intent, dry_run=dry_run)
+            return self._snapshot(policy, renewed, intent, dry_run=dry_run)
         refusal = self.context.sender.dry_run(intent.changes)
         if refusal is not None:
             return self._refuse(decision, refusal, dry_run=dry_run)
         self.context.pulse("rehearsed")
         if dry_run:
             return StepResult(decision, "would act", intent=intent)
-        return self._act(policy, RenewedDecision(decision, facts, usage), intent)
+        return self._act(policy, renewed, intent)
 
     def _intent(self, decision: Decision) -> Intent:
         """Return what the executor would write; its exception becomes a refusal."""
@@ -134,26 +161,41 @@ class ActionRunner(msgspec.Struct, frozen=True):
             why = log_failure("executor", name, error)
             raise _ExecutorError(PluginRun("executor", name, "failed", why)) from error
 
-    def _decide_again(
-        self, policy: Policy, decision: Decision, facts: Facts
-    ) -> "StepResult | RenewedDecision":
-        """Read the sources again and decide again: minutes may have passed."""
+    def _explain_hold(self) -> tuple[Reason, ...]:
+        return self.context.halted() or self._explain_busy()
+
+    def _read_evidence(self, facts: Facts) -> "RenewedEvidence | None":
+        """Read the sources again: minutes may have passed. None = it is no case any more."""
         context = self.context
-        if why := (context.halted() or self._explain_busy()):
-            return StepResult(decision, "held", why)
         fresh = self.evidence.again(facts, context.clock())
         context.pulse("looked again")
         if fresh is None:
+            return None
+        now = context.clock()
+        fresh = self.same(fresh)
+        if self._explain_stale(fresh, now):
+            return RenewedEvidence(fresh, Recheck(), BudgetUsage())
+        readings = self.evidence.recheck(fresh, now)
+        context.pulse("checked the last readings")
+        return RenewedEvidence(fresh, readings, self.evidence.fleet(now))
+
+    def _decide_again(
+        self, policy: Policy, decision: Decision, evidence: "RenewedEvidence | None"
+    ) -> "StepResult | RenewedDecision":
+        """Decide again by evidence of now; `evidence` None = there is no case any more."""
+        context = self.context
+        if why := self._explain_hold():
+            return StepResult(decision, "held", why)
+        if evidence is None:
             return self._refuse(
                 decision, Reason("evidence", "judged again, there is no case any more")
             )
         now = context.clock()
-        fresh = self.same(fresh)
-        history = context.record.catch_up().history(policy.name, fresh.finding)
-        facts = msgspec.structs.replace(fresh, history=history)
-        if (why_not := self._check_signals(decision, facts, now)) is not None:
+        history = context.record.catch_up().history(policy.name, evidence.facts.finding)
+        facts = msgspec.structs.replace(evidence.facts, history=history)
+        if (why_not := self._check_signals(decision, facts, evidence.readings, now)) is not None:
             return why_not
-        usage = self.read_usage(now)
+        usage = self.read_usage(evidence.fleet, now)
         renewed = self.decider(policy, facts, usage, now)
         if renewed.ruling == "allow" and renewed.step == decision.step:
             return RenewedDecision(renewed, facts, usage)
@@ -164,16 +206,16 @@ class ActionRunner(msgspec.Struct, frozen=True):
             else self._refuse(renewed, *reasons)
         )
 
-    def _check_signals(self, decision: Decision, facts: Facts, now: datetime) -> StepResult | None:
+    def _check_signals(
+        self, decision: Decision, facts: Facts, readings: Recheck, now: datetime
+    ) -> StepResult | None:
         """Return which last readings are stale (hold) or active (refuse); None = none is."""
         if stale := self._explain_stale(facts, now):
             return StepResult(decision, "held", stale)
-        checked = self.evidence.recheck(facts, now)
-        self.context.pulse("checked the last readings")
-        if checked.active:
-            return self._refuse(decision, *(Reason("awake", text) for text in checked.active))
-        if checked.stale:
-            stale = tuple(Reason("evidence", text) for text in checked.stale)
+        if readings.active:
+            return self._refuse(decision, *(Reason("awake", text) for text in readings.active))
+        if readings.stale:
+            stale = tuple(Reason("evidence", text) for text in readings.stale)
             return StepResult(decision, "held", stale)
         return None
 
@@ -229,8 +271,9 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return self.context.cluster.get(self.context.path(target)) or {}
 
     def _snapshot(
-        self, policy: Policy, decision: Decision, facts: Facts, intent: Intent, *, dry_run: bool
+        self, policy: Policy, before: "RenewedDecision", intent: Intent, *, dry_run: bool
     ) -> StepResult | tuple[Decision, Facts]:
+        decision, facts, usage = before
         stage = policy.stage("snapshot")
         kinds = stage.parts if stage else ()
         if dry_run:
@@ -250,7 +293,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         history = self.context.record.history(policy.name, facts.finding)
         facts = msgspec.structs.replace(facts, history=history)
         now = self.context.clock()
-        renewed = self.decider(policy, facts, self.read_usage(now), now)
+        renewed = self.decider(policy, facts, self.read_usage(usage, now), now)
         if renewed.ruling != "allow" or renewed.step != "act":
             return StepResult(decision, "kept a snapshot", renewed.reasons)
         return renewed, facts

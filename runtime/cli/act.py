@@ -19,6 +19,9 @@ from fallow.errors import FallowError, UsageError
 from fallow.window import parse_duration
 from runtime.cli.options import CommandRun, Output, command
 from runtime.operations import live_actor, plans
+from runtime.operations.keeps import keep_workload
+from runtime.operations.last_readings import open_last_readings
+from runtime.operations.live_evidence import LiveEvidence, NoEvidence
 from runtime.operations.requests import freeze_all
 from runtime.rendering import action_tables
 
@@ -71,22 +74,22 @@ def apply(
     settings = run.settings()
     rules = plans.load_policies(settings, _paths(policies))
     cluster = live_actor.connect_cluster(settings)
-    with run.warehouse(settings, write=yes) as warehouse:
-        refresh = live_actor.refresher(warehouse, settings) if yes else _no_refresh
-        reread = live_actor.rereader(warehouse, settings)
-        evidence = live_actor.LiveEvidence(warehouse, settings, refresh, run.now, reread)
-        with _record(run, settings, write=yes) as record:
-            actor = live_actor.actor(
-                settings, record, evidence, cluster=cluster, policies=rules, clock=run.now
-            )
-            if yes:
-                _wait_for_lease(run, actor)
-            report = actor.turn(dry_run=not yes, only=findings or ())
-            if yes:
-                if wait:
-                    _settle(run, actor, wait)
-                actor.lease.give_up()
-                _copy_journal(run, warehouse, record)
+    with (
+        run.warehouse(settings, write=yes) as warehouse,
+        _open_evidence(run, settings, warehouse, read=yes) as evidence,
+        _record(run, settings, write=yes) as record,
+    ):
+        actor = live_actor.actor(
+            settings, record, evidence, cluster=cluster, policies=rules, clock=run.now
+        )
+        if yes:
+            _wait_for_lease(run, actor)
+        report = actor.turn(dry_run=not yes, only=findings or ())
+        if yes:
+            if wait:
+                _settle(run, actor, wait)
+            actor.lease.give_up()
+            _copy_journal(run, warehouse, record)
     _show(run, report)
     return _exit_code(report)
 
@@ -103,7 +106,7 @@ def undo(
         actor = live_actor.actor(
             settings,
             record,
-            live_actor.NoEvidence(),
+            NoEvidence(),
             cluster=live_actor.connect_cluster(settings),
             policies=(),
             clock=run.now,
@@ -137,7 +140,7 @@ def keep(
     until = run.now() + parse_duration(duration)
     cluster = live_actor.connect_cluster(settings)
     with _record(run, settings, write=True, by=by) as record:
-        until_text = live_actor.keep_workload(settings, record, cluster, workload, until)
+        until_text = keep_workload(settings, record, cluster, workload, until)
     run.say(f"{workload} is kept until {until_text}")
 
 
@@ -223,7 +226,7 @@ def canary(run: CommandRun, *, yes: Yes = False) -> int:
         actor = live_actor.actor(
             settings,
             record,
-            live_actor.NoEvidence(),
+            NoEvidence(),
             cluster=cluster,
             policies=(),
             clock=run.now,
@@ -385,8 +388,16 @@ def _exit_code(report: TurnReport) -> int:
     return 0
 
 
-def _no_refresh(_now: object) -> None:
-    """Read nothing: a dry run judges what is stored."""
+@contextmanager
+def _open_evidence(
+    run: CommandRun, settings: "Settings", warehouse: "Warehouse", *, read: bool
+) -> "Iterator[LiveEvidence]":
+    """Yield evidence whose sources are read again; a dry run judges what is stored."""
+    if not read:
+        yield LiveEvidence(warehouse, settings, lambda _now: None, run.now)
+        return
+    with open_last_readings(warehouse, settings) as readings:
+        yield LiveEvidence(warehouse, settings, readings.refresh, run.now, readings.reread)
 
 
 def _paths(names: list[str] | None) -> "list[Path]":

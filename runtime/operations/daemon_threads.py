@@ -8,10 +8,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 log = logging.getLogger("fallow.threads")
+T = TypeVar("T")
 
 
 class ThreadsClosedError(Exception):
@@ -36,6 +38,24 @@ class CallingThread:
     def submit(self, task: Callable[[], object]) -> None:
         """Run a task."""
         task()
+
+
+def call_in(threads: TaskRunner, task: Callable[[], T]) -> T:
+    """Run a task in other threads, and return its result or raise its error.
+
+    Raises:
+        ThreadsClosedError: no more tasks are taken.
+    """
+    result: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            result.set_result(task())
+        except Exception as error:  # noqa: BLE001  (the caller raises it)
+            result.set_exception(error)
+
+    threads.submit(work)
+    return result.result()
 
 
 class DaemonThreads:

@@ -18,6 +18,8 @@ from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.settings import Settings
 from fallow.window import format_duration
 from runtime.operations import findings, live_actor
+from runtime.operations.keeps import keep_workload
+from runtime.operations.live_evidence import NoEvidence
 from runtime.rendering import action_tables
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ class ActionRequests:
         until = self._until(length)
         cluster = self._connect(self._settings)
         with self._record(by) as record:
-            live_actor.keep_workload(self._settings, record, cluster, workload, until)
+            keep_workload(self._settings, record, cluster, workload, until)
         return {"workload": workload, "until": until}
 
     def undo(self, action: str, by: str) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class ActionRequests:
             actor = live_actor.actor(
                 self._settings,
                 record,
-                live_actor.NoEvidence(),
+                NoEvidence(),
                 cluster=self._connect(self._settings),
                 policies=(),
                 clock=self._clock,

@@ -1,7 +1,8 @@
 """The jobs of the service: collect, account, analyze, act and maintain.
 
-Jobs that read sources only wait for them: `runtime.service.sources` reads and stores. All other
-jobs run in the one writing thread, so that two jobs never write to the warehouse at the same time.
+Jobs that read sources only wait for them: `runtime.service.sources` reads and stores. The job that
+acts waits for sources too: it has a thread of its own and hands its rows to the writing thread. All
+other jobs run in that one thread, so that two jobs never write to the warehouse at the same time.
 """
 
 import logging
@@ -104,11 +105,11 @@ class ServiceLoop:
 
     def jobs(self) -> list[ServiceJob]:
         """Return the jobs of this process's roles; they run in this order on the first turn."""
-        every, live_actor = self.settings.service, self.settings.actions.every
+        every, turn_every = self.settings.service, self.settings.actions.every
         act = (
             []
             if self._act is None
-            else [ServiceJob("act", live_actor, self._act, ServiceRole.actor)]
+            else [ServiceJob("act", turn_every, self._act, ServiceRole.actor, Lane.act)]
         )
         source, collector = Lane.source, ServiceRole.collector
         watch = [ServiceJob("watch", every.collect_every, self.watch, collector, source)]

@@ -13,11 +13,13 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 
-from fallow.clock_steps import read_ticks
+from fallow.clock_steps import ClockSteps, read_ticks
 from fallow.errors import UsageError
 from fallow.settings import Settings
-from runtime.operations import analyzer_runs, live_actor
+from runtime.operations import analyzer_runs
+from runtime.operations.actor_turns import open_turns
 from runtime.operations.collection import load_collectors, next_start, read_cursors
+from runtime.operations.daemon_threads import TaskRunner
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.requests import ActionRequests
 from runtime.service.api import WriteApi
@@ -69,6 +71,7 @@ def serve(
     api = _make_api(settings, metrics) if ServiceRole.actor in mine else None
 
     threads, left = ServiceThreads(), list[str]()
+    clock_steps = ClockSteps(read_ticks)
 
     def why_not() -> list[str]:
         return ["it is stopping"] if stop.is_set() else ready.why_not()
@@ -84,7 +87,17 @@ def serve(
             log.info("begins", extra={"listen": endpoint.address})
             warehouse = stack.enter_context(open_warehouse(settings, mine, stop, ready.waits))
             queue = stack.enter_context(open_queue(settings, warehouse, mine, metrics.record_queue))
-            act = stack.enter_context(_open_act_job(settings, warehouse, metrics, mine))
+            act = stack.enter_context(
+                _open_act_job(
+                    settings,
+                    warehouse,
+                    metrics,
+                    mine,
+                    writer=threads.writer,
+                    stop=stop,
+                    clock_steps=clock_steps,
+                )
+            )
             service = _make_loop(
                 settings, warehouse, metrics, threads, act=act, roles=mine, stop=stop, queue=queue
             )
@@ -130,6 +143,7 @@ def serve(
             threads=threads,
             grace_s=settings.service.stop_within.total_seconds(),
             timetable=timetable,
+            clock_steps=clock_steps,
         )
         if left:
             log.warning("stopped without what still hangs", extra={"hangs": left})
@@ -200,6 +214,10 @@ def _open_act_job(
     warehouse: "Warehouse",
     metrics: SelfMetrics,
     roles: AbstractSet[ServiceRole],
+    *,
+    writer: TaskRunner | None = None,
+    stop: threading.Event | None = None,
+    clock_steps: ClockSteps | None = None,
 ) -> Iterator[Callable[[], None] | None]:
     """Yield the job `act` if acting is enabled, over a journal that is open meanwhile.
 
@@ -211,7 +229,7 @@ def _open_act_job(
     if not settings.actions.enabled or ServiceRole.actor not in roles:
         yield None
         return
-    with live_actor.open_turns(
+    with open_turns(
         settings,
         warehouse,
         utc_now,
@@ -220,7 +238,9 @@ def _open_act_job(
         on_notices=metrics.record_notices,
         on_plugin_runs=metrics.record_plugin_runs,
         on_canary=metrics.record_canary,
-        ticks=read_ticks,
+        steps=clock_steps,
+        writer=writer,
+        stop=stop,
     ) as act:
         yield act
 

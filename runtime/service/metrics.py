@@ -34,8 +34,8 @@ from warehouse import audits, maintenance
 if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
     from fallow.plugin_runs import PluginRun
+    from runtime.operations.actor_turns import CanaryStatus
     from runtime.operations.ingest_queue import QueueState
-    from runtime.operations.live_actor import CanaryStatus
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
 

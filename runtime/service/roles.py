@@ -37,6 +37,8 @@ class Lane(StrEnum):
     """the one thread that writes to the warehouse: it runs one job after the other"""
     source = "source"
     """threads that wait for sources; the rows go to the writing thread"""
+    act = "act"
+    """one thread that acts: it waits for sources too, and its rows go to the writing thread"""
     report = "report"
     """one thread that only reads the warehouse"""
 

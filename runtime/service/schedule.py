@@ -1,4 +1,4 @@
-"""Run jobs on their schedules in three lanes of threads, until stopped.
+"""Run jobs on their schedules in four lanes of threads, until stopped.
 
 One thread writes: it runs the writing jobs, and it stores the rows of sources between two of them.
 A late job runs once, not as often as it was missed.
@@ -19,7 +19,7 @@ from apscheduler.executors.base import run_job as run_scheduled
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from fallow.clock_steps import ClockSteps, read_ticks
-from runtime.operations.daemon_threads import DaemonThreads
+from runtime.operations.daemon_threads import DaemonThreads, ThreadsClosedError
 from runtime.service.jobs import FIRST_TURN_S
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness
@@ -50,6 +50,7 @@ class ServiceThreads:
         self.lanes = {
             Lane.write: DaemonThreads("write", 1),
             Lane.source: DaemonThreads("source-jobs", SOURCE_JOBS),
+            Lane.act: DaemonThreads("act", 1),
             Lane.report: DaemonThreads("report", 1),
         }
         self.readers = DaemonThreads("source", MOST_SOURCES)
@@ -69,6 +70,8 @@ class ServiceThreads:
         ends = {
             "a job that waits for sources": self.lanes[Lane.source].close(reads_end),
             "a source": self.readers.close(reads_end),
+            # Before the writing thread: a turn that acts ends with rows for it.
+            "a job that acts": self.lanes[Lane.act].close(end),
             "a job that writes": self.writer.close(end),
             "a report": self.lanes[Lane.report].close(end),
         }
@@ -101,10 +104,12 @@ def run_jobs(
     grace_s: float,
     timetable: Timetable | None = None,
     first_turn_s: float = FIRST_TURN_S,
+    clock_steps: ClockSteps | None = None,
 ) -> list[str]:
     """Run jobs until `stop` is set; return what did not end within `grace_s` seconds after it.
 
     Their first turns are in the order of `jobs`: sources first, each at most `first_turn_s`.
+    `clock_steps`: the steps of the wall clock that the actor heeds too; each is logged once.
     """
     scheduler: Any = BackgroundScheduler(
         timezone=UTC,
@@ -139,7 +144,7 @@ def run_jobs(
                 _wait_for_all(first_turns, stop, first_turn_s)
             if stop.is_set():
                 break
-        _follow_clock(scheduler, jobs, stop)
+        _follow_clock(scheduler, jobs, stop, clock_steps or ClockSteps(read_ticks))
     finally:
         log.info("stopping after the running job")
         scheduler.shutdown(wait=False)
@@ -151,19 +156,20 @@ def _report_late_turn(event: Any) -> None:
     log.info("a turn was left out: the one before still runs", extra={"job": event.job_id})
 
 
-def _follow_clock(scheduler: Any, jobs: Sequence[ServiceJob], stop: threading.Event) -> None:
+def _follow_clock(
+    scheduler: Any, jobs: Sequence[ServiceJob], stop: threading.Event, clock_steps: ClockSteps
+) -> None:
     """Wait for `stop`; where the wall clock is set meanwhile, let every job's period begin anew.
 
     The scheduler waits for instants of the wall clock: after a step back by an hour no job would
     run for an hour. Reports are due at such instants, so that they only have to be looked at again.
     """
-    clock = ClockSteps(read_ticks)
-    now, steps = clock.watch(utc_now), 0
+    now, count = clock_steps.watch(utc_now), len(clock_steps.steps)
     while not stop.wait(CLOCK_CHECK_S):
         timestamp = now()
-        if len(clock.steps) == steps:
+        if len(clock_steps.steps) == count:
             continue
-        steps = len(clock.steps)
+        count = len(clock_steps.steps)
         for order, job in enumerate(jobs):
             first = timestamp + timedelta(milliseconds=order)
             scheduler.modify_job(job.name, next_run_time=first)
@@ -209,7 +215,7 @@ def run_job(
     try:
         with span(job.name):
             job.run()
-    except JobInterrupted:
+    except (JobInterrupted, ThreadsClosedError):
         return
     except Exception as error:  # noqa: BLE001  (a service outlives one failed turn)
         metrics.record_turn(job.name, time.monotonic() - began, utc_now(), well=False)

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,7 +23,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.collection import MOST_ROWS, drain
-from runtime.operations.daemon_threads import TaskRunner, ThreadsClosedError
+from runtime.operations.daemon_threads import TaskRunner, ThreadsClosedError, call_in
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.plugin_runs import PluginRuns
 from runtime.service.metrics import SelfMetrics
@@ -168,19 +167,15 @@ class Sources:
 
     def write(self, task: Callable[[], T], rows: int = 0) -> T:
         """Run a task in the writing thread, and return its result or raise its error."""
-        result: Future[T] = Future()
 
-        def work() -> None:
+        def work() -> T:
             try:
-                result.set_result(task())
-            except Exception as error:  # noqa: BLE001  (the reader raises it)
-                result.set_exception(error)
+                return task()
             finally:
                 self._waiting.remove(rows)
 
         self._waiting.add(rows)
-        self._writer.submit(work)
-        return result.result()
+        return call_in(self._writer, work)
 
     def keep_failure(self, source: str, error: Exception, at: datetime) -> None:
         """Log a plugin's fault, and store it in the table that users see; in the writing thread."""

@@ -13,7 +13,7 @@ from actions.loop.protocols import TurnReport
 from fallow.action_settings import BreakerSettings, CanarySettings
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings, load
-from runtime.operations import live_actor
+from runtime.operations.actor_turns import open_turns
 from runtime.service import loop
 from runtime.service.metrics import SelfMetrics
 from runtime.service.roles import PARTS
@@ -66,9 +66,7 @@ def test_a_turn_of_the_service_freezes_when_exporters_are_down_and_keeps_its_row
     reports: list[TurnReport] = []
     with Warehouse.open(settings, write=True) as lake:
         metrics = SelfMetrics()
-        with live_actor.open_turns(
-            settings, lake, lambda: datetime.now(UTC), reports.append
-        ) as turn:
+        with open_turns(settings, lake, lambda: datetime.now(UTC), reports.append) as turn:
             turn()
             lease = site.get("Lease", "fallow-actor", "fallow")
             assert lease["spec"]["holderIdentity"]
@@ -91,7 +89,7 @@ def test_the_service_runs_the_canary_and_measures_it(site: Site) -> None:
     metrics = SelfMetrics()
     with (
         Warehouse.open(settings, write=True) as lake,
-        live_actor.open_turns(
+        open_turns(
             settings,
             lake,
             lambda: datetime.now(UTC),

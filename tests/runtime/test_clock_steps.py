@@ -9,7 +9,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
-from runtime.operations.live_actor import LiveEvidence
+from runtime.operations.live_evidence import LiveEvidence
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -18,8 +18,8 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
+from runtime.operations.actor_turns import CanaryStatus
 from runtime.operations.ingest_queue import QueueState
-from runtime.operations.live_actor import CanaryStatus
 from runtime.service.metrics import SelfMetrics, metrics
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure

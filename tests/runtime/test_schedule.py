@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
+from fallow.clock_steps import ClockSteps, read_ticks
 from runtime.service import schedule
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness
@@ -30,17 +31,20 @@ class SetClock(datetime):
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR], ids=["back", "forward"])
 def test_jobs_go_on_in_their_period_after_the_clock_was_set(
-    step: timedelta, monkeypatch: pytest.MonkeyPatch
+    step: timedelta, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(SetClock, "step", timedelta(0))
     monkeypatch.setattr("apscheduler.schedulers.base.datetime", SetClock)
     monkeypatch.setattr(schedule, "utc_now", lambda: SetClock.now(UTC))
     monkeypatch.setattr(schedule, "CLOCK_CHECK_S", 0.05)
     stop, turns = threading.Event(), 0
+    steps = ClockSteps(read_ticks)
+    actor_clock = steps.watch(schedule.utc_now)
 
     def count() -> None:
         nonlocal turns
         turns += 1
+        actor_clock()
         if turns == TURNS:
             SetClock.step = step
         if turns == 3 * TURNS:
@@ -56,6 +60,9 @@ def test_jobs_go_on_in_their_period_after_the_clock_was_set(
         no_span,
         threads=ServiceThreads(),
         grace_s=WAIT_S,
+        clock_steps=steps,
     )
     limit.cancel()
     assert turns >= 3 * TURNS
+    assert len(steps.steps) == 1, "the schedule and the actor share one watcher"
+    assert caplog.text.count("the clock of this machine was set") == 1

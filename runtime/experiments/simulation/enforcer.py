@@ -31,7 +31,8 @@ from fallow.window import Window
 from runtime.experiments.accuracy.collection import CLUSTER, Inventory
 from runtime.experiments.simulation.turns import ActorTurn, read_turn
 from runtime.operations import findings, pipeline
-from runtime.operations.live_actor import LiveEvidence, actor
+from runtime.operations.live_actor import actor
+from runtime.operations.live_evidence import LiveEvidence
 from simulator.blocks import thin_block
 from simulator.exporters.device_rows import rows
 from simulator.exporters.host_spans import host_spans

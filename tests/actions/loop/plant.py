@@ -29,6 +29,7 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import live_actor, pipeline, plans
+from runtime.operations.live_evidence import LiveEvidence
 from simulator.cluster import nodes
 from simulator.cluster.cluster import SimulatedCluster
 from tests.actions.loop.site import SPACE, Site, Told, api, pod_spec
@@ -270,7 +271,7 @@ class Plant(Site):
         return [f"{t.result}: {'; '.join(r.text for r in t.reasons)}" for t in report.steps]
 
 
-class Meanwhile(live_actor.LiveEvidence):
+class Meanwhile(LiveEvidence):
     """Live evidence; something happens between the plan and the second reading."""
 
     def __init__(self, plant: Plant, meanwhile: Callable[[], None]) -> None:
