@@ -51,6 +51,7 @@ class Warehouse:
         lock: WriterLock | None,
         clock: Callable[[], datetime],
         *,
+        files: DataFiles,
         write: bool,
     ) -> None:
         self.settings = settings
@@ -59,7 +60,7 @@ class Warehouse:
         self._connection = connection
         self._lock = lock
         self._views = ViewSchemas(connection)
-        self._files = DataFiles(place)
+        self._files = files
         self.turn = threading.RLock()
         self.dirty: Marks = frozenset()
         self._write = write
@@ -81,7 +82,7 @@ class Warehouse:
                 its folder cannot be written.
         """
         place = catalog.locate_catalog(settings)
-        lock = None
+        files, lock = DataFiles(place), None
         with explain_errors(place.name):
             if write:
                 place.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,7 +99,8 @@ class Warehouse:
                 cursor.execute("USE lake")
                 if write:
                     with nullcontext() if place.embedded else queue_writers(connection):
-                        schema.migrate_schema(cursor, place.name, DataFiles(place))
+                        files.put_back()
+                        schema.migrate_schema(cursor, place.name, files)
                 else:
                     schema.check_schema(cursor, place.name)
                 cursor.close()
@@ -108,7 +110,7 @@ class Warehouse:
                 if lock is not None:
                     lock.release()
                 raise
-        return cls(connection, settings, place, lock, clock, write=write)
+        return cls(connection, settings, place, lock, clock, files=files, write=write)
 
     @staticmethod
     def list_upgrade_steps(settings: Settings) -> list[schema.UpgradeStep]:
@@ -272,8 +274,7 @@ class Warehouse:
                     cursor.execute("USE lake")  # after BEGIN: one catalog query, not two
                     try:
                         yield cursor
-                        self._files.sync(began)
-                        cursor.commit()
+                        self._files.commit(cursor, began)
                     except BaseException:
                         with suppress(duckdb.Error):
                             cursor.rollback()

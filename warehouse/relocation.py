@@ -184,10 +184,10 @@ def _relocate_archive(
                 " WHERE list_contains($moved, path)",
                 {"moved": moved},
             )
-            files.sync(began)
-            cursor.commit()
+            files.commit(cursor, began)
         except BaseException:
-            cursor.rollback()
+            with suppress(duckdb.Error):  # a commit that failed has rolled back
+                cursor.rollback()
             raise
     return [
         RelocatedPart("archive", root, target, files=moved_files, missing=missing)

@@ -7,7 +7,7 @@ test hold this): an older Fallow refuses a home that a newer one extended.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -180,11 +180,11 @@ def _run_transaction(cursor: duckdb.DuckDBPyConnection, files: DataFiles) -> Ite
     cursor.begin()
     try:
         yield
-        files.sync(began)
+        files.commit(cursor, began)
     except BaseException:
-        cursor.rollback()
+        with suppress(duckdb.Error):  # a commit that failed has rolled back
+            cursor.rollback()
         raise
-    cursor.commit()
 
 
 def _refuse_newer(cursor: duckdb.DuckDBPyConnection, version: int, where: str) -> None:

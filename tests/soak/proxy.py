@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a store: its port can be closed, and its connections can hang."""
+"""A TCP proxy before a store: its port can be closed, its connections hang, an answer be lost."""
 
 import select
 import socket
@@ -19,6 +19,7 @@ class Proxy:
         self._open = threading.Event()
         self._flows = threading.Event()
         self._flows.set()
+        self._last_words = b""
         self._listener = self._listen(0)
         self.port = int(self._listener.getsockname()[1])
         self._open.set()
@@ -58,6 +59,15 @@ class Proxy:
         """Forward again, also what waited."""
         self._flows.set()
 
+    def lose_answer(self, request: bytes) -> None:
+        """Forward the next request with these bytes, and cut its connection before the answer."""
+        self._last_words = request
+
+    @property
+    def has_lost_answer(self) -> bool:
+        """Whether the answer of the last `lose_answer` was lost."""
+        return not self._last_words
+
     @staticmethod
     def _listen(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
@@ -90,12 +100,15 @@ class Proxy:
                 side.close()
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        loses = False
         with suppress(OSError, ValueError):
             while True:
                 readable, _, _ = select.select([client, server], [], [], 1.0)
                 self._flows.wait()
                 for side in readable:
                     data = side.recv(CHUNK)
-                    if not data:
+                    if not data or (loses and side is server):
                         return
+                    if side is client and self._last_words and self._last_words in data:
+                        loses, self._last_words = True, b""
                     (server if side is client else client).sendall(data)

@@ -4,6 +4,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from tests.servers.postgres import Server, serving
+from tests.soak.proxy import Proxy
 from tests.warehouse.conftest import Reading
 from warehouse import maintenance, schema, tiers
+from warehouse.data_files import LINKS
 from warehouse.lake import Warehouse
 from warehouse.relocation import relocate_warehouse
 from warehouse.rollup import roll_up
+from warehouse.steps import load_step
 from warehouse.verification import verify_warehouse
 
 
@@ -34,6 +38,19 @@ def on_postgres(server: Server, tmp_path: Path) -> Settings:
     catalog = server.catalog(name)
     flags = {"home": tmp_path / "home", "cluster": "test", "warehouse.catalog": catalog}
     return load(environ={}, flags=flags).settings
+
+
+@pytest.fixture
+def proxy(server: Server) -> Proxy:
+    return Proxy(server.port)
+
+
+@pytest.fixture
+def through_proxy(on_postgres: Settings, server: Server, proxy: Proxy) -> Settings:
+    """Return the same settings with the catalog behind a proxy."""
+    catalog = on_postgres.warehouse.catalog.replace(str(server.port), str(proxy.port))
+    places = on_postgres.warehouse.model_copy(update={"catalog": catalog})
+    return on_postgres.model_copy(update={"warehouse": places})
 
 
 def look(number: int, devices: int = 20) -> Batch:
@@ -103,6 +120,7 @@ from datetime import datetime, timedelta
 from fallow.settings import Settings
 from fallow.tables import Batch
 from tests.servers.postgres import Server, serving
+from tests.soak.proxy import Proxy
 from warehouse import maintenance
 from warehouse.lake import Warehouse
 from warehouse.relocation import relocate_warehouse
@@ -191,3 +209,42 @@ def test_data_in_another_folder_is_relocated_by_the_command_only(
     assert [part.part for part in relocate_warehouse(moved)] == ["data"]
     with Warehouse.open(moved) as wh:
         assert wh.query("SELECT count(*) AS n FROM sample")["n"].to_pylist() == [20]
+
+
+def test_a_commit_whose_answer_is_lost_keeps_its_files(
+    through_proxy: Settings, proxy: Proxy, now: datetime
+) -> None:
+    with Warehouse.open(through_proxy, write=True, clock=lambda: now) as warehouse:
+        warehouse.ingest([look(0)])
+        proxy.lose_answer(b"COMMIT")
+        with pytest.raises(TemporaryError, match="the catalog cannot be reached"):
+            warehouse.ingest([look(1)])
+        assert proxy.has_lost_answer
+        # PostgreSQL has the commit: its file is read, and its rows are not stored again.
+        assert all(check.ok for check in verify_warehouse(warehouse))
+        assert warehouse.ingest([look(1), look(2)]).added == 20
+        assert warehouse.query("SELECT count(*) AS n FROM sample").to_pylist() == [{"n": 60}]
+    assert list((through_proxy.home / "data" / LINKS).iterdir()) == []
+
+
+def test_files_of_a_commit_that_failed_go_with_the_next_one(
+    through_proxy: Settings, proxy: Proxy, now: datetime
+) -> None:
+    data = through_proxy.home / "data"
+    with Warehouse.open(through_proxy, write=True, clock=lambda: now) as warehouse:
+        warehouse.ingest([look(0)])
+        with ExitStack() as stack:
+            cursor = stack.enter_context(warehouse.transaction())
+            cursor.execute("INSERT INTO sample BY NAME SELECT 'test' AS cluster, 'GPU-9' AS device")
+            proxy.close_port()
+            with pytest.raises(TemporaryError, match="the catalog cannot be reached"):
+                stack.close()
+        assert len(list((data / LINKS).iterdir())) == 1
+    proxy.open_port()
+    with Warehouse.open(through_proxy, write=True, clock=lambda: now) as warehouse:
+        warehouse.ingest([look(1)])
+        with warehouse.snapshot() as cursor:
+            rows = cursor.execute(load_step("maintenance/files_of_lake")).fetchall()
+        assert {str(data / path) for path, _, _ in rows} == {
+            str(path) for path in data.rglob("*.parquet*")
+        }

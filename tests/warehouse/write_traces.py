@@ -16,11 +16,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FAILABLE = (
     "write", "pwrite64", "writev", "pwritev", "ftruncate", "fallocate", "fsync", "fdatasync",
-    "rename", "renameat", "renameat2", "mkdir", "mkdirat",
+    "rename", "renameat", "renameat2", "mkdir", "mkdirat", "link", "linkat",
 )  # fmt: skip
 FOLLOWED = (
     *FAILABLE, "open", "openat", "creat", "lseek", "truncate", "unlink", "unlinkat", "rmdir",
-    "link", "linkat", "copy_file_range", "sendfile",
+    "copy_file_range", "sendfile",
 )  # fmt: skip
 _CALL = re.compile(r"(\d+) +(\w+)\((.*)\) += (-?\d+)(?:<([^>]*)>)?(.*)")
 _PART = re.compile(r"(?:\\x[0-9a-f]{2})+")
@@ -155,7 +155,7 @@ class FileChange(msgspec.Struct, frozen=True):
     """One change of a folder's files."""
 
     kind: str
-    """create, resize, write, sync, rename, remove, mkdir or acknowledge."""
+    """create, resize, write, sync, rename, link, remove, mkdir or acknowledge."""
     path: str
     at: int = 0
     data: bytes = b""
@@ -206,8 +206,8 @@ def _list_changes(call: TracedCall, positions: dict[int, int]) -> Iterator[FileC
             yield FileChange("resize", call.path, int(last))
         case "fsync" | "fdatasync":
             yield FileChange("sync", call.path)
-        case "rename":
-            yield FileChange("rename", call.path, target=os.fsdecode(texts[1]))
+        case "rename" | "link" as kind:
+            yield FileChange(kind, call.path, target=os.fsdecode(texts[1]))
         case "unlink" | "rmdir":
             yield FileChange("remove", call.path)
         case "mkdir":
@@ -233,10 +233,12 @@ class FileImage:
         match change.kind:
             case "create":
                 self.files.setdefault(path, bytearray())
-            case "rename":
+            case "rename" | "link":
                 for images in (self.files, self.synced):
                     if path in images:
-                        images[change.target] = images.pop(path)  # type: ignore[assignment]
+                        images[change.target] = images[path]  # type: ignore[assignment]
+                    if change.kind == "rename":
+                        images.pop(path, None)
             case "remove":
                 self.folders.discard(path)
                 self.files.pop(path, None)
