@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from actions.cluster.access import post_review
 from actions.cluster.workload_pods import list_workload_pods
 from actions.cluster.write_results import WriteResult, interpret_reply, no_answer
 from fallow.action_models import Change, Target
@@ -141,6 +142,10 @@ class KubeClient:
             TemporaryError: no answer.
         """
         return list_workload_pods(target, self)
+
+    def review(self, body: Object) -> Object:
+        """Return the API's answer to a review of one of our rights; see `post_review`."""
+        return post_review(self._api, body)
 
     def send(self, change: Change, *, dry_run: bool) -> WriteResult:
         """Send one write once, and return what the server's answer means.

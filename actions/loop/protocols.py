@@ -44,6 +44,10 @@ class Transport(Protocol):
 class ClusterClient(Transport, ClusterReader, Protocol):
     """A cluster that executors read and the loop writes."""
 
+    def review(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Post a SelfSubjectAccessReview and return the answer."""
+        ...
+
 
 class EvidenceSource(Protocol):
     """The source of cases, and of the renewed evaluation of one case."""

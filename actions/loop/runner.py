@@ -32,6 +32,7 @@ from actions.loop.protocols import (
 from actions.loop.recheck import Recheck
 from actions.loop.reconcile import continue_after
 from actions.loop.scope import find_mismatch
+from actions.loop.undo_rights import require_undo_rights
 from actions.policy.bounds import find_excess
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
@@ -139,6 +140,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         why = self._explain_unfit(facts, decision, intent)
         if why:
             return self._refuse(decision, *why, dry_run=dry_run)
+        require_undo_rights(intent, self.context.cluster)
         if decision.step == "snapshot":
             return self._snapshot(policy, renewed, intent, dry_run=dry_run)
         refusal = self.context.sender.dry_run(intent.changes)

@@ -1,18 +1,13 @@
 """Run `fallow doctor --actions`: name the cluster, and review our permissions there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from actions import executors
+from actions.cluster.access import post_review
 from actions.rights import CANARY, OWN, RightCheck, check_rights, roles
-from fallow.errors import RefusedError
 from fallow.kube.api import ApiConnection, connect
 from fallow.settings import Settings
-
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_ERRORS = 300
 
 
 def review_access(
@@ -74,16 +69,3 @@ def describe_right(proof: RightCheck) -> str:
     group = f".{proof.group}" if proof.group else ""
     where = f" in {proof.namespace}" if proof.namespace else ""
     return f"{proof.verb} {proof.resource}{group}{where}"
-
-
-def post_review(api: ApiConnection, body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Post a review of one right and return the answer.
-
-    Raises:
-        RefusedError: the API does not answer reviews.
-        TemporaryError: no response.
-    """
-    reply = api.write("POST", REVIEWS, body, content_type="application/json")
-    if reply.code >= _ERRORS:
-        raise RefusedError(f"{api.host} does not say what we may do: HTTP {reply.code}")
-    return msgspec.json.decode(reply.body, type=dict[str, Any])

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from actions.cluster.access import post_review
 from actions.rights import check_rights
 from collectors.doctor import CheckRow, few
 from collectors.kube.shapes import Partial
@@ -68,7 +69,7 @@ def _check_watch(api: ApiConnection) -> CheckRow:
 
 
 def _check_rights(api: ApiConnection) -> CheckRow:
-    proofs = check_rights(lambda body: access_review.post_review(api, body), {ROLE: rights()}, [])
+    proofs = check_rights(lambda body: post_review(api, body), {ROLE: rights()}, [])
     lacking = [proof for proof in proofs if not proof.allowed]
     if not lacking:
         return CheckRow("rights to read", "ok", f"all {len(proofs)} rights are granted")

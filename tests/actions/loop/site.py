@@ -401,7 +401,7 @@ class Site:
             for a in self.server.requests
             if a.method != "GET"
             and "dryRun" not in a.query
-            and not any(word in a.path for word in ("/leases", "/events"))
+            and not any(word in a.path for word in ("/leases", "/events", "accessreviews"))
             and all(part in a.path for part in parts)
         ]
 
