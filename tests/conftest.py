@@ -1,6 +1,8 @@
 """What every test may ask for: public data, a fixed clock, settings with a home of their own."""
 
 import os
+import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -12,6 +14,7 @@ import duckdb
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from fallow.kube.api import BackOff
 from fallow.settings import Settings, load
 from tests.by_file import ByFile, scope, slow
 from tests.copies import copied
@@ -129,6 +132,18 @@ def engine_alone() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if SHARED:
             patch.setattr(catalog, "_configure", alone)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_pauses() -> Iterator[None]:
+    """Make the pauses before another attempt at an API server short, where a test injects none."""
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds / 50)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BackOff.__init__, "__defaults__", (sleep, random.random))
         yield
 
 

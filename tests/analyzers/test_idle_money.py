@@ -83,7 +83,7 @@ def fleets(draw: st.DrawFn) -> list[tuple[str, list[float | None], int]]:
 
 
 @given(fleets())
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_findings_of_a_device_never_overlap_nor_exceed_the_bill(
     make_site: Callable[[], Site], fleet: list[tuple[str, list[float | None], int]]
 ) -> None:
@@ -123,7 +123,7 @@ def flickers(draw: st.DrawFn) -> list[float | None]:
 
 
 @given(flickers(), st.floats(0.0, 0.7), st.floats(0.0, 0.1))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_higher_threshold_never_finds_fewer_idle_hours(
     make_site: Callable[[], Site], values: list[float | None], threshold: float, more: float
 ) -> None:

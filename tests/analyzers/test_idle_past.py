@@ -141,7 +141,7 @@ def asked(analyzer: IdleAnalyzer, views: Any, at: datetime) -> dict[str, Any]:
 
 @pytest.mark.slow
 @settings(
-    max_examples=8,
+    max_examples=2,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

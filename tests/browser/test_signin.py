@@ -74,7 +74,12 @@ def site(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("groups", "role"),
-    [(["finance"], "viewer"), (["sre", "finance"], "operator"), (["leads"], "approver")],
+    [
+        (["sre", "finance"], "operator"),
+        # The role of each group: tests/dashboards/test_serving.py, without a browser.
+        pytest.param(["finance"], "viewer", marks=pytest.mark.long),
+        pytest.param(["leads"], "approver", marks=pytest.mark.long),
+    ],
 )
 def test_who_signs_in_has_the_role_of_the_claims(site: Site, groups: list[str], role: str) -> None:
     with site.sends(*groups) as visitor:

@@ -242,6 +242,8 @@ def test_a_notebook_is_told_stopped_and_undone(
     assert not [path for path in files if MARKER.encode() in path.read_bytes()]
 
 
+# What was active just before the act: tests/actions/loop/test_last_readings.py, from HTTP on.
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_notebook_that_wakes_between_plan_and_act_is_left_alone(
     site: Site, fallow: Fallow, exporter: Exporter, earlier: list[timedelta]

@@ -41,7 +41,7 @@ def server() -> Iterator[str]:
             """Keep quiet."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{listening.server_address[1]}"
         listening.shutdown()
 

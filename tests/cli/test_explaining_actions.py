@@ -48,7 +48,10 @@ def explained(fallow: Fallow, action: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_verdict_comes_out_again_from_stored_rows(site: Site, fallow: Fallow, acted: str) -> None:
+def test_a_verdict_comes_out_again_from_stored_rows_and_what_was_changed_since_is_named(
+    site: Site, fallow: Fallow, acted: str
+) -> None:
+    names_what_was_changed_since(site, acted)
     told = explained(fallow, acted)
     assert told["reproduced"] == {"decision": "same", "finding": "same"}
     assert told["policy"]["fingerprint"] == told["policy"]["fingerprint_now"]
@@ -77,8 +80,8 @@ def test_a_verdict_comes_out_again_from_stored_rows(site: Site, fallow: Fallow, 
     assert said["finding"] == f"the rows were deleted (kept until {gone:%Y-%m-%d})"
 
 
-@pytest.mark.slow
-def test_what_was_changed_since_is_named(site: Site, acted: str) -> None:
+def names_what_was_changed_since(site: Site, acted: str) -> None:
+    """Replay the decision with other budgets and another policy: both are named."""
     with Journal.open(site.folder / "journal.sqlite", lambda: site.now, write=False) as journal:
         told = JournalState(journal).catch_up().actions[acted]
         (row,) = journal.entries("intent", key=acted)

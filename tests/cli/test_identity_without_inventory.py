@@ -188,7 +188,8 @@ def unreadable(made: Made) -> None:
     [
         (elsewhere, "its devices on another-node"),
         (away, "no Kubernetes API can be asked"),
-        (unreadable, "may not be read"),
+        # tests/actions/cluster/test_owners.py: what may not be read is said so.
+        pytest.param(unreadable, "may not be read", marks=pytest.mark.long),
     ],
 )
 def test_what_is_not_certain_is_refused_with_its_reason(

@@ -146,23 +146,20 @@ def test_until_needs_a_length_and_is_a_moment(
     assert window == {"start": "2026-03-01T12:00:00Z", "end": "2026-03-01T13:00:00Z"}
 
 
-@pytest.mark.parametrize(
-    ("behind", "end", "said"),
-    [(6, "2026-03-02T12:00:00Z", False), (7, "2026-03-02T18:00:00Z", True)],
-)
 def test_a_cluster_that_is_further_behind_is_named_and_holds_nobody_back(
-    *,
-    fallow: Fallow,
-    put: Callable[..., None],
-    at: Callable[[datetime], None],
-    tmp_path: Path,
-    behind: int,
-    end: str,
-    said: bool,
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
 ) -> None:
     put(NOON, NOON + timedelta(hours=30))
-    put(NOON, NOON + timedelta(hours=30 - behind), "b")
     at(NOON + timedelta(hours=31))
+    put(NOON, NOON + timedelta(hours=23), "b")
+    names_who_is_behind(fallow, tmp_path, 7, "2026-03-02T18:00:00Z", said=True)
+    put(NOON + timedelta(hours=23), NOON + timedelta(hours=24), "b")
+    names_who_is_behind(fallow, tmp_path, 6, "2026-03-02T12:00:00Z", said=False)
+
+
+def names_who_is_behind(
+    fallow: Fallow, tmp_path: Path, behind: int, end: str, *, said: bool
+) -> None:
     ran = fallow("spend", "--window", "12h", "--home", tmp_path / "home", "-o", "json")
     body = json.loads(ran.out)
     assert body["window"]["end"] == end
@@ -175,21 +172,19 @@ def test_a_cluster_that_is_further_behind_is_named_and_holds_nobody_back(
     assert ("total, in part" in shown.out) is said
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(180, False), (181, True)])
 def test_data_older_than_three_intervals_are_called_stale(
-    *,
-    fallow: Fallow,
-    put: Callable[..., None],
-    at: Callable[[datetime], None],
-    tmp_path: Path,
-    seconds: int,
-    said: bool,
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
 ) -> None:
     put(NOON, NOON + timedelta(hours=2))
-    at(NOON + timedelta(hours=2, seconds=seconds))
     home = ("--home", tmp_path / "home")
-    for words in (["spend"], ["analyze", "idle"], ["report", "finance", "--format", "md"]):
+    at(NOON + timedelta(hours=2, seconds=180))
+    for words in (["spend"], ["report", "finance", "--format", "md"]):
         ran = fallow(*words, *home)
-        assert ("STALE: the data of cluster a are stale" in ran.err) is said
+        assert "STALE: the data of cluster a are stale" not in ran.err
+        assert "The data of cluster" not in ran.out
+    at(NOON + timedelta(hours=2, seconds=181))
+    for words in (["spend"], ["analyze", "idle"]):
+        assert "STALE: the data of cluster a are stale" in fallow(*words, *home).err
     report = fallow("report", "finance", "--format", "md", *home)
-    assert ("The data of cluster" in report.out) is said
+    assert "STALE: the data of cluster a are stale" in report.err
+    assert "The data of cluster" in report.out

@@ -116,7 +116,7 @@ def hooked() -> Iterator[Hook]:
             """Keep quiet."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         made.url = f"json://fallow:{SECRET}@127.0.0.1:{server.server_address[1]}/hook/{SECRET}"
         yield made
         server.shutdown()

@@ -58,7 +58,7 @@ def cell_by_cell(tables: Any, window: Window, step: str) -> list[tuple[Any, ...]
     return ledger(tables)
 
 
-@tries(max_examples=20)
+@tries(max_examples=8)
 @given(
     jobs=JOBS, looks=LOOKS, end=st.integers(3, 180), usd=st.sampled_from(["1.861", "0.33333333"])
 )
@@ -137,7 +137,7 @@ HOURS = st.lists(
 )
 
 
-@tries(max_examples=20)
+@tries(max_examples=8)
 @given(halves=HALVES, hours=HOURS, later=st.booleans())
 @pytest.mark.parametrize("step", ["1h", "5m"])
 def test_plain_buckets_are_counted_like_all_others(

@@ -217,7 +217,7 @@ def secured(certificate: Path) -> Iterator[str]:
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
     with Quiet(("127.0.0.1", 0), Handler) as listening:
         listening.socket = context.wrap_socket(listening.socket, server_side=True)
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
         yield f"https://127.0.0.1:{listening.server_address[1]}"
         listening.shutdown()
 

@@ -14,6 +14,9 @@ from runtime.operations import analyzer_runs, pipeline
 from warehouse.lake import Warehouse
 
 
+# tests/runtime/test_demo.py: what the demo plants is found; each trouble by itself:
+# tests/simulator/test_planted_hangs.py, and the golden folders of the analyzers.
+@pytest.mark.long
 @pytest.mark.slow
 def test_troubles_of_work_and_nodes_are_found_where_they_were_planted(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, cluster=demo.CLUSTER)

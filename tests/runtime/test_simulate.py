@@ -131,7 +131,7 @@ def test_while_it_only_watches_the_actor_has_no_turn(tmp_path: Path) -> None:
             home,
             hasty(tmp_path),
             sample_every_s=300,
-            warm_up_s=5 * HOUR,
+            warm_up_s=2 * HOUR,
         ) as enforcer,
     ):
 
@@ -140,9 +140,9 @@ def test_while_it_only_watches_the_actor_has_no_turn(tmp_path: Path) -> None:
             return TurnReport(enforcer.now(), dry_run=False)
 
         enforcer.actor = SimpleNamespace(turn=turn)  # type: ignore[assignment]
-        for hours in (3, 4, 5, 6):
+        for hours in (1, 2, 3):
             enforcer.turn(options.spec.start_s + hours * HOUR, options.end_s)
-    assert turns == [options.spec.start_s + hours * HOUR for hours in (5, 6)]
+    assert turns == [options.spec.start_s + hours * HOUR for hours in (2, 3)]
 
 
 @pytest.mark.slow
@@ -180,6 +180,8 @@ def test_the_document_names_the_shares_of_the_mix(found: dict[str, Any]) -> None
     assert found["mix"]["night"] == 0
 
 
+# From exporters over HTTP: tests/actions/loop/test_last_readings.py; the limits: test_recheck.py.
+@pytest.mark.long
 def test_a_terminal_that_was_used_65_s_before_an_act_is_read_again_through_the_same_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +239,8 @@ def test_people_see_both_worlds_side_by_side(found: dict[str, Any]) -> None:
 def test_one_seed_prints_one_document_that_names_its_schema(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["simulate", "--days", "1", "--pool", "h100-single=2", "--every", "12h", "-o", "json"]
+    words = ["simulate", "--days", "1", "--pool", "h100-single=2", "--every", "12h"]
+    words += ["--interval", "15m", "-o", "json"]
     printed = []
     for _ in range(2):
         assert run(words) == 0

@@ -14,6 +14,7 @@ from runtime.experiments.simulation.run import simulate
 from simulator.world import Spec, World
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.xdist_group("simulate"),
     pytest.mark.slow,
     pytest.mark.timeout(1200),  # a minute of a free processor, but it shares two with others
@@ -43,11 +44,10 @@ def guaranteed(spec: Spec, seed: int) -> World:
 
 @pytest.fixture(
     scope="module",
-    # Twelve GPUs have a step of each policy too, in a third of the time.
-    params=[
-        pytest.param((12, "3h"), id="12-gpus"),
-        pytest.param((16, "2h"), id="16-gpus", marks=pytest.mark.long),
-    ],
+    # In every run: the same promises of the simulation's own policy (test_simulate.py), and what
+    # each shipped policy decides (tests/actions/policy/test_ready_made.py). Twelve GPUs have a
+    # step of each policy too, in a third of the time of sixteen.
+    params=[pytest.param((12, "3h"), id="12-gpus"), pytest.param((16, "2h"), id="16-gpus")],
 )
 def did(request: pytest.FixtureRequest) -> dict[str, Any]:
     mix = ["day-notebook=0.2", "abandoned=0.2", "kept=0.2", "forgotten=0.15"]

@@ -120,7 +120,8 @@ def service(
     )
 
 
-@pytest.mark.parametrize("seconds", [30, 60])
+# The same, with intervals twice as long: 30 s is in every run.
+@pytest.mark.parametrize("seconds", [30, pytest.param(60, marks=pytest.mark.long)])
 def test_a_hang_is_told_within_two_intervals_after_its_ten_minutes_and_not_before(
     settings: Settings, seconds: int
 ) -> None:

@@ -68,6 +68,6 @@ def misbehaving() -> Iterator[Misbehaving]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
         server = Misbehaving(f"http://127.0.0.1:{listening.server_address[1]}")
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         listening.shutdown()

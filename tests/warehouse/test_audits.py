@@ -167,7 +167,6 @@ def test_each_break_is_seen(sound: Warehouse, name: str) -> None:
         assert failure.rows >= 1
         assert len(failure.sample) <= audits.MOST_SHOWN
         assert str(failure).startswith(f"{failure.audit}: ")
-    assert audits.run_audits(sound) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fallow.settings import Settings
 from tests.warehouse.conftest import Reading
 from warehouse.lake import Warehouse
 
-ROWS, KILLS = 400, 4
+ROWS, KILLS = 400, 2
 RESENT = 2
 """Each writer starts with the last two acknowledged looks again, as a real one would."""
 

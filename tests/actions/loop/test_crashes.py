@@ -14,8 +14,16 @@ from tests.actions.loop import crashing
 from tests.actions.loop.site import Site, bare
 
 FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload(["tests.actions.loop.crashing"])
+# What a process imports before it acts: once for all of them.
+FRESH.set_forkserver_preload(["tests.actions.loop.crashing", "kubernetes.client"])
 MOST_STEPS = 60
+FIRST_SENDING = 7
+"""The step before the first write; those before it are the same code for every kind of action."""
+FROM_SENDING_ON = [
+    pytest.param(FIRST_SENDING, id="from the first write on"),
+    # test_killed_at_every_step_of_an_action, a Deployment's: the same steps before any write.
+    pytest.param(0, id="from the first step on", marks=pytest.mark.long),
+]
 
 
 def killed(function: Callable[..., None], *arguments: Any) -> bool:

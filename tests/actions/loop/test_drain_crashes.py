@@ -9,7 +9,7 @@ from actions.loop.actor import Actor
 from tests.actions.loop import crashing, draining
 from tests.actions.loop.draining import OTHER, SICK
 from tests.actions.loop.site import Site, bare
-from tests.actions.loop.test_crashes import MOST_STEPS, killed, nothing_twice
+from tests.actions.loop.test_crashes import FROM_SENDING_ON, MOST_STEPS, killed, nothing_twice
 
 
 def finished(site: Site, actor: Actor) -> Any:
@@ -38,8 +38,11 @@ def each_eviction_once(site: Site) -> None:
         pytest.param(True, id="under a budget", marks=pytest.mark.long),
     ],
 )
-def test_killed_at_every_step_of_a_drain(another_site: Callable[[], Site], budget: bool) -> None:
-    for step in range(MOST_STEPS):
+@pytest.mark.parametrize("first", FROM_SENDING_ON)
+def test_killed_at_every_step_of_a_drain(
+    another_site: Callable[[], Site], budget: bool, first: int
+) -> None:
+    for step in range(first, MOST_STEPS):
         site = another_site()
         before = draining.loaded(site)
         if budget:

@@ -10,7 +10,7 @@ from fallow.errors import RefusedError
 from tests.actions.loop import cutting
 from tests.actions.loop.cutting import NEW, OLD, labels, managed, node, shown
 from tests.actions.loop.site import SPACE, Site, bare
-from tests.actions.loop.test_crashes import killed, nothing_twice
+from tests.actions.loop.test_crashes import FIRST_SENDING, killed, nothing_twice
 
 
 def begun(site: Site) -> tuple[Actor, str, ActionState]:
@@ -127,9 +127,19 @@ def test_an_undo_later_needs_a_node_that_somebody_cordoned(site: Site) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("second", [False, True], ids=["the cut", "the end of the wait"])
-def test_killed_at_every_step(another_site: Callable[[], Site], *, second: bool) -> None:
-    for step in range(60):
+@pytest.mark.parametrize(
+    ("second", "first"),
+    [
+        pytest.param(False, FIRST_SENDING, id="the cut"),
+        # test_crashes.py: the steps before any write are the same for every kind of action.
+        pytest.param(False, 0, id="the cut, from the first step on", marks=pytest.mark.long),
+        pytest.param(True, 0, id="the end of the wait"),
+    ],
+)
+def test_killed_at_every_step(
+    another_site: Callable[[], Site], *, second: bool, first: int
+) -> None:
+    for step in range(first, 60):
         site = another_site()
         name = node(site)
         idle = list(site.evidence.idle)

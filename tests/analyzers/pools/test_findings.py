@@ -215,7 +215,7 @@ def test_savings_never_exceed_the_bill_and_are_the_same_again(pools: Pools) -> N
         pools.node(f"n{n}", "g6.12xlarge" if n % 2 else "g6.xlarge", pool=f"pool-{n // 2}")
     analyzer = PoolsAnalyzer(PoolsSettings(min_saving=0))
 
-    @settings(max_examples=25)
+    @settings(max_examples=10)
     @given(HELD, st.booleans())
     def check(held: list[tuple[int, int, int, float, int]], priced: bool) -> None:
         pools.empty("pod", "ledger", "rate")

@@ -234,7 +234,7 @@ HAPPENINGS = st.lists(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HAPPENINGS)
 def test_whatever_happens_savings_stay_within_the_bill_and_are_the_same_again(  # noqa: C901
     ward: Ward, happenings: list[tuple[str, int, int, int, int, str]]

@@ -297,7 +297,7 @@ fleets = st.lists(
 
 @pytest.mark.slow
 @given(fleet=fleets)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_workload_wastes_more_than_it_cost_and_confirmation_takes_two_witnesses(
     views: Any, fleet: list[tuple[list[dict[str, Any]], str, bool]]
 ) -> None:
