@@ -29,7 +29,7 @@ if SHARED:  # before anybody imports it
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 # Two shared cores and an engine behind many properties: time is benchmarks' business.
-hypothesis_settings.register_profile("fallow", deadline=None)
+hypothesis_settings.register_profile("fallow", deadline=None, max_examples=50)
 hypothesis_settings.load_profile("fallow")
 # `make test-fast`: properties are tried on a few examples, with the same ones each time.
 hypothesis_settings.register_profile("fast", deadline=None, max_examples=10, derandomize=True)

@@ -12,6 +12,7 @@ import ast
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -69,6 +70,7 @@ class Box(msgspec.Struct, frozen=True):
         return self.y + self.height
 
 
+@cache
 def read_architecture(root: Path = ROOT) -> Architecture:
     """Read the contracts and every import of the packages."""
     linter = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"][

@@ -127,8 +127,9 @@ def check(found: list[Overlap]) -> None:
     assert not [o for o in busy if o.idle_s > 2 * o.interval_s]
 
 
-# Another seed of the same: the first is in every run.
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+# tests/runtime/test_demo.py: the hours found and the ledger's idle hours of a fleet add up.
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_simulated_fleet_with_faulty_exporters(tmp_path: Any, seed: int) -> None:
     window = Window(START, START + timedelta(days=1))
     world = World(Spec(nodes=nodes_of(POOLS), start_s=START.timestamp()), seed)

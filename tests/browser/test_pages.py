@@ -87,7 +87,15 @@ def test_an_old_address_opens_its_tab_and_an_unknown_one_says_so(visitors: Visit
     visitor.hears_nothing()
 
 
-@pytest.mark.parametrize("name", HOSTILE[:3], ids=["script", "direction", "253"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(HOSTILE[0], id="script"),
+        # tests/dashboards/test_pages.py: every hostile name on every page, without a browser.
+        pytest.param(HOSTILE[1], id="direction", marks=pytest.mark.long),
+        pytest.param(HOSTILE[2], id="253", marks=pytest.mark.long),
+    ],
+)
 def test_hostile_name_is_shown_as_its_characters(name: str, visitors: Visitors) -> None:
     visitor = visitors()
     page = visitor.go("chargeback", window="2d", team=name)

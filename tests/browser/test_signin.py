@@ -101,6 +101,8 @@ def test_without_a_role_nothing_is_shown(site: Site) -> None:
         visitor.hears_nothing()
 
 
+# tests/dashboards/test_serving.py: whoever has no role, an unverified address too, sees nothing.
+@pytest.mark.long
 def test_an_address_that_nobody_verified_shows_nothing(site: Site) -> None:
     with site.sends("leads", verified=False) as visitor:
         assert "is not verified" in visitor.alerts("Error")[0]

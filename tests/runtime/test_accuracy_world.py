@@ -5,14 +5,16 @@ import pytest
 from runtime.experiments.accuracy.measurement import FALLOW, measure
 from runtime.experiments.accuracy.scores import Score
 
+# tests/simulator/exporters/test_verdicts.py: each quirk, and all at once; the rules of the peers,
+# each by itself: test_accuracy_peers.py.
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.xdist_group("accuracy")]
+
 
 @pytest.fixture(scope="module")
 def scores() -> dict[str, Score]:
     return {s.judge: s for s in measure(3, gpus=48, days=1.5)}
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("accuracy")
 def test_verdicts_that_may_be_acted_upon_are_right_and_hurt_nobody(
     scores: dict[str, Score],
 ) -> None:
@@ -23,8 +25,6 @@ def test_verdicts_that_may_be_acted_upon_are_right_and_hurt_nobody(
     assert ours.recall >= 0.8
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("accuracy")
 def test_the_peers_rules_hurt_in_the_same_world(scores: dict[str, Score]) -> None:
     assert all(len(s.harms) > 0 for name, s in scores.items() if name != FALLOW)
     assert all(s.recall > 0 for s in scores.values())

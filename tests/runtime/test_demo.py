@@ -98,6 +98,8 @@ def test_a_named_home_keeps_the_fleet_to_ask_it_more(
     assert json.loads(capsys.readouterr().out)["finding"]["id"] == found[0]["id"]
 
 
+# test_simulate.py: one seed prints one document, of the same worlds.
+@pytest.mark.long
 def test_one_seed_tells_one_story(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--days", "1", "--gpus", "8", "--seed", "3")
     first = _play(capsys, *words)

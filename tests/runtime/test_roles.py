@@ -92,6 +92,8 @@ def test_every_job_is_some_roles_and_a_role_has_only_its_own(settings: Settings)
     assert jobs(frozenset({ServiceRole.dashboard})) == []
 
 
+# tests/warehouse/test_postgres.py: processes that write and read over one PostgreSQL catalog.
+@pytest.mark.long
 @pytest.mark.slow
 def test_roles_share_a_warehouse_with_a_postgresql_catalog(
     tmp_path: Path, exporter: Exporter

@@ -126,6 +126,8 @@ def assert_whole(settings: Settings, *, looks: bool) -> None:
     assert bool(stored) is looks
 
 
+# The running job is finished: above; the lease is given up: tests/actions/loop/test_lease.py.
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_actor_finishes_its_turn_and_gives_the_lease_up(
     site: Site, fallow: Fallow, hook: Hook, monkeypatch: pytest.MonkeyPatch

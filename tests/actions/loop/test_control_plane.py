@@ -21,7 +21,7 @@ from tests.actions.loop.test_crashes import nothing_twice
 from tests.servers import kube_apiserver as real
 from tests.simulator.kube.conftest import Kube
 
-TIMES = 20
+TIMES = 8
 pytestmark = pytest.mark.xdist_group("control-plane")
 
 

@@ -80,13 +80,14 @@ def test_a_terminal_that_was_active_65_s_ago_is_left_alone(make: Making) -> None
     assert untouched(plant)
 
 
+# tests/actions/facts/test_gathering.py: the veto, and the coverage, of replicas without telemetry;
+# test_scope.py: nobody is stopped beyond what the evidence is about.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("replicas", "seen", "text"),
     [
         (2, 1, "not judged: 1 of 2 replicas has no telemetry: "),
-        pytest.param(
-            5, 1, "not judged: 4 of 5 replicas have no telemetry: ", marks=pytest.mark.long
-        ),
+        (5, 1, "not judged: 4 of 5 replicas have no telemetry: "),
     ],
 )
 def test_replicas_on_nodes_without_an_exporter_are_never_stopped_with_the_idle_one(

@@ -205,6 +205,8 @@ def test_a_rank_that_goes_on_or_falls_silent_between_plan_and_act_leaves_the_job
     assert plant.intents() == []
 
 
+# tests/actions/policy/test_ready_made.py: suspended only where a checkpoint is known.
+@pytest.mark.long
 def test_a_hung_job_without_a_known_checkpoint_is_only_told_to_its_owner(
     plant: GangPlant,
 ) -> None:
