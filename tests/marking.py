@@ -50,7 +50,7 @@ def reach(path: Path) -> frozenset[str]:
         if file in seen or not file.is_relative_to(ROOT) or not file.exists():
             continue
         seen.add(file)
-        modules = imported_modules(file.read_text(encoding="utf-8"))
+        modules = _imports(file)
         needs |= {"browser"} if any(_within(module, BROWSER) for module in modules) else set()
         needs |= {"server"} if any(_within(module, SERVER) for module in modules) else set()
         waiting += [
@@ -59,6 +59,11 @@ def reach(path: Path) -> frozenset[str]:
             if module.startswith("tests.")
         ]
     return frozenset(needs)
+
+
+@cache
+def _imports(file: Path) -> set[str]:
+    return imported_modules(file.read_text(encoding="utf-8"))
 
 
 def imported_modules(text: str) -> set[str]:

@@ -50,6 +50,8 @@ def test_each_alert_fires_when_it_should_and_no_other() -> None:
     assert ran.returncode == 0, ran.stderr + ran.stdout
 
 
+# test_each_alert_fires_when_it_should_and_no_other: this one breaks each alert and sees it fail.
+@pytest.mark.long
 def test_the_tests_of_alerts_can_fail(tmp_path: Path) -> None:
     scenarios = TESTS.read_text() + DAYS.read_text()
     for alert in alerts():

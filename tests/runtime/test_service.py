@@ -199,7 +199,10 @@ def exporter() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+# SIGTERM: tests/runtime/test_sources.py and tests/deploy/test_read_only_root.py.
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_up_collects_and_stops_gracefully(
     exporter: str, tmp_path: Path, number: signal.Signals
 ) -> None:

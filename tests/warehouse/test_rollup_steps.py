@@ -87,7 +87,7 @@ def test_a_step_returns_every_column_of_its_table() -> None:
         assert set(found.column_names) == {c.name for c in tables.columns(table)}
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(ACTIVITIES)
 def test_the_bin_of_an_activity_contains_it(activities: list[float]) -> None:
     # One sample a bucket: which of its 21 counts is 1?
@@ -100,7 +100,7 @@ def test_the_bin_of_an_activity_contains_it(activities: list[float]) -> None:
         assert (number - 1) / 20 - 1e-6 <= activity <= number / 20 + 1e-6
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     st.dictionaries(
         st.sampled_from(

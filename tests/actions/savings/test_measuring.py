@@ -325,7 +325,7 @@ def test_nothing_is_predicted_without_a_past(views: Memory) -> None:
 spans = st.tuples(st.floats(0, 19), st.floats(0.1, 10))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     others=st.lists(spans, max_size=4),
     seen=st.floats(0, 20),
@@ -468,7 +468,7 @@ stops = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(stops)
 def test_actions_together_never_save_more_than_their_devices_cost(
     many: list[tuple[float, float, float]],

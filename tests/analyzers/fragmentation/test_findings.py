@@ -284,7 +284,7 @@ pods = st.lists(
 )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pods)
 def test_what_is_found_and_claimed_never_exceeds_what_was_free(
     make_fleet: Callable[[], Fleet], window: Window, held: list[Any]

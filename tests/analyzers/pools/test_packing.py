@@ -84,7 +84,7 @@ OFFERS = st.lists(
 EVERYTHING = offer("z", gpus=8, cpu_milli=96000, memory_mib=400000, usd_h=Decimal(30))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     st.dictionaries(SHAPES, st.integers(1, 30), max_size=6),
     OFFERS,

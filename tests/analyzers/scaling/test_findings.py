@@ -155,7 +155,7 @@ jobs = st.lists(
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(jobs=jobs, threshold=st.floats(0.05, 1))
 def test_never_more_than_the_ledger_has(

@@ -221,7 +221,7 @@ histogram = st.lists(st.floats(0, 500), min_size=5, max_size=5)
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     counts=histogram,

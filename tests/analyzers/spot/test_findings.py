@@ -313,7 +313,7 @@ LIVES = st.lists(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LIVES, st.integers(1, 60), st.booleans())
 def test_work_on_spot_never_costs_less_than_its_price_and_saves_no_more_than_the_bill(
     fleet: Fleet, lives: list[tuple[int, int, int, str, str, float]], usd: int, events: bool

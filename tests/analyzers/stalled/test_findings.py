@@ -355,7 +355,7 @@ def test_a_barrier_before_the_rest_does_not_hide_a_hang_at_rest(gangs: Gangs) ->
 PIECE = st.tuples(st.sampled_from(["work", "spin", "rest"]), st.integers(1, 25))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     ranks=st.lists(st.lists(PIECE, min_size=1, max_size=4), min_size=1, max_size=4),
     still=st.one_of(st.none(), st.integers(1, 40)),

@@ -198,7 +198,7 @@ jobs = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(jobs, st.lists(st.sampled_from("ab"), min_size=4, max_size=4))
 def test_what_is_saved_never_exceeds_the_bill(
     views: Any, wanted: list[dict[str, Any]], zones: list[str]
