@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from actions.backtest.as_of import AsOf
+from actions.cluster.literal_values import hide_literals
 from actions.decide import decide
 from actions.gate_answers import answer_gates
 from actions.journal import event_types
@@ -73,7 +74,7 @@ def explain_action(
     gates: list[Any] = []
     if policy is not None and facts is not None and usage is not None:
         gates = answer_gates(policy, facts, usage, state.action.decision.at)
-    return {
+    explanation = {
         "action": _to_builtins(state.action),
         "policy": {**state.policy, "fingerprint_now": policy.fingerprint if policy else None},
         "facts": _to_builtins(facts),
@@ -86,6 +87,9 @@ def explain_action(
         "rows": [_event_row(entry) for entry in _rows(record, state)],
         "savings": savings.read_action_savings(warehouse, settings, action, now),
     }
+    # Rows of old versions have values of env; the replay above needs them, no reader does.
+    shown: dict[str, Any] = hide_literals(explanation)
+    return shown
 
 
 def replay_decision(state: "ActionState", policy: Any, usage: Any) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from actions.cluster.literal_values import hide_literals
 from actions.journal import ActionState, JournalState
 from actions.loop.actor import find_by_prefix
 from actions.loop.protocols import TurnReport
@@ -90,7 +91,9 @@ def approval_rows(record: JournalState) -> list[dict[str, Any]]:
 
 
 def render_action(record: JournalState, prefix: str, output: str) -> str:
-    """Return one action with all that the journal has about it.
+    """Return one action with all that the journal has about it, without values of `env`.
+
+    Rows of old versions have such values: a journal is never rewritten.
 
     Raises:
         UsageError: no action, or several, begin with `prefix`.
@@ -98,11 +101,17 @@ def render_action(record: JournalState, prefix: str, output: str) -> str:
     action = find_by_prefix(prefix, record.actions, "action")
     state = record.actions[action]
     rows = [
-        {"seq": e.seq, "at": e.at, "kind": e.kind, "by": e.actor, "document": e.document}
+        {
+            "seq": e.seq,
+            "at": e.at,
+            "kind": e.kind,
+            "by": e.actor,
+            "document": hide_literals(e.document),
+        }
         for e in record.journal.entries(key=action)
     ]
     if output == "json":
-        action_body: Any = msgspec.to_builtins(state.action, enc_hook=str)
+        action_body: Any = hide_literals(msgspec.to_builtins(state.action, enc_hook=str))
         return document("action", {"action": action_body, "rows": rows})
     summary = render([_action_row(state)], output, noun="action")
     short = [{**row, "document": _shorten_document(row)} for row in rows]
