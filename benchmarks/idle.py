@@ -2,7 +2,7 @@
 
 import time
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from benchmarks.month import build_month, peak_gib
 from benchmarks.result import Result
 from warehouse.allocation import write_allocations

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from benchmarks.month import build_month, peak_gib
 from benchmarks.result import Result
 from fallow.window import Window

@@ -12,7 +12,7 @@ from actions.backtest import backtest
 from actions.facts import gather_facts, read_fleet
 from actions.plan import plan
 from actions.policy.model import ActionBudget, Allow, Match, Policy, PolicyAmount, Stage
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from benchmarks import month
 from benchmarks.month import peak_gib
 from benchmarks.result import Result

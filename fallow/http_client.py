@@ -94,7 +94,8 @@ def explain_failure(error: BaseException, url: str) -> str:
     if isinstance(cause, ConnectionResetError | BrokenPipeError):
         return f"{host}:{port} closed the connection before it answered"
     if isinstance(cause, ssl.SSLError):
-        return f"TLS with {host}:{port} failed: {cause.reason or cause}"
+        why = getattr(cause, "verify_message", "") or cause.reason or cause
+        return f"TLS with {host}:{port} failed: {why}"
     if isinstance(cause, TimeoutError) or "timed out" in str(cause):
         return f"{host}:{port} does not answer"
     text = " ".join((getattr(cause, "strerror", None) or str(cause)).split())

@@ -189,7 +189,7 @@ class PrometheusClient:
             ) from error
         except requests.exceptions.SSLError as error:
             raise SourceError(
-                f"{self.url}: TLS failed: {_line(error)}",
+                f"{self.url}: TLS failed: {explain_failure(error, self.url)}",
                 hint="set prometheus.ca_file, or prometheus.verify_tls: false",
             ) from error
         except requests.exceptions.ReadTimeout as error:
@@ -199,7 +199,8 @@ class PrometheusClient:
             kind = UnreachableError if is_unreachable(error) else TemporaryError
             raise kind(text, hint="check prometheus.url") from error
         except (requests.exceptions.RequestException, HTTPError, OSError) as error:
-            raise TemporaryError(f"{self.url}: the answer was cut short: {_line(error)}") from error
+            why = explain_failure(error, self.url)
+            raise TemporaryError(f"{self.url}: the answer was cut short: {why}") from error
         self.ahead = _compare_clocks(answer.headers)
         return self._checked(answer.status_code, body, answer.headers)
 
@@ -335,12 +336,6 @@ def _stamp(timestamp: datetime) -> str:
 
 def _short(text: str) -> str:
     return " ".join(text.split())[:300]
-
-
-def _line(error: BaseException) -> str:
-    """Return the innermost reason: requests wraps urllib3, which wraps the socket's."""
-    text = _short(str(error))
-    return text.rpartition("Caused by ")[2].strip("()") if "Caused by " in text else text
 
 
 def failure(error: FallowError) -> str:

@@ -88,8 +88,8 @@ def explain_action(
         "savings": savings.read_action_savings(warehouse, settings, action, now),
     }
     # Rows of old versions have values of env; the replay above needs them, no reader does.
-    shown: dict[str, Any] = hide_literals(explanation)
-    return shown
+    document: dict[str, Any] = hide_literals(explanation)
+    return document
 
 
 def replay_decision(state: "ActionState", policy: Any, usage: Any) -> str:

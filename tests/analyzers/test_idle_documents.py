@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from actions.recommend import with_recommendations
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.window import Window
 from runtime.operations.findings import document
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
 from fallow.window import Window

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from actions.backtest.as_of import AsOf
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.errors import UsageError
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.idle_settings import IdleSettings
 from fallow.tables import Batch
 from fallow.window import Window

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from analyzers.idle import IdleAnalyzer, samples
+from analyzers.idle import samples
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.tables import Batch, schema

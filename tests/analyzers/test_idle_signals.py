@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.idle.holders import WorkloadBucket
 from analyzers.idle.judge import judge_window
 from analyzers.idle.rows import list_stretches

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.idle.return_probability import ActivityHours, WorkClock
 from fallow.idle_settings import IdleSettings
 from fallow.window import Window

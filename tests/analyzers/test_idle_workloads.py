@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.errors import UsageError
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.sizing.analyzer import SizingAnalyzer
 from fallow.settings import Settings
 from fallow.tables import Batch

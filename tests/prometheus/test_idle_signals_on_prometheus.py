@@ -19,7 +19,7 @@ from actions.loop import recheck
 from actions.loop.recheck import ActivityLimits
 from actions.plan import RefusedCase, plan
 from actions.policy.model import Allow, Match, Policy, PolicyAmount, ReversalLimit, Stage
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.action_models import CaseHistory, Decision, Facts
 from fallow.models import Finding

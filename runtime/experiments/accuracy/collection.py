@@ -36,7 +36,7 @@ from simulator.work.behaviours import Script
 from simulator.world import World
 
 if TYPE_CHECKING:
-    from analyzers.idle import IdleAnalyzer
+    from analyzers.idle.analyzer import IdleAnalyzer
     from warehouse.lake import Warehouse
 
 CLUSTER = "simulated"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.window import Window
 from runtime.experiments.accuracy import peers
 from runtime.experiments.accuracy.collection import (

@@ -24,7 +24,7 @@ from actions.policy.model import (
     ReversalLimit,
     Stage,
 )
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow import case_identity
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Recommendation, Subject, finding_id

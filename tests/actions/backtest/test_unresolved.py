@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actions.backtest import Backtest, backtest
 from actions.policy.model import Match, Policy
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.idle_settings import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.town import HOUR, HOURS, Town, moments, rule

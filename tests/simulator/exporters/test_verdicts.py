@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from analyzers.idle import IdleAnalyzer
+from analyzers.idle.analyzer import IdleAnalyzer
 from collectors.kube.dump import import_kubectl
 from fallow.models import Finding
 from fallow.settings import Settings
