@@ -139,6 +139,9 @@ def reasons(row: Row) -> dict[str, str]:
     return {r["gate"]: r["text"] for r in row["reasons"]}
 
 
+# The plan knows the owner: test_a_pod_made_anew_does_not_inherit_the_rest_of_the_one_before.
+# The loop acts by the command line: test_acting_whole.py.
+@pytest.mark.long
 def test_the_plan_knows_the_owner_and_the_loop_acts(
     made: Made, fallow: Fallow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
