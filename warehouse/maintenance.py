@@ -11,6 +11,7 @@ leaves the state before or after a step, and the next call continues:
     sweep     remove files that no snapshot has: a killed process left them
 
 Files that a merge or a rewrite replaces stay on disk for a day, so that running queries can finish.
+Where more than `MOST_REPLACED_FILES` wait, those that were replaced over an hour ago are removed.
 While a backup copies files, `clean` and `sweep` remove none: the next call does.
 """
 
@@ -56,6 +57,13 @@ INLINED = 1_000
 MOST_LIVE_FILES = 2_000
 """Live data files at which the service compacts before its next maintenance is due: a query opens
 each file of its window. One scrape every 2 s made 2,174 files in 47 minutes."""
+
+MOST_REPLACED_FILES = 50_000
+"""Replaced files that may wait for the end of their day: two days of a scrape every 15 s. With more
+of them maintenance keeps only those of the last hour, which is longer than any query of ours."""
+
+EARLY_AGE = timedelta(hours=1)
+_SCHEDULED = "__ducklake_metadata_lake.ducklake_files_scheduled_for_deletion"
 
 _COLUMNS = pa.schema(
     {
@@ -143,6 +151,9 @@ def compact_warehouse(
     expired = _run_function(warehouse, "expire_snapshots", on_step)
     with _removal(warehouse) as is_allowed:
         removed = _run_function(warehouse, "cleanup_old_files", on_step) if is_allowed else 0
+        if is_allowed and count_files(warehouse).replaced > MOST_REPLACED_FILES:
+            early_expired, early_removed = _remove_early(warehouse, on_step)
+            expired, removed = expired + early_expired, removed + early_removed
     _flush_inlined(warehouse, on_step)
     merged = rewritten = written = 0
     for table, holed, _ in _find_crowded(warehouse):
@@ -245,6 +256,35 @@ def _run_function(warehouse: "Warehouse", function: str, on_step: Callable[[str]
         on_step(f"{function} done")
     on_step(f"{function} committed")
     return len(rows)
+
+
+def _remove_early(warehouse: "Warehouse", on_step: Callable[[str], None]) -> tuple[int, int]:
+    """Expire snapshots older than an hour, and remove files that are replaced for so long.
+
+    Snapshots are named by number, because a SQLite catalog compares ages by day only.
+    """
+    before = warehouse.clock().astimezone(UTC) - EARLY_AGE
+    with warehouse.transaction() as cursor:
+        rows = cursor.execute(
+            "SELECT snapshot_id FROM ducklake_snapshots('lake') WHERE snapshot_time < $before"
+            " AND snapshot_id < (SELECT max(snapshot_id) FROM ducklake_snapshots('lake'))",
+            {"before": before},
+        ).fetchall()
+        old = [number for (number,) in rows]
+        if old:
+            call = "CALL ducklake_expire_snapshots('lake', versions => $versions)"
+            cursor.execute(call, {"versions": old}).fetchall()
+    on_step("early expiry committed")
+    # `cleanup_old_files` compares ages by day too: what is due becomes two days older.
+    with warehouse.transaction() as cursor:
+        cursor.execute(
+            f"UPDATE {_SCHEDULED} SET schedule_start ="
+            " schedule_start::TIMESTAMPTZ - INTERVAL 2 DAY"
+            " WHERE schedule_start::TIMESTAMPTZ < $before",
+            {"before": before},
+        )
+    on_step("early removal prepared")
+    return len(old), _run_function(warehouse, "cleanup_old_files", on_step)
 
 
 def _flush_inlined(warehouse: "Warehouse", on_step: Callable[[str], None]) -> None:

@@ -16,6 +16,7 @@ into the lake inside the transaction that replaces its buckets.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -29,6 +30,7 @@ import pyarrow.compute as pc
 from fallow import tables
 from fallow.errors import TemporaryError
 from fallow.service_settings import WarehouseSettings
+from warehouse.cold_reach import find_place
 from warehouse.cold_storage import ColdStore, open_store
 from warehouse.failures import explain_errors
 from warehouse.storage import get_storage
@@ -157,6 +159,14 @@ def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
     for path in orphans:
         place.delete(path)
     return len(orphans)
+
+
+def count_archived_days(warehouse: "Warehouse") -> dict[str, int]:
+    """Return how many days are archived in each place; see `cold_reach`."""
+    with warehouse.snapshot() as cursor:
+        rows = cursor.execute("SELECT DISTINCT path, day FROM cold_file").fetchall()
+    days = {(find_place(path), day) for path, day in rows}
+    return dict(Counter(place for place, _ in days))
 
 
 def read_state(cursor: "duckdb.DuckDBPyConnection") -> TierState:

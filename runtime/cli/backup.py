@@ -30,8 +30,9 @@ def backup(
 ) -> None:
     """Copy a home as it is at one moment, beside the running service, and read the copy back.
 
-    Catalog, data, archive, journal, snapshots, deliveries, baselines and policies; not the
-    settings, which may have secrets. The manifest is written last: without it, it is no backup.
+    Catalog, data, archive, rows that wait for them, journal, snapshots, deliveries, baselines and
+    policies; not the settings, which may have secrets. The manifest is written last: without it,
+    it is no backup.
     """
     manifest = write_backup(run.settings(), destination, run.now, warehouse=not without_warehouse)
     for part in manifest.uncovered:

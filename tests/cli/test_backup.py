@@ -19,6 +19,7 @@ import pytest
 from actions.journal import Journal, JournalState, event_types
 from fallow.settings import Settings, load
 from fallow.tables import Batch
+from runtime.operations.spool import FOLDER, Spool
 from runtime.service.backup.writing import write_backup
 from runtime.service.delivery.outbox import Outbox
 from tests.cli.conftest import Fallow
@@ -343,3 +344,22 @@ def test_a_backup_in_a_bucket_is_restored_into_another_bucket(
     with Warehouse.open(settings) as warehouse:
         paths = warehouse.query("SELECT path FROM cold_file")["path"].to_pylist()
     assert [path.startswith("s3://two/cold/") for path in paths] == [True]
+
+
+def test_rows_that_wait_are_in_a_backup_and_restored(
+    fallow: Fallow, home: Path, tmp_path: Path
+) -> None:
+    with Spool(home / FOLDER, 1 << 20) as spool:
+        spool.write([scrape(NOW - timedelta(hours=1))])
+        [waiting] = spool.files
+        (home / FOLDER / "7-1.damaged").write_bytes(b"kept for people")
+        ran = fallow("backup", tmp_path / "backup", "--home", home, "-o", "json")
+    assert ran.code == 0, ran.err
+    copy = tmp_path / "elsewhere"
+    assert fallow("restore", tmp_path / "backup", "--home", copy, "--cluster", "test").code == 0
+    names = {path.name for path in (copy / FOLDER).iterdir()}
+    assert names == {waiting.path.name, "7-1.damaged"}
+    with Spool(copy / FOLDER, 1 << 20) as restored:
+        [file] = restored.files
+        [batch] = restored.read(file)
+    assert batch.rows.num_rows == 4

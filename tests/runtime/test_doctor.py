@@ -31,6 +31,7 @@ from tests.actions.places import Place, serving
 from tests.servers import s3
 from warehouse import maintenance
 from warehouse.lake import Warehouse
+from warehouse.tiers import move_to_cold
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WHOLE = """\
@@ -407,8 +408,29 @@ def test_live_files_are_counted_against_their_bound(
         assert row.status == status
         assert f"{empty.live + 3} live files of at most {empty.live + room}" in row.finding
         assert ("fallow warehouse compact" in row.next_step) is (status == "warn")
+        assert f"replaced ones of at most {maintenance.MOST_REPLACED_FILES:,}" in row.finding
         maintenance.compact_warehouse(warehouse)
         after = maintenance.count_files(warehouse)
         assert storage.warehouse_row(warehouse).status == "ok"
     assert after.live <= empty.live + 1
     assert after.replaced >= empty.replaced + 3
+
+
+def test_an_archive_folder_that_is_not_mounted_is_named(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 20, tzinfo=UTC)
+    settings = set_up(tmp_path)
+    archive = tmp_path / "archive"
+    places = settings.warehouse.model_copy(update={"cold": str(archive)})
+    settings = settings.model_copy(update={"warehouse": places})
+    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+        for day in (1, 2):
+            moment = datetime(2026, 11, day)  # noqa: DTZ001
+            columns: dict[str, object] = {"cluster": ["c"], "device": ["GPU-1"], "ts": [moment]}
+            warehouse.ingest([Batch.of("sample", columns)])
+        move_to_cold(warehouse, now)
+        assert list(storage.check_archive(warehouse)) == []
+        archive.rename(tmp_path / "elsewhere")
+        archive.mkdir()  # the mount point
+        [row] = storage.check_archive(warehouse)
+    assert (row.check, row.status) == ("archive", "away")
+    assert f"2 archived days are in {archive}, which is missing or empty" in row.finding

@@ -13,6 +13,7 @@ KINDS = {
     "exporter refuses": 6.0,
     "prometheus away": 6.0,
     "prometheus hangs": 6.0,
+    "postgresql loses an answer": 0.0,
     "postgresql stopped": 5.0,
     "postgresql hangs": 5.0,
     "s3 away": 6.0,

@@ -58,14 +58,14 @@ IN_MEMORY_S = 70.0
 """Rows wait in memory for about a minute while the store is away, and go to disk then."""
 
 
-class Ends(NamedTuple):
+class Interruptions(NamedTuple):
     """When the service was killed, when it was stopped, and when its stores began to fail."""
 
     kills: list[float]
     stops: list[float]
     store_faults: list[float]
 
-    def excuse(self, sent: float) -> bool:
+    def allow_loss(self, sent: float) -> bool:
         """Return whether an answer may be lost: nobody had acknowledged it when its reader ended.
 
         It was on its way, or it waited in the memory of a process that was killed while, or soon
@@ -80,11 +80,13 @@ class Ends(NamedTuple):
         )
 
 
-def check_rows(site: SoakSite, notes: Notes, earlier: tuple[int, float], ends: Ends) -> list[Check]:
+def check_rows(
+    site: SoakSite, notes: Notes, earlier: tuple[int, float], interruptions: Interruptions
+) -> list[Check]:
     """Hold the stored rows to the answers that the exporters sent and to what readers saw."""
     with Warehouse.open(site.settings) as warehouse:
         stored = Counter((r["device"], r["energy_mj"]) for r in warehouse.query(ROWS).to_pylist())
-        (rest,) = warehouse.query(EARLIER).to_pylist()
+        (archived,) = warehouse.query(EARLIER).to_pylist()
     polled = {site.polled.device(gpu) for gpu in range(site.polled.gpus)}
     sent = {
         (exporter.device(gpu), number): at
@@ -95,32 +97,38 @@ def check_rows(site: SoakSite, notes: Notes, earlier: tuple[int, float], ends: E
     rows = {(device, number_of(energy)) for device, energy in stored}
     direct = {key for key in sent if key[0] not in polled}
     missing = direct - rows
+    first = min(sent.values(), default=0.0)
     lost = {
-        (device.rpartition("-")[0], number): not ends.excuse(sent[device, number])
+        (device.rpartition("-")[0], number): not interruptions.allow_loss(sent[device, number])
         for device, number in missing
     }
-    twice = [key for key, times in stored.items() if times > 1 and key[0] not in polled]
-    unseen = notes.seen - set(stored)
+    times = sorted(
+        {sent[key] - first for key in missing if lost[key[0].rpartition("-")[0], key[1]]}
+    )
+    duplicates = [key for key, count in stored.items() if count > 1 and key[0] not in polled]
+    gone = notes.seen - set(stored)
     return [
-        Check("no row was stored twice", not twice, f"{len(twice)} of {len(stored)} rows"),
+        Check(
+            "no row was stored twice", not duplicates, f"{len(duplicates)} of {len(stored)} rows"
+        ),
         Check(
             "no row was stored that no exporter sent", rows <= set(sent), f"{len(rows - set(sent))}"
         ),
         Check(
             "what a reader saw is there at the end",
-            not unseen,
-            f"{len(notes.seen)} rows seen, {len(unseen)} gone",
+            not gone,
+            f"{len(notes.seen)} rows seen, {len(gone)} gone",
         ),
         Check(
             "answers are stored, but for what nobody had acknowledged when the service ended",
             not any(lost.values()),
             f"{len(direct) // GPUS} answers, {len(lost)} not stored, {sum(lost.values())} of them "
-            "without an excuse",
+            f"without an excuse{_format_times(times)}",
         ),
         Check(
             "rows of before the soak are whole, hot or archived",
-            (rest["n"], rest["total"]) == earlier,
-            f"{rest['n']} of {earlier[0]} rows",
+            (archived["n"], archived["total"]) == earlier,
+            f"{archived['n']} of {earlier[0]} rows",
         ),
         Check(
             "no reader was given a part of them as the whole",
@@ -130,19 +138,25 @@ def check_rows(site: SoakSite, notes: Notes, earlier: tuple[int, float], ends: E
     ]
 
 
-def check_actions(site: SoakSite, passed: int) -> list[Check]:
+def _format_times(seconds: list[float]) -> str:
+    if not seconds:
+        return ""
+    return f", sent {seconds[0]:.1f} to {seconds[-1]:.1f} s after the first answer"
+
+
+def check_actions(site: SoakSite, passed_runs: int) -> list[Check]:
     """Hold the journal to the canary runs whose command said that they passed."""
     journal = next(site.home.glob("**/journal*.sqlite"))
-    with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as book:
-        rows = book.execute("SELECT document FROM entry WHERE kind = 'canary'").fetchall()
+    with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as journal_file:
+        rows = journal_file.execute("SELECT document FROM entry WHERE kind = 'canary'").fetchall()
     results = Counter(json.loads(document)["result"] for (document,) in rows)
     obj: Any = site.cluster.store.get("Deployment", CANARY, CANARY)
     ready = obj.get("status", {}).get("readyReplicas", 0)
     return [
         Check(
             "every canary run that its command called passed is in the journal",
-            results["passed"] >= passed > 0,
-            f"{passed} passed by the commands, {dict(results)} in the journal",
+            results["passed"] >= passed_runs > 0,
+            f"{passed_runs} passed by the commands, {dict(results)} in the journal",
         ),
         Check(
             "the canary's Deployment is as it was",

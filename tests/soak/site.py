@@ -216,7 +216,7 @@ class SoakSite:
                 "maintain_every": "20s",
                 "listen": f"127.0.0.1:{free_port()}",
             },
-            "actions": {"canary": {"image": "pause:3.10", "namespace": CANARY, "timeout": "40s"}},
+            "actions": {"canary": {"image": "pause:3.10", "namespace": CANARY, "timeout": "20s"}},
             "prices": {"usd_per_gpu_hour": "2.00"},
         }
 

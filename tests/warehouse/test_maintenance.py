@@ -18,6 +18,7 @@ from tests.copies import copied
 from tests.warehouse.conftest import Reading
 from warehouse import maintenance, schema, tiers
 from warehouse.lake import Warehouse
+from warehouse.verification import verify_warehouse
 
 START = datetime(2026, 11, 19, 23, 0)  # noqa: DTZ001
 LOOKS, DEVICES = 12, 5
@@ -175,6 +176,7 @@ from pathlib import Path
 from fallow.settings import load
 from warehouse import maintenance
 from warehouse.lake import Warehouse
+from warehouse.verification import verify_warehouse
 
 home, step, days = sys.argv[1], sys.argv[2], int(sys.argv[3])
 settings = load(environ={}, flags={"home": Path(home), "cluster": "test"}).settings
@@ -306,3 +308,25 @@ def test_marks_do_not_pile_up_in_the_catalog(
     assert "flush dirty committed" in steps(wh)
     assert "flush dirty committed" not in steps(wh)
     assert wh.query("FROM dirty ORDER BY ALL").equals(marked)
+
+
+def test_beyond_their_bound_replaced_files_go_after_an_hour(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warehouse.maintenance.MOST_REPLACED_FILES", 2)
+    clock = Clock()
+    with Warehouse.open(settings, write=True, clock=clock) as warehouse:
+        for minute in range(4):
+            moment = START + timedelta(minutes=minute)
+            columns = {"cluster": ["c"], "device": ["GPU-1"], "ts": [moment]}
+            warehouse.ingest([Batch.of("sample", columns)])
+        before = warehouse.query("FROM sample ORDER BY ALL")
+        maintenance.compact_warehouse(warehouse)
+        maintenance.compact_warehouse(warehouse)
+        waiting = maintenance.count_files(warehouse).replaced
+        assert waiting >= 4  # a query of the last hour may read them
+        clock.ahead = timedelta(minutes=61)
+        assert maintenance.compact_warehouse(warehouse).removed >= 4
+        assert maintenance.count_files(warehouse).replaced < waiting
+        assert warehouse.query("FROM sample ORDER BY ALL").equals(before)
+        assert all(check.ok for check in verify_warehouse(warehouse))

@@ -104,6 +104,7 @@ def _check_warehouse(
     try:
         with opening() as warehouse:
             yield storage.warehouse_row(warehouse)
+            yield from storage.check_archive(warehouse)
             yield from prices.check_unpriced(warehouse, now)
             yield from nodes.check_nodes(warehouse)
             yield from plugin_runs.check_plugins(warehouse, cluster=only)

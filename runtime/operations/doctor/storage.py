@@ -14,7 +14,7 @@ from fallow.settings import Settings
 from fallow.settings_groups import S3
 from runtime.operations.doctor.fault import fault_row
 from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
-from warehouse import catalog, maintenance
+from warehouse import catalog, maintenance, tiers
 from warehouse.cold_storage import ColdBucket
 
 if TYPE_CHECKING:
@@ -113,11 +113,25 @@ def warehouse_row(warehouse: "Warehouse") -> CheckRow:
     files = maintenance.count_files(warehouse)
     finding = (
         f"{warehouse.place.name} opens; {files.live:,} live files of at most "
-        f"{maintenance.MOST_LIVE_FILES:,}, {files.replaced:,} replaced ones wait a day for removal"
+        f"{maintenance.MOST_LIVE_FILES:,}, {files.replaced:,} replaced ones of at most "
+        f"{maintenance.MOST_REPLACED_FILES:,} wait a day for removal"
     )
-    if files.live <= maintenance.MOST_LIVE_FILES:
+    if (
+        files.live <= maintenance.MOST_LIVE_FILES
+        and files.replaced <= maintenance.MOST_REPLACED_FILES
+    ):
         return CheckRow("warehouse", "ok", finding)
     return CheckRow("warehouse", "warn", finding, "fallow warehouse compact; `fallow up` does so")
+
+
+def check_archive(warehouse: "Warehouse") -> Iterator[CheckRow]:
+    """Return each folder of archived days that is missing or empty, as one that is not mounted."""
+    days = tiers.count_archived_days(warehouse)
+    folders = [place for place in days if "://" not in place]
+    for folder in sorted(warehouse.list_away(folders)):
+        finding = f"{days[folder]} archived days are in {folder}, which is missing or empty"
+        step = "mount it; if it has moved: set warehouse.cold and run fallow warehouse relocate"
+        yield CheckRow("archive", "away", finding, step)
 
 
 def has_catalog(settings: Settings) -> bool:

@@ -17,6 +17,7 @@ from actions.snapshots.store import open_store as open_snapshots
 from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
 from runtime.operations.live_actor import actor_name, freeze_file, journal_path
+from runtime.operations.spool import FOLDER
 from runtime.service.backup.copying import Copy, copy_all, damage_error
 from runtime.service.backup.manifest import Manifest, StoredFile, read_manifest
 from runtime.service.backup.writing import (
@@ -91,6 +92,7 @@ def _open_targets(settings: Settings) -> dict[str, ColdStore]:
         ARCHIVE: open_place(locate_cold(settings), settings.warehouse.s3, "warehouse.cold"),
         BASELINES: ColdFolder(str(home / BASELINES)),
         POLICIES: ColdFolder(str(home / POLICIES)),
+        FOLDER: ColdFolder(str(home / FOLDER)),
     }
 
 

@@ -1,12 +1,15 @@
 """Write a backup: everything of one moment, read back, and the manifest last.
 
 The catalog, the journal and the deliveries are copied as they are at one moment. The data files
-that this catalog names never change, and maintenance removes none of them meanwhile.
+that this catalog names never change, and maintenance removes none of them meanwhile. Rows that
+wait for their catalog are copied before it: what is delivered meanwhile is in the catalog's copy
+too, and ingest stores no row twice.
 """
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,8 +21,9 @@ from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
 from fallow.sqlite_file import copy_together
 from runtime.operations.live_actor import journal_path
+from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
 from runtime.service.backup.copying import Copy, copy_all
-from runtime.service.backup.manifest import MANIFEST, Manifest, UncoveredPart
+from runtime.service.backup.manifest import MANIFEST, Manifest, StoredFile, UncoveredPart
 from runtime.service.delivery.outbox import outbox_path
 from warehouse.backup import (
     DATA,
@@ -58,13 +62,14 @@ def write_backup(
     ):
         staging = Path(folder)
         at = clock()
+        waiting = _copy_queue(settings, target, staging)
         names = _copy_databases(settings, catalog, staging)
         local = ColdFolder(str(staging))
         copies = [_to(target, name, local, str(staging / name)) for name in names]
         if catalog is not None:
             copies += _list_warehouse(settings, target, staging)
         copies += _list_rest(settings, target)
-        files = copy_all(copies, staging)
+        files = [*waiting, *copy_all(copies, staging)]
         anchor = _verify_journal(staging, clock) if JOURNAL in names else ""
         if catalog is not None:
             _verify_warehouse(settings, target, staging)
@@ -82,6 +87,21 @@ def write_backup(
         staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
         target.put(staged, f"{target.root}/{MANIFEST}")
     return manifest
+
+
+def _copy_queue(settings: Settings, target: ColdStore, staging: Path) -> list[StoredFile]:
+    """Copy the files of rows that wait; one that is delivered meanwhile is not needed."""
+    folder = settings.home / FOLDER
+    staged = staging / FOLDER
+    staged.mkdir()
+    paths = [file.path for file in list_waiting(folder)] + sorted(folder.glob(f"*{DAMAGED}"))
+    for path in paths:
+        with suppress(FileNotFoundError):
+            shutil.copyfile(path, staged / path.name)
+    local = ColdFolder(str(staged))
+    names = sorted(path.name for path in staged.iterdir())
+    copies = [_to(target, f"{FOLDER}/{name}", local, str(staged / name)) for name in names]
+    return copy_all(copies, staging)
 
 
 def _copy_databases(settings: Settings, catalog: Path | None, staging: Path) -> list[str]:
