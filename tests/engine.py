@@ -1,10 +1,15 @@
-"""An engine in memory with every table of the contract, for tests that need no lake."""
+"""An engine in memory with every table of the contract, for tests that need no lake.
+
+The totals of the ledger are views, so that they follow its rows as they do in the lake.
+"""
 
 from functools import cache
 
 import duckdb
 
 from fallow import tables
+from warehouse import totals
+from warehouse.steps import load_step
 
 TYPES = {
     "string": "VARCHAR", "timestamp": "TIMESTAMP", "bool": "BOOLEAN", "i16": "SMALLINT",
@@ -25,6 +30,12 @@ def empty() -> duckdb.DuckDBPyConnection:
 def _creation() -> str:
     made = ["BEGIN"]
     for name in tables.table_names():
+        if name in totals.PERIODS:
+            continue
         columns = ", ".join(f'"{c.name}" {TYPES[c.type]}' for c in tables.columns(name))
         made.append(f'CREATE TABLE "{name}" ({columns})')
+    for name in totals.PERIODS:
+        sums, bounds, groups = load_step(f"totals/{name}").partition("WHERE bucket >= $since")
+        assert bounds
+        made.append(f"CREATE VIEW {name} AS {sums} {groups[groups.index('GROUP BY') :]}")
     return ";".join([*made, "COMMIT"])

@@ -23,7 +23,7 @@ from fallow.errors import FallowError, UnreadableDaysError, WarehouseError
 from fallow.private_files import narrow_home
 from fallow.settings import Settings
 from fallow.tables import Batch
-from warehouse import catalog, ingest, schema, statements
+from warehouse import catalog, ingest, schema, statements, totals
 from warehouse.cold_reach import find_place
 from warehouse.data_files import DataFiles
 from warehouse.dirty import Marks
@@ -297,12 +297,14 @@ class Warehouse:
     ) -> int:
         """Replace the table's rows that `where_sql` selects by `rows`, in one transaction.
 
-        Returns how many rows were written.
+        The ledger's totals follow its rows. Returns how many rows were written.
         """
-        with self.transaction() as cursor:
-            statements.run_change(
-                cursor, f'DELETE FROM "{table}" WHERE {where_sql}', parameters or {}
-            )
+        named = parameters or {}
+        with (
+            self.transaction() as cursor,
+            totals.follow_changes(cursor, table, where_sql, named),
+        ):
+            statements.run_change(cursor, f'DELETE FROM "{table}" WHERE {where_sql}', named)
             cursor.register("incoming", rows)
             cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
             cursor.unregister("incoming")
@@ -334,8 +336,9 @@ class Warehouse:
                             )
                         delete_sql = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
                         put = f'INSERT INTO lake.main."{table}" BY NAME {sql}'
-                        statements.run_change(cursor, delete_sql, parameters)
-                        return statements.run_change(cursor, put, parameters)
+                        with totals.follow_changes(cursor, table, where_sql, parameters):
+                            statements.run_change(cursor, delete_sql, parameters)
+                            return statements.run_change(cursor, put, parameters)
             except StoreAwayError:
                 if not self._views.report_failure():
                     raise

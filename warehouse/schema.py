@@ -2,8 +2,9 @@
 
 `migrations/NNNN_what.sql` run in order, all in one transaction with their rows in `schema_version`.
 New tables and columns of `fallow/tables.csv` are added after each of them, so that a migration may
-be a comment alone. Every change of the tables raises the version (`migrations/shapes.csv` and a
-test hold this): an older Fallow refuses a home that a newer one extended.
+be a comment alone; the totals of the ledger are filled when their tables are added. Every change of
+the tables raises the version (`migrations/shapes.csv` and a test hold this): an older Fallow
+refuses a home that a newer one extended.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import msgspec
 from fallow import __version__, tables
 from fallow.errors import WarehouseError
 from fallow.renamed import read_renames
-from warehouse import statements
+from warehouse import statements, totals
 from warehouse.data_files import DataFiles
 from warehouse.storage import TYPES, get_storage
 
@@ -244,7 +245,8 @@ def _rename_columns(cursor: duckdb.DuckDBPyConnection) -> None:
 
 def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
     _rename_columns(cursor)
-    for table, columns in _find_missing(cursor).items():
+    missing = _find_missing(cursor)
+    for table, columns in missing.items():
         listed = [f'"{c.name}" {TYPES[c.type]}' for c in columns]
         if len(columns) < len(tables.columns(table)):
             for column in listed:
@@ -258,3 +260,5 @@ def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
         if storage.sort:
             by = ", ".join(f'"{name}" ASC' for name in storage.sort)
             cursor.execute(f'ALTER TABLE "{table}" SET SORTED BY ({by})')
+    if not missing.keys().isdisjoint(totals.PERIODS):
+        totals.fill_totals(cursor)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse import totals
 from warehouse.ledger import align_window
 from warehouse.steps import compose_query
 
@@ -16,6 +17,8 @@ SpendView = Literal["loaded", "gpu"]
 KEYS: tuple[str, ...] = get_args(SpendKey)
 VIEWS: tuple[str, ...] = get_args(SpendView)
 STEPS = ("spend/grouped", "spend/shared_out", "spend/answered")
+FINE_KEYS = {"workload", "node"}
+"""Keys that the totals by hour do not have."""
 
 
 def read_spend(
@@ -49,8 +52,9 @@ def read_spend(
         )
     if view not in VIEWS:
         raise UsageError(f"spend has no view {view!r}", hint=f"legal: {', '.join(VIEWS)}")
+    lines = totals.BY_HOUR if FINE_KEYS.isdisjoint(by) else totals.BY_DAY
     rows = views.query(
-        compose_query(STEPS),
+        compose_query((lines, *STEPS)),
         {
             **align_window(window).bounds(),
             "by": list(by),

@@ -68,9 +68,17 @@ def plan_select(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping
 
 def run_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> int:
     """Run one of this package's own statements that change rows; return how many it changed."""
+    row = fetch_row(cursor, sql, parameters)
+    return int(row[0]) if row else 0
+
+
+def fetch_row(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
+) -> tuple[Any, ...] | None:
+    """Run one of this package's own statements; return its first row."""
     named = {n: v for n, v in parameters.items() if f"${n}" in sql}
     row = (_execute(cursor, sql, named) if named else cursor.execute(sql)).fetchone()
-    return int(row[0]) if row else 0
+    return None if row is None else tuple(row)
 
 
 def plan_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> str:

@@ -21,7 +21,14 @@ _TIME_COLUMNS = {
     "quota": "ts",
     "finding": "found_at", "action": "ts",
 }  # fmt: skip
-_BUCKET_LENGTHS = {"rollup_5m": "5 MINUTE", "rollup_1h": "1 HOUR", "signal": "5 MINUTE"}
+_BUCKET_LENGTHS = {
+    "rollup_5m": "5 MINUTE",
+    "rollup_1h": "1 HOUR",
+    "signal": "5 MINUTE",
+    "ledger": "1 HOUR",
+    "ledger_1h": "1 HOUR",
+    "ledger_1d": "1 DAY",
+}
 _HEAD = re.compile(r"(?:\s*--[^\n]*\n)*\s*", re.MULTILINE)
 _WITH = re.compile(r"WITH\s", re.IGNORECASE)
 _AT = "TIMESTAMP '{at}'"
@@ -66,7 +73,6 @@ def _shadows(at: str, devices_until: str) -> dict[str, str]:
         view: f"{view} AS (SELECT * FROM {view} WHERE bucket + INTERVAL {length} <= {at})"
         for view, length in _BUCKET_LENGTHS.items()
     }
-    shadows["ledger"] = f"ledger AS (SELECT * FROM ledger WHERE bucket + INTERVAL 1 HOUR <= {at})"
     shadows["allocation"] = (
         f'allocation AS (SELECT * REPLACE (least("end", {at}) AS "end") FROM allocation '
         f"WHERE start < {at})"

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from dashboards.figures import spend
-from dashboards.figures.query import LATEST, Filters, run_query
+from dashboards.figures.query import BY_HOUR, LATEST, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.ledger import align_window
@@ -56,7 +56,7 @@ def usual(views: Views, window: Window, filters: Filters) -> pa.Table:
     wide = Window(hours_window.start - WEEKS, hours_window.end)
     return run_query(
         views,
-        ("paid", "anomalies/hours"),
+        (*BY_HOUR, "anomalies/hours"),
         wide,
         filters,
         shown=hours_window.start.replace(tzinfo=None),

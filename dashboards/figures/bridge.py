@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import msgspec
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.ledger import align_window
@@ -48,7 +48,7 @@ def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
     before = Window(after.start - (after.end - after.start), after.start)
     rows = run_query(
         views,
-        ("paid", "bridge/segments"),
+        (*BY_HOUR, "bridge/segments"),
         Window(before.start, after.end),
         filters,
         cut=_naive(after.start),

@@ -8,11 +8,11 @@ lines of all teams sum to the bill, to the same cents as `fallow spend --by team
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
-STEPS = ("paid", "chargeback/owned", "chargeback/shares", "chargeback/teams")
+STEPS = (*BY_HOUR, "chargeback/owned", "chargeback/shares", "chargeback/teams")
 
 
 def teams(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -34,7 +34,7 @@ def lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table
     usd_gpu, usd_node, usd_loaded, usd_per_gpu_hour, busy_pct, effective_pct, price_as_of. They
     sum to the team's usd_loaded.
     """
-    return run_query(views, ("paid", "chargeback/lines"), window, _only(filters, team))
+    return run_query(views, (*BY_DAY, "chargeback/lines"), window, _only(filters, team))
 
 
 def workloads(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
@@ -44,7 +44,7 @@ def workloads(views: Views, window: Window, filters: Filters, team: str) -> pa.T
     idle_gpu_hours, usd_gpu, usd_loaded, usd_per_gpu_hour, busy_pct, effective_pct (null = not
     measured). They sum to the team's usd_loaded, as `lines` do.
     """
-    return run_query(views, ("paid", "chargeback/workloads"), window, _only(filters, team))
+    return run_query(views, (*BY_DAY, "chargeback/workloads"), window, _only(filters, team))
 
 
 def _only(filters: Filters, team: str) -> Filters:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -36,7 +36,7 @@ def extent(views: Views) -> DataExtent | None:
 def names(views: Views, window: Window) -> dict[str, tuple[str, ...]]:
     """Return the names of clusters, teams, namespaces, models and pools, the largest first."""
     rows = run_query(
-        views, ("paid", "extent/names"), window, Filters(), most=MOST_NAMES
+        views, (*BY_HOUR, "extent/names"), window, Filters(), most=MOST_NAMES
     ).to_pylist()
     names_by_kind: dict[str, list[str]] = {}
     for row in rows:

@@ -6,7 +6,7 @@ from decimal import Decimal
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_DEVICE, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -34,7 +34,7 @@ def hour(until: datetime) -> Window:
 def states(views: Views, until: datetime, filters: Filters) -> tuple[StateRate, ...]:
     """Return how many GPUs are in each state, most first; `usd` sums to the hour's bill."""
     rows = run_query(
-        views, ("paid", "fleet/span", "fleet/states"), hour(until), filters
+        views, (*BY_DEVICE, "fleet/span", "fleet/states"), hour(until), filters
     ).to_pylist()
     return tuple(StateRate(**row) for row in rows)
 
@@ -45,7 +45,7 @@ def cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
     Columns: cluster, pool, node, device (null = several), state (the longest of the hour), model,
     devices, gpus (physical), usd_h, idle_usd_h, workload (null = several), workloads, node_gpus.
     """
-    steps = ("paid", "fleet/span", "fleet/newest_hour", "fleet/cells")
+    steps = (*BY_DEVICE, "fleet/span", "fleet/newest_hour", "fleet/cells")
     return run_query(views, steps, hour(until), filters, most=MOST_CELLS)
 
 
@@ -55,12 +55,12 @@ def nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
     Columns: cluster, pool, node, model, gpus, idle_gpus, free_gpus, unknown_gpus, idle_usd_h,
     usd_h, workload (the one that holds most of the node).
     """
-    steps = ("paid", "fleet/span", "fleet/newest_hour", "fleet/nodes")
+    steps = (*BY_DEVICE, "fleet/span", "fleet/newest_hour", "fleet/nodes")
     return run_query(views, steps, hour(until), filters, most=MOST_ROWS)
 
 
 def holders(views: Views, until: datetime, filters: Filters) -> pa.Table:
     """Return owners of idle GPUs: cluster, team, workload, model, idle_gpus, idle_usd_h, nodes."""
     return run_query(
-        views, ("paid", "fleet/span", "fleet/holders"), hour(until), filters, most=MOST_ROWS
+        views, (*BY_DEVICE, "fleet/span", "fleet/holders"), hour(until), filters, most=MOST_ROWS
     )

@@ -2,12 +2,13 @@
 
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_DAY, BY_DEVICE, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 from fallow.xids import xid_meaning
 
 MOST = 300
+DEVICES = (*BY_DEVICE, "health/devices")
 SLOW = 0.9
 """Share of the median clock of its model while busy: a device below it is listed."""
 LEAST_PEERS = 4
@@ -20,7 +21,7 @@ def away(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, pool, node, unavailable_gpu_hours, unavailable_usd, lost_gpu_hours, lost_usd,
     gpu_hours.
     """
-    return run_query(views, ("paid", "health/away"), window, filters)
+    return run_query(views, (*BY_DAY, "health/away"), window, filters)
 
 
 def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -30,7 +31,9 @@ def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
     shown), pod (that held the device in the first one); severity, meaning (empty = not listed) and
     action from NVIDIA's catalogue.
     """
-    rows = run_query(views, ("paid", "health/devices", "health/xids"), window, filters, most=MOST)
+    rows = run_query(
+        views, (*BY_DEVICE, "health/devices", "health/xids"), window, filters, most=MOST
+    )
     meanings = [xid_meaning(code) for code in rows["xid"].to_pylist()]
     for name in ("severity", "meaning", "action"):
         rows = rows.append_column(name, pa.array([getattr(s, name) for s in meanings], pa.string()))
@@ -45,10 +48,12 @@ def clocks(views: Views, window: Window, filters: Filters) -> pa.Table:
     temp_c (highest). A workload may cause lower clocks by its kind of computation: the analyzer
     compares within one workload, this figure does not.
     """
-    steps = ("paid", "health/devices", "health/clocks")
+    steps = (*DEVICES, "health/clocks")
     return run_query(views, steps, window, filters, most=MOST, slow=SLOW, least_peers=LEAST_PEERS)
 
 
 def events(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return events of nodes: ts, cluster, node, reason, type, message, count."""
-    return run_query(views, ("paid", "health/devices", "health/events"), window, filters, most=MOST)
+    return run_query(
+        views, (*BY_DEVICE, "health/devices", "health/events"), window, filters, most=MOST
+    )

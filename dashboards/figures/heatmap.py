@@ -5,7 +5,7 @@ from decimal import Decimal
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -58,5 +58,5 @@ def teams(views: Views, window: Window, filters: Filters, office: Office) -> pa.
 def _query_week(
     views: Views, name: str, window: Window, filters: Filters, office: Office, **more: int
 ) -> pa.Table:
-    steps = ("paid", "heatmap/local_hours", f"heatmap/{name}")
+    steps = (*BY_HOUR, "heatmap/local_hours", f"heatmap/{name}")
     return run_query(views, steps, window, filters, **msgspec.structs.asdict(office), **more)

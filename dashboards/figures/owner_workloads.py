@@ -1,11 +1,11 @@
 """Show one owner's workloads: their cost, planned actions, and hints for the owner."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from dashboards.figures.query import ADVICE, Filters, run_query
+from dashboards.figures.query import ADVICE, BY_DAY, BY_DEVICE, Filters, run_query
 from dashboards.figures.supply import with_finding_words
 from fallow.precision_lines import framework_lines
 from fallow.protocols import Views
@@ -26,14 +26,25 @@ def workloads(views: Views, window: Window, filters: Filters, owners: Owners) ->
     policies plan).
     """
     steps = (
-        "paid",
+        *BY_DAY,
         "journal",
         "planned",
         "snoozes",
         "owner_workloads/coming",
         "owner_workloads/workloads",
     )
-    return run_query(views, steps, window, filters, owners=[*owners], most=MOST)
+    rows = run_query(views, steps, window, filters, owners=[*owners], most=MOST)
+    newest = rows["newest_hour"][0].as_py() if rows.num_rows else None
+    states = {}
+    if newest is not None:
+        hour = Window(newest.replace(tzinfo=UTC), newest.replace(tzinfo=UTC) + timedelta(hours=1))
+        state_steps = (*BY_DEVICE, "owner_workloads/newest_states")
+        listed = run_query(views, state_steps, hour, filters, owners=[*owners]).to_pylist()
+        states = {(row["cluster"], row["workload"]): row["state"] for row in listed}
+    names = zip(rows["cluster"].to_pylist(), rows["workload"].to_pylist(), strict=True)
+    state = pa.array([states.get(name, "over") for name in names], pa.string())
+    place = rows.column_names.index("newest_hour")
+    return rows.set_column(place, "state", state)
 
 
 def coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:

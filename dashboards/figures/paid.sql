@@ -1,10 +1,12 @@
--- The ledger's rows of the window under the names of `fallow spend`, filtered. The platform owns
+-- The ledger's lines of the window under the names of `fallow spend`, filtered. The platform owns
 -- unallocated time, under a name that no namespace or team can have. Grouping millions of rows by
 -- the parts of `workload` and joining the parts afterwards takes a quarter of the time. Of the
 -- allocated hours: those with known use, those with work, and effective hours where they were
 -- measured.
 SELECT
     bucket,
+    first_bucket,
+    last_bucket,
     cluster,
     CASE WHEN namespace = '' THEN '(platform)' ELSE namespace END AS namespace,
     CASE WHEN namespace = '' THEN '(platform)' ELSE coalesce(team, namespace) END AS team,
@@ -31,15 +33,13 @@ SELECT
     CASE
         WHEN namespace <> '' AND state IN ('low', 'productive', 'lost') THEN gpu_seconds / 3600
     END AS busy_gpu_hours,
-    CASE
-        WHEN namespace <> '' AND effective IS NOT null THEN gpu_seconds / 3600
-    END AS measured_gpu_hours,
-    CASE WHEN namespace <> '' THEN effective * gpu_seconds / 3600 END AS effective_gpu_hours,
-    price_as_of
-FROM ledger
+    measured_gpu_seconds / 3600 AS measured_gpu_hours,
+    effective_gpu_seconds / 3600 AS effective_gpu_hours,
+    price_as_of,
+    oldest_price_as_of
+FROM ledger_lines
 WHERE
-    bucket >= $since AND bucket < $until
-    AND ($cluster IS null OR cluster = $cluster)
+    ($cluster IS null OR cluster = $cluster)
     AND (
         $team IS null
         OR CASE WHEN namespace = '' THEN '(platform)' ELSE coalesce(team, namespace) END = $team

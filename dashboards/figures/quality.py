@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -48,5 +48,5 @@ def coverage(views: Views, window: Window, filters: Filters) -> pa.Table:
 def ledger_doubts(views: Views, window: Window, filters: Filters) -> LedgerDoubts:
     """Return what is not known about the window's GPU-hours."""
     return LedgerDoubts(
-        **run_query(views, ("paid", "quality/books"), window, filters).to_pylist()[0]
+        **run_query(views, (*BY_HOUR, "quality/books"), window, filters).to_pylist()[0]
     )

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse import totals
 from warehouse.ledger import align_window
 from warehouse.steps import compose_query
 
@@ -15,6 +16,12 @@ LATEST = "warehouse:findings/latest_findings"
 """The step with the findings of each analyzer's last run."""
 ADVICE = (LATEST, "advice")
 """The steps of the last runs' advice."""
+BY_DEVICE = (totals.BY_DEVICE, "paid")
+"""The steps of what was paid: the ledger's rows, for what needs a device or a node's hours."""
+BY_HOUR = (totals.BY_HOUR, "paid")
+"""The same per hour without workload, node and device."""
+BY_DAY = (totals.BY_DAY, "paid")
+"""The same per day without device; `first_bucket` and `last_bucket` are hours."""
 _NAMED = re.compile(r"\$([a-z_]+)")
 
 
@@ -49,8 +56,8 @@ def run_query(
     """Run the steps of `dashboards/figures` as one statement and return its rows.
 
     Steps may name `$since` and `$until` (whole hours around the window, naive UTC), each field of
-    the filters, and the parameters in `more`. A first step `paid` has the ledger's rows under the
-    names of `fallow spend`.
+    the filters, and the parameters in `more`. After the steps `BY_DEVICE`, `BY_HOUR` or `BY_DAY`
+    `paid` is what was paid under the names of `fallow spend`, in as few rows as the name says.
     """
     sql = compose_query(steps, "dashboards.figures")
     parameters = {**msgspec.structs.asdict(filters), **more}

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from dashboards.figures.analyzer_findings import FindingRow, list_findings, mapping, number
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
@@ -63,7 +63,7 @@ def waits(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
 
 def hours(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return at (UTC), waiting_gpus, free_gpus and idle_gpus, on the mean of each step."""
-    steps = ("paid", *DEMAND_STEPS, "queues/hours")
+    steps = (*BY_HOUR, *DEMAND_STEPS, "queues/hours")
     return run_query(views, steps, window, filters, step_s=step_s(window))
 
 

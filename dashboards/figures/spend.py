@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
@@ -121,7 +121,7 @@ class Month(msgspec.Struct, frozen=True):
 
 def totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
     """Return the window in one row."""
-    row = run_query(views, ("paid", "spend/totals"), window, filters).to_pylist()[0]
+    row = run_query(views, (*BY_HOUR, "spend/totals"), window, filters).to_pylist()[0]
     return SpendTotals(**row)
 
 
@@ -138,12 +138,18 @@ def by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """
     if key not in KEYS:
         raise UsageError(f"cannot group spend by {key!r}", hint=f"legal: {', '.join(KEYS)}")
-    return run_query(views, ("paid", "spend/grouped"), window, filters, by=key)
+    return run_query(
+        views,
+        (*(BY_DAY if key == "workload" else BY_HOUR), "spend/grouped"),
+        window,
+        filters,
+        by=key,
+    )
 
 
 def daily(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return day, state, gpu_hours and usd of each day (UTC) of the window."""
-    return run_query(views, ("paid", "spend/daily"), window, filters)
+    return run_query(views, (*BY_HOUR, "spend/daily"), window, filters)
 
 
 def month(views: Views, until: datetime, filters: Filters, budget: Decimal | None = None) -> Month:
@@ -152,7 +158,7 @@ def month(views: Views, until: datetime, filters: Filters, budget: Decimal | Non
     start = _month_of(until)
     end = (start + timedelta(days=32)).replace(day=1)
     wide = Window(min(start, until - HISTORY), until)
-    rows = run_query(views, ("paid", "spend/hourly"), wide, filters)
+    rows = run_query(views, (*BY_HOUR, "spend/hourly"), wide, filters)
     hours_utc = [hour.replace(tzinfo=UTC) for hour in rows["hour"].to_pylist()]
     priced_hours = [h for h in zip(hours_utc, rows["usd"].to_pylist(), strict=True) if h[0] < until]
     month_hours = [(hour, usd) for hour, usd in priced_hours if hour >= start]

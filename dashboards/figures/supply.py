@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dashboards.figures.query import ADVICE, Filters, run_query
+from dashboards.figures.query import ADVICE, BY_DAY, BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -22,12 +22,16 @@ def pools(views: Views, window: Window, filters: Filters) -> pa.Table:
     free_pct (of its GPU-hours); and where the analyzer of pools sized it: nodes and USD per hour
     today, packed (a mix that holds the peak) and bound (no mix holds it for less), gap_pct.
     """
-    return run_query(views, ("paid", "supply/pools"), window, filters, most=MOST)
+    rows = run_query(views, (*BY_HOUR, "supply/pools"), window, filters, most=MOST)
+    counted = run_query(views, (*BY_DAY, "supply/pool_nodes"), window, filters).to_pylist()
+    nodes = {(row["cluster"], row["pool"]): row["nodes"] for row in counted}
+    names = zip(rows["cluster"].to_pylist(), rows["pool"].to_pylist(), strict=True)
+    return rows.add_column(2, "nodes", pa.array([nodes[name] for name in names], pa.int64()))
 
 
 def states(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return dollars by pool and state: columns name, state, usd."""
-    return run_query(views, ("paid", "supply/states"), window, filters)
+    return run_query(views, (*BY_HOUR, "supply/states"), window, filters)
 
 
 def advised(
@@ -48,7 +52,7 @@ def capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
 
     Columns: capacity, nodes, gpu_hours, usd, usd_per_gpu_hour, productive_pct, lost_gpu_hours.
     """
-    return run_query(views, ("paid", "supply/capacity"), window, filters)
+    return run_query(views, (*BY_DAY, "supply/capacity"), window, filters)
 
 
 def with_finding_words(row: dict[str, Any]) -> dict[str, Any]:

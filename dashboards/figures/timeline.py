@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_DEVICE, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
@@ -19,7 +19,7 @@ FINE = timedelta(hours=36)
 """Windows up to this length are shown in steps of five minutes."""
 STEPS_H = (1, 2, 3, 6, 12, 24, 48, 168)
 MOST_STEPS, MOST, MOST_EVENTS = 500, 500, 1000
-PAID = ("paid", "timeline/subject")
+PAID = (*BY_DEVICE, "timeline/subject")
 
 
 class TimelineSubject(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ A unit's cost includes everything paid for the workload, also its idle and start
 
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
@@ -29,7 +29,7 @@ def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Tab
     """
     if key not in KEYS:
         raise UsageError(f"cannot group units by {key!r}", hint=f"legal: {', '.join(KEYS)}")
-    return run_query(views, ("paid", "units/owners"), window, filters, by=key)
+    return run_query(views, (*BY_HOUR, "units/owners"), window, filters, by=key)
 
 
 def runs(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -38,7 +38,7 @@ def runs(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, team, workload, began, last_hour (UTC), gpu_hours, productive_gpu_hours, usd.
     A run that began before the window or continues after it is partial.
     """
-    return run_query(views, ("paid", "units/runs"), window, filters, kinds=[*RUNS])
+    return run_query(views, (*BY_DAY, "units/runs"), window, filters, kinds=[*RUNS])
 
 
 def served(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -62,7 +62,7 @@ def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
 def _unit(name: str) -> tuple[str, ...]:
     """Return the steps of a unit of work: the amount by pods' workload, and its cost."""
     return (
-        "paid",
+        *BY_DAY,
         "units/pods",
         f"units/{name}/counted",
         "units/unit_costs",

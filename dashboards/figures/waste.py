@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
 from fallow.models import WASTED
 from fallow.protocols import Views
@@ -26,4 +26,10 @@ def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Tab
     """
     if key not in KEYS:
         raise UsageError(f"cannot group waste by {key!r}", hint=f"legal: {', '.join(KEYS)}")
-    return run_query(views, ("paid", "waste/owners"), window, filters, by=key)
+    return run_query(
+        views,
+        (*(BY_DAY if key == "workload" else BY_HOUR), "waste/owners"),
+        window,
+        filters,
+        by=key,
+    )

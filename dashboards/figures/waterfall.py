@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import msgspec
 
-from dashboards.figures.query import ADVICE, LATEST, Filters, run_query
+from dashboards.figures.query import ADVICE, BY_HOUR, LATEST, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -70,7 +70,7 @@ def waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfal
     """Return the stages of the paid hours, state by state, and what findings would save of them."""
     rows = {
         r["state"]: r
-        for r in run_query(views, ("paid", "waterfall/states"), window, filters).to_pylist()
+        for r in run_query(views, (*BY_HOUR, "waterfall/states"), window, filters).to_pylist()
     }
     hours = sum(r["gpu_hours"] for r in rows.values())
     priced = [r["usd"] for r in rows.values() if r["usd"] is not None]

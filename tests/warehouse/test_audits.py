@@ -127,14 +127,23 @@ BREAKS = {
         "INSERT INTO rollup_5m SELECT * REPLACE ('other' AS pod) FROM rollup_5m WHERE n > 0",
     ),
     "a class lost": ("rollup_1h", "UPDATE rollup_1h SET busy_s = 0"),
+    "an hour without totals": (
+        "ledger_1h",
+        "DELETE FROM ledger_1h WHERE bucket = '2026-11-20 10:00'",
+    ),
+    "a day's GPU part off by the least": (
+        "ledger_1d",
+        "UPDATE ledger_1d SET usd_gpu = usd_gpu + 0.00000001",
+    ),
+    "a day's GPU-hours off": ("ledger_1d", "UPDATE ledger_1d SET gpu_seconds = gpu_seconds + 1"),
 }
 SPEAKS = {
     "seconds lost": {"ledger_capacity"},
-    "an hour not posted": {"ledger_capacity"},
+    "an hour not posted": {"ledger_capacity", "ledger_totals"},
     "seconds twice": {"ledger_capacity"},
-    "dollars added": {"bill_sum"},
-    "a wrong rate throughout": {"bill_sum"},
-    "one state dearer than another": {"bill"},
+    "dollars added": {"bill_sum", "ledger_totals"},
+    "a wrong rate throughout": {"bill_sum", "ledger_totals"},
+    "one state dearer than another": {"bill", "ledger_totals"},
     "dollars without a price": {"bill"},
     "held twice": {"over_allocated", "overlap"},
     "shares beyond one": {"over_allocated"},
@@ -149,6 +158,9 @@ SPEAKS = {
     "more than the bucket": {"coverage"},
     "two names speak for one bucket twice": {"coverage"},
     "a class lost": {"classes"},
+    "an hour without totals": {"ledger_totals"},
+    "a day's GPU part off by the least": {"ledger_totals"},
+    "a day's GPU-hours off": {"ledger_totals"},
 }
 
 

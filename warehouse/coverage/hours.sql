@@ -2,8 +2,8 @@
 -- which every device is unknown has no data.
 SELECT
     cluster,
-    count(DISTINCT date_trunc('hour', bucket)) AS hours
-FROM ledger
+    count(DISTINCT bucket) AS hours
+FROM ledger_1h
 WHERE
     bucket >= $since AND bucket < $until
     AND state <> 'unknown'

@@ -2,7 +2,7 @@
 SELECT
     cluster,
     max(bucket) AS hour
-FROM ledger
+FROM ledger_1h
 WHERE $cluster::VARCHAR IS null OR cluster = $cluster
 GROUP BY cluster
 ORDER BY cluster

@@ -1,4 +1,4 @@
--- The ledger's rows by the requested names. The platform owns unallocated time, under a name that
+-- The ledger's lines by the requested names. The platform owns unallocated time, under a name that
 -- no namespace or team can have.
 WITH named AS (
     SELECT
@@ -19,12 +19,11 @@ WITH named AS (
         l.state,
         l.gpu_seconds / 3600 AS gpu_hours,
         CASE WHEN $view = 'gpu' THEN l.usd_gpu ELSE l.usd END AS usd,
-        CASE WHEN l.namespace <> '' THEN l.effective END AS effective,
+        l.measured_gpu_seconds / 3600 AS measured_gpu_hours,
+        l.effective_gpu_seconds / 3600 AS effective_gpu_hours,
         l.price_as_of
-    FROM ledger AS l
-    WHERE
-        l.bucket >= $since AND l.bucket < $until
-        AND ($cluster IS null OR l.cluster = $cluster)
+    FROM ledger_lines AS l
+    WHERE $cluster IS null OR l.cluster = $cluster
 )
 
 SELECT
@@ -53,8 +52,8 @@ SELECT
     coalesce(
         sum(gpu_hours) FILTER (WHERE owned AND state IN ('low', 'productive', 'lost')), 0
     ) AS busy_gpu_hours,
-    sum(effective * gpu_hours) AS effective_gpu_hours,
-    coalesce(sum(gpu_hours) FILTER (WHERE effective IS NOT null), 0) AS measured_gpu_hours,
+    sum(effective_gpu_hours) AS effective_gpu_hours,
+    coalesce(sum(measured_gpu_hours), 0) AS measured_gpu_hours,
     max(price_as_of) AS price_as_of
 FROM named
 GROUP BY ALL

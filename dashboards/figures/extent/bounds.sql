@@ -2,5 +2,5 @@
 SELECT
     (SELECT min(first_seen) FROM device) AS first_sample,
     (SELECT max(last_seen) FROM device) AS last_sample,
-    (SELECT min(bucket) FROM ledger) AS first_hour,
-    (SELECT max(bucket) FROM ledger) AS last_hour
+    (SELECT min(bucket) FROM ledger_1h) AS first_hour,
+    (SELECT max(bucket) FROM ledger_1h) AS last_hour

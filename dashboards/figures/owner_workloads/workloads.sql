@@ -10,8 +10,7 @@ WITH owner_use AS (
         coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
         100 * coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0)
         / sum(gpu_hours) AS productive_pct,
-        max(bucket) AS last_hour,
-        arg_max(state, (bucket, gpu_hours)) AS last_state
+        max(last_bucket) AS last_hour
     FROM paid
     WHERE list_contains($owners, team) OR list_contains($owners, namespace)
     GROUP BY ALL
@@ -27,10 +26,7 @@ SELECT
     h.idle_gpu_hours,
     h.productive_pct,
     h.last_hour,
-    CASE
-        WHEN h.last_hour < (SELECT max(bucket) FROM paid) THEN 'over'
-        ELSE h.last_state
-    END AS state,
+    (SELECT max(last_bucket) FROM paid) AS newest_hour,
     p.says
 FROM owner_use AS h
 LEFT JOIN coming AS p ON h.cluster = p.cluster AND h.workload = p.subject

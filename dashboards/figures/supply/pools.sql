@@ -3,7 +3,6 @@ WITH used AS (
     SELECT
         cluster,
         pool,
-        count(DISTINCT node) AS nodes,
         sum(gpu_hours) AS gpu_hours,
         sum(usd) AS usd,
         count(DISTINCT bucket) AS hours,
@@ -30,7 +29,6 @@ sized AS (
 SELECT
     u.cluster,
     u.pool,
-    u.nodes,
     u.gpu_hours / u.hours AS gpus,
     u.gpu_hours,
     u.usd,

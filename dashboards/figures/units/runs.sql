@@ -3,8 +3,8 @@ SELECT
     p.cluster,
     p.team,
     p.namespace || '/' || p.workload_kind || '/' || p.workload_name AS workload,
-    min(p.bucket) AS began,
-    max(p.bucket) AS last_hour,
+    min(p.first_bucket) AS began,
+    max(p.last_bucket) AS last_hour,
     sum(p.gpu_hours) AS gpu_hours,
     coalesce(sum(p.gpu_hours) FILTER (WHERE p.state = 'productive'), 0) AS productive_gpu_hours,
     sum(p.usd) AS usd

@@ -1,0 +1,1 @@
+-- The ledger's totals per hour and day; the upgrade fills them from the ledger (totals.py).
