@@ -14,14 +14,13 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from dashboards import active_settings, data, page, signin, views
+from dashboards import active_settings, data, filters, links, page, signin, views
 from dashboards.figures import analysis_runs, data_health
 from dashboards.figures import extent as extents
-from dashboards.figures.query import Filters
 from dashboards.page import PageRequest
 from fallow.demo_marker import is_demo_home
-from fallow.errors import SettingsError, UsageError
-from fallow.window import Window, format_duration
+from fallow.errors import SettingsError
+from fallow.window import format_duration
 from warehouse import coverage
 
 SECTIONS = {
@@ -29,11 +28,9 @@ SECTIONS = {
     "Fleet": ("fleet", "timeline", "queues", "capacity", "health", "data"),
     "Waste and actions": ("findings", "actions", "mine"),
 }
-WINDOWS = ("24h", "7d", "30d", "month", "90d")
+NO_PAGE = "No such page"
 MARK = Path(__file__).with_name("mark.png")
 """The browser fetches a Material icon for a tab from the internet; a file is local."""
-NAMED = timedelta(days=31)
-"""Filters offer the names of this many days; other names may be typed."""
 STALE = timedelta(hours=1)
 """Data older than this are shown as old."""
 MOST_STALE = 5
@@ -52,13 +49,14 @@ def main() -> None:
         return
     if person is None:
         return
+    requests: list[PageRequest] = []
     first, *_ = names()
     sections = {
-        section: [_entry(_module(name), person, first=name == first) for name in pages]
+        section: [_entry(_module(name), requests, first=name == first) for name in pages]
         for section, pages in SECTIONS.items()
     }
     # The first page's address is `/`, but its name is valid too.
-    hidden = [_entry(_module(first), person, visibility="hidden")]
+    hidden = [_entry(_module(first), requests, visibility="hidden")]
     unknown = _unknown_address()
     if unknown:
         hidden.append(_no_page(unknown, sections))
@@ -67,7 +65,20 @@ def main() -> None:
     st.set_page_config(page_title=f"{navigation.title} · Fallow")
     with st.sidebar:
         _who(person)
+    links.switch_page({entry.url_path: entry for pages in sections.values() for entry in pages})
+    if navigation.title != NO_PAGE:
+        _begin(navigation.title, person, requests)
     navigation.run()
+
+
+def _begin(title: str, person: signin.Person, requests: list[PageRequest]) -> None:
+    """Show title, window and filters and add the request that they make to a list.
+
+    They belong to the app and not to a page: so they stay when people go from page to page.
+    """
+    st.title(title)
+    page.guard(page.show_demo)
+    page.guard(_read_request, person, requests)
 
 
 def _who(person: signin.Person) -> None:
@@ -107,13 +118,13 @@ def draw_page(name: str) -> None:
 
 def draw(module: ModuleType, person: signin.Person) -> None:
     """Draw a page: first its title, then window and filters, then its cards."""
-    st.title(module.TITLE)
-    page.guard(page.show_demo)
-    page.guard(_draw_cards, module, person)
+    requests: list[PageRequest] = []
+    _begin(module.TITLE, person, requests)
+    for request in requests:
+        page.guard(_draw_cards, module, request)
 
 
-def _draw_cards(module: ModuleType, person: signin.Person) -> None:
-    line = st.empty()
+def _read_request(person: signin.Person, requests: list[PageRequest]) -> None:
     settings = active_settings.settings()
     extent_known = data.query(extents.extent)
     if extent_known is None:
@@ -123,17 +134,22 @@ def _draw_cards(module: ModuleType, person: signin.Person) -> None:
             "`fallow doctor` says what is missing. This page will fill by itself.",
         )
         return
-    text = _window_text()
-    filters = _filters(extent_known)
-    newest = data.query(coverage.find_newest, settings.ledger.max_lag, filters.cluster)
-    window = _window(text, extent_known, newest)
+    text, chosen = filters.choose(extent_known)
+    line = st.empty()
+    newest = data.query(coverage.find_newest, settings.ledger.max_lag, chosen.cluster)
+    window = filters.read_window(text, extent_known, newest)
     if window is None:
         return
     behind = newest.behind if newest else {}
-    known_coverage = data.query(coverage.measure_coverage, window, behind, filters.cluster)
-    request = PageRequest(window, filters, extent_known, known_coverage, person, settings)
+    known_coverage = data.query(coverage.measure_coverage, window, behind, chosen.cluster)
+    request = PageRequest(window, chosen, extent_known, known_coverage, person, settings)
     line.caption(_window_caption(request))
+    requests.append(request)
+
+
+def _draw_cards(module: ModuleType, request: PageRequest) -> None:
     page.card(_show_warnings, request, height=0)
+    window, extent_known = request.window, request.extent
     if window.start >= extent_known.samples.end or window.end <= extent_known.samples.start:
         data_text = (
             f"{extent_known.samples.start:%Y-%m-%d %H:%M} to "
@@ -188,81 +204,6 @@ def _show_warnings(request: PageRequest) -> None:
         st.error(page.plain(failed, MOST_BANNER), icon=":material/balance:")
 
 
-def _window_text() -> str:
-    with st.sidebar:
-        window_choice = st.selectbox(
-            "Window",
-            WINDOWS,
-            index=1,
-            key="window",
-            accept_new_options=True,
-            bind="query-params",
-            help="7d (until the newest hour in the ledger), 7d/now, or START/END such as "
-            "2026-11-01/2026-11-08 (UTC)",
-        )
-    return window_choice or WINDOWS[1]
-
-
-def _window(
-    text: str, extent_held: extents.DataExtent, newest: coverage.NewestHour | None
-) -> Window | None:
-    now = datetime.now(UTC)
-    hour = Window(now - coverage.HOUR, now).whole().end
-    end = min(newest.end, hour) if newest else min(extent_held.samples.end, now)
-    try:
-        return parse_window(text, now, end).whole()
-    except UsageError as error:
-        page.complain(error)
-        return None
-
-
-def parse_window(text: str, now: datetime, end: datetime) -> Window:
-    """Read `7d` (until `end`), `month` (the month of `end`, until `end`) or `START/END`.
-
-    Raises:
-        UsageError: the text is none of these, or the window is empty.
-    """
-    if text == "month":
-        return Window(_midnight(end - timedelta(microseconds=1)).replace(day=1), end)
-    return coverage.parse_window(text, now, end)
-
-
-def _filters(extent_held: extents.DataExtent) -> Filters:
-    names_offered = data.query_rarely(extents.names, _days(extent_held.samples))
-    choices: dict[str, str | None] = {}
-    with st.sidebar:
-        for key in ("cluster", "team", "namespace", "model", "pool"):
-            choices[key] = st.selectbox(
-                key.capitalize(),
-                names_offered.get(key, ()),
-                index=None,
-                key=key,
-                placeholder="all",
-                accept_new_options=True,
-                bind="query-params",
-            )
-        view = st.segmented_control(
-            "Cost of a GPU",
-            ("loaded", "gpu"),
-            default="loaded",
-            required=True,
-            key="view",
-            bind="query-params",
-            help="loaded: with its part of the node's CPU, memory and disk; gpu: the GPU part only",
-        )
-    return Filters(view="gpu" if view == "gpu" else "loaded", **choices)
-
-
-def _days(data_window: Window) -> Window:
-    """Return whole days around a window, so that their names are queried once a day."""
-    end = _midnight(data_window.end + timedelta(days=1))
-    return Window(max(_midnight(data_window.start), end - NAMED), end)
-
-
-def _midnight(timestamp: datetime) -> datetime:
-    return timestamp.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
 def _window_caption(request: PageRequest) -> str:
     window, data_window = request.window, request.extent.samples
     span = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
@@ -281,7 +222,7 @@ def _window_caption(request: PageRequest) -> str:
 
 def _entry(
     module: ModuleType,
-    person: signin.Person,
+    requests: Sequence[PageRequest],
     *,
     first: bool = False,
     visibility: Literal["visible", "hidden"] = "visible",
@@ -289,7 +230,8 @@ def _entry(
     name = module.__name__.rpartition(".")[2]
 
     def run() -> None:
-        draw(module, person)
+        for request in requests:
+            page.guard(_draw_cards, module, request)
 
     return st.Page(
         run,
@@ -318,7 +260,7 @@ def _no_page(address: str, sections: Mapping[str, Sequence[st.Page]]) -> st.Page
 
     def run() -> None:
         named = st.query_params.get("address", address)
-        st.title("No such page")
+        st.title(NO_PAGE)
         st.info(
             f"**There is no page at** {page.plain('/' + named)}. The pages are in the menu.",
             icon=":material/link_off:",
@@ -327,7 +269,7 @@ def _no_page(address: str, sections: Mapping[str, Sequence[st.Page]]) -> st.Page
 
     return st.Page(
         run,
-        title="No such page",
+        title=NO_PAGE,
         icon=":material/link_off:",
         url_path=address.replace("/", "-"),
         visibility="hidden",

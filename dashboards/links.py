@@ -1,5 +1,6 @@
-"""Build links between pages that keep the window: names are in the URL."""
+"""Build links between pages that keep window and filters: names are in the URL."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -7,16 +8,38 @@ import streamlit as st
 
 from fallow.models import PLATFORM
 
-KEPT_PARAMETERS = ("window", "view")
+DEFAULTS = {"window": "7d", "view": "loaded", "refresh": "off"}
+KEPT_PARAMETERS = (*DEFAULTS, "cluster", "team", "namespace", "model", "pool")
+TARGET = "page-to-open"
+"""The address and parameters of the page that somebody asked for, until the next run opens it."""
+
+
+def kept_parameters() -> dict[str, str]:
+    """Return the window and the filters that differ from the defaults, as they are in the URL."""
+    parameters: dict[str, str] = {}
+    for name in KEPT_PARAMETERS:
+        value = st.session_state[name] if name in st.session_state else st.query_params.get(name)
+        if value and value != DEFAULTS.get(name):
+            parameters[name] = str(value)
+    return parameters
 
 
 def page_link(page: str, **names: str | None) -> str:
     """Return the address of a page about an owner or workload, relative to the current page."""
-    kept_parameters = {
-        name: st.query_params[name] for name in KEPT_PARAMETERS if name in st.query_params
-    }
     named_values = {name: value for name, value in names.items() if value}
-    return f"{page}?{urlencode(kept_parameters | named_values)}"
+    return f"{page}?{urlencode(kept_parameters() | named_values)}"
+
+
+def open_page(address: str, **names: str | None) -> None:
+    """Open a page of the app with the next run; window and filters stay."""
+    st.session_state[TARGET] = (address, {name: value for name, value in names.items() if value})
+
+
+def switch_page(pages: Mapping[str, st.Page]) -> None:
+    """Go to the page that `open_page` asked for, if it did. No filter may be drawn before."""
+    address, names = st.session_state.pop(TARGET, (None, {}))
+    if address in pages:
+        st.switch_page(pages[address], query_params=names)
 
 
 def timeline(**names: str | None) -> str | None:

@@ -50,9 +50,15 @@ class TimelineTotals(msgspec.Struct, frozen=True):
 
 
 def list_subjects(
-    views: Views, window: Window, filters: Filters, subject: TimelineSubject, key: str
+    views: Views,
+    window: Window,
+    filters: Filters,
+    subject: TimelineSubject,
+    key: str,
+    *,
+    search: str = "",
 ) -> pa.Table:
-    """Return the possible subjects, the highest idle cost first.
+    """Return the possible subjects whose names contain a text, the highest idle cost first.
 
     Columns: cluster, name, team, gpu_hours, idle_gpu_hours, usd, idle_usd.
 
@@ -62,8 +68,20 @@ def list_subjects(
     if key not in KEYS:
         raise UsageError(f"there is no timeline of {key!r}", hint=f"legal: {', '.join(KEYS)}")
     return _query_timeline(
-        views, (*PAID, "timeline/subjects"), window, filters, subject, by=key, most=MOST
+        views,
+        (*PAID, "timeline/subjects"),
+        window,
+        filters,
+        subject,
+        by=key,
+        search=search,
+        most=MOST,
     )
+
+
+def find_workloads(views: Views, window: Window, filters: Filters, search: str) -> pa.Table:
+    """Return the workloads whose names contain a text, with the columns of `list_subjects`."""
+    return list_subjects(views, window, filters, TimelineSubject(), "workload", search=search)
 
 
 def totals(

@@ -5,7 +5,7 @@ import streamlit as st
 from dashboards import data, links, maps, page, tabs
 from dashboards.figures import timeline
 from dashboards.figures.timeline import TimelineSubject
-from dashboards.page import PageRequest, hours, hours_of, money, share
+from dashboards.page import PageRequest, hours, hours_of, money, plain, share
 
 TITLE, ICON = "Timeline", ":material/timeline:"
 
@@ -88,13 +88,20 @@ def subject() -> TimelineSubject:
 
 def list_workloads(request: PageRequest) -> None:
     """List workloads to choose from."""
-    rows = data.query(
-        timeline.list_subjects, request.window, request.filters, TimelineSubject(), "workload"
-    ).to_pylist()
+    search = st.query_params.get("search", "")
+    rows = data.query(timeline.find_workloads, request.window, request.filters, search).to_pylist()
+    if not rows and search:
+        page.show_nothing(
+            f"No workload of this window has {plain(search)} in its name.",
+            "Search for a shorter part of the name, or choose a longer window.",
+        )
+        return
     if not rows:
         page.show_no_data(request)
         return
     page.heading("Choose a workload, a node or a device")
+    if search:
+        page.note(f"Workloads with {plain(search)} in their names.")
     table_rows = [
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["name"])} for r in rows
     ]

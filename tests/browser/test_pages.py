@@ -16,6 +16,7 @@ from tests.dashboards.drawing import HOSTILE
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
 VIEWS = app.names()
+MENU = "[data-testid=stSidebarNavLink]"
 FAILED = re.compile(r"part of the page failed|Traceback \(most recent|\bError:", re.IGNORECASE)
 Visitors = Callable[..., Visitor]
 
@@ -35,9 +36,17 @@ def path(view: str) -> str:
 
 
 def filter_box(page: Page, label: str) -> Any:
-    """Return the box of the sidebar that bears a label."""
-    boxes = page.locator("[data-testid=stSidebar] [data-testid=stSelectbox]")
+    """Return the box in the row of filters that bears a label."""
+    boxes = page.locator(".st-key-filters [data-testid=stSelectbox]")
     return boxes.filter(has_text=label).locator("input")
+
+
+def choose(page: Page, label: str, value: str) -> None:
+    """Type a value into a filter's box and choose it."""
+    filter_box(page, label).click()
+    filter_box(page, label).fill(value)
+    page.locator("[role=option]").first.wait_for()  # else Enter is of the box, not the list
+    filter_box(page, label).press("Enter")
 
 
 def holding(value: str) -> Callable[[str], bool]:
@@ -68,7 +77,7 @@ def test_the_first_page_answers_to_its_name_too(visitors: Visitors) -> None:
     page = visitor.go(app.url_path(VIEWS[0]), window="2d")
     assert page.locator("h1").all_inner_texts() == [app._module(VIEWS[0]).TITLE]
     assert page.get_by_text("Page not found").count() == 0
-    assert page.locator("[data-testid=stSidebarNavLink]").count() == len(VIEWS)
+    assert page.locator(MENU).count() == len(VIEWS)
     visitor.hears_nothing()
 
 
@@ -110,16 +119,58 @@ def test_what_is_chosen_stands_in_the_url_and_survives_a_reload(visitors: Visito
     visitor = visitors()
     page = visitor.go("spend")
     for label, value in (("Window", "12h"), ("Team", HOSTILE[0])):
-        filter_box(page, label).click()
-        filter_box(page, label).fill(value)
-        page.locator("[role=option]").first.wait_for()  # else Enter is of the box, not the list
-        filter_box(page, label).press("Enter")
+        choose(page, label, value)
         page.wait_for_url(holding(value))
         visitor.arrive()
     page.reload()
     visitor.arrive()
     caption = page.locator("[data-testid=stCaptionContainer]", has_text="data as of")
     caption.filter(has_text="(12h)").filter(has_text=HOSTILE[0]).wait_for()
+    visitor.hears_nothing()
+
+
+def test_a_team_stays_on_the_next_page_by_back_and_by_a_shared_address(
+    visitors: Visitors,
+) -> None:
+    visitor = visitors()
+    page = visitor.go("spend", window="2d")
+    choose(page, "Team", "vision")
+    page.wait_for_url(holding("vision"))
+    visitor.arrive()
+    page.locator(MENU, has_text="Chargeback").click()
+    page.locator("h1", has_text="Chargeback").wait_for()
+    page.wait_for_url(f"{visitor.home}/chargeback?*team=vision*")
+    visitor.arrive()
+    shared = page.url
+    assert parse_qs(urlsplit(shared).query) == {"window": ["2d"], "team": ["vision"]}
+    choose(page, "Team", "genai")
+    page.wait_for_url(holding("genai"))
+    visitor.arrive()
+    page.go_back()
+    page.locator("h1", has_text="Spend").wait_for()
+    visitor.arrive()
+    assert parse_qs(urlsplit(page.url).query) == {"window": ["2d"], "team": ["vision"]}
+    page.locator("[data-testid=stCaptionContainer]", has_text="team \u2068vision").wait_for()
+    with visitor.context.browser.new_context() as fresh:  # type: ignore[union-attr]
+        other = fresh.new_page()
+        other.goto(shared)
+        caption = other.locator("[data-testid=stCaptionContainer]", has_text="(2d)")
+        caption.filter(has_text="team \u2068vision").wait_for()
+    visitor.hears_nothing()
+
+
+def test_a_search_lists_the_workloads_that_bear_the_text(visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go("spend", window="2d", team="search")
+    page.get_by_label("Search workloads").fill("forgotten")
+    page.get_by_label("Search workloads").press("Enter")
+    page.locator("h1", has_text="Timeline").wait_for()
+    assert parse_qs(urlsplit(page.url).query) == {
+        "window": ["2d"],
+        "team": ["search"],
+        "search": ["forgotten"],
+    }
+    page.get_by_text("Workloads with").wait_for()
     visitor.hears_nothing()
 
 
@@ -149,7 +200,7 @@ def test_keyboard_reaches_every_page_and_filter(visitors: Visitors) -> None:
         )
     assert wanted <= {address.partition("?")[0] for address in reached}
     assert any("Window" in label for label in reached)
-    page.locator(f"[data-testid=stSidebarNav] a[href*='/{path(VIEWS[1])}']").focus()
+    page.locator(MENU, has_text=app._module(VIEWS[1]).TITLE).focus()
     page.keyboard.press("Enter")
     page.locator("h1", has_text=app._module(VIEWS[1]).TITLE).wait_for()
 

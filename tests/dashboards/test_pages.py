@@ -1,7 +1,7 @@
 """Every view that lies in `dashboards/views`, held to the rules of pages."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboards import app, charts, data, views
+from dashboards import app, charts, data, filters, links, views
 from dashboards.text import money, plain
 from dashboards.views import unit_cost
 from fallow.errors import TemporaryError
@@ -205,14 +205,35 @@ DAY_BEFORE = (END - timedelta(days=1)).replace(tzinfo=None)
 def test_lengths_end_at_the_newest_hour_and_now_is_the_wall_clock(
     text: str, start: datetime, end: datetime
 ) -> None:
-    assert app.parse_window(text, END + timedelta(days=7), END) == Window(start, end)
+    assert filters.parse_window(text, END + timedelta(days=7), END) == Window(start, end)
+
+
+def test_chosen_days_are_an_absolute_window(fleet: Settings, draw: Draw) -> None:
+    page = draw("spend", fleet)
+    [days] = page.date_input
+    days.set_value((date(2026, 11, 14), date(2026, 11, 15))).run()
+    assert page.selectbox(key="window").value == "2026-11-14/2026-11-16"
+    assert any("2026-11-14 00:00 to 2026-11-16 00:00 UTC (2d)" in c.value for c in page.caption)
+
+
+def test_refresh_is_off_unless_somebody_turns_it_on(fleet: Settings, draw: Draw) -> None:
+    page = draw("spend", fleet)
+    assert page.selectbox(key="refresh").value == "off"
+    assert "1m" in page.selectbox(key="refresh").options
+    assert not page.selectbox(key="refresh").select("1m").run().exception
+
+
+def test_a_search_asks_for_the_timeline(fleet: Settings, draw: Draw) -> None:
+    page = draw("spend", fleet)
+    page.text_input(key=filters.SEARCH).input("  forgotten ").run()
+    assert page.session_state[links.TARGET] == ("timeline", {"search": "forgotten"})
 
 
 def test_month_is_the_one_that_the_data_end_in() -> None:
     first = datetime(2026, 11, 1, tzinfo=UTC)
     later = first + timedelta(days=40)
-    assert app.parse_window("month", later, first).start == datetime(2026, 10, 1, tzinfo=UTC)
-    assert app.parse_window("month", later, first + timedelta(hours=1)).start == first
+    assert filters.parse_window("month", later, first).start == datetime(2026, 10, 1, tzinfo=UTC)
+    assert filters.parse_window("month", later, first + timedelta(hours=1)).start == first
 
 
 def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
@@ -233,7 +254,11 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
     )
     paid = next(m.value for m in page.metric if m.label == "Paid in this window")
     assert paid == money(spent.total["usd"])
-    assert any("are stale: the newest sample is" in w.value for w in page.warning)
+
+
+def test_stale_data_are_said_above_every_figure(hostile: Settings, draw: Draw) -> None:
+    said = [w.value for w in draw("overview", hostile, window="24h").warning]
+    assert any("are stale: the newest sample is" in text for text in said), said
 
 
 def test_data_quality_measures_from_now(fleet: Settings, draw: Draw) -> None:

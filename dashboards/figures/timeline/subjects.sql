@@ -20,6 +20,7 @@ SELECT
     sum(usd) AS usd,
     coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd
 FROM keyed
+WHERE $search = '' OR contains(lower(name), lower($search))
 GROUP BY cluster, name
 ORDER BY idle_usd DESC NULLS LAST, idle_gpu_hours DESC, gpu_hours DESC, name ASC
 LIMIT $most

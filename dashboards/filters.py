@@ -1,0 +1,175 @@
+"""Choose window, filters, search and refresh: one row at the top of every page, in the URL."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import streamlit as st
+
+from dashboards import data, links, page
+from dashboards.figures import extent as extents
+from dashboards.figures.query import Filters
+from fallow.errors import UsageError
+from fallow.window import Window
+from warehouse import coverage
+
+WINDOWS = ("24h", "7d", "30d", "month", "90d")
+DEFAULT = WINDOWS[1]
+REFRESH_S = {"off": None, "1m": 60, "5m": 300}
+NAMED = timedelta(days=31)
+"""Filters offer the names of this many days; other names may be typed."""
+DAY = timedelta(days=1)
+DATES = "dates"
+SEARCH = "search-workloads"
+JUST_DRAWN = "just-drawn"
+
+
+def choose(extent: extents.DataExtent) -> tuple[str, Filters]:
+    """Show the row of filters and return the window's text and the filters."""
+    offered = data.query_rarely(extents.names, _days(extent.samples))
+    chosen: dict[str, str | None] = {}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="filters"):
+        window = _choose_window(extent)
+        chosen["team"] = _choose_name("team", offered.get("team", ()), width=140)
+        others = [key for key in ("cluster", "namespace", "model", "pool") if _value(key)]
+        others += ["view"] if _value("view") == "gpu" else []
+        label = f"Filters: {len(others)} more" if others else "More filters"
+        with st.popover(label, icon=":material/filter_list:"):
+            for key in ("cluster", "namespace", "model", "pool"):
+                chosen[key] = _choose_name(key, offered.get(key, ()))
+            view = st.segmented_control(
+                "Cost of a GPU",
+                ("loaded", "gpu"),
+                default="loaded",
+                required=True,
+                key="view",
+                bind="query-params",
+                help="loaded: with its part of the node's CPU, memory and disk; gpu: the GPU part "
+                "only",
+            )
+        st.text_input(
+            "Search workloads",
+            key=SEARCH,
+            placeholder="a part of a name",
+            icon=":material/search:",
+            width=150,
+            on_change=_search,
+        )
+        refresh = st.selectbox(
+            "Refresh",
+            [*REFRESH_S],
+            key="refresh",
+            width=85,
+            bind="query-params",
+            help="Read the page again every minute or every five minutes; off pauses it.",
+        )
+    _refresh_every(REFRESH_S[refresh or "off"])
+    return window, Filters(view="gpu" if view == "gpu" else "loaded", **chosen)
+
+
+def read_window(
+    text: str, extent: extents.DataExtent, newest: coverage.NewestHour | None
+) -> Window | None:
+    """Return the window that a text means; None = it is none, and the page says so."""
+    now = datetime.now(UTC)
+    hour = Window(now - coverage.HOUR, now).whole().end
+    end = min(newest.end, hour) if newest else min(extent.samples.end, now)
+    try:
+        return parse_window(text, now, end).whole()
+    except UsageError as error:
+        page.complain(error)
+        return None
+
+
+def parse_window(text: str, now: datetime, end: datetime) -> Window:
+    """Read `7d` (until `end`), `month` (the month of `end`, until `end`) or `START/END`.
+
+    Raises:
+        UsageError: the text is none of these, or the window is empty.
+    """
+    if text == "month":
+        return Window(_midnight(end - timedelta(microseconds=1)).replace(day=1), end)
+    return coverage.parse_window(text, now, end)
+
+
+def _choose_window(extent: extents.DataExtent) -> str:
+    choice = st.selectbox(
+        "Window",
+        WINDOWS,
+        index=1,
+        key="window",
+        accept_new_options=True,
+        bind="query-params",
+        width=105,
+        help="7d (until the newest hour in the ledger), 7d/now, or START/END such as "
+        "2026-11-01/2026-11-08 (UTC)",
+    )
+    with st.popover("Dates", icon=":material/calendar_month:"):
+        last = extent.samples.end - timedelta(microseconds=1)
+        st.date_input(
+            "First and last day (UTC)",
+            [],
+            min_value=extent.samples.start.date(),
+            max_value=max(last, datetime.now(UTC)).date(),
+            key=DATES,
+            on_change=_use_dates,
+            help=f"There are data from {extent.samples.start:%Y-%m-%d} to {last:%Y-%m-%d}.",
+        )
+    return choice or DEFAULT
+
+
+def _use_dates() -> None:
+    """Make the chosen days the window: an absolute one, in the URL as every other."""
+    days: Any = st.session_state[DATES]
+    if isinstance(days, Sequence) and len(days) == 2:  # noqa: PLR2004  (one day: half a choice)
+        first, last = days
+        st.session_state["window"] = f"{first:%Y-%m-%d}/{last + DAY:%Y-%m-%d}"
+
+
+def _search() -> None:
+    text = st.session_state[SEARCH].strip()
+    if text:
+        links.open_page("timeline", search=text)
+
+
+def _choose_name(key: str, names: Sequence[str], **layout: Any) -> str | None:
+    choice: str | None = st.selectbox(
+        key.capitalize(),
+        names,
+        index=None,
+        key=key,
+        placeholder="all",
+        accept_new_options=True,
+        bind="query-params",
+        **layout,
+    )
+    return choice
+
+
+def _value(key: str) -> str | None:
+    return links.kept_parameters().get(key)
+
+
+def _refresh_every(seconds: int | None) -> None:
+    """Draw the whole page again each time that so many seconds went by; None = never."""
+    if seconds is None:
+        return
+
+    def tick() -> None:
+        # The fragment also runs as a part of the page: only later runs are the timer's.
+        if not st.session_state.pop(JUST_DRAWN, False):
+            data.forget()
+            st.rerun()
+
+    st.session_state[JUST_DRAWN] = True
+    st.fragment(tick, run_every=seconds)()
+
+
+def _days(data_window: Window) -> Window:
+    """Return whole days around a window, so that their names are queried once a day."""
+    end = _midnight(data_window.end + DAY)
+    return Window(max(_midnight(data_window.start), end - NAMED), end)
+
+
+def _midnight(timestamp: datetime) -> datetime:
+    return timestamp.replace(hour=0, minute=0, second=0, microsecond=0)
