@@ -98,7 +98,7 @@ def _window(case: GateInput) -> Iterator[Refusal]:
     window = case.policy.act_window
     if window is not None and not is_action_open(window, case.now):
         until = get_opening(window, case.now)
-        when = "never" if until is None else f"{until:%F %R} UTC"
+        when = "not within a year" if until is None else f"{until:%F %R} UTC"
         yield Refusal(
             f"it acts only from '{window.schedule}' ({window.timezone}) on: {when}", until
         )

@@ -65,6 +65,6 @@ def get_notice_time(facts: Facts) -> datetime | None:
     verb = facts.recommendation.verb
     notified = history.announced.get(verb) if history.announced else history.notified_at
     if notified is None and verb in {NOTIFY_OWNER, REQUEST_TO_OWNER}:
-        notified = min(history.announced.values(), default=None)
+        notified = next(iter(history.announced.values()), None)  # at most one
     start = facts.finding.window.start
     return notified if notified is not None and notified >= start else None

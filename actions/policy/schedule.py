@@ -52,7 +52,7 @@ def is_action_open(window: RecurringWindow, now: datetime) -> bool:
 
 @lru_cache(maxsize=4096)
 def get_opening(window: RecurringWindow, now: datetime) -> datetime | None:
-    """Return from which time on a window permits actions, now included; None = never."""
+    """Return when a window next permits actions, now included; None = not within a year."""
     return now if is_action_open(window, now) else next(list_starts(window, now, now + _YEAR), None)
 
 

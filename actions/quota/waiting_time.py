@@ -122,11 +122,11 @@ def _compare_days(
     text = f"{ratio_after:.3f} hours were waited per GPU-hour had, {ratio_before:.3f} before"
     if ratio_after <= max(ratio_before * MAX_RATIO, ratio_before + MIN_RISE, worst):
         return False, text
-    if _mean_demand(after) > DEMAND_RATIO * _mean_demand(before):
-        return (
-            False,
-            f"{text}, but {_mean_demand(after) / _mean_demand(before) - 1:.0%} more was asked for",
-        )
+    demand_before, demand_after = _mean_demand(before), _mean_demand(after)
+    if not demand_before:
+        return False, f"{text}, but nothing was asked for before"
+    if demand_after > DEMAND_RATIO * demand_before:
+        return False, f"{text}, but {demand_after / demand_before - 1:.0%} more was asked for"
     return True, f"{text}, and {worst:.3f} on the worst day before"
 
 

@@ -2,8 +2,10 @@
 
 Mutants are drawn by a fixed seed from all mutable statements of the sources in `subjects.csv`; each
 is tried against its subject's tests, in a copy of the checkout, until the time is over. The order
-is the same wherever it runs: a slower machine tries the first so many. Printed are the score and
-the survivors. `equivalent.csv` has mutants that no test can kill, each with its reason.
+is the same wherever it runs: a slower machine tries the first so many. The tests run once without a
+mutant, to measure which of them reach which lines; those run first, and most mutants need no other.
+Printed are the score and the survivors. `equivalent.csv` has mutants that no test can kill, each
+with its reason.
 """
 
 import argparse
@@ -22,13 +24,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from tests.mutation.mutants import Mutant, mutants
+from tests.mutation.mutants import Mutant, find_statement, mutants
+from tests.mutation.reach import Reach
 from tests.mutation.subjects import Subject, equivalents, sources, subjects
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKS = "not long and not browser and not real_data"
-SLOWER = 5
-"""A mutant that takes this many times as long as the unchanged code is stuck: killed."""
+SLOWER, STARTUP_S = 5, 20.0
+"""A mutant that takes this many times as long as the unchanged code, which needs so many seconds to
+import and collect, is stuck: killed."""
 
 
 class Trial(NamedTuple):
@@ -71,19 +75,26 @@ class Checkout:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(ROOT / name, folder / name)
 
-    def pass_tests(self, subject: Subject, limit: float) -> bool | None:
-        """Return whether a subject's tests pass here; None = not within a time in seconds."""
+    def pass_tests(self, limit: float, *arguments: str) -> bool | None:
+        """Return whether tests pass here; None = not within a time in seconds."""
         command = [
             sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-            "-p", "no:randomly", "-m", MARKS, *subject.test_files(self.folder),
+            "-p", "no:randomly", "-p", "tests.mutation.reach", "-m", MARKS, *arguments,
         ]  # fmt: skip
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # Jobs share the cores as the processes of xdist do: one thread for each engine.
+            "PYTEST_XDIST_WORKER": "gw0",
+        }
         # The processes that a mutant leaves behind die with it.
         with (
             self.output.open("wb") as output,
             subprocess.Popen(
                 command,
                 cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"},
+                env=environment,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
@@ -96,13 +107,31 @@ class Checkout:
             finally:
                 _end(process)
 
-    def try_mutant(self, subject: Subject, mutant: Mutant, limit: float) -> bool | None:
-        """Return whether a subject's tests pass with a mutant; None = not within a time."""
+    def measure_reach(self, subject: Subject) -> Reach:
+        """Return what a subject's tests reach in unchanged code; exit where they fail."""
+        listed, written = (self.folder.with_name(f"{self.folder.name}.{n}") for n in ("of", "to"))
+        listed.write_text("\n".join(sources(self.folder, subject)), encoding="utf-8")
+        options = (f"--reach-of={listed}", f"--reach-to={written}")
+        if not self.pass_tests(900, *options, *subject.test_files(self.folder)):
+            print(self.output.read_text(encoding="utf-8", errors="replace")[-3000:])
+            sys.exit(f"mutate: the tests of {subject.name} fail without any mutant")
+        return Reach.load(written)
+
+    def order_tests(self, mutant: Mutant, reach: Reach) -> list[str]:
+        """Return the tests that can notice a mutant, those most likely to first."""
+        text = (self.folder / mutant.path).read_text(encoding="utf-8")
+        return reach.order(mutant.path, find_statement(mutant.path, text, mutant.line))
+
+    def try_mutant(self, mutant: Mutant, tests: list[str], limit: float) -> bool | None:
+        """Return whether tests pass, in their order, with a mutant; None = not within a time."""
+        order = self.folder.with_name(f"{self.folder.name}.order")
+        order.write_text("\n".join(tests), encoding="utf-8")
+        files = sorted({test.partition("::")[0] for test in tests})
         path = self.folder / mutant.path
         text = path.read_text(encoding="utf-8")
         path.write_text(mutant.apply(text), encoding="utf-8")
         try:
-            return self.pass_tests(subject, limit)
+            return self.pass_tests(limit, f"--reach-order={order}", *files)
         finally:
             path.write_text(text, encoding="utf-8")
 
@@ -114,48 +143,49 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         return
 
 
-def measure_baselines(checkout: Checkout, wanted: list[Subject]) -> dict[str, float]:
-    """Return how many seconds each subject's tests take on unchanged code; exit where they fail."""
-    seconds = {}
-    for subject in wanted:
-        start = time.monotonic()
-        if not checkout.pass_tests(subject, limit=900):
-            print(checkout.output.read_text(encoding="utf-8", errors="replace")[-3000:])
-            sys.exit(f"mutate: the tests of {subject.name} fail without any mutant")
-        seconds[subject.name] = time.monotonic() - start
-        print(f"{subject.name}: tests pass in {seconds[subject.name]:.0f} s", flush=True)
-    return seconds
-
-
 def run(pairs: list[tuple[Subject, Mutant]], jobs: int, minutes: float) -> Iterator[Trial]:
-    """Yield the result of each mutant, in the order in which they end."""
+    """Yield the result of each mutant, in the order in which they were drawn."""
     end = time.monotonic() + minutes * 60
-    with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="mutate-") as folder,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
         free: SimpleQueue[Checkout] = SimpleQueue()
         for job in range(jobs):
             free.put(Checkout(Path(folder) / str(job) / ROOT.name))
-        first = free.get()
-        names = {subject.name for subject, _ in pairs}
-        seconds = measure_baselines(first, [s for s in subjects() if s.name in names])
-        free.put(first)
+
+        def measure(subject: Subject) -> Reach:
+            checkout = free.get()
+            try:
+                return checkout.measure_reach(subject)
+            finally:
+                free.put(checkout)
+
+        wanted = {subject.name: subject for subject, _ in pairs}
+        reaches: dict[str, Reach] = {}
+        for name, reach in zip(wanted, pool.map(measure, wanted.values()), strict=True):
+            seconds = sum(reach.seconds.values())
+            print(f"{name}: {len(reach.seconds)} tests pass in {seconds:.0f} s", flush=True)
+            reaches[name] = reach
 
         def attempt(pair: tuple[Subject, Mutant]) -> Trial:
             subject, mutant = pair
             left = end - time.monotonic()
-            limit = seconds[subject.name] * SLOWER
             if left <= 0:
                 return Trial(subject.name, mutant, "untried")
             checkout = free.get()
             try:
-                passed = checkout.try_mutant(subject, mutant, min(limit, left))
+                reach = reaches[subject.name]
+                tests = checkout.order_tests(mutant, reach)
+                limit = SLOWER * (STARTUP_S + sum(reach.seconds[test] for test in tests))
+                passed = checkout.try_mutant(mutant, tests, min(limit, left))
             finally:
                 free.put(checkout)
             if passed is None and left < limit:
                 return Trial(subject.name, mutant, "untried")
             return Trial(subject.name, mutant, "survived" if passed else "killed")
 
-        with ThreadPoolExecutor(jobs) as pool:
-            yield from pool.map(attempt, pairs)
+        yield from pool.map(attempt, pairs)
 
 
 def summarize(trials: list[Trial]) -> tuple[list[str], float]:
@@ -197,8 +227,8 @@ def main(arguments: list[str]) -> int:
     trials = []
     for trial in run(pairs, options.jobs, options.minutes):
         trials.append(trial)
-        mutant = trial.mutant
-        print(f"{trial.result}: {mutant.path}:{mutant.line}: {mutant.old!r}", flush=True)
+        m = trial.mutant
+        print(f"{trial.result}: {m.path}:{m.line}: {m.old!r} -> {m.new!r}", flush=True)
     lines, score = summarize(trials)
     print("", *lines, f"score: {score:.0%}", sep="\n")
     return 0 if score * 100 >= options.at_least else 1

@@ -86,6 +86,18 @@ def mutants(path: str, text: str) -> list[list[Mutant]]:
     return [sorted(statement) for _, statement in sorted(statements.items(), key=lambda s: s[1][0])]
 
 
+def find_statement(path: str, text: str, line: int) -> range:
+    """Return the lines of the Python statement, less the statements in its body, at a line."""
+    lines = range(line, line + 1)
+    if path.endswith(".py"):
+        for node in ast.walk(ast.parse(text)):  # the outermost come first
+            if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+                body = getattr(node, "body", None)
+                last = body[0].lineno - 1 if body else node.end_lineno or line
+                lines = range(node.lineno, max(last, node.lineno) + 1)
+    return lines
+
+
 def _of_sql(path: str, text: str) -> Iterator[tuple[object, Mutant]]:
     code = _UNSEEN.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
     code = _BETWEEN.sub(lambda m: f"{m[1]}   ", code)

@@ -251,7 +251,7 @@ def test_volcano_keeps_guarantee_deserved_capability_and_the_tree(site: Site) ->
     volcano(site, "root", 32, 20, capability={GPU: "40"})
     volcano(site, "left", 20, 6, capability={GPU: "24"})
     volcano(site, "right", 12, 12, capability={GPU: "14"})
-    volcano(site, "l1", 16, 2, parent="left", nominal={"resource": {GPU: "13"}})
+    volcano(site, "l1", 16, 2, parent="left", guarantee={"resource": {GPU: "13"}})
     volcano(site, "r1", 6, 6, parent="right", capability={GPU: "6"})
     volcano(site, "r2", 6, 6, parent="right")
     moves = [move("l1", 16, 8), move("r1", 6, 14)]

@@ -1,0 +1,174 @@
+"""Frozen telemetry, the idle band and rows among active ones: both sides of each limit, by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fallow.gpu_models import gpu_models
+from warehouse.signals.frozen import classify_samples
+from warehouse.signals.power_band import BINS, IdleBand, learn_band
+from warehouse.signals.runs import ENERGY_STILL, LIVE, MICRO, POWER_STILL, DeviceSamples
+from warehouse.signals.states import REACH_US, _flag_among, _flag_beside
+
+NAN = float("nan")
+
+
+def samples(
+    n: int, *, step_s: float = 30, bucketed: bool = False, counts: int = 1, **columns: Any
+) -> DeviceSamples:
+    at = (np.arange(n) * step_s * MICRO).astype(np.int64)
+    device = np.array(columns.get("device", [0] * n), dtype=np.int64)
+    return DeviceSamples(
+        device=device,
+        at=at,
+        validity=np.full(n, int(step_s * MICRO)),
+        gap=np.full(n, int(3 * step_s * MICRO)),
+        kind=np.ones(n, dtype=np.int8),
+        sample_count=np.full(n, counts),
+        interval_s=np.full(n, step_s),
+        measures={
+            "power_w": np.array(columns.get("power_w", [NAN] * n), dtype=float),
+            "energy_mj": np.array(columns.get("energy_mj", [NAN] * n), dtype=float),
+        },
+        bucketed=bucketed,
+    )
+
+
+def classes(*arguments: Any, **columns: Any) -> list[int]:
+    return [int(kind) for kind in classify_samples(samples(*arguments, **columns))]
+
+
+def test_twenty_equal_readings_of_a_fine_power_repeat_and_nineteen_do_not() -> None:
+    assert classes(20, power_w=[100.5] * 20) == [LIVE] + [POWER_STILL] * 19
+    assert classes(19, power_w=[100.5] * 19) == [LIVE] * 19
+    assert classes(20, power_w=[100.5] * 19 + [100.6]) == [LIVE] * 20
+    assert classes(21, power_w=[99.0] + [100.5] * 20) == [LIVE] * 2 + [POWER_STILL] * 19
+    two = [0] * 10 + [1] * 10
+    assert classes(20, power_w=[100.5] * 20, device=two) == [LIVE] * 20
+    assert classes(0) == []
+
+
+def test_whole_watts_repeat_only_where_their_source_is_finer() -> None:
+    assert classes(20, power_w=[100.0] * 20) == [LIVE] * 20
+    assert classes(20, power_w=[100.0009] * 20) == [LIVE] * 20, "less than a milliwatt"
+    assert classes(21, power_w=[100.0] * 20 + [99.5]) == [LIVE] + [POWER_STILL] * 19 + [LIVE]
+    power = [100.0] * 20 + [99.5]
+    assert classes(21, power_w=power, device=[0] * 20 + [1]) == [LIVE] * 21
+    assert classes(20, power_w=[NAN] * 20) == [LIVE] * 20
+
+
+def test_buckets_of_twenty_readings_repeat_where_their_own_value_is_fine() -> None:
+    made = {"step_s": 300, "bucketed": True}
+    assert classes(2, power_w=[100.5] * 2, counts=10, **made) == [LIVE, POWER_STILL]
+    assert classes(2, power_w=[100.5] * 2, counts=9, **made) == [LIVE, LIVE]
+    assert classes(3, power_w=[100.0, 100.0, 99.5], counts=10, **made) == [LIVE] * 3
+
+
+def test_an_energy_counter_stands_still_from_ten_minutes() -> None:
+    assert classes(21, energy_mj=[5.0] * 21) == [LIVE] + [ENERGY_STILL] * 20
+    assert classes(20, energy_mj=[5.0] * 20) == [LIVE] * 20
+    assert classes(22, energy_mj=[4.0] + [5.0] * 21) == [LIVE] * 2 + [ENERGY_STILL] * 20
+    assert classes(21, energy_mj=[5.0] * 20 + [6.0]) == [LIVE] * 21
+    assert classes(22, energy_mj=[5.0] * 22, device=[0] * 11 + [1] * 11) == [LIVE] * 22
+    assert classes(22, energy_mj=[NAN] * 21 + [1.0]) == [LIVE] * 22
+
+
+@pytest.mark.parametrize(
+    ("energy", "expected"),
+    [
+        ([5, 0, 0], [LIVE, ENERGY_STILL, ENERGY_STILL]),
+        ([5, 0, 5], [LIVE, LIVE, LIVE]),
+        ([0, 0, 0], [ENERGY_STILL] * 3),
+        ([0, 0, 5], [LIVE] * 3),
+        ([5, 5, 5], [LIVE] * 3),
+        ([5, 0, 0, 7, 0], [LIVE, ENERGY_STILL, ENERGY_STILL, LIVE, LIVE]),
+    ],
+)
+def test_buckets_without_energy_repeat_from_ten_minutes(
+    energy: list[float], expected: list[int]
+) -> None:
+    assert classes(len(energy), step_s=300, bucketed=True, energy_mj=energy) == expected
+
+
+MODEL = next(m for m in gpu_models() if m.gpu_model == "H100")
+PRIOR = MODEL.idle_context_w
+
+
+def band(**counts: int) -> IdleBand:
+    """Return the band that so many samples of watts teach: `w70=3` is three samples of 70 W."""
+    histogram = np.zeros((1, BINS), dtype=np.int64)
+    for watts, count in counts.items():
+        histogram[0, int(watts[1:])] = count
+    return learn_band([MODEL.gpu_model], histogram)[MODEL.gpu_model]
+
+
+def test_a_band_is_learned_from_240_samples() -> None:
+    assert band(w70=239) == IdleBand(PRIOR, "prior", 239)
+    assert band(w70=240) == IdleBand(70.0, "learned", 240)
+
+
+def test_the_band_is_the_mode_between_the_quantiles_of_five_and_twenty_per_cent() -> None:
+    assert band(w60=50, w70=70, w80=880).watts == 80.0, "80 of the 150 in between"
+    assert band(w60=50, w70=76, w80=874).watts == 70.0
+    assert band(w60=50, w70=160, w80=790).watts == 70.0
+    assert band(w60=120, w70=80, w80=800).watts == 70.0, "70 of 60 W are in between, 80 of 70 W"
+    assert band(w60=126, w70=74, w80=800).watts == 60.0, "76 against 74"
+
+
+def test_an_absurd_band_is_the_prior() -> None:
+    most = int(1.5 * PRIOR)
+    assert band(**{f"w{most}": 240}).source == "learned"
+    assert band(**{f"w{most + 1}": 240}) == IdleBand(PRIOR, "prior", 240)
+    assert band(w0=240) == IdleBand(PRIOR, "prior", 240)
+    assert band(w1=240) == IdleBand(1.0, "learned", 240)
+
+
+def among(
+    pattern: str, *, above: bool = False, step_s: float = 300, lines: list[int] | None = None
+) -> str:
+    """Return `x` per row between active ones: `a` active, `.` a zero, `s` in a stretch."""
+    n = len(pattern)
+    letters = np.array(list(pattern))
+    flags = _flag_among(
+        np.array(lines or [0] * n),
+        (np.arange(n) * step_s * MICRO).astype(np.int64),
+        stretch=letters == "s",
+        active=letters == "a",
+        above=np.full(n, above),
+        gap=np.full(n, 300 * MICRO),
+        reach=REACH_US,
+    )
+    return "".join("x" if flag else "-" for flag in flags)
+
+
+def test_zeros_between_active_rows_are_low() -> None:
+    assert among(".a..a.") == "--xxx-"
+    assert among(".a..a.", above=True) == "--xxxx"
+    assert among("......", above=True) == "------"
+    assert among("a..a", lines=[0, 0, 1, 1]) == "----"
+    assert among("") == ""
+
+
+def test_active_rows_are_searched_for_an_hour() -> None:
+    assert among("a" + "." * 11 + "a") == "-" + "x" * 12
+    assert among("a" + "." * 12 + "a") == "-" + "x" * 12 + "-"
+    assert among("a" + "." * 13 + "a") == "--" + "x" * 11 + "--", "an hour either way"
+    assert among("a" + "." * 12, above=True, step_s=300.05) == "-" + "x" * 11 + "-"
+    assert among("a" + "." * 13, above=True) == "-" + "x" * 12 + "-"
+
+
+def test_a_stretch_or_a_silence_cuts_and_the_row_before_a_stretch_is_its_own() -> None:
+    assert among("a.sa.") == "-----"
+    assert among("a..sa", above=True) == "-x---"
+    assert among("a.a", step_s=600) == "-xx"
+    assert among("a.a", step_s=601) == "---"
+
+
+def test_the_row_beside_a_stretch_is_of_its_line() -> None:
+    stretch, line = np.array([False, True, True, False, False]), np.array([0, 0, 0, 0, 1])
+    assert _flag_beside(stretch, line).tolist() == [True, True, False, False, False]
+    assert _flag_beside(stretch, line, -1).tolist() == [False, False, True, True, False]
+    other = np.array([0, 1, 1, 2, 2])
+    assert not _flag_beside(stretch, other)[0]
+    assert not _flag_beside(stretch, other, -1)[3]
