@@ -6,8 +6,6 @@ the file by an equal one.
 """
 
 import os
-import queue
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from fallow.deadlines import call_within
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings
 from fallow.settings_groups import S3
@@ -178,28 +177,17 @@ class ColdBucket:
             WarehouseError: it refuses access, or has no such bucket.
         """
         bucket, prefix = _split_address(self.root + "/")
-        results: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-
-        def request_list() -> None:
-            try:
-                with self._explained():
-                    self._client().list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
-            except Exception as error:  # noqa: BLE001  (raised below, in the caller's thread)
-                results.put(error)
-            else:
-                results.put(None)
-
-        # The client's timeouts are per read: a store that drips would keep this thread for ever.
-        threading.Thread(target=request_list, name="cold store", daemon=True).start()
         try:
-            error = results.get(timeout=ANSWER_S)
-        except queue.Empty:
+            with self._explained():
+                call_within(
+                    ANSWER_S,
+                    lambda: self._client().list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1),
+                )
+        except TimeoutError as error:
             raise TemporaryError(
                 f"the object store does not answer within {ANSWER_S:g} s ({self.root})",
                 hint="nothing was lost; the move is repeated when it answers",
-            ) from None
-        if error is not None:
-            raise error
+            ) from error
 
     def put(self, staged: Path, path: str) -> None:
         """Make the staged file appear at `path`, durable, replacing what was there."""

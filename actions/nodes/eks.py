@@ -10,6 +10,7 @@ import msgspec
 
 from actions.cluster.write_results import WriteResult, WriteVerdict, no_answer
 from fallow.action_models import Change
+from fallow.deadlines import call_within
 from fallow.errors import RefusedError, TemporaryError, UsageError
 
 _NOT_FOUND = {"ResourceNotFoundException"}
@@ -17,6 +18,8 @@ _RIGHTS = {"AccessDeniedException", "UnrecognizedClientException", "ExpiredToken
 _BUSY = {"ResourceInUseException"}
 _WAIT = {"ThrottlingException", "TooManyRequestsException"}
 _PARTS = 5
+CALL_S = 60.0
+"""Seconds for one call in all: boto3's timeouts are per read, and it repeats calls."""
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
@@ -64,8 +67,11 @@ class EksClient:
 
         node_group = parse_group(path)
         try:
-            description = self._client(node_group.region).describe_nodegroup(
-                clusterName=node_group.cluster, nodegroupName=node_group.name
+            description = call_within(
+                CALL_S,
+                lambda: self._client(node_group.region).describe_nodegroup(
+                    clusterName=node_group.cluster, nodegroupName=node_group.name
+                ),
             )["nodegroup"]
         except ClientError as error:
             code = error.response["Error"]["Code"]
@@ -73,7 +79,7 @@ class EksClient:
                 return None
             kind = RefusedError if code in _RIGHTS else TemporaryError
             raise kind(f"{path}: {error}") from error
-        except BotoCoreError as error:
+        except (BotoCoreError, TimeoutError) as error:
             raise TemporaryError(f"{path}: {error}") from error
         fields = {
             k: description[k]
@@ -107,8 +113,11 @@ class EksClient:
 
         node_group = parse_group(change.path)
         try:
-            self._client(node_group.region).update_nodegroup_config(
-                clusterName=node_group.cluster, nodegroupName=node_group.name, **change.body
+            call_within(
+                CALL_S,
+                lambda: self._client(node_group.region).update_nodegroup_config(
+                    clusterName=node_group.cluster, nodegroupName=node_group.name, **change.body
+                ),
             )
         except ClientError as error:
             return WriteResult(
@@ -116,7 +125,7 @@ class EksClient:
                 int(error.response["ResponseMetadata"].get("HTTPStatusCode", 400)),
                 reason=" ".join(str(error).split()),
             )
-        except BotoCoreError as error:
+        except (BotoCoreError, TimeoutError) as error:
             return no_answer(" ".join(str(error).split()))
         return WriteResult("done", 200, self.get(change.path))
 

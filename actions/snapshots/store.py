@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
+from fallow.deadlines import call_within
 from fallow.errors import RefusedError, TemporaryError
 from fallow.settings_groups import S3
 from fallow.snapshot_settings import SnapshotSettings
@@ -19,6 +20,8 @@ from warehouse.cold_storage import create_s3_client
 BLOCK = 1 << 20
 PART = 8 << 20
 """Bytes of one part of an upload; S3 takes at least 5 MiB and at most 10,000 parts."""
+CALL_S, PART_S = 60.0, 600.0
+"""Seconds in all for a small call, and for one that moves a part. boto3's timeouts are per read."""
 
 
 class ObjectWriter(AbstractContextManager["ObjectWriter"], Protocol):
@@ -150,8 +153,10 @@ class BucketStore:
             TemporaryError: the store does not answer.
         """
         with _translate_errors(self._bucket):
-            response = self._client().get_object(Bucket=self._bucket, Key=self._full(key))
-            yield from response["Body"].iter_chunks(BLOCK)
+            where = {"Bucket": self._bucket, "Key": self._full(key)}
+            body = call_within(CALL_S, lambda: self._client().get_object(**where))["Body"]
+            while block := call_within(PART_S, lambda: body.read(BLOCK)):
+                yield block
 
     def _full(self, key: str) -> str:
         return f"{self._prefix}/{key}" if self._prefix else key
@@ -166,10 +171,14 @@ class _Upload:
         self._client, self._where = client, {"Bucket": bucket, "Key": key}
         self._bucket, self._buffer, self._is_done = bucket, bytearray(), False
         with _translate_errors(bucket):
-            listed = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+            listed = call_within(
+                CALL_S, lambda: client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+            )
             if any(item["Key"] == key for item in listed.get("Contents", ())):  # first of all
                 raise RefusedError(f"s3://{bucket}/{key} is there already: never overwritten")
-            upload = client.create_multipart_upload(**self._where, **options)
+            upload = call_within(
+                CALL_S, lambda: client.create_multipart_upload(**self._where, **options)
+            )
         self._where["UploadId"] = upload["UploadId"]
         self._parts: list[dict[str, Any]] = []
 
@@ -179,7 +188,7 @@ class _Upload:
     def __exit__(self, *_: object) -> None:
         if not self._is_done:
             with _translate_errors(self._bucket):
-                self._client.abort_multipart_upload(**self._where)
+                call_within(CALL_S, lambda: self._client.abort_multipart_upload(**self._where))
 
     def add(self, piece: bytes) -> None:
         """Take one piece; a part is sent when it is full."""
@@ -193,15 +202,21 @@ class _Upload:
         if self._buffer or not self._parts:
             self._send(bytes(self._buffer))
         with _translate_errors(self._bucket):
-            self._client.complete_multipart_upload(
-                **self._where, MultipartUpload={"Parts": self._parts}
+            call_within(
+                PART_S,
+                lambda: self._client.complete_multipart_upload(
+                    **self._where, MultipartUpload={"Parts": self._parts}
+                ),
             )
         self._is_done = True
 
     def _send(self, data: bytes) -> None:
         number = len(self._parts) + 1
         with _translate_errors(self._bucket):
-            response = self._client.upload_part(**self._where, PartNumber=number, Body=data)
+            response = call_within(
+                PART_S,
+                lambda: self._client.upload_part(**self._where, PartNumber=number, Body=data),
+            )
         self._parts.append({"ETag": response["ETag"], "PartNumber": number})
 
 
@@ -216,7 +231,7 @@ class _translate_errors(AbstractContextManager[None]):  # noqa: N801  (read as a
             return
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
-        if not isinstance(error, (BotoCoreError, ClientError)):
+        if not isinstance(error, (BotoCoreError, ClientError, TimeoutError)):
             return
         text = " ".join(str(error).split())
         code = error.response["Error"]["Code"] if isinstance(error, ClientError) else ""

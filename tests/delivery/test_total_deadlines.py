@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from actions.nodes.eks import EksClient
 from actions.notices.apprise_delivery import deliver_text, open_service
+from actions.snapshots.store import BucketStore
 from dashboards.api_client import send_request
 from dashboards.signin import Person
 from fallow import deadlines
@@ -23,6 +25,7 @@ from runtime.operations.reports import Report
 from runtime.service.delivery import bucket, mail
 from runtime.service.delivery.outbox import Delivery
 from tests.servers.dripping import Dripping, dripping
+from warehouse.cold_storage import ColdBucket
 
 LIMIT_S = 0.6
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -64,6 +67,37 @@ def test_the_doctor_ends_at_a_mail_server_that_drips() -> None:
         (row,) = check_channels(load(environ={}, flags=flags).settings)
     assert row.status == "away"
     assert "does not answer as a mail server: no complete answer within 1 s" in row.finding
+
+
+def test_a_snapshot_store_that_drips_is_away(
+    server: Dripping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CALL_S", "PART_S"):
+        monkeypatch.setattr(f"actions.snapshots.store.{name}", LIMIT_S)
+    account = S3(endpoint=server.url, region="us-east-1", access_key_id="a", secret_access_key="b")
+    store = BucketStore("s3://snapshots/fallow", account)
+    with pytest.raises(TemporaryError, match="no complete answer within"):
+        store.write("pod/manifest")
+    with pytest.raises(TemporaryError, match="no complete answer within"):
+        next(store.blocks("pod/manifest"))
+
+
+def test_an_archive_that_drips_is_away(server: Dripping, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warehouse.cold_storage.ANSWER_S", LIMIT_S)
+    account = S3(endpoint=server.url, region="us-east-1", access_key_id="a", secret_access_key="b")
+    with pytest.raises(TemporaryError, match="does not answer within"):
+        ColdBucket("s3://cold/fallow", account).check()
+
+
+def test_node_groups_whose_answer_drips_are_away(
+    server: Dripping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actions.nodes.eks.CALL_S", LIMIT_S)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "a")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_EKS", server.url)
+    with pytest.raises(TemporaryError, match="no complete answer within"):
+        EksClient().get("eks/us-east-1/prod/nodegroups/gpu")
 
 
 def test_a_bucket_that_drips_is_tried_again(server: Dripping) -> None:
