@@ -188,7 +188,9 @@ ANSWERS = {0, 3, 4}
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the home of a small demo's warehouse."""
     home = tmp_path_factory.mktemp("examples") / "home"
-    demo.run_demo(days=2, gpus=16, seed=1, progress=lambda _what, _part: None, home=home)
+    demo.run_demo(
+        days=2, gpus=16, seed=1, progress=lambda _what, _part: None, home=home, acts=False
+    )
     return home
 
 

@@ -1,13 +1,24 @@
 """`fallow dashboard`: the pages, in a browser."""
 
 import importlib.util
-from typing import Annotated
+import socket
+import threading
+import time
+import webbrowser
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dashboards.serving import address, serve
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, command
+
+if TYPE_CHECKING:
+    from fallow.settings import Settings
+
+WAIT_S, POLL_S = 60.0, 0.2
+"""How long a browser waits for pages that start, and how often it tries."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,17 +38,43 @@ def dashboard(
     `fallow up` starts it beside the service. It only reads; what people approve goes to the service
     with their name.
     """
-    settings = run.settings(dashboard__listen=listen)
+    serve_pages(run, run.settings(dashboard__listen=listen))
+
+
+def serve_pages(run: CommandRun, settings: "Settings", *, browser: bool = False) -> None:
+    """Serve the pages until told to stop; with `browser`, open them there once they answer."""
     host, port = address(settings)
+    require_dashboards()
+    host_text = f"[{host}]" if ":" in host else host
+    url = f"http://{host_text}:{port}{_path(settings.dashboard.base_path)}"
+    run.say(f"Fallow's dashboard: {url}")
+    if browser:
+        threading.Thread(target=_open_browser, args=(host, port, url), daemon=True).start()
+    if not settings.dashboard.oidc.on:
+        run.say("No sign-in is configured, so it answers on this machine only (dashboard.oidc).")
+    serve(settings)
+
+
+def require_dashboards() -> None:
+    """Check that the pages are installed.
+
+    Raises:
+        UsageError: they are not.
+    """
     if importlib.util.find_spec("streamlit") is None:
         raise UsageError(
             "the dashboard is not installed", hint="install fallow[dashboards]: it brings Streamlit"
         )
-    host_text = f"[{host}]" if ":" in host else host
-    run.say(f"Fallow's dashboard: http://{host_text}:{port}{_path(settings.dashboard.base_path)}")
-    if not settings.dashboard.oidc.on:
-        run.say("No sign-in is configured, so it answers on this machine only (dashboard.oidc).")
-    serve(settings)
+
+
+def _open_browser(host: str, port: int, url: str) -> None:
+    """Open a URL in the browser once its server accepts connections."""
+    end_s = time.monotonic() + WAIT_S
+    while time.monotonic() < end_s:
+        with suppress(OSError), socket.create_connection((host, port), timeout=1):
+            webbrowser.open(url)
+            return
+        time.sleep(POLL_S)
 
 
 def _path(base: str) -> str:

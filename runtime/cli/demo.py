@@ -1,11 +1,16 @@
 """`fallow demo`: the main job on an embedded synthetic fleet."""
 
+import socket
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from dashboards.serving import address
 from fallow.errors import UsageError
+from fallow.settings import Settings, load
+from runtime.cli.dashboard import require_dashboards, serve_pages
 from runtime.cli.options import CommandRun, Output, command
 from runtime.experiments.demo import run_demo
 from runtime.experiments.demo_home import check_demo_home, list_commands, locate_demo_home
@@ -19,18 +24,24 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     run: CommandRun,
+    *,
     days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = 7,
-    gpus: Annotated[int, typer.Option(min=1, max=2048, help="how many GPUs")] = 128,
+    gpus: Annotated[int, typer.Option(min=1, max=2048, help="how many GPUs")] = 96,
     seed: Annotated[int, typer.Option(min=0, help="another fleet")] = 1,
     end: Annotated[
         str | None, typer.Option(metavar="DATE", help="its last midnight, UTC [the newest]")
     ] = None,
+    open_pages: Annotated[
+        bool, typer.Option("--open", help="then serve the pages, and open them in the browser")
+    ] = False,
 ) -> None:
     """Show the waste story of a synthetic fleet: no cluster, no GPU.
 
     Its warehouse is kept in a folder of its own, which the next demo replaces: fallow-demo beside
     the default home, or --home DIR. One seed and one end give the same bytes.
     """
+    if open_pages:
+        require_dashboards()
     midnight = _read_end(end, run.now())
     home = run.options.get("home") or locate_demo_home()
     if run.options.get("home") is not None:
@@ -48,6 +59,19 @@ def demo(
         run.say(f"\nThis fleet is simulated; its warehouse is {home.absolute()}. Go on with:")
         for line in list_commands(home, finding):
             run.say(f"  {line}")
+    if open_pages:
+        listen = choose_listen(load(flags={"home": home}).settings)
+        pages = load(flags={"home": home, "dashboard.listen": listen}).settings
+        serve_pages(run, pages, browser=True)
+
+
+def choose_listen(settings: Settings) -> str:
+    """Return where the pages answer: as set, or at a free port where another server has that."""
+    host, port = address(settings)
+    for each in (port, 0):
+        with suppress(OSError), socket.create_server((host, each)) as server:
+            return f"{host}:{server.getsockname()[1]}"
+    return settings.dashboard.listen
 
 
 def _read_end(text: str | None, now: datetime) -> datetime:

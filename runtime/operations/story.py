@@ -55,7 +55,7 @@ def build_story(
         nodes=int(fleet["nodes"]),
         states=in_order(
             [
-                StateTotal(row["state"], row["gpu_hours"], paid)
+                StateTotal(row["state"], _hours(row["gpu_hours"]), paid)
                 for row, paid in zip(states, usd, strict=True)
             ]
         ),
@@ -103,7 +103,7 @@ def _waste(group: Sequence[Finding], window: Window, usd: Decimal | None) -> Was
         owner=f"{subject.team or subject.namespace} ({subject.workload_kind})",
         kind=largest.kind,
         since=f"{first:%a %Y-%m-%d %H:%M}{times}",
-        gpu_hours=sum(f.gpu_hours for f in group),
+        gpu_hours=_hours(sum(f.gpu_hours for f in group)),
         usd=usd,
         evidence=largest.evidence,
         why=describe_reason(largest),
@@ -119,7 +119,7 @@ def _other(row: "RankedFinding") -> OtherFinding:
         analyzer=finding.analyzer,
         kind=finding.kind,
         saving=advice.saving,
-        gpu_hours=row.gpu_hours,
+        gpu_hours=_hours(row.gpu_hours),
         usd=_cents(row.usd),
         evidence=finding.evidence,
         why=describe_reason(finding),
@@ -136,7 +136,7 @@ def describe_reason(finding: Finding) -> str:
 def _unjudged(row: dict[str, Any]) -> UnjudgedWorkload:
     contradicted = float(row["conflict_device_hours"]) > 0
     why = "signals contradict each other" if contradicted else "telemetry missing"
-    return UnjudgedWorkload(f"{row['namespace']}/{row['workload']}", float(row["gpu_hours"]), why)
+    return UnjudgedWorkload(f"{row['namespace']}/{row['workload']}", _hours(row["gpu_hours"]), why)
 
 
 def _prices(states: Sequence[dict[str, Any]]) -> str:
@@ -148,6 +148,14 @@ def _prices(states: Sequence[dict[str, Any]]) -> str:
     if first.date() == last.date():
         return f"as of {last:%Y-%m-%d}"
     return f"as of {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+
+
+def _hours(hours: float) -> float:
+    """Return hours without the noise of a sum of floats, whose order the engine does not fix.
+
+    Five-minute buckets give ties such as 2,423.05: noise would round them up or down by chance.
+    """
+    return round(float(hours), money.MICRO_HOURS)
 
 
 def _cents(usd: Decimal | None) -> Decimal | None:

@@ -25,7 +25,9 @@ def settle(home: Path) -> Settings:
 
 def alone(home: Path, *, days: int = DAYS, gpus: int = GPUS) -> Settings:
     """Fill a warehouse with the demo's fleet only, policies in force, and return its settings."""
-    demo.run_demo(days=days, gpus=gpus, seed=1, progress=lambda _what, _part: None, home=home)
+    demo.run_demo(
+        days=days, gpus=gpus, seed=1, progress=lambda _what, _part: None, home=home, acts=False
+    )
     actions = ActionsSettings(policies=home / "policies")
     made = Settings(home=home, cluster=demo.CLUSTER, actions=actions)
     acted.policies(made, ("idle-inference", "idle-notebooks"))

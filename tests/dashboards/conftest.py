@@ -20,7 +20,9 @@ from warehouse.lake import Warehouse
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Return the settings of the demo's warehouse, which every analyzer judged."""
     home = tmp_path_factory.mktemp("fleet") / "home"
-    demo.run_demo(days=DAYS, gpus=GPUS, seed=1, progress=lambda _what, _part: None, home=home)
+    demo.run_demo(
+        days=DAYS, gpus=GPUS, seed=1, progress=lambda _what, _part: None, home=home, acts=False
+    )
     return Settings(home=home, cluster=demo.CLUSTER)
 
 

@@ -4,6 +4,7 @@ import os
 import shlex
 import stat
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from fallow.demo_marker import MARKER
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
 from runtime.cli import run
-from runtime.experiments.demo_home import list_commands, locate_demo_home, replace_demo_home
+from runtime.experiments.demo_home import (
+    find_program,
+    list_commands,
+    locate_demo_home,
+    replace_demo_home,
+)
 from warehouse.lake import Warehouse
 
 SMALL = ("--days", "1", "--gpus", "8", "--end", "2026-11-16")
@@ -136,3 +142,28 @@ def test_an_end_that_no_week_can_have_is_refused(
 ) -> None:
     assert run(["demo", "--end", end]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_open_serves_the_pages_and_opens_them_in_the_browser(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("streamlit", reason="the dashboard is an extra: fallow[dashboards]")
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\ncurl -sf -o /dev/null "$1" && echo "$1" > {opened}\n')
+    browser.chmod(0o700)
+    words = [*find_program().split(), "demo", *SMALL, "--open"]
+    environment = {**os.environ, "BROWSER": f"{browser} %s", "XDG_DATA_HOME": str(data)}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        url = ""
+        try:
+            while not opened.exists() and process.poll() is None:
+                assert process.stderr is not None
+                line = process.stderr.readline()
+                if "dashboard: http" in line:
+                    url = line.split()[-1]
+                    break
+            while not opened.exists() and process.poll() is None:
+                threading.Event().wait(0.1)
+            assert opened.read_text().strip() == url
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)

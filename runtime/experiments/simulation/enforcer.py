@@ -28,7 +28,7 @@ from fallow.kube.api import connect_without_credentials
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import CLUSTER, Inventory
+from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.simulation.turns import ActorTurn, read_turn
 from runtime.operations import findings, pipeline
 from runtime.operations.live_actor import actor
@@ -112,6 +112,9 @@ class WorldEvidence(LiveEvidence):
 class Enforcer:
     """Collects one world and lets policies act in it. Starts its API server; close it after use."""
 
+    identity = SIMULATE
+    """Who acts, for the journal."""
+
     def __init__(
         self,
         warehouse: "Warehouse",
@@ -123,6 +126,7 @@ class Enforcer:
         sample_every_s: float,
         warm_up_s: float = 0.0,
         analyzers: Sequence[str] = IDLE,
+        inventory: Inventory | None = None,
     ) -> None:
         self.warehouse, self.world, self.quirks = warehouse, world, quirks
         self.settings, self.sample_every_s = settings, sample_every_s
@@ -133,7 +137,7 @@ class Enforcer:
         """The decisions about every case, turn by turn."""
         self.admin = SimulatedAdmin(namespaces=sum(not p.allow.namespaces for p in policies))
         self._number = 0
-        self._inventory = Inventory(world)
+        self._inventory = inventory or Inventory(world, settings.cluster)
         self._start_s = world.now_s
         self._acts_s = world.now_s + warm_up_s
         self._fresh_s = world.now_s
@@ -149,7 +153,7 @@ class Enforcer:
         (home / "home" / "jovyan").mkdir(parents=True)
         server.containers.default = Machine(home)
         path = self.settings.home / "journal.sqlite"
-        journal = self._stack.enter_context(Journal.open(path, self.now, actor=SIMULATE))
+        journal = self._stack.enter_context(Journal.open(path, self.now, actor=self.identity))
         self.record: JournalState = JournalState(journal).catch_up()
         self._trust()
         evidence = WorldEvidence(self)
@@ -157,10 +161,10 @@ class Enforcer:
             self.settings,
             self.record,
             evidence,
-            cluster=KubeClient(connect_without_credentials(server.url), CLUSTER),
+            cluster=KubeClient(connect_without_credentials(server.url), self.settings.cluster),
             policies=self.policies,
             clock=self.now,
-            identity=SIMULATE,
+            identity=self.identity,
             notifier=SimulatedChannels(),
         )
         self.evidence = evidence
@@ -248,7 +252,7 @@ class Enforcer:
         yield from self._inventory.batches(until_s)
         thinned = thin_block(block, self.sample_every_s)
         shared = [t for t in allocations if t.share < 1]
-        yield from rows(thinned, self.quirks, cluster=CLUSTER, allocations=shared)
+        yield from rows(thinned, self.quirks, cluster=self.settings.cluster, allocations=shared)
         yield from host_spans(
             allocations,
             scripts,
@@ -257,7 +261,7 @@ class Enforcer:
                 until_s,
                 self.sample_every_s,
             ),
-            cluster=CLUSTER,
+            cluster=self.settings.cluster,
             quirks=self.quirks,
             node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
         )
@@ -276,7 +280,7 @@ class Enforcer:
         yield from rows(
             last_block,
             self.quirks,
-            cluster=CLUSTER,
+            cluster=self.settings.cluster,
             allocations=shared,
             first=ticks - 1,
             last=ticks,
@@ -285,7 +289,7 @@ class Enforcer:
             allocations,
             scripts,
             np.array([last_s - 2 * TICK_S, last_s]),
-            cluster=CLUSTER,
+            cluster=self.settings.cluster,
             quirks=self.quirks,
             node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
         )

@@ -1,0 +1,77 @@
+"""The demo by default: what README quotes, what its pages show, what its analyzers find."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the dashboard is an extra: fallow[dashboards]")
+
+from streamlit.testing.v1 import AppTest
+
+from dashboards import active_settings, app
+from fallow import plugins
+from fallow.settings import Settings, load
+from runtime.cli import run
+from runtime.experiments import demo
+from tests.runtime.demo_kinds import read_demo_kinds
+from warehouse.lake import Warehouse
+
+# Minutes of one core. test_demo.py and test_demo_actions.py cover smaller ones in `make test`.
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("demo-whole")]
+ROOT = Path(__file__).parents[2]
+SHOWS = ("metric", "dataframe", "vega_lite_chart", "table")
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Settings]:
+    """Return what the demo prints, and its settings."""
+    folder = tmp_path_factory.mktemp("whole")
+    capture = pytest.MonkeyPatch()
+    capture.setenv("XDG_DATA_HOME", str(folder))
+    written: list[str] = []
+    capture.setattr("runtime.rendering.finding_tables.write_text", written.append)
+    assert run(["demo", "--end", f"{demo.END:%Y-%m-%d}"]) == 0
+    capture.undo()
+    return "".join(written), load(flags={"home": folder / "fallow-demo"}).settings
+
+
+def test_readme_quotes_the_demo(printed: tuple[str, Settings]) -> None:
+    (block,) = re.findall(
+        r"```\n(Fallow: cluster demo\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    rest = printed[0]
+    for line in block.splitlines():
+        if line.strip() in ("", "..."):
+            continue
+        assert f"\n{line}\n" in f"\n{rest}", (
+            f"README has a line that the demo does not print: {line}"
+        )
+        rest = rest.partition(f"{line}\n")[2]
+
+
+def test_every_analyzer_ran_and_every_planted_kind_is_found(
+    printed: tuple[str, Settings],
+) -> None:
+    settings = printed[1]
+    with Warehouse.open(settings) as warehouse:
+        runs = warehouse.query("SELECT * FROM plugin_run WHERE kind = 'analyzer'").to_pylist()
+        rows = warehouse.query("SELECT analyzer, kind FROM finding").to_pylist()
+    assert {row["plugin"] for row in runs} == {*plugins.installed("analyzers")}
+    assert not [row for row in runs if row["result"] == "failed"]
+    kinds = Counter((row["analyzer"], row["kind"]) for row in rows)
+    planted = {(k.analyzer, k.kind) for k in read_demo_kinds() if not k.absent}
+    assert planted - {*kinds} == set()
+    assert {analyzer for analyzer, _ in planted} == {*plugins.installed("analyzers")} - {
+        "anomalies"
+    }
+
+
+@pytest.mark.parametrize("view", app.names())
+def test_no_page_opens_empty(view: str, printed: tuple[str, Settings]) -> None:
+    active_settings.use_settings(printed[1])
+    text = f"from dashboards.app import draw_page\ndraw_page({view!r})"
+    page = AppTest.from_string(text, default_timeout=600).run()
+    assert not page.exception
+    assert any(page.get(kind) for kind in SHOWS), [info.value for info in page.info]
