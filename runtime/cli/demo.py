@@ -1,6 +1,7 @@
 """`fallow demo`: the main job on an embedded synthetic fleet."""
 
 import socket
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
@@ -14,7 +15,7 @@ from runtime.cli.dashboard import require_dashboards, serve_pages
 from runtime.cli.options import CommandRun, Output, command
 from runtime.experiments.demo import run_demo
 from runtime.experiments.demo_home import check_demo_home, list_commands, locate_demo_home
-from runtime.rendering.finding_tables import show_progress, show_story
+from runtime.rendering.finding_tables import Progress, show_progress, show_story
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +27,7 @@ def demo(
     run: CommandRun,
     *,
     days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = 7,
-    gpus: Annotated[int, typer.Option(min=1, max=2048, help="how many GPUs")] = 96,
+    gpus: Annotated[int, typer.Option(min=1, max=2048, help="how many GPUs")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="another fleet")] = 1,
     end: Annotated[
         str | None, typer.Option(metavar="DATE", help="its last midnight, UTC [the newest]")
@@ -50,19 +51,49 @@ def demo(
     else:
         check_demo_home(home, home.with_name("fallow"))
     with show_progress() as progress:
+        steps = StepTimes(progress)
         story = run_demo(
-            days=days, gpus=gpus, seed=seed, progress=progress, home=home, end=midnight
+            days=days, gpus=gpus, seed=seed, progress=steps.start, home=home, end=midnight
         )
+        steps.end()
     show_story(story, run.output)
     if run.output is Output.table:
         finding = story.wastes[0].finding if story.wastes else None
-        run.say(f"\nThis fleet is simulated; its warehouse is {home.absolute()}. Go on with:")
+        run.say(f"\n{steps.format()}")
+        run.say(f"This fleet is simulated; its warehouse is {home.absolute()}. Go on with:")
         for line in list_commands(home, finding):
             run.say(f"  {line}")
     if open_pages:
         listen = choose_listen(load(flags={"home": home}).settings)
         pages = load(flags={"home": home, "dashboard.listen": listen}).settings
         serve_pages(run, pages, browser=True)
+
+
+class StepTimes:
+    """Measures the steps that progress names: each lasts until another one starts."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._seconds: dict[str, float] = {}
+        self._step, self._since_s = "", time.monotonic()
+
+    def start(self, step: str, part: float) -> None:
+        """Show a step, which goes on or starts now."""
+        self._progress(step, part)
+        self.end()
+        self._step = step
+
+    def end(self) -> None:
+        """End the current step, if there is one."""
+        now_s = time.monotonic()
+        if self._step:
+            self._seconds[self._step] = self._seconds.get(self._step, 0.0) + now_s - self._since_s
+        self._since_s = now_s
+
+    def format(self) -> str:
+        """Return what took how long."""
+        parts = [f"{step} {seconds:.1f} s" for step, seconds in self._seconds.items()]
+        return f"{sum(self._seconds.values()):.1f} s: {', '.join(parts)}."
 
 
 def choose_listen(settings: Settings) -> str:

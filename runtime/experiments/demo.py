@@ -63,6 +63,8 @@ IDLE = "idle"
 """The analyzer whose findings are compared with the planted idle time."""
 DAY_S = 24 * 3600.0
 STEP_S = DAY_S
+LIVES = "letting the fleet live"
+"""What progress shows while the fleet is simulated and its rows are stored."""
 MIX = {
     "pretrain": 0.14, "train": 0.01, "train-wide": 0.02, "input-bound": 0.02, "idle-rank": 0.05,
     "kept": 0.05, "day-notebook": 0.06, "forgotten": 0.04, "night": 0.04, "train-a100": 0.01,
@@ -230,6 +232,7 @@ def _blocks(  # noqa: PLR0917  (one caller)
     quirks = Quirks.of(QUIRKS, world.seed)
     inventory = Inventory(world, CLUSTER)
     end_s = window.end.timestamp()
+    progress(LIVES, 0.0)
     acts_s = window.start.timestamp() + BEFORE_S if policies else end_s
     with ExitStack() as stack:
         fleet = None
@@ -246,9 +249,11 @@ def _blocks(  # noqa: PLR0917  (one caller)
                         inventory=inventory,
                     )
                 )
+                progress("letting a policy act", 0.1)
                 for block in fleet.act(window.start):
                     scripts.update(world.cast.scripts)
                     yield block
+                progress(LIVES, 0.2)
             since_s = world.now_s
             until_s = acts_s if since_s < acts_s else end_s
             block = world.advance(min(since_s + STEP_S, until_s))
@@ -256,7 +261,7 @@ def _blocks(  # noqa: PLR0917  (one caller)
             _store(warehouse, world, block, since_s, scripts, quirks, inventory)
             yield block
             part = (world.now_s - window.start.timestamp()) / window.seconds
-            progress("letting the fleet live", 0.6 * part)
+            progress(LIVES, 0.6 * part)
         if fleet is not None:
             fleet.finish()
 

@@ -13,6 +13,7 @@ from fallow.demo_marker import MARKER
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
 from runtime.cli import run
+from runtime.cli.demo import StepTimes
 from runtime.experiments.demo_home import (
     find_program,
     list_commands,
@@ -167,3 +168,16 @@ def test_open_serves_the_pages_and_opens_them_in_the_browser(data: Path, tmp_pat
         finally:
             process.terminate()
             process.communicate(timeout=60)
+
+
+def test_the_time_of_a_step_lasts_until_another_one_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 1.0, 3.0, 4.0, 9.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    shown: list[str] = []
+    steps = StepTimes(lambda step, _part: shown.append(step))
+    steps.start("live", 0.0)
+    steps.start("act", 0.1)
+    steps.start("live", 0.2)
+    steps.end()
+    assert steps.format() == "8.0 s: live 7.0 s, act 1.0 s."
+    assert shown == ["live", "act", "live"]
