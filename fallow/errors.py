@@ -7,6 +7,8 @@
     ├── SourceError            1  a source answered, but Fallow cannot use the answer
     │   └── AuthError          1  a source refused our credentials
     ├── WarehouseError         1  the warehouse cannot be used as it is
+    │   └── ForeignWarehouseError 2  the catalog is not Fallow's, or a newer Fallow wrote it
+    ├── EmptyWarehouseError    0  the warehouse has no telemetry yet
     └── TemporaryError        75  try again: source not reachable, disk full, lock held
         └── UnreadableDaysError 75  archived days of the window cannot be read at present
 
@@ -65,6 +67,18 @@ class AuthError(SourceError):
 
 class WarehouseError(FallowError):
     """Report a warehouse that cannot be used as it is."""
+
+
+class ForeignWarehouseError(WarehouseError):
+    """Report a catalog that is not Fallow's, or that a newer Fallow wrote."""
+
+    exit_code = 2
+
+
+class EmptyWarehouseError(FallowError):
+    """Report a warehouse without telemetry: a command has nothing to show, and nothing failed."""
+
+    exit_code = 0
 
 
 class TemporaryError(FallowError):

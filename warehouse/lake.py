@@ -9,9 +9,10 @@ takes several writing processes. Threads may share one `Warehouse`: writes take 
 runs on a cursor and a snapshot of its own.
 """
 
+import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,12 @@ from typing import Any, Self
 import duckdb
 import pyarrow as pa
 
-from fallow.errors import FallowError, UnreadableDaysError, WarehouseError
+from fallow.errors import (
+    FallowError,
+    ForeignWarehouseError,
+    UnreadableDaysError,
+    WarehouseError,
+)
 from fallow.private_files import narrow_home
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -78,8 +84,9 @@ class Warehouse:
 
         Raises:
             TemporaryError: another process is writing, or PostgreSQL or S3 is not reachable.
-            WarehouseError: there is none yet (reading), a newer Fallow wrote it, it is damaged, or
-                its folder cannot be written.
+            WarehouseError: there is none yet (reading), it is damaged, or its folder cannot be
+                written.
+            ForeignWarehouseError: a newer Fallow wrote it, or the catalog is another program's.
         """
         place = catalog.locate_catalog(settings)
         files, lock = DataFiles(place), None
@@ -91,6 +98,7 @@ class Warehouse:
                     lock.acquire()
             else:
                 _check_existence(place)
+            _refuse_foreign(place)
             narrow_home(place.home)
             connection = None
             try:
@@ -120,6 +128,7 @@ class Warehouse:
         """
         place = catalog.locate_catalog(settings)
         _check_existence(place)
+        _refuse_foreign(place)
         with explain_errors(place.name):
             connection = connect_moved(settings, place, write=False)
             try:
@@ -382,5 +391,23 @@ def _check_existence(place: catalog.CatalogLocation) -> None:
     if place.embedded and not (place.home / catalog.CATALOG_FILE).exists():
         raise WarehouseError(
             f"there is no warehouse at {place.name} yet",
-            hint="bring rows in first: fallow demo, fallow import or fallow collect",
+            hint="bring telemetry in first: fallow collect --once",
         )
+
+
+def _refuse_foreign(place: catalog.CatalogLocation) -> None:
+    """Refuse an SQLite file with tables of another program: nothing is written beside them."""
+    path = place.home / catalog.CATALOG_FILE
+    if not place.embedded or not path.is_file():
+        return
+    # A file that SQLite cannot read is damaged: the engine's own error says so.
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as file,
+    ):
+        names = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
+        if names and "ducklake_metadata" not in names:
+            raise ForeignWarehouseError(
+                f"{path} has tables of another program and none of Fallow's",
+                hint="give Fallow a folder of its own: --home DIR",
+            )

@@ -17,7 +17,7 @@ import duckdb
 import msgspec
 
 from fallow import __version__, tables
-from fallow.errors import WarehouseError
+from fallow.errors import ForeignWarehouseError, WarehouseError
 from fallow.renamed import read_renames
 from warehouse import statements, totals
 from warehouse.data_files import DataFiles
@@ -66,14 +66,15 @@ def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     """Refuse a lake that this Fallow cannot read as it is.
 
     Raises:
-        WarehouseError: there is no warehouse, an older one, or one that a newer Fallow wrote.
+        WarehouseError: there is no warehouse, or an older one.
+        ForeignWarehouseError: a newer Fallow wrote it.
     """
     version = read_version(cursor)
     _refuse_newer(cursor, version, where)
     if version == 0:
         raise WarehouseError(
             f"there is no warehouse at {where} yet",
-            hint="bring rows in first: fallow demo, fallow import or fallow collect",
+            hint="bring telemetry in first: fallow collect --once",
         )
     missing = _find_missing(cursor)
     if version < get_current() or missing:
@@ -193,7 +194,7 @@ def _refuse_newer(cursor: duckdb.DuckDBPyConnection, version: int, where: str) -
         row = cursor.execute(
             "SELECT arg_max(fallow, version) FROM lake.main.schema_version"
         ).fetchone()
-        raise WarehouseError(
+        raise ForeignWarehouseError(
             f"the warehouse at {where} has schema {version}, written by Fallow "
             f"{row[0] if row else '?'}; this Fallow {__version__} knows schemas up to "
             f"{get_current()}",

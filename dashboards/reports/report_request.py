@@ -13,7 +13,7 @@ from dashboards.figures.query import Filters
 from dashboards.reports import amounts
 from dashboards.reports.document import ReportColumn, ReportTable
 from fallow import money
-from fallow.errors import UsageError
+from fallow.errors import EmptyWarehouseError, UsageError
 from fallow.protocols import Views
 from fallow.settings import Settings
 from fallow.window import Window
@@ -51,7 +51,8 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
     """Return the window as it is accounted: whole hours, without hours that have no data.
 
     Raises:
-        UsageError: there are no data, none in the window, or it is in the future.
+        EmptyWarehouseError: there are no data, or no hour is accounted yet.
+        UsageError: there are none in the window, or it is in the future.
     """
     if window.start >= now:
         raise UsageError(
@@ -60,13 +61,12 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
         )
     data_extent = extent.extent(views)
     if data_extent is None:
-        raise UsageError(
-            "the warehouse holds no telemetry",
-            hint="fallow import, fallow collect --once or fallow demo bring some in",
+        raise EmptyWarehouseError(
+            "the warehouse holds no telemetry yet", hint="bring some in: fallow collect --once"
         )
     if data_extent.accounted is None:
-        raise UsageError(
-            "no hour is accounted yet", hint="fallow collect --once or fallow up write the ledger"
+        raise EmptyWarehouseError(
+            "no hour is accounted yet", hint="write the ledger: fallow collect --once"
         )
     end = min(window.end, data_extent.accounted)
     if end <= max(window.start, data_extent.samples.start):

@@ -22,7 +22,7 @@ IDLE = "idle"
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    command(app, "analyze")(analyze)
+    command(app, "analyze", noun="findings")(analyze)
     command(app, "explain")(explain)
 
 

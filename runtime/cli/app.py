@@ -61,6 +61,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     root_options(app, EPILOG)
     return app

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output, add_group, command
 from runtime.operations import baselines
 from runtime.rendering import finding_tables
 from runtime.rendering.tables import document
@@ -16,17 +16,15 @@ class Baselines(TyperGroup):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Pass words that name no subcommand to `save`."""
-        if not args or (args[0] not in self.commands and args[0] != "--help"):
+        if args and args[0] not in {*self.commands, "--help", "-h"}:
             args = ["save", *args]
         return super().parse_args(ctx, args)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
-        cls=Baselines, help="Keep what a window cost: fallow baseline NAME saves one."
-    )
-    app.add_typer(group, name="baseline")
+    text = "Keep what a window cost: fallow baseline NAME saves one."
+    group = add_group(app, "baseline", text, group_class=Baselines)
     command(group, "save")(save)
     command(group, "list")(list_stored)
     command(group, "show")(show)

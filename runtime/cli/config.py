@@ -7,16 +7,14 @@ from typing import Any
 import typer
 
 from fallow.plugins import PLUGIN_GROUPS, installed
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun, add_group, command
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    config = typer.Typer(help="The settings in force.", no_args_is_help=True)
-    app.add_typer(config, name="config")
+    config = add_group(app, "config", "The settings in force.")
     command(config, "show")(show)
-    plugins = typer.Typer(help="The installed plugins.", no_args_is_help=True)
-    app.add_typer(plugins, name="plugins")
+    plugins = add_group(app, "plugins", "The installed plugins.")
     command(plugins, "list")(list_plugins)
 
 

@@ -12,7 +12,7 @@ from collectors.openb import import_openb
 from collectors.samples_file import import_samples
 from fallow.errors import UsageError
 from fallow.window import parse_duration
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun, add_group, command
 from runtime.operations.imports import Importer, count_inventory
 from runtime.rendering.finding_tables import show_progress
 
@@ -21,8 +21,7 @@ FILE = typer.Argument(metavar="FILE", help="file to read", show_default=False)
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Bring in rows from files and from a Prometheus.")
-    app.add_typer(group, name="import", no_args_is_help=True)
+    group = add_group(app, "import", "Bring in rows from files and from a Prometheus.")
     command(group, "samples")(samples)
     command(group, "openb")(openb)
     command(group, "kubectl")(kubectl)

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fallow import __version__
+from fallow.errors import EmptyWarehouseError
 
 if TYPE_CHECKING:
     from fallow.settings import Loaded, Settings
@@ -103,11 +105,12 @@ class CommandRun:
 
 
 def command(
-    app: typer.Typer, name: str, *, output: bool = True
+    app: typer.Typer, name: str, *, output: bool = True, noun: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register `function(run, ...)` as a command that also takes the global options.
 
-    `output` False: the command has its own -o.
+    `output` False: the command has its own -o. `noun`: what the command lists; in a warehouse
+    without telemetry it prints an empty list of these, and on stderr that there is none.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,7 +122,12 @@ def command(
             from runtime.cli.logs import configure  # noqa: PLC0415
 
             configure(debug=run.debug)
-            return function(run, **values)
+            try:
+                return function(run, **values)
+            except EmptyWarehouseError:
+                if noun and run.output is not Output.table:
+                    run.data([], noun=noun)
+                raise
 
         own = list(inspect.signature(function).parameters.values())[1:]
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -135,6 +143,21 @@ def command(
     return register
 
 
+def add_group(
+    app: typer.Typer, name: str, text: str, *, group_class: type[TyperGroup] | None = None
+) -> typer.Typer:
+    """Add a group of commands; without one of them it prints its help."""
+
+    def print_help(ctx: typer.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            typer.echo(ctx.get_help())
+
+    group = typer.Typer(cls=group_class, help=text)
+    group.callback(invoke_without_command=True, help=text)(print_help)
+    app.add_typer(group, name=name)
+    return group
+
+
 def root_options(app: typer.Typer, epilog: str) -> None:
     """Accept the global options before the command's name too."""
 
@@ -145,7 +168,7 @@ def root_options(app: typer.Typer, epilog: str) -> None:
         ctx.obj = values
         if ctx.invoked_subcommand is None:
             typer.echo(ctx.get_help())
-            raise typer.Exit(2)
+            raise typer.Exit
 
     version = Annotated[bool, typer.Option("--version", help="print the version")]
     remember.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

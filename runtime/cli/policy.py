@@ -13,7 +13,7 @@ from actions.policy import keys
 from actions.policy.parser import parse_policies, read_policies
 from actions.policy.shipped import get_folder, write_out
 from fallow.errors import UsageError
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output, add_group, command
 from runtime.operations import live_actor, plans
 from runtime.operations.plans import missing_folder_error
 from runtime.rendering.tables import document
@@ -34,8 +34,7 @@ Files = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="What may be done, how far and when not.", no_args_is_help=True)
-    app.add_typer(group, name="policy")
+    group = add_group(app, "policy", "What may be done, how far and when not.")
     command(group, "check")(check)
     command(group, "list")(list_policies)
     command(group, "show")(show)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fallow.errors import TemporaryError, UsageError
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun, add_group, command
 from runtime.service.delivery.outbox import Outbox, outbox_path
 from runtime.service.delivery.sender import Deliveries
 from runtime.service.scheduling.clock import next_due
@@ -21,8 +21,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="of the schedule")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Reports on a schedule, and where they went.", no_args_is_help=True)
-    app.add_typer(group, name="schedule")
+    group = add_group(app, "schedule", "Reports on a schedule, and where they went.")
     command(group, "list")(list_schedules)
     command(group, "run")(run_schedule)
     command(group, "deliveries")(list_deliveries)

@@ -14,13 +14,23 @@ VIEWS = ("loaded", "gpu")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    command(app, "spend")(spend)
+    command(app, "spend", noun="spend")(spend)
+
+
+def complete_by(incomplete: str) -> list[str]:
+    """Return the lists of `--by` that the shell offers after what is typed."""
+    *chosen, word = incomplete.split(",")
+    start = "".join(f"{name}," for name in chosen)
+    return [f"{start}{name}" for name in BY if name.startswith(word) and name not in chosen]
 
 
 def spend(
     run: CommandRun,
     *,
-    by: Annotated[str, typer.Option(help=f"comma-separated: {', '.join(BY)}")] = "team",
+    by: Annotated[
+        str,
+        typer.Option(help=f"comma-separated: {', '.join(BY)}", autocompletion=complete_by),
+    ] = "team",
     window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
     until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
     view: Annotated[str, typer.Option(help="loaded: the whole node's price; gpu: its GPUs'")] = (

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun, add_group, command
 from runtime.operations.ledger_totals import verify_warehouse
 from warehouse import maintenance
 from warehouse.lake import Warehouse
@@ -14,8 +14,7 @@ from warehouse.tiers import move_to_cold
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="The warehouse: status, compaction, verification, queries.")
-    app.add_typer(group, name="warehouse", no_args_is_help=True)
+    group = add_group(app, "warehouse", "The warehouse: status, compaction, verification, queries.")
     command(group, "status")(status)
     command(group, "compact")(compact)
     command(group, "upgrade")(upgrade)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from fallow.errors import UsageError
+from fallow.errors import EmptyWarehouseError, UsageError
 from fallow.protocols import Views
 from fallow.window import Window, format_duration, parse_duration, parse_timestamp
 from warehouse import coverage
@@ -48,16 +48,20 @@ def require_extent(views: Views, cluster: str | None = None, *, inventory: bool 
     """Return the data's extent; with `inventory`, that of nodes and pods if no device has samples.
 
     Raises:
-        UsageError: the warehouse has no telemetry.
+        EmptyWarehouseError: the warehouse has no telemetry.
+        UsageError: it has none of this cluster.
     """
     data_extent = extent(views, cluster)
     if data_extent is None and inventory:
         data_extent = inventory_extent(views, cluster)
     if data_extent is None:
-        subject = "no telemetry" if cluster is None else f"no telemetry of cluster {cluster!r}"
+        if cluster is None:
+            raise EmptyWarehouseError(
+                "the warehouse holds no telemetry yet", hint="bring some in: fallow collect --once"
+            )
         raise UsageError(
-            f"the warehouse holds {subject}",
-            hint="fallow import, fallow collect --once or fallow demo bring some in",
+            f"the warehouse holds no telemetry of cluster {cluster!r}",
+            hint="see which it holds: fallow spend --by cluster",
         )
     return data_extent
 
@@ -85,7 +89,8 @@ def choose(
     days of the data. With `inventory`, nodes and pods are enough where no device has samples.
 
     Raises:
-        UsageError: the text is not a window, or the warehouse has no telemetry.
+        EmptyWarehouseError: the warehouse has no telemetry.
+        UsageError: the text is not a window, or the cluster has no telemetry.
     """
     data_extent = require_extent(views, cluster, inventory=inventory)
     if text is not None:

@@ -91,9 +91,7 @@ def render_analysis(
             parts.append((f"{title} ({counted})", top_rows))
     parts.append(("what they save together", waterfall_rows(waterfall)))
     stands = "".join(f"\n{line}" for line in reconcile.lines(waterfall))
-    text = (
-        render_tables(parts, output) if ranked else "nothing\n" + render_tables(parts[-1:], output)
-    )
+    text = render_tables(parts, output, "findings")
     return f"{text}{stands}\n" if stands else text
 
 
@@ -178,7 +176,7 @@ def _waterfall_row(
     }
 
 
-def render_tables(parts: "Sequence[tuple[str, Rows]]", output: str) -> str:
-    """Return tables under their titles."""
+def render_tables(parts: "Sequence[tuple[str, Rows]]", output: str, noun: str = "") -> str:
+    """Return tables of a noun under their titles."""
     mark = "## " if output == "md" else ""
-    return "\n".join(f"{mark}{title}\n\n{render(rows, output, noun='')}" for title, rows in parts)
+    return "\n".join(f"{mark}{title}\n\n{render(rows, output, noun=noun)}" for title, rows in parts)

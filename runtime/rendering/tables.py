@@ -1,16 +1,19 @@
 """Write data on stdout: `-o table | json | csv | md`, the same rows in four formats.
 
 JSON is an object `{"schema": "fallow.<noun>/v1", "<noun>": [...]}` whose field names do not change
-within a version; a table is for people and may change.
+within a version; a table is for people and may change. On a terminal it has the columns that fit,
+the most important first (`columns.csv`).
 """
 
 import math
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -18,6 +21,7 @@ import msgspec
 from fallow import money
 from fallow.csv_cells import write_rows
 from fallow.redaction import redact
+from fallow.resources import read_table
 
 EXACT = frozenset({"rows"})
 """Documents that keep every digit: the result of a user's own query."""
@@ -25,15 +29,26 @@ _RATE = re.compile(r"usd_h$|usd_per_(?!day$|week$|month$|year$)")
 """Names of prices per unit: they are multiplied, so they have more digits than cents."""
 _RATE_STEP = Decimal("0.000001")
 _NATIVE_TYPES = (Decimal, datetime)
+NOTHING = "nothing\n"
+"""A table without rows."""
+GAP = 2
+"""Spaces between two columns."""
+SHORT = 16
+"""Characters that a cut text has at least."""
 Rows = Sequence[Mapping[str, Any]]
 
 
 def write(rows: Any, output: str, *, noun: str, **extra: Any) -> None:
     """Write rows (a list of mappings, or an Arrow table) on stdout.
 
-    `noun` names the list in JSON; `extra` are further fields of the JSON object.
+    `noun` names the list in JSON; `extra` are further fields of the JSON object. A table without
+    rows is a line on stderr.
     """
-    write_text(render(rows, output, noun=noun, **extra))
+    text = render(rows, output, noun=noun, **extra)
+    if text == NOTHING:
+        sys.stderr.write(text)
+        return
+    write_text(text)
 
 
 def write_text(text: str) -> None:
@@ -58,7 +73,48 @@ def render(rows: Any, output: str, *, noun: str, **extra: Any) -> str:
         return _csv(names, listed)
     if output == "md":
         return _markdown(names, listed)
-    return _table(names, listed)
+    return _table(names, listed, noun)
+
+
+def get_width() -> int | None:
+    """Return how many characters of a table fit in a line; None = stdout is no terminal.
+
+    `COLUMNS` sets it, in a pipe too.
+    """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fit_columns(widths: Mapping[str, int], noun: str, limit: int) -> dict[str, int]:
+    """Return the columns that fit into a line, in their order, and how wide each is fitted.
+
+    `widths`: characters of each column. The most important come first, and the first one always
+    stays. Only texts are cut, to `SHORT` characters at least: never a name, an id or a figure.
+    """
+    ranks, texts = _read_ranks(noun)
+    first = next(iter(widths))
+    order = sorted(widths, key=lambda name: (name != first, ranks.get(name, len(ranks))))
+    fitted: dict[str, int] = {}
+    left = limit + GAP
+    for name in order:
+        need = min(widths[name], SHORT) if name in texts else widths[name]
+        if name == first or GAP + need <= left:
+            fitted[name] = need
+            left -= GAP + need
+    for name, width in fitted.items():
+        fitted[name] = min(widths[name], width + max(left, 0))
+        left -= fitted[name] - width
+    return {name: fitted[name] for name in widths if name in fitted}
+
+
+@cache
+def _read_ranks(noun: str) -> tuple[dict[str, int], frozenset[str]]:
+    rows = [r for r in read_table("runtime.rendering", "columns.csv") if r["noun"] in {noun, "*"}]
+    texts = frozenset(row["column"] for row in rows if row["is_text"] == "yes")
+    own = [row["column"] for row in rows if row["noun"] == noun]
+    return {column: rank for rank, column in enumerate(own)}, texts
 
 
 def document(noun: str, body: Mapping[str, Any]) -> str:
@@ -133,21 +189,24 @@ def _markdown(names: Sequence[str], rows: Rows) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(names: Sequence[str], rows: Rows) -> str:
+def _table(names: Sequence[str], rows: Rows, noun: str) -> str:
     if not rows:
-        return "nothing\n"
+        return NOTHING
     right = _numeric_columns(names, rows)
-    cells = [[name.upper() for name in names]]
-    cells += [[format_value(row.get(name)) for name in names] for row in rows]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
-    out = [
-        "  ".join(
-            cell.rjust(width) if name in right else cell.ljust(width)
-            for cell, width, name in zip(line, widths, names, strict=True)
-        ).rstrip()
-        for line in cells
-    ]
-    return "\n".join(out) + "\n"
+    cells = {name: [name.upper(), *(format_value(row.get(name)) for row in rows)] for name in names}
+    widths = {name: max(map(len, column)) for name, column in cells.items()}
+    limit = get_width()
+    fitted = widths if limit is None else fit_columns(widths, noun, limit)
+    columns = (_align(cells[name], fitted[name], right=name in right) for name in fitted)
+    lines = zip(*columns, strict=True)
+    text = "\n".join((" " * GAP).join(line).rstrip() for line in lines) + "\n"
+    hidden = [name for name in names if name not in fitted]
+    return text + (f"({len(hidden)} more columns: -o csv)\n" if hidden else "")
+
+
+def _align(column: Sequence[str], width: int, *, right: bool) -> list[str]:
+    texts = (cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell in column)
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in texts]
 
 
 def _numeric_columns(names: Sequence[str], rows: Rows) -> set[str]:

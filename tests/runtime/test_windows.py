@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fallow.errors import UsageError
+from fallow.errors import EmptyWarehouseError, UsageError
 from fallow.window import Window
 from runtime.operations.windows import DEFAULT_LENGTH, choose, parse
 
@@ -70,9 +70,9 @@ def test_a_window_that_was_asked_for_is_kept_even_where_nothing_lies() -> None:
 
 
 def test_an_empty_warehouse_is_refused_with_what_to_do() -> None:
-    with pytest.raises(UsageError, match="no telemetry") as caught:
+    with pytest.raises(EmptyWarehouseError, match="no telemetry") as caught:
         choose(Devices(None, None), None, NOW)
-    assert "fallow import" in str(caught.value.hint)
+    assert "fallow collect --once" in str(caught.value.hint)
     with pytest.raises(UsageError, match="cluster 'a'"):
         choose(Devices(None, None), None, NOW, "a")
 

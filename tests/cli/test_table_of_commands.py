@@ -1,0 +1,159 @@
+"""What a person at a terminal meets: help, width, exit codes, what goes where."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallow.resources import read_table
+from fallow.settings import Settings
+from runtime.cli.app import build_whole
+from runtime.cli.spend import BY, complete_by
+from runtime.rendering import tables
+from warehouse.lake import Warehouse
+
+Fallow = Callable[..., Any]
+GROUPS = ("baseline", "config", "import", "plugins", "policy", "schedule", "warehouse")
+READING = (
+    ("spend", "-o", "json"),
+    ("analyze", "-o", "json"),
+    ("report", "finance"),
+)
+
+
+@pytest.fixture
+def empty_home(tmp_path: Path) -> Path:
+    """Return a home whose warehouse has tables and no rows."""
+    home = tmp_path / "empty"
+    Warehouse.open(Settings(home=home), write=True).close()
+    return home
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_a_group_alone_prints_its_help(fallow: Fallow, group: str) -> None:
+    ran = fallow(*filter(None, [group]))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"Usage: fallow {group}".rstrip())
+    assert "Commands:" in ran.out
+
+
+def test_the_groups_are_all_of_them() -> None:
+    groups = {name for name, found in build_whole().commands.items() if hasattr(found, "commands")}
+    assert groups == set(GROUPS)
+
+
+@pytest.mark.parametrize("words", [(), ("spend",), ("policy",), ("policy", "check"), ("baseline",)])
+def test_h_is_help_everywhere(fallow: Fallow, words: tuple[str, ...]) -> None:
+    short, long = fallow(*words, "-h"), fallow(*words, "--help")
+    assert (short.code, short.out) == (0, long.out)
+    assert short.out.startswith("Usage: fallow")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("te", ["team"]),
+        ("", list(BY)),
+        ("team,m", ["team,model"]),
+        ("team,", [f"team,{name}" for name in BY if name != "team"]),
+        ("colour", []),
+    ],
+)
+def test_by_completes_each_of_its_names(typed: str, offered: list[str]) -> None:
+    assert complete_by(typed) == offered
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_without_a_warehouse_the_exit_code_is_one(
+    fallow: Fallow, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    ran = fallow(*words, "--home", str(tmp_path / "none"))
+    assert (ran.code, ran.out) == (1, "")
+    assert "there is no warehouse at" in ran.err
+    assert "fallow collect --once" in ran.err
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_in_an_empty_warehouse_the_exit_code_is_zero_and_stderr_says_why(
+    fallow: Fallow, empty_home: Path, words: tuple[str, ...]
+) -> None:
+    ran = fallow(*words, "--home", str(empty_home))
+    assert ran.code == 0
+    assert "no telemetry" in ran.err or "nothing" in ran.err
+    if "json" in words:
+        assert [rows for rows in json.loads(ran.out).values() if isinstance(rows, list)] == [[]]
+    else:
+        assert ran.out == ""
+
+
+def test_a_catalog_of_another_program_is_refused_and_not_written(
+    fallow: Fallow, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with sqlite3.connect(home / "catalog.sqlite") as file:
+        file.execute("CREATE TABLE photo (name TEXT)")
+    file.close()
+    before = (home / "catalog.sqlite").read_bytes()
+    for words in (("spend",), ("collect", "--once", "--source", "nvml")):
+        ran = fallow(*words, "--home", str(home))
+        assert (ran.code, ran.out) == (2, "")
+        assert "has tables of another program" in ran.err
+    assert (home / "catalog.sqlite").read_bytes() == before
+
+
+def test_a_table_without_rows_is_a_line_on_stderr(fallow: Fallow, empty_home: Path) -> None:
+    ran = fallow("warehouse", "query", "SELECT * FROM finding", "--home", str(empty_home))
+    assert (ran.code, ran.out, ran.err) == (0, "", "nothing\n")
+
+
+WIDTHS = st.dictionaries(
+    st.sampled_from(["id", "workload", "why", "usd", "team", "do", "gpu_hours"]),
+    st.integers(1, 200),
+    min_size=1,
+)
+
+
+@given(WIDTHS, st.integers(20, 200), st.sampled_from(["findings", "plan", "rows"]))
+def test_a_table_fits_its_line_and_cuts_only_texts(
+    widths: dict[str, int], limit: int, noun: str
+) -> None:
+    shown = tables.fit_columns(widths, noun, limit)
+    first = next(iter(widths))
+    assert list(shown) == [name for name in widths if name in shown]
+    assert first in shown
+    total = sum(shown.values()) + tables.GAP * (len(shown) - 1)
+    assert total <= max(limit, shown[first])
+    texts = {row["column"] for row in read_table("runtime.rendering", "columns.csv")
+             if row["is_text"] == "yes"}  # fmt: skip
+    assert all(width == widths[name] or name in texts for name, width in shown.items())
+    assert all(width >= min(widths[name], tables.SHORT) for name, width in shown.items())
+    if sum(widths.values()) + tables.GAP * (len(widths) - 1) <= limit:
+        assert shown == widths
+
+
+def test_on_eighty_columns_the_most_important_columns_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = {
+        "id": "c0de4462e406", "impact": "high", "analyzer": "reliability", "kind": "slow_gpu",
+        "evidence": "confirmed", "namespace": "team-genai", "workload": "PyTorchJob/pretrain-1",
+        "team": "genai", "gpu_hours": 452.13, "usd": 3110.68, "saves_usd": 3110.68,
+        "do": "move work off slow GPUs and tell the provider about each of them",
+    }  # fmt: skip
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = tables.render([row], "table", noun="findings")
+    assert all(name.upper() in whole for name in row), "in a pipe nothing is left out"
+    monkeypatch.setenv("COLUMNS", "80")
+    text = tables.render([row], "table", noun="findings")
+    assert max(map(len, text.splitlines())) <= 80
+    head, line, note = text.splitlines()
+    assert head.split() == ["ID", "KIND", "WORKLOAD", "SAVES_USD", "DO"]
+    assert "c0de4462e406" in line
+    assert "PyTorchJob/pretrain-1" in line
+    assert note == "(7 more columns: -o csv)"
