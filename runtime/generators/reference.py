@@ -40,7 +40,7 @@ Other variables:
 | `FALLOW_DEBUG` | `1`: tracebacks and debug logs, as `--debug` |
 | `XDG_DATA_HOME` | the folder of `home` unless `home` is set; `~/.local/share` |
 | `NO_COLOR` | no colours on a terminal |
-| `COLUMNS` | characters of a line: columns of a table that do not fit are left out [the terminal's; in a pipe all] |
+| `COLUMNS` | characters of a line: a table leaves out the columns that do not fit |
 | `NODE_NAME` | the node of the GPUs that NVML reads, unless `nvml.node` names one |
 | `KUBECONFIG` | clusters and contexts; in a pod its own account |
 | `AWS_*` | credentials and region where `s3` sections and `prices.aws_regions` name none |
