@@ -3,6 +3,7 @@
 The audits check that:
 
 - the ledger's seconds equal the devices' seconds, and its dollars equal seconds times rates
+- the ledger's totals per hour and day equal its rows
 - no device is allocated more than once over, and no two exact allocations overlap
 - energy only increases, and no faster than a GPU can use it
 - no row is later than now
