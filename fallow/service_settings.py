@@ -52,6 +52,9 @@ class ServiceSettings(SettingsGroup):
         SecretStr(""), description="what /v1 asks for; empty = /v1 answers on loopback only"
     )
     url: str = Field("", description="where pages find /v1; empty = http:// and service.listen")
+    idleness_per_minute: int = Field(
+        600, ge=1, description="requests to /v1/idleness per minute; more are answered with 429"
+    )
     grace: Duration = Field(
         timedelta(minutes=10),
         ge=timedelta(0),

@@ -44,7 +44,7 @@ def journal_path(settings: Settings) -> Path:
 
 def freeze_file(settings: Settings) -> Path:
     """Return the path of the file whose existence freezes everything."""
-    return settings.actions.freeze_file or settings.home / "FREEZE"
+    return plans.freeze_file(settings)
 
 
 def actor_name(settings: Settings) -> str:

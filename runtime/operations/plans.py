@@ -60,12 +60,16 @@ class PlanResult(msgspec.Struct, frozen=True):
     """Policies that a person trusts without a proof: who, when and why."""
 
 
+AnsweredCase = tuple[Finding, str, "tuple[GateAnswer, ...]"]
+"""A finding, a policy's name, and the results of the policy's gates."""
+
+
 class WhyNotReport(msgspec.Struct, frozen=True):
     """Why no action is taken on a workload: the gates' results, by finding and policy."""
 
     subject: Subject
     at: datetime
-    cases: "tuple[tuple[Finding, str, tuple[GateAnswer, ...]], ...]"
+    cases: tuple[AnsweredCase, ...]
     doubts: tuple[str, ...]
     """What analyzers do not judge about it, and why."""
 
@@ -161,20 +165,32 @@ def why_not(
         # end.
         facts, _ = gather_cases(warehouse, settings, at=last, cluster=cluster)
         mine = [f for f in facts if _key(f.finding.subject) == key]
+    answered_cases = answer_cases(warehouse, settings, rules, mine, at)
+    doubts = () if mine else _unjudged_reasons(warehouse, settings, last, key)
+    return WhyNotReport(subject, at, answered_cases, doubts)
+
+
+def answer_cases(
+    warehouse: "Warehouse",
+    settings: Settings,
+    rules: "Sequence[Policy]",
+    cases: Sequence[Facts],
+    at: datetime,
+) -> tuple[AnsweredCase, ...]:
+    """Return every gate's result about cases at a time, by finding and policy."""
     answered_cases = []
     with _JournalReader(settings) as reader:
-        mine = reader.same(mine)
-        histories = reader.histories([p.name for p in rules], [f.finding for f in mine])
+        same_cases = reader.same(cases)
+        histories = reader.histories([p.name for p in rules], [f.finding for f in same_cases])
         usage = reader.usage(warehouse, rules, at)
-        for case in mine:
+        for case in same_cases:
             for rule in rules:
                 history = histories.get((rule.name, case.finding.id), case.history)
                 case_facts = msgspec.structs.replace(case, history=history)
                 answered_cases.append(
                     (case.finding, rule.name, tuple(answer_gates(rule, case_facts, usage, at)))
                 )
-    doubts = () if mine else _unjudged_reasons(warehouse, settings, last, key)
-    return WhyNotReport(subject, at, tuple(answered_cases), doubts)
+    return tuple(answered_cases)
 
 
 def run_backtest(
@@ -264,6 +280,11 @@ def journal_path(settings: Settings) -> Path:
     return settings.actions.journal or settings.home / "journal.sqlite"
 
 
+def freeze_file(settings: Settings) -> Path:
+    """Return the path of the file whose existence freezes everything."""
+    return settings.actions.freeze_file or settings.home / "FREEZE"
+
+
 def record_backtest(
     settings: Settings, backtest: "Backtest", now: datetime, *, actor: str = ""
 ) -> None:
@@ -298,7 +319,7 @@ class _JournalReader:
     def __init__(self, settings: Settings) -> None:
         self._path = journal_path(settings)
         self.record: JournalState | None = None
-        self._file = settings.actions.freeze_file
+        self._file = freeze_file(settings)
 
     def __enter__(self) -> Self:
         if self._path.is_file():
@@ -324,19 +345,26 @@ class _JournalReader:
         self, warehouse: "Warehouse", rules: "Sequence[Policy]", at: datetime
     ) -> "BudgetUsage":
         """Return the used budgets, and the fleet that they are shares of."""
-        usage = read_fleet(warehouse, at)
+        usage = msgspec.structs.replace(read_fleet(warehouse, at), frozen=self._explain_freeze())
         record = self.record
         if record is None:
             return usage
-        frozen = record.frozen
         usage = msgspec.structs.replace(
             usage,
             uses=record.uses(at - get_horizon(rules)),
             concurrent=len(record.list_open()),
-            frozen=None if frozen is None else f"frozen by {frozen.by}: {frozen.why}",
             acted=record.count_by_policy(),
         )
         return with_trust(usage, record, rules)
+
+    def _explain_freeze(self) -> str | None:
+        """Return why the journal or the freeze file stops everything; None = they do not."""
+        record = self.record
+        if record is not None and record.frozen is not None:
+            return f"frozen by {record.frozen.by}: {record.frozen.why}"
+        if record is not None and record.outdated:
+            return f"the journal is not reconciled with the cluster: {record.outdated}"
+        return f"frozen: the file {self._file} exists" if self._file.exists() else None
 
 
 def _refuse_clock() -> datetime:

@@ -76,13 +76,33 @@ REQUEST_TYPES: dict[str, type[WriteRequest]] = {
 }  # fmt: skip
 
 
+class ApiAccess:
+    """Who may use /v1: whoever has the token; without a token, programs of this machine."""
+
+    def __init__(self, token: str, *, loopback: bool) -> None:
+        self._token, self._loopback = token, loopback
+
+    def refuse(self, headers: Mapping[str, str]) -> JsonAnswer | None:
+        """Return the refusal of a request with these headers; None = it is allowed."""
+        if self._token:
+            header = headers.get("Authorization", "")
+            if not hmac.compare_digest(header.encode(), f"Bearer {self._token}".encode()):
+                return _refusal(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
+        elif not self._loopback:
+            hint = "set service.token, or listen on 127.0.0.1"
+            return _refusal(403, "without service.token only loopback is answered", hint)
+        elif headers.get("Origin") or _host_name(headers.get("Host", "")) not in LOOPBACK:
+            return _refusal(403, "a web page of elsewhere is not answered", "set service.token")
+        return None
+
+
 class WriteApi:
     """Handles people's requests; `people` is set when the warehouse is open."""
 
     def __init__(
         self, token: str, *, loopback: bool, on_request: Callable[[str, int], None] | None = None
     ) -> None:
-        self._token, self._loopback = token, loopback
+        self._access = ApiAccess(token, loopback=loopback)
         self._on_request = on_request or (lambda _verb, _code: None)
         self.people: ActionRequests | None = None
 
@@ -101,15 +121,9 @@ class WriteApi:
             return _refusal(
                 415, "the body is not called JSON", "send Content-Type: application/json"
             )
-        if self._token:
-            header = headers.get("Authorization", "")
-            if not hmac.compare_digest(header.encode(), f"Bearer {self._token}".encode()):
-                return _refusal(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
-        elif not self._loopback:
-            hint = "set service.token, or listen on 127.0.0.1"
-            return _refusal(403, "without service.token only loopback may write", hint)
-        elif headers.get("Origin") or _host_name(headers.get("Host", "")) not in LOOPBACK:
-            return _refusal(403, "a web page of elsewhere may not write", "set service.token")
+        refusal = self._access.refuse(headers)
+        if refusal is not None:
+            return refusal
         if self.people is None:
             return _refusal(503, "the service is starting", "try again when /readyz says so")
         return None

@@ -1,14 +1,16 @@
-"""Serve `fallow up` over HTTP: /metrics, /healthz, /readyz, and /v1 for people's requests."""
+"""Serve `fallow up` over HTTP: /metrics, /healthz, /readyz, and /v1 for people and schedulers."""
 
 import ipaddress
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
+from types import MappingProxyType, TracebackType
+from typing import NamedTuple, Self
 
 from fallow.errors import UsageError
 from runtime.service.api import MOST_BYTES, PREFIX, WriteApi, encode_answer
+from runtime.service.idleness_api import PATH as IDLENESS
+from runtime.service.idleness_api import IdlenessApi
 from runtime.service.metrics import SelfMetrics
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -16,7 +18,19 @@ JSON = "application/json"
 REQUEST_TIMEOUT_S = 10.0
 """How long a client may take to send its request."""
 POLL_S = 0.1
-HttpAnswer = tuple[int, str, bytes]
+HEADERS = ("Content-Type", "Authorization", "Origin", "Host")
+"""The headers of a request that decide about it."""
+ELSEWHERE = b"not here: ask the process whose role is actor\n"
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class EndpointAnswer(NamedTuple):
+    """An answer: code, content type, body, headers in addition."""
+
+    code: int
+    kind: str
+    body: bytes
+    headers: Mapping[str, str] = NO_HEADERS
 
 
 class Endpoint:
@@ -29,9 +43,10 @@ class Endpoint:
         *,
         why_not: Callable[[], Sequence[str]] = tuple,
         api: WriteApi | None = None,
+        idleness: IdlenessApi | None = None,
     ) -> None:
         host, port = split_address(listen)
-        handler = _handler(_Answers(metrics, why_not, api))
+        handler = _handler(_Answers(metrics, why_not, api, idleness))
         try:
             self._server = _Server((host, port), handler)
         except OSError as error:
@@ -108,30 +123,43 @@ def is_loopback(listen: str) -> bool:
 
 class _Answers:
     def __init__(
-        self, metrics: SelfMetrics, why_not: Callable[[], Sequence[str]], api: WriteApi | None
+        self,
+        metrics: SelfMetrics,
+        why_not: Callable[[], Sequence[str]],
+        api: WriteApi | None,
+        idleness: IdlenessApi | None,
     ) -> None:
-        self.metrics, self.why_not, self.api = metrics, why_not, api
+        self.metrics, self.why_not, self.api, self.idleness = metrics, why_not, api, idleness
 
-    def get(self, path: str) -> HttpAnswer:
+    def get(self, path: str, query: str, headers: Mapping[str, str]) -> EndpointAnswer:
         if path == "/healthz":
-            return 200, TEXT, b"ok\n"
+            return EndpointAnswer(200, TEXT, b"ok\n")
+        if path.startswith(PREFIX):
+            return self._get_v1(path, query, headers)
         why = list(self.why_not())
         if path == "/metrics":
             self.metrics.record_readiness(ready=not why)
-            return 200, TEXT, self.metrics.text()
+            return EndpointAnswer(200, TEXT, self.metrics.text())
         if path == "/readyz":
             text = "ready\n" if not why else "not ready\n" + "".join(f"{w}\n" for w in why)
-            return 503 if why else 200, TEXT, text.encode()
-        if path.startswith(PREFIX):
-            return 405, TEXT, b"POST it\n"
-        return 404, TEXT, b"not here; /metrics, /healthz and /readyz are\n"
+            return EndpointAnswer(503 if why else 200, TEXT, text.encode())
+        return EndpointAnswer(404, TEXT, b"not here; /metrics, /healthz and /readyz are\n")
 
-    def post(self, path: str, headers: dict[str, str], body: bytes) -> HttpAnswer:
+    def _get_v1(self, path: str, query: str, headers: Mapping[str, str]) -> EndpointAnswer:
+        if path != IDLENESS:
+            return EndpointAnswer(405, TEXT, b"POST it\n")
+        if self.idleness is None:
+            return EndpointAnswer(404, TEXT, ELSEWHERE)
+        answer = self.idleness.answer(query, headers)
+        return EndpointAnswer(answer.code, JSON, answer.body, answer.headers)
+
+    def post(self, path: str, headers: Mapping[str, str], body: bytes) -> EndpointAnswer:
+        if path.partition("?")[0] == IDLENESS:
+            return EndpointAnswer(405, TEXT, b"GET it\n")
         if self.api is None:
-            hint = "not here: ask the process whose role is actor\n"
-            return 404, TEXT, hint.encode()
+            return EndpointAnswer(404, TEXT, ELSEWHERE)
         code, document = self.api.answer(path, headers, body)
-        return code, JSON, encode_answer(document)
+        return EndpointAnswer(code, JSON, encode_answer(document))
 
 
 def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
@@ -139,29 +167,34 @@ def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
         timeout = REQUEST_TIMEOUT_S
 
         def do_GET(self) -> None:
-            self._say(answers.get(self.path.partition("?")[0]))
+            path, _, query = self.path.partition("?")
+            self._say(answers.get(path, query, self._headers()))
 
         def do_POST(self) -> None:
             length = self.headers.get("Content-Length", "")
             if not length.isdecimal():
-                return self._say((411, TEXT, b"say Content-Length\n"))
+                return self._say(EndpointAnswer(411, TEXT, b"say Content-Length\n"))
             if int(length) > MOST_BYTES:
-                return self._say((413, TEXT, f"more than {MOST_BYTES} bytes\n".encode()))
+                return self._say(
+                    EndpointAnswer(413, TEXT, f"more than {MOST_BYTES} bytes\n".encode())
+                )
             body = self.rfile.read(int(length))
-            # Header names in our own spelling: they are case-insensitive.
-            names = ("Content-Type", "Authorization", "Origin", "Host")
-            headers = {name: self.headers.get(name, "") for name in names}
-            return self._say(answers.post(self.path, headers, body))
+            return self._say(answers.post(self.path, self._headers(), body))
 
-        def _say(self, answer: HttpAnswer) -> None:
-            code, kind, body = answer
+        def _headers(self) -> dict[str, str]:
+            # Header names in our own spelling: they are case-insensitive.
+            return {name: self.headers.get(name, "") for name in HEADERS}
+
+        def _say(self, answer: EndpointAnswer) -> None:
             self.close_connection = True
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_response(answer.code)
+            self.send_header("Content-Type", answer.kind)
+            self.send_header("Content-Length", str(len(answer.body)))
             self.send_header("X-Content-Type-Options", "nosniff")
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer.body)
 
         def log_message(self, *_args: object) -> None:
             """Log nothing: scrapes are too frequent."""

@@ -20,13 +20,15 @@ from runtime.operations import analyzer_runs
 from runtime.operations.actor_turns import open_turns
 from runtime.operations.collection import load_collectors, next_start, read_cursors
 from runtime.operations.daemon_threads import TaskRunner
+from runtime.operations.idleness import IdlenessReader
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.requests import ActionRequests
-from runtime.service.api import WriteApi
+from runtime.service.api import ApiAccess, WriteApi
 from runtime.service.dashboard_process import COMMAND, DashboardProcess, missing_dashboard
 from runtime.service.delivery.outbox import Outbox, outbox_path
 from runtime.service.delivery.sender import Deliveries
 from runtime.service.endpoint import Endpoint, is_loopback
+from runtime.service.idleness_api import IdlenessApi, RateLimit
 from runtime.service.jobs import ServiceLoop, select_watching
 from runtime.service.metrics import SelfMetrics
 from runtime.service.opening import StoppedError, open_queue, open_warehouse
@@ -68,7 +70,7 @@ def serve(
     reported_roles = mine - (set() if settings.actions.enabled else {ServiceRole.actor})
     metrics = SelfMetrics(reported_roles - (set() if shows else {ServiceRole.dashboard}))
     ready = Readiness(settings.service.grace, utc_now)
-    api = _make_api(settings, metrics) if ServiceRole.actor in mine else None
+    api, idleness = _make_apis(settings, metrics) if ServiceRole.actor in mine else (None, None)
 
     threads, left = ServiceThreads(), list[str]()
     clock_steps = ClockSteps(read_ticks)
@@ -79,7 +81,9 @@ def serve(
     with ExitStack() as stack:
         stack.enter_context(suppress(StoppedError))
         stack.enter_context(stop_on_signals(stop))
-        endpoint = Endpoint(settings.service.listen, metrics, why_not=why_not, api=api)
+        endpoint = Endpoint(
+            settings.service.listen, metrics, why_not=why_not, api=api, idleness=idleness
+        )
         stack.enter_context(endpoint)
         jobs: list[ServiceJob] = []
         timetable: Timetable | None = None
@@ -113,6 +117,8 @@ def serve(
             if api is not None:
                 api.people = ActionRequests(settings, warehouse, utc_now)
                 api.people.copy_soon()  # what people did while it was waited for
+            if idleness is not None:
+                idleness.reader = IdlenessReader(warehouse, settings, utc_now)
             # People's requests are finished before the warehouse is closed.
             stack.callback(endpoint.close)
         metrics.record_schedule(jobs, utc_now())
@@ -151,13 +157,15 @@ def serve(
     return left
 
 
-def _make_api(settings: Settings, metrics: SelfMetrics) -> WriteApi:
-    """Return the write endpoints; an undo needs no warehouse, so it is answered at once."""
+def _make_apis(settings: Settings, metrics: SelfMetrics) -> tuple[WriteApi, IdlenessApi]:
+    """Return the endpoints of /v1; an undo needs no warehouse, so it is answered at once."""
     local = is_loopback(settings.service.listen)
     token = settings.service.token.get_secret_value()
     api = WriteApi(token, loopback=local, on_request=metrics.record_request)
     api.people = ActionRequests(settings, None, utc_now)
-    return api
+    limit = RateLimit(settings.service.idleness_per_minute)
+    access = ApiAccess(token, loopback=local)
+    return api, IdlenessApi(access, limit, metrics.record_request)
 
 
 def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
