@@ -108,3 +108,18 @@ def test_before_a_cluster_s_first_sample_nothing_is_known_of_its_nodes(
     track(kit, tables, {"d": "z"}, 30, 60)
     tables.put("node", [node(kit, "a", 1), node(kit, "z", 1)])
     assert seconds(kit, tables) == {"a/untracked0 unknown": 1800}
+
+
+@pytest.mark.parametrize(("start", "missing"), [(60.009, 1.08), (60.008, 0)])
+def test_five_minutes_are_tolerated_only_where_the_node_comes_or_goes(
+    kit: Any, tables: Any, start: float, missing: float
+) -> None:
+    """Its two GPUs report from a half second after the second hour began; a second is nothing."""
+    late = [kit.device(d, 120, node="a", first_seen=kit.at(start)) for d in ("d1", "d2")]
+    tables.put("device", [*late, kit.device("first", 120, node="z")])
+    tables.put("rollup_5m", [r for d in ("d1", "d2") for r in kit.looks(d, 60, 120)])
+    tables.put("node", [node(kit, "a", 2, 0, 180), node(kit, "z", 1, 0, 180)])
+    assert seconds(kit, tables, 120) == {
+        "a/untracked0 unknown": pytest.approx(3600 + missing),
+        "a/untracked1 unknown": 3600,
+    }

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -144,7 +144,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run(pairs: list[tuple[Subject, Mutant]], jobs: int, minutes: float) -> Iterator[Trial]:
-    """Yield the result of each mutant, in the order in which they were drawn."""
+    """Yield the result of each mutant, in the order in which they end."""
     end = time.monotonic() + minutes * 60
     with (
         tempfile.TemporaryDirectory(prefix="mutate-") as folder,
@@ -185,7 +185,8 @@ def run(pairs: list[tuple[Subject, Mutant]], jobs: int, minutes: float) -> Itera
                 return Trial(subject.name, mutant, "untried")
             return Trial(subject.name, mutant, "survived" if passed else "killed")
 
-        yield from pool.map(attempt, pairs)
+        trials = [pool.submit(attempt, pair) for pair in pairs]
+        yield from (trial.result() for trial in as_completed(trials))
 
 
 def summarize(trials: list[Trial]) -> tuple[list[str], float]:

@@ -1,0 +1,97 @@
+"""What the ledger has written about a bucket decides what its samples may be called."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from analyzers.idle.samples import MEASURES, with_states
+from warehouse.signals.runs import (
+    BUSY,
+    CONFLICT,
+    ENERGY_STILL,
+    IDLE,
+    LIVE,
+    MICRO,
+    POWER_STILL,
+    DeviceSamples,
+)
+
+BUCKET = 300 * MICRO
+
+
+def samples(at_s: list[int], device: list[int], kind: list[int], **columns: Any) -> DeviceSamples:
+    n = len(at_s)
+    measures = {name: np.full(n, np.nan) for name in MEASURES} | {"activity": np.zeros(n)}
+    return DeviceSamples(
+        device=np.array(device, dtype=np.int64),
+        at=np.array(at_s, dtype=np.int64) * MICRO,
+        validity=np.full(n, 60 * MICRO),
+        gap=np.full(n, 180 * MICRO),
+        kind=np.array(kind, dtype=np.int8),
+        sample_count=np.ones(n, dtype=np.int64),
+        interval_s=np.full(n, 60.0),
+        measures=measures | columns.get("measures", {}),
+        bucketed=columns.get("bucketed", False),
+    )
+
+
+def states(*rows: tuple[int, int, bool, bool]) -> Any:
+    """Return rows of `states.sql`: the device, the bucket's number, frozen, low."""
+    schema = {"device": pl.Int64, "bucket_us": pl.Int64, "frozen": pl.Boolean, "low": pl.Boolean}
+    data = [(d, b * BUCKET, frozen, low) for d, b, frozen, low in rows]
+    return pl.DataFrame(data, schema=schema, orient="row").to_arrow()
+
+
+def read(made: DeviceSamples, *rows: tuple[int, int, bool, bool], until: int = 10) -> Any:
+    return with_states(made, states(*rows), (0, until * BUCKET))
+
+
+TWO = ([0, 299, 300, 0, 300], [0, 0, 0, 1, 1], [IDLE] * 5)
+"""Two samples of device 0's first bucket, one of its second, and one of each of device 1's."""
+
+
+def test_the_samples_of_a_low_bucket_are_not_idle_and_those_beside_it_are() -> None:
+    made = read(samples(*TWO), (0, 0, False, True), (1, 1, False, False))
+    assert made.kind.tolist() == [CONFLICT, CONFLICT, IDLE, IDLE, IDLE]
+    assert made.still is not None
+    assert made.still.tolist() == [LIVE] * 5
+    made = read(samples(*TWO), (0, 1, False, True), (1, 0, False, True))
+    assert made.kind.tolist() == [IDLE, IDLE, CONFLICT, CONFLICT, IDLE]
+
+
+def test_activity_in_a_bucket_with_a_state_is_no_idle_time() -> None:
+    busy = samples([0, 60, 300, 360], [0] * 4, [BUSY, IDLE, BUSY, IDLE])
+    assert read(busy, (0, 0, False, False)).kind.tolist() == [CONFLICT, IDLE, BUSY, IDLE]
+    whole = samples([0, 300], [0] * 2, [IDLE] * 2, bucketed=True)
+    assert read(whole, (0, 1, False, False)).kind.tolist() == [IDLE, CONFLICT]
+
+
+def test_a_frozen_bucket_repeats_old_values_and_stays_what_it_is() -> None:
+    made = read(samples(*TWO), (0, 0, True, True), (1, 1, True, False))
+    assert made.still is not None
+    assert made.still.tolist() == [ENERGY_STILL, ENERGY_STILL, LIVE, LIVE, ENERGY_STILL]
+    assert made.kind.tolist() == [IDLE] * 5
+    power = {"power_w": np.array([100.5] * 20)}
+    repeated = samples(list(range(20)), [0] * 20, [IDLE] * 20, measures=power)
+    made = read(repeated, (0, 0, True, False))
+    assert made.still is not None
+    assert made.still.tolist() == [ENERGY_STILL] + [POWER_STILL] * 19
+
+
+def test_activity_is_known_only_outside_of_the_time_that_was_accounted() -> None:
+    made = samples([0, 300, 600, 900], [0] * 4, [IDLE] * 4)
+    inside = with_states(made, states(), (BUCKET, 3 * BUCKET))
+    assert np.isnan(inside.measures["activity"]).tolist() == [False, True, True, False]
+    assert inside.kind.tolist() == [IDLE] * 4
+    never = with_states(made, states((0, 0, False, True)), (5, 5))
+    assert never.kind.tolist() == [IDLE] * 4
+    assert not np.isnan(never.measures["activity"]).any()
+
+
+def test_states_of_buckets_without_samples_change_nothing() -> None:
+    made = read(samples([600], [0], [IDLE]), (0, 0, False, True), (0, 1, False, True))
+    assert made.kind.tolist() == [IDLE]
+    made = read(samples([600], [0], [IDLE]), (0, 2, False, True), (0, 3, False, True))
+    assert made.kind.tolist() == [CONFLICT]
+    assert len(read(samples([], [], []), (0, 0, False, True))) == 0
