@@ -110,7 +110,8 @@ def choose(
         st.session_state[key] = None
 
     def clicked() -> None:
-        picked = st.session_state[f"{key}-table"].selection.rows
+        selection = st.session_state[f"{key}-table"].selection
+        picked = [*selection.rows, *(row for row, _ in selection.cells)]
         if picked and picked[0] < len(ids):
             st.session_state[key] = ids[picked[0]]
             changed()

@@ -204,6 +204,30 @@ def track(
     return chart
 
 
+def mark_stretch(
+    drawing: Chart, stretch: tuple[datetime, datetime], span: tuple[datetime, datetime], label: str
+) -> Chart:
+    """Shade a stretch of time behind a track, cut to the span; `label` is its tooltip."""
+    start, end = max(stretch[0], span[0]), min(stretch[1], span[1])
+    if start >= end:
+        return drawing
+    band = (
+        alt.Chart(values([{"at": start, "later": end, "stretch": label}]))
+        .mark_rect(color=AMBER, opacity=0.22)
+        .encode(
+            x=_time(span),
+            x2="later:T",
+            tooltip=[
+                alt.Tooltip("stretch:N", title="marked"),
+                alt.Tooltip("at:T", title="from", format="%d %b %H:%M"),
+                alt.Tooltip("later:T", title="until", format="%d %b %H:%M"),
+            ],
+        )
+    )
+    marked: Chart = alt.layer(band, drawing).resolve_scale(color="independent")
+    return marked.properties(height=drawing.height)
+
+
 def state_track(
     rows: Sequence[Mapping[str, Any]],
     span: tuple[datetime, datetime],

@@ -193,7 +193,7 @@ def table(
         alt=table_name,
         key=key,
         on_select=on_select or "ignore",
-        selection_mode="single-row",
+        selection_mode=("single-row", "single-cell"),  # a click anywhere in a row chooses it
     )
     if formatted.num_rows:
         st.download_button(

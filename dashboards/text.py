@@ -1,5 +1,6 @@
 """Write names, dollars and shares as text: an outside name is data, whatever it contains."""
 
+import math
 import re
 import unicodedata
 from decimal import Decimal
@@ -41,6 +42,17 @@ def money(usd: Decimal | None, *, cents: bool = False) -> str:
 def exact(number: float) -> Decimal:
     """Return a number as exactly the decimal that it prints."""
     return Decimal(repr(number))
+
+
+def three_digits(number: float) -> str:
+    """Write a number with three significant digits: 0.0123, 1.5, 12.3, 1,230."""
+    if not math.isfinite(number):
+        return "unknown"
+    rounded = float(f"{number:.3g}")
+    size = abs(rounded)
+    digits = 0 if size == 0 else max(0, 2 - math.floor(math.log10(size)))
+    text = f"{rounded:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def hours(gpu_hours: float) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from dashboards.figures import spend
-from dashboards.figures.query import BY_HOUR, LATEST, Filters, run_query
+from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.ledger import align_window
@@ -35,16 +35,6 @@ class TeamBudget(msgspec.Struct, frozen=True):
         if self.forecast > self.budget:
             return "will be over"
         return "may be over" if self.high > self.budget else "within"
-
-
-def list_rises(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return the last analysis' rises in the window, the most expensive first.
-
-    Columns: id, kind, cluster, name (team or namespace), start, end, gpu_hours, usd, why, seen_by,
-    unit (usd or gpu_hours), actual, usual and change in it, weeks_compared, reasons (JSON; its
-    parts sum to change).
-    """
-    return run_query(views, (LATEST, "anomalies/listed"), window, filters)
 
 
 def usual(views: Views, window: Window, filters: Filters) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Show the findings inbox: the next steps by dollars over disruption, and a finding's details."""
+"""List findings by dollars over disruption, a row per workload, and read one with its details."""
 
 import json
 from datetime import datetime
@@ -8,13 +8,26 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from dashboards.detail_words import describe_details
 from dashboards.figures.query import ADVICE, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 1000
-LONGEST = 400
-"""Characters of a value in a list of details."""
+EVERY = 1_000_000
+"""More findings than an analysis writes: none is left out of a sum."""
+LISTED = (*ADVICE, "first_advice", "journal", "acted", "snoozes", "planned", "inbox/listed")
+CHOSEN = (*LISTED, "inbox/chosen")
+
+
+class FindingChoice(msgspec.Struct, frozen=True):
+    """What a person chose of the findings; None = all."""
+
+    analyzer: str | None = None
+    kind: str | None = None
+    evidence: str | None = None
+    snoozed: bool = False
+    """also those that are snoozed"""
 
 
 class FindingDetail(msgspec.Struct, frozen=True):
@@ -24,6 +37,9 @@ class FindingDetail(msgspec.Struct, frozen=True):
     analyzer: str
     kind: str
     cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
     start: datetime
     end: datetime
     found_at: datetime
@@ -33,8 +49,8 @@ class FindingDetail(msgspec.Struct, frozen=True):
     gpu_hours: float
     usd: Decimal | None
     why: str
-    details: tuple[dict[str, str], ...]
-    """what, value"""
+    details: tuple[str, ...]
+    """sentences"""
     advice: tuple[dict[str, Any], ...]
     """verb, target, why, usd_per_day, gpu_hours_per_day, saving, caution, undo"""
 
@@ -47,8 +63,49 @@ def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
     an action on it), usd_rank (usd / disruption), snoozed_until; and from the last plan: policy,
     step, ruling, why, next_at, request.
     """
-    steps = (*ADVICE, "first_advice", "journal", "acted", "snoozes", "planned", "inbox/listed")
-    return run_query(views, steps, window, filters, most=MOST)
+    return run_query(views, LISTED, window, filters, most=MOST)
+
+
+def list_workloads(
+    views: Views, window: Window, filters: Filters, choice: FindingChoice
+) -> pa.Table:
+    """Return a row per workload with findings: its worst finding, and what all of them save.
+
+    Columns: those of `list_inbox` for the worst finding (most dollars over disruption); findings
+    (count), usd_all and gpu_hours_all of all chosen findings of the workload, and for all chosen
+    findings together all_findings, all_confirmed, all_usd, all_gpu_hours, all_workloads.
+    """
+    steps = (*CHOSEN, "inbox/workloads")
+    more = msgspec.structs.asdict(choice) | {"most": EVERY, "most_workloads": MOST}
+    return run_query(views, steps, window, filters, **more)
+
+
+def list_findings_of(
+    views: Views,
+    window: Window,
+    filters: Filters,
+    choice: FindingChoice,
+    workload: tuple[str, str],
+) -> pa.Table:
+    """Return the findings of one workload (cluster and name), the worst first, as `list_inbox`."""
+    cluster, name = workload
+    more = msgspec.structs.asdict(choice) | {"of_cluster": cluster, "of_workload": name}
+    return run_query(views, (*CHOSEN, "inbox/of_workload"), window, filters, most=EVERY, **more)
+
+
+def list_kinds(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return analyzer, kind, evidence, findings (count), snoozed (count) of all findings."""
+    return run_query(views, (*LISTED, "inbox/kinds"), window, filters, most=EVERY)
+
+
+def find_workload(
+    views: Views, window: Window, filters: Filters, finding: str
+) -> tuple[str, str] | None:
+    """Return the cluster and the name of the workload of a finding; None = no finding has it."""
+    rows = run_query(
+        views, (*LISTED, "inbox/workload_of"), window, filters, most=EVERY, id=finding
+    ).to_pylist()
+    return (rows[0]["cluster"], rows[0]["workload"]) if rows else None
 
 
 def read_finding(views: Views, finding: str) -> FindingDetail | None:
@@ -62,7 +119,7 @@ def read_finding(views: Views, finding: str) -> FindingDetail | None:
     return FindingDetail(
         **row,
         why=str(details.get("why", "")),
-        details=tuple(_flat(details)),
+        details=describe_details(row["analyzer"], details),
         advice=tuple(_advice(item) for item in document.get("recommendations") or ()),
     )
 
@@ -77,28 +134,3 @@ def _advice(recommendation: dict[str, Any]) -> dict[str, Any]:
         "gpu_hours_per_day": recommendation.get("gpu_hours_per_day"),
         "saving": str(recommendation.get("saving", "capacity")),
     }
-
-
-def _flat(details: dict[str, Any], above: str = "") -> list[dict[str, str]]:
-    rows: list[dict[str, str]] = []
-    for name, value in details.items():
-        name_text = f"{above}{name}".replace("_", " ")
-        match value:
-            case dict():
-                rows += _flat(value, f"{name_text}: ")
-            case list() if all(isinstance(item, str | int | float) for item in value):
-                if value:
-                    rows.append({"what": name_text, "value": _cut(", ".join(map(str, value)))})
-            case list():
-                rows.append(
-                    {"what": name_text, "value": _cut(json.dumps(value, ensure_ascii=False))}
-                )
-            case None:
-                rows.append({"what": name_text, "value": "not known"})
-            case _:
-                rows.append({"what": name_text, "value": _cut(str(value))})
-    return rows
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -111,7 +111,8 @@ def places(views: Views, window: Window, filters: Filters, subject: TimelineSubj
 def measures(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
     """Return the telemetry, a row per step; null = no samples.
 
-    Columns: at (UTC), activity_pct (mean of the devices), most_pct, memory_gb and power_w (of
+    Columns: at (UTC), activity_pct (mean of the devices), most_pct
+    and least_pct (highest value and lowest mean of a device), memory_gb and power_w (of
     the devices together: whole ones, also where shared), temp_c (hottest), devices.
     """
     fine = align_window(window).seconds <= FINE.total_seconds()

@@ -1,58 +1,67 @@
-"""Findings by dollars over disruption: why, what would remove them, and a word in the matter."""
+"""Findings by dollars over disruption, a row per workload: why, what to do, and what it saves."""
 
 from typing import Any
 
 import streamlit as st
 
-from dashboards import action_buttons, data, page, tabs
+from dashboards import action_buttons, data, links, page
+from dashboards.detail_words import describe_kind
 from dashboards.figures import inbox
-from dashboards.page import PageRequest, hours, money, plain
-from dashboards.views import findings_anomalies
+from dashboards.figures.inbox import FindingChoice
+from dashboards.page import PageRequest, hours, money
+from dashboards.views import findings_anomalies, findings_detail
 
 TITLE, ICON = "Findings", ":material/inbox:"
+ANOMALIES = "anomalies"
+OLD_TAB = "Anomalies"
+"""The tab of earlier addresses that is now a kind."""
 
-FINDING_COLUMNS = {
-    "workload": page.name("about", "large"),
-    "usd": page.usd("would save, USD", "in the window; no GPU-hour is counted twice"),
-    "disruption": page.number("disruption", "1, and 1 for each time that an owner took it back"),
+WORKLOAD_COLUMNS = {
+    "usd_all": page.usd("saves, USD", "in the window, all its findings; no GPU-hour twice"),
+    "workload": page.name("workload", "large"),
+    "kind": page.name("finding"),
+    "gpu_hours_all": page.number("saves, GPU-hours"),
     "verb": page.name("what to do"),
-    "kind": page.name("found", "small"),
     "evidence": page.name("evidence", "small"),
-    "gpu_hours": page.number("GPU-hours"),
-    "saving": page.name("saves", "small"),
-    "effort": page.name("effort", "small"),
-    "team": page.name("team", "small"),
+    "findings": page.number("findings"),
     "policy": page.name("policy", "small"),
-    "snoozed_until": page.time_column("snoozed until"),
+    "team": page.name("team", "small"),
     "since": page.time_column("since"),
-    "id": page.name("finding", "small"),
+    "snoozed_until": page.time_column("snoozed until"),
+    "timeline": links.column(),
 }
-DETAILS = {"what": page.name("what"), "value": page.name("value", "large")}
-ADVICE = {
-    "verb": page.name("what to do"),
-    "why": page.name("how", "large"),
-    "usd_per_day": page.usd("saves, USD a day"),
-    "caution": page.name("caution", "large"),
-    "undo": page.name("how it is undone"),
+ANALYZERS = {
+    "idle": "Idle GPUs",
+    "stalled": "Stalled jobs",
+    "sizing": "Size of GPUs",
+    "scaling": "Scaling of jobs",
+    "precision": "Precision and memory",
+    "datapath": "Data path",
+    "topology": "Placement",
+    "services": "Services",
+    "spot": "Spot",
+    "quota": "Quota",
+    "fragmentation": "Fragmentation",
+    "pools": "Node pools",
+    "demand": "Demand",
+    "reliability": "Health",
+    ANOMALIES: "Anomalies",
 }
-LENGTHS = ("1d", "7d", "30d")
+"""The first choice, by analyzer; another analyzer has its own name."""
 
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
     action_buttons.show_result()
-    tabs.show_tabs(TABS, request)
-
-
-def show_inbox(request: PageRequest) -> None:
-    """Draw the tab of findings."""
+    if st.query_params.get("tab") == OLD_TAB and "analyzer" not in st.session_state:
+        st.session_state["analyzer"] = ANOMALIES
     page.card(findings, request, height=420)
 
 
 def findings(request: PageRequest) -> None:
-    """List the findings, and show the chosen one."""
-    rows = data.query(inbox.list_inbox, request.window, request.filters).to_pylist()
-    if not rows:
+    """List the workloads with findings, and show the findings of the chosen one."""
+    kinds = data.query(inbox.list_kinds, request.window, request.filters).to_pylist()
+    if not kinds:
         page.show_no_findings(
             request,
             (),
@@ -61,90 +70,119 @@ def findings(request: PageRequest) -> None:
             "longer window.",
         )
         return
-    now = request.window.end.replace(tzinfo=None)
-    rows_shown = _filter_rows(rows, now)
-    if not rows_shown:
-        page.show_nothing("No finding is left.", "Clear a choice above.")
+    choice = _choose(kinds)
+    arguments = (request.window, request.filters, choice)
+    rows = data.query(inbox.list_workloads, *arguments).to_pylist()
+    if choice.analyzer == ANOMALIES:
+        findings_anomalies.usual(request)
+    if not rows and choice.analyzer == ANOMALIES:
+        page.show_no_findings(
+            request,
+            (ANOMALIES,),
+            "No rise was found in this window.",
+            "The analyzer needs three weeks before an hour to call it unusual; planned changes "
+            "belong into `anomalies.known_changes`.",
+        )
         return
-    usd_known = [row["usd"] for row in rows_shown if row["usd"] is not None]
-    sure = [row for row in rows_shown if row["evidence"] == "confirmed"]
-    idle_until = sum(1 for row in rows if row["snoozed_until"] and row["snoozed_until"] > now)
+    if not rows:
+        page.show_nothing(
+            "No finding is left.", "Clear a choice above, or include what is snoozed."
+        )
+        return
+    first = rows[0]
     page.metrics(
-        ("Findings", f"{len(rows_shown):,}", f"{len(sure):,} confirmed by two signals"),
-        ("Would save", money(sum(usd_known) if usd_known else None), "in this window"),
-        ("GPU-hours", hours(sum(row["gpu_hours"] for row in rows_shown)), "no hour twice"),
-        ("Snoozed", f"{idle_until:,}", "left alone for a while"),
+        (
+            "Findings",
+            f"{first['all_findings']:,}",
+            f"{first['all_workloads']:,} workloads, {first['all_confirmed']:,} confirmed",
+        ),
+        ("Would save", money(first["all_usd"]), "in this window"),
+        ("GPU-hours", hours(first["all_gpu_hours"]), "no hour is counted twice"),
+        ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "findings left alone for a while"),
     )
-    choice = action_buttons.choose(
-        rows_shown,
-        FINDING_COLUMNS,
+    _open_linked(request, rows)
+    row = action_buttons.choose(
+        [_cells(row) for row in rows],
+        WORKLOAD_COLUMNS,
         key="finding",
-        label="Finding",
-        table_name="Findings by dollars over disruption",
+        label="Workload",
+        table_name="Workloads by what their findings save",
         name_of=lambda row: f"{row['workload']}: {row['kind']} ({row['id']})",
         height=380,
     )
-    if choice is None:
-        page.note("Ranked by dollars over disruption. Choose one to see why, and what to do.")
-        return
-    _show_finding(request, choice)
-
-
-def _filter_rows(rows: list[dict[str, Any]], now: Any) -> list[dict[str, Any]]:
-    """Return the rows that match the choices."""
-    columns = st.columns(4)
-    for column, key in zip(columns, ("analyzer", "kind", "evidence"), strict=False):
-        names = sorted({row[key] for row in rows if row[key]})
-        with column:
-            kind_wanted = st.selectbox(
-                key.capitalize(), names, index=None, key=key, placeholder="all", bind="query-params"
-            )
-        rows = [row for row in rows if kind_wanted is None or row[key] == kind_wanted]
-    with columns[3]:
-        rest = st.toggle("With what is snoozed", key="snoozed", bind="query-params")
-    return [r for r in rows if rest or not r["snoozed_until"] or r["snoozed_until"] <= now]
-
-
-def _show_finding(request: PageRequest, row: dict[str, Any]) -> None:
-    """Show all details of a finding, and let people snooze it."""
-    detail = data.query(inbox.read_finding, row["id"])
-    if detail is None:
-        page.show_nothing("That finding does not exist any more.", "Choose another one.")
-        return
-    page.heading("Why")
-    st.markdown(
-        f"**{plain(row['workload'])}**, {plain(detail.kind)}, {plain(detail.evidence)}: "
-        f"{plain(detail.why, 600)}"
-    )
-    page.note(
-        f"{detail.start:%Y-%m-%d %H:%M} to {detail.end:%Y-%m-%d %H:%M} UTC · "
-        f"{hours(detail.gpu_hours)}, {money(detail.usd)} · found "
-        f"{detail.found_at:%Y-%m-%d %H:%M} UTC by "
-        f"{plain(detail.analyzer)} · `fallow explain {row['id']}` shows the rows behind it. "
-        + _says(row)
-    )
-    left, middle, _ = st.columns([1, 1, 3], vertical_alignment="bottom")
-    with left:
-        length = st.selectbox("For", LENGTHS, index=1, key="snooze-for") or LENGTHS[1]
-    with middle:
-        action_buttons.button(
-            "Snooze", "snooze", request, key="snooze-it", body={"finding": row["id"], "for": length}
+    if len(rows) == inbox.MOST:
+        page.note(f"The first {inbox.MOST:,} workloads. Choose a kind, or set a filter.")
+    if row is None:
+        page.note(
+            "Ranked by dollars over disruption: an action that an owner took back counts against "
+            "the next. Click a row to see its evidence, and what to do."
         )
-    if detail.advice:
-        page.table(detail.advice, ADVICE, table_name="What would remove the waste")
-    if detail.details:
-        page.table(detail.details, DETAILS, table_name="What was measured")
+        return
+    findings_detail.show(request, choice, row)
 
 
-def _says(row: dict[str, Any]) -> str:
-    if not row["policy"]:
-        return "No policy is about it."
-    until = f" until {row['next_at']:%Y-%m-%d %H:%M} UTC" if row["next_at"] else ""
-    why = f": {plain(row['why'], 300)}" if row["why"] else ""
-    ruling_text = {"allow": "allows", "hold": "holds", "deny": "refuses"}.get(
-        row["ruling"] or "", "says"
-    )
-    return f"Policy {plain(row['policy'])} {ruling_text} {plain(row['step'] or 'it')}{until}{why}."
+def _choose(kinds: list[dict[str, Any]]) -> FindingChoice:
+    """Let people choose which findings they see; the choices are in the URL."""
+    columns = st.columns([2, 2, 2, 2], vertical_alignment="bottom")
+    with columns[0]:
+        analyzer = st.selectbox(
+            "Kind",
+            _list_analyzers(kinds),
+            index=None,
+            key="analyzer",
+            placeholder="all",
+            format_func=lambda name: ANALYZERS.get(name, name),
+            bind="query-params",
+        )
+    rest = [row for row in kinds if analyzer in (None, row["analyzer"])]
+    with columns[1]:
+        kind = st.selectbox(
+            "Finding",
+            sorted({row["kind"] for row in rest}),
+            index=None,
+            key="kind",
+            placeholder="all",
+            format_func=describe_kind,
+            bind="query-params",
+        )
+    with columns[2]:
+        evidence = st.selectbox(
+            "Evidence",
+            sorted({row["evidence"] for row in rest}),
+            index=None,
+            key="evidence",
+            placeholder="all",
+            bind="query-params",
+        )
+    with columns[3]:
+        snoozed = st.toggle("With snoozed findings", key="snoozed", bind="query-params")
+    return FindingChoice(analyzer, kind, evidence, snoozed)
 
 
-TABS: tabs.Tabs = {"Findings": show_inbox, "Anomalies": findings_anomalies.show}
+def _list_analyzers(kinds: list[dict[str, Any]]) -> list[str]:
+    names = {row["analyzer"] for row in kinds} | {ANOMALIES}
+    return [*filter(names.__contains__, ANALYZERS), *sorted(names - {*ANALYZERS})]
+
+
+def _open_linked(request: PageRequest, rows: list[dict[str, Any]]) -> None:
+    """Open the workload of the finding in the URL, also where it is not its worst one."""
+    linked = st.query_params.get("finding")
+    if linked is None or "finding" in st.session_state or linked in {row["id"] for row in rows}:
+        return
+    workload = data.query(inbox.find_workload, request.window, request.filters, linked)
+    worst = next((r["id"] for r in rows if (r["cluster"], r["workload"]) == workload), None)
+    if worst:
+        st.session_state["finding"] = worst
+        st.session_state[findings_detail.LINKED] = linked
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    kind = describe_kind(row["kind"])
+    more = row["findings"] - 1
+    return {
+        **row,
+        "kind": f"{kind}, and {more} more" if more else kind,
+        "timeline": links.timeline(cluster=row["cluster"], workload=row["workload"])
+        if row["workload"].count("/") > 1
+        else None,
+    }

@@ -1,0 +1,191 @@
+"""The findings of one workload: evidence as a chart, what to do, what it saves, and details."""
+
+from datetime import UTC
+from typing import Any
+
+import msgspec
+import streamlit as st
+
+from dashboards import action_buttons, charts, data, maps, page
+from dashboards.detail_words import describe_kind
+from dashboards.figures import anomalies, inbox, timeline
+from dashboards.figures.inbox import FindingChoice, FindingDetail
+from dashboards.figures.timeline import TimelineSubject
+from dashboards.page import PageRequest, hours, money, plain
+
+LINKED = "finding-of-link"
+"""The finding that a link named, in the state of the session."""
+LENGTHS = ("1d", "7d", "30d")
+MOST = 12
+"""Findings of one workload that are listed; the table of findings counts all."""
+MOST_DETAILS = 40
+DECISIONS = {"allow": "allows", "hold": "holds", "deny": "refuses"}
+
+
+def show(request: PageRequest, choice: FindingChoice, workload: dict[str, Any]) -> None:
+    """Draw the worst finding of a workload whole, the further ones folded."""
+    rows = data.query(
+        inbox.list_findings_of,
+        request.window,
+        request.filters,
+        choice,
+        (workload["cluster"], workload["workload"]),
+    ).to_pylist()
+    if not rows:
+        page.show_nothing("That finding does not exist any more.", "Choose another one.")
+        return
+    worst, *further = rows[:MOST]
+    page.heading(plain(workload["workload"], 200))
+    _show_finding(request, worst)
+    if further:
+        st.markdown("**Further findings of this workload**")
+        options = [row["id"] for row in further]
+        by_id = {row["id"]: row for row in further}
+        linked = st.session_state.get(LINKED)
+        chosen = st.selectbox(
+            "Further finding",
+            options,
+            index=options.index(linked) if linked in by_id else None,
+            placeholder="choose one",
+            format_func=lambda finding: _name(by_id[finding]),
+            key=f"further-{worst['id']}",
+        )
+        if chosen:
+            _show_finding(request, by_id[chosen])
+    if len(rows) > MOST:
+        page.note(f"{len(rows) - MOST} more findings: choose their kind above.")
+
+
+def _name(row: dict[str, Any]) -> str:
+    saved = "no price" if row["usd"] is None else f"${row['usd']:,.0f}"
+    return f"{describe_kind(row['kind'])}: {row['verb']}, saves {saved} ({row['id']})"
+
+
+def _show_finding(request: PageRequest, row: dict[str, Any]) -> None:
+    detail = data.query(inbox.read_finding, row["id"])
+    if detail is None:
+        page.show_nothing("That finding does not exist any more.", "Choose another one.")
+        return
+    kind = describe_kind(detail.kind)
+    st.markdown(
+        f"**{plain(kind[:1].upper() + kind[1:])}**, {plain(detail.evidence)}: "
+        f"{plain(detail.why, 600)}"
+    )
+    page.note(
+        f"{detail.start:%Y-%m-%d %H:%M} to {detail.end:%Y-%m-%d %H:%M} UTC · "
+        f"{hours(detail.gpu_hours)}, {money(detail.usd)} wasted · would save "
+        f"{money(row['usd'])} in this window{_disruption(row)}. {_decision(row)}"
+    )
+    _show_evidence(request, detail)
+    _show_advice(detail)
+    left, middle, _ = st.columns([1, 1, 3], vertical_alignment="bottom")
+    with left:
+        length = st.selectbox("For", LENGTHS, index=1, key=f"snooze-for-{row['id']}") or LENGTHS[1]
+    with middle:
+        action_buttons.button(
+            "Snooze",
+            "snooze",
+            request,
+            key=f"snooze-{row['id']}",
+            body={"finding": row["id"], "for": length},
+        )
+    with st.expander("What was measured"):
+        listed = detail.details[:MOST_DETAILS]
+        lines = [f"- {plain(text, 500)}" for text in listed] or ["- no details"]
+        if len(detail.details) > MOST_DETAILS:
+            lines.append(f"- and {len(detail.details) - MOST_DETAILS} more")
+        st.markdown("\n".join(lines))
+        page.note(
+            f"Found {detail.found_at:%Y-%m-%d %H:%M} UTC by the analyzer "
+            f"{plain(detail.analyzer)}. `fallow explain {row['id']}` shows the rows behind it."
+        )
+
+
+def _disruption(row: dict[str, Any]) -> str:
+    times = row["disruption"] - 1
+    return f" · its owner took an action back {times:,} times" if times else ""
+
+
+def _decision(row: dict[str, Any]) -> str:
+    if not row["policy"]:
+        return "No policy covers it."
+    until = f" until {row['next_at']:%Y-%m-%d %H:%M} UTC" if row["next_at"] else ""
+    why = f": {plain(row['why'], 300)}" if row["why"] else ""
+    decision = DECISIONS.get(row["ruling"] or "", "says")
+    return f"Policy {plain(row['policy'])} {decision} {plain(row['step'] or 'it')}{until}{why}."
+
+
+def _show_advice(detail: FindingDetail) -> None:
+    """Say what to do and what it saves, the best first."""
+    lines = []
+    for number, advice in enumerate(detail.advice, start=1):
+        usd, gpu_hours = advice["usd_per_day"], advice["gpu_hours_per_day"]
+        saves = [f"{money(page.exact(usd))} a day"] if usd is not None else []
+        saves += [f"{hours(gpu_hours)} a day"] if gpu_hours else []
+        text = (
+            f"{number}. **{plain(advice['verb'] or 'unknown', 120)}**: {plain(advice['why'], 600)}"
+        )
+        text += f" — saves {', '.join(saves) or 'unknown: no price'}."
+        if advice["caution"]:
+            text += f" Caution: {plain(advice['caution'], 500)}."
+        if advice["undo"]:
+            text += f" Undo: {plain(advice['undo'], 300)}."
+        lines.append(text)
+    st.markdown("\n".join(["**What to do**", "", *(lines or ["Nothing is advised."])]))
+
+
+def _show_evidence(request: PageRequest, detail: FindingDetail) -> None:
+    """Draw activity and power over the window, with the time of the finding marked."""
+    if detail.analyzer == "anomalies":
+        _show_rise(request, detail)
+        return
+    subject = _subject(detail)
+    if subject is None:
+        page.note(
+            f"No chart: it is about a {plain(detail.workload_kind)}, which has no activity of its "
+            "own."
+        )
+        return
+    filters = msgspec.structs.replace(request.filters, cluster=detail.cluster)
+    rows = data.query(timeline.measures, request.window, filters, subject).to_pylist()
+    if not any(row["activity_pct"] is not None or row["power_w"] is not None for row in rows):
+        page.note("Activity and power are unknown: no sample of this window is of its GPUs.")
+        return
+    span = (request.window.start.astimezone(UTC), request.window.end.astimezone(UTC))
+    stretch = (detail.start.replace(tzinfo=UTC), detail.end.replace(tzinfo=UTC))
+    several = max(row["devices"] or 0 for row in rows) > 1
+    lines = {"activity_pct": "mean of its GPUs", "least_pct": "the least active GPU"}
+    drawings = (
+        ("activity_pct", "activity, %", lines if several else {"activity_pct": "activity"}),
+        ("power_w", "power, W", {"power_w": "power"}),
+    )
+    for key, title, names in drawings:
+        if all(row[key] is None for row in rows):
+            page.note(f"{title.partition(',')[0].capitalize()} is unknown: it is not exported.")
+            continue
+        lines_chart = maps.track(rows, names, span, title=title, height=90)
+        marked = maps.mark_stretch(lines_chart, stretch, span, describe_kind(detail.kind))
+        page.chart(marked, f"{title} over the window; the time of the finding is shaded")
+    page.note("Shaded: the time of the finding. A gap: there is no sample.")
+
+
+def _show_rise(request: PageRequest, detail: FindingDetail) -> None:
+    """Draw the dollars of an anomaly's team or namespace beside the usual ones."""
+    owner_key = {"Team": "team", "Namespace": "namespace"}.get(detail.workload_kind)
+    if owner_key is None:
+        return
+    filters = msgspec.structs.replace(
+        request.filters, **{"cluster": detail.cluster, owner_key: detail.workload}
+    )
+    rows = data.query(anomalies.usual, request.window, filters)
+    if rows.num_rows:
+        recent = rows.slice(max(0, rows.num_rows - charts.MOST_POINTS // 3))
+        page.chart(charts.usual_lines(recent, 180), "Dollars per hour beside the usual ones")
+
+
+def _subject(detail: FindingDetail) -> TimelineSubject | None:
+    if detail.workload_kind == "Node":
+        return TimelineSubject(node=detail.workload)
+    if not detail.namespace:
+        return None
+    return TimelineSubject(workload=f"{detail.namespace}/{detail.workload_kind}/{detail.workload}")

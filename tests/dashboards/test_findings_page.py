@@ -1,0 +1,150 @@
+"""Findings: a row per workload, its evidence as a chart, its details in words."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards import detail_words
+from dashboards.detail_words import describe_details, describe_kind
+from dashboards.figures import inbox
+from dashboards.figures.inbox import FindingChoice
+from dashboards.figures.query import Filters
+from dashboards.text import three_digits
+from fallow.resources import read_table
+from fallow.settings import Settings
+from fallow.window import Window
+from tests.dashboards.drawing import Draw, texts
+from warehouse.lake import Warehouse
+
+END = datetime(2026, 11, 16, tzinfo=UTC)
+WINDOW = Window(END.replace(day=13), END)
+ALL, ANY = Filters(), FindingChoice()
+
+
+def test_details_are_sentences_with_units_and_unknown_is_said() -> None:
+    said = describe_details(
+        "stalled",
+        {
+            "why": "is said elsewhere",
+            "actionable": False,
+            "share": 0.67683,
+            "hours_of": {"low": 49.75},
+            "progress": None,
+            "checkpoint": {"every_s": 5970, "source": "writes"},
+            "signals": {"physics": "137 W flat"},
+        },
+    )
+    assert said == (
+        "May be acted upon: no",
+        "67.7 % of its hours are counted as waste",
+        "low: 49.8 GPU-h",
+        "Progress: unknown",
+        "Checkpoints: every 1h39m, known from writes",
+        "Power: 137 W flat",
+    )
+
+
+def test_an_unknown_key_is_a_readable_name_with_the_unit_of_its_end() -> None:
+    said = describe_details(
+        "somebodys", {"lost_gpu_hours": 12.345, "odd_rows": [{"a_key": 1.0, "b": "x"}]}
+    )
+    assert said == ("lost gpu hours: 12.3 GPU-h", "odd rows: a key: 1; b: x")
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+JSON = st.recursive(
+    LEAVES,
+    lambda part: (
+        st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=8), part, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["devices", "figures", "rule", "odd_key"]), JSON))
+def test_any_details_can_be_written(details: dict[str, object]) -> None:
+    for analyzer in ("idle", "reliability", "other"):
+        for text in describe_details(analyzer, details):
+            assert len(text) <= detail_words.LONGEST
+
+
+def test_every_unit_and_kind_of_the_tables_exists() -> None:
+    rows = read_table("dashboards", "detail_words.csv")
+    assert {row["unit"] for row in rows} <= {*detail_words.UNITS, "", "text", "time", "yes_no"}
+    assert len({(row["analyzer"], row["key"]) for row in rows}) == len(rows)
+    assert describe_kind("idle_notebook") == "idle notebook"
+    assert describe_kind("of_a_plugin") == "of a plugin"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (0.01234, "0.0123"),
+        (1.5, "1.5"),
+        (99.95, "100"),
+        (1234.5, "1,230"),
+        (-12.34, "-12.3"),
+    ],
+)
+def test_numbers_have_three_significant_digits(number: float, text: str) -> None:
+    assert three_digits(number) == text
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("pages")
+def test_a_row_per_workload_adds_up_to_the_findings(views: Warehouse) -> None:
+    findings = inbox.list_inbox(views, WINDOW, ALL).to_pylist()
+    rows = inbox.list_workloads(views, WINDOW, ALL, ANY).to_pylist()
+    workloads = [(row["cluster"], row["workload"]) for row in rows]
+    assert len(workloads) == len({*workloads}) < len(findings) < inbox.MOST
+    assert sum(row["findings"] for row in rows) == len(findings) == rows[0]["all_findings"]
+    assert rows[0]["all_usd"] == sum(row["usd"] for row in findings if row["usd"] is not None)
+    assert sum(row["usd_all"] or 0 for row in rows) == rows[0]["all_usd"]
+    several = next(row for row in rows if row["findings"] > 1)
+    of_it = inbox.list_findings_of(
+        views, WINDOW, ALL, ANY, (several["cluster"], several["workload"])
+    ).to_pylist()
+    assert of_it[0]["id"] == several["id"]
+    assert len(of_it) == several["findings"]
+    idle = inbox.list_workloads(views, WINDOW, ALL, FindingChoice("idle", evidence="confirmed"))
+    assert {*idle["analyzer"].to_pylist()} == {"idle"}
+    assert idle.num_rows < len(rows)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("pages")
+def test_a_link_to_any_finding_opens_its_workload_with_chart_and_words(
+    fleet: Settings, views: Warehouse, draw: Draw
+) -> None:
+    rows = inbox.list_workloads(views, WINDOW, ALL, ANY).to_pylist()
+    worst = next(row for row in rows if row["findings"] > 1 and row["analyzer"] == "idle")
+    further = inbox.list_findings_of(
+        views, WINDOW, ALL, ANY, (worst["cluster"], worst["workload"])
+    ).to_pylist()[1]
+    page = draw("findings", fleet, finding=further["id"])
+    assert not page.exception
+    said = " ".join(texts(page))
+    assert worst["workload"].rpartition("/")[2].replace("-", "\\-") in said
+    assert f"fallow explain {further['id']}" in said, "the linked finding is open"
+    assert f"fallow explain {worst['id']}" in said, "the worst finding stands first"
+    assert "What to do" in said
+    assert "Samples exist for" in said
+    assert len(page.get("vega_lite_chart")) >= 2
+    for wrong in ('{"', "None", "null", "devices_held", "idle_band"):
+        assert wrong not in said
+    marked = json.loads(page.get("vega_lite_chart")[0].proto.spec)
+    assert "rect" in json.dumps(marked), "the time of the finding is shaded"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("pages")
+def test_the_old_tab_of_anomalies_is_now_a_kind(fleet: Settings, draw: Draw) -> None:
+    page = draw("findings", fleet, tab="Anomalies")
+    assert not page.exception
+    assert next(box for box in page.selectbox if box.label == "Kind").value == "anomalies"
+    assert page.get("vega_lite_chart")
+    assert page.info, "three days have no anomaly, and the page says so"
