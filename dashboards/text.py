@@ -6,6 +6,8 @@ import unicodedata
 from decimal import Decimal
 from typing import Any
 
+_LARGEST = 1e15
+"""Numbers from here on are written with an exponent."""
 LONGEST = 80
 """Characters of a name in running text; tables and charts cut longer names themselves."""
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=@\"'/])")
@@ -48,6 +50,8 @@ def three_digits(number: float) -> str:
     """Write a number with three significant digits: 0.0123, 1.5, 12.3, 1,230."""
     if not math.isfinite(number):
         return "unknown"
+    if abs(number) >= _LARGEST:
+        return f"{number:.2e}"
     rounded = float(f"{number:.3g}")
     size = abs(rounded)
     digits = 0 if size == 0 else max(0, 2 - math.floor(math.log10(size)))
