@@ -1,0 +1,344 @@
+"""The queries of the idle analyzer: each rule on both sides of its limit, over rows by hand."""
+
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import duckdb
+import pytest
+
+from analyzers.queries import compose_steps, load_sql
+from fallow.tables import Batch
+from tests import engine
+from warehouse.steps import ACTIVE_SAMPLE
+
+T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
+HOUR = timedelta(hours=1)
+TABLES = (
+    "allocation", "device", "ledger", "notebook_sample", "pod", "pod_sample", "rollup_1h",
+    "rollup_5m", "sample", "signal",
+)  # fmt: skip
+WINDOW = {"since": T, "until": T + HOUR}
+DEVICE = {"numbers": [7], "clusters": ["c"], "devices": ["d"], "first": "d", "last": "d"}
+
+
+@cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    return engine.empty()
+
+
+def query(sql: str, parameters: dict[str, Any], **tables: Any) -> Any:
+    """Return the rows of a query over these rows and no others."""
+    made = _engine()
+    for table in TABLES:
+        made.execute(f'DELETE FROM "{table}"')
+    for table, rows in tables.items():
+        names = {name for row in rows for name in row}
+        data: dict[str, object] = {n: [row.get(n) for row in rows] for n in names}
+        made.register("incoming", Batch.of(table, data).rows)
+        made.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
+        made.unregister("incoming")
+    named = {n: v for n, v in parameters.items() if f"${n}" in sql}
+    return made.execute(sql, named).to_arrow_table().to_pylist()
+
+
+def at(minutes: float) -> datetime:
+    return T + timedelta(minutes=minutes)
+
+
+def device_row(**columns: Any) -> dict[str, Any]:
+    return {"cluster": "c", "device": "d", "node": "n", "namespace": "", "pod": "", **columns}
+
+
+def signal_row(**columns: Any) -> dict[str, Any]:
+    seconds = {"idle_s": 0.0, "low_s": 0.0, "busy_s": 0.0}
+    base = {"cluster": "c", "device": "d", "namespace": "", "pod": "", "bucket": T}
+    return {**base, **seconds, **columns}
+
+
+def read_sample(whole: bool = True, **columns: Any) -> dict[str, Any]:
+    rules = {
+        **WINDOW, **DEVICE, "whole_gpus": [whole], "half_tdp_w": [350.0], "context_w": [70.0],
+        "threshold": 0.02, "exit_threshold": 0.1,
+    }  # fmt: skip
+    row = device_row(ts=columns.pop("ts", T), **columns)
+    (found,) = query(compose_steps(ACTIVE_SAMPLE, "idle/samples"), rules, sample=[row])
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind"),
+    [
+        ({"power_w": 600.0}, 0),
+        ({"gr_engine_active": 0.0}, 1),
+        ({"gr_engine_active": 0.02}, 1),
+        ({"gr_engine_active": 0.021}, 2),
+        ({"gr_engine_active": 0.099}, 2),
+        ({"gr_engine_active": 0.1}, 3),
+        ({"gr_engine_active": 0.0, "power_w": 350.0}, 1),
+        ({"gr_engine_active": 0.0, "power_w": 351.0}, 4),
+        ({"gr_engine_active": 0.021, "power_w": 351.0}, 2),
+        ({"gr_engine_active": 0.01, "gpu_util_pct": 10.0}, 4),
+        ({"gr_engine_active": 0.01, "gpu_util_pct": 9.0}, 2),
+        ({"gr_engine_active": 0.011, "gpu_util_pct": 10.0}, 3),
+        ({"gpu_util_pct": 90.0, "mem_used_bytes": 0, "power_w": 70.0}, 4),
+        ({"gpu_util_pct": 89.0, "mem_used_bytes": 0, "power_w": 70.0}, 3),
+        ({"gpu_util_pct": 90.0, "mem_used_bytes": 1, "power_w": 70.0}, 3),
+        ({"gpu_util_pct": 90.0, "mem_used_bytes": 0, "power_w": 71.0}, 3),
+        ({"gpu_util_pct": 90.0, "mem_used_bytes": 0, "power_w": 70.0, "whole": False}, 3),
+        ({"gr_engine_active": 0.0, "power_w": 600.0, "whole": False}, 1),
+    ],
+)
+def test_the_kind_of_a_sample(columns: dict[str, Any], kind: int) -> None:
+    assert read_sample(**columns)["kind"] == kind
+
+
+def test_the_measures_of_a_sample() -> None:
+    made = read_sample(
+        pcie_tx_bps=1.0, pcie_rx_bps=2.0, nvlink_tx_bps=4.0, nvlink_rx_bps=8.0, power_w=9.0,
+        energy_mj=5.0, throttle_mask=3, mem_used_bytes=268435457, proc_count=2,
+    )  # fmt: skip
+    assert (made["traffic_bps"], made["power_w"], made["energy_mj"]) == (12.0, 9.0, 5.0)
+    assert (made["idle_clock"], made["context"], made["procs"]) == (1.0, 1.0, 2.0)
+    assert (made["interval_s"], made["samples"], made["device"]) == (60.0, 1, 7)
+    other = read_sample(
+        whole=False, pcie_tx_bps=9.0, pcie_rx_bps=2.0, nvlink_tx_bps=4.0, nvlink_rx_bps=6.0,
+        power_w=9.0, energy_mj=5.0, throttle_mask=2, mem_used_bytes=268435456, interval_s=30.0,
+    )  # fmt: skip
+    assert (other["traffic_bps"], other["power_w"], other["energy_mj"]) == (11.0, None, None)
+    assert (other["idle_clock"], other["context"], other["interval_s"]) == (0.0, 0.0, 30.0)
+
+
+BUCKET = {"bucket": T, "interval_s": 30.0, "act_n": 10, "act_min": 0.0}
+
+
+def read_bucket(rules: dict[str, Any] | None = None, **columns: Any) -> list[Any]:
+    every = {
+        **WINDOW, **DEVICE, "whole_gpus": [True], "threshold": 0.02, "exit_threshold": 0.1,
+        "exit_samples": 3, "max_gap_s": 600.0, "barriers": False, "every": False,
+        "traffic": True, "procs": True, "kernels": True, "energy": True, **(rules or {}),
+    }  # fmt: skip
+    row = device_row(**{**BUCKET, **columns})
+    return list(query(load_sql("idle/buckets"), every, rollup_5m=[row]))
+
+
+def kinds(rules: dict[str, Any] | None = None, **columns: Any) -> list[int]:
+    return [row["kind"] for row in read_bucket(rules, **columns)]
+
+
+@pytest.mark.parametrize(
+    ("beside", "columns", "rules", "expected"),
+    [
+        # `beside`: the sum of the bucket's activity without the greatest sample, which is 0.5.
+        (0.0, {}, {}, [1]),
+        (0.159, {}, {}, [1]),
+        (0.179, {}, {}, [1]),
+        (0.181, {}, {}, []),  # all ten samples may be above the threshold
+        (0.199, {"act_n": 20}, {}, [1]),
+        (0.201, {"act_n": 20}, {}, []),  # three samples may have reached the exit
+        (0.159, {}, {"max_gap_s": 270.0}, [1]),  # nine intervals of silence
+        (0.159, {}, {"max_gap_s": 269.0}, []),
+        (0.019, {"act_n": 20}, {"max_gap_s": None}, [1]),  # two intervals
+        (0.039, {"act_n": 20}, {"max_gap_s": None}, [1]),  # three
+        (0.041, {"act_n": 20}, {"max_gap_s": None}, []),
+        (0.201, {"act_n": 20}, {"barriers": True}, [3]),
+        (0.201, {"act_n": 20, "interval_s": 101.0}, {}, [3]),
+        (0.201, {"act_n": 20, "interval_s": 100.0}, {}, []),
+        (0.0, {"act_min": 0.021}, {}, []),
+        (0.0, {"act_min": 0.02}, {}, [1]),
+        (0.0, {"act_min": 0.021}, {"every": True}, [1]),
+        (0.0, {"conflict_s": 1.0}, {}, [4]),
+        (0.0, {"conflict_s": 0.0}, {}, [1]),
+        (0.0, {"bucket": T - timedelta(minutes=5)}, {}, []),
+        (0.0, {"bucket": T + HOUR}, {}, []),
+        (0.0, {"device": "e"}, {}, []),
+        (0.0, {"cluster": "b"}, {}, []),
+    ],
+)
+def test_a_bucket_is_idle_where_too_few_samples_can_have_been_active(
+    beside: float, columns: dict[str, Any], rules: dict[str, Any], expected: list[int]
+) -> None:
+    count = columns.get("act_n", 10)
+    assert kinds(rules, act_max=0.5, act_mean=(0.5 + beside) / count, **columns) == expected
+
+
+def test_a_bucket_without_an_active_sample_is_idle_up_to_the_threshold() -> None:
+    assert kinds(act_max=0.02, act_mean=0.02) == [1]
+    assert kinds(act_max=0.021, act_mean=0.021) == []
+    assert kinds({"max_gap_s": 6000.0}, act_max=0.09, act_mean=0.012, act_n=30) == [1]
+    assert kinds({"max_gap_s": 6000.0}, act_max=0.1, act_mean=0.012, act_n=30) == []
+
+
+def test_the_measures_of_a_bucket_are_those_that_are_asked_for() -> None:
+    columns: dict[str, Any] = {
+        "act_max": 0.0, "act_mean": 0.0, "pcie_bps_max": 3.0, "nvlink_bps_max": 5.0,
+        "proc_count_max": 2, "last_kernel_age_s_min": 9.0, "power_w_mean": 70.0, "energy_mj": 4.0,
+        "mem_used_bytes_max": 268435457,
+    }  # fmt: skip
+    (row,) = read_bucket(**columns)
+    assert (row["traffic_bps"], row["procs"], row["kernel_age_s"]) == (5.0, 2.0, 9.0)
+    assert (row["power_w"], row["energy_mj"], row["context"]) == (70.0, 4.0, True)
+    none = {"traffic": False, "procs": False, "kernels": False, "energy": False}
+    (row,) = read_bucket({**none, "whole_gpus": [False]}, **columns)
+    names = ("traffic_bps", "procs", "kernel_age_s", "power_w", "energy_mj")
+    assert [row[name] for name in names] == [None] * 5
+    (row,) = read_bucket(**{**columns, "mem_used_bytes_max": 268435456})
+    assert row["context"] is False
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"rule": "among"}, [(True, False)]),
+        ({"rule": "steady"}, [(True, False)]),
+        ({"rule": "frozen"}, [(False, True)]),
+        ({"rule": "burst"}, [(False, False)]),
+        ({"rule": "stretch", "idle_s": 100.0, "low_s": 100.0}, []),
+        ({"rule": "spinning", "idle_s": 100.0, "low_s": 100.0}, [(False, False)]),
+        ({"idle_s": 100.0, "busy_s": 100.0}, [(False, False)]),
+        ({"idle_s": 100.0}, []),
+        ({"busy_s": 100.0}, []),
+        ({"rule": "among", "bucket": T - timedelta(minutes=5)}, []),
+        ({"rule": "among", "bucket": T + HOUR}, []),
+        ({"rule": "among", "device": "e"}, []),
+        ({"rule": "among", "cluster": "b"}, []),
+    ],
+)
+def test_states_are_read_where_a_bucket_is_not_idle_throughout(
+    columns: dict[str, Any], expected: list[tuple[bool, bool]]
+) -> None:
+    rows = query(load_sql("idle/states"), {**WINDOW, **DEVICE}, signal=[signal_row(**columns)])
+    assert [(r["low"], r["frozen"]) for r in rows] == expected
+
+
+NAMES = {"cluster": "c", "namespace": "ns", "workload_kind": "Job", "workload": "w"}
+
+
+def held(start: float = 0, end: float = 60, **columns: Any) -> dict[str, Any]:
+    base = {**NAMES, "device": "d", "pod": "p", "pod_uid": "u"}
+    return {**base, "start": at(start), "end": at(end), **columns}
+
+
+def active(hours: Any = None, allocation: Any = None, **tables: Any) -> list[bool]:
+    base = {"bucket": T, "act_max": 0.0, "act_n": 9, "conflict_s": 0.0}
+    rollup = device_row(**{**base, **(hours or {})})
+    rules = {**WINDOW, "exit_threshold": 0.1}
+    sql = load_sql("idle/workload_hours")
+    rows = query(sql, rules, allocation=[allocation or held()], rollup_1h=[rollup], **tables)
+    return [row["active"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"),
+    [
+        ({}, [False]),
+        ({"act_max": 0.1}, [True]),
+        ({"act_max": 0.099}, [False]),
+        ({"act_max": 0.5, "conflict_s": 1.0}, [False]),
+        ({"act_n": 0}, []),
+        ({"act_n": 1}, [False]),
+        ({"bucket": T - HOUR}, []),
+        ({"bucket": T + HOUR}, []),
+        ({"device": "e"}, []),
+    ],
+)
+def test_an_hour_is_active_from_the_exit_threshold_on(
+    hours: dict[str, Any], expected: list[bool]
+) -> None:
+    assert active(hours) == expected
+
+
+def test_an_hour_counts_for_a_workload_that_held_the_device_throughout() -> None:
+    assert active(allocation=held(0, 60)) == [False]
+    assert active(allocation=held(1, 60)) == []
+    assert active(allocation=held(0, 59)) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"busy_kernels": 1}, True),
+        ({"busy_kernels": 0}, False),
+        ({"last_kernel_activity": at(20.1)}, True),
+        ({"last_kernel_activity": at(20)}, False),
+        ({"last_terminal_activity": at(20.1)}, True),
+        ({"last_terminal_activity": at(20)}, False),
+        ({"busy_kernels": 1, "pod": "q"}, False),
+        ({"busy_kernels": 1, "namespace": "other"}, False),
+        ({"busy_kernels": 1, "cluster": "b"}, False),
+    ],
+)
+def test_an_hour_is_active_by_what_a_notebook_reports(
+    columns: dict[str, Any], *, expected: bool
+) -> None:
+    row = {"cluster": "c", "namespace": "ns", "pod": "p", "ts": at(30), **columns}
+    assert active(notebook_sample=[row]) == [expected]
+
+
+def test_an_hour_is_active_by_served_requests() -> None:
+    row = {"cluster": "c", "namespace": "ns", "pod": "p", "ts": at(30), "requests_per_s": 0.1}
+    assert active(pod_sample=[row]) == [True]
+    assert active(pod_sample=[{**row, "requests_per_s": 0.0}]) == [False]
+    assert active(pod_sample=[{**row, "pod": "q"}]) == [False]
+    assert active(pod_sample=[{**row, "ts": at(60)}]) == [False]
+
+
+def test_unknown_hours_are_those_of_workloads() -> None:
+    base = {**NAMES, "device": "d", "bucket": T, "state": "unknown", "gpu_seconds": 1800.0}
+    rows = [
+        base, {**base, "gpu_seconds": 3600.0}, {**base, "state": "idle"},
+        {**base, "workload": ""}, {**base, "workload": "zero", "gpu_seconds": 0.0},
+        {**base, "workload": "early", "bucket": T - HOUR},
+        {**base, "workload": "late", "bucket": T + HOUR},
+    ]  # fmt: skip
+    found = query(load_sql("idle/unknown_hours"), WINDOW, ledger=rows)
+    assert [(row["workload"], row["gpu_hours"]) for row in found] == [("w", 1.5)]
+
+
+def test_samples_and_the_accounted_time_are_those_of_the_window() -> None:
+    minutes = (-5, 0, 55, 60)
+    (row,) = query(
+        load_sql("idle/sample_counts"),
+        {"since": at(2), "until": at(60)},
+        sample=[device_row(ts=at(m)) for m in (*minutes, 2, 3)],
+        rollup_5m=[device_row(bucket=at(m), n=10 + m) for m in (*minutes, 5)],
+        signal=[signal_row(bucket=at(m)) for m in minutes],
+    )
+    assert (row["samples"], row["rolled"]) == (3, 15 + 65)
+    first = int((T - datetime(1970, 1, 1)).total_seconds()) * 1_000_000  # noqa: DTZ001
+    assert (row["accounted_from"], row["accounted_until"]) == (first, first + 3_600_000_000)
+    (row,) = query(load_sql("idle/sample_counts"), WINDOW)
+    assert list(row.values()) == [0, 0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("allocation", "rules", "count"),
+    [
+        (held(), {}, 1),
+        (held(-60, 0), {}, 0),
+        (held(60, 90), {}, 0),
+        (held(), {"workloads": ["c/ns/Job/w"]}, 1),
+        (held(), {"workloads": ["c/ns/Job/x"]}, 0),
+        (held(-60, 0.1), {}, 1),
+        (held(59.9, 90), {}, 1),
+    ],
+)
+def test_devices_are_those_allocated_in_the_window_to_the_workloads(
+    allocation: dict[str, Any], rules: dict[str, Any], count: int
+) -> None:
+    every = {**WINDOW, "buckets": 1, "bucket": 0, "workloads": [], **rules}
+    found = query(load_sql("idle/allocated_devices"), every, allocation=[allocation])
+    assert len(found) == count
+    assert all(row["weight"] == 1.0 for row in found)
+
+
+def test_each_workload_is_in_one_bucket_of_them() -> None:
+    rows = [held(workload=f"w{n}", device=f"d{n}") for n in range(20)]
+    sql = load_sql("idle/allocated_devices")
+    parts = [
+        [r["device"] for r in query(sql, {**WINDOW, "buckets": 3, "bucket": b, "workloads": []},
+                                    allocation=rows)]
+        for b in range(3)
+    ]  # fmt: skip
+    assert sorted(device for part in parts for device in part) == sorted(f"d{n}" for n in range(20))
+    assert all(parts)
