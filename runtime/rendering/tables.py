@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -87,13 +87,17 @@ def get_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def fit_columns(widths: Mapping[str, int], noun: str, limit: int) -> dict[str, int]:
+def fit_columns(
+    widths: Mapping[str, int], noun: str, limit: int, figures: Collection[str] = ()
+) -> dict[str, int]:
     """Return the columns that fit into a line, in their order, and how wide each is fitted.
 
-    `widths`: characters of each column. The most important come first, and the first one always
-    stays. Only texts are cut, to `SHORT` characters at least: never a name, an id or a figure.
+    `widths`: characters of each column; `figures`: the columns of numbers. The most important come
+    first, and the first one always stays. Only texts are cut, to `SHORT` characters at least: never
+    a name, an id or a figure.
     """
-    ranks, texts = _read_ranks(noun)
+    ranks, whole = _read_ranks(noun)
+    texts = widths.keys() - whole - set(figures)
     first = next(iter(widths))
     order = sorted(widths, key=lambda name: (name != first, ranks.get(name, len(ranks))))
     fitted: dict[str, int] = {}
@@ -112,9 +116,9 @@ def fit_columns(widths: Mapping[str, int], noun: str, limit: int) -> dict[str, i
 @cache
 def _read_ranks(noun: str) -> tuple[dict[str, int], frozenset[str]]:
     rows = [r for r in read_table("runtime.rendering", "columns.csv") if r["noun"] in {noun, "*"}]
-    texts = frozenset(row["column"] for row in rows if row["is_text"] == "yes")
+    whole = frozenset(row["column"] for row in rows if row["may_cut"] == "no")
     own = [row["column"] for row in rows if row["noun"] == noun]
-    return {column: rank for rank, column in enumerate(own)}, texts
+    return {column: rank for rank, column in enumerate(own)}, whole
 
 
 def document(noun: str, body: Mapping[str, Any]) -> str:
@@ -196,7 +200,7 @@ def _table(names: Sequence[str], rows: Rows, noun: str) -> str:
     cells = {name: [name.upper(), *(format_value(row.get(name)) for row in rows)] for name in names}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
     limit = get_width()
-    fitted = widths if limit is None else fit_columns(widths, noun, limit)
+    fitted = widths if limit is None else fit_columns(widths, noun, limit, right)
     columns = (_align(cells[name], fitted[name], right=name in right) for name in fitted)
     lines = zip(*columns, strict=True)
     text = "\n".join((" " * GAP).join(line).rstrip() for line in lines) + "\n"
