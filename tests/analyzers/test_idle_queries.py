@@ -142,6 +142,9 @@ def kinds(rules: dict[str, Any] | None = None, **columns: Any) -> list[int]:
         (0.039, {"act_n": 20}, {"max_gap_s": None}, [1]),  # three
         (0.041, {"act_n": 20}, {"max_gap_s": None}, []),
         (0.201, {"act_n": 20}, {"barriers": True}, [3]),
+        (5.0, {"act_n": 20}, {"barriers": True}, [3]),
+        (5.0, {"act_n": 20, "interval_s": 101.0}, {}, [3]),
+        (5.0, {"act_n": 20}, {}, []),
         (0.201, {"act_n": 20, "interval_s": 101.0}, {}, [3]),
         (0.201, {"act_n": 20, "interval_s": 100.0}, {}, []),
         (0.0, {"act_min": 0.021}, {}, []),

@@ -3,13 +3,14 @@
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from fallow.gpu_models import gpu_models
 from warehouse.signals.frozen import classify_samples
 from warehouse.signals.power_band import BINS, IdleBand, learn_band
-from warehouse.signals.runs import ENERGY_STILL, LIVE, MICRO, POWER_STILL, DeviceSamples
-from warehouse.signals.states import REACH_US, _flag_among, _flag_beside
+from warehouse.signals.runs import ENERGY_STILL, LIVE, MICRO, POWER_STILL, DeviceSamples, IdleRuns
+from warehouse.signals.states import REACH_US, _flag_among, _flag_beside, _measure_runs
 
 NAN = float("nan")
 
@@ -172,3 +173,26 @@ def test_the_row_beside_a_stretch_is_of_its_line() -> None:
     other = np.array([0, 1, 1, 2, 2])
     assert not _flag_beside(stretch, other)[0]
     assert not _flag_beside(stretch, other, -1)[3]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (1, 2, 600 + 100 + 40),  # the idle seconds of the rows on both sides count
+        (0, 2, 900 + 40),  # nothing before
+        (2, 3, 600 + 20),  # a hole after it
+        (4, 4, 300),  # a hole before it, another line after it
+        (5, 5, 300 + 60),
+        (6, 6, 300 + 50),  # nothing after
+    ],
+)
+def test_a_run_begins_and_ends_within_the_rows_beside_it(
+    first: int, last: int, expected: float
+) -> None:
+    at = np.array([0, 300, 600, 900, 1800, 2100, 2400]) * MICRO
+    idle = [100.0, 20.0, 30.0, 40.0, 90.0, 50.0, 60.0]
+    line = np.array([0, 0, 0, 0, 0, 1, 1])
+    rows = pl.DataFrame({"at_us": at, "idle_s": idle})
+    begin, final = np.array([first]), np.array([last])
+    runs = IdleRuns(line[begin], begin, final, at[begin], at[final] + 300 * MICRO)
+    assert _measure_runs(rows, line, runs).tolist() == [expected]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.quota.executor import QuotaExecutor
-from actions.quota.review import review_step
+from actions.quota.proposals import read_proposal
+from actions.quota.review import read_quota_samples, review_step
 from actions.quota.waiting_time import QuotaSample, compare_waiting
 from fallow.action_models import Action, Intent, Target
 from tests.actions.quota.site import GPU, decision, move
@@ -190,6 +191,9 @@ def test_pods_without_a_place_wait_where_objects_do_not_say_it(views: Memory) ->
     }  # fmt: skip
     waits = {"uid": "1", "created_at": AFTER - 100 * HOUR, "scheduled_at": AFTER - 50 * HOUR}
     views.rows("pod", [pod | waits | {"first_seen": AFTER - 100 * HOUR}])
+    for n, other in enumerate(({"cluster": "other"}, {"gpu_resource": "amd.com/gpu"})):
+        waits = {"uid": f"other-{n}", "created_at": AFTER - 90 * HOUR}
+        views.rows("pod", [pod | waits | {"first_seen": AFTER - 90 * HOUR} | other])
     moved = decision(
         "ElasticQuota", [move("team-a/a", 16, 12), move("team-b/b", 4, 8)]
     )  # fmt: skip
@@ -198,3 +202,15 @@ def test_pods_without_a_place_wait_where_objects_do_not_say_it(views: Memory) ->
     said = review_step(made, views, AFTER + 48 * HOUR)
     assert said.waited_before == pytest.approx(2 * 50 / (8 * 168), abs=1e-6)
     assert said.waited_after == 0
+
+
+def test_a_queue_without_nominal_quota_waits_for_all_that_its_line_holds(views: Memory) -> None:
+    for flavor, nominal in (("h100", 0), ("a100", 0)):
+        more = {"resource": f"{GPU}@{flavor}", "nominal": nominal}
+        quota(views, "ClusterQueue", "b", (4, None), (4, None), **more)  # type: ignore[arg-type]
+    line = {"namespace": "team-b", "parent": "b", "nominal": None, "used": None}
+    quota(views, "LocalQueue", "b", (0, 6), (0, 6), **line)
+    moves = [move("b", 0, 4)]
+    proposal, _ = read_proposal(decision("ClusterQueue", moves, flavor="h100").parameters)
+    found = read_quota_samples(views, "lab", proposal, AFTER - 2 * HOUR, AFTER)
+    assert [(sample.used, sample.waiting) for sample in found] == [(4.0, 6.0)] * 2
