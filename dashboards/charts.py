@@ -114,6 +114,29 @@ def ranked_bars(
     return bars.properties(height=max(120, 26 * len(records) + 40))
 
 
+def cost_histogram(
+    rows: Sequence[Mapping[str, Any]], title: str, noun: str, height: int = 180
+) -> Chart:
+    """Draw how many units cost how much: columns low, high, units, colour and said."""
+    chart: alt.Chart = (
+        alt.Chart(values(rows))
+        .mark_bar(color=BLUE)
+        .encode(
+            x=alt.X("low:Q", title=title, axis=alt.Axis(format="$~s")),
+            x2="high:Q",
+            y=alt.Y("units:Q", title=noun, axis=alt.Axis(format="~s", tickMinStep=1)),
+            color=alt.Color("colour:N", scale=None),
+            tooltip=[
+                alt.Tooltip("low:Q", title="from, USD", format=",.2f"),
+                alt.Tooltip("said:N", title="to, USD"),
+                alt.Tooltip("units:Q", title=noun),
+            ],
+        )
+        .properties(height=height)
+    )
+    return chart
+
+
 def draw_waterfall(steps: Sequence[Mapping[str, Any]], title: str, height: int = 340) -> Chart:
     """Draw a waterfall: columns name, low, high, amount, colour; a bar goes from low to high."""
     order = [str(step["name"]) for step in steps]

@@ -31,7 +31,7 @@ def page_link(page: str, **names: str | None) -> str:
 
 
 def open_page(address: str, **names: str | None) -> None:
-    """Open a page of the app with the next run; window and filters stay."""
+    """Open a page of the app with the next run; window and filters stay unless they are named."""
     st.session_state[TARGET] = (address, {name: value for name, value in names.items() if value})
 
 
@@ -39,6 +39,9 @@ def switch_page(pages: Mapping[str, st.Page]) -> None:
     """Go to the page that `open_page` asked for, if it did. No filter may be drawn before."""
     address, names = st.session_state.pop(TARGET, (None, {}))
     if address in pages:
+        # A filter's parameter belongs to its box: the box is set, and it writes the address.
+        for name in {*names} & {*KEPT_PARAMETERS}:
+            st.session_state[name] = names.pop(name)
         st.switch_page(pages[address], query_params=names)
 
 

@@ -2,8 +2,9 @@
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from contextvars import ContextVar
 from datetime import date
 from typing import Any, Literal
 
@@ -24,18 +25,21 @@ from dashboards.text import exact, hours, hours_of, money, plain, share, visible
 from fallow.csv_cells import write_rows
 from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, format_days
+from fallow.resources import read_table
 from fallow.settings import Settings
 from fallow.window import Window
 from warehouse.coverage import WindowCoverage
 
 log = logging.getLogger("fallow.dashboard")
 __all__ = [
+    "FigureCell",
     "PageRequest",
     "by",
     "card",
     "chart",
     "complain",
     "exact",
+    "explain",
     "guard",
     "heading",
     "hours",
@@ -58,6 +62,16 @@ __all__ = [
 ]
 
 
+MOST_COLUMNS = 4
+"""Figures side by side; more of them take two rows, so that their lines are not cut."""
+RISES: Mapping[str, Literal["normal", "inverse", "off"]] = {
+    "good": "normal", "bad": "inverse", "neutral": "off",
+}  # fmt: skip
+FIGURES = {row["label"]: row for row in read_table("dashboards", "figures.csv")}
+"""What the figures of pages are, by label."""
+OPENED = "row-opened"
+
+
 class PageRequest(msgspec.Struct, frozen=True):
     """The request of a page: the URL's window and filters, the person, and the data."""
 
@@ -69,6 +83,10 @@ class PageRequest(msgspec.Struct, frozen=True):
     settings: Settings
 
 
+_REQUEST: ContextVar[PageRequest | None] = ContextVar("request", default=None)
+"""The request of the card that is drawn in this thread."""
+
+
 def card(body: Callable[[PageRequest], None], request: PageRequest, *, height: int = 160) -> None:
     """Draw one part of a page separately; a failure stays inside it.
 
@@ -76,6 +94,7 @@ def card(body: Callable[[PageRequest], None], request: PageRequest, *, height: i
     """
 
     def guarded() -> None:
+        _REQUEST.set(request)
         with st.skeleton(height=height) if height else nullcontext():
             guard(body, request)
 
@@ -174,16 +193,26 @@ def table(
     height: int | None = None,
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
+    open_row: Callable[[int], None] | None = None,
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
 
     Cells are drawn, not parsed: a name is shown as it is. The download below it has the same rows
     as CSV without formulas; dollars keep their cents there. `on_select` is called when a row was
-    clicked; `st.session_state[key]` says which.
+    clicked; `st.session_state[key]` says which. A click on any cell of a row calls `open_row` with
+    the row's number, which asks for the page of its details (`links.open_page`).
     """
     formatted = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     names = [column for column in columns if column in formatted.column_names]
     formatted = pa.table({n: _format_column(n, formatted[n]) for n in names})
+    opening = f"open-{to_file_name(table_name)}"
+
+    def opened() -> None:
+        cells = st.session_state[opening].selection.cells
+        if cells and open_row:
+            open_row(cells[0][0])
+            st.session_state[OPENED] = True
+
     st.dataframe(
         formatted,
         column_config=columns,
@@ -191,10 +220,13 @@ def table(
         hide_index=True,
         height="auto" if height is None else height,
         alt=table_name,
-        key=key,
-        on_select=on_select or "ignore",
-        selection_mode=("single-row", "single-cell"),  # a click anywhere in a row chooses it
+        key=opening if open_row else key,
+        on_select=opened if open_row else on_select or "ignore",
+        # A click anywhere in a row chooses it.
+        selection_mode="single-cell" if open_row else ("single-row", "single-cell"),
     )
+    if st.session_state.pop(OPENED, False):
+        st.rerun()
     if formatted.num_rows:
         st.download_button(
             "CSV",
@@ -246,18 +278,61 @@ def percent(label: str, help_text: str | None = None) -> Any:
     )
 
 
-def metrics(*cells: tuple[str, str, str]) -> None:
-    """Show figures side by side: label, value and one line about it. All texts are our own."""
-    for column, (label, value, about) in zip(st.columns(len(cells)), cells, strict=True):
-        column.metric(
-            label,
-            value,
-            about or None,
-            delta_color="off",
-            delta_arrow="off",
-            border=True,
-            height="stretch",
-        )
+class FigureCell(msgspec.Struct, frozen=True):
+    """One figure: its label, value, a line about it, and its change against the window before."""
+
+    label: str
+    value: str
+    about: str = ""
+    change: float | None = None
+    """As a share: 0.1 is 10 % more than before."""
+    before: str = ""
+    """What it was before, or why that is unknown; empty = nobody asked."""
+    rise: Literal["good", "bad", "neutral"] = "neutral"
+
+
+def metrics(*cells: tuple[str, str, str] | FigureCell) -> None:
+    """Show figures side by side: label, value and one line about it. All texts are our own.
+
+    The help of a figure says what it is, its window and coverage, and its source.
+    """
+    figures = [cell if isinstance(cell, FigureCell) else FigureCell(*cell) for cell in cells]
+    wide = len(figures) if len(figures) <= MOST_COLUMNS else -(-len(figures) // 2)
+    for first in range(0, len(figures), wide):
+        for column, cell in zip(st.columns(wide), figures[first : first + wide], strict=False):
+            with column:
+                _show_metric(cell)
+
+
+def _show_metric(cell: FigureCell) -> None:
+    compared = bool(cell.before)
+    about = f"{cell.change:+.1%}" if cell.change is not None else cell.before
+    st.metric(
+        cell.label,
+        cell.value,
+        (about if compared else cell.about) or None,
+        delta_color="off" if cell.change is None else RISES[cell.rise],
+        delta_arrow="auto" if cell.change is not None else "off",
+        delta_description=(cell.about or None) if compared else None,
+        help=explain(cell),
+        border=True,
+        height="stretch",
+    )
+
+
+def explain(cell: FigureCell) -> str | None:
+    """Return what a figure is, with its window, coverage and source; None = it is not listed."""
+    word = FIGURES.get(cell.label)
+    if word is None:
+        return None
+    parts = [f"{word['meaning']}."]
+    if cell.change is not None:
+        parts.append(f"{cell.before[0].upper()}{cell.before[1:]}.")
+    request = _REQUEST.get()
+    if request is not None:
+        span = f"{request.window.start:%Y-%m-%d %H:%M} to {request.window.end:%Y-%m-%d %H:%M} UTC"
+        parts.append(f"Window: {span}, {request.coverage.spoken}.")
+    return "  \n".join([*parts, f"Source: {word['source']}."])
 
 
 BUSY = percent("busy", "hours with work, of the hours held whose use is known")

@@ -10,6 +10,9 @@ _LARGEST = 1e15
 """Numbers from here on are written with an exponent."""
 LONGEST = 80
 """Characters of a name in running text; tables and charts cut longer names themselves."""
+UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+ROUNDS_UP = 0.9995
+"""Of a power of ten: from here on, three digits round up to it."""
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=@\"'/])")
 _LINKED = re.compile(r"\\[:@]|(?i:www)")
 _DIRECTION = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -34,11 +37,32 @@ def visible(text: str) -> str:
 
 
 def money(usd: Decimal | None, *, cents: bool = False) -> str:
-    """Write dollars for a metric or a sentence; the sign is escaped, because two make a formula."""
+    """Write dollars with three significant digits, or to the cent; None = no price is known.
+
+    The sign is escaped, because two of them make a formula.
+    """
     if usd is None:
-        return "no price"
-    digits = 2 if cents or abs(usd) < 100 else 0  # noqa: PLR2004  (cents say nothing beyond)
-    return f"{'-' if usd < 0 else ''}\\${abs(usd):,.{digits}f}"
+        return "unknown: no price"
+    sign = "-" if usd < 0 else ""
+    return f"{sign}\\$" + (f"{abs(usd):,.2f}" if cents else abbreviate(abs(usd), cents=True))
+
+
+def abbreviate(number: float | Decimal, *, cents: bool = False) -> str:
+    """Write an amount with three significant digits: 0.123, 12.3, 123, 1.23k, 123k, 1.23M.
+
+    `cents`: below 10 it has exactly two digits after the point.
+    """
+    scaled, unit = float(number), ""
+    for power, name in UNITS:
+        if abs(scaled) >= power * ROUNDS_UP:
+            scaled, unit = scaled / power, name
+            break
+    size = abs(scaled)
+    if size >= 100 * ROUNDS_UP:
+        return f"{scaled:.0f}{unit}"
+    if size >= 10 * ROUNDS_UP:
+        return f"{scaled:.1f}{unit}"
+    return f"{scaled:.2f}{unit}" if cents or unit or size >= 1 else f"{scaled:.3g}"
 
 
 def exact(number: float) -> Decimal:
@@ -60,13 +84,13 @@ def three_digits(number: float) -> str:
 
 
 def hours(gpu_hours: float) -> str:
-    """Write GPU-hours."""
-    return f"{gpu_hours:,.0f} GPU-h" if gpu_hours >= 100 else f"{gpu_hours:,.1f} GPU-h"  # noqa: PLR2004
+    """Write GPU-hours with three significant digits."""
+    return f"{abbreviate(gpu_hours)} GPU-h"
 
 
 def share(part: Any, whole: Any) -> str:
-    """Write a part as a percentage of a whole."""
-    return f"{float(part) / float(whole):.1%}" if part is not None and whole else "-"
+    """Write a part as a percentage of a whole; of nothing no part is known."""
+    return f"{float(part) / float(whole):.1%}" if part is not None and whole else "unknown"
 
 
 def hours_of(part: float, whole: float) -> str:

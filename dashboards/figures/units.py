@@ -3,6 +3,10 @@
 A unit's cost includes everything paid for the workload, also its idle and starting hours.
 """
 
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
 import pyarrow as pa
 
 from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
@@ -16,6 +20,47 @@ RUNS = (
     "JAXJob", "TrainJob", "RayJob", "AppWrapper", "SparkApplication", "Workflow",
 )  # fmt: skip
 """Kinds of workloads that end: each workload of them is one run."""
+
+
+BINS = 20
+LEAST = 4
+"""Values from which quartiles say anything."""
+
+
+class Distribution(msgspec.Struct, frozen=True):
+    """Costs of many units: their median, 90th percentile and maximum, and where outliers begin."""
+
+    count: int
+    median: float
+    p90: float
+    most: float
+    fence: float
+    """Third quartile + 1.5 x the distance of the quartiles (Tukey); a value above is an outlier."""
+    outliers: int
+
+
+def measure_distribution(values: Sequence[float]) -> Distribution | None:
+    """Return the distribution of costs; None = there are none. Few values have no outliers."""
+    if not values:
+        return None
+    first, median, third, p90 = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75, 0.9)))
+    most = float(max(values))
+    fence = third + 1.5 * (third - first) if len(values) >= LEAST else most
+    return Distribution(
+        len(values), median, p90, most, fence, sum(value > fence for value in values)
+    )
+
+
+def bin_costs(values: Sequence[float], fence: float) -> list[tuple[float, float, int]]:
+    """Return bins of costs up to the fence as (from, to, count); outliers are a bin beyond it."""
+    inside = [value for value in values if value <= fence]
+    counts, edges = np.histogram(inside, bins=BINS, range=(0.0, fence or 1.0))
+    bins = [
+        (float(low), float(high), int(count))
+        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+    ]
+    beyond = len(values) - len(inside)
+    return [*bins, (float(edges[-1]), float(edges[-1] + edges[1]), beyond)] if beyond else bins
 
 
 def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:

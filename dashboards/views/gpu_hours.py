@@ -50,15 +50,15 @@ def states(request: PageRequest) -> None:
         else waterfall_total.usd / page.exact(waterfall_total.gpu_hours)
     )
     page.metrics(
-        ("Paid", hours(waterfall_total.gpu_hours), money(waterfall_total.usd)),
+        ("Paid GPU-hours", hours(waterfall_total.gpu_hours), money(waterfall_total.usd)),
         (
-            "Productive",
+            "Productive hours",
             share(worked.gpu_hours if worked else 0, waterfall_total.gpu_hours),
             hours(worked.gpu_hours if worked else 0),
         ),
         ("A paid GPU-hour", money(rate), "average of all states"),
         (
-            "A productive one",
+            "A productive GPU-hour",
             money(
                 None
                 if waterfall_total.usd is None or not worked

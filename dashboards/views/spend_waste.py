@@ -14,7 +14,7 @@ COLUMNS = {
     "waste_usd_pct": page.percent("of its dollars"),
     "waste_gpu_hours": page.number("wasted GPU-hours"),
     "waste_pct": page.percent("of its GPU-hours"),
-    "idle_usd": page.usd("idle", "held, and not used"),
+    "idle_usd": page.usd("idle", "allocated, and not used"),
     "lost_usd": page.usd("lost", "work thrown away"),
     "free_usd": page.usd("free", "not allocated"),
     "stranded_usd": page.usd("stranded", "free, but nothing fits"),
@@ -43,7 +43,7 @@ def owners(request: PageRequest) -> None:
     lost = sum(row["waste_gpu_hours"] for row in records)
     page.metrics(
         ("Wasted", money(whole), share(whole, paid) + " of the bill"),
-        ("Idle and held", money(idle), share(idle, paid) + " of the bill"),
+        ("Idle and allocated", money(idle), share(idle, paid) + " of the bill"),
         ("Free, and paid for", money(free), share(free, paid) + " of the bill"),
         ("Wasted GPU-hours", hours(lost), share(lost, sum(r["gpu_hours"] for r in records))),
     )

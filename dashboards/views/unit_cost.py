@@ -1,15 +1,18 @@
-"""What a training run, a million requests or tokens, and an hour that worked cost."""
+"""What a run, a million requests or tokens, and a productive GPU-hour cost: medians first."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from dashboards import charts, data, page
+from dashboards import charts, data, page, tabs
 from dashboards.figures import units
 from dashboards.page import PageRequest, money
 from fallow.models import PLATFORM
 
 TITLE, ICON = "Unit cost", ":material/straighten:"
+BARS, NAMED = 10, 5
+"""Bars of a chart, and outliers that are named below it."""
 LISTED = 1000
 """Rows of a table: a browser would need too long for tens of thousands."""
 
@@ -53,56 +56,66 @@ TRAINED = {
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(owners, request)
+    tabs.show_tabs(TABS, request)
+
+
+def show_runs(request: PageRequest) -> None:
+    """Draw the tab of runs."""
     page.card(runs, request)
+
+
+def show_owners(request: PageRequest) -> None:
+    """Draw the tab of productive GPU-hours."""
+    page.card(owners, request)
+
+
+def show_served(request: PageRequest) -> None:
+    """Draw the tab of requests and tokens."""
     page.card(served, request)
+
+
+def show_trained(request: PageRequest) -> None:
+    """Draw the tab of training."""
     page.card(trained, request)
 
 
 def owners(request: PageRequest) -> None:
-    """Show the cost of a working hour, by owner."""
-    page.heading("A productive GPU-hour")
+    """Show the cost of a productive hour, by owner."""
     key = page.by(units.KEYS)
     rows = data.query(units.by_owner, request.window, request.filters, key)
     if not rows.num_rows:
         page.show_no_data(request)
         return
-    bars = [
-        r for r in rows.to_pylist() if r["usd_per_productive_gpu_hour"] and r["name"] != PLATFORM
-    ]
-    if bars:
-        bars = sorted(bars, key=lambda r: -r["usd_per_productive_gpu_hour"])
-        page.chart(
-            charts.ranked_bars(
-                bars, "usd_per_productive_gpu_hour", title="USD per productive GPU-hour", most=10
-            ),
-            f"Dollars per productive GPU-hour by {key}",
-        )
+    records = [row for row in rows.to_pylist() if row["name"] != PLATFORM]
+    _show_distribution(
+        records, "usd_per_productive_gpu_hour", "USD per productive GPU-hour", f"{key}s"
+    )
     page.table(rows, OWNERS, table_name=f"Cost of a productive GPU-hour by {key}")
 
 
 def runs(request: PageRequest) -> None:
-    """List training and batch runs."""
-    page.heading("A training or batch run")
+    """Show what training and batch runs cost, and list them."""
     rows = data.query(units.runs, request.window, request.filters)
     if not rows.num_rows:
         page.show_nothing("No run held a GPU here.", "Jobs of any operator count as runs.")
         return
-    usd_known = sorted(usd for usd in rows["usd"].to_pylist() if usd is not None)
-    middle = usd_known[len(usd_known) // 2] if usd_known else None
+    records = [row | {"name": row["workload"]} for row in rows.to_pylist()]
+    _show_distribution(records, "usd", "USD per run", "runs")
     page.note(
-        f"{rows.num_rows:,} runs, the median {money(middle)}, the most expensive "
-        f"{money(usd_known[-1] if usd_known else None)}. A run that goes beyond the window is "
-        "shown in part."
+        f"{rows.num_rows:,} runs. Of a run that goes beyond the window only its part in the window "
+        "is counted."
     )
     _table(rows, RUNS, "Training and batch runs")
 
 
 def served(request: PageRequest) -> None:
     """List services by the cost of their requests and tokens."""
-    page.heading("A million requests or tokens")
+    rows = data.query(units.served, request.window, request.filters)
+    records = [row | {"name": row["workload"]} for row in rows.to_pylist()]
+    _show_distribution(records, "usd_per_million_tokens", "USD per million tokens", "services")
+    _show_distribution(records, "usd_per_million_requests", "USD per million requests", "services")
     _show_rows(
-        data.query(units.served, request.window, request.filters),
+        rows,
         SERVED,
         "Services by unit cost",
         "No service tells how much it served.",
@@ -112,14 +125,63 @@ def served(request: PageRequest) -> None:
 
 def trained(request: PageRequest) -> None:
     """List jobs by the cost of the work that they report."""
-    page.heading("A million samples or tokens trained on")
+    rows = data.query(units.trained, request.window, request.filters)
+    records = [row | {"name": row["workload"]} for row in rows.to_pylist()]
+    _show_distribution(records, "usd_per_million", "USD per million", "jobs")
     _show_rows(
-        data.query(units.trained, request.window, request.filters),
+        rows,
         TRAINED,
         "Training by unit cost",
         "No job tells its throughput.",
         "`prometheus.step_metrics` names metrics of samples or tokens per second.",
     )
+
+
+def _show_distribution(
+    records: Sequence[Mapping[str, Any]], value: str, title: str, plural: str
+) -> None:
+    """Show median and 90th percentile of a cost, the costs up to the cap, and the outliers."""
+    priced = [row for row in records if row[value] is not None]
+    costs = units.measure_distribution([float(row[value]) for row in priced])
+    if costs is None:
+        return
+    page.metrics(
+        ("Median", _dollars(costs.median), title),
+        ("90th percentile", _dollars(costs.p90), f"of {costs.count:,} with a price"),
+        ("Most expensive", _dollars(costs.most), title),
+        ("Outliers", f"{costs.outliers:,}", f"above {_dollars(costs.fence)}"),
+    )
+    ranked = sorted(priced, key=lambda row: -float(row[value]))
+    if len(ranked) > BARS:
+        bins = units.bin_costs([float(row[value]) for row in ranked], costs.fence)
+        bars = [
+            {
+                "low": low,
+                "high": high,
+                "units": count,
+                "colour": charts.BLUE if high <= costs.fence * (1 + 1e-9) else charts.AMBER,
+                "said": f"{high:,.2f}" if high <= costs.fence * (1 + 1e-9) else "any cost above",
+            }
+            for low, high, count in bins
+        ]
+        drawing = charts.cost_histogram(bars, title, plural)
+    else:
+        capped = [{"name": r["name"], value: min(float(r[value]), costs.fence)} for r in ranked]
+        drawing = charts.ranked_bars(capped, value, title=f"{title}, capped", most=BARS)
+    page.chart(drawing, f"How {plural} cost, in {title}, capped at {costs.fence:,.2f}")
+    above = [row for row in ranked if float(row[value]) > costs.fence]
+    if above:
+        page.note(
+            f"Drawn up to {_dollars(costs.fence)}; outliers: "
+            + "; ".join(
+                f"{page.plain(row['name'])} {_dollars(float(row[value]))}" for row in above[:NAMED]
+            )
+            + (f"; and {len(above) - NAMED:,} more in the table." if len(above) > NAMED else ".")
+        )
+
+
+def _dollars(usd: float) -> str:
+    return money(page.exact(usd))
 
 
 def _show_rows(
@@ -138,3 +200,11 @@ def _table(rows: pa.Table, columns: dict[str, Any], table_name: str) -> None:
     if rows.num_rows > LISTED:
         many = f"{rows.num_rows:,}; `fallow spend --by workload` has all"
         page.note(f"The {LISTED:,} most expensive of {many}.")
+
+
+TABS: tabs.Tabs = {
+    "Runs": show_runs,
+    "Productive GPU-hour": show_owners,
+    "Requests and tokens": show_served,
+    "Training": show_trained,
+}

@@ -22,20 +22,36 @@ HOSTILE = (
 )
 """Markup, another direction, as long as a name can be, Markdown, emoji, a formula."""
 
-LAYOUT = ("unknown", "container", "download_button", "tab", "tab_container")
+LAYOUT = (
+    "unknown", "container", "download_button", "tab", "tab_container", "column", "flex_container",
+    "main", "empty", "popover",
+)  # fmt: skip
+FILTERS = {
+    "window", "dates", "team", "cluster", "namespace", "model", "pool", "view", "search-workloads",
+    "refresh",
+}  # fmt: skip
+"""Keys of the row of filters, which every page has."""
 
 
 def texts(page: AppTest) -> list[str]:
     """Return all that a page says in words that Streamlit reads as Markdown."""
     kinds = ("title", "subheader", "caption", "markdown", "info", "warning", "error")
     said = [str(element.value) for kind in kinds for element in getattr(page, kind)]
-    metrics = [str(part) for m in page.metric for part in (m.label, m.value, m.delta)]
+    metrics = [
+        str(part)
+        for m in page.metric
+        for part in (m.label, m.value, m.delta, m.proto.delta_description, m.help)
+    ]
     return said + metrics
 
 
 def elements(page: AppTest) -> int:
-    """Return how many elements the page has, without containers and the downloads of tables."""
-    return sum(1 for element in page.main if element.type not in LAYOUT)
+    """Return how many elements a page has, without containers, filters and downloads."""
+    return sum(
+        1
+        for element in page.main
+        if element.type not in LAYOUT and getattr(element, "key", None) not in FILTERS
+    )
 
 
 def hostile_rows(

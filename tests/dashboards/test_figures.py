@@ -18,6 +18,7 @@ from dashboards.figures import (
     chargeback,
     commitments,
     extent,
+    overview,
     savings,
     spend,
     units,
@@ -406,3 +407,45 @@ def _acted() -> list[Batch]:
         },
     )
     return [journal, measured]
+
+
+def test_the_overview_adds_up_and_has_the_bill_of_spend(views: Warehouse) -> None:
+    now = overview.totals(views, WINDOW, ALL)
+    whole = spend.totals(views, WINDOW, ALL)
+    assert now.gpu_hours == pytest.approx(whole.gpu_hours)
+    assert now.usd == whole.usd
+    parts = now.used_gpu_hours + now.wasted_gpu_hours + now.unknown_gpu_hours
+    assert parts == pytest.approx(now.gpu_hours)
+    assert now.productive_gpu_hours < now.allocated_gpu_hours < now.gpu_hours
+    wasted = waste.by_owner(views, WINDOW, ALL, "team")["waste_usd"].to_pylist()
+    assert now.wasted_usd == sum(usd for usd in wasted if usd is not None)
+
+
+def test_the_window_before_is_as_long_and_ends_where_this_one_begins() -> None:
+    assert overview.window_before(WINDOW) == Window(END - timedelta(days=6), WINDOW.start)
+    assert overview.change(Decimal(110), Decimal(100)) == pytest.approx(0.1)
+    assert overview.change(Decimal(110), Decimal()) is None, "nothing was before: no share of it"
+    assert overview.change(None, Decimal(1)) is None, "unknown is no change"
+
+
+def test_costs_of_units_have_their_median_and_their_outliers() -> None:
+    costs = units.measure_distribution([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert costs is not None
+    assert (costs.count, costs.median, costs.most) == (5, 3.0, 100.0)
+    assert costs.p90 == pytest.approx(4 + 0.6 * 96)
+    assert costs.fence == 4 + 1.5 * (4 - 2)
+    assert costs.outliers == 1
+    few = units.measure_distribution([1.0, 50.0])
+    assert few is not None
+    assert few.outliers == 0, "two values have no quartiles"
+    assert units.measure_distribution([]) is None
+
+
+@given(st.lists(st.floats(0.01, 1e6), min_size=1, max_size=50))
+def test_each_unit_is_in_one_bin(values: list[float]) -> None:
+    costs = units.measure_distribution(values)
+    assert costs is not None
+    bins = units.bin_costs(values, costs.fence)
+    assert sum(count for *_, count in bins) == len(values)
+    beyond = [count for low, _, count in bins if low >= costs.fence * (1 - 1e-9)]
+    assert sum(beyond) == costs.outliers

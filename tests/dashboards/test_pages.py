@@ -91,7 +91,8 @@ def test_a_long_list_shows_its_dearest_and_says_how_many_there_are(
     monkeypatch.setattr(unit_cost, "LISTED", 1)
     page = draw("unit_cost", fleet)
     assert any(text.startswith("The 1 most expensive of ") for text in whole(page))
-    assert {table.value.shape[0] for table in page.dataframe[1:]} == {1}
+    listed = [table.value for table in page.dataframe if "workload" in table.value.columns]
+    assert {len(rows) for rows in listed} == {1}
 
 
 def test_page_without_any_data_says_what_to_do(empty: Settings, draw: Draw) -> None:
@@ -206,6 +207,28 @@ def test_lengths_end_at_the_newest_hour_and_now_is_the_wall_clock(
     text: str, start: datetime, end: datetime
 ) -> None:
     assert filters.parse_window(text, END + timedelta(days=7), END) == Window(start, end)
+
+
+def test_every_figure_of_the_overview_explains_itself(fleet: Settings, draw: Draw) -> None:
+    page = draw("overview", fleet, window="1d")
+    labels = [m.label for m in page.metric]
+    assert labels[:5] == ["Paid", "Used", "Wasted", "Could be saved", "Verified saved"]
+    for metric in page.metric:
+        assert "Source: " in metric.help, metric.label
+        assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC, 24 of 24 h have data" in metric.help
+    assert [m.delta for m in page.metric[:3] if not re.fullmatch(r"[+-]\d+\.\d%", m.delta)] == []
+    whole = draw("overview", fleet, window="3d")
+    assert {m.delta for m in whole.metric[:3]} == {"no data of the 3d before"}
+
+
+def test_a_step_to_do_opens_its_finding(fleet: Settings, draw: Draw) -> None:
+    page = draw("overview", fleet)
+    buttons = [button for button in page.button if button.label.startswith("Open ")]
+    assert [button.label for button in buttons] == [f"Open {n}" for n in range(1, 6)]
+    buttons[0].click().run()
+    address, names = page.session_state[links.TARGET]
+    assert address == "findings"
+    assert f"finding {names['finding']}" in buttons[0].help
 
 
 def test_chosen_days_are_an_absolute_window(fleet: Settings, draw: Draw) -> None:

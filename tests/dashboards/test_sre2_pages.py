@@ -21,7 +21,7 @@ from runtime.service.api import WriteApi
 from runtime.service.endpoint import Endpoint
 from runtime.service.metrics import SelfMetrics
 from tests.dashboards.acted import Clock, done
-from tests.dashboards.drawing import HOSTILE, Draw, hostile_rows, stored, texts
+from tests.dashboards.drawing import HOSTILE, Draw, elements, hostile_rows, stored, texts
 from tests.dashboards.test_writing import Heard
 from warehouse.lake import Warehouse
 
@@ -32,7 +32,6 @@ VIEWS = [part for part in app.parts() if part.partition("/")[0] in PAGES]
 FIRST = f"{0:012x}"
 WHOM = f"Job/{NAME}/{NAME}"
 WEEK, DAY = "7 days, 0:00:00", "1 day, 0:00:00"
-LAYOUT = ("unknown", "container", "column", "flex_container", "main", "download_button")
 
 
 def decision(name: str, n: int, step: str = "act", *reasons: Reason) -> Decision:
@@ -113,7 +112,7 @@ def test_names_are_text_and_the_page_is_small(view: str, site: Settings, draw: D
     for text in texts(page):
         assert "<script" not in text.replace("\\<", ""), text
         assert "This part of the page failed" not in text
-    assert sum(1 for one in page.main if one.type not in LAYOUT) <= 30
+    assert elements(page) <= 30
 
 
 def test_policy_whose_text_is_trusted_may_act(site: Settings, draw: Draw) -> None:
