@@ -1,0 +1,31 @@
+"""Pages of each kind, looked at by axe-core: nothing serious, light and dark."""
+
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.browser.visiting import Visitor
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
+EXCLUDED = {
+    "list": "the sections of Streamlit's navigation are no list items",
+    "listitem": "the links of Streamlit's navigation are in a div between list and item",
+}
+"""Rules that only elements of Streamlit itself break, and why."""
+OURS = "[data-testid=stMain]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(scheme: str, visitors: Callable[..., Visitor]) -> None:
+    visitor = visitors() if scheme == "light" else visitors(color_scheme=scheme)
+    for path in ("", "spend", "findings"):
+        page = visitor.go(path, window="2d")
+        violations = Axe().run(page).response["violations"]
+        serious = [v for v in violations if v["impact"] in ("serious", "critical")]
+        unknown = [v for v in serious if v["id"] not in EXCLUDED]
+        assert not [(path, v["id"], [n["html"] for n in v["nodes"]]) for v in unknown]
+        for violation in serious:
+            for node in violation["nodes"]:
+                assert page.locator(OURS, has=page.locator(node["target"][0])).count() == 0
