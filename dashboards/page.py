@@ -194,13 +194,15 @@ def table(
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
     open_row: Callable[[int], None] | None = None,
+    missing: str = "-",
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
 
     Cells are drawn, not parsed: a name is shown as it is. The download below it has the same rows
     as CSV without formulas; dollars keep their cents there. `on_select` is called when a row was
     clicked; `st.session_state[key]` says which. A click on any cell of a row calls `open_row` with
-    the row's number, which asks for the page of its details (`links.open_page`).
+    the row's number, which asks for the page of its details (`links.open_page`). `missing`
+    is shown in empty cells.
     """
     formatted = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     names = [column for column in columns if column in formatted.column_names]
@@ -219,6 +221,7 @@ def table(
         column_order=names,
         hide_index=True,
         height="auto" if height is None else height,
+        placeholder=missing,
         alt=table_name,
         key=opening if open_row else key,
         on_select=opened if open_row else on_select or "ignore",

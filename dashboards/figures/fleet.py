@@ -13,6 +13,8 @@ from fallow.window import Window
 MOST_CELLS = 4500
 """With more GPUs than this, the GPUs of one node in one state are one cell."""
 MOST_ROWS = 500
+MOST_DEVICES = 20_000
+FIVE_MINUTES, HOUR = timedelta(minutes=5), timedelta(hours=1)
 
 
 class StateRate(msgspec.Struct, frozen=True):
@@ -57,6 +59,37 @@ def nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
     """
     steps = (*BY_DEVICE, "fleet/span", "fleet/newest_hour", "fleet/nodes")
     return run_query(views, steps, hour(until), filters, most=MOST_ROWS)
+
+
+def devices(views: Views, at: datetime, filters: Filters) -> pa.Table:
+    """Return every GPU with its telemetry at a time, those with the highest idle cost first.
+
+    The telemetry is the mean of the five minutes up to the time, or of its hour where the five
+    minutes are not kept any more. Columns: cluster, pool, node, device, model, state (longest of
+    the hour), workload (null = not allocated), activity_pct, tensor_pct, power_w, temp_c (highest),
+    memory_gb, clock_mhz (SM; null = not measured), no_samples.
+    """
+    table = pa.table({})
+    for step, rolled in ((FIVE_MINUTES, "fine"), (HOUR, "coarse")):
+        steps = (
+            *BY_DEVICE,
+            "fleet/span",
+            "fleet/newest_hour",
+            f"timeline/{rolled}/rolled",
+            "fleet/device_measures",
+            "fleet/devices",
+        )
+        more = {"step": _step(at, step), "most": MOST_DEVICES}
+        table = run_query(views, steps, hour(at), filters, **more)
+        if not all(table["no_samples"].to_pylist()):
+            return table
+    return table
+
+
+def _step(at: datetime, step: timedelta) -> datetime:
+    """Return the start of the step that contains or ends at a time, naive UTC."""
+    inside = (at - timedelta(microseconds=1)).replace(tzinfo=None)
+    return inside - (inside - datetime.min) % step  # noqa: DTZ901  (both are naive UTC)
 
 
 def holders(views: Views, until: datetime, filters: Filters) -> pa.Table:

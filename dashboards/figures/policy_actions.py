@@ -1,11 +1,13 @@
 """Show policies' decisions and actions: plan, approvals, actions, refusals, freezes."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
 from dashboards.figures.query import Filters, run_query
 from fallow.protocols import Views
+from fallow.resources import read_table
 from fallow.window import Window
 
 MOST = 1000
@@ -21,6 +23,22 @@ def plan(views: Views, filters: Filters) -> pa.Table:
     aborted (why nothing is done at all) and acts (the service carries it out).
     """
     return run_query(views, ("planned", "policy_actions/plan"), None, filters, most=MOST)
+
+
+def refused_by_gate(views: Views, filters: Filters) -> list[dict[str, Any]]:
+    """Return what the last plan refuses, holds or only notifies, by gate, the most expensive first.
+
+    Keys: gate, decision (refused, held, notified only), cases, gpus, usd_per_day, example (the
+    reason of the most expensive case), policies, next_at (UTC, the soonest; null = time alone
+    changes nothing), and from `gate_words.csv` reason and change (what would change it).
+    """
+    steps = ("planned", "policy_actions/refused_by_gate")
+    words = {row["gate"]: row for row in read_table("dashboards", "gate_words.csv")}
+    unlisted = {"reason": None, "change": "fallow why-not WORKLOAD shows every gate"}
+    return [
+        row | {k: words.get(row["gate"], unlisted)[k] or row["gate"] for k in unlisted}
+        for row in run_query(views, steps, None, filters).to_pylist()
+    ]
 
 
 def waiting(views: Views, filters: Filters) -> pa.Table:

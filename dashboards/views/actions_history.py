@@ -27,6 +27,18 @@ UNDONE = {
     "policy": page.name("policy", "small"),
     "id": page.name("action", "small"),
 }
+BY_GATE = {
+    "reason": page.name("why not", "large"),
+    "decision": page.name("decision", "small"),
+    "cases": page.number("cases"),
+    "usd_per_day": page.usd("USD a day"),
+    "gpus": page.number("GPUs"),
+    "change": page.name("what would change it", "large"),
+    "next_at": page.time_column("earliest next step"),
+    "example": page.name("the most expensive case", "large"),
+    "policies": page.name("policies", "small"),
+    "gate": page.name("gate", "small"),
+}
 PLAN_REFUSED = {
     "subject": page.name("workload", "large"),
     "why": page.name("why", "large"),
@@ -57,6 +69,7 @@ def show_undone(request: PageRequest) -> None:
 
 def show_refusals(request: PageRequest) -> None:
     """Draw the tab of refusals."""
+    page.card(refusals_by_gate, request)
     page.card(refusals, request)
     page.card(late_refusals, request)
 
@@ -104,6 +117,23 @@ def actions_undone(request: PageRequest) -> None:
         )
         return
     page.table(undone, UNDONE, table_name="Actions that were undone, the newest first")
+
+
+def refusals_by_gate(request: PageRequest) -> None:
+    """Count the cases that are not acted upon by gate, and say what would change it."""
+    rows = data.query(policy_actions.refused_by_gate, request.filters)
+    page.heading("Why not, by gate")
+    if not rows:
+        page.show_nothing(
+            "No gate stops a case of the current plan.",
+            "`fallow why-not WORKLOAD` shows the answer of every gate for one workload.",
+        )
+        return
+    page.table(rows, BY_GATE, table_name="Cases that are not acted upon, by gate")
+    page.note(
+        f"{sum(row['cases'] for row in rows):,} cases, each at its first gate; a held case goes on "
+        "by itself. `fallow why-not WORKLOAD` shows the answer of every gate."
+    )
 
 
 def refusals(request: PageRequest) -> None:

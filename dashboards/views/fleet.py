@@ -1,12 +1,16 @@
-"""Every GPU as a cell: what it does now, and what burns idle per hour."""
+"""Every GPU now or at any time: state, utilisation, power, temperature, memory and clocks."""
 
-from datetime import datetime
+from datetime import UTC, datetime
+
+import streamlit as st
 
 from dashboards import data, links, maps, page, tabs
 from dashboards.figures import fleet
 from dashboards.page import PageRequest, money
 
 TITLE, ICON = "Fleet", ":material/grid_view:"
+AT = "at"
+"""The parameter of the URL with the chosen time."""
 
 NODES = {
     "node": page.name("node"),
@@ -17,9 +21,24 @@ NODES = {
     "unknown_gpus": page.number("unknown"),
     "gpus": page.number("GPUs"),
     "usd_h": page.usd("USD per hour"),
-    "workload": page.name("most of it held by", "large"),
+    "workload": page.name("most of it allocated to", "large"),
     "pool": page.name("pool", "small"),
     "model": page.name("model", "small"),
+}
+DEVICES = {
+    "node": page.name("node", "small"),
+    "state": page.name("state", "small"),
+    "activity_pct": page.percent("utilisation", "mean of the five minutes"),
+    "power_w": page.number("power, W"),
+    "temp_c": page.number("temperature, °C", "the highest of the step"),
+    "memory_gb": page.number("memory, GB"),
+    "clock_mhz": page.number("SM clock, MHz"),
+    "tensor_pct": page.percent("tensor cores", "unknown where it is not exported"),
+    "model": page.name("model", "small"),
+    "workload": page.name("workload", "large"),
+    "timeline": links.column(),
+    "device": page.name("GPU", "large"),
+    "pool": page.name("pool", "small"),
 }
 HOLDERS = {
     "workload": page.name("workload", "large"),
@@ -34,15 +53,39 @@ HOLDERS = {
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
+    choose_time(request)
     page.card(states, request)
     page.card(cells, request, height=400)
     page.card(more, request)
 
 
+def choose_time(request: PageRequest) -> None:
+    """Let people choose the time that the page shows; it is in the URL as `at` (UTC)."""
+    left, _ = st.columns([2, 5])
+    with left:
+        st.datetime_input(
+            "At (UTC)",
+            value=None,
+            min_value=_naive(request.extent.samples.start),
+            max_value=_naive(request.extent.samples.end),
+            step=fleet.FIVE_MINUTES,
+            format="YYYY-MM-DD",
+            key=AT,
+            bind="query-params",
+            help="Empty: the end of the window, or of the newest hour in the ledger",
+        )
+
+
 def now(request: PageRequest) -> datetime:
-    """Return the page's current time: the end of the accounted time, at most the window's end."""
+    """Return the page's time: the chosen one, else the end of the window or of the ledger."""
     accounted_until = request.extent.accounted
-    return min(request.window.end, accounted_until) if accounted_until else request.window.end
+    end = min(request.window.end, accounted_until) if accounted_until else request.window.end
+    chosen = st.session_state.get(AT)
+    return min(chosen.replace(tzinfo=UTC), end) if chosen else end
+
+
+def _naive(timestamp: datetime) -> datetime:
+    return timestamp.astimezone(UTC).replace(tzinfo=None, second=0, microsecond=0)
 
 
 def states(request: PageRequest) -> None:
@@ -59,10 +102,10 @@ def states(request: PageRequest) -> None:
         ("GPUs", f"{gpu_total:,.0f}", f"{money(bill)} per hour"),
         *(_metric(label, rate_by_state.get(state), bool(priced)) for label, state in _CELL_FIELDS),
     )
-    hour = fleet.hour(now(request))
+    hour = fleet.hour(now(request)).whole()
     page.note(
-        f"The hour {hour.start:%Y-%m-%d %H:%M} to {hour.end:%H:%M} UTC, the newest one in the "
-        "ledger. A cell shows the state that its GPU was in longest; the figures count seconds."
+        f"The hour {hour.start:%Y-%m-%d %H:%M} to {hour.end:%H:%M} UTC of the ledger. A cell shows "
+        "the state that its GPU was in longest; the figures count seconds."
     )
 
 
@@ -74,7 +117,7 @@ def cells(request: PageRequest) -> None:
     gpu_total = sum(rate.gpus for rate in data.query(fleet.states, now(request), request.filters))
     page.chart(
         maps.cells(rows, roles=(("model", "model"), ("device", "device"))),
-        "GPUs as cells, node by node, coloured by what they do now",
+        "GPUs as cells, node by node, coloured by what they do",
     )
     gpus_shown = sum(row["gpus"] for row in rows)
     if any(row["device"] is None for row in rows):
@@ -88,21 +131,47 @@ def cells(request: PageRequest) -> None:
 
 
 def more(request: PageRequest) -> None:
-    """List owners of idle GPUs, or the nodes."""
-    tabs.choose_tab({"who holds idle": holders, "nodes": nodes}, request)
+    """List every GPU, the workloads with idle GPUs, or the nodes."""
+    tabs.choose_tab({"GPUs": devices, "allocated, idle": holders, "nodes": nodes}, request)
+
+
+def devices(request: PageRequest) -> None:
+    """List every GPU with its telemetry at the time."""
+    at = now(request)
+    rows = data.query(fleet.devices, at, request.filters).to_pylist()
+    if not rows:
+        page.show_no_data(request)
+        return
+    table_rows = [
+        {
+            **r,
+            "workload": r["workload"] or "(not allocated)",
+            "timeline": links.timeline(cluster=r["cluster"], device=r["device"]),
+        }
+        for r in rows
+    ]
+    page.table(table_rows, DEVICES, table_name="GPUs by idle cost", height=420, missing="unknown")
+    silent = sum(row["no_samples"] for row in rows)
+    silent_text = f" {silent:,} GPUs have no sample then: theirs is unknown." if silent else ""
+    page.note(
+        f"Telemetry: the mean of the five minutes up to {at:%Y-%m-%d %H:%M} UTC, or of that hour "
+        f"where they are not kept any more. Unknown: no sample has it.{silent_text}"
+    )
+    if len(rows) == fleet.MOST_DEVICES:
+        page.note(f"The first {fleet.MOST_DEVICES:,}; filter by cluster or pool to see others.")
 
 
 def holders(request: PageRequest) -> None:
     """List the owners of idle GPUs."""
     rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
     if not rows:
-        page.show_nothing("No allocated GPU is idle now.", "Free ones are above, in grey.")
+        page.show_nothing("No allocated GPU is idle then.", "Free ones are above, in grey.")
         return
     table_rows = [
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
         for r in rows
     ]
-    page.table(table_rows, HOLDERS, table_name="Workloads that hold GPUs idle now", height=320)
+    page.table(table_rows, HOLDERS, table_name="Workloads with idle GPUs", height=320)
 
 
 def nodes(request: PageRequest) -> None:
@@ -120,7 +189,7 @@ def nodes(request: PageRequest) -> None:
 
 _CELL_FIELDS = (
     ("Productive", "productive"),
-    ("Held idle", "idle"),
+    ("Allocated, idle", "idle"),
     ("Free", "free"),
     ("Unknown", "unknown"),
 )

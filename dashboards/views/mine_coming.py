@@ -1,6 +1,7 @@
 """What will happen to my workloads, when and why; keep them, or take back what was done."""
 
 from datetime import timedelta
+from typing import Any
 
 import streamlit as st
 
@@ -15,7 +16,7 @@ COMING = {
     "kept_until": page.time_column("kept until"),
     "usd_per_day": page.usd("costs, USD a day"),
     "gpus": page.number("GPUs"),
-    "why": page.name("why not before", "large"),
+    "why": page.name("why not earlier", "large"),
     "notified_at": page.time_column("notice given"),
     "policy": page.name("policy", "small"),
 }
@@ -25,12 +26,12 @@ ACTION_COLUMNS = {
     "verb": page.name("what was done"),
     "result": page.name("result", "small"),
     "lost": page.name("lost", "large"),
-    "restored_by": page.name("taken back by", "small"),
+    "restored_by": page.name("undone by", "small"),
     "policy": page.name("policy", "small"),
     "id": page.name("action", "small"),
 }
 LENGTHS = ("24h", "3d", "7d", "30d")
-QUIET = "nothing: it is watched"
+QUIET = "nothing: it is only watched"
 
 
 def show(request: PageRequest) -> None:
@@ -70,14 +71,14 @@ def coming(request: PageRequest) -> None:
         COMING,
         key="case",
         label="Workload",
-        table_name="What policies have in mind, the soonest first",
+        table_name="What will happen, the soonest first",
         name_of=lambda row: f"{row['subject']}: {row['says']}",
     )
     if not busy[0]["acts"]:
         page.note("Nothing acts here yet: this is what policies would do.")
     if choice is None:
         return
-    page.note(f"{plain(choice['policy'])}: {plain(choice['why'] or choice['says'], 400)}")
+    st.markdown(_describe(choice))
     left, right, _ = st.columns([1, 1, 3], vertical_alignment="bottom")
     with left:
         length = st.selectbox("For", LENGTHS, key="keep-for") or LENGTHS[0]
@@ -90,6 +91,20 @@ def coming(request: PageRequest) -> None:
             owner=choice["owner"],
             body={"workload": choice["id"], "for": length},
         )
+
+
+def _describe(row: dict[str, Any]) -> str:
+    """Say in words what will happen to a workload, when and why, and what its owner can do."""
+    when = f" It is due {row['next_at']:%Y-%m-%d %H:%M} UTC." if row["next_at"] else ""
+    why = f" Why not earlier: {plain(row['why'], 400)}." if row["why"] else ""
+    usd = row["usd_per_day"]
+    cost = f"It costs {money(usd)} a day." if usd is not None else "Its cost is unknown: no price."
+    until = row["kept_until"]
+    keep = f" You keep it until {until:%Y-%m-%d %H:%M} UTC." if until else ""
+    return (
+        f"**{plain(row['subject'], 200)}**: {plain(row['says'], 200)}.{when} {cost}{why}{keep} "
+        f"Policy: {plain(row['policy'])}. Keep it if you still need it; a stop can be undone below."
+    )
 
 
 def actions_taken(request: PageRequest) -> None:

@@ -151,6 +151,30 @@ def test_plan_that_is_called_off_says_so(site: Settings, draw: Draw) -> None:
     assert plan["says"].to_list() == ["holds", "refuses"]
 
 
+def test_refusals_are_grouped_by_gate_with_what_would_change_them(
+    site: Settings, draw: Draw
+) -> None:
+    page = draw("actions/Refusals", site, window="24h")
+    rows = page.dataframe[0].value.to_dict("records")
+    assert {(row["gate"], row["decision"], row["cases"]) for row in rows} == {
+        ("approval", "held", 1),
+        ("evidence", "refused", 1),
+    }
+    change = {row["gate"]: (row["reason"], row["change"]) for row in rows}
+    assert change["approval"] == ("nobody approved it yet", "approve it in the tab Approvals")
+
+
+def test_the_chosen_workload_says_what_will_happen_and_why_not_earlier(
+    site: Settings, draw: Draw
+) -> None:
+    page = draw("mine/What is coming", site, window="24h", owner=NAME, case=WHOM)
+    assert not page.exception
+    said = next(m.value for m in page.markdown if "Why not earlier" in m.value)
+    assert "once somebody approves it" in said
+    assert "It is due 2026-11-17 00:00 UTC" in said
+    assert "Its cost is unknown: no price" in said
+
+
 def press(page: AppTest, label: str) -> AppTest:
     """Press a button of this label."""
     return next(b for b in page.button if b.label == label).click().run()

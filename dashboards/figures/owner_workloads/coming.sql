@@ -41,14 +41,17 @@ SELECT
     n.notified_at,
     greatest(k.until, r.until) AS kept_until,
     CASE
-        WHEN p.gate = 'kept' THEN 'nothing: it is kept'
+        WHEN p.gate IN ('keep', 'kept') THEN 'nothing: you keep it'
         WHEN p.ruling = 'deny' THEN 'nothing'
-        WHEN p.step IN ('act', 'snapshot') AND p.gate = 'approval' THEN 'waits for approval'
-        WHEN p.step IN ('act', 'snapshot') AND p.ruling = 'allow' THEN 'now: ' || p.verb
-        WHEN p.next_at IS NOT null AND p.gate = 'grace' THEN p.verb || ', once its notice is over'
-        WHEN p.step IN ('notify', 'grace') AND p.ruling = 'allow' THEN 'its owner is told'
-        WHEN p.ruling = 'hold' THEN 'held for now'
-        ELSE 'nothing: it is watched'
+        WHEN p.step IN ('act', 'snapshot') AND p.gate = 'approval'
+            THEN p.verb || ', once somebody approves it'
+        WHEN p.step IN ('act', 'snapshot') AND p.ruling = 'allow' THEN p.verb || ', at once'
+        WHEN p.next_at IS NOT null AND p.gate = 'grace'
+            THEN p.verb || ', unless it works again before'
+        WHEN p.step IN ('notify', 'grace') AND p.ruling = 'allow'
+            THEN 'you get a notice; nothing changes'
+        WHEN p.ruling = 'hold' THEN 'nothing yet: a rule holds it'
+        ELSE 'nothing: it is only watched'
     END AS says
 FROM planned AS p
 LEFT JOIN keeps AS k
