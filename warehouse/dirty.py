@@ -88,12 +88,30 @@ def mark_all_hours(cursor: duckdb.DuckDBPyConnection) -> None:
     )
 
 
+def find_hours_end(warehouse: "Warehouse") -> datetime:
+    """Return the end of the current hour: later hours have not begun.
+
+    A clock that is ahead by `warehouse.future_tolerance` is not yet wrong.
+    """
+    now = warehouse.clock().astimezone(UTC) + warehouse.settings.warehouse.future_tolerance
+    return now.replace(minute=0, second=0, microsecond=0) + HOUR
+
+
 def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
-    """Return the window and all marked hours as windows, close ones joined, oldest first."""
+    """Return the window and all marked hours as windows, close ones joined, oldest first.
+
+    Hours that have not begun are left out and stay marked: rows of a clock that was ahead are in
+    them, and they are accounted when the time has come.
+    """
     marks = warehouse.query("SELECT DISTINCT bucket FROM unposted ORDER BY ALL")["bucket"]
     hours = [m.replace(tzinfo=UTC) for m in marks.to_pylist()]
-    parts = sorted([(window.start, window.end), *((h, h + HOUR) for h in hours)])
-    ranges = [parts[0]]
+    end_of_hours = find_hours_end(warehouse)
+    parts = sorted(
+        (start, min(end, end_of_hours))
+        for start, end in [(window.start, window.end), *((h, h + HOUR) for h in hours)]
+        if start < end_of_hours
+    )
+    ranges = parts[:1]
     for start, end in parts[1:]:
         if start <= ranges[-1][1] + MERGE_GAP:
             ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))

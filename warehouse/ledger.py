@@ -1,19 +1,24 @@
 """Write the GPU-hour ledger: every second of every device in exactly one state, with its price."""
 
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.settings import Settings
+from fallow.tables import schema
 from fallow.window import Window
 from warehouse import signals
+from warehouse.dirty import find_hours_end, mark_hours
 from warehouse.pricing import PRICES
 from warehouse.signals import BUCKET_S
 from warehouse.steps import compose_query
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.ledger")
 
 STEPS = (
     *(
@@ -73,6 +78,27 @@ def write_ledger(wh: "Warehouse", window: Window, step: str = "1h") -> int:
         )
         for chunk in whole.chunks(compute_stride(wh, step))
     )
+
+
+def withdraw_future_hours(wh: "Warehouse") -> int:
+    """Remove the rows of hours that have not begun, and mark these hours; return how many.
+
+    A clock that was set forward and then back leaves such rows. The totals follow.
+    """
+    limit = {"limit": find_hours_end(wh)}
+    sql = "SELECT count(DISTINCT bucket) AS n, max(bucket) AS last FROM ledger"
+    row = wh.query(f"{sql} WHERE bucket >= $limit", limit).to_pylist()[0]
+    if not row["n"]:
+        return 0
+    first = limit["limit"].replace(tzinfo=None)
+    with wh.transaction() as cursor:
+        mark_hours(cursor, first, row["last"] + timedelta(hours=1))
+    wh.replace("ledger", schema("ledger").empty_table(), "bucket >= $first", {"first": first})
+    log.warning(
+        "the ledger had hours that have not begun: a clock was ahead",
+        extra={"hours": row["n"], "last": row["last"]},
+    )
+    return int(row["n"])
 
 
 def compute_stride(views: Views, step: str = "1h") -> timedelta:

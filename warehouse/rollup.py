@@ -222,7 +222,9 @@ def _refresh_buckets(
         f"{with_samples} FROM ({load_step('rollup/device')})",
         {**span, "first": start, "last": end, "unknown_interval_s": UNKNOWN_INTERVAL_S},
     ).to_arrow_table()
+    changed = hours["first"] - HOUR, hours["last"]
     if devices.num_rows:
+        changed = _widen_to_lifetimes(cursor, devices, *changed)
         # Telemetry may arrive before the inventory that has the node of an address.
         ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
     cursor.execute(
@@ -230,10 +232,27 @@ def _refresh_buckets(
         where,
     )
     # Whether the end of an hour is idle is known only when the next hour's stretch is known.
-    dirty.mark_hours(cursor, hours["first"] - HOUR, hours["last"])
+    dirty.mark_hours(cursor, *changed)
     cursor.execute("DROP TABLE temp.owner_bucket")
     cursor.unregister("model")
     cursor.unregister("piece")
+
+
+def _widen_to_lifetimes(
+    cursor: "duckdb.DuckDBPyConnection", devices: pa.Table, start: datetime, end: datetime
+) -> tuple[datetime, datetime]:
+    """Widen hours by those that were before or after the lifetime of a device and now are in it.
+
+    A device that comes back existed meanwhile: its seconds of that time are unknown and paid.
+    """
+    cursor.register("incoming", devices)
+    row = cursor.execute(load_step("rollup/earlier_ends")).fetchone()
+    cursor.unregister("incoming")
+    last_seen, first_seen = row or (None, None)
+    return (
+        start if last_seen is None else min(start, _floor_time(last_seen, HOUR)),
+        end if first_seen is None else max(end, _ceil_time(first_seen, HOUR)),
+    )
 
 
 def _find_touched(

@@ -22,7 +22,7 @@ from fallow.window import Window
 from runtime.operations import analyzer_runs
 from warehouse import audits, dirty, work_lost
 from warehouse.allocation import write_allocations
-from warehouse.ledger import write_ledger
+from warehouse.ledger import withdraw_future_hours, write_ledger
 from warehouse.pricing import store_rates
 from warehouse.rollup import roll_up
 
@@ -96,9 +96,11 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
 
     The ledger is written for the window and for every hour whose rollups have changed (by rows that
     came late, after an outage or from a backfill) or whose work was lost.
-    Hours that need archived days stay marked while the store of these days is away.
+    Hours that need archived days stay marked while the store of these days is away. Hours that have
+    not begun have no rows in the ledger, also after the clock was ahead.
     """
     buckets = roll_up(warehouse)
+    withdraw_future_hours(warehouse)
     failures: list[AuditFailure] = []
     burst_bps = warehouse.settings.reliability.burst_bps
     for part in dirty.list_marked_windows(warehouse, window):

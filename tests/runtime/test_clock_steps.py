@@ -10,6 +10,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.live_evidence import LiveEvidence
+from warehouse import audits
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -50,6 +51,63 @@ class Collector:
         sql = "SELECT bucket, state, sum(seconds) AS s FROM ledger GROUP BY ALL"
         rows = self.warehouse.query(sql).to_pylist()
         return {(row["bucket"], row["state"]): row["s"] for row in rows}
+
+    def audit(self) -> set[str]:
+        """Return the audits of all hours that fail."""
+        return {failure.audit for failure in audits.run_audits(self.warehouse)}
+
+    def last_hours(self) -> set[datetime]:
+        """Return the last hour of the ledger, and of each of its totals."""
+        tables = ("ledger", "ledger_1h")
+        maxima = (self.warehouse.query(f"SELECT max(bucket) AS b FROM {t}") for t in tables)
+        return {rows["b"][0].as_py() for rows in maxima}
+
+
+@pytest.mark.parametrize("step", [HOUR, 5 * HOUR], ids=str)
+def test_hours_of_a_clock_that_was_ahead_leave_the_ledger_until_they_begin(
+    settings: Settings, step: timedelta
+) -> None:
+    host = Collector(settings)
+    with host.warehouse:
+        host.run(90)
+        before = host.seconds()
+        host.run(30, step=step)
+        assert max(host.last_hours()) > (host.now - step).replace(tzinfo=None)
+        ahead = host.now.replace(tzinfo=None)
+        host.run(30, step=-step)
+        this_hour = (host.now - timedelta(microseconds=1)).replace(minute=0, second=0, tzinfo=None)
+        assert host.last_hours() == {this_hour.replace(microsecond=0)}
+        assert host.audit() <= {"future"}
+        first = min(bucket for bucket, _ in before)
+        assert host.seconds()[first, "productive"] == before[first, "productive"]
+
+        while host.now.replace(tzinfo=None) < ahead + HOUR:
+            host.run(120)
+            assert host.audit() <= {"future"}
+        assert host.audit() == set()
+        by_hour: dict[datetime, float] = {}
+        for (bucket, _state), length in host.seconds().items():
+            by_hour[bucket] = by_hour.get(bucket, 0.0) + length
+        whole = [length for bucket, length in by_hour.items() if first < bucket < this_hour]
+        assert whole == pytest.approx([3600.0] * len(whole))
+        wasted = {state for _, state in host.seconds()} - {"productive", "unknown"}
+        assert not wasted
+
+
+@pytest.mark.parametrize("gap", [8 * HOUR, -5 * HOUR], ids=["away", "clock back"])
+def test_a_device_whose_lifetime_grows_by_many_hours_has_all_of_them(
+    settings: Settings, gap: timedelta
+) -> None:
+    host = Collector(settings)
+    with host.warehouse:
+        host.run(30)
+        host.run(30, step=gap)
+        assert host.audit() <= {"future"}
+        host.run(30, step=max(-gap, timedelta(0)))
+        assert host.audit() == set()
+        devices = host.warehouse.query("SELECT first_seen AS f, last_seen AS l FROM device")
+        lifetime = (devices["l"][0].as_py() - devices["f"][0].as_py()).total_seconds()
+        assert sum(host.seconds().values()) == pytest.approx(lifetime)
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])

@@ -22,4 +22,12 @@ SELECT
 FROM rollup_5m
 WHERE bucket > $latest_legal AND n > 0
 HAVING count(*) > 0
+UNION ALL
+SELECT
+    'ledger',
+    count(*),
+    max(bucket)
+FROM ledger
+WHERE bucket > $latest_legal
+HAVING count(*) > 0
 ORDER BY ALL
