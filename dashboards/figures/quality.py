@@ -37,6 +37,15 @@ def collectors(views: Views, window: Window, filters: Filters, now: datetime) ->
     return run_query(views, ("quality/collectors",), window, filters, most=MOST, now=timestamp)
 
 
+def limits(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the limits that refused scrapes, the most frequent first.
+
+    Columns: cluster, collector, limit_name (such as sample_limit), targets, scrapes, last_refusal
+    (UTC), error (the newest).
+    """
+    return run_query(views, ("quality/limits",), window, filters, most=MOST)
+
+
 def coverage(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per hour: coverage_pct (samples over expected samples), conflict_pct, blind_pct.
 

@@ -23,6 +23,15 @@ COLLECTORS = {
     "seconds": page.number("seconds a scrape"),
     "error": page.name("last error", "large"),
 }
+LIMITS = {
+    "limit_name": page.name("limit"),
+    "collector": page.name("collector", "small"),
+    "cluster": page.name("cluster", "small"),
+    "targets": page.number("targets refused"),
+    "scrapes": page.number("scrapes refused"),
+    "last_refusal": page.time_column("last refusal"),
+    "error": page.name("newest error", "large"),
+}
 GAP = 90.0
 """Percent of the expected samples below which an hour has a gap."""
 
@@ -32,6 +41,7 @@ def show(request: PageRequest) -> None:
     page.card(data_health_figures, request)
     page.card(coverage, request)
     page.card(collectors, request)
+    page.card(limits, request)
 
 
 def data_health_figures(request: PageRequest) -> None:
@@ -101,3 +111,21 @@ def collectors(request: PageRequest) -> None:
         )
         return
     page.table(rows, COLLECTORS, table_name="Collectors, the worst first")
+
+
+def limits(request: PageRequest) -> None:
+    """List the limits that refused scrapes: what they refused is missing from every figure."""
+    page.heading("Limits that refuse scrapes")
+    rows = data.query(quality.limits, request.window, request.filters)
+    if not rows.num_rows:
+        page.show_nothing(
+            "No limit refused a scrape in this window.",
+            "The limits are `exporters.sample_limit`, `exporters.body_size_limit` and "
+            "`prometheus.body_size_limit`.",
+        )
+        return
+    page.table(rows, LIMITS, table_name="Limits that refused scrapes")
+    page.note(
+        "A refused scrape is missing as a whole: its GPUs are unknown for that time. Raise the "
+        "limit of that name in the settings, or let the exporter give fewer series."
+    )

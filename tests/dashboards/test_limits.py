@@ -1,0 +1,48 @@
+"""Limits that refuse scrapes: listed on the page Data with what they refused."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from dashboards.figures import quality
+from dashboards.figures.query import Filters
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from tests.dashboards.drawing import stored
+from warehouse.lake import Warehouse
+
+START = datetime(2026, 11, 15, tzinfo=UTC)
+ERRORS = (
+    ("a", "sample_limit: 90,000 samples, 50,000 are allowed"),
+    ("b", "sample_limit: 60,000 samples, 50,000 are allowed"),
+    ("c", "over exporters.body_size_limit: more than 10 bytes"),
+    ("d", "cannot connect"),
+    ("e", None),
+)
+
+
+def test_each_limit_that_refuses_is_a_row(tmp_path: Path) -> None:
+    times = [(START + timedelta(minutes=n)).replace(tzinfo=None) for n in range(len(ERRORS))]
+    batch = Batch.of(
+        "scrape",
+        {
+            "cluster": ["demo"] * len(ERRORS),
+            "ts": times,
+            "collector": ["exporters"] * len(ERRORS),
+            "target": [target for target, _ in ERRORS],
+            "until": times,
+            "up": [error is None for _, error in ERRORS],
+            "error": [error for _, error in ERRORS],
+        },
+    )
+    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+        stored(warehouse, batch)
+        window = Window(START, START + timedelta(hours=1))
+        rows = quality.limits(warehouse, window, Filters()).to_pylist()
+        elsewhere = quality.limits(warehouse, window, Filters(cluster="other"))
+    assert [(row["limit_name"], row["targets"], row["scrapes"]) for row in rows] == [
+        ("sample_limit", 2, 2),
+        ("body_size_limit", 1, 1),
+    ]
+    assert rows[0]["error"] == ERRORS[1][1]
+    assert elsewhere.num_rows == 0
