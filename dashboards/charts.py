@@ -86,6 +86,34 @@ def states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> al
     return chart
 
 
+def kinds_over_time(
+    rows: pa.Table, kind: str, value: str, *, title: str, height: int = 180
+) -> alt.Chart:
+    """Stack the kinds per day: columns day, the kind's and the value's."""
+    kinds = sorted({*rows[kind].to_pylist()})
+    chart: alt.Chart = (
+        alt.Chart(values(rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b")),
+            y=alt.Y(f"{value}:Q", title=title, axis=alt.Axis(tickMinStep=1)),
+            color=alt.Color(
+                f"{kind}:N",
+                title=None,
+                scale=alt.Scale(domain=kinds, range=[*SERIES[: len(kinds)]]),
+                legend=alt.Legend(orient="top"),
+            ),
+            tooltip=[
+                alt.Tooltip("day:T", title="day", timeUnit=DAY),
+                alt.Tooltip(f"{kind}:N"),
+                alt.Tooltip(f"{value}:Q", title=title, format=",.3~g"),
+            ],
+        )
+        .properties(height=height)
+    )
+    return chart
+
+
 def ranked_bars(
     rows: Sequence[Mapping[str, Any]],
     value: str = "usd",

@@ -52,6 +52,15 @@ def clocks(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, steps, window, filters, most=MOST, slow=SLOW, least_peers=LEAST_PEERS)
 
 
+def failures(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the failures that lost work: day (UTC), cause, pods, gpu_hours.
+
+    cause: spot, preemption, node, device, application or unknown. Team, model and pool do not
+    filter it.
+    """
+    return run_query(views, ("health/failures",), window, filters)
+
+
 def events(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return events of nodes: ts, cluster, node, reason, type, message, count."""
     return run_query(

@@ -75,6 +75,7 @@ def show(request: PageRequest) -> None:
     """Draw the page."""
     page.card(headline, request)
     page.card(findings, request)
+    page.card(failures, request)
     page.card(more, request)
 
 
@@ -138,6 +139,25 @@ def findings(request: PageRequest) -> None:
         for finding in findings_listed
     ]
     page.table(rows, FINDING_COLUMNS, table_name="Sick GPUs, outages, lost work and slow GPUs")
+
+
+def failures(request: PageRequest) -> None:
+    """Draw the failures that lost work, per day and cause."""
+    page.heading("Failures by cause")
+    rows = data.query(health.failures, request.window, request.filters)
+    if not rows.num_rows:
+        page.show_nothing(
+            "No failure is known to have lost work in this window.",
+            "Failures come from the Kubernetes collector's pods and events; `fallow doctor` says "
+            "whether it runs.",
+        )
+        return
+    page.chart(
+        charts.kinds_over_time(rows, "cause", "pods", title="pods that lost work"),
+        "Pods that lost work per day, by cause",
+    )
+    lost = sum(amount or 0 for amount in rows["gpu_hours"].to_pylist())
+    page.note(f"{sum(rows['pods'].to_pylist()):,} pods lost {hours(lost)} of work in this window.")
 
 
 def more(request: PageRequest) -> None:

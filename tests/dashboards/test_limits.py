@@ -1,9 +1,9 @@
-"""Limits that refuse scrapes: listed on the page Data with what they refused."""
+"""Limits that refuse scrapes on the page Data, and failures by cause on the page Health."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dashboards.figures import quality
+from dashboards.figures import health, quality
 from dashboards.figures.query import Filters
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -46,3 +46,30 @@ def test_each_limit_that_refuses_is_a_row(tmp_path: Path) -> None:
     ]
     assert rows[0]["error"] == ERRORS[1][1]
     assert elsewhere.num_rows == 0
+
+
+def test_failures_are_counted_by_day_and_cause(tmp_path: Path) -> None:
+    ends = [START.replace(tzinfo=None) + timedelta(hours=n) for n in (1, 2, 3, 30)]
+    batch = Batch.of(
+        "work_lost",
+        {
+            "cluster": ["demo"] * 4,
+            "namespace": ["a", "a", "b", "a"],
+            "pod": ["p0", "p1", "p2", "p3"],
+            "end": ends,
+            "cause": ["node", "node", None, "spot"],
+            "gpu_hours": [1.0, 2.5, 4.0, None],
+        },
+    )
+    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+        stored(warehouse, batch)
+        window = Window(START, START + timedelta(days=2))
+        rows = health.failures(warehouse, window, Filters()).to_pylist()
+        of_b = health.failures(warehouse, window, Filters(namespace="b")).to_pylist()
+    day = START.replace(tzinfo=None)
+    assert [(row["day"], row["cause"], row["pods"], row["gpu_hours"]) for row in rows] == [
+        (day, "node", 2, 3.5),
+        (day, "unknown", 1, 4.0),
+        (day + timedelta(days=1), "spot", 1, None),
+    ]
+    assert [row["cause"] for row in of_b] == ["unknown"]
