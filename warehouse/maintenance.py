@@ -106,7 +106,7 @@ class CompactionResult(msgspec.Struct, frozen=True):
 def read_status(warehouse: "Warehouse") -> pa.Table:
     """Return what each tier holds, from the catalog: no data file of a table is opened.
 
-    tier: hot (raw samples), warm (rollups), cold (archived days), books (all other tables), retired
+    tier: hot (raw samples), warm (rollups), cold (archived days), ledger (other tables), retired
     (replaced files that wait for their removal), catalog. rows, bytes, files; oldest and newest
     in UTC, whole days in the cold tier; bytes_per_sample of raw samples: bytes on disk per measured
     value, identities included.
@@ -196,7 +196,7 @@ def list_measured_columns() -> tuple[str, ...]:
 def _name_tier(table: str) -> str:
     if get_storage(table).mode == "append":
         return "hot"
-    return "warm" if table in tiers.ROLLED else "books"
+    return "warm" if table in tiers.ROLLED else "ledger"
 
 
 def _delete_retired(

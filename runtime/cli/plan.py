@@ -42,7 +42,7 @@ def plan(
     at: At = None,
     top: Annotated[int, typer.Option(min=0, help="rows of a table, 0 = all")] = 40,
 ) -> None:
-    """Show what policies decide now: done (+), told (~), held (=), refused (-), and why.
+    """Show what policies decide now: done (+), notified (~), held (=), refused (-), and why.
 
     Reads only. `fallow apply` carries it out.
     """

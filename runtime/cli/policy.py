@@ -13,8 +13,10 @@ from actions.policy import keys
 from actions.policy.parser import parse_policies, read_policies
 from actions.policy.shipped import get_folder, write_out
 from fallow.errors import UsageError
+from fallow.window import format_duration
 from runtime.cli.options import CommandRun, Output, add_group, command
 from runtime.operations import live_actor, plans
+from runtime.operations.plan_rows import describe_policy
 from runtime.operations.plans import missing_folder_error
 from runtime.rendering.tables import document
 
@@ -85,7 +87,34 @@ def show(
     if run.output is Output.json:
         run.text(document("policy", body))
         return
-    run.data([{"key": key, "value": value} for key, value in _flatten(body)], noun="policy")
+    parts = _describe(policy) if run.output is Output.table else dict(_flatten(body))
+    run.data([{"key": key, "value": value} for key, value in parts.items()], noun="policy")
+
+
+def _describe(policy: "Policy") -> dict[str, str]:
+    """Return a policy in words, a part per line; `-o csv` has every key."""
+    return {
+        "name": policy.name,
+        "description": policy.description,
+        "mode": policy.mode,
+        **describe_policy(policy),
+        "at once": f"{policy.concurrent} actions",
+        "blackouts": ", ".join(blackout.name for blackout in policy.blackouts) or "none",
+        "only if": "a pending workload is admitted on the freed GPUs"
+        if policy.on_pressure
+        else "a pending workload is admitted, or a node becomes empty"
+        if policy.on_benefit
+        else "always",
+        "minimum age": format_duration(policy.min_age.total_seconds()),
+        "cool-down": format_duration(policy.cool_down.total_seconds()),
+        "reversals": f"at most {policy.reversals.rate:.0%} within "
+        f"{format_duration(policy.reversals.within.total_seconds())}",
+        "aborts above": f"{policy.max_resources} of the fleet's cases at once"
+        if policy.max_resources.share
+        else f"{policy.max_resources} cases at once",
+        "source": policy.source,
+        "fingerprint": policy.fingerprint,
+    }
 
 
 def init(
@@ -216,8 +245,8 @@ def _trust(policy: "Policy", standing: "TrustState | None") -> dict[str, Any]:
 def _flatten(body: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if isinstance(body, dict):
         parts = [(f"{prefix}.{key}".lstrip("."), value) for key, value in body.items()]
-    elif isinstance(body, list) and any(isinstance(item, (dict, list)) for item in body):
+    elif isinstance(body, (list, tuple)) and any(isinstance(item, (dict, list)) for item in body):
         parts = [(f"{prefix}[{number}]", value) for number, value in enumerate(body)]
     else:
-        return [(prefix, None if body in ([], "") else body)]
+        return [(prefix, None if body in ([], (), "") else body)]
     return [leaf for key, value in parts for leaf in _flatten(value, key)]

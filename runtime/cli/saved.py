@@ -7,7 +7,7 @@ import typer
 from fallow.errors import UsageError
 from fallow.window import parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
-from runtime.operations import savings as books
+from runtime.operations import savings
 
 BY = ("policy", "action", "team", "kind")
 
@@ -38,10 +38,10 @@ def saved(
     with run.warehouse(settings) as warehouse:
         if cases:
             cluster = run.options.get("cluster")
-            rows = books.read_cases(warehouse, since=since_at, cluster=cluster)
+            rows = savings.read_cases(warehouse, since=since_at, cluster=cluster)
             run.data(rows, noun="cases")
             return
-        groups, total = books.total_savings(warehouse, settings, since=since_at, by=by, now=now)
+        groups, total = savings.total_savings(warehouse, settings, since=since_at, by=by, now=now)
     if run.output is Output.json:
         run.data(groups, noun="savings", by=by, since=since_at, until=now, total=total)
         return
@@ -49,7 +49,7 @@ def saved(
     if run.output is Output.csv:
         return
     usd = "no price" if total["usd"] is None else f"${total['usd']:,.2f}"
-    parts = [f"${total[k]:,.2f} {k}" for k in books.KINDS if total[k]]
+    parts = [f"${total[k]:,.2f} {k}" for k in savings.KINDS if total[k]]
     run.say(
         f"{total['actions']} actions since {since_at:%Y-%m-%d %H:%M} UTC saved "
         f"{total['gpu_hours']:,.1f} GPU-hours, {usd}" + (f" ({', '.join(parts)})" if parts else "")

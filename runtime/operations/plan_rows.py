@@ -138,13 +138,7 @@ def policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Bat
                 "description": policy.description,
                 "mode": policy.mode,
                 "source": policy.source,
-                "matches": ", ".join(_describe_conditions(policy.match)) or "every finding",
-                "allows": ", ".join(_describe_conditions(policy.allow))
-                or "nothing: no namespace is listed",
-                "stages": " → ".join(_describe_stage(stage) for stage in policy.stages)
-                + (f", {_describe_recurrence(policy.act_window)}" if policy.act_window else ""),
-                "budgets": "; ".join(_describe_budget(b) for b in policy.budgets) or "none",
-                "approvals": _describe_approvals(policy),
+                **describe_policy(policy),
                 "reversal_rate": policy.reversals.rate,
                 "reversal_within_s": policy.reversals.within.total_seconds(),
                 "closed": "; ".join(b.name for b in on) or None,
@@ -154,6 +148,20 @@ def policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Bat
             }
         )
     return _batch("policy", rows)
+
+
+def describe_policy(policy: "Policy") -> dict[str, str]:
+    """Return in words what a policy matches and allows, its stages, budgets and approvals."""
+    act_window = policy.act_window
+    return {
+        "matches": ", ".join(_describe_conditions(policy.match)) or "every finding",
+        "allows": ", ".join(_describe_conditions(policy.allow))
+        or "nothing: no namespace is listed",
+        "stages": " → ".join(_describe_stage(stage) for stage in policy.stages)
+        + (f", {_describe_recurrence(act_window)}" if act_window else ""),
+        "budgets": "; ".join(_describe_budget(b) for b in policy.budgets) or "none",
+        "approvals": _describe_approvals(policy),
+    }
 
 
 def _subject_key(facts: Facts) -> tuple[str, str, str, str]:

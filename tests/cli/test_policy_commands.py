@@ -89,7 +89,7 @@ def test_show_tells_what_holds_where_nothing_is_said(fallow: Fallow) -> None:
     assert told["schema"] == "fallow.policy/v1"
     assert (told["mode"], told["allow"]["namespaces"]) == ("notify", [])
     table = fallow("policy", "show", "watch").out
-    assert "cool_down" in table
+    assert "cool-down" in table
 
 
 def test_the_schema_is_json(fallow: Fallow) -> None:

@@ -109,4 +109,4 @@ FROM (
     UNION ALL
     SELECT * FROM archived
 ) AS every
-ORDER BY list_position(['hot', 'warm', 'cold', 'books'], every.tier), every.table_name
+ORDER BY list_position(['hot', 'warm', 'cold', 'ledger'], every.tier), every.table_name
