@@ -28,8 +28,8 @@ UNDONE = {
     "id": page.name("action", "small"),
 }
 BY_GATE = {
-    "reason": page.name("why not", "large"),
-    "decision": page.name("decision", "small"),
+    "reason": page.name("why not"),
+    "decision": page.name("decision"),
     "cases": page.number("cases"),
     "usd_per_day": page.usd("USD a day"),
     "gpus": page.number("GPUs"),
