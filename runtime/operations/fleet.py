@@ -17,14 +17,17 @@ from runtime.operations import (
     explanations,
     findings,
     ledger_totals,
+    plans,
     windows,
 )
+from runtime.operations.idleness import Idleness, IdlenessReader
 from runtime.operations.queries import sql
 from runtime.rendering.tables import round_body
 from warehouse.lake import Warehouse
 from warehouse.spend import KEYS
 
 if TYPE_CHECKING:
+    from runtime.operations.plans import WhyNotReport
     from runtime.operations.windows import CoveredHours
 
 HOURS, USD, TIME = pa.float64(), pa.decimal128(38, 2), pa.timestamp("us")
@@ -145,11 +148,39 @@ class WarehouseFleet:
 
     def ledger(self, window: str | Window | None = None) -> FleetTable:
         """Return the ledger's rows of a window."""
-        span = self._cover(window)
+        span = self.cover(window)
         rows = self._warehouse.query(
             sql("ledger_rows"), {**span.window.bounds(), "cluster": self._cluster}
         )
         return FleetTable(rows, span.window, span.notes)
+
+    def cover(self, window: str | Window | None = None) -> "CoveredHours":
+        """Return the hours of a window that have data, with the notes about them."""
+        return windows.covered_hours(
+            self._warehouse,
+            _format_window(window),
+            self._clock(),
+            self._cluster,
+            lag=self._settings.ledger.max_lag,
+            every=self._settings.service.collect_every,
+        )
+
+    def why_not(self, workload: str) -> "WhyNotReport":
+        """Return every gate's answer about a workload now, under each policy of the site."""
+        rules = plans.load_policies(self._settings)
+        return plans.why_not(
+            self._warehouse,
+            self._settings,
+            rules,
+            workload,
+            at=self._clock(),
+            cluster=self._cluster,
+        )
+
+    def read_idleness(self, cluster: str, namespace: str, kind: str, name: str) -> Idleness | None:
+        """Return whether a workload is idle now; None = it held no device in the last day."""
+        reader = IdlenessReader(self._warehouse, self._settings, self._clock)
+        return reader.read(cluster, namespace, kind, name)
 
     def close(self) -> None:
         """Close the warehouse."""
@@ -160,16 +191,6 @@ class WarehouseFleet:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _cover(self, window: str | Window | None) -> "CoveredHours":
-        return windows.covered_hours(
-            self._warehouse,
-            _format_window(window),
-            self._clock(),
-            self._cluster,
-            lag=self._settings.ledger.max_lag,
-            every=self._settings.service.collect_every,
-        )
 
 
 def _split(names: str | Sequence[str]) -> list[str]:

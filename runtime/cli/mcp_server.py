@@ -1,0 +1,29 @@
+"""`fallow mcp`: spend, findings and verdicts for assistants, over the Model Context Protocol."""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+import typer
+
+from fallow.errors import UsageError
+from runtime.cli.options import CommandRun, command
+from runtime.operations.fleet_answers import FleetAnswers
+
+OPTIONS = ("home", "config", "cluster")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "mcp", output=False)(mcp)
+
+
+def mcp(run: CommandRun) -> None:
+    """Answer an assistant on stdin and stdout (MCP); it only reads.
+
+    Tools: spend, findings, explain, why_not, idleness. The assistant starts this command.
+    """
+    if find_spec("mcp") is None:
+        raise UsageError("the MCP server is not installed", hint="pip install 'fallow[mcp]'")
+    options = {name: str(run.options[name]) for name in OPTIONS if run.options.get(name)}
+    tools = import_module("runtime.operations.assistant_tools")
+    tools.serve(FleetAnswers(run.settings(), options, run.now))
