@@ -11,13 +11,14 @@ The audits check that:
 - every covered second is of exactly one class
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 
 from fallow.gpu_models import gpu_models
 from fallow.window import Window
@@ -77,9 +78,21 @@ def list_audits() -> tuple[str, ...]:
 
 def run_audits(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailure]:
     """Run every audit over the whole hours of a window, or over all rows; return the failures."""
-    since, until = _round_hours(window) if window else _find_ledger_range(warehouse)
-    # The audit `future` names hours that have not begun; the next accounting step removes them.
-    until = min(until, find_hours_end(warehouse).replace(tzinfo=None))
+    since, until = find_hours(warehouse, window)
+    rows = {name: run_audit(warehouse, name, since, until) for name in list_audits()}
+    return list_failures(rows)
+
+
+def run_audit(warehouse: "Warehouse", name: str, since: datetime, until: datetime) -> pa.Table:
+    """Run one audit over the hours of [since, until), naive UTC; return the rows it refuses."""
+    sql = load_step(f"audits/{name}")
+    if name == "bill_sum":
+        sql = with_prices(sql)
+    return run_hours(warehouse, sql, since, until)
+
+
+def run_hours(warehouse: "Warehouse", sql: str, since: datetime, until: datetime) -> pa.Table:
+    """Run a query of this package over the hours of [since, until), naive UTC."""
     limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
     parameters = {
         "since": since,
@@ -90,19 +103,30 @@ def run_audits(warehouse: "Warehouse", window: Window | None = None) -> list[Aud
         "step_s": 3600,
         "region": warehouse.settings.prices.region,
     }
-    failures = []
-    for name in list_audits():
-        sql = load_step(f"audits/{name}")
-        if name == "bill_sum":
-            named = {"devices": "pricing/billed"} | {p.rpartition("/")[2]: p for p in PRICES}
-            steps = ", ".join(f"{noun} AS (\n{load_step(path)}\n)" for noun, path in named.items())
-            sql = f"WITH {steps}\n{sql}"
-        used = {k: v for k, v in parameters.items() if f"${k}" in sql}
-        rows = warehouse.query(sql, used)
-        if rows.num_rows:
-            sample = tuple(rows.slice(0, MOST_SHOWN).to_pylist())
-            failures.append(AuditFailure(name, rows.num_rows, sample))
-    return failures
+    return warehouse.query(sql, {k: v for k, v in parameters.items() if f"${k}" in sql})
+
+
+def with_prices(sql: str) -> str:
+    """Return a query with the steps before it that price each hour."""
+    named = {"devices": "pricing/billed"} | {path.rpartition("/")[2]: path for path in PRICES}
+    steps = ", ".join(f"{noun} AS (\n{load_step(path)}\n)" for noun, path in named.items())
+    return f"WITH {steps}\n{sql}"
+
+
+def list_failures(rows: Mapping[str, pa.Table]) -> list[AuditFailure]:
+    """Return the audits that refused rows, by name."""
+    return [
+        AuditFailure(name, refused.num_rows, tuple(refused.slice(0, MOST_SHOWN).to_pylist()))
+        for name, refused in sorted(rows.items())
+        if refused.num_rows
+    ]
+
+
+def find_hours(warehouse: "Warehouse", window: Window | None) -> tuple[datetime, datetime]:
+    """Return the time range of the whole hours inside a window, or of all rows, naive UTC."""
+    since, until = _round_hours(window) if window else _find_ledger_range(warehouse)
+    # The audit `future` names hours that have not begun; the next accounting step removes them.
+    return since, min(until, find_hours_end(warehouse).replace(tzinfo=None))
 
 
 def _round_hours(window: Window) -> tuple[datetime, datetime]:

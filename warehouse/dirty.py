@@ -97,6 +97,18 @@ def find_hours_end(warehouse: "Warehouse") -> datetime:
     return now.replace(minute=0, second=0, microsecond=0) + HOUR
 
 
+def delete_audits(cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> None:
+    """Delete the results of audits of the hours and days that [since, until) touches (naive UTC).
+
+    Called in the transaction that changes these hours of the ledger.
+    """
+    cursor.execute(
+        "DELETE FROM lake.main.audit WHERE bucket < $until AND bucket > $since -"
+        " CASE period WHEN '1h' THEN INTERVAL 1 HOUR ELSE INTERVAL 1 DAY END",
+        {"since": since, "until": until},
+    )
+
+
 def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
     """Return the window and all marked hours as windows, close ones joined, oldest first.
 

@@ -29,7 +29,7 @@ _LAKE_OPTIONS = {
     "parquet_compression_level": "1",
     "parquet_version": "2",
 }
-_INLINED = ("dirty", "watermark")
+_INLINED = ("dirty", "watermark", "audit")
 """Tables of a few rows, kept in the catalog: a Parquet file for each change would cost more."""
 
 

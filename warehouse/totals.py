@@ -2,7 +2,8 @@
 
 `ledger_1h` and `ledger_1d` are the sums of `totals/*.sql` over the ledger. Whoever replaces rows of
 the ledger rewrites the totals of their hours and days in the same transaction, so that no reader
-sees one without the other. The audit `ledger_totals` compares them.
+sees one without the other. The audit `ledger_totals` compares them. The results of the audits of
+these hours and days are deleted with them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from warehouse import statements
+from warehouse import dirty, statements
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def follow_changes(
         since = min(first for first, _ in ranges)
         until = max(last for _, last in ranges) + timedelta(microseconds=1)
         _write_totals(cursor, since, until)
+        dirty.delete_audits(cursor, since, until)
 
 
 def fill_totals(cursor: "duckdb.DuckDBPyConnection") -> None:

@@ -7,7 +7,8 @@ import msgspec
 from dashboards.figures.query import run_query
 from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.audits import format_banner, run_audits
+from warehouse.audit_results import read_failures
+from warehouse.audits import format_banner
 from warehouse.lake import Warehouse
 
 RECENT = timedelta(days=1)
@@ -35,7 +36,7 @@ def audits(views: Views, window: Window) -> str | None:
     """Return the banner of the audits that fail over a window; None = the ledger adds up."""
     if not isinstance(views, Warehouse):  # rows of a test have no ledger
         return None
-    return format_banner(run_audits(views, window))
+    return format_banner(read_failures(views, window))
 
 
 def collector_health(views: Views, until: datetime) -> tuple[CollectorHealth, ...]:

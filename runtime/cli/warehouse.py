@@ -7,6 +7,8 @@ import typer
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.operations.ledger_totals import verify_warehouse
 from warehouse import maintenance
+from warehouse.audit_results import audit_due
+from warehouse.audits import format_banner
 from warehouse.lake import Warehouse
 from warehouse.relocation import RelocatedPart, relocate_warehouse
 from warehouse.tiers import move_to_cold
@@ -30,13 +32,15 @@ def status(run: CommandRun) -> None:
 
 
 def compact(run: CommandRun) -> None:
-    """Move old rows to their tier, merge small files, drop what is no longer referenced."""
+    """Move old rows to their tier, merge small files, drop unreferenced ones, audit due hours."""
     with run.warehouse(run.settings(), write=True) as warehouse:
         try:
             moved = move_to_cold(warehouse, run.now())
             run.say(f"moved {moved.files} days ({moved.rows:,} rows) to the cold tier")
         finally:  # the lake is compacted while the cold tier is away, too
             run.say(str(maintenance.compact_warehouse(warehouse)))
+        if fault := format_banner(audit_due(warehouse)):
+            run.say(fault)
         run.data(maintenance.read_status(warehouse), noun="status")
 
 

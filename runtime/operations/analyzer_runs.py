@@ -30,7 +30,7 @@ from fallow.protocols import (
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import case_identity, findings, windows
-from warehouse import audits
+from warehouse import audit_results, audits
 from warehouse.lake import Warehouse
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def analyze(
         at_once=PARALLEL_ANALYZERS,
         report_unjudged=True,
     )
-    fault = audits.format_banner(audits.run_audits(warehouse, span.window))
+    fault = audits.format_banner(audit_results.read_failures(warehouse, span.window))
     notes = (*span.notes, *([fault] if fault else []), *analysis.notes)
     return msgspec.structs.replace(_with_case_ids(warehouse, analysis), notes=notes)
 

@@ -11,7 +11,7 @@ from fallow import money
 from fallow.errors import WarehouseError
 from fallow.window import Window
 from runtime.operations import analyzer_runs, reconcile, windows
-from warehouse import audits, verification
+from warehouse import audit_results, audits, verification
 from warehouse.spend import read_spend
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def total_spend(
     rows: list[dict[str, Any]] = table.to_pylist()
     notes = [
         *span.notes,
-        *filter(None, [audits.format_banner(audits.run_audits(warehouse, chosen))]),
+        *filter(None, [audits.format_banner(audit_results.read_failures(warehouse, chosen))]),
     ]
     saved = None
     if view == "loaded" and not share_unallocated:

@@ -20,7 +20,7 @@ from fallow.protocols import Analyzer, Collector
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import analyzer_runs
-from warehouse import audits, dirty, work_lost
+from warehouse import audit_results, dirty, work_lost
 from warehouse.allocation import write_allocations
 from warehouse.ledger import withdraw_future_hours, write_ledger
 from warehouse.pricing import store_rates
@@ -113,7 +113,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     for part in dirty.list_marked_windows(warehouse, window):
         with _leave_unreadable(part):
             write_ledger(warehouse, part)
-            failures += audits.run_audits(warehouse, part)
+            failures += audit_results.audit_hours(warehouse, part)
             dirty.clear_marks(warehouse, part)
     return buckets, failures
 

@@ -26,7 +26,7 @@ from runtime.operations.requests import verify_journal
 from runtime.service.metrics import SelfMetrics
 from runtime.service.roles import PARTS, Lane, ServiceJob, ServiceRole
 from runtime.service.sources import SourceRead, Sources, wait_for
-from warehouse import audits, maintenance, tiers
+from warehouse import audit_results, maintenance, tiers
 from warehouse.audits import format_banner
 from warehouse.lake import Warehouse
 
@@ -180,8 +180,10 @@ class ServiceLoop:
         self, failures: "list[AuditFailure]", window: Window
     ) -> "list[AuditFailure]":
         """Return the failing audits of the pages' window; read again only while one may fail."""
-        if failures or self._audits_failed is not False:
-            failures = audits.run_audits(self.warehouse, window)
+        if self._audits_failed is None:
+            failures = audit_results.audit_hours(self.warehouse, window)
+        elif failures or self._audits_failed:
+            failures = audit_results.read_failures(self.warehouse, window)
         self._audits_failed = bool(failures)
         return failures
 
@@ -223,12 +225,15 @@ class ServiceLoop:
             log.error("the journal is broken", extra={"row": broken.seq, "why": broken.why})
 
     def maintain(self) -> None:
-        """Move old rows to their tier and merge small files."""
+        """Move old rows to their tier, merge small files, audit hours that are due."""
         try:
             moved = tiers.move_to_cold(self.warehouse, self.clock())
         finally:  # the lake stays small while the cold tier is away
             maintenance.compact_warehouse(self.warehouse)
             self.metrics.record_tiers(self.warehouse, self.clock())
+        if failures := audit_results.audit_due(self.warehouse):
+            self._audits_failed = True  # the next accounting turn reads them for the metric
+            log.error(format_banner(failures))
         log.info("tidied", extra={"moved": str(moved)})
 
     def _read_prices(self, now: datetime, _read: SourceRead) -> None:

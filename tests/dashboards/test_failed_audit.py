@@ -18,7 +18,7 @@ from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from tests.dashboards.drawing import Draw
 from tests.rates import every_gpu
-from warehouse import audits
+from warehouse import audits, dirty
 from warehouse.lake import Warehouse
 
 pytestmark = pytest.mark.slow
@@ -60,6 +60,7 @@ def broken(sound: Settings) -> Settings:
         warehouse.transaction() as cursor,
     ):
         cursor.execute(CHANGE, {"hour": HOUR, "times": 0.5})
+        dirty.delete_audits(cursor, HOUR, HOUR + timedelta(hours=1))  # as before an upgrade
     return sound
 
 

@@ -240,7 +240,7 @@ def _list_written(connection: duckdb.DuckDBPyConnection) -> set[str]:
         "SELECT table_name FROM __ducklake_metadata_lake.ducklake_table"
         " SEMI JOIN __ducklake_metadata_lake.ducklake_data_file USING (table_id)"
     ).fetchall()
-    return {name for (name,) in rows} | {"dirty", "watermark", "unposted", "cold_file"}
+    return {name for (name,) in rows} | {"dirty", "watermark", "unposted", "cold_file", "audit"}
 
 
 def _hash_rows(table: str, files: list[str]) -> str:

@@ -1,0 +1,12 @@
+-- Hours and days of a range whose audits passed; not the hours that wait to be written again.
+SELECT
+    a.period,
+    a.bucket,
+    a.bill_difference_usd
+FROM audit AS a
+ANTI JOIN unposted AS u ON a.period = '1h' AND a.bucket = u.bucket
+WHERE
+    a.digest = $digest
+    AND a.failed = ''
+    AND a.bucket >= date_trunc('day', $since::TIMESTAMP)
+    AND a.bucket < $until

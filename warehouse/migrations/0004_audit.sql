@@ -1,0 +1,1 @@
+-- The results of audits per hour and day; hours from before the upgrade have none yet.
