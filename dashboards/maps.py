@@ -152,7 +152,7 @@ def week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colour: st
                 alt.Tooltip("day:N"),
                 alt.Tooltip("hour:O"),
                 alt.Tooltip("productive_pct:Q", title="productive %", format=".1f"),
-                alt.Tooltip("idle_pct:Q", title="held idle %", format=".1f"),
+                alt.Tooltip("idle_pct:Q", title="allocated, idle %", format=".1f"),
                 alt.Tooltip("free_pct:Q", title="free %", format=".1f"),
                 alt.Tooltip("unknown_pct:Q", title="unknown %", format=".1f"),
                 alt.Tooltip("idle_usd:Q", title="idle, USD", format=",.2f"),

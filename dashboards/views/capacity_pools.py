@@ -13,7 +13,7 @@ POOLS = {
     "gpus": page.number("GPUs"),
     "nodes": page.number("nodes"),
     "productive_pct": page.percent("productive"),
-    "idle_pct": page.percent("held idle"),
+    "idle_pct": page.percent("allocated, idle"),
     "free_pct": page.percent("free"),
     "today_usd_h": page.usd("sized: today", "USD per hour when the analyzer sized it"),
     "packed_usd_h": page.usd("packed", "a mix of types that holds the peak"),
@@ -60,7 +60,7 @@ def pools(request: PageRequest) -> None:
     page.metrics(
         ("Pools", f"{len(rows):,}", f"{money(sum(rate) if rate else None)} per hour"),
         ("Free, and paid for", share(free, hours), "of GPU-hours"),
-        ("Held idle", share(idle, hours), "of GPU-hours"),
+        ("Allocated, idle", share(idle, hours), "of GPU-hours"),
         ("Above the lower bound", money(above) if sized else "-", help_text),
     )
     bars = data.query(supply.states, request.window, request.filters).to_pylist()

@@ -8,8 +8,12 @@ from dashboards.page import PageRequest, hours, hours_of, money, share
 
 MEASURES = {
     "productive": ("productive_pct", "% of paid GPU-hours that were productive", charts.BLUE),
-    "idle": ("idle_pct", "% of paid GPU-hours that were held idle", charts.AMBER),
-    "idle dollars": ("idle_usd", "USD held idle in this hour of the week", charts.AMBER),
+    "idle": ("idle_pct", "% of paid GPU-hours that were allocated and idle", charts.AMBER),
+    "idle dollars": (
+        "idle_usd",
+        "USD of allocated, idle GPUs in this hour of the week",
+        charts.AMBER,
+    ),
     "free": ("free_pct", "% of paid GPU-hours that were not allocated", charts.SLATE),
     "unknown": ("unknown_pct", "% of paid GPU-hours that are unknown", charts.VIOLET),
 }
@@ -65,7 +69,9 @@ def halves(request: PageRequest) -> None:
     page.metrics(
         *(
             (
-                "Held idle in office hours" if part.in_office else "Held idle outside them",
+                "Allocated, idle in office hours"
+                if part.in_office
+                else "Allocated, idle outside them",
                 money(part.idle_usd),
                 hours_of(part.idle_gpu_hours, part.gpu_hours),
             )

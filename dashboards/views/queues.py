@@ -56,7 +56,7 @@ QUOTAS = {
 }
 LINES = {
     "waiting_gpus": ("waited for", charts.RED),
-    "idle_gpus": ("held idle", charts.AMBER),
+    "idle_gpus": ("allocated, idle", charts.AMBER),
     "free_gpus": ("free", charts.GREY),
 }
 
@@ -85,7 +85,11 @@ def headline(request: PageRequest) -> None:
             f"{max((r['hours'] for r in rows), default=0.0):,.1f} h",
             f"{hours(sum(r['gpu_hours'] for r in rows))} waited so far",
         ),
-        ("Held idle meanwhile", "-" if idle is None else f"{idle:,.1f} GPUs", "in the newest hour"),
+        (
+            "Allocated, idle meanwhile",
+            "-" if idle is None else f"{idle:,.1f} GPUs",
+            "in the newest hour",
+        ),
         ("Free meanwhile", "-" if free is None else f"{free:,.1f} GPUs", "in the newest hour"),
     )
     page.chart(
@@ -98,7 +102,7 @@ def headline(request: PageRequest) -> None:
             height=220,
             colours=[colour for _, colour in LINES.values()],
         ),
-        "GPUs that are waited for beside those that lie free and those that are held idle",
+        "GPUs that are waited for beside those that lie free and those that are allocated and idle",
     )
     if request.filters.model or request.filters.pool:
         page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
@@ -125,7 +129,7 @@ def more(request: PageRequest) -> None:
     """Show why they wait: blocking pairs, owners of idle GPUs, earlier waits, or quotas."""
     parts = {
         "blocked by": pairs,
-        "held idle meanwhile": holders,
+        "allocated, idle meanwhile": holders,
         "how long": waits,
         "quotas": quotas,
     }

@@ -127,7 +127,7 @@ def tracks(request: PageRequest) -> None:
             hours(subject_totals.productive_gpu_hours),
         ),
         (
-            "Held idle",
+            "Allocated, idle",
             money(subject_totals.idle_usd),
             hours_of(subject_totals.idle_gpu_hours, subject_totals.gpu_hours),
         ),

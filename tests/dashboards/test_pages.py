@@ -102,7 +102,9 @@ def test_page_without_any_data_says_what_to_do(empty: Settings, draw: Draw) -> N
 
 def test_page_without_a_warehouse_says_what_to_do(tmp_path: Path, draw: Draw) -> None:
     page = draw("spend", Settings(home=tmp_path / "nowhere"))
-    assert any("there is no warehouse" in e.value and "fallow demo" in e.value for e in page.error)
+    assert any(
+        "there is no warehouse" in e.value and "fallow collect" in e.value for e in page.error
+    )
     assert not page.exception
 
 

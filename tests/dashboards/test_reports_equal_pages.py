@@ -210,7 +210,7 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
     text = report("sre")
     made = figures(text)
     for label in ("Idle", "Free"):
-        gpus, paid = now[{"Idle": "Held idle"}.get(label, label)]
+        gpus, paid = now[{"Idle": "Allocated, idle"}.get(label, label)]
         usd, now_gpus = made[f"{label} now"]
         assert f"{three(usd.removesuffix(' an hour'))} per hour" == paid
         assert now_gpus == f"{gpus} GPUs"
