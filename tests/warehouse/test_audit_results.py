@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
@@ -70,7 +70,21 @@ def write_sound_hours(warehouse: Warehouse) -> None:
     write_hours(warehouse, 0, HOURS, [row | {"hour": hour} for hour in range(HOURS)])
 
 
+LONG_ROW = {
+    "hour": 2,
+    "device": "a",
+    "state": "idle",
+    "namespace": "",
+    "team": None,
+    "gpu_seconds": 3600.0,
+    "usd": None,
+    "effective": None,
+    "seconds": 4000.0,
+}
+
+
 @tries(max_examples=10, deadline=None)
+@example(steps=[("audit", (0, HOURS), None), ("rewrite", (2, 1), [LONG_ROW])], shown=(0, HOURS))
 @given(steps=STEPS, shown=SPAN)
 def test_readers_show_what_the_audits_of_the_window_find(
     warehouse: Warehouse,
