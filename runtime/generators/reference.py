@@ -74,7 +74,9 @@ workload, pod, namespace or team is a label: details are in the warehouse. A pro
 metrics of its roles ([the service](service.md)); `all` in the column below means every process.
 
 Alerts: `deploy/prometheus/rules.yaml`, with the [runbook](runbook.md). Grafana dashboard:
-`deploy/grafana/fallow.json`. Histograms have `_bucket`, `_count` and `_sum`.
+`deploy/grafana/fallow.json`. Beside cost it shows utilisation, power, temperature and NVLink
+traffic of the GPUs, where dcgm-exporter's metrics are in the same Prometheus. Histograms have
+`_bucket`, `_count` and `_sum`.
 """
 
 KINDS = ("<!-- kinds -->", "<!-- end of kinds -->")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fallow.resources import read_table
 from runtime.generators.reference import metrics_page
 from runtime.service.metrics import metrics
 
@@ -22,6 +23,9 @@ RUNBOOK = ROOT / "docs" / "runbook.md"
 EXPORTED = {name for one in metrics() for name in one.exported()}
 LABELS = {name: set(one.labels) for one in metrics() for name in one.exported()}
 SELECTED = re.compile(r"(fallow_\w+)(?:\{([^}]*)\})?")
+DCGM = re.compile(r"\bDCGM_\w+")
+COLLECTED = {row["metric"] for row in read_table("collectors", "metrics.csv")}
+ON_GPUS = "What the GPUs do"
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -70,8 +74,9 @@ def test_the_tests_of_alerts_can_fail(tmp_path: Path) -> None:
     [*((a["alert"], a["expr"]) for a in alerts()), *panels()],
 )
 def test_every_expression_names_what_we_export_by_labels_it_has(where: str, expr: str) -> None:
-    named = SELECTED.findall(expr)
-    assert named, where
+    named, of_dcgm = SELECTED.findall(expr), set(DCGM.findall(expr))
+    assert named or of_dcgm, where
+    assert of_dcgm <= COLLECTED, f"{where}: no collector knows {of_dcgm - COLLECTED}"
     for name, matchers in named:
         assert name in EXPORTED, f"{where}: {name} is exported by nobody"
         asked = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
@@ -84,6 +89,58 @@ def test_the_boards_expressions_are_promql(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({"groups": [{"name": "board", "rules": rules}]}))
     checked = promtool("check", "rules", path)
     assert checked.returncode == 0, checked.stderr + checked.stdout
+
+
+def test_utilisation_power_temperature_and_nvlink_stand_beside_cost() -> None:
+    board = json.loads(BOARD.read_text())["panels"]
+    rows = [p["title"] for p in board if p["type"] == "row"]
+    assert rows[:2] == ["What the fleet is paid for", ON_GPUS]
+    begin = next(n for n, p in enumerate(board) if p["title"] == ON_GPUS)
+    shown = board[begin + 1 : begin + 5]
+    assert [p["title"].split(",")[0] for p in shown] == [
+        "Utilisation", "Power", "Temperature", "NVLink traffic"
+    ]  # fmt: skip
+    assert all(DCGM.search(t["expr"]) for p in shown for t in p["targets"])
+
+
+def test_no_panel_lies_over_another() -> None:
+    board = json.loads(BOARD.read_text())["panels"]
+    assert len({p["id"] for p in board}) == len(board)
+    cells = [
+        (x, y)
+        for at in (p["gridPos"] for p in board)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert max(x for x, _ in cells) < 24
+    assert len(cells) == len({*cells})
+
+
+def test_a_gpu_with_mig_instances_counts_once_and_one_without_profiling_is_shown(
+    tmp_path: Path,
+) -> None:
+    exprs = dict(panels())
+    gpu = 'DCGM_FI_{}{{UUID="{}",modelName="H100",GPU_I_ID="{}"}}'
+    values = {
+        gpu.format("DEV_POWER_USAGE", "a", "1"): "300",
+        gpu.format("DEV_POWER_USAGE", "a", "2"): "300",
+        gpu.format("DEV_POWER_USAGE", "b", ""): "100",
+        gpu.format("PROF_GR_ENGINE_ACTIVE", "a", ""): "0.5",
+        gpu.format("DEV_GPU_UTIL", "a", ""): "90",
+        gpu.format("DEV_GPU_UTIL", "b", ""): "20",
+    }
+    power, used = (next(exprs[t] for t in exprs if t.startswith(w)) for w in ("Power", "Utilis"))
+    cases = [
+        {"expr": e, "eval_time": "0", "exp_samples": [{"labels": '{modelName="H100"}', "value": v}]}
+        for e, v in ((power, 400), (used, 0.35))
+    ]
+    series = [{"series": name, "values": value} for name, value in values.items()]
+    path = tmp_path / "test.yaml"
+    path.write_text(
+        yaml.safe_dump({"tests": [{"input_series": series, "promql_expr_test": cases}]})
+    )
+    ran = promtool("test", "rules", path)
+    assert ran.returncode == 0, ran.stderr + ran.stdout
 
 
 def test_every_metric_has_its_place_on_the_board() -> None:
