@@ -13,6 +13,7 @@ from runtime.operations.doctor import checks
 from runtime.service.loop import serve
 from runtime.service.process_end import CLOSING_S, end_process, limit_stop
 from runtime.service.roles import ServiceRole
+from runtime.service.uncaught import log_uncaught
 
 
 def register(app: typer.Typer) -> None:
@@ -89,6 +90,7 @@ def up(
     ] = None,
 ) -> None:
     """Run the service: collect, account, analyze, act, tidy and show until told to stop."""
+    log_uncaught()
     variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
     values = {k: run.options.get(k) for k in variables}
     environ = {f"FALLOW_{variables[k]}": str(value) for k, value in values.items() if value}

@@ -13,6 +13,7 @@ import typer
 from dashboards.serving import address, serve
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, command
+from runtime.service.uncaught import log_uncaught
 
 if TYPE_CHECKING:
     from fallow.settings import Settings
@@ -38,6 +39,7 @@ def dashboard(
     `fallow up` starts it beside the service. It only reads; what people approve goes to the service
     with their name.
     """
+    log_uncaught()
     serve_pages(run, run.settings(dashboard__listen=listen))
 
 

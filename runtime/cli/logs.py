@@ -51,7 +51,7 @@ def _formatter() -> logging.Formatter:
     if sys.stderr.isatty():
         renderer = structlog.dev.ConsoleRenderer()
     else:
-        shared.append(structlog.processors.dict_tracebacks)
+        shared += [structlog.stdlib.add_logger_name, structlog.processors.dict_tracebacks]
         renderer = structlog.processors.JSONRenderer()
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,

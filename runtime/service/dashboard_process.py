@@ -12,6 +12,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from runtime.service.child_log import copy_output
+
 log = logging.getLogger("fallow.dashboard")
 
 _START = (
@@ -23,6 +25,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STDERR = 2
 STOP_S = 10.0
 """How long it may take to end before it is killed; it writes nothing, so a kill does no harm."""
+LAST_LINES_S = 5.0
+"""How long its last lines are waited for; what it left behind may hold its output open."""
 
 
 def missing_dashboard() -> str | None:
@@ -86,6 +90,8 @@ class DashboardProcess:
 
     def _watch(self) -> None:
         pause = self._pause_s
+        # On a terminal people read its text; everywhere else the log is JSON lines, all of it.
+        output = STDERR if sys.stderr.isatty() else subprocess.PIPE
         while True:
             with self._lock:
                 if self._ending.is_set():
@@ -94,11 +100,15 @@ class DashboardProcess:
                     self._command,
                     env={**os.environ, **self._environ},
                     stdin=subprocess.PIPE,  # it ends when we do, also when we are killed
-                    stdout=STDERR,  # stdout is data
+                    stdout=output,  # our stdout is data
+                    stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
+            reader = self._start_reader(self._process)
             self._on_change(True)
             code = self._process.wait()
+            if reader is not None:
+                reader.join(LAST_LINES_S)
             if self._process.stdin is not None:
                 self._process.stdin.close()
             self._on_change(False)
@@ -107,6 +117,14 @@ class DashboardProcess:
             log.error("ended, will be started again", extra={"code": code, "in_s": pause})
             self._ending.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    @staticmethod
+    def _start_reader(process: "subprocess.Popen[bytes]") -> threading.Thread | None:
+        if process.stdout is None:
+            return None
+        reader = threading.Thread(target=copy_output, args=(process.stdout,), daemon=True)
+        reader.start()
+        return reader
 
     @staticmethod
     def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
