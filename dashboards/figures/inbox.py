@@ -67,7 +67,11 @@ def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def list_workloads(
-    views: Views, window: Window, filters: Filters, choice: FindingChoice
+    views: Views,
+    window: Window,
+    filters: Filters,
+    choice: FindingChoice,
+    most: int = MOST,
 ) -> pa.Table:
     """Return a row per workload with findings: its worst finding, and what all of them save.
 
@@ -76,7 +80,7 @@ def list_workloads(
     findings together all_findings, all_confirmed, all_usd, all_gpu_hours, all_workloads.
     """
     steps = (*CHOSEN, "inbox/workloads")
-    more = msgspec.structs.asdict(choice) | {"most": EVERY, "most_workloads": MOST}
+    more = msgspec.structs.asdict(choice) | {"most": EVERY, "most_workloads": most}
     return run_query(views, steps, window, filters, **more)
 
 

@@ -7,6 +7,7 @@ from string import Template
 
 from dashboards.reports import amounts, svg_charts
 from dashboards.reports.document import (
+    ACTIONS_TITLE,
     Block,
     HeadlineFigure,
     ReportChart,
@@ -40,7 +41,9 @@ def write(document: ReportDocument) -> bytes:
         window=escape(format_window(document.window)),
         made_at=f"{document.made_at:%d %b %Y %H:%M} UTC",
         warnings=f'<ul class="warned">{warned}</ul>' if warned else "",
+        verdict=f'<p class="verdict">{_sentence(document.verdict)}</p>' if document.verdict else "",
         figures="".join(map(_figure, document.figures)),
+        actions=_actions(document.actions),
         story="".join(
             f"<dt>{escape(statement.about)}</dt><dd>{_sentence(statement.text)}</dd>"
             for statement in document.story
@@ -59,10 +62,15 @@ def _sentence(text: str) -> str:
     return amounts.NAMED.sub(r"<bdi>\1</bdi>", escape(text))
 
 
+def _actions(actions: ReportTable | None) -> str:
+    return f"<h2>{ACTIONS_TITLE}</h2>{_table(actions)}" if actions else ""
+
+
 def _figure(figure: HeadlineFigure) -> str:
+    changed = f"<small>{escape(figure.change)}</small>" if figure.change else ""
     return (
         f'<div class="figure {figure.tone}"><span>{escape(figure.label)}</span>'
-        f"<b>{escape(figure.value)}</b><small>{_sentence(figure.about)}</small></div>"
+        f"<b>{escape(figure.value)}</b><small>{_sentence(figure.about)}</small>{changed}</div>"
     )
 
 

@@ -4,7 +4,9 @@ import re
 
 from dashboards.reports import amounts
 from dashboards.reports.document import (
+    ACTIONS_TITLE,
     Block,
+    HeadlineFigure,
     ReportChart,
     ReportColumn,
     ReportDocument,
@@ -28,6 +30,7 @@ def write(document: ReportDocument) -> bytes:
         ),
         "",
         *(f"> {_sentence(line)}\n" for line in document.warnings),
+        *([f"**{_sentence(document.verdict)}**", ""] if document.verdict else []),
         "| | | |",
         "|---|--:|---|",
         *(
@@ -35,6 +38,8 @@ def write(document: ReportDocument) -> bytes:
             for f in document.figures
         ),
         "",
+        *_changes(document.figures),
+        *([f"## {ACTIONS_TITLE}", "", *_table(document.actions)] if document.actions else []),
         *(f"- **{statement.about}**: {_sentence(statement.text)}" for statement in document.story),
         "",
     ]
@@ -43,6 +48,11 @@ def write(document: ReportDocument) -> bytes:
         for block in section.blocks:
             lines += _block(block)
     return "\n".join(lines).encode()
+
+
+def _changes(figures: tuple[HeadlineFigure, ...]) -> list[str]:
+    changes = [f"- {f.label}: {_sentence(f.change)}" for f in figures if f.change]
+    return ["Against the period before:", "", *changes, ""] if changes else []
 
 
 def _block(block: Block) -> list[str]:

@@ -5,7 +5,14 @@ from importlib.resources import files
 from typing import Any
 
 from dashboards.reports import amounts, svg_charts
-from dashboards.reports.document import Block, ReportChart, ReportDocument, ReportTable, TextBlock
+from dashboards.reports.document import (
+    ACTIONS_TITLE,
+    Block,
+    ReportChart,
+    ReportDocument,
+    ReportTable,
+    TextBlock,
+)
 from dashboards.reports.report_request import format_window
 from fallow.errors import UsageError
 
@@ -31,15 +38,19 @@ def write(document: ReportDocument) -> bytes:
         "  ·  US dollars",
         "made_at": f"made {document.made_at:%d %b %Y %H:%M} UTC",
         "warnings": [amounts.strip_marks(line) for line in document.warnings],
+        "verdict": amounts.strip_marks(document.verdict),
         "figures": [
             {
                 "label": f.label,
                 "value": f.value,
                 "about": amounts.strip_marks(f.about),
                 "tone": f.tone,
+                "change": f.change,
             }
             for f in document.figures
         ],
+        "actions_title": ACTIONS_TITLE,
+        "actions": [_table(document.actions)] if document.actions else [],
         "story": [{"about": s.about, "text": amounts.strip_marks(s.text)} for s in document.story],
         "first": [_block(block, drawings) for block in document.first],
         "sections": [

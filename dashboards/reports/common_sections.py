@@ -8,13 +8,10 @@ from dashboards.reports.document import (
     ReportChart,
     ReportColumn,
     ReportSection,
-    ReportTable,
     TextBlock,
 )
 from dashboards.reports.report_request import ReportRequest, table
 
-FIRST = 6
-"""Lines of advice on the first page."""
 STATES = (
     ReportColumn("state", "state"),
     ReportColumn("meaning", "what it means"),
@@ -28,6 +25,7 @@ ADVICE = (
     ReportColumn("verb", "do"),
     ReportColumn("effort", "effort"),
     ReportColumn("evidence", "evidence"),
+    ReportColumn("findings", "findings", "number"),
     ReportColumn("gpu_hours", "GPU-hours", "number"),
     ReportColumn("usd", "saves", "usd"),
 )
@@ -97,14 +95,8 @@ def waterfall_section(
     )
 
 
-def first_steps(rows: list[dict[str, object]]) -> tuple[Block, ...]:
-    """Return the few most important steps, for the first page."""
-    columns = tuple(c for c in ADVICE if c.name in ("workload", "team", "verb", "usd"))
-    return (ReportTable(columns, rows[:FIRST], max(0, len(rows) - FIRST)),) if rows else ()
-
-
 def advice(request: ReportRequest, rows: list[dict[str, object]]) -> tuple[Block, ...]:
-    """Return the advice, the largest saving first."""
+    """Return the advice, a row per workload, the largest saving first."""
     if not rows:
         return (
             TextBlock(("No finding touches this window: fallow analyze or fallow up find waste.",)),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dashboards.charts import Chart
 
 Kind: TypeAlias = Literal["text", "usd", "number", "percent", "moment"]
+ACTIONS_TITLE = "The three actions that save most"
 Tone: TypeAlias = Literal["plain", "good", "waste", "warn"]
 
 
@@ -22,6 +23,8 @@ class HeadlineFigure(msgspec.Struct, frozen=True):
     value: str
     about: str = ""
     tone: Tone = "plain"
+    change: str = ""
+    """Against the period before, in words; "" = this figure is not compared."""
 
 
 class ReportColumn(msgspec.Struct, frozen=True):
@@ -74,7 +77,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class ReportDocument(msgspec.Struct, frozen=True):
-    """A whole report. `story` and `figures` are its first page: what a director needs."""
+    """A whole report. `verdict`, `figures`, `actions` and `story` are its first page."""
 
     title: str
     audience: str
@@ -86,5 +89,9 @@ class ReportDocument(msgspec.Struct, frozen=True):
     story: tuple[Statement, ...]
     warnings: tuple[str, ...]
     sections: tuple[ReportSection, ...]
+    verdict: str = ""
+    """One sentence of what matters most."""
+    actions: ReportTable | None = None
+    """The three actions that save most: who, what, how much."""
     first: tuple[Block, ...] = ()
     """Blocks of the first page, below the story."""

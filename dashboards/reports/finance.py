@@ -1,7 +1,5 @@
 """Build Finance's report: what was paid, wasted, by which owner, done, to do and saved."""
 
-from decimal import Decimal
-
 from dashboards import chart_data, charts
 from dashboards.figures import (
     anomalies,
@@ -9,15 +7,15 @@ from dashboards.figures import (
     chargeback,
     commitments,
     extent,
-    recommendations,
+    overview,
     savings,
     spend,
     units,
     waste,
     waterfall,
 )
-from dashboards.reports import common_sections, report_request, summary
-from dashboards.reports.amounts import count, hours, share, usd
+from dashboards.reports import common_sections, first_page, report_request, summary
+from dashboards.reports.amounts import hours, share, usd
 from dashboards.reports.document import (
     Block,
     HeadlineFigure,
@@ -92,41 +90,20 @@ def document(request: ReportRequest) -> ReportDocument:
     paid = spend.totals(views, window, filters)
     stages = savings.stages(views, window, filters)
     owners = waste.by_owner(views, window, filters, "team")
-    advice = recommendations.list_advice(views, window, filters)
+    advice = first_page.order_by_dollars(first_page.list_workloads(request))
+    now = overview.totals(views, window, filters)
+    before = first_page.read_before(request)
     verified = savings.verified(views, window, filters)
     month = spend.month(views, window.end, filters, request.settings.finance.usd_per_month)
     lost = report_request.waste_by_state(waterfall_total)
     worked = next((s.gpu_hours for s in waterfall_total.steps if s.state == "productive"), 0.0)
-    saved = [row["usd"] for row in verified.to_pylist() if row["usd"] is not None]
-    cash = [r["usd"] for r in verified.to_pylist() if r["kind"] == "cash" and r["usd"] is not None]
     figures = (
-        HeadlineFigure("Paid", usd(waterfall_total.usd), hours(waterfall_total.gpu_hours)),
+        *first_page.build_figures(now, stages, before),
         HeadlineFigure(
             "Worked",
             share(worked, waterfall_total.gpu_hours),
             f"{hours(worked)}; {summary.effective(paid)}",
             "good",
-        ),
-        HeadlineFigure(
-            "Wasted",
-            usd(lost.usd),
-            report_request.of_bill(lost, waterfall_total),
-            "waste",
-        ),
-        HeadlineFigure(
-            "Could be saved",
-            usd(stages.identified_usd if stages.identified else Decimal()),
-            count(stages.identified, "finding"),
-            "warn",
-        ),
-        HeadlineFigure(
-            "Saved, as measured",
-            usd(sum(saved, Decimal())),
-            f"{usd(sum(cash, Decimal()))} of it cash" if saved else "nothing was measured yet",
-            "good",
-        ),
-        HeadlineFigure(
-            f"{month.start:%B} will end at", usd(month.forecast), _budget_sentence(month)
         ),
     )
     story = (
@@ -134,8 +111,9 @@ def document(request: ReportRequest) -> ReportDocument:
         Statement("Wasted", summary.waste_sentence(lost, waterfall_total)),
         Statement("Whose", summary.owner_sentence(owners.to_pylist(), lost.usd)),
         Statement("Done", summary.done_sentence(stages)),
-        Statement("To do", summary.advice_sentence(request, advice.to_pylist())),
+        Statement("To do", summary.advice_sentence(request, advice)),
         Statement("Saved", summary.savings_sentence(verified.to_pylist())),
+        Statement(f"{month.start:%B}", _month_sentence(month)),
     )
     daily = spend.daily(views, window, filters)
     unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
@@ -148,19 +126,20 @@ def document(request: ReportRequest) -> ReportDocument:
         figures=figures,
         story=story,
         warnings=report_request.warnings(request, paid),
+        verdict=first_page.write_verdict(request, now, stages, before, advice),
+        actions=first_page.list_actions(advice),
         first=(
             ReportChart(
                 charts.states_over_time(daily, unit, height=190),
                 "Per day, by what the GPUs did",
             ),
-            *common_sections.first_steps(advice.to_pylist()),
         ),
         sections=(
             common_sections.waterfall_section(request, waterfall_total, stages, paid),
             *_change_section(request),
             _owner_section(request, owners.to_pylist()),
             _chargeback_section(request),
-            ReportSection("What to do", common_sections.advice(request, advice.to_pylist())),
+            ReportSection("What to do", common_sections.advice(request, advice)),
             common_sections.saving(request, stages, verified.to_pylist()),
             *_budget_section(request, month),
             *_commitment_section(request),
@@ -290,9 +269,14 @@ def _units(request: ReportRequest) -> ReportSection:
     return ReportSection("What an hour that worked cost", (table(request, rows, UNITS),))
 
 
+def _month_sentence(month: spend.Month) -> str:
+    about = _budget_sentence(month)
+    if month.forecast is None:
+        return f"The end of the month is unknown: {month.doubt or 'nothing of it has a price'}."
+    return f"The month will end at {usd(month.forecast)}; {about}."
+
+
 def _budget_sentence(month: spend.Month) -> str:
-    if month.doubt is not None:
-        return month.doubt
     if month.budget is not None and month.forecast is not None:
         return f"budget {usd(month.budget)}, {share(month.forecast, month.budget)} of it"
     if month.low is not None and month.low != month.high:

@@ -4,8 +4,8 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts
-from dashboards.figures import data_health, fleet, inbox, savings, spend, waterfall
-from dashboards.reports import amounts, common_sections, report_request, summary
+from dashboards.figures import data_health, fleet, overview, savings, spend, waterfall
+from dashboards.reports import amounts, common_sections, first_page, report_request, summary
 from dashboards.reports.amounts import count, share, usd
 from dashboards.reports.document import (
     Block,
@@ -56,6 +56,7 @@ INBOX = (
     ReportColumn("evidence", "evidence"),
     ReportColumn("ruling", "the plan says"),
     ReportColumn("disruption", "disruption", "number"),
+    ReportColumn("findings", "findings", "number"),
     ReportColumn("gpu_hours", "GPU-hours", "number"),
     ReportColumn("usd", "saves", "usd"),
 )
@@ -79,8 +80,10 @@ def document(request: ReportRequest) -> ReportDocument:
     waterfall_total = waterfall.waterfall(views, window, filters)
     stages = savings.stages(views, window, filters)
     verified = savings.verified(views, window, filters).to_pylist()
-    inbox_rows = inbox.list_inbox(views, window, filters).to_pylist()
-    advice = [row for row in inbox_rows if row["gpu_hours"]]
+    advice = first_page.list_workloads(request)
+    by_dollars = first_page.order_by_dollars(advice)
+    totals = overview.totals(views, window, filters)
+    before = first_page.read_before(request)
     looking = data_health.collector_health(views, window.end)
     state = {rate.state: rate for rate in now}
     up = sum(1 for collector in looking if not collector.down)
@@ -126,13 +129,15 @@ def document(request: ReportRequest) -> ReportDocument:
                     report_request.waste_by_state(waterfall_total), waterfall_total
                 ),
             ),
-            Statement("To do", summary.advice_sentence(request, advice)),
+            Statement("To do", summary.advice_sentence(request, by_dollars)),
             Statement("Done", summary.done_sentence(stages)),
             Statement("Saved", summary.savings_sentence(verified)),
             Statement("Data", _data(looking, paid)),
         ),
         warnings=report_request.warnings(request, paid),
-        first=(_daily(request, waterfall_total), *common_sections.first_steps(advice)),
+        verdict=first_page.write_verdict(request, totals, stages, before, advice),
+        actions=first_page.list_actions(advice),
+        first=(_daily(request, waterfall_total),),
         sections=(
             ReportSection(
                 "Findings by dollars over disruption",

@@ -133,12 +133,15 @@ def advice_sentence(request: ReportRequest, advice: list[dict[str, object]]) -> 
         absence = analysis_runs.absence(request.views, request.window)
         return absence.sentence("Nothing is advised: no finding touches this window.")
     parts = [
-        f"{row['verb']} {amounts.name(row['workload'], 48)} of {amounts.name(row['team'], 32)} "
-        f"({_saves(row)})"
+        f"{row['verb']} {amounts.name(row['workload'], 48)}{_owner(row)} ({_saves(row)})"
         for row in advice[:3]
     ]
     rest = len(advice) - len(parts)
     return f"{'; '.join(parts)}{f'; and {rest:,} more' if rest else ''}."
+
+
+def _owner(row: dict[str, object]) -> str:
+    return f" of {amounts.name(row['team'], 32)}" if row["team"] else ""
 
 
 def _saves(row: dict[str, object]) -> str:

@@ -4,8 +4,8 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts
-from dashboards.figures import chargeback, recommendations, savings, spend, waterfall
-from dashboards.reports import amounts, common_sections, report_request, summary
+from dashboards.figures import chargeback, overview, savings, spend, waterfall
+from dashboards.reports import amounts, common_sections, first_page, report_request, summary
 from dashboards.reports.amounts import count, hours, share, usd
 from dashboards.reports.document import (
     HeadlineFigure,
@@ -47,11 +47,12 @@ def document(request: ReportRequest) -> ReportDocument:
     workloads = chargeback.workloads(views, window, filters, team)
     waterfall_total = waterfall.waterfall(views, window, filters)
     paid = spend.totals(views, window, filters)
-    advice = recommendations.list_advice(views, window, filters).to_pylist()
+    advice = first_page.order_by_dollars(first_page.list_workloads(request))
+    now = overview.totals(views, window, filters)
+    before = first_page.read_before(request)
     stages = savings.stages(views, window, filters)
     verified = savings.verified(views, window, filters).to_pylist()
     lost = report_request.waste_by_state(waterfall_total)
-    saves = sum((row["usd"] for row in advice if row["usd"] is not None), Decimal())
     daily = spend.daily(views, window, filters)
     unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
     return ReportDocument(
@@ -79,7 +80,12 @@ def document(request: ReportRequest) -> ReportDocument:
                 f"{hours(bill['idle_gpu_hours'])}",
                 "waste",
             ),
-            HeadlineFigure("Could be saved", usd(saves), count(len(advice), "finding"), "warn"),
+            HeadlineFigure(
+                "Could be saved",
+                usd(stages.identified_usd if stages.identified else Decimal()),
+                count(stages.identified, "finding"),
+                "warn",
+            ),
         ),
         story=(
             Statement("Pays", _pays(request, bill)),
@@ -90,11 +96,12 @@ def document(request: ReportRequest) -> ReportDocument:
             Statement("Saved", summary.savings_sentence(verified)),
         ),
         warnings=report_request.warnings(request, paid),
+        verdict=first_page.write_verdict(request, now, stages, before, advice),
+        actions=first_page.list_actions(advice),
         first=(
             ReportChart(
                 charts.states_over_time(daily, unit, height=170), "Per day, by what they did"
             ),
-            *common_sections.first_steps(advice),
         ),
         sections=(
             ReportSection("Statement", (table(request, _statement(bill), STATEMENT), _how())),

@@ -10,7 +10,8 @@ import msgspec
 from dashboards.figures import extent
 from dashboards.figures.query import Filters
 from dashboards.reports import focus
-from dashboards.reports.amounts import strip_marks
+from dashboards.reports.amounts import format_cell, strip_marks
+from dashboards.reports.document import ACTIONS_TITLE
 from dashboards.reports.report_request import ReportRequest, check_window, format_window
 from dashboards.reports.svg_charts import HOW
 from fallow.errors import UsageError
@@ -186,7 +187,32 @@ def _safe(text: str) -> str:
 
 
 def summarise(document: "ReportDocument") -> str:
-    """Return a few lines of plain text, for a mail's body or a chat."""
-    figures = [f"{f.label}: {f.value}" + f" ({f.about})" * bool(f.about) for f in document.figures]
+    """Return the first page as lines of plain text, for a mail's body or a chat."""
+    figures = [
+        f"{f.label}: {f.value}" + f" ({f.about})" * bool(f.about) + f"; {f.change}" * bool(f.change)
+        for f in document.figures
+    ]
     story = [f"{part.about}: {strip_marks(part.text)}" for part in document.story]
-    return "\n".join([*map(strip_marks, document.warnings), *story, "", *figures])
+    blocks = (
+        [*map(strip_marks, document.warnings)],
+        [strip_marks(document.verdict)] * bool(document.verdict),
+        figures,
+        _write_actions(document),
+        story,
+    )
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def _write_actions(document: "ReportDocument") -> list[str]:
+    table = document.actions
+    if table is None:
+        return []
+    kinds = {column.name: column.kind for column in table.columns}
+    lines = []
+    for number, row in enumerate(table.rows, 1):
+        cells = {name: format_cell(row[name], kind) for name, kind in kinds.items()}
+        saves = f"{cells['usd']}, {cells['gpu_hours']} GPU-hours"
+        lines.append(
+            f"{number}. {cells['team']}: {cells['verb']} {cells['workload']} (saves {saves})"
+        )
+    return [f"{ACTIONS_TITLE}:", *lines]

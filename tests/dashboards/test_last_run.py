@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.figures import analyzer_findings, recommendations, waterfall
+from dashboards.figures import analyzer_findings, inbox, waterfall
 from dashboards.figures.query import Filters
 from fallow import plugin_runs
 from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
@@ -66,7 +66,7 @@ def counts(lake: Warehouse) -> set[int]:
     saved = analyzer_runs.read_waterfall(lake, small.WINDOW)
     return {
         len(analyzer_findings.list_findings(lake, small.WINDOW, ALL, "idle")),
-        recommendations.list_advice(lake, small.WINDOW, ALL).num_rows,
+        inbox.list_inbox(lake, small.WINDOW, ALL).num_rows,
         sum(row.findings for row in made.savings),
         len(saved[0].steps) if saved else 0,
         len(findings.read_latest(lake, small.WINDOW)),

@@ -1,0 +1,191 @@
+"""Build the first page: figures with their change, a verdict, and the three largest savings."""
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from dashboards.figures import analysis_runs, inbox, overview, savings
+from dashboards.reports import amounts
+from dashboards.reports.amounts import count, hours, share, usd
+from dashboards.reports.document import HeadlineFigure, ReportColumn, ReportTable, Tone
+from dashboards.reports.report_request import ReportRequest
+from fallow.window import Window, format_duration
+from warehouse import coverage
+
+ACTIONS = 3
+ACTION_COLUMNS = (
+    ReportColumn("team", "who"),
+    ReportColumn("verb", "what"),
+    ReportColumn("workload", "workload"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("usd", "saves", "usd"),
+)
+
+
+class PeriodBefore(msgspec.Struct, frozen=True):
+    """The period before a report's; totals None = it cannot be compared, and `why`."""
+
+    window: Window
+    totals: overview.PeriodTotals | None = None
+    stages: savings.Stages | None = None
+    is_analyzed: bool = False
+    """Whether the last run of each analyzer judged the whole of it."""
+    why: str = ""
+
+
+def list_workloads(request: ReportRequest) -> list[dict[str, Any]]:
+    """Return a row per workload that would save something, as the page Findings, snoozed ones too.
+
+    Columns: those of `inbox.list_workloads`; gpu_hours and usd are of all findings of the workload.
+    """
+    rows = inbox.list_workloads(
+        request.views,
+        request.window,
+        request.filters,
+        inbox.FindingChoice(snoozed=True),
+        most=inbox.EVERY,
+    ).to_pylist()
+    return [
+        {**row, "gpu_hours": row["gpu_hours_all"], "usd": row["usd_all"]}
+        for row in rows
+        if row["gpu_hours_all"] or row["usd_all"]
+    ]
+
+
+def order_by_dollars(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with the largest saving first; those without a price last."""
+    return sorted(
+        rows, key=lambda r: (r["usd"] is None, -(r["usd"] or 0), -r["gpu_hours"], r["id"])
+    )
+
+
+def list_actions(rows: list[dict[str, Any]]) -> ReportTable | None:
+    """Return the actions that save most; None = there is none."""
+    if not rows:
+        return None
+    return ReportTable(
+        ACTION_COLUMNS, order_by_dollars(rows)[:ACTIONS], max(0, len(rows) - ACTIONS)
+    )
+
+
+def read_before(request: ReportRequest) -> PeriodBefore:
+    """Return the period of the same length before; it needs data in every hour of both."""
+    views, filters = request.views, request.filters
+    window = overview.window_before(request.window)
+    length = format_duration(window.seconds)
+    for period, words in ((window, f"the {length} before"), (request.window, "this period")):
+        data = coverage.measure_coverage(views, period, {}, filters.cluster)
+        if not data.hours_with_data:
+            return PeriodBefore(window, why=f"no data of {words}")
+        if data.hours_with_data < data.hours:
+            return PeriodBefore(
+                window, why=f"only {data.hours_with_data} of {data.hours} h of {words} have data"
+            )
+    runs = analysis_runs.runs(views)
+    starts = [run.start for run in runs if run.kind == "analyzer" and run.start]
+    return PeriodBefore(
+        window,
+        overview.totals(views, window, filters),
+        savings.stages(views, window, filters),
+        bool(starts) and max(starts) <= window.start.replace(tzinfo=None),
+    )
+
+
+def build_figures(
+    now: overview.PeriodTotals, stages: savings.Stages, before: PeriodBefore
+) -> tuple[HeadlineFigure, ...]:
+    """Return paid, used, wasted, saveable and verified dollars, each with its change."""
+    totals = before.totals
+    of_bill = "" if now.usd is None else f"{share(now.wasted_usd, now.usd)} of the bill; "
+    earlier_stages = before.stages
+    saveable = earlier_stages.identified_usd if earlier_stages and before.is_analyzed else None
+    verified = (earlier_stages.verified_usd or Decimal()) if earlier_stages else None
+
+    def build(
+        label: str, value: Decimal | None, earlier: Decimal | None, about: str, tone: Tone
+    ) -> HeadlineFigure:
+        why = before.why
+        if totals and label == "Could be saved" and not before.is_analyzed:
+            why = "the last analysis did not judge the period before"
+        return HeadlineFigure(label, usd(value), about, tone, describe_change(value, earlier, why))
+
+    return (
+        build("Paid", now.usd, totals.usd if totals else None, hours(now.gpu_hours), "plain"),
+        build(
+            "Used",
+            now.used_usd,
+            totals.used_usd if totals else None,
+            f"{share(now.used_gpu_hours, now.gpu_hours)} of the hours",
+            "good",
+        ),
+        build(
+            "Wasted",
+            now.wasted_usd,
+            totals.wasted_usd if totals else None,
+            f"{of_bill}{hours(now.wasted_gpu_hours)}, "
+            f"{share(now.wasted_gpu_hours, now.gpu_hours)} of the hours",
+            "waste",
+        ),
+        build(
+            "Could be saved",
+            stages.identified_usd if stages.identified else Decimal(),
+            saveable,
+            count(stages.identified, "finding"),
+            "warn",
+        ),
+        build(
+            "Verified saved",
+            stages.verified_usd if stages.verified else Decimal(),
+            verified,
+            count(stages.verified, "action") if stages.verified else "nothing was measured yet",
+            "good",
+        ),
+    )
+
+
+def describe_change(now: Decimal | None, before: Decimal | None, why: str = "") -> str:
+    """Return a change in words; without a value before it is unknown, never 0."""
+    if now is None or before is None:
+        return f"change unknown: {why or 'no price'}"
+    share_changed = overview.change(now, before)
+    if share_changed is None:
+        return f"{usd(before)} before"
+    return f"{share_changed:+.1%}, {usd(before)} before"
+
+
+def write_verdict(
+    request: ReportRequest,
+    now: overview.PeriodTotals,
+    stages: savings.Stages,
+    before: PeriodBefore,
+    rows: list[dict[str, Any]],
+) -> str:
+    """Return one sentence: the share that was wasted, its change, and what could be saved."""
+    length = format_duration(before.window.seconds)
+    earlier = before.totals
+    if now.usd is None:
+        part = share(now.wasted_gpu_hours, now.gpu_hours)
+        lead = f"{part} of {hours(now.gpu_hours)} was wasted (no price)"
+        change = overview.change(
+            now.wasted_gpu_hours, earlier.wasted_gpu_hours if earlier else None
+        )
+    else:
+        lead = f"{share(now.wasted_usd, now.usd)} of the {usd(now.usd)} paid was wasted"
+        change = overview.change(now.wasted_usd, earlier.wasted_usd if earlier else None)
+    if change is None:
+        compared = f"the change against the {length} before is unknown"
+        if earlier is not None and before.totals is not None:
+            compared = f"nothing was wasted in the {length} before, or it has no price"
+    else:
+        more = "more" if change >= 0 else "less"
+        compared = f"{abs(change):.1%} {more} than in the {length} before"
+    if not rows:
+        absence = analysis_runs.absence(request.views, request.window)
+        advice = "what could be saved is unknown" if absence.summary else "nothing is advised"
+        return f"{lead}, {compared}; {advice}."
+    saves = usd(stages.identified_usd) if stages.identified_usd is not None else "hours"
+    advised = f"{count(len(rows), 'workload')} could save {saves}"
+    team = order_by_dollars(rows)[0]["team"]
+    most = f", most of all in team {amounts.name(team, 40)}" if team else ""
+    return f"{lead}, {compared}; {advised}{most}."

@@ -1,0 +1,90 @@
+"""The first page: figures with their change, a verdict and three actions; also as a mail's body."""
+
+import email.policy
+import re
+from datetime import timedelta
+from decimal import Decimal
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("typst", reason="PDF is an extra: fallow[reports]")
+pytest.importorskip("vl_convert", reason="pictures are an extra: fallow[reports]")
+
+from dashboards.reports.first_page import describe_change
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime.operations import reports
+from runtime.service.delivery import destinations
+from runtime.service.delivery.outbox import Delivery
+from tests.delivery.receivers import NOW, configured, posted
+from tests.reports.small import END, WINDOW, fill, rows
+from warehouse.lake import Warehouse
+
+DAY = timedelta(days=1)
+
+
+def write(views: Warehouse, window: Window, fmt: str = "md") -> reports.Report:
+    return reports.produce(
+        views, Settings(), audience="finance", window=window, fmt=fmt, now=END + DAY / 12
+    )
+
+
+def test_each_figure_has_its_change_against_a_whole_period_before(views: Warehouse) -> None:
+    first, last = (write(views, Window(END - n * DAY, END - (n - 1) * DAY)).summary for n in (2, 1))
+    before = re.findall(r"^Paid: (\S+) ", first, re.MULTILINE)[0]
+    assert f", {before} before" in next(x for x in last.splitlines() if x.startswith("Paid"))
+    assert re.search(r"^Wasted: .*; [+-][0-9.]+%, ", last, re.MULTILINE)
+    # No analysis judged the day before, so what could be saved then is not known.
+    assert re.search(r"^Could be saved: .*; change unknown: the last analysis", last, re.MULTILINE)
+
+
+def test_without_whole_data_before_the_change_is_unknown_never_zero(tmp_path: Path) -> None:
+    tables = rows(days=2)
+    hour = (END - 1.5 * DAY).replace(tzinfo=None)
+    tables["ledger"] = [row for row in tables["ledger"] if row["bucket"] != hour]
+    settings = fill(tmp_path / "home", tables)
+    with Warehouse.open(settings) as warehouse:
+        gap = write(warehouse, Window(END - DAY, END)).summary
+        none = write(warehouse, Window(END - 2 * DAY, END - DAY)).summary
+    assert gap.count("change unknown: only 23 of 24 h of the 1d before have data") == 5
+    assert none.count("change unknown: no data of the 1d before") == 5
+    assert "0.0%, " not in gap + none
+
+
+def test_change_of_an_amount_that_was_zero_is_the_amount_itself() -> None:
+    assert describe_change(Decimal(4), Decimal(0)) == "$0.00 before"
+    assert describe_change(None, Decimal(1)) == "change unknown: no price"
+    assert describe_change(Decimal(110), Decimal(100)) == "+10.0%, $100 before"
+
+
+def test_first_page_has_a_verdict_and_the_three_dearest_actions(views: Warehouse) -> None:
+    text = write(views, WINDOW).summary
+    verdict = r"^[0-9.]+% of the \$[0-9,.]+ paid was wasted, .* 3 workloads could save"
+    assert re.search(verdict, text, re.MULTILINE)
+    action = r"^[0-9]\. \S+: (\S+) \S+ \(saves \$([0-9.]+), "
+    assert re.findall(action, text, re.MULTILINE) == [
+        ("suspend", "3.50"),
+        ("suspend", "2.50"),
+        ("suspend", "1.50"),
+    ]
+
+
+def test_names_break_only_between_words(views: Warehouse) -> None:
+    page = write(views, WINDOW, "html").body.decode()
+    assert not re.search(r"anywhere|break-all|hyphens: auto", page)
+
+
+def test_a_mail_s_body_is_the_first_page(tmp_path: Path, views: Warehouse) -> None:
+    report = write(views, WINDOW)
+    sent = Delivery("weekly", NOW, "mail", "sending", NOW, NOW, 1, NOW, "")
+    with posted() as post:
+        url = f"mailto://127.0.0.1:{post.port}/?from=f@corp.example&to=a@b.example&mode=insecure"
+        settings = configured(tmp_path, {"mail": url})
+        assert destinations.hand(settings, sent, report, "").is_accepted
+        mail: Any = message_from_bytes(post.is_accepted[0], policy=email.policy.default)
+    body = mail.get_body().get_content()
+    for words in ("paid was wasted", "Verified saved: ", "change unknown", "1. "):
+        assert words in body
