@@ -25,6 +25,7 @@ from tests.servers import prometheus as real_prometheus
 from warehouse import catalog, schema
 from warehouse.lake import Warehouse
 
+os.environ.pop("COLUMNS", None)  # tables are whole, as in a pipe
 SHARED = "PYTEST_XDIST_WORKER" in os.environ
 if SHARED:  # before anybody imports it
     os.environ.setdefault("POLARS_MAX_THREADS", "1")

@@ -47,7 +47,10 @@ def move_in(warehouse: Warehouse) -> None:
             for name in ("usd", "usd_gpu"):
                 rows = _with(rows, name, nothing)
             rows = _with(rows, "priced", pa.repeat(False, rows.num_rows))
-        warehouse.replace(batch.table, rows, "false")
+        # They are what the condition selects: the ledger's totals follow it.
+        warehouse.replace(
+            batch.table, rows, "list_contains($names, cluster)", {"names": [*HOSTILE]}
+        )
 
 
 def _with(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:

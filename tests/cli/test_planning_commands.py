@@ -243,10 +243,10 @@ def test_who_trusts_a_policy_by_hand_stands_in_every_plan(
     assert given.code == 0, given.err
     said = "two weeks of notices, no complaint"
     assert "is trusted by hand by ann on " in given.err
-    plan = fallow("plan", *where, "-o", "json")
+    plan = fallow("plan", *where)
     assert f"policy {name} is trusted by hand by ann on " in plan.err
     assert said in plan.err
-    document = json.loads(plan.out)
+    document = json.loads(fallow("plan", *where, "-o", "json").out)
     (by,) = document["trusted_by_hand"]
     assert (by["policy"], by["by"], by["reason"]) == (name, "ann", said)
     listed = json.loads(fallow("policy", "list", rules, "--home", stored, "-o", "json").out)

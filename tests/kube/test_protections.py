@@ -88,7 +88,7 @@ def test_annotations_that_forbid_a_stop_are_in_the_plan_and_in_the_guard(
     whose = "its namespace's " if place == "namespace" else ""
     for key in KEYS:
         why = annotations()[key].why
-        assert f"kept: {why}: {whose}{key}={said(key)}" in plan
+        assert f"keep: {why}: {whose}{key}={said(key)}" in plan
         assert f"{why}: {key}={said(key)}" in now_so
 
 
@@ -107,7 +107,7 @@ def test_a_label_forbids_as_an_annotation_does(
 ) -> None:
     site(cluster, place, {"fallow.dev/keep": "true"}, "labels")
     (row,) = look()["pod"]
-    assert "kept: " in planned(views, [row], now)
+    assert "keep: " in planned(views, [row], now)
     assert "fallow.dev/keep=true" in guard(cluster, now)
     assert read_vetoes(row["annotations"], row["labels"]) == (True, False)
 
@@ -118,7 +118,7 @@ def test_what_no_longer_forbids_is_no_reason(
     over = {"until": "2000-01-01T00:00:00Z"}
     site(cluster, "owner", {key: over.get(row.value, "no") for key, row in annotations().items()})
     (row,) = look()["pod"]
-    assert "kept: " not in planned(views, [row], now)
+    assert "keep: " not in planned(views, [row], now)
     assert guard(cluster, now) == ""
     assert read_vetoes(row["annotations"], row["labels"]) == (False, False)
 

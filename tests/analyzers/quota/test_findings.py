@@ -295,7 +295,7 @@ def test_what_guarantees_no_number_is_said(make_ground: Make) -> None:
     assert found(ground) == {}
     (doubt,) = QuotaAnalyzer().unjudged(ground.views, ground.window)
     assert doubt.subject.workload == "endless"
-    assert doubt.reasons == ("its Queue.kai guarantees no number of nvidia.com/gpu",)
+    assert doubt.reasons == ("its Queue.kai has no nominal quota of nvidia.com/gpu",)
 
 
 def test_nothing_is_found_where_nothing_is_known(make_ground: Make) -> None:
