@@ -1,27 +1,5 @@
--- The findings that match a person's choices.
-SELECT
-    id,
-    cluster,
-    analyzer,
-    kind,
-    evidence,
-    team,
-    workload,
-    since,
-    verb,
-    effort,
-    saving,
-    gpu_hours,
-    usd,
-    disruption,
-    usd_rank,
-    snoozed_until,
-    policy,
-    step,
-    ruling,
-    why,
-    next_at,
-    request
+-- The findings that match a person's choices, with the columns of listed.sql.
+SELECT * -- noqa: AM04
 FROM listed
 WHERE
     ($analyzer::VARCHAR IS null OR analyzer = $analyzer)
