@@ -55,21 +55,20 @@ class IngestResult(msgspec.Struct, frozen=True):
 def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestResult:
     """Store batches in one transaction; see `Warehouse.ingest`."""
     gathered: dict[str, list[pa.Table]] = {}
+    limit = _find_limit(warehouse)
+    rows = future = 0
     for batch in batches:
         if get_storage(batch.table).mode == "derived":
             raise WarehouseError(f"table {batch.table!r} is derived; nothing is ingested into it")
-        gathered.setdefault(batch.table, []).append(batch.rows)
-    limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
-    limit = limit.astimezone(UTC).replace(tzinfo=None)
-    rows = future = 0
+        present = _drop_future(batch, limit).rows
+        rows += batch.rows.num_rows
+        future += batch.rows.num_rows - present.num_rows
+        gathered.setdefault(batch.table, []).append(present)
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
         whole = _redact_texts(table, _name_models(table, pa.concat_tables(parts)))
-        present = _drop_future(whole, get_storage(table).time_column, limit)
-        rows += whole.num_rows
-        future += whole.num_rows - present.num_rows
-        if present.num_rows:
-            work.append((table, present))
+        if whole.num_rows:
+            work.append((table, whole))
     added = _busy_again(_write, warehouse, work) if work else 0
     return IngestResult(rows, added, rows - added - future, future)
 
@@ -130,13 +129,30 @@ def _redact_texts(table: str, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _drop_future(rows: pa.Table, time_column: str | None, limit: datetime) -> pa.Table:
-    if time_column is None:
-        return rows
-    ahead = pc.greater(rows.column(time_column), pa.scalar(limit, pa.timestamp("us")))
-    if not pc.any(ahead).as_py():
-        return rows
-    return rows.filter(pc.invert(pc.fill_null(ahead, fill_value=False)))
+def leave_out_future(warehouse: "Warehouse", batches: Iterable[Batch]) -> list[Batch]:
+    """Return batches without the rows that lie in the future by the clock of now.
+
+    To be called when rows were read: rows that wait for the store are then stored whatever the
+    clock says at that time. A clock that was set back would refuse them.
+    """
+    limit = _find_limit(warehouse)
+    return [_drop_future(batch, limit) for batch in batches]
+
+
+def _find_limit(warehouse: "Warehouse") -> datetime:
+    limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
+    return limit.astimezone(UTC).replace(tzinfo=None)
+
+
+def _drop_future(batch: Batch, limit: datetime) -> Batch:
+    column = get_storage(batch.table).time_column
+    if column is None or batch.times_checked:
+        return batch
+    rows = batch.rows
+    ahead = pc.greater(rows.column(column), pa.scalar(limit, pa.timestamp("us")))
+    if pc.any(ahead).as_py():
+        rows = rows.filter(pc.invert(pc.fill_null(ahead, fill_value=False)))
+    return Batch(batch.table, rows, times_checked=True)
 
 
 def _append_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:

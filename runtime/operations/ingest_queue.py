@@ -5,7 +5,8 @@
 
 Rows are acknowledged when they are stored or on disk. Rows in memory are not: a process that is
 killed loses at most what `MOST_AGE_S` and `warehouse.queue_rows` allow, and SIGTERM moves them to
-disk. Delivery may repeat what was stored already, because ingest stores no row twice.
+disk. Delivery may repeat what was stored already, because ingest stores no row twice. Rows in the
+future are left out when they come: at delivery the clock may be another one.
 """
 
 import logging
@@ -21,7 +22,7 @@ import msgspec
 from fallow.errors import FallowError, TemporaryError, WarehouseError
 from fallow.tables import Batch
 from runtime.operations.spool import Spool, SpoolFile, SpoolFullError, oldest_age_s
-from warehouse.ingest import IngestResult
+from warehouse.ingest import IngestResult, leave_out_future
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -86,8 +87,13 @@ class IngestQueue:
             TemporaryError: as `keep`; nothing of these rows is kept.
             WarehouseError: the warehouse answers and refuses these rows.
         """
-        rows = list(batches)
-        stored = self.deliver() if self._waits() else IngestResult()
+        before = list(batches)
+        rows = leave_out_future(self._warehouse, before)
+        future = _count(before) - _count(rows)
+        stored = _add(
+            self.deliver() if self._waits() else IngestResult(),
+            IngestResult(rows=future, future=future),
+        )
         if not self._waits():
             try:
                 return _add(stored, self._warehouse.ingest(rows))
@@ -107,7 +113,8 @@ class IngestQueue:
             SpoolFullError: the bound on disk is reached: the oldest rows stay, these are refused.
             TemporaryError: the disk is full.
         """
-        rows = [batch for batch in batches if batch.rows.num_rows]
+        checked = leave_out_future(self._warehouse, batches)
+        rows = [batch for batch in checked if batch.rows.num_rows]
         if not rows:
             return
         with self._lock:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
 import pyarrow as pa
 
 from fallow import tables
@@ -186,7 +187,8 @@ def _decode(content: bytes) -> Iterator[Batch]:
         # An earlier version may have written it: columns that are new since then are null.
         today = set(tables.schema(row["table"]).names)
         columns = {name: rows.column(name) for name in rows.schema.names if name in today}
-        yield Batch.of(row["table"], columns)
+        # Its times were checked when the rows were read.
+        yield msgspec.structs.replace(Batch.of(row["table"], columns), times_checked=True)
 
 
 def _write_durably(path: Path, content: bytes) -> None:

@@ -27,6 +27,7 @@ from runtime.operations.daemon_threads import TaskRunner, ThreadsClosedError, ca
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.plugin_runs import PluginRuns
 from runtime.service.metrics import SelfMetrics
+from warehouse.ingest import leave_out_future
 
 if TYPE_CHECKING:
     from warehouse.ingest import IngestResult
@@ -153,7 +154,7 @@ class Sources:
 
     def queue(self, batches: Iterable[Batch]) -> "IngestResult":
         """Store rows as `store`, or keep them while PostgreSQL or S3 is away."""
-        rows = list(batches)
+        rows = leave_out_future(self._warehouse, batches)
         return self.write(lambda: self._ingest(rows), _count(rows))
 
     def _ingest(self, batches: Sequence[Batch]) -> "IngestResult":
@@ -209,7 +210,7 @@ class Sources:
                 chunks = drain(self._warehouse, source, window, self._check_stop, ingest=self.store)
                 added = chunks[0]
             else:
-                batches = list(collector.collect(window))
+                batches = leave_out_future(self._warehouse, collector.collect(window))
         except (JobInterrupted, ThreadsClosedError):
             raise
         except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)

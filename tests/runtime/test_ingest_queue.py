@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -120,6 +120,28 @@ def test_rows_wait_in_memory_then_on_disk_and_are_stored_once_in_order(
         assert list(spool.folder.glob("*.arrow")) == []
     assert away.states[-1] == QueueState()
     assert stored(settings) == list(range(7))
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_rows_that_wait_are_stored_also_when_the_clock_is_set_back_meanwhile(
+    away: Away, settings: Settings, *, on_disk: bool
+) -> None:
+    hour = timedelta(hours=1)
+    with Warehouse.open(settings, write=True) as lake, spool_of(settings) as spool:
+        now = datetime(2026, 11, 20, 0, 30, tzinfo=UTC)
+        lake.clock = lambda: now
+        queue = away.queue(lake, spool)
+        away.server.stop()
+        try:
+            queue.ingest(scrape(29))
+            assert queue.ingest(scrape(29 + 60)).future == DEVICES
+            if on_disk:
+                queue.close()
+        finally:
+            away.server.start()
+        now -= hour
+        queue.deliver()
+    assert stored(settings) == [29]
 
 
 def test_old_rows_do_not_stay_in_memory_and_a_stop_moves_the_rest_to_disk(

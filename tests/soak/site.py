@@ -32,8 +32,10 @@ from warehouse.lake import Warehouse
 ROOT = Path(__file__).resolve().parents[2]
 EXPORTERS, GPUS = 10, 4
 CANARY = "fallow-canary"
+STOP_WITHIN_S = 8.0
+"""`service.stop_within` of the soak, so that the service fits into Kubernetes' default grace."""
 GRACE_S = 30.0
-"""SIGTERM must end the service within this time, as Kubernetes gives by default."""
+"""SIGTERM must end the service within this time: `STOP_WITHIN_S` and the 20 s of its closing."""
 DISK_MB = 400
 EARLIER = timedelta(days=12)
 """The rows of before the soak begin so long ago: all are archived in it."""
@@ -214,6 +216,7 @@ class SoakSite:
                 "rollup_every": "10s",
                 "analyze_every": "30s",
                 "maintain_every": "20s",
+                "stop_within": f"{STOP_WITHIN_S:.0f}s",
                 "listen": f"127.0.0.1:{free_port()}",
             },
             "actions": {"canary": {"image": "pause:3.10", "namespace": CANARY, "timeout": "20s"}},
