@@ -1,8 +1,8 @@
-"""List what was renamed since 0.1.0: settings, policy keys, columns, fields, gates.
+"""List what was renamed since 0.1.0: settings, policy keys, columns, fields, gates, options.
 
-`renamed.csv` is the table; CHANGELOG.md lists it, and a test keeps both equal. An old setting or
-policy key is refused with its new name. A column is renamed in the warehouse. An old field of the
-journal stays readable without end, because its chain of hashes is never rewritten.
+`renamed.csv` is the table; CHANGELOG.md lists it, and a test keeps both equal. An old setting,
+policy key or option is refused with its new name. A column is renamed in the warehouse. An old
+field of the journal stays readable without end, because its chain of hashes is never rewritten.
 """
 
 from functools import cache
@@ -10,7 +10,9 @@ from typing import Literal, NamedTuple, get_args
 
 from fallow.resources import read_table
 
-Kind = Literal["setting", "policy", "column", "event", "journal", "json", "gate", "job", "protocol"]
+Kind = Literal[
+    "setting", "policy", "column", "event", "journal", "json", "gate", "job", "protocol", "option"
+]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 

@@ -15,7 +15,15 @@ from actions.cluster.access import post_review
 from actions.cluster.workload_pods import list_workload_pods
 from actions.cluster.write_results import WriteResult, interpret_reply, no_answer
 from fallow.action_models import Change, Target
-from fallow.errors import AuthError, FallowError, RefusedError, SourceError, TemporaryError
+from fallow.demo_marker import is_demo_home
+from fallow.errors import (
+    AuthError,
+    FallowError,
+    RefusedError,
+    SourceError,
+    TemporaryError,
+    UsageError,
+)
 from fallow.kube.api import ApiConnection, ApiError, BackOff
 from fallow.kube.api import connect as connect_api
 from fallow.kube.api_objects import Page
@@ -194,10 +202,16 @@ def connect(
 
     Raises:
         SettingsError: no such context, or no configuration at all; the legal ones are named.
+        UsageError: the home is a demo's, whose fleet is in no cluster.
         AuthError: the API server does not accept our credentials.
         RefusedError: the API server accepts them and permits no read.
         TemporaryError: the API server cannot be reached.
     """
+    if is_demo_home(settings.home):
+        raise UsageError(
+            f"the fleet of {settings.home} is simulated (`fallow demo`): it is in no cluster",
+            hint="without --home and FALLOW_HOME the same command is about your own fleet",
+        )
     context_name = context or settings.actions.context or settings.kubernetes.context
     timeout_s = settings.kubernetes.timeout.total_seconds()
     api = connect_api(context_name, timeout_s=timeout_s, pause=pause)

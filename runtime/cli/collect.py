@@ -35,7 +35,7 @@ def collect(
         raise UsageError(
             "collect wants --once", hint="fallow up is the service that collects on a schedule"
         )
-    settings = run.settings()
+    settings = run.own_settings("fallow collect --once")
     with run.warehouse(settings, write=True) as warehouse:
         scrapes = collect_once(warehouse, settings, now=run.now(), names=source)
     run.data(scrapes, noun="scrapes")
@@ -94,7 +94,8 @@ def up(
     variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
     values = {k: run.options.get(k) for k in variables}
     environ = {f"FALLOW_{variables[k]}": str(value) for k, value in values.items() if value}
-    settings, stop = run.settings(service__listen=listen), threading.Event()
+    settings = run.own_settings("fallow up", service__listen=listen)
+    stop = threading.Event()
     with limit_stop(stop, settings.service.stop_within.total_seconds() + CLOSING_S):
         hanging = serve(settings, stop, roles=role or (), environ=environ)
     if hanging:

@@ -41,7 +41,7 @@ def samples(
     ] = None,
 ) -> None:
     """Import any table of samples (Parquet or CSV)."""
-    settings = run.settings()
+    settings = run.own_settings("fallow import samples")
     pairs = _columns(columns)
     seconds = parse_duration(interval).total_seconds()
     price = _rate(rate)
@@ -59,7 +59,7 @@ def openb(
     ] = None,
 ) -> None:
     """Import a cluster in the form of Alibaba's openb traces and print what it holds."""
-    settings = run.settings()
+    settings = run.own_settings("fallow import openb")
     batches = list(import_openb(nodes, pods, placement, settings.cluster))
     summary = Importer(settings, run.now()).import_batches(batches)
     run.say(f"{summary['added']} rows stored, {summary['duplicates']} were there already")
@@ -68,7 +68,7 @@ def openb(
 
 def kubectl(run: CommandRun, file: Annotated[Path, FILE]) -> None:
     """Import a dump of `kubectl get nodes,pods -A -o json`."""
-    settings = run.settings()
+    settings = run.own_settings("fallow import kubectl")
     batches = list(import_kubectl(file, settings.cluster, run.now()))
     summary = Importer(settings, run.now()).import_batches(batches)
     run.say(f"{summary['added']} rows stored, {summary['duplicates']} were there already")
@@ -81,7 +81,7 @@ def exposition(
     interval: Annotated[str, typer.Option(help="scrape interval")] = "30s",
 ) -> None:
     """Import a text in the Prometheus exposition format, with or without timestamps."""
-    settings = run.settings()
+    settings = run.own_settings("fallow import exposition")
     seconds = parse_duration(interval).total_seconds()
     batches = import_exposition(file, settings.cluster, run.now(), seconds)
     run.data([Importer(settings, run.now()).import_batches(batches)], noun="import")
@@ -94,7 +94,9 @@ def prometheus(
     step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
 ) -> None:
     """Import the history of a Prometheus; interrupted, it resumes where it stopped."""
-    settings = run.settings(prometheus__url=url, prometheus__step=step)
+    settings = run.own_settings(
+        "fallow import prometheus", prometheus__url=url, prometheus__step=step
+    )
     with show_progress() as progress:
         summary = Importer(settings, run.now()).backfill(since, progress)
     run.data([summary], noun="import")

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from fallow import __version__
+from fallow.demo_marker import require_own_home
 from fallow.errors import EmptyWarehouseError
 
 if TYPE_CHECKING:
@@ -74,6 +75,16 @@ class CommandRun:
     def settings(self, **flags: Any) -> "Settings":
         """Return the settings in force."""
         return self.loaded(**flags).settings
+
+    def own_settings(self, command: str, **flags: Any) -> "Settings":
+        """Return the settings in force for a command that is about a real fleet only.
+
+        Raises:
+            UsageError: they are those of a demo.
+        """
+        settings = self.settings(**flags)
+        require_own_home(settings.home, command)
+        return settings
 
     def warehouse(
         self, settings: "Settings", *, write: bool = False

@@ -131,7 +131,7 @@ def init(
 
     None of them acts as it stands: list namespaces in `allow.namespaces` first.
     """
-    target = folder or run.settings().actions.policies
+    target = folder or run.own_settings("fallow policy init").actions.policies
     written = write_out(target, force=force)
     run.data([{"file": str(path)} for path in written], noun="files")
     run.say(f"{len(written)} files written; fallow policy check {target} reads them")

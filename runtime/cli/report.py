@@ -1,6 +1,7 @@
 """`fallow report`: what was paid, what was wasted and what to do, as a file to forward."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,23 +31,25 @@ def report(
     until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="html | pdf | md | csv | focus; else by FILE's ending"),
+        typer.Option(
+            "--output", "-o", metavar="FORMAT", help="html | pdf | md | csv | focus; else by --file"
+        ),
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="- = stdout; a folder takes a name of its own"
-        ),
+        typer.Option("--file", metavar="FILE", help="- = stdout; a folder takes a name of its own"),
     ] = None,
+    old_format: Annotated[str | None, typer.Option("--format", hidden=True)] = None,
     team: Annotated[str | None, typer.Option(help="the team of the team's report")] = None,
     focus_version: Annotated[str, typer.Option(help="1.2 | 1.0")] = "1.2",
 ) -> None:
     """Write a report over a window: the same numbers as the dashboard, to the cent.
 
-    Text (md, csv, focus) goes to stdout without -o; html and pdf to a file here. FOCUS is Parquet
-    where FILE ends in .parquet.
+    Text (md, csv, focus) goes to stdout without --file; html and pdf to a file here. FOCUS is
+    Parquet where FILE ends in .parquet.
     """
-    fmt = format_ or _format_of(file)
+    _refuse_old_options(audience, format_, old_format)
+    fmt = format_ or run.options.get("output") or _format_of(file)
     reports.check_options(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
     settings, now = run.settings(), run.now()
     window_text = windows.end_window(window, until, now)
@@ -71,6 +74,26 @@ def report(
     _write_report(run, result, file, fmt)
 
 
+def _refuse_old_options(audience: str, output: str | None, old_format: str | None) -> None:
+    """Refuse `--format FORMAT` and `-o FILE` of before 0.1.0 (`fallow/renamed.csv`)."""
+    command_line = ["fallow", "report", audience]
+    is_file = output is not None and output not in FORMATS and _is_file_name(output)
+    if old_format is not None:
+        command_line += ["-o", old_format, *(["--file", str(output)] if is_file else [])]
+        raise UsageError("--format is called -o since 0.1.0", hint=shlex.join(command_line))
+    if is_file:
+        command_line += ["--file", str(output)]
+        raise UsageError(
+            f"-o {output!r} is a file: since 0.1.0 -o is the format ({' | '.join(FORMATS)}), and "
+            "--file names the file",
+            hint=shlex.join(command_line),
+        )
+
+
+def _is_file_name(text: str) -> bool:
+    return text == "-" or "." in text or "/" in text or Path(text).exists()
+
+
 def _format_of(file: str | None) -> str:
     endings = {".htm": "html", ".parquet": "focus"}
     ending = Path(file or "").suffix.lower()
@@ -81,7 +104,7 @@ def _format_of(file: str | None) -> str:
 def _write_report(run: CommandRun, report: "Report", file: str | None, fmt: str) -> None:
     if file == "-" or (file is None and fmt in ("md", "csv", "focus")):
         if fmt == "pdf" and sys.stdout.isatty():
-            raise UsageError("a PDF is not for a terminal", hint="-o FILE, or | into a program")
+            raise UsageError("a PDF is not for a terminal", hint="--file FILE, or | into a program")
         try:
             sys.stdout.buffer.write(report.body)
             sys.stdout.buffer.flush()
@@ -97,7 +120,7 @@ def _write_report(run: CommandRun, report: "Report", file: str | None, fmt: str)
     except OSError as error:
         raise FallowError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="-o FILE names another place, -o - is stdout",
+            hint="--file FILE names another place, --file - is stdout",
         ) from error
     run.say(f"{report.title}: {path} ({len(report.body):,} bytes)")
     run.say(report.summary)

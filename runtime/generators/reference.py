@@ -195,6 +195,7 @@ def _options(command: Any, shared: set[str], *, keep: bool) -> list[str]:
     rows = []
     for parameter in command.params:
         own = parameter.param_type_name == "option" and not parameter.name.endswith("_completion")
+        own = own and not parameter.hidden
         if not own or parameter.name in ("help", "version") or (parameter.name in shared) != keep:
             continue
         default = parameter.default

@@ -159,7 +159,7 @@ def check_options(*, audience: str, fmt: str, team: str | None, focus_version: s
     """
     for option, value, answers in (
         ("report", audience, AUDIENCES),
-        ("--format", fmt, FORMATS),
+        ("-o", fmt, FORMATS),
         ("--focus-version", focus_version, FOCUS_VERSIONS),
     ):
         if value not in answers:

@@ -251,7 +251,7 @@ def test_no_secret_is_in_reports(
         pipeline.account(warehouse, window)
     for who, form in REPORTS:
         file = tmp_path / f"{who}.{form}"
-        words = ["report", who, "--window", "3h", "--format", form, "-o", file]
+        words = ["report", who, "--window", "3h", "-o", form, "--file", file]
         answer = fallow(*words, "--config", settings_file)
         assert answer.code == 0, answer
         assert file.stat().st_size > 100

@@ -67,11 +67,11 @@ def test_every_surface_says_the_same_bill_to_the_cent_and_its_parts_sum_to_it(
     assert sum(s["marginal"]["usd"] or 0 for s in fall["steps"]) == fall["saved"]["usd"]
     assert sum(s["usd"] or 0 for s in fall["by_saving"].values()) == fall["saved"]["usd"]
     assert digits(text, "usd") == 2
-    charges = fallow("report", "finance", *asked, "--format", "focus").out
+    charges = fallow("report", "finance", *asked, "-o", "focus").out
     costs = [Decimal(row["BilledCost"]) for row in csv.DictReader(io.StringIO(charges))]
     focus = sum(costs, Decimal())
     assert focus.quantize(Decimal("0.01")) == bill
-    report = fallow("report", "finance", *asked, "--format", "md").out
+    report = fallow("report", "finance", *asked, "-o", "md").out
     assert f"${bill:,.2f}" in report
 
 

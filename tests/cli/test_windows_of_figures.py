@@ -107,7 +107,7 @@ def test_a_relative_window_ends_at_the_newest_hour_in_the_ledger_and_says_its_ag
     ran = fallow("analyze", "idle", *asked, "-o", "json")
     assert json.loads(ran.out)["window"] == DAY
     assert "24 of 24 h have data" in ran.err
-    ran = fallow("report", "finance", *asked, "--format", "md")
+    ran = fallow("report", "finance", *asked, "-o", "md")
     assert f"${24 * len(PODS) * RATE}" in ran.out
     assert "24 of 24 h have data" in ran.err
 
@@ -129,7 +129,7 @@ def test_until_now_takes_the_wall_clock_and_marks_the_hours_without_data(
     assert body["total"]["gpu_hours"] == 14 * len(PODS)
     assert body["coverage"]["hours_with_data"] == 14
     assert "14 of 24 h have data" in ran.err
-    ran = fallow("report", "finance", *window, "--home", tmp_path / "home", "--format", "md")
+    ran = fallow("report", "finance", *window, "--home", tmp_path / "home", "-o", "md")
     assert "14 of 24 h have data" in ran.out
 
 
@@ -178,13 +178,13 @@ def test_data_older_than_three_intervals_are_called_stale(
     put(NOON, NOON + timedelta(hours=2))
     home = ("--home", tmp_path / "home")
     at(NOON + timedelta(hours=2, seconds=180))
-    for words in (["spend"], ["report", "finance", "--format", "md"]):
+    for words in (["spend"], ["report", "finance", "-o", "md"]):
         ran = fallow(*words, *home)
         assert "STALE: the data of cluster a are stale" not in ran.err
         assert "The data of cluster" not in ran.out
     at(NOON + timedelta(hours=2, seconds=181))
     for words in (["spend"], ["analyze", "idle"]):
         assert "STALE: the data of cluster a are stale" in fallow(*words, *home).err
-    report = fallow("report", "finance", "--format", "md", *home)
+    report = fallow("report", "finance", "-o", "md", *home)
     assert "STALE: the data of cluster a are stale" in report.err
     assert "The data of cluster" in report.out

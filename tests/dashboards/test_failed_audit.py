@@ -78,7 +78,7 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
 
     window = f"{WINDOW.start:%Y-%m-%dT%H:%MZ}/{WINDOW.end:%Y-%m-%dT%H:%MZ}"
     asked = ["--home", str(broken.home), "--cluster", "test", "--window", window]
-    for command in (["spend"], ["analyze", "idle"], ["report", "sre", "--format", "md"]):
+    for command in (["spend"], ["analyze", "idle"], ["report", "sre", "-o", "md"]):
         assert run([*command, *asked]) == 0
         spoken = capsys.readouterr()
         text = spoken.out.replace("\\", "") if command[0] == "report" else spoken.err

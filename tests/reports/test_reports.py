@@ -178,7 +178,10 @@ def test_files_of_hostile_teams_have_harmless_names(hostile: Warehouse) -> None:
     ("words", "code", "said"),
     [
         (["nobody"], 2, "report 'nobody' is none of: finance, sre, team"),
-        (["finance", "--format", "doc"], 2, "--format 'doc' is none of: html, pdf"),
+        (["finance", "-o", "doc"], 2, "-o 'doc' is none of: html, pdf"),
+        (["finance", "--format", "md"], 2, "hint: fallow report finance -o md\n"),
+        (["sre", "-o", "a b.pdf"], 2, "hint: fallow report sre --file 'a b.pdf'\n"),
+        (["sre", "--format", "md", "-o", "-"], 2, "hint: fallow report sre -o md --file -\n"),
         (["team"], 2, "needs a team's name"),
         (["team", "--team", "nobody"], 2, "no team 'nobody' held a GPU"),
         (["finance", "--team", "vision"], 2, "--team goes with the team's report"),
@@ -187,8 +190,8 @@ def test_files_of_hostile_teams_have_harmless_names(hostile: Warehouse) -> None:
         (["sre", "--window", "2026-11-14/2026-11-14"], 2, "the window ends"),
         (["sre", "--window", "2025-01-01/2025-02-01"], 2, "nothing is accounted from 2025-01-01"),
         (["sre", "--window", "2199-01-01/2199-02-01"], 2, "in the future"),
-        (["finance", "--format", "focus", "--focus-version", "0.5"], 2, "none of: 1.2, 1.0"),
-        (["sre", "--format", "md", "-o", "/nowhere/at/all.md"], 1, "cannot write /nowhere/at/all"),
+        (["finance", "-o", "focus", "--focus-version", "0.5"], 2, "none of: 1.2, 1.0"),
+        (["sre", "-o", "md", "--file", "/nowhere/at/all.md"], 1, "cannot write /nowhere/at/all"),
     ],
 )
 def test_what_cannot_be_reported_is_said_in_a_line(
@@ -228,13 +231,13 @@ def test_command_writes_files_and_stdout(fleet: Settings, tmp_path: Path) -> Non
     base = [sys.executable, "-m", "runtime", "report", "finance", "--window", window]
     code = "import sys; from runtime.cli import main; main(sys.argv[1:])"
     base = [sys.executable, "-c", code, *base[3:], "--home", str(fleet.home)]
-    shown = subprocess.run([*base, "--format", "md"], capture_output=True, check=True, text=True)
+    shown = subprocess.run([*base, "-o", "md"], capture_output=True, check=True, text=True)
     assert shown.stdout.startswith("# GPU spend and waste")
     subprocess.run(
-        [*base, "-o", str(tmp_path / "r.focus.parquet")], capture_output=True, check=True
+        [*base, "--file", str(tmp_path / "r.focus.parquet")], capture_output=True, check=True
     )
     assert (tmp_path / "r.focus.parquet").read_bytes()[:4] == b"PAR1"
-    subprocess.run([*base, "--format", "csv", "-o", str(tmp_path)], capture_output=True, check=True)
+    subprocess.run([*base, "-o", "csv", "--file", str(tmp_path)], capture_output=True, check=True)
     assert (tmp_path / "fallow-finance-20261113-20261116.csv").exists()
 
 

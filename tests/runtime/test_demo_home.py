@@ -120,6 +120,39 @@ def test_a_demo_home_brings_its_own_settings(
     assert locate_demo_home() == data / "fallow-demo"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("collect", "--once"),
+        ("up",),
+        ("import", "kubectl", "dump.json"),
+        ("import", "prometheus", "--url", "http://127.0.0.1:9"),
+        ("policy", "init"),
+        ("reconcile",),
+    ],
+)
+@pytest.mark.usefixtures("data")
+def test_nothing_of_a_real_fleet_is_mixed_with_a_demo(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    home = tmp_path / "demo"
+    with replace_demo_home(home, {"cluster": "demo"}):
+        pass
+    before = sorted(path.name for path in home.iterdir())
+    assert run([*words, "--home", str(home)]) == 2
+    said = capsys.readouterr().err
+    assert "simulated" in said
+    assert "without --home" in said
+    monkeypatch.setenv("FALLOW_HOME", str(home))
+    assert run([*words]) == 2
+    assert str(home) in capsys.readouterr().err
+    assert sorted(path.name for path in home.iterdir()) == before
+    assert [*Path().iterdir()] == []
+
+
 def test_two_demos_never_write_into_one_home(tmp_path: Path) -> None:
     with (
         replace_demo_home(tmp_path / "demo", {}),

@@ -92,7 +92,7 @@ def test_focus_bills_unknown_hours_and_says_which_have_no_price(
 ) -> None:
     path = tmp_path / "charges.csv"
     words = ("report", "finance", "--home", home, "--window", SPAN)
-    ran = fallow(*words, "--format", "focus", "-o", path)
+    ran = fallow(*words, "-o", "focus", "--file", path)
     assert ran.code == 0, ran.err
     charges = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
     assert sum(Decimal(row["BilledCost"]) for row in charges) == USD_H * HOURS
@@ -100,7 +100,7 @@ def test_focus_bills_unknown_hours_and_says_which_have_no_price(
 
 
 def test_a_report_bills_them_and_says_how_many_have_no_price(fallow: Fallow, home: Path) -> None:
-    ran = fallow("report", "finance", "--home", home, "--window", SPAN, "--format", "md")
+    ran = fallow("report", "finance", "--home", home, "--window", SPAN, "-o", "md")
     assert ran.code == 0, ran.err
     assert f"${USD_H * HOURS:,.2f}" in ran.out
     assert "have no price" in ran.out
