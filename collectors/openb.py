@@ -14,7 +14,7 @@ import polars as pl
 
 from collectors.inventory import pod_uid
 from fallow.errors import UsageError
-from fallow.tables import Batch
+from fallow.tables import Batch, schema
 
 EPOCH = datetime(2023, 1, 1, tzinfo=UTC)
 """The time of second 0 of the trace: the trace's own year, otherwise arbitrary."""
@@ -95,7 +95,10 @@ def summary(batches: Iterable[Batch]) -> Summary:
         frame = pl.from_arrow(batch.rows)
         if batch.table in of and isinstance(frame, pl.DataFrame):
             of[batch.table].append(frame)
-    node, pod = pl.concat(of["node"]), pl.concat(of["pod"])
+    node, pod = (
+        pl.concat(of[table] or [pl.DataFrame(schema(table).empty_table())])
+        for table in ("node", "pod")
+    )
     requested = pod["gpu_request"]
     whole_gpus = pod.filter(pl.col("gpu_request") >= 1)["gpu_request"].cast(pl.Int64)
     pending = pod.filter(pl.col("phase") == "Pending")

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
+from fallow.models import STATES
 from fallow.settings import Settings
 from fallow.window import parse_duration
 from runtime.cli import run
@@ -178,11 +180,26 @@ def test_a_wrong_command_line_is_seen() -> None:
     assert parsed(["explain"]) is not None
 
 
-RUNS = {"spend", "analyze", "explain", "plan", "why-not", "saved", "actions", "demo"}
-GROUPS = {"policy", "plugins", "config", "warehouse", "baseline"}
-"""Commands that need nothing but a warehouse: the demo's."""
+ELSEWHERE = {
+    "demo": "tests/runtime/test_demo_whole.py::test_readme_quotes_the_demo",
+    "scan": "tests/acceptance/test_real_input.py"
+    "::test_scan_of_a_real_prometheus_tells_idle_from_unknown_from_free",
+    "doctor": "tests/prometheus/test_doctor.py"
+    "::test_a_real_server_without_gpus_is_told_apart_from_one_that_fails",
+    "up": "tests/runtime/test_service.py::test_up_collects_and_stops_gracefully",
+    "apply": "tests/cli/test_acting_whole.py::test_a_notebook_is_told_stopped_and_undone",
+    "undo": "tests/cli/test_acting.py::test_an_action_is_listed_undone_once_and_no_more",
+    "freeze": "tests/cli/test_acting.py::test_freeze_and_thaw_with_and_without_a_cluster",
+}
+"""README's commands that need a server, a cluster or minutes, each with the test that runs it."""
 ANSWERS = {0, 3, 4}
 """Done, refused by a policy, findings exist: the documented ends of a command that worked."""
+FILES = {
+    "samples": "pod,time,util\na,2026-11-20T12:00:00Z,3\na,2026-11-20T12:01:00Z,0\n",
+    "exposition": 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1",modelName="NVIDIA H100"} 3\n',
+    "kubectl": '{"kind": "List", "items": [{"kind": "Node", "metadata": {"name": "n"}}]}',
+}
+"""What each import of README reads, as small as it can be."""
 
 
 @pytest.fixture(scope="module")
@@ -205,31 +222,100 @@ def case(home: Path) -> dict[str, str]:
     return {"id": row["id"], "workload": workload}
 
 
-def runnable() -> Iterator[Line]:
-    """Yield the README's commands that can run on a demo's warehouse."""
-    for line in EXAMPLES:
-        if line.page == "README.md" and line.words[0] in RUNS | GROUPS:
-            yield line
+def readme_lines() -> list[Line]:
+    """Return README's commands, of its blocks and of its sentences and tables."""
+    spans = [span.rpartition("; ")[2] for span in CODE.findall(prose(ROOT / "README.md"))]
+    written = {Line("README.md", span) for span in spans if span.startswith("fallow ")}
+    return sorted(written | {line for line in EXAMPLES if line.page == "README.md"})
+
+
+RUN_HERE = [line for line in readme_lines() if line.words[0] not in ELSEWHERE]
+
+
+@pytest.fixture
+def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder in which commands run, on the demo's warehouse."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FALLOW_HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home.parent / "data"))
+    return tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", list(runnable()), ids=lambda line: line.text[:60])
+@pytest.mark.parametrize("line", RUN_HERE, ids=lambda line: line.text[:60])
 def test_the_readme_s_examples_run(
     line: Line,
-    home: Path,
+    folder: Path,
     case: dict[str, str],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("FALLOW_HOME", str(home))
-    monkeypatch.setenv("XDG_DATA_HOME", str(home.parent / "data"))
+    words = line.words
     stands_for = {"ID": case["id"], "Notebook/team-a/nb-1": case["workload"]}
-    code = run([stands_for.get(word, word) for word in line.words])
-    said = capsys.readouterr()
-    assert code in ANSWERS, said.err
+    if words[0] == "import":
+        monkeypatch.setenv("FALLOW_HOME", str(folder / "home"))
+        stands_for["FILE"] = stands_for["dump.json"] = str(folder / "samples.csv")
+        (folder / "samples.csv").write_text(FILES[words[1]])
+    if words[:2] != ["policy", "init"]:
+        assert run(["policy", "init", "policies"]) == 0
+        capsys.readouterr()
+    code = run([stands_for.get(word, word) for word in words])
+    printed = capsys.readouterr()
+    assert code in ANSWERS, printed.err
     # Of data that ended long ago a plan is empty, and that is a line on stderr.
-    assert said.out or said.err.startswith("nothing\n")
+    assert printed.out or printed.err.startswith("nothing\n")
+
+
+def test_every_command_of_readme_is_run_here_or_by_the_test_that_is_named() -> None:
+    assert {line.words[0] for line in readme_lines()} >= {*ELSEWHERE, "spend", "plan", "backtest"}
+    for command, test in ELSEWHERE.items():
+        path, _, name = test.partition("::")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert f"def {name}(" in text, test
+        assert f'"{command}"' in text, f"{path} does not run fallow {command}"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^demo: setup.*\n\t@\$\(BIN\)/fallow demo$", makefile, re.MULTILINE)
+
+
+NUMBERS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+)
+
+
+def test_the_figures_of_readme_are_those_of_the_code() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    python = project["requires-python"].removeprefix(">=")
+    policies = [*(ROOT / "policies").glob("*.yaml")]
+    assert f"in one of {NUMBERS[len(STATES)]} states" in text
+    assert f"# {NUMBERS[len(policies)]} policies; none can act until" in text
+    assert f"Python {python} or newer" in text
+    # tests/runtime/test_demo_whole.py holds the block of the demo. A new figure needs a test.
+    words = re.sub(
+        r"\([^)]*\)|^\d\. ", "", CODE.sub("", prose(ROOT / "README.md")), flags=re.MULTILINE
+    )
+    assert set(re.findall(r"\d[\d,.]*\d|\d", words)) == {python, "10,000", "2.0"}
+
+
+def test_readme_begins_with_a_sentence_a_picture_and_two_commands() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    title, reader, sentence, picture, commands, *_ = text.split("\n\n")
+    assert (title, reader[:5]) == ("# Fallow", "For: ")
+    assert sentence.count(". ") == 0
+    assert sentence.endswith(".")
+    assert picture.startswith("![")
+    assert re.findall(r"^make (\w+)", commands, re.MULTILINE) == ["demo", "test"]
 
 
 # What lies between them: the shortest and the longest time are in every run.

@@ -379,6 +379,16 @@ def test_a_warehouse_that_is_not_there_or_in_use(
     assert "prometheus.url" in found["sources"]["next_step"]
 
 
+def test_a_warehouse_without_telemetry_hides_no_other_check(tmp_path: Path) -> None:
+    settings = set_up(tmp_path, dashboard__listen="127.0.0.1:0", service__listen="127.0.0.1:0")
+    Warehouse.open(settings, write=True).close()
+    rows = checks.run_checks(settings, now=NOW, opening=lambda: Warehouse.open(settings))
+    found = {row["check"]: row for row in rows}
+    assert (found["warehouse"]["status"], found["rows"]["status"]) == ("ok", "warn")
+    assert "fallow collect --once" in found["rows"]["next_step"]
+    assert found["sources"]["status"] == "bad"
+
+
 @pytest.mark.parametrize(
     ("statuses", "code"),
     [(("ok", "warn"), 0), (("ok", "away"), 75), (("away", "bad"), 1), ((), 0)],

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from collectors.doctor import CheckRow
-from fallow.errors import FallowError, TemporaryError, UsageError, WarehouseError
+from fallow.errors import (
+    EmptyWarehouseError,
+    FallowError,
+    TemporaryError,
+    UsageError,
+    WarehouseError,
+)
 from fallow.settings import Settings
 from runtime.operations import analyzer_runs, collection, plugin_runs
 from runtime.operations.doctor import (
@@ -25,6 +31,8 @@ from runtime.operations.doctor.fault import fault_row
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
+NO_ROWS = "rows"
+"""The check of a warehouse that has no telemetry."""
 OpenWarehouse = Callable[[], "AbstractContextManager[Warehouse]"]
 
 
@@ -54,7 +62,8 @@ def run_checks(
     rows += _check_warehouse(settings, now=now, opening=opening, window=window, only=only)
     rows += channels.check_channels(settings)
     rows += pages.check_pages(settings)
-    has_rows = any(row.check == "warehouse" and row.status == "ok" for row in rows)
+    status = {row.check: row.status for row in rows}
+    has_rows = status.get("warehouse") == "ok" and NO_ROWS not in status
     rows[:0] = check_sources(settings, has_rows=has_rows)
     return [msgspec.structs.asdict(row) for row in rows]
 
@@ -111,6 +120,8 @@ def _check_warehouse(
             yield from analyzer_runs.check_unjudged(
                 warehouse, settings, window, now=now, cluster=only
             )
+    except EmptyWarehouseError as error:
+        yield CheckRow(NO_ROWS, "warn", error.message, error.hint or "fallow collect --once")
     except (UsageError, WarehouseError) as error:
         if window is not None:
             raise
