@@ -70,9 +70,12 @@ class ValidResults(msgspec.Struct, frozen=True):
     days: frozenset[datetime]
 
 
-def audit_hours(warehouse: "Warehouse", window: Window) -> "list[AuditFailure]":
+def audit_hours(
+    warehouse: "Warehouse", window: Window, *, marked: bool = False
+) -> "list[AuditFailure]":
     """Run the audits over the hours that a window touches, store the results, return the failures.
 
+    Hours that wait to be written again get a result only with `marked`, see `audits.run_audits`.
     The write transaction is open meanwhile, so that no other process changes an hour between its
     audit and the storing of the result.
 
@@ -82,20 +85,25 @@ def audit_hours(warehouse: "Warehouse", window: Window) -> "list[AuditFailure]":
     whole = window.whole()
     since, until = audits.find_hours(warehouse, whole)
     if since >= until:
-        return audits.run_audits(warehouse, whole)
+        return audits.run_audits(warehouse, whole, marked=marked)
     days = whole.whole(DAY).bounds()
     with warehouse.transaction() as cursor:
-        rows = {name: audits.run_audit(warehouse, name, since, until) for name in HOURLY}
+        rows = {
+            name: audits.run_audit(warehouse, name, since, until, marked=marked) for name in HOURLY
+        }
         differences = _read_differences(warehouse, since, until)
         hours = list_buckets(since, until, HOUR)
-        _store(cursor, _build_results(warehouse, "1h", hours, rows, differences))
+        results = _build_results(warehouse, "1h", hours, rows, differences)
+        _store(cursor, results, "" if marked else "ANTI JOIN unposted USING (bucket)")
         totals = {DAILY: audits.run_audit(warehouse, DAILY, days["since"], days["until"])}
         listed = list_buckets(days["since"], until, DAY)
         _store(cursor, _build_results(warehouse, "1d", listed, totals, {}))
-    return read_failures(warehouse, whole)
+    return read_failures(warehouse, whole, marked=marked)
 
 
-def read_failures(warehouse: "Warehouse", window: Window) -> "list[AuditFailure]":
+def read_failures(
+    warehouse: "Warehouse", window: Window, *, marked: bool = False
+) -> "list[AuditFailure]":
     """Return what `audits.run_audits` returns for a window; hours that passed are not read again.
 
     Raises:
@@ -103,20 +111,20 @@ def read_failures(warehouse: "Warehouse", window: Window) -> "list[AuditFailure]
     """
     since, until = audits.find_hours(warehouse, window)
     if since >= until:
-        return audits.run_audits(warehouse, window)
+        return audits.run_audits(warehouse, window, marked=marked)
     valid = _read_valid_results(warehouse, since, until)
     hours = _merge([h for h in list_buckets(since, until, HOUR) if h not in valid.hours], HOUR)
     first_day = _floor(since, DAY)
     days = _merge([d for d in list_buckets(first_day, until, DAY) if d not in valid.days], DAY)
     days = [(max(start, since), min(end, until)) for start, end in days]
     rows = {name: audits.run_audit(warehouse, name, since, until) for name in LIVE}
-    rows |= {name: _run_spans(warehouse, name, hours) for name in HOURLY}
+    rows |= {name: _run_spans(warehouse, name, hours, marked=marked) for name in HOURLY}
     rows[DAILY] = _run_spans(warehouse, DAILY, days)
     difference_usd = sum(valid.hours.values())
     for start, end in hours:
         difference_usd += sum(_read_differences(warehouse, start, end).values())
     if not difference_usd <= CERTAIN_USD:
-        rows[SUMMED] = audits.run_audit(warehouse, SUMMED, since, until)
+        rows[SUMMED] = audits.run_audit(warehouse, SUMMED, since, until, marked=marked)
     return audits.list_failures(rows)
 
 
@@ -181,18 +189,21 @@ def _read_valid_results(warehouse: "Warehouse", since: datetime, until: datetime
     return ValidResults(hours, days)
 
 
-def _run_spans(warehouse: "Warehouse", name: str, spans: list[_Span]) -> pa.Table:
+def _run_spans(
+    warehouse: "Warehouse", name: str, spans: list[_Span], *, marked: bool = False
+) -> pa.Table:
     """Return the rows that one audit refuses in some time ranges, in the audit's own order."""
     refused = [
         (span, rows)
         for span in spans
-        if (rows := audits.run_audit(warehouse, name, *span)).num_rows
+        if (rows := audits.run_audit(warehouse, name, *span, marked=marked)).num_rows
     ]
     if not refused:
         return pa.table({})
     if len(refused) == 1:
         return refused[0][1]
-    return audits.run_audit(warehouse, name, refused[0][0][0], refused[-1][0][1])
+    first, last = refused[0][0][0], refused[-1][0][1]
+    return audits.run_audit(warehouse, name, first, last, marked=marked)
 
 
 def _read_differences(
@@ -231,13 +242,13 @@ def _build_results(
     return Batch.of("audit", columns).rows
 
 
-def _store(cursor: "duckdb.DuckDBPyConnection", results: pa.Table) -> None:
-    """Replace the results of some consecutive hours or days."""
+def _store(cursor: "duckdb.DuckDBPyConnection", results: pa.Table, without: str = "") -> None:
+    """Replace the results of consecutive hours or days; `without`, a join, drops some of them."""
     cursor.register("incoming", results)
     cursor.execute(
         "DELETE FROM audit WHERE (period, bucket) IN (SELECT period, bucket FROM incoming)"
     )
-    cursor.execute("INSERT INTO audit BY NAME SELECT * FROM incoming")
+    cursor.execute(f"INSERT INTO audit BY NAME SELECT incoming.* FROM incoming {without}")
     cursor.unregister("incoming")
 
 

@@ -35,6 +35,9 @@ MOST_SHOWN = 5
 MOST_NAMED = 3
 """Failed audits that the banner spells out; the others are counted."""
 
+AGAINST_LEDGER = ("bill_sum", "ledger_capacity")
+"""Audits that compare the ledger with devices and rates, which change before it is written."""
+
 HOUR = timedelta(hours=1)
 _EVER = (datetime(1970, 1, 1), datetime(9999, 1, 1))  # noqa: DTZ001  (tables hold naive UTC)
 
@@ -76,22 +79,51 @@ def list_audits() -> tuple[str, ...]:
     return tuple(sorted(p.name.removesuffix(".sql") for p in entries if p.name.endswith(".sql")))
 
 
-def run_audits(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailure]:
-    """Run every audit over the whole hours of a window, or over all rows; return the failures."""
+def run_audits(
+    warehouse: "Warehouse", window: Window | None = None, *, marked: bool = False
+) -> list[AuditFailure]:
+    """Run every audit over the whole hours of a window, or over all rows; return the failures.
+
+    Hours that wait to be written again are newer in their devices and rates than in the ledger:
+    the audits `AGAINST_LEDGER` compare them only with `marked`, which is for the accounting that
+    has just written them.
+    """
     since, until = find_hours(warehouse, window)
-    rows = {name: run_audit(warehouse, name, since, until) for name in list_audits()}
+    rows = {name: run_audit(warehouse, name, since, until, marked=marked) for name in list_audits()}
     return list_failures(rows)
 
 
-def run_audit(warehouse: "Warehouse", name: str, since: datetime, until: datetime) -> pa.Table:
-    """Run one audit over the hours of [since, until), naive UTC; return the rows it refuses."""
+def list_unaccounted_hours(warehouse: "Warehouse") -> list[datetime]:
+    """Return the hours, naive UTC, that the audits `AGAINST_LEDGER` leave out at present."""
+    since, until = find_hours(warehouse, None)
+    sql = "SELECT DISTINCT bucket FROM unposted WHERE bucket >= $since AND bucket < $until"
+    rows = warehouse.query(f"{sql} ORDER BY ALL", {"since": since, "until": until})
+    hours: list[datetime] = rows["bucket"].to_pylist()
+    return hours
+
+
+def has_accounted_hours(warehouse: "Warehouse") -> bool:
+    """Return whether the ledger has an hour that does not wait to be written again."""
+    sql = "SELECT bucket FROM ledger_1h ANTI JOIN unposted USING (bucket) LIMIT 1"
+    return bool(warehouse.query(sql).num_rows)
+
+
+def run_audit(
+    warehouse: "Warehouse", name: str, since: datetime, until: datetime, *, marked: bool = False
+) -> pa.Table:
+    """Run one audit over the hours of [since, until), naive UTC; return the rows it refuses.
+
+    `marked`: as `run_audits`.
+    """
     sql = load_step(f"audits/{name}")
     if name == "bill_sum":
         sql = with_prices(sql)
-    return run_hours(warehouse, sql, since, until)
+    return run_hours(warehouse, sql, since, until, marked=marked)
 
 
-def run_hours(warehouse: "Warehouse", sql: str, since: datetime, until: datetime) -> pa.Table:
+def run_hours(
+    warehouse: "Warehouse", sql: str, since: datetime, until: datetime, *, marked: bool = False
+) -> pa.Table:
     """Run a query of this package over the hours of [since, until), naive UTC."""
     limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
     parameters = {
@@ -102,6 +134,7 @@ def run_hours(warehouse: "Warehouse", sql: str, since: datetime, until: datetime
         "tdp_w": [m.tdp_w for m in gpu_models()],
         "step_s": 3600,
         "region": warehouse.settings.prices.region,
+        "marked": marked,
     }
     return warehouse.query(sql, {k: v for k, v in parameters.items() if f"${k}" in sql})
 

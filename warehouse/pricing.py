@@ -12,6 +12,8 @@ from warehouse import dirty
 from warehouse.steps import compose_query
 
 if TYPE_CHECKING:
+    import duckdb
+
     from warehouse.lake import Warehouse
 
 STRETCHES = tuple(f"pricing/{name}" for name in ("subjects", "kinds", "offers", "stretches"))
@@ -20,6 +22,7 @@ PRICES = (*STRETCHES, "pricing/prices")
 """The same steps, averaged per bucket of `step_s` seconds."""
 WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem")
 """Sources that report all their rates each time: a rate that they no longer report has ended."""
+_OF_SOURCES = "list_contains($sources, source)"
 
 
 def store_rates(wh: "Warehouse", rates: Batch) -> int:
@@ -36,11 +39,14 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
     replaces = pc.is_in(rates.rows["source"], value_set=pa.array(whole, pa.string()))
     if whole:
         rows = rates.rows.filter(replaces)
-        where = "list_contains($sources, source)"
-        before = _read_latest(wh, whole)
-        wh.replace("rate", rows, where, {"sources": whole})
-        if not _read_latest(wh, whole).equals(before):
-            with wh.transaction() as cursor:
+        # One transaction: a process that dies in between would leave hours at the old prices.
+        with wh.transaction() as cursor:
+            before = _read_latest(cursor, whole)
+            cursor.execute(f"DELETE FROM rate WHERE {_OF_SOURCES}", {"sources": whole})
+            cursor.register("incoming", rows)
+            cursor.execute("INSERT INTO rate BY NAME SELECT * FROM incoming")
+            cursor.unregister("incoming")
+            if not _read_latest(cursor, whole).equals(before):
                 dirty.mark_all_hours(cursor)
     rest = rates.rows.filter(pc.invert(replaces))
     if rest.num_rows:
@@ -48,9 +54,9 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
     return int(rates.rows.num_rows)
 
 
-def _read_latest(wh: "Warehouse", sources: list[str]) -> pa.Table:
-    sql = "SELECT * EXCLUDE (as_of) FROM rate WHERE list_contains($sources, source) ORDER BY ALL"
-    return wh.query(sql, {"sources": sources})
+def _read_latest(cursor: "duckdb.DuckDBPyConnection", sources: list[str]) -> pa.Table:
+    sql = f"SELECT * EXCLUDE (as_of) FROM rate WHERE {_OF_SOURCES} ORDER BY ALL"
+    return cursor.execute(sql, {"sources": sources}).to_arrow_table()
 
 
 def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:

@@ -86,11 +86,14 @@ def _describe_part(part: RelocatedPart) -> dict[str, Any]:
 
 
 def verify(run: CommandRun) -> int:
-    """Read everything back and run the audits; exit with 1 where something is wrong."""
+    """Read everything back and run the audits; exit with 1 where something is wrong.
+
+    Hours that a service has not accounted yet are named ("not checked") and fail nothing.
+    """
     with run.warehouse(run.settings()) as warehouse:
         rows = verify_warehouse(warehouse)
     run.data(rows, noun="checks")
-    return 1 if any(row["status"] != "ok" for row in rows) else 0
+    return 1 if any(row["status"] == "failed" for row in rows) else 0
 
 
 def query(

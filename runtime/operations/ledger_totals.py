@@ -1,7 +1,7 @@
 """Read spend, savings and checks from the ledger for commands. Nothing here writes on stdout."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 StoredWaterfall = tuple["SavingsWaterfall", datetime]
 USE_COLUMNS = ("busy_gpu_hours", "known_gpu_hours", "effective_gpu_hours", "measured_gpu_hours")
 """Columns of `warehouse.spend` that become percentages."""
+HOUR = timedelta(hours=1)
+MOST_SPANS = 5
+"""Stretches of hours without accounting that are named; the others are counted."""
 MIN_SHARE = 0.001
 """Share of the allocated hours from which missing effective utilisation is worth a note."""
 
@@ -171,20 +174,52 @@ def _total(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
 
 
 def verify_warehouse(warehouse: "Warehouse") -> list[dict[str, Any]]:
-    """Read everything back and run every audit; one row per check, `status` is ok or failed."""
+    """Read everything back and run every audit; one row per check.
+
+    `status` is ok, failed, or "not checked" for hours whose accounting is not done.
+    """
     rows = [
         _check(item.subject, item.detail, ok=item.ok)
         for item in verification.verify_warehouse(warehouse)
     ]
     try:
+        # A running service marks and accounts hours meanwhile: named is what was left out at the
+        # beginning or at the end.
+        hours = set(audits.list_unaccounted_hours(warehouse))
         failures = {failure.audit: str(failure) for failure in audits.run_audits(warehouse)}
+        hours |= set(audits.list_unaccounted_hours(warehouse))
+        accounted = audits.has_accounted_hours(warehouse)
     except WarehouseError as error:
         # The damaged file named above prevents the audits from reading.
         return [*rows, _check("audits", str(error), ok=False)]
-    return rows + [
-        _check(f"audit {name}", failures.get(name), ok=name not in failures)
-        for name in audits.list_audits()
-    ]
+    for name in audits.list_audits():
+        row = _check(f"audit {name}", failures.get(name), ok=name not in failures)
+        if hours and name in audits.AGAINST_LEDGER and name not in failures:
+            row["detail"] = "without the hours that are not accounted yet"
+            row["status"] = "ok" if accounted else "not checked"
+        rows.append(row)
+    if hours:
+        detail = format_unaccounted(sorted(hours))
+        rows.append({"check": "hours", "status": "not checked", "detail": detail})
+    return rows
+
+
+def format_unaccounted(hours: Sequence[datetime]) -> str:
+    """Return the sentence that names hours, ascending, which audits of the ledger left out."""
+    spans: list[tuple[datetime, datetime]] = []
+    for hour in hours:
+        if spans and spans[-1][1] == hour:
+            spans[-1] = (spans[-1][0], hour + HOUR)
+        else:
+            spans.append((hour, hour + HOUR))
+    named = [f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}" for start, end in spans[:MOST_SPANS]]
+    more = len(spans) - MOST_SPANS
+    others = f" and {more} more stretches" if more > 0 else ""
+    count = "1 hour" if len(hours) == 1 else f"{len(hours)} hours"
+    return (
+        f"{count} not accounted yet: {', '.join(named)}{others} (UTC); left out by the audits "
+        f"{' and '.join(audits.AGAINST_LEDGER)}; the next accounting step writes them"
+    )
 
 
 def _check(name: str, detail: str | None, *, ok: bool) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     for part in dirty.list_marked_windows(warehouse, window):
         with _leave_unreadable(part):
             write_ledger(warehouse, part)
-            failures += audit_results.audit_hours(warehouse, part)
+            failures += audit_results.audit_hours(warehouse, part, marked=True)
             dirty.clear_marks(warehouse, part)
     return buckets, failures
 

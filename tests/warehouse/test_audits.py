@@ -11,6 +11,7 @@ from fallow.window import Window
 from tests.rates import every_gpu
 from warehouse import audits
 from warehouse.allocation import write_allocations
+from warehouse.dirty import clear_marks
 from warehouse.lake import Warehouse
 from warehouse.ledger import write_ledger
 from warehouse.rollup import roll_up
@@ -69,6 +70,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         window = Window(now - timedelta(hours=HOURS), now)
         write_allocations(warehouse, window)
         write_ledger(warehouse, window)
+        clear_marks(warehouse, window)
         with warehouse.transaction() as cursor:
             cursor.execute(SAVED)
         yield warehouse

@@ -1,4 +1,5 @@
 -- The ledger's dollars equal the bill within one cent: GPU-seconds times the rate of their bucket.
+-- Hours that wait to be written again are compared only with $marked: their rates may be newer.
 SELECT
     l.cluster,
     sum(l.usd) AS ledger_usd,
@@ -11,6 +12,7 @@ INNER JOIN devices AS d
         AND l.model IS NOT DISTINCT FROM d.model
 INNER JOIN subjects AS s ON d.device_id = s.device_id
 LEFT JOIN prices AS p ON s.kind = p.kind AND l.bucket = p.bucket
+ANTI JOIN unposted AS u ON date_trunc('hour', l.bucket) = u.bucket AND NOT $marked
 WHERE l.bucket >= $since AND l.bucket < $until
 GROUP BY ALL
 HAVING

@@ -1,5 +1,6 @@
 -- The ledger's seconds in a device's hour equal the seconds in which the device existed. For GPUs
 -- that ever had MIG instances, and devices that only the ledger has, the hour is the upper limit.
+-- Hours that wait to be written again are compared only with $marked: their devices are newer.
 WITH ledger_hours AS (
     SELECT
         cluster,
@@ -49,6 +50,7 @@ SELECT
 FROM ledger_hours AS p
 FULL JOIN expected AS e
     ON p.cluster = e.cluster AND p.device = e.device AND p.hour_at = e.hour_at
+ANTI JOIN unposted AS u ON coalesce(p.hour_at, e.hour_at) = u.bucket AND NOT $marked
 WHERE
     coalesce(p.seconds, 0) > coalesce(e.seconds, 3600) + 1
     OR coalesce(p.seconds, 0) < coalesce(e.seconds, 0) - 1
