@@ -60,7 +60,7 @@ def add_flags(
     served = at_work(pl.col("served_n") / pl.col("requests_n"), "served_us")
     busy = at_work(pl.col("busy_n") / pl.col("kernel_n"), "busy_us")
     latest = pl.max_horizontal(pl.col("last_kernel_us"), pl.col("last_terminal_us")).fill_null(0)
-    has_kernels = pl.col("kernel_n").fill_null(0) > 0
+    has_kernels = (pl.col("kernel_n") > 0).fill_null(False)
     intent = (
         pl.when((request_pods > 0) & served)
         .then(pl.lit(False))
@@ -75,7 +75,7 @@ def add_flags(
         .otherwise(pl.lit(None, dtype=pl.Boolean))
     )
     rest = ~pl.col("active")
-    has_cpu = (pl.col("cpu_n").fill_null(0) > 0) & (pl.col("pods_cpu").fill_null(0) >= pod_count)
+    has_cpu = (pl.col("cpu_n") > 0) & (pl.col("pods_cpu") >= pod_count)
     # Hosts and owners of a job that computes are active, even if some of its ranks are idle.
     whole = pl.col("state") == "idle"
     kind = _decide_kinds(request_pods > 0, pl.col("servers_n").fill_null(0) > 0)
@@ -93,14 +93,14 @@ def add_flags(
         node_not_ready=(end >= pl.col("at") - least) & pl.col("unready").fill_null(False),
         skew=(pl.col("ahead_us") > SKEW_US).fill_null(False),
         opt_out=pl.col("hard").fill_null(False),
-        not_running=(pod_count > 0) & pl.col("pending").fill_null(False),
+        not_running=(pod_count > 0) & pl.col("pending"),
         bursty=pl.col("steady") < settings.coverage,
         unattributed=pl.col("spread") & ~whole,
         missing=pl.col("coverage") < settings.coverage,
         shared_estimated=pl.col("estimated"),
         starting=(end - pl.col("started_us") < least + grace).fill_null(False),
         moving=(pl.col("traffic") > MOVING).fill_null(False),
-        unknown_owner=(pod_count == 0) | pl.col("unresolved").fill_null(False),
+        unknown_owner=(pod_count == 0) | pl.col("unresolved"),
         protected=pl.col("soft").fill_null(False),
         too_recent=services & (end - pl.col("start") < service),
         no_request_metrics=services & pl.col("intent").is_null(),
@@ -108,7 +108,7 @@ def add_flags(
         waiting_peer=whole & pl.col("waiting_peer"),
         recurrent=whole
         & (end - pl.col("start") < RECURRENCE * pl.col("longest_rest_us")).fill_null(False),
-        low=whole & pl.col("low").fill_null(False),
+        low=whole & pl.col("low"),
     )
 
 

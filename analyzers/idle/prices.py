@@ -73,9 +73,10 @@ class CostMeter:
         row = np.searchsorted(self._key, number * self._wide + inside, side="right") - 1
         safe = np.maximum(row, 0)
         same = (row >= 0) & (self._number[safe] == number)
-        elapsed = np.where(same, np.minimum(at, self._to[safe]) - self._from[safe], 0)
+        # Before the first price of all devices no time has elapsed.
+        elapsed = np.maximum(np.minimum(at, self._to[safe]) - self._from[safe], 0) * same
         # Before a device's first price, the sum of all devices before it.
         return (
-            self._cost[np.where(same, row, row + 1)] + elapsed * self._rate[safe] * same,
+            self._cost[np.where(same, row, row + 1)] + elapsed * self._rate[safe],
             self._time[np.where(same, row, row + 1)] + elapsed,
         )

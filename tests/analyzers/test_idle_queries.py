@@ -1,49 +1,15 @@
 """The queries of the idle analyzer: each rule on both sides of its limit, over rows by hand."""
 
-from datetime import datetime, timedelta
-from functools import cache
+from datetime import timedelta
 from typing import Any
 
-import duckdb
 import pytest
 
 from analyzers.queries import compose_steps, load_sql
-from fallow.tables import Batch
-from tests import engine
+from tests.analyzers.queried import HOUR, WINDOW, T, at, query, us
 from warehouse.steps import ACTIVE_SAMPLE
 
-T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
-HOUR = timedelta(hours=1)
-TABLES = (
-    "allocation", "device", "ledger", "notebook_sample", "pod", "pod_sample", "rollup_1h",
-    "rollup_5m", "sample", "signal",
-)  # fmt: skip
-WINDOW = {"since": T, "until": T + HOUR}
 DEVICE = {"numbers": [7], "clusters": ["c"], "devices": ["d"], "first": "d", "last": "d"}
-
-
-@cache
-def _engine() -> duckdb.DuckDBPyConnection:
-    return engine.empty()
-
-
-def query(sql: str, parameters: dict[str, Any], **tables: Any) -> Any:
-    """Return the rows of a query over these rows and no others."""
-    made = _engine()
-    for table in TABLES:
-        made.execute(f'DELETE FROM "{table}"')
-    for table, rows in tables.items():
-        names = {name for row in rows for name in row}
-        data: dict[str, object] = {n: [row.get(n) for row in rows] for n in names}
-        made.register("incoming", Batch.of(table, data).rows)
-        made.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
-        made.unregister("incoming")
-    named = {n: v for n, v in parameters.items() if f"${n}" in sql}
-    return made.execute(sql, named).to_arrow_table().to_pylist()
-
-
-def at(minutes: float) -> datetime:
-    return T + timedelta(minutes=minutes)
 
 
 def device_row(**columns: Any) -> dict[str, Any]:
@@ -308,7 +274,7 @@ def test_samples_and_the_accounted_time_are_those_of_the_window() -> None:
         signal=[signal_row(bucket=at(m)) for m in minutes],
     )
     assert (row["samples"], row["rolled"]) == (3, 15 + 65)
-    first = int((T - datetime(1970, 1, 1)).total_seconds()) * 1_000_000  # noqa: DTZ001
+    first = us(0)
     assert (row["accounted_from"], row["accounted_until"]) == (first, first + 3_600_000_000)
     (row,) = query(load_sql("idle/sample_counts"), WINDOW)
     assert list(row.values()) == [0, 0, None, None]

@@ -44,20 +44,27 @@ class Trial(NamedTuple):
 
 
 def draw(seed: int) -> Iterator[tuple[Subject, Mutant]]:
-    """Yield one mutant of each mutable statement, all in an order that the seed alone decides."""
-    pairs: list[tuple[Subject, Mutant]] = []
-    choice = random.Random(seed)
+    """Yield one mutant of each mutable statement, in an order that depends on the seed.
+
+    A statement's mutant and place follow from the seed and its own text: a change of another
+    statement, or one more equivalent mutant, moves nothing else.
+    """
+    ranked: list[tuple[float, str, Subject, Mutant]] = []
     excluded = equivalents()
     for subject in subjects():
         for path in sources(ROOT, subject):
             text = (ROOT / path).read_text(encoding="utf-8")
+            lines = text.splitlines()
+            repeated: Counter[str] = Counter()
             for statement in mutants(path, text):
+                key = repr([(lines[m.line - 1].strip(), m.old, m.new) for m in statement])
+                repeated[key] += 1
+                choice = random.Random(f"{seed} {path} {repeated[key]} {key}")
                 mutant = choice.choice(statement)
-                line = text.splitlines()[mutant.line - 1].strip()
+                line = lines[mutant.line - 1].strip()
                 if (path, line, mutant.old, mutant.new) not in excluded:
-                    pairs.append((subject, mutant))
-    choice.shuffle(pairs)
-    yield from pairs
+                    ranked.append((choice.random(), path, subject, mutant))
+    yield from ((subject, mutant) for *_, subject, mutant in sorted(ranked))
 
 
 class Checkout:

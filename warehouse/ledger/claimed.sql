@@ -1,6 +1,6 @@
 -- Each holder with the device samples that name it. `used` is the part of those samples' seconds
 -- that belongs to the holder's own seconds. Where the two differ by at most 0.1 % they are the same
--- stretch (float noise).
+-- stretch (float noise). Where no sample names the holder (not `named`), their seconds are null.
 SELECT
     h.device_id,
     h.bucket,
@@ -10,14 +10,14 @@ SELECT
     h.time_s,
     h.own_s,
     h.start_s,
-    coalesce(l.idle_s, 0) AS idle_s,
-    coalesce(l.low_s, 0) AS low_s,
-    coalesce(l.busy_s, 0) AS busy_s,
-    coalesce(l.covered_s, 0) AS covered_s,
+    l.idle_s,
+    l.low_s,
+    l.busy_s,
+    l.covered_s,
     l.covered_s IS NOT null AS named,
     l.effective,
     CASE
-        WHEN coalesce(l.covered_s, 0) <= 0 THEN 0
+        WHEN l.covered_s <= 0 THEN 0
         WHEN abs(l.covered_s / h.time_s - 1) <= 0.001 THEN h.own_s / l.covered_s
         ELSE least(h.own_s / h.time_s, h.own_s / l.covered_s)
     END AS used
