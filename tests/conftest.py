@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,6 +36,21 @@ hypothesis_settings.register_profile("fallow", deadline=None, max_examples=50)
 hypothesis_settings.load_profile("fallow")
 # `make test-fast`: properties are tried on a few examples, with the same ones each time.
 hypothesis_settings.register_profile("fast", deadline=None, max_examples=10, derandomize=True)
+
+# Journals and catalogs are synced at each commit: 5 ms on a disk, nothing in memory.
+MEMORY = Path("/dev/shm")
+ENOUGH_B = 4 * 1024**3
+
+
+def choose_folder(memory: Path) -> None:
+    """Let pytest's folders lie in memory, where there is enough and programs may start from it."""
+    if not memory.is_dir() or shutil.disk_usage(memory).free < ENOUGH_B:
+        return
+    if not os.statvfs(memory).f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+choose_folder(MEMORY)
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 REFERENCE = DATA.parent / "reference"

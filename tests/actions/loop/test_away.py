@@ -11,7 +11,7 @@ from fallow.errors import FallowError, TemporaryError
 from tests.actions.loop import draining
 from tests.actions.loop.draining import SICK
 from tests.actions.loop.site import Site, bare
-from tests.actions.loop.test_crashes import FIRST_SENDING, MOST_STEPS, nothing_twice
+from tests.actions.loop.test_crashes import STEPS, STEPS_FROM_SENDING_ON, nothing_twice
 
 MAKERS: dict[str, Callable[..., Actor]] = {
     "Deployment": lambda site, **more: site.actor(**more),
@@ -67,20 +67,21 @@ def done(site: Site, actor: Actor) -> ActionState:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "first"),
-    [
-        ("Deployment", 0),
-        ("drain", FIRST_SENDING),
-        # A Deployment: the steps before any write are the same for every kind of action.
-        pytest.param("drain", 0, marks=pytest.mark.long),
-    ],
-)
-def test_away_at_every_step_of_an_action(
-    another_site: Callable[[], Site], kind: str, first: int
-) -> None:
+@pytest.mark.parametrize("steps", STEPS)
+def test_away_at_a_step_of_an_action(another_site: Callable[[], Site], steps: range) -> None:
+    away_at_steps(another_site, "Deployment", steps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", STEPS_FROM_SENDING_ON)
+def test_away_at_a_step_of_a_drain(another_site: Callable[[], Site], steps: range) -> None:
+    away_at_steps(another_site, "drain", steps)
+
+
+def away_at_steps(another_site: Callable[[], Site], kind: str, steps: range) -> None:
+    """Take the API server away at each of these steps of an action, and bring it back."""
     make = MAKERS[kind]
-    for step in range(first, MOST_STEPS):
+    for step in steps:
         site = another_site()
         shown = subject(site, kind)
         before = shown()
@@ -106,9 +107,12 @@ def test_away_at_every_step_of_an_action(
 @pytest.mark.slow
 # A Deployment: an undo goes through the same code for every kind of action.
 @pytest.mark.parametrize("kind", ["Deployment", pytest.param("drain", marks=pytest.mark.long)])
-def test_away_at_every_step_of_an_undo(another_site: Callable[[], Site], kind: str) -> None:
+@pytest.mark.parametrize("steps", STEPS)
+def test_away_at_a_step_of_an_undo(
+    another_site: Callable[[], Site], kind: str, steps: range
+) -> None:
     make = MAKERS[kind]
-    for step in range(MOST_STEPS):
+    for step in steps:
         site = another_site()
         shown = subject(site, kind)
         before = shown()

@@ -19,10 +19,13 @@ FRESH.set_forkserver_preload(["tests.actions.loop.crashing", "kubernetes.client"
 MOST_STEPS = 60
 FIRST_SENDING = 7
 """The step before the first write; those before it are the same code for every kind of action."""
-FROM_SENDING_ON = [
-    pytest.param(FIRST_SENDING, id="from the first write on"),
-    # test_killed_at_every_step_of_an_action, a Deployment's: the same steps before any write.
-    pytest.param(0, id="from the first step on", marks=pytest.mark.long),
+# In every run a Deployment's action and its undo (below) are killed at each step. Other kinds of
+# action take the same steps with other writes: a third of theirs is enough beside it.
+EACH_STEP = pytest.param(range(MOST_STEPS), id="each step", marks=pytest.mark.long)
+STEPS = [pytest.param(range(0, MOST_STEPS, 3), id="every third step"), EACH_STEP]
+STEPS_FROM_SENDING_ON = [
+    pytest.param(range(FIRST_SENDING, MOST_STEPS, 3), id="every third step from a write on"),
+    EACH_STEP,
 ]
 
 

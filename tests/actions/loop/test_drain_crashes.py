@@ -1,4 +1,4 @@
-"""`kill -9` at every step of a drain and of its undo: no pod evicted twice, no node left shut."""
+"""`kill -9` at the steps of a drain and of its undo: no pod evicted twice, no node left shut."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,12 @@ from actions.loop.actor import Actor
 from tests.actions.loop import crashing, draining
 from tests.actions.loop.draining import OTHER, SICK
 from tests.actions.loop.site import Site, bare
-from tests.actions.loop.test_crashes import FROM_SENDING_ON, MOST_STEPS, killed, nothing_twice
+from tests.actions.loop.test_crashes import (
+    STEPS,
+    STEPS_FROM_SENDING_ON,
+    killed,
+    nothing_twice,
+)
 
 
 def finished(site: Site, actor: Actor) -> Any:
@@ -38,11 +43,11 @@ def each_eviction_once(site: Site) -> None:
         pytest.param(True, id="under a budget", marks=pytest.mark.long),
     ],
 )
-@pytest.mark.parametrize("first", FROM_SENDING_ON)
-def test_killed_at_every_step_of_a_drain(
-    another_site: Callable[[], Site], budget: bool, first: int
+@pytest.mark.parametrize("steps", STEPS_FROM_SENDING_ON)
+def test_killed_at_a_step_of_a_drain(
+    another_site: Callable[[], Site], budget: bool, steps: range
 ) -> None:
-    for step in range(first, MOST_STEPS):
+    for step in steps:
         site = another_site()
         before = draining.loaded(site)
         if budget:
@@ -69,8 +74,11 @@ def test_killed_at_every_step_of_a_drain(
 
 
 @pytest.mark.slow
-def test_killed_at_every_step_of_the_undo_of_a_drain(another_site: Callable[[], Site]) -> None:
-    for step in range(MOST_STEPS):
+@pytest.mark.parametrize("steps", STEPS)
+def test_killed_at_a_step_of_the_undo_of_a_drain(
+    another_site: Callable[[], Site], steps: range
+) -> None:
+    for step in steps:
         site = another_site()
         before = draining.loaded(site)
         actor = draining.actor(site)

@@ -10,7 +10,7 @@ from fallow.errors import RefusedError
 from tests.actions.loop import cutting
 from tests.actions.loop.cutting import NEW, OLD, labels, managed, node, shown
 from tests.actions.loop.site import SPACE, Site, bare
-from tests.actions.loop.test_crashes import FIRST_SENDING, killed, nothing_twice
+from tests.actions.loop.test_crashes import STEPS, STEPS_FROM_SENDING_ON, killed, nothing_twice
 
 
 def begun(site: Site) -> tuple[Actor, str, ActionState]:
@@ -127,19 +127,22 @@ def test_an_undo_later_needs_a_node_that_somebody_cordoned(site: Site) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("second", "first"),
-    [
-        pytest.param(False, FIRST_SENDING, id="the cut"),
-        # test_crashes.py: the steps before any write are the same for every kind of action.
-        pytest.param(False, 0, id="the cut, from the first step on", marks=pytest.mark.long),
-        pytest.param(True, 0, id="the end of the wait"),
-    ],
-)
-def test_killed_at_every_step(
-    another_site: Callable[[], Site], *, second: bool, first: int
+@pytest.mark.parametrize("steps", STEPS_FROM_SENDING_ON)
+def test_killed_at_a_step_of_the_cut(another_site: Callable[[], Site], steps: range) -> None:
+    kill_at_steps(another_site, steps, second=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", STEPS)
+def test_killed_at_a_step_of_the_end_of_the_wait(
+    another_site: Callable[[], Site], steps: range
 ) -> None:
-    for step in range(first, 60):
+    kill_at_steps(another_site, steps, second=True)
+
+
+def kill_at_steps(another_site: Callable[[], Site], steps: range, *, second: bool) -> None:
+    """Kill a turn at each of these steps: the one that cuts, or the second one, which waited."""
+    for step in steps:
         site = another_site()
         name = node(site)
         idle = list(site.evidence.idle)
