@@ -16,6 +16,7 @@ from fallow.errors import UsageError
 from fallow.window import format_duration
 from runtime.cli.options import CommandRun, Output, add_group, command
 from runtime.operations import live_actor, plans
+from runtime.operations.admission_page import write_page
 from runtime.operations.plan_rows import describe_policy
 from runtime.operations.plans import missing_folder_error
 from runtime.rendering.tables import document
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
     command(group, "init")(init)
     command(group, "trust")(trust)
     command(group, "schema")(schema)
+    command(group, "admission")(admission)
 
 
 def check(run: CommandRun, files: Files = None) -> int:
@@ -178,6 +180,31 @@ def trust(
 def schema(run: CommandRun) -> None:
     """Print the JSON schema of a policy, for editors."""
     run.text(json.dumps(keys.schema(), indent=2))
+
+
+def admission(
+    run: CommandRun,
+    files: Files = None,
+    *,
+    account: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--account",
+            metavar="NAMESPACE/NAME",
+            help="service account of the actor; repeat it [those of the chart]",
+        ),
+    ] = None,
+) -> None:
+    """Print admission policies: the actor may write only the objects that policies name.
+
+    One ValidatingAdmissionPolicy with its binding for each acting role, for `kubectl apply -f -`.
+    They refuse every other write of the actor's account, and nobody else's. What the undo of
+    actions in force writes stays allowed. Write them again after every change of a policy.
+    """
+    settings = run.settings()
+    policies = _read(run, files)
+    standing = plans.read_standing_actions(settings, run.now())
+    run.text(write_page(settings, policies, standing, account or ()))
 
 
 def _read(run: CommandRun, files: list[Path] | None) -> "tuple[Policy, ...]":

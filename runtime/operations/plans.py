@@ -19,7 +19,7 @@ from actions.policy.matching import matches_any
 from actions.policy.parser import read_policies
 from analyzers.overlaps import remove_overlaps
 from fallow import plugin_runs, plugins
-from fallow.action_models import CaseHistory, Facts
+from fallow.action_models import Action, CaseHistory, Facts
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.models import Finding, Subject
 from fallow.protocols import FindsLatest, Replayable, ReportsUnjudged
@@ -119,6 +119,16 @@ def read_standings(settings: Settings, rules: "Sequence[Policy]") -> "dict[str, 
     """Return how far each policy may act by the journal; without one, nothing is known."""
     with _JournalReader(settings) as reader:
         return {} if reader.record is None else trust.read_trust_states(reader.record, rules)
+
+
+def read_standing_actions(settings: Settings, now: datetime) -> list[Action]:
+    """Return the actions that are open or can still be undone; without a journal none."""
+    with _JournalReader(settings) as reader:
+        if reader.record is None:
+            return []
+        standing = reader.record.list_standing(now - settings.actions.watch)
+        states = (*reader.record.list_open(), *standing)
+        return [state.action for state in states]
 
 
 def decide(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 Fallow = Callable[..., Any]
 SHIPPED = Path(__file__).parents[2] / "policies"
@@ -159,3 +160,29 @@ def test_init_into_a_file_is_one_line_and_exit_2(fallow: Fallow, bare: Path) -> 
     ran = fallow("policy", "init", "file")
     assert ran.code == 2
     assert "cannot be written" in ran.err
+
+
+def test_admission_policies_are_printed_from_the_sites_policies(
+    fallow: Fallow, folder: Path
+) -> None:
+    (folder / "notebooks.yaml").write_text(
+        "name: notebooks\nmode: enforce\nallow: {namespaces: [research]}\n"
+        "stages: [notify, grace: 24h, act: suspend]\nbudgets: [{workloads: 2, per: 1d}]\n"
+    )
+    ran = fallow("policy", "admission", "--account", "gpu/reclaimer")
+    assert ran.code == 0, ran.err
+    documents = [*yaml.safe_load_all(ran.out)]
+    policies = {d["metadata"]["name"]: d for d in documents if "Binding" not in d["kind"]}
+    notebook = policies["fallow-act-notebook"]
+    (condition,) = notebook["spec"]["matchConditions"]
+    assert condition["expression"] == (
+        "request.userInfo.username in ['system:serviceaccount:gpu:reclaimer']"
+    )
+    (validation,) = notebook["spec"]["validations"]
+    assert validation["message"].endswith("not named by policies/notebooks.yaml:1")
+    assert policies["fallow-act-scale"]["spec"]["validations"][0]["expression"] == "false"
+    assert notebook["metadata"]["annotations"]["fallow.dev/policies"].startswith("notebooks ")
+
+    refused = fallow("policy", "admission", "--account", "reclaimer")
+    assert (refused.code, refused.out) == (2, "")
+    assert "legal: NAMESPACE/NAME" in refused.err

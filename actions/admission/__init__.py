@@ -1,0 +1,1 @@
+"""Admission policies that narrow what the actor's account may write to what policies name."""

@@ -1,0 +1,134 @@
+"""Build a ValidatingAdmissionPolicy and its binding for each role of the actor.
+
+They bind the actor's accounts and nobody else. Where two roles write the same resource, each of
+their policies allows what either may write: the API server does not know for which role a request
+is made. The last policy denies every write that no role has.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actions.admission.expressions import (
+    ANNOTATION_VARIABLES,
+    VARIABLES,
+    allow_scope,
+    format_resource,
+    quote,
+)
+from actions.admission.scopes import Scope, Write, name_sources
+
+API = "admissionregistration.k8s.io/v1"
+"""Stable from Kubernetes 1.30 on."""
+REMAINDER = "fallow-other-writes"
+"""The policy of everything that no role names."""
+REVIEWS = "authorization.k8s.io"
+"""The group of access reviews, which are sent as writes and change nothing."""
+FINGERPRINTS = "fallow.dev/policies"
+
+
+def build_manifests(
+    role_writes: Mapping[str, Sequence[Write]],
+    scopes: Sequence[Scope],
+    accounts: Sequence[str],
+    fingerprints: str = "",
+) -> list[dict[str, Any]]:
+    """Return a policy and a binding for each role, and for what no role names.
+
+    `accounts`: service accounts as NAMESPACE/NAME.
+    """
+    documents = []
+    for role, writes in role_writes.items():
+        resources = frozenset((write.group, write.resource) for write in writes)
+        rules = [
+            _rule(group, [resource for g, resource in sorted(resources) if g == group])
+            for group in sorted({group for group, _ in resources})
+        ]
+        named = [narrow for scope in scopes if (narrow := _narrow(scope, resources)).writes]
+        sources = ", ".join(name_sources(named))
+        reason = f"not named by {sources}" if sources else "no policy uses this role"
+        expression = " || ".join(allow_scope(scope) for scope in named) or "false"
+        documents += _pair(
+            role, rules, expression, reason, accounts=accounts, fingerprints=fingerprints
+        )
+    resources = frozenset((w.group, w.resource) for writes in role_writes.values() for w in writes)
+    names = ", ".join(quote(format_resource(*resource)) for resource in sorted(resources))
+    expression = f"request.resource.group == {quote(REVIEWS)} || variables.resource in [{names}]"
+    documents += _pair(
+        REMAINDER,
+        [_rule("*", ["*", "*/*"])],
+        expression,
+        "no role has it",
+        accounts=accounts,
+        fingerprints=fingerprints,
+    )
+    return documents
+
+
+def _narrow(scope: Scope, resources: frozenset[tuple[str, str]]) -> Scope:
+    writes = tuple(w for w in scope.writes if (w.group, w.resource) in resources)
+    return msgspec.structs.replace(scope, writes=writes)
+
+
+def _rule(group: str, resources: Sequence[str]) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": ["*"],
+        "resources": list(resources),
+    }
+
+
+def _pair(
+    role: str,
+    rules: list[dict[str, Any]],
+    expression: str,
+    reason: str,
+    *,
+    accounts: Sequence[str],
+    fingerprints: str,
+) -> list[dict[str, Any]]:
+    names = [f"system:serviceaccount:{account.replace('/', ':')}" for account in accounts]
+    usernames = ", ".join(map(quote, names))
+    variables = VARIABLES | (ANNOTATION_VARIABLES if "variables.before" in expression else {})
+    refusal = f"{role} may not "
+    policy = {
+        "apiVersion": API,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": _meta(role, fingerprints),
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": rules},
+            "matchConditions": [
+                {"name": "actor", "expression": f"request.userInfo.username in [{usernames}]"}
+            ],
+            "variables": [{"name": n, "expression": text} for n, text in variables.items()],
+            "validations": [
+                {
+                    "expression": expression,
+                    "message": f"{refusal}do this: {reason}",
+                    "messageExpression": (
+                        f"{quote(refusal)} + variables.write + ' ' + variables.namespace + '/'"
+                        f" + variables.name + {quote(f': {reason}')}"
+                    ),
+                    "reason": "Forbidden",
+                }
+            ],
+        },
+    }
+    binding = {
+        "apiVersion": API,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": _meta(role, fingerprints),
+        "spec": {"policyName": role, "validationActions": ["Deny"]},
+    }
+    return [policy, binding]
+
+
+def _meta(role: str, fingerprints: str) -> dict[str, Any]:
+    return {
+        "name": role,
+        "labels": {"app.kubernetes.io/part-of": "fallow"},
+        **({"annotations": {FINGERPRINTS: fingerprints}} if fingerprints else {}),
+    }
