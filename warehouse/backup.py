@@ -16,7 +16,7 @@ from fallow.settings import Settings
 from fallow.sqlite_file import hold_lock
 from warehouse import catalog
 from warehouse.cold_storage import locate_cold
-from warehouse.data_files import DataFiles
+from warehouse.data_objects import open_lake_files
 from warehouse.lake import Warehouse, utc_now
 from warehouse.relocation import split_archived
 from warehouse.steps import load_step
@@ -103,7 +103,7 @@ def verify_copy(settings: Settings, copy: Path, data: str) -> list[ReadCheck]:
     moved = _at(settings, copy, data, locate_cold(settings))
     place = catalog.locate_catalog(moved)
     connection = catalog.connect_engine(moved, place, write=False, moved=True)
-    files = DataFiles(place)
+    files = open_lake_files(moved, place)
     with Warehouse(connection, moved, place, None, utc_now, files=files, write=False) as warehouse:
         return list(verify_lake(warehouse))
 

@@ -87,6 +87,8 @@ def connect_engine(
             connection.execute(f"SET GLOBAL http_timeout = {COLD_TIMEOUT_S:d}")
             connection.execute(f"SET GLOBAL http_retries = {COLD_RETRIES:d}")
         _create_secret(connection, settings)
+        if write and where.remote:
+            connection.execute("CALL enable_logging('HTTP')")  # `data_objects` reads it
         _attach(connection, where, write=write, moved=moved)
         if not moved:
             _confine(connection, settings, where)

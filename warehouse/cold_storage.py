@@ -186,7 +186,7 @@ class ColdBucket:
         except TimeoutError as error:
             raise TemporaryError(
                 f"the object store does not answer within {ANSWER_S:g} s ({self.root})",
-                hint="nothing was lost; the move is repeated when it answers",
+                hint="nothing was lost; try again when it answers",
             ) from error
 
     def put(self, staged: Path, path: str) -> None:
@@ -201,22 +201,38 @@ class ColdBucket:
         with self._explained():
             self._client().delete_object(Bucket=bucket, Key=key)
 
+    def copy(self, source: str, target: str) -> None:
+        """Let the store copy an object of at most 5 GB; this process reads nothing of it.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        bucket, key = _split_address(target)
+        source_bucket, source_key = _split_address(source)
+        origin = {"Bucket": source_bucket, "Key": source_key}
+        with self._explained(), _explain_absence(source):
+            self._client().copy_object(Bucket=bucket, Key=key, CopySource=origin)
+
+    def exists(self, path: str) -> bool:
+        """Return whether an object is there."""
+        bucket, key = _split_address(path)
+        try:
+            with self._explained(), _explain_absence(path):
+                self._client().head_object(Bucket=bucket, Key=key)
+        except FileNotFoundError:
+            return False
+        return True
+
     def blocks(self, path: str) -> Iterator[bytes]:
         """Yield a file's bytes.
 
         Raises:
             FileNotFoundError: it is not there.
         """
-        from botocore.exceptions import ClientError  # noqa: PLC0415
-
         bucket, key = _split_address(path)
         with self._explained():
-            try:
+            with _explain_absence(path):
                 body = self._client().get_object(Bucket=bucket, Key=key)["Body"]
-            except ClientError as error:
-                if error.response["Error"]["Code"] == "NoSuchKey":
-                    raise FileNotFoundError(path) from error
-                raise
             yield from body.iter_chunks(_BLOCK)
 
     def listed(self) -> Iterator[tuple[str, datetime]]:
@@ -257,8 +273,20 @@ class ColdBucket:
                 ) from error
             raise TemporaryError(
                 f"the object store cannot be used ({self.root}): {text}",
-                hint="nothing was lost; the move is repeated when it answers",
+                hint="nothing was lost; try again when it answers",
             ) from error
+
+
+@contextmanager
+def _explain_absence(path: str) -> Iterator[None]:
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"]["Code"] in ("NoSuchKey", "404"):  # HEAD has no other text
+            raise FileNotFoundError(path) from error
+        raise
 
 
 def _split_address(path: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ import re
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import duckdb
 
@@ -25,7 +26,7 @@ from warehouse.steps import load_step
 
 log = logging.getLogger("fallow.warehouse")
 
-LINKS = "unconfirmed"
+SECOND_NAMES = "unconfirmed"
 """The folder of second names, below the data: a hard link must be on the same file system."""
 
 _SEPARATOR = "|"
@@ -41,18 +42,31 @@ _SLACK_MS = 2_000
 """Folder times come from a clock that may lag: a tick locally, seconds on network file systems."""
 
 
+class LakeFiles(Protocol):
+    """What commits transactions so that their data files survive a failure."""
+
+    def now(self) -> int:
+        """Return the timestamp to pass to `commit` later, in milliseconds since 1970."""
+
+    def commit(self, cursor: duckdb.DuckDBPyConnection, since: int) -> None:
+        """Commit the cursor's transaction; its files, younger than `since`, outlive a failure."""
+
+    def put_back(self) -> None:
+        """Put back the files that failed commits removed."""
+
+
 class DataFiles:
-    """The data files under a local folder; remote files are durable without a sync."""
+    """The data files of a lake under a local folder."""
 
     def __init__(self, place: CatalogLocation) -> None:
-        self._root = None if place.remote else Path(place.data)
+        self._root = Path(place.data)
         self._leaves: set[str] = set()
         self._reached: set[str] = set()
         self._unsettled = False
 
     def now(self) -> int:
         """Return the timestamp to pass to `commit` later, in milliseconds since 1970."""
-        return time.time_ns() // 1_000_000 - 1
+        return compute_now()
 
     def commit(self, cursor: duckdb.DuckDBPyConnection, since: int) -> None:
         """Commit the cursor's transaction; its files, younger than `since`, outlive a failure.
@@ -94,7 +108,7 @@ class DataFiles:
             rows = cursor.execute(load_step("maintenance/files_of_lake")).fetchall()
         except duckdb.Error:
             return  # what was committed is committed: the next commit settles
-        named = {str(self._root / path) for path, _, _ in rows} if self._root else set()
+        named = {str(self._root / path) for path, _, _ in rows}
         self._unsettled = False
         for link, path in self._list_links():
             if path not in named:
@@ -107,30 +121,28 @@ class DataFiles:
 
     def _list_links(self) -> list[tuple[str, str]]:
         """Return each second name, and the path of its data file."""
-        if self._root is None:
-            return []
-        folder = self._root / LINKS
+        folder = self._root / SECOND_NAMES
         try:
             names = sorted(path.name for path in folder.iterdir())
         except FileNotFoundError:
             return []
-        listed = [(name, name.split(_SEPARATOR)) for name in names if is_data_file(name)]
         return [
-            (str(folder / name), str(self._root.joinpath(*folders, file)))
-            for name, (file, *folders) in listed
+            (str(folder / name), str(self._root.joinpath(*split_second_name(name))))
+            for name in names
+            if is_data_file(name)
         ]
 
     def _link(self, paths: list[str]) -> list[str]:
         """Give data files a second name each; none where the file system has no hard links."""
         links = []
-        if self._root is not None and paths:
-            folder = self._root / LINKS
+        if paths:
+            folder = self._root / SECOND_NAMES
             folder.mkdir(exist_ok=True)
             for path in paths:
-                *folders, file = Path(path).relative_to(self._root).parts
-                if not is_data_file(file):
+                inner = Path(path).relative_to(self._root)
+                if not is_data_file(inner.name):
                     continue
-                link = str(folder / _SEPARATOR.join([file, *folders]))
+                link = str(folder / build_second_name(inner.as_posix()))
                 try:
                     os.link(path, link)
                 except OSError as error:
@@ -149,7 +161,7 @@ class DataFiles:
 
     def _sync_files(self, since: int) -> list[str]:
         """Flush files younger than `since` and the folders that lead to them; return the files."""
-        if self._root is None or not self._root.is_dir():
+        if not self._root.is_dir():
             return []
         return self._sync_folder(self._root, since)
 
@@ -162,9 +174,9 @@ class DataFiles:
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name != LINKS:
+                    if entry.name != SECOND_NAMES:
                         folders.append(entry.path)
-                elif not untouched and _is_younger(entry.name, since):
+                elif not untouched and is_younger(entry.name, since):
                     _sync(entry.path)
                     new.append(entry.path)
         if not folders:
@@ -184,7 +196,26 @@ def is_data_file(name: str) -> bool:
     return _NAME.match(name) is not None
 
 
-def _is_younger(name: str, since: int) -> bool:
+def compute_now() -> int:
+    """Return a timestamp before that of every data file to come, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000 - 1
+
+
+def build_second_name(path: str) -> str:
+    """Return the second name of a data file by its path below the data, with slashes."""
+    *folders, file = path.split("/")
+    return _SEPARATOR.join([file, *folders])
+
+
+def split_second_name(name: str) -> list[str]:
+    """Return the folders and the file that a second name stands for."""
+    file, *folders = name.split(_SEPARATOR)
+    return [*folders, file]
+
+
+def is_younger(path: str, since: int) -> bool:
+    """Whether a data file was written since a timestamp; unknown counts as younger."""
+    name = path.rpartition("/")[2]
     match = _NAME.match(name)
     return match is None or int(match[1] + match[2], 16) >= since
 

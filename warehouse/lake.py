@@ -31,7 +31,8 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse import catalog, ingest, schema, statements, totals
 from warehouse.cold_reach import find_place
-from warehouse.data_files import DataFiles
+from warehouse.data_files import LakeFiles
+from warehouse.data_objects import open_lake_files
 from warehouse.dirty import Marks
 from warehouse.failures import StoreAwayError, explain_errors
 from warehouse.ingest import IngestResult
@@ -57,7 +58,7 @@ class Warehouse:
         lock: WriterLock | None,
         clock: Callable[[], datetime],
         *,
-        files: DataFiles,
+        files: LakeFiles,
         write: bool,
     ) -> None:
         self.settings = settings
@@ -89,7 +90,7 @@ class Warehouse:
             ForeignWarehouseError: a newer Fallow wrote it, or the catalog is another program's.
         """
         place = catalog.locate_catalog(settings)
-        files, lock = DataFiles(place), None
+        files, lock = open_lake_files(settings, place), None
         with explain_errors(place.name):
             if write:
                 place.home.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -17,7 +17,7 @@ from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings
 from warehouse import catalog
 from warehouse.cold_storage import locate_cold, open_store
-from warehouse.data_files import DataFiles
+from warehouse.data_objects import open_lake_files
 from warehouse.failures import explain_errors
 from warehouse.lock import WriterLock, queue_writers
 from warehouse.steps import load_step
@@ -175,7 +175,8 @@ def _relocate_archive(
         elif "://" not in path and not Path(path).exists():
             counts[1] += 1
     if moved:
-        files, began = DataFiles(place), DataFiles(place).now()
+        files = open_lake_files(settings, place)
+        began = files.now()
         cursor.begin()
         try:
             cursor.execute(

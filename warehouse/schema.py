@@ -20,7 +20,7 @@ from fallow import __version__, tables
 from fallow.errors import ForeignWarehouseError, WarehouseError
 from fallow.renamed import read_renames
 from warehouse import statements, totals
-from warehouse.data_files import DataFiles
+from warehouse.data_files import LakeFiles
 from warehouse.storage import TYPES, get_storage
 
 _LAKE_OPTIONS = {
@@ -127,7 +127,7 @@ def list_upgrade_steps(cursor: duckdb.DuckDBPyConnection, where: str) -> list[Up
     return [*migrations, *renames, *added]
 
 
-def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str, files: DataFiles) -> None:
+def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str, files: LakeFiles) -> None:
     """Run the missing migrations, all or none of them; `files` are synced before each commit.
 
     Raises:
@@ -176,7 +176,7 @@ def _list_unset_options(cursor: duckdb.DuckDBPyConnection) -> list[tuple[str, st
 
 
 @contextmanager
-def _run_transaction(cursor: duckdb.DuckDBPyConnection, files: DataFiles) -> Iterator[None]:
+def _run_transaction(cursor: duckdb.DuckDBPyConnection, files: LakeFiles) -> Iterator[None]:
     """Commit all statements of the block, after their files are safe on disk, or none of them."""
     began = files.now()
     cursor.begin()

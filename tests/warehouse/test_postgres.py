@@ -17,7 +17,7 @@ from tests.servers.postgres import Server, serving
 from tests.soak.proxy import Proxy
 from tests.warehouse.conftest import Reading
 from warehouse import maintenance, schema, tiers
-from warehouse.data_files import LINKS
+from warehouse.data_files import SECOND_NAMES
 from warehouse.lake import Warehouse
 from warehouse.relocation import relocate_warehouse
 from warehouse.rollup import roll_up
@@ -224,7 +224,7 @@ def test_a_commit_whose_answer_is_lost_keeps_its_files(
         assert all(check.ok for check in verify_warehouse(warehouse))
         assert warehouse.ingest([look(1), look(2)]).added == 20
         assert warehouse.query("SELECT count(*) AS n FROM sample").to_pylist() == [{"n": 60}]
-    assert list((through_proxy.home / "data" / LINKS).iterdir()) == []
+    assert list((through_proxy.home / "data" / SECOND_NAMES).iterdir()) == []
 
 
 def test_files_of_a_commit_that_failed_go_with_the_next_one(
@@ -239,7 +239,7 @@ def test_files_of_a_commit_that_failed_go_with_the_next_one(
             proxy.close_port()
             with pytest.raises(TemporaryError, match="the catalog cannot be reached"):
                 stack.close()
-        assert len(list((data / LINKS).iterdir())) == 1
+        assert len(list((data / SECOND_NAMES).iterdir())) == 1
     proxy.open_port()
     with Warehouse.open(through_proxy, write=True, clock=lambda: now) as warehouse:
         warehouse.ingest([look(1)])
