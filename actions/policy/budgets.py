@@ -78,11 +78,11 @@ class RemainingBudget(msgspec.Struct, frozen=True):
     None = no budget limits it. An unknown figure leaves nothing.
     """
 
+    concurrent: int
     workloads: int | None = None
     gpus: Decimal | None = None
     owners: int | None = None
     usd_per_hour: Decimal | None = None
-    concurrent: int = 0
 
 
 class BudgetBlock(msgspec.Struct, frozen=True):

@@ -114,7 +114,7 @@ def judge_window(
         UsageError: the times are not equally far apart.
     """
     at = np.array([round(t.timestamp() * MICRO) for t in times], dtype=np.int64)
-    if len(at) > 2 and len(set(np.diff(at))) > 1:  # noqa: PLR2004
+    if len(set(np.diff(at))) > 1:
         raise UsageError("the times of a replay must be equally far apart")
     chosen = source.plan_query(views, window, settings, (bucket or WorkloadBucket()).parameters())
     nothing = IdleJudgements(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from actions.quota.executor import QuotaExecutor
 from actions.quota.proposals import read_proposal
-from actions.quota.review import read_quota_samples, review_step
+from actions.quota.review import find_harm, read_quota_samples, review_step
 from actions.quota.waiting_time import QuotaSample, compare_waiting
 from fallow.action_models import Action, Intent, Target
 from tests.actions.quota.site import GPU, decision, move
@@ -214,3 +214,21 @@ def test_a_queue_without_nominal_quota_waits_for_all_that_its_line_holds(views: 
     proposal, _ = read_proposal(decision("ClusterQueue", moves, flavor="h100").parameters)
     found = read_quota_samples(views, "lab", proposal, AFTER - 2 * HOUR, AFTER)
     assert [(sample.used, sample.waiting) for sample in found] == [(4.0, 6.0)] * 2
+
+
+def test_a_verdict_is_given_from_a_day_and_a_step_is_final_from_a_week(views: Memory) -> None:
+    quota(views, "Queue.kai", "a", (4, 0), (4, 0))
+    quota(views, "Queue.kai", "b", (4, 4), (8, 0))
+    week = AFTER + timedelta(days=7)
+    assert find_harm(action("Queue.kai"), views, week) == ()
+    assert find_harm(action("Queue.kai"), views, week - timedelta(seconds=1)) is None
+
+
+def test_harm_is_reported_from_the_earliest_time_of_a_verdict_on(views: Memory) -> None:
+    quota(views, "Queue.kai", "a", (4, 0), (12, 3))
+    quota(views, "Queue.kai", "b", (4, 4), (5, 0))
+    early = timedelta(hours=25)
+    assert find_harm(action("Queue.kai"), views, AFTER + early - timedelta(seconds=1)) is None
+    reasons = find_harm(action("Queue.kai"), views, AFTER + early)
+    assert reasons is not None
+    assert [reason.gate for reason in reasons] == ["worsened"]

@@ -1,0 +1,82 @@
+"""The last hours of a window, judged with the whole stretches that they belong to."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analyzers.idle.analyzer import IdleAnalyzer
+from fallow.errors import UsageError
+from fallow.idle_settings import IdleSettings
+from fallow.models import Finding
+from fallow.window import Window
+
+if TYPE_CHECKING:
+    Memory = Any
+    Site = Any
+
+HOUR = timedelta(hours=1)
+BRIEF = 2 * HOUR
+
+
+def latest(site: "Site", brief: timedelta = BRIEF, hours: int = 12) -> list[Finding]:
+    window = Window(site.start, site.start + hours * HOUR)
+    return IdleAnalyzer(IdleSettings()).find_latest(site.views, window, brief)
+
+
+def spans(site: "Site", **how: Any) -> list[tuple[str, float, float]]:
+    """Return workloads and hours of the findings, in their order."""
+    return [
+        (
+            f.subject.workload,
+            (f.window.start - site.start) / HOUR,
+            (f.window.end - site.start) / HOUR,
+        )
+        for f in latest(site, **how)
+    ]
+
+
+def rest(site: "Site", name: str, *parts: tuple[float, int]) -> None:
+    """Let a job show activities for so many minutes each."""
+    site.device(f"GPU-{name}", [value for value, count in parts for _ in range(count)])
+    site.holds(name, [f"GPU-{name}"], kind="PyTorchJob")
+
+
+def test_a_stretch_that_fills_the_last_hours_is_returned_whole(site: "Site") -> None:
+    rest(site, "long", (0.9, 60), (0.0, 660))
+    rest(site, "short", (0.9, 630), (0.0, 90))
+    rest(site, "over", (0.0, 480), (0.9, 240))
+    assert spans(site) == [("long", 1, 12), ("short", 10.5, 12)]
+    assert spans(site, brief=12 * HOUR)[1:] == [("over", 0, 8), ("short", 10.5, 12)]
+
+
+def test_a_stretch_may_begin_a_bucket_after_the_last_hours_do(site: "Site") -> None:
+    rest(site, "early", (0.0, 599), (0.9, 6), (0.0, 115))
+    rest(site, "late", (0.0, 599), (0.9, 7), (0.0, 114))
+    # What ended in the last hours belongs to them; what ended before does not.
+    assert spans(site) == [("early", 605 / 60, 12), ("late", 606 / 60, 12)]
+
+
+def test_a_stretch_that_ended_when_the_last_hours_began_is_none_of_them(
+    views: "Memory", site: "Site"
+) -> None:
+    """A cell ran for a moment at ten o'clock: the rest before it is over."""
+    site.device("GPU-0", [0.0] * 720, power_w=100.0)
+    site.holds("nb", ["GPU-0"], kind="Notebook")
+    site.notebook("nb-0", busy_kernels=0)
+    ten = (site.start + 10 * HOUR).replace(tzinfo=None)
+    said = "UPDATE notebook_sample SET last_kernel_activity = $at WHERE ts > $at"
+    views.engine.execute(said, {"at": ten})
+    assert spans(site) == [("nb", 10, 12)]
+
+
+@pytest.mark.parametrize(("minutes", "refused"), [(59, True), (60, False)])
+def test_a_window_is_at_least_three_samples(site: "Site", minutes: int, *, refused: bool) -> None:
+    site.interval = timedelta(minutes=20)
+    site.device("GPU-0", [0.0] * 36)
+    site.holds("w", ["GPU-0"])
+    if not refused:
+        assert latest(site, brief=timedelta(minutes=minutes))
+        return
+    with pytest.raises(UsageError, match="idle window 59m is shorter than 3 samples of 20m"):
+        latest(site, brief=timedelta(minutes=minutes))

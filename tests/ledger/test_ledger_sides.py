@@ -1,0 +1,95 @@
+"""Seconds and cents of devices with several holders, by hand."""
+
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from warehouse.ledger import write_ledger
+
+
+def allocation(
+    kit: Any, name: str, start: float = 0, end: float = 60, device: str = "d", **more: Any
+) -> dict[str, Any]:
+    base = {
+        "cluster": "c", "device": device, "pod_uid": f"u-{name}", "start": kit.at(start),
+        "end": kit.at(end), "namespace": f"ns-{name}", "pod": name, "workload_kind": "Job",
+        "workload": name, "share": 1.0, "attribution": "exact", "rule": "test",
+    }  # fmt: skip
+    return base | more
+
+
+def seconds(kit: Any, tables: Any) -> dict[tuple[str, str, str], float]:
+    """Return the seconds of the first hour by device, state and workload."""
+    kit.hourly(tables)
+    write_ledger(tables, kit.window(0, 60))
+    return {
+        (row["device"], row["state"], row["workload"]): round(row["seconds"], 3)
+        for row in tables.rows("ledger")
+    }
+
+
+def test_a_device_that_only_an_allocation_names_is_capacity_beside_known_devices(
+    kit: Any, tables: Any
+) -> None:
+    tables.put("device", [kit.device("d"), kit.device("x", cluster="other")])
+    tables.put("allocation", [allocation(kit, "p", device="x")])
+    tables.put("rollup_5m", kit.looks("d", 0, 60))
+    assert seconds(kit, tables) == {
+        ("d", "free", ""): 3600,
+        ("x", "unknown", "p"): 3600,
+        ("x", "unknown", ""): 3600,  # the one of the other cluster
+    }
+
+
+def test_pods_of_one_name_in_two_namespaces_have_their_own_samples(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    names: dict[str, Any] = {"pod": "web", "share": 0.5, "attribution": "estimated"}
+    tables.put("allocation", [allocation(kit, name, **names) for name in ("a", "b")])
+    rows = kit.looks("d", 0, 60, "a", low_s=300.0) + kit.looks("d", 0, 60, "b", busy_s=300.0)
+    tables.put("rollup_5m", [row | {"pod": "web"} for row in rows])
+    assert seconds(kit, tables) == {("d", "low", "a"): 1800, ("d", "productive", "b"): 1800}
+
+
+def test_pods_of_one_namespace_have_their_own_samples(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    names: dict[str, Any] = {"namespace": "ns", "share": 0.5, "attribution": "estimated"}
+    tables.put("allocation", [allocation(kit, name, **names) for name in ("a", "b")])
+    rows = kit.looks("d", 0, 60, "a", low_s=300.0) + kit.looks("d", 0, 60, "b", busy_s=300.0)
+    tables.put("rollup_5m", [row | {"namespace": "ns"} for row in rows])
+    assert seconds(kit, tables) == {("d", "low", "a"): 1800, ("d", "productive", "b"): 1800}
+
+
+def test_what_a_part_of_a_device_leaves_is_free_as_long_as_samples_are_valid(
+    kit: Any, tables: Any
+) -> None:
+    """Half a device is held for an hour, and its samples are valid for a quarter of it."""
+    tables.put("device", [kit.device("d")])
+    tables.put("allocation", [allocation(kit, "p", share=0.5)])
+    tables.put("rollup_5m", kit.looks("d", 0, 15, "p", busy_s=300.0))
+    assert seconds(kit, tables) == {
+        ("d", "productive", "p"): 450,
+        ("d", "unknown", "p"): 1350,
+        ("d", "free", ""): 450,
+        ("d", "unknown", ""): 1350,
+    }
+
+
+@pytest.mark.parametrize("usd", ["0.12345679", "1.00000001"])
+def test_the_dollars_of_an_hour_with_many_holders_are_its_price_to_the_last_digit(
+    kit: Any, tables: Any, usd: str
+) -> None:
+    ends = (0, 7.01, 13.13, 22.7, 31.4, 44.4, 52.9, 60)
+    tables.put("device", [kit.device("d")])
+    tables.put(
+        "allocation",
+        [allocation(kit, f"p{n}", begin, end) for n, (begin, end) in enumerate(pairwise(ends))],
+    )
+    tables.put("rate", [kit.flat_rate(usd)])
+    tables.put("rollup_5m", kit.looks("d", 0, 60, idle_s=101.0, busy_s=66.0))
+    kit.hourly(tables)
+    write_ledger(tables, kit.window(0, 60))
+    rows = tables.rows("ledger")
+    assert len(rows) > 14
+    assert sum(row["usd"] for row in rows) == Decimal(usd)
