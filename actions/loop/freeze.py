@@ -54,9 +54,10 @@ class Freeze:
                 return f"frozen: the file {self._file} exists"
         except OSError as error:
             return f"the file {self._file} cannot be looked for: {error.strerror or error}"
-        return self._read_configmap()
+        return self.explain_configmap()
 
-    def _read_configmap(self) -> str | None:
+    def explain_configmap(self) -> str | None:
+        """Return why the ConfigMap stops everything; None = it does not."""
         if not self._collection or self._cluster is None:
             return None
         name = f"ConfigMap {self._namespace}/{self._name}"

@@ -1,7 +1,8 @@
 """Say of one whole workload whether it is idle now, and whether a policy would stop it now.
 
 One evaluation judges every workload and is kept for some seconds, so that many questions cost as
-much as one. What the journal knows (freeze, keep, notices, budgets) is read at each question.
+much as one. What the journal knows (freeze, keep, notices, budgets) and the kill switch in the
+cluster are read at each question.
 """
 
 import threading
@@ -112,9 +113,15 @@ class IdlenessReader:
     """Answers questions about workloads of an open warehouse. Threads may share it."""
 
     def __init__(
-        self, warehouse: "Warehouse", settings: Settings, clock: Callable[[], datetime]
+        self,
+        warehouse: "Warehouse",
+        settings: Settings,
+        clock: Callable[[], datetime],
+        switch: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`switch` returns why a kill switch stops everything that the plan does not read."""
         self._warehouse, self._settings, self._clock = warehouse, settings, clock
+        self._switch = switch
         self._lock = threading.Lock()
         self._last: _Evaluation | None = None
 
@@ -124,7 +131,11 @@ class IdlenessReader:
         Raises:
             TemporaryError: the warehouse does not answer, or an evaluation takes too long.
         """
-        return self._evaluate().answer((cluster, namespace, kind, name))
+        answer = self._evaluate().answer((cluster, namespace, kind, name))
+        if answer is None or not answer.actionable or (why := self._switch()) is None:
+            return answer
+        refusal = GateRefusal("", "frozen", why, what_would_help="fallow thaw")
+        return msgspec.structs.replace(answer, actionable=False, policy=None, refusals=(refusal,))
 
     def _evaluate(self) -> "_Evaluation":
         if not self._lock.acquire(timeout=WAIT_S):

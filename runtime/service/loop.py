@@ -19,6 +19,7 @@ from fallow.settings import Settings
 from runtime.operations import analyzer_runs
 from runtime.operations.actor_turns import open_turns
 from runtime.operations.collection import load_collectors, next_start, read_cursors
+from runtime.operations.configmap_switch import ConfigMapSwitch
 from runtime.operations.daemon_threads import TaskRunner
 from runtime.operations.idleness import IdlenessReader
 from runtime.operations.ingest_queue import IngestQueue
@@ -118,7 +119,9 @@ def serve(
                 api.people = ActionRequests(settings, warehouse, utc_now)
                 api.people.copy_soon()  # what people did while it was waited for
             if idleness is not None:
-                idleness.reader = IdlenessReader(warehouse, settings, utc_now)
+                idleness.reader = IdlenessReader(
+                    warehouse, settings, utc_now, ConfigMapSwitch(settings).why
+                )
             # People's requests are finished before the warehouse is closed.
             stack.callback(endpoint.close)
         metrics.record_schedule(jobs, utc_now())

@@ -24,13 +24,18 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import idleness as operations
 from runtime.operations import plans
+from runtime.operations.configmap_switch import ConfigMapSwitch
 from runtime.operations.idleness import GateRefusal, Idleness, IdlenessReader
 from runtime.service.api import ApiAccess
 from runtime.service.endpoint import Endpoint
 from runtime.service.idleness_api import IdlenessApi, RateLimit
 from runtime.service.metrics import SelfMetrics
+from simulator.kube.server import KubeServer
+from simulator.kube.store import ObjectStore
 from tests.actions.loop.plant import EVERY, POLICY, Plant
 from tests.actions.loop.site import SPACE
+from tests.actions.places import door
+from tests.servers.kube_apiserver import ADMIN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PAST = timedelta(minutes=220)
@@ -167,6 +172,58 @@ def test_a_freeze_and_a_policy_that_only_notifies_are_refusals_at_once(restored:
     assert said["actionable"] is False
     assert any("no folder of policies" in r["refusal"] for r in said["refusals"])
     assert JournalState(plant.journal()).catch_up().journal.entries(event_types.INTENT) == []
+
+
+def with_switch(client: Client, server: KubeServer, *, acts: bool, token: str = ADMIN) -> None:
+    """Let the endpoint read the switch of a cluster, as the service does."""
+    config = client.config()
+    acting = config.actions.model_copy(update={"enabled": acts})
+    kubernetes = config.kubernetes.model_copy(update={"enabled": True})
+    config = config.model_copy(update={"actions": acting, "kubernetes": kubernetes})
+    switch = ConfigMapSwitch(config, lambda _: door(server.url, token=token))
+    client.api.reader = IdlenessReader(
+        client.plant.lake, config, lambda: client.plant.now, switch.why
+    )
+
+
+def frozen_by(said: dict[str, Any]) -> list[str]:
+    assert said["actionable"] is not bool(said["refusals"])
+    return [r["refusal"] for r in said["refusals"] if r["gate"] == "frozen"]
+
+
+def test_nothing_is_actionable_while_a_configmap_freezes_or_cannot_be_read(
+    restored: Client,
+) -> None:
+    store = ObjectStore(restored.plant.now.timestamp)
+    store.create("Namespace", {"metadata": {"name": "fallow"}})
+    with KubeServer(store) as server:
+        with_switch(restored, server, acts=True)
+        assert restored.ask("web")["actionable"] is True
+        switch = {"metadata": {"name": "fallow-freeze", "namespace": "fallow"}}
+        store.create("ConfigMap", {**switch, "data": {"frozen": "true"}})
+        said = restored.ask("web")
+        assert (said["state"], said["actionable"]) == ("idle", False)
+        assert frozen_by(said) == ["frozen: ConfigMap fallow/fallow-freeze says so"]
+        server.access.deny("get", "configmaps")
+        assert "may say frozen" in frozen_by(restored.ask("web"))[0]
+    assert "may say frozen" in frozen_by(restored.ask("web"))[0]
+
+
+def test_a_site_that_does_not_act_has_the_configmap_switch_if_it_may_read_it(
+    restored: Client,
+) -> None:
+    store = ObjectStore(restored.plant.now.timestamp)
+    store.create("Namespace", {"metadata": {"name": "fallow"}})
+    switch = {"metadata": {"name": "fallow-freeze", "namespace": "fallow"}}
+    store.create("ConfigMap", {**switch, "data": {"frozen": "true"}})
+    with KubeServer(store) as server:
+        with_switch(restored, server, acts=False)
+        assert frozen_by(restored.ask("web")) != []
+        server.access.deny("get", "configmaps")
+        with_switch(restored, server, acts=False)
+        assert restored.ask("web")["actionable"] is True
+    with_switch(restored, server, acts=False)
+    assert "may say frozen" in frozen_by(restored.ask("web"))[0]
 
 
 def test_stale_telemetry_is_unknown_and_so_is_what_the_analyzer_cannot_judge(
