@@ -10,6 +10,10 @@ from fallow.models import PLATFORM
 
 DEFAULTS = {"window": "7d", "view": "loaded", "refresh": "off"}
 KEPT_PARAMETERS = (*DEFAULTS, "cluster", "team", "namespace", "model", "pool")
+OPENS = (
+    "Click a row: a team opens its statement, a workload its timeline, any other name its "
+    "workloads."
+)
 TARGET = "page-to-open"
 """The address and parameters of the page that somebody asked for, until the next run opens it."""
 
@@ -43,6 +47,24 @@ def switch_page(pages: Mapping[str, st.Page]) -> None:
         for name in {*names} & {*KEPT_PARAMETERS}:
             st.session_state[name] = names.pop(name)
         st.switch_page(pages[address], query_params=names)
+
+
+def open_owner(key: str, name: str) -> None:
+    """Open the details of a row of a table that is grouped by `key`.
+
+    A workload has its timeline, a team its statement, a state the map of the fleet; of any other
+    name this page lists the workloads.
+    """
+    match key:
+        case "workload" if name != PLATFORM:
+            open_page("timeline", workload=name)
+        case "team":
+            open_page("chargeback", team=name)
+        case "state" | "workload":
+            open_page("fleet")
+        case _:
+            st.session_state[key] = name
+            st.session_state["by"] = "workload"
 
 
 def timeline(**names: str | None) -> str | None:

@@ -16,6 +16,8 @@ from dashboards.text import visible
 
 WIDTH_PX = 1080
 """Width of a page on a usual screen; cells are square there."""
+LEGEND_PX = 60
+"""A legend above a track."""
 LABEL_PX, ROW_GAP, NODE_GAP, NARROWEST = 22.0, 0.3, 0.6, 44.0
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -199,7 +201,7 @@ def track(
                 alt.Tooltip("value:Q", title=title, format=form),
             ],
         )
-        .properties(height=height + (60 if len(lines) > 1 else 0))
+        .properties(height=height + (LEGEND_PX if len(lines) > 1 else 0))
     )
     return chart
 
@@ -225,6 +227,32 @@ def mark_stretch(
         )
     )
     marked: Chart = alt.layer(band, drawing).resolve_scale(color="independent")
+    return marked.properties(height=drawing.height)
+
+
+def mark_timestamps(
+    drawing: Chart,
+    timestamps: Sequence[tuple[datetime, str]],
+    span: tuple[datetime, datetime],
+    *,
+    named: bool = True,
+) -> Chart:
+    """Draw a vertical line through a track at each moment; `named`: with its label above."""
+    rows = [{"at": at, "moment": label} for at, label in timestamps if span[0] <= at < span[1]]
+    if not rows:
+        return drawing
+    base = alt.Chart(values(rows)).encode(
+        x=_time(span),
+        tooltip=[
+            alt.Tooltip("moment:N", title="action"),
+            alt.Tooltip("at:T", title="at", format="%d %b %H:%M"),
+        ],
+    )
+    layers: list[Chart] = [drawing, base.mark_rule(color=GREEN, strokeWidth=2, strokeDash=[5, 3])]
+    if named:
+        text = base.mark_text(align="left", dx=5, dy=8, color=GREEN, fontWeight="bold")
+        layers.append(text.encode(y=alt.value(0), text="moment:N"))
+    marked: Chart = alt.layer(*layers).resolve_scale(color="independent")
     return marked.properties(height=drawing.height)
 
 
@@ -255,14 +283,19 @@ def state_track(
             x2="later:T",
             y=alt.Y("low:Q", title=title, axis=alt.Axis(format=form, tickCount=4)),
             y2="high:Q",
-            color=alt.Color("state:N", title=None, scale=state_scale([*used])),
+            color=alt.Color(
+                "state:N",
+                title=None,
+                scale=state_scale([*used]),
+                legend=alt.Legend(orient="top", columns=3),
+            ),
             tooltip=[
                 alt.Tooltip("at:T", title="from", format="%d %b %H:%M"),
                 alt.Tooltip("state:N"),
                 alt.Tooltip(f"{value}:Q", title=title, format=",.2f"),
             ],
         )
-        .properties(height=height)
+        .properties(height=height + LEGEND_PX)
     )
     return chart
 

@@ -59,6 +59,7 @@ __all__ = [
     "time_column",
     "usd",
     "visible",
+    "workload",
 ]
 
 
@@ -70,6 +71,9 @@ RISES: Mapping[str, Literal["normal", "inverse", "off"]] = {
 FIGURES = {row["label"]: row for row in read_table("dashboards", "figures.csv")}
 """What the figures of pages are, by label."""
 OPENED = "row-opened"
+NAME_PX = 230
+THREE_DIGITS = "%,.3g"
+"""The format of a table's numbers, as `text.three_digits` writes them."""
 
 
 class PageRequest(msgspec.Struct, frozen=True):
@@ -144,7 +148,7 @@ def show_unreadable(days: Sequence[date]) -> None:
 
 def heading(text: str) -> None:
     """Show the title of a card. The text is our own."""
-    st.subheader(text, anchor=False)
+    st.header(text, anchor=False)
 
 
 def note(text: str) -> None:
@@ -194,19 +198,26 @@ def table(
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
     open_row: Callable[[int], None] | None = None,
-    missing: str = "-",
+    missing: str = "unknown",
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
 
-    Cells are drawn, not parsed: a name is shown as it is. The download below it has the same rows
-    as CSV without formulas; dollars keep their cents there. `on_select` is called when a row was
-    clicked; `st.session_state[key]` says which. A click on any cell of a row calls `open_row` with
-    the row's number, which asks for the page of its details (`links.open_page`). `missing`
-    is shown in empty cells.
+    Cells are drawn, not parsed: a name is shown as it is. Numbers have three significant digits,
+    counts all of them. The download below it has the same rows as CSV without formulas; numbers
+    keep their digits there. `on_select` is called when a row was clicked;
+    `st.session_state[key]` says which. A click on any cell of a row calls `open_row` with the
+    row's number, which asks for the page of its details (`links.open_page`). `missing` is shown
+    where a number is null: say why where the reason is known.
     """
-    formatted = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
+    # A row may have more than its cells: documents, which are no columns.
+    formatted = (
+        rows
+        if isinstance(rows, pa.Table)
+        else pa.Table.from_pylist([{n: row[n] for n in row if n in columns} for row in rows])
+    )
     names = [column for column in columns if column in formatted.column_names]
-    formatted = pa.table({n: _format_column(n, formatted[n]) for n in names})
+    columns = {n: _configure(columns[n], formatted[n]) for n in names}
+    formatted = pa.table({n: _format_column(formatted[n]) for n in names})
     opening = f"open-{to_file_name(table_name)}"
 
     def opened() -> None:
@@ -230,7 +241,9 @@ def table(
     )
     if st.session_state.pop(OPENED, False):
         st.rerun()
-    if formatted.num_rows:
+    if not formatted.num_rows:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
         st.download_button(
             "CSV",
             lambda: _to_csv(formatted),
@@ -242,6 +255,33 @@ def table(
             type="tertiary",
             icon=":material/download:",
         )
+        if open_row:
+            _offer_rows(formatted, table_name, open_row)
+
+
+def _offer_rows(formatted: pa.Table, table_name: str, open_row: Callable[[int], None]) -> None:
+    """Show a box that opens a row by its name: a table's cells are not within reach of keys."""
+    key = f"row-of-{to_file_name(table_name)}"
+    row_names = formatted.column(0).to_pylist()
+
+    def chosen() -> None:
+        row = st.session_state[key]
+        if row is not None:
+            st.session_state[key] = None
+            open_row(row)
+            st.session_state[OPENED] = True
+
+    st.selectbox(
+        f"Open a row of: {table_name}",
+        range(len(row_names)),
+        index=None,
+        key=key,
+        placeholder="click a row, or choose it here",
+        format_func=lambda row: str(row_names[row]) if row < len(row_names) else "",
+        label_visibility="collapsed",
+        width=300,
+        on_change=chosen,
+    )
 
 
 def to_file_name(text: str) -> str:
@@ -250,23 +290,33 @@ def to_file_name(text: str) -> str:
 
 
 def _to_csv(rows: pa.Table) -> bytes:
-    lines = [rows.column_names, *zip(*(c.to_pylist() for c in rows.columns), strict=True)]
+    columns = [pc.round(c, 6) if pa.types.is_floating(c.type) else c for c in rows.columns]
+    lines = [rows.column_names, *zip(*(c.to_pylist() for c in columns), strict=True)]
     return write_rows(lines).encode()
 
 
-def usd(label: str, help_text: str | None = None) -> Any:
-    """Return the configuration of a column of dollars."""
-    return st.column_config.NumberColumn(label, format="dollar", help=help_text)
+def usd(label: str, help_text: str | None = None, *, cents: bool = False) -> Any:
+    """Return the configuration of a column of dollars: three significant digits, or to the cent.
+
+    Cents are for statements, whose rows people add up.
+    """
+    digits = "dollar" if cents else f"${THREE_DIGITS}"
+    return st.column_config.NumberColumn(label, format=digits, help=help_text)
 
 
 def number(label: str, help_text: str | None = None) -> Any:
     """Return the configuration of a column of GPU-hours or counts."""
-    return st.column_config.NumberColumn(label, format="localized", help=help_text)
+    return st.column_config.NumberColumn(label, format=THREE_DIGITS, help=help_text)
 
 
 def name(label: str, width: Literal["small", "medium", "large"] = "medium") -> Any:
     """Return the configuration of a column of names: drawn as they are, whatever they contain."""
     return st.column_config.TextColumn(label, width=width)
+
+
+def workload(label: str = "workload") -> Any:
+    """Return the configuration of a column of workloads: on a phone the next figures fit beside."""
+    return st.column_config.TextColumn(label, width=NAME_PX)
 
 
 def time_column(label: str) -> Any:
@@ -390,11 +440,29 @@ def complain(error: FallowError) -> None:
     box(f"{text}\n\n{plain(error.hint, 400)}" if error.hint else text)
 
 
-def _format_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Round counts to one digit (dollars keep all digits); spell out control characters."""
+def _configure(column_config: Any, column: pa.ChunkedArray) -> Any:
+    """Return a column's configuration for its rows: counts whole, times that may be none as text.
+
+    A time that is null did not happen: its cell is empty, and not `unknown`.
+    """
+    if pa.types.is_timestamp(column.type) and column.null_count:
+        return name(column_config["label"], "small")
+    kind = column_config.get("type_config") or {}
+    if kind.get("format") != THREE_DIGITS or not _is_count(column):
+        return column_config
+    return {**column_config, "type_config": {**kind, "format": "localized"}}
+
+
+def _is_count(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_floating(column.type):
+        return bool(pc.all(pc.equal(column, pc.round(column))).as_py())
+    return bool(pa.types.is_integer(column.type))
+
+
+def _format_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Spell out control characters; write times of which some are null as text."""
+    if pa.types.is_timestamp(column.type) and column.null_count:
+        return pc.fill_null(pc.strftime(column, format="%Y-%m-%d %H:%M"), "")
     if pa.types.is_string(column.type):
-        return pa.array(
-            [None if t is None else visible(t) for t in column.to_pylist()], pa.string()
-        )
-    is_count = pa.types.is_floating(column.type) and "usd" not in name
-    return pc.round(column, ndigits=1) if is_count else column
+        return pa.array([visible(t or "") for t in column.to_pylist()], pa.string())
+    return column

@@ -44,25 +44,8 @@ def money(usd: Decimal | None, *, cents: bool = False) -> str:
     if usd is None:
         return "unknown: no price"
     sign = "-" if usd < 0 else ""
-    return f"{sign}\\$" + (f"{abs(usd):,.2f}" if cents else abbreviate(abs(usd), cents=True))
-
-
-def abbreviate(number: float | Decimal, *, cents: bool = False) -> str:
-    """Write an amount with three significant digits: 0.123, 12.3, 123, 1.23k, 123k, 1.23M.
-
-    `cents`: below 10 it has exactly two digits after the point.
-    """
-    scaled, unit = float(number), ""
-    for power, name in UNITS:
-        if abs(scaled) >= power * ROUNDS_UP:
-            scaled, unit = scaled / power, name
-            break
-    size = abs(scaled)
-    if size >= 100 * ROUNDS_UP:
-        return f"{scaled:.0f}{unit}"
-    if size >= 10 * ROUNDS_UP:
-        return f"{scaled:.1f}{unit}"
-    return f"{scaled:.2f}{unit}" if cents or unit or size >= 1 else f"{scaled:.3g}"
+    exact_text = f"{abs(usd):,.2f}"
+    return f"{sign}\\$" + (exact_text if cents else three_digits(abs(usd), units=True, least=2))
 
 
 def exact(number: float) -> Decimal:
@@ -70,22 +53,33 @@ def exact(number: float) -> Decimal:
     return Decimal(repr(number))
 
 
-def three_digits(number: float) -> str:
-    """Write a number with three significant digits: 0.0123, 1.5, 12.3, 1,230."""
-    if not math.isfinite(number):
+def three_digits(number: float | Decimal, *, units: bool = False, least: int | None = None) -> str:
+    """Write a number with three significant digits: 0.0123, 1.5, 12.3, 1,230.
+
+    `units`: thousands are units and zeros stay, as in the figures of a page: 1.50, 1.23k, 123k.
+    `least`: below 10 it has exactly so many digits after the point, as dollars have cents.
+    """
+    scaled, unit = float(number), ""
+    if not math.isfinite(scaled):
         return "unknown"
-    if abs(number) >= _LARGEST:
-        return f"{number:.2e}"
-    rounded = float(f"{number:.3g}")
+    if abs(scaled) >= _LARGEST:
+        return f"{scaled:.2e}"
+    for power, name in UNITS if units else ():
+        if abs(scaled) >= power * ROUNDS_UP:
+            scaled, unit = scaled / power, name
+            break
+    rounded = float(f"{scaled:.3g}")
     size = abs(rounded)
     digits = 0 if size == 0 else max(0, 2 - math.floor(math.log10(size)))
+    if least is not None and not unit:
+        digits = min(digits, least) if size else least
     text = f"{rounded:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return (text if units and (least or size >= 1) else _strip_zeros(text)) + unit
 
 
 def hours(gpu_hours: float) -> str:
     """Write GPU-hours with three significant digits."""
-    return f"{abbreviate(gpu_hours)} GPU-h"
+    return f"{three_digits(gpu_hours, units=True)} GPU-h"
 
 
 def share(part: Any, whole: Any) -> str:
@@ -96,6 +90,10 @@ def share(part: Any, whole: Any) -> str:
 def hours_of(part: float, whole: float) -> str:
     """Write GPU-hours with their share of all hours beside them."""
     return f"{hours(part)}, {share(part, whole)} of the hours"
+
+
+def _strip_zeros(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _visible(char: str) -> str:

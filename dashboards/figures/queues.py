@@ -1,8 +1,10 @@
 """Show queues: which workloads wait for GPUs, how long, and what blocks them."""
 
 import math
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -82,6 +84,19 @@ def pairs(views: Views, window: Window, filters: Filters) -> tuple[BlockedPair, 
         p for finding in list_findings(views, window, filters, "quota") for p in _pairs(finding)
     ]
     return tuple(sorted(blocked_pairs, key=lambda p: (-p.gpu_hours, p.waits, p.because_of)))
+
+
+def blockers(
+    waiting_row: Mapping[str, Any], blocked_pairs: Sequence[BlockedPair]
+) -> tuple[str, ...]:
+    """Return who blocks a row of `waiting`, by its workload, queue, team or namespace."""
+    workload = str(waiting_row["workload"])
+    namespace = workload.partition("/")[0]
+    queue = str(waiting_row["queue"])
+    names = {workload, namespace, queue, f"{namespace}/{queue}", str(waiting_row["team"])}
+    cluster = waiting_row["cluster"]
+    blocking = [p.because_of for p in blocked_pairs if p.cluster == cluster and p.waits in names]
+    return tuple(dict.fromkeys(blocking))
 
 
 def step_s(window: Window) -> int:

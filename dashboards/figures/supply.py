@@ -7,12 +7,15 @@ import pyarrow as pa
 
 from dashboards.figures.query import ADVICE, BY_DAY, BY_HOUR, Filters, run_query
 from fallow.protocols import Views
+from fallow.resources import read_table
 from fallow.window import Window
 
 MOST = 500
 POOLS = ("pools",)
 SPOT = ("spot",)
 DEMAND = ("demand",)
+ANSWERING = (*POOLS, *SPOT, *DEMAND, "fragmentation")
+"""The analyzers whose advice is about capacity."""
 
 
 def pools(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -45,6 +48,21 @@ def advised(
     steps = (*ADVICE, "supply/advised")
     rows = run_query(views, steps, window, filters, analyzers=[*analyzers], most=MOST).to_pylist()
     return [with_finding_words(row) for row in rows]
+
+
+def answers(views: Views, window: Window, filters: Filters) -> list[dict[str, Any]]:
+    """Return the advice about capacity with its answer: buy, give back or move.
+
+    Columns: those of `advised`, and answer (`capacity_answers.csv` has it by kind of finding).
+    """
+    answer_by_kind = {
+        row["kind"]: row["answer"] for row in read_table("dashboards", "capacity_answers.csv")
+    }
+    return [
+        {**row, "answer": answer_by_kind[row["kind"]]}
+        for row in advised(views, window, filters, ANSWERING)
+        if row["kind"] in answer_by_kind
+    ]
 
 
 def capacity(views: Views, window: Window, filters: Filters) -> pa.Table:

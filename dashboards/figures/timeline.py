@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import BY_DEVICE, Filters, run_query
+from dashboards.figures.query import BY_DAY, BY_DEVICE, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
@@ -20,6 +20,8 @@ FINE = timedelta(hours=36)
 STEPS_H = (1, 2, 3, 6, 12, 24, 48, 168)
 MOST_STEPS, MOST, MOST_EVENTS = 500, 500, 1000
 PAID = (*BY_DEVICE, "timeline/subject")
+PAID_BY_DAY = (*BY_DAY, "timeline/subject")
+"""The same of the kept totals by day: of a workload or a node, not of a device."""
 
 
 class TimelineSubject(msgspec.Struct, frozen=True):
@@ -67,9 +69,10 @@ def list_subjects(
     """
     if key not in KEYS:
         raise UsageError(f"there is no timeline of {key!r}", hint=f"legal: {', '.join(KEYS)}")
+    paid = PAID if subject.device or key == "device" else PAID_BY_DAY
     return _query_timeline(
         views,
-        (*PAID, "timeline/subjects"),
+        (*paid, "timeline/subjects"),
         window,
         filters,
         subject,

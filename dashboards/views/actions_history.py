@@ -1,13 +1,17 @@
 """What was done, undone and refused, and how to undo it."""
 
-from dashboards import action_buttons, data, page
+from typing import Any
+
+from dashboards import action_buttons, data, links, page
 from dashboards.figures import policy_actions
 from dashboards.page import PageRequest, plain
+from dashboards.views.timeline_action import AROUND
 
 ACTION_COLUMNS = {
     "at": page.time_column("when"),
-    "subject": page.name("workload", "large"),
+    "subject": page.workload(),
     "verb": page.name("what was done"),
+    AROUND: links.column("before and after"),
     "result": page.name("result", "small"),
     "saved_usd": page.usd("saved so far, USD"),
     "freed_gpus": page.number("GPUs freed"),
@@ -19,8 +23,9 @@ ACTION_COLUMNS = {
 }
 UNDONE = {
     "at": page.time_column("when"),
-    "subject": page.name("workload", "large"),
+    "subject": page.workload(),
     "verb": page.name("what was done"),
+    AROUND: links.column("before and after"),
     "restored_by": page.name("undone by", "small"),
     "restored_at": page.time_column("undone"),
     "result": page.name("result", "small"),
@@ -40,7 +45,7 @@ BY_GATE = {
     "gate": page.name("gate", "small"),
 }
 PLAN_REFUSED = {
-    "subject": page.name("workload", "large"),
+    "subject": page.workload(),
     "why": page.name("why", "large"),
     "gate": page.name("gate", "small"),
     "verb": page.name("what it would do"),
@@ -51,7 +56,7 @@ PLAN_REFUSED = {
 }
 REFUSED = {
     "at": page.time_column("when"),
-    "subject": page.name("workload", "large"),
+    "subject": page.workload(),
     "why": page.name("why", "large"),
     "policy": page.name("policy", "small"),
 }
@@ -84,7 +89,7 @@ def actions_done(request: PageRequest) -> None:
         )
         return
     choice = action_buttons.choose(
-        rows,
+        [_linked(row) for row in rows],
         ACTION_COLUMNS,
         key="action",
         label="Action",
@@ -116,6 +121,7 @@ def actions_undone(request: PageRequest) -> None:
             "Owners undo an action on the page Mine, approvers in the tab Done.",
         )
         return
+    undone = [_linked(row) for row in undone]
     page.table(undone, UNDONE, table_name="Actions that were undone, the newest first")
 
 
@@ -161,3 +167,7 @@ def late_refusals(request: PageRequest) -> None:
         )
         return
     page.table(rows, REFUSED, table_name="What gates refused although a plan allowed it")
+
+
+def _linked(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, AROUND: links.page_link("timeline", **{AROUND: row["id"]})}

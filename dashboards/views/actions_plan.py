@@ -10,7 +10,7 @@ from dashboards.page import PageRequest, money, plain
 
 FINDING = "finding_link"
 WAITING = {
-    "subject": page.name("workload", "large"),
+    "subject": page.workload(),
     "verb": page.name("what it would do"),
     "usd_per_day": page.usd("saves, USD a day"),
     "gpus": page.number("GPUs"),
@@ -22,7 +22,7 @@ WAITING = {
 }
 PLAN = {
     "says": page.name("the plan"),
-    "subject": page.name("workload", "large"),
+    "subject": page.workload(),
     "verb": page.name("what to do"),
     "why": page.name("why not now", "large"),
     "next_at": page.time_column("goes on at"),

@@ -22,7 +22,7 @@ VERIFIED = {
 }
 CASES = {
     "stage": page.name("stage", "small"),
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "team": page.name("team", "small"),
     "kind": page.name("found"),
     "usd": page.usd("would save"),

@@ -1,7 +1,11 @@
-"""Capacity: free GPUs that no pod can use, node pools, spot nodes, and demand."""
+"""Capacity: what to buy, give back and move; then fragmentation, node pools, spot and demand."""
 
-from dashboards import tabs
-from dashboards.page import PageRequest
+from typing import Any
+
+from dashboards import data, links, page, tabs
+from dashboards.detail_words import describe_kind
+from dashboards.figures import supply
+from dashboards.page import PageRequest, money
 from dashboards.views import (
     capacity_demand,
     capacity_fragmentation,
@@ -16,8 +20,67 @@ TABS: tabs.Tabs = {
     "Spot": capacity_spot.show,
     "Demand": capacity_demand.show,
 }
+ANSWERS = {
+    "workload": page.workload("what"),
+    "answer": page.name("answer", "small"),
+    "usd": page.usd("would save, USD", "in the window; no GPU-hour twice"),
+    "verb": page.name("how"),
+    "kind": page.name("because"),
+    "saving": page.name("saves", "small"),
+    "evidence": page.name("evidence", "small"),
+    "why": page.name("in words", "large"),
+    "caution": page.name("caution", "large"),
+}
+HEADINGS = {"buy": "Buy", "give back": "Give back", "move": "Move"}
+MOST = 12
 
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
+    page.card(answers, request)
     tabs.show_tabs(TABS, request)
+
+
+def answers(request: PageRequest) -> None:
+    """Show what to buy, give back and move, and list the answers that save most."""
+    rows = data.query(supply.answers, request.window, request.filters)
+    page.heading("What to buy, give back and move")
+    if not rows:
+        page.show_no_findings(
+            request,
+            supply.ANSWERING,
+            "Nothing is advised about capacity in this window.",
+            "`fallow analyze` judges it again; choose a longer window, or clear a filter.",
+        )
+        return
+    page.metrics(*(_figure(rows, answer) for answer in HEADINGS))
+    listed = [{**row, "kind": describe_kind(row["kind"])} for row in _choose(rows)]
+    page.table(
+        listed,
+        ANSWERS,
+        table_name="Answers about capacity",
+        open_row=lambda row: links.open_page("findings", finding=listed[row]["id"]),
+    )
+    page.note(
+        f"{len(listed)} of {len(rows):,} answers: the first of each, then those that save most; "
+        "the tabs below have all. A click on a row opens its evidence. Unknown: the analyzer has "
+        "no price for it, or it ends a wait and saves nothing."
+    )
+
+
+def _choose(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first rows of each answer, then the others, the largest saving first."""
+    first: list[dict[str, Any]] = []
+    for answer in HEADINGS:
+        first += [row for row in rows if row["answer"] == answer][: MOST // len(HEADINGS)]
+    return [*first, *(row for row in rows if row not in first)][:MOST]
+
+
+def _figure(rows: list[dict[str, Any]], answer: str) -> tuple[str, str, str]:
+    of_it = [row for row in rows if row["answer"] == answer]
+    if not of_it:
+        return HEADINGS[answer], "nothing", "no finding says so"
+    usd = [row["usd"] for row in of_it if row["usd"] is not None]
+    saves = f"would save {money(sum(usd, page.exact(0)))}" if usd else "saving unknown: not priced"
+    count = len(of_it)
+    return HEADINGS[answer], f"{count:,} answer{'s' * (count != 1)}", saves

@@ -8,7 +8,7 @@ from dashboards.page import PageRequest
 
 FINDING = "finding_link"
 ADVICE = {
-    "workload": page.name("queue or pool", "large"),
+    "workload": page.workload("queue or pool"),
     "kind": page.name("kind"),
     "verb": page.name("what to do"),
     "usd": page.usd("would save, USD"),

@@ -41,7 +41,7 @@ MOVES = {
     "target": page.name("to"),
 }
 CAUSERS = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "timeline": links.column(),
     "gpus_lost": page.number("GPUs lost to others"),
     "by_its_cpu": page.number("by its CPU"),

@@ -61,7 +61,7 @@ def pools(request: PageRequest) -> None:
         ("Pools", f"{len(rows):,}", f"{money(sum(rate) if rate else None)} per hour"),
         ("Free, and paid for", share(free, hours), "of GPU-hours"),
         ("Allocated, idle", share(idle, hours), "of GPU-hours"),
-        ("Above the lower bound", money(above) if sized else "-", help_text),
+        ("Above the lower bound", money(above) if sized else "unknown", help_text),
     )
     bars = data.query(supply.states, request.window, request.filters).to_pylist()
     if bars:

@@ -17,7 +17,7 @@ CAPACITY = {
     "lost_gpu_hours": page.number("GPU-hours lost", "work that was thrown away"),
 }
 ADVICE = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "usd": page.usd("would save, USD"),
     "saved_pct": page.percent("of what it cost"),
     "discount_pct": page.percent("below list"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards import data, page
+from dashboards import data, links, page
 from dashboards.figures import chargeback
 from dashboards.page import PageRequest, hours, money, share
 from fallow.models import PLATFORM
@@ -14,30 +14,36 @@ TITLE, ICON = "Chargeback", ":material/receipt_long:"
 
 TEAMS = {
     "team": page.name("team"),
-    "total_usd": page.usd("fully loaded", "with its share of what was not allocated"),
+    "total_usd": page.usd("fully loaded", "with its share of what was not allocated", cents=True),
     "total_usd_gpu": page.usd(
-        "GPU only", "GPU part, with its share of the GPU part that was not allocated"
+        "GPU only",
+        "GPU part, with its share of the GPU part that was not allocated",
+        cents=True,
     ),
-    "usd_gpu": page.usd("own GPUs"),
-    "usd_node": page.usd("their part of the node", "CPU, memory and disk beside the GPUs"),
-    "shared_usd": page.usd("shared", "of what was not allocated, in proportion to its dollars"),
+    "usd_gpu": page.usd("own GPUs", cents=True),
+    "usd_node": page.usd(
+        "their part of the node", "CPU, memory and disk beside the GPUs", cents=True
+    ),
+    "shared_usd": page.usd(
+        "shared", "of what was not allocated, in proportion to its dollars", cents=True
+    ),
     "gpu_hours": page.number("GPU-hours"),
     "used_gpu_hours": page.number("used"),
     "idle_gpu_hours": page.number("idle"),
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
-    "idle_usd": page.usd("of own, idle"),
+    "idle_usd": page.usd("of own, idle", cents=True),
     "unpriced_gpu_hours": page.number("without a price"),
 }
 LINES = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "pool": page.name("pool", "small"),
     "model": page.name("model", "small"),
     "gpu_hours": page.number("GPU-hours"),
-    "usd_per_gpu_hour": page.usd("rate"),
-    "usd_gpu": page.usd("GPU part"),
-    "usd_node": page.usd("node part"),
-    "usd_loaded": page.usd("USD"),
+    "usd_per_gpu_hour": page.usd("rate", cents=True),
+    "usd_gpu": page.usd("GPU part", cents=True),
+    "usd_node": page.usd("node part", cents=True),
+    "usd_loaded": page.usd("USD", cents=True),
     "used_gpu_hours": page.number("used"),
     "idle_gpu_hours": page.number("idle"),
     "busy_pct": page.BUSY,
@@ -58,7 +64,12 @@ def summary(request: PageRequest) -> None:
         page.show_no_data(request)
         return
     page.heading("All teams")
-    page.table(rows, TEAMS, table_name="Chargeback by team")
+    names = rows["team"].to_pylist()
+
+    def choose(row: int) -> None:
+        st.session_state["team"] = names[row]
+
+    page.table(rows, TEAMS, table_name="Chargeback by team", open_row=choose)
     total = [usd for usd in rows["total_usd"].to_pylist() if usd is not None]
     page.note(
         f"Rows sum to the bill, {money(sum(total, Decimal()) if total else None, cents=True)}. "
@@ -96,8 +107,17 @@ def statement(request: PageRequest) -> None:
     if team == PLATFORM:
         page.note("Not allocated: free, stranded and broken GPUs, shared out above.")
     detail = data.query(chargeback.lines, request.window, request.filters, team)
-    page.table(detail, LINES, table_name="Lines of the statement")
-    page.note("Choose the team in the filters; the table's menu exports it as CSV.")
+    names = detail["workload"].to_pylist()
+    page.table(
+        detail,
+        LINES,
+        table_name="Lines of the statement",
+        open_row=lambda row: links.open_owner("workload", names[row]),
+    )
+    page.note(
+        "A click on a row of the first table chooses its team, as the filter does; a click on a "
+        "line opens the workload's timeline. CSV has every digit."
+    )
 
 
 def idle_of(line: dict[str, Any]) -> str:

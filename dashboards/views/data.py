@@ -57,8 +57,10 @@ def data_health_figures(request: PageRequest) -> None:
     page.metrics(
         (
             "Coverage",
-            f"{sum(coverage_known) / len(coverage_known):.1f}%" if coverage_known else "-",
-            f"{sum(1 for k in coverage_known if k < GAP)} hours with gaps",
+            f"{sum(coverage_known) / len(coverage_known):.1f}%" if coverage_known else "unknown",
+            f"{sum(1 for k in coverage_known if k < GAP)} hours with gaps"
+            if coverage_known
+            else "no scrape is expected in this window",
         ),
         ("Unknown", share(doubts.unknown_gpu_hours, doubts.gpu_hours), "of GPU-hours"),
         ("Without a price", share(doubts.unpriced_gpu_hours, doubts.gpu_hours), "of GPU-hours"),

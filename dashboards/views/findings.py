@@ -18,7 +18,7 @@ OLD_TAB = "Anomalies"
 
 WORKLOAD_COLUMNS = {
     "usd_all": page.usd("saves, USD", "in the window, all its findings; no GPU-hour twice"),
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "kind": page.name("finding"),
     "gpu_hours_all": page.number("saves, GPU-hours"),
     "verb": page.name("what to do"),

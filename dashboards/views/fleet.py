@@ -35,13 +35,13 @@ DEVICES = {
     "clock_mhz": page.number("SM clock, MHz"),
     "tensor_pct": page.percent("tensor cores", "unknown where it is not exported"),
     "model": page.name("model", "small"),
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "timeline": links.column(),
     "device": page.name("GPU", "large"),
     "pool": page.name("pool", "small"),
 }
 HOLDERS = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "timeline": links.column(),
     "idle_usd_h": page.usd("idle, USD per hour"),
     "idle_gpus": page.number("idle GPUs"),
@@ -150,7 +150,7 @@ def devices(request: PageRequest) -> None:
         }
         for r in rows
     ]
-    page.table(table_rows, DEVICES, table_name="GPUs by idle cost", height=420, missing="unknown")
+    page.table(table_rows, DEVICES, table_name="GPUs by idle cost", height=420)
     silent = sum(row["no_samples"] for row in rows)
     silent_text = f" {silent:,} GPUs have no sample then: theirs is unknown." if silent else ""
     page.note(

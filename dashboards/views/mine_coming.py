@@ -10,7 +10,7 @@ from dashboards.figures import owner_workloads, policy_actions
 from dashboards.page import PageRequest, money, plain
 
 COMING = {
-    "subject": page.name("workload", "large"),
+    "subject": page.workload(),
     "says": page.name("what will happen", "large"),
     "next_at": page.time_column("when"),
     "kept_until": page.time_column("kept until"),
@@ -22,7 +22,7 @@ COMING = {
 }
 ACTION_COLUMNS = {
     "at": page.time_column("when"),
-    "subject": page.name("workload", "large"),
+    "subject": page.workload(),
     "verb": page.name("what was done"),
     "result": page.name("result", "small"),
     "lost": page.name("lost", "large"),

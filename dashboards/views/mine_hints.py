@@ -9,7 +9,7 @@ from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, hours, money, plain
 
 HINTS = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "verb": page.name("what to do", "large"),
     "usd": page.usd("would save, USD"),
     "gpu_hours": page.number("GPU-hours"),

@@ -5,7 +5,7 @@ from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, hours, hours_of, money
 
 COLUMNS = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "timeline": links.column(),
     "state": page.name("now", "small"),
     "usd": page.usd("USD"),

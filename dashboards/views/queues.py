@@ -1,4 +1,7 @@
-"""Who waits for GPUs, how long, and blocked by."""
+"""Who waits for GPUs, how long, why, and blocked by whom."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, queues
@@ -8,21 +11,21 @@ from dashboards.views.fleet import HOLDERS, now
 TITLE, ICON = "Queues", ":material/hourglass_top:"
 
 WAITING = {
-    "workload": page.name("workload", "large"),
-    "timeline": links.column(),
-    "gpus": page.number("GPUs asked for"),
-    "hours": page.number("hours, the longest"),
-    "gpu_hours": page.number("GPU-hours waited"),
-    "pods": page.number("pods"),
+    "workload": page.workload(),
+    "gpus": page.number("GPUs"),
+    "hours": page.number("hours", "the longest wait of its pods"),
+    "why": page.name("why (the scheduler's words)", "large"),
+    "blocked_by": page.name("blocked by"),
     "team": page.name("team", "small"),
     "queue": page.name("queue", "small"),
     "priority": page.name("priority", "small"),
-    "message": page.name("the scheduler said", "large"),
+    "gpu_hours": page.number("GPU-hours waited"),
+    "pods": page.number("pods"),
     "since": page.time_column("since"),
 }
 PAIRS = {
     "waits": page.name("waits"),
-    "because_of": page.name("because of"),
+    "because_of": page.name("blocked by"),
     "how": page.name("which"),
     "gpu_hours": page.number("GPU-hours"),
     "usd": page.usd("finding, USD"),
@@ -54,6 +57,7 @@ QUOTAS = {
     "ts": page.time_column("as of"),
     "cluster": page.name("cluster", "small"),
 }
+UNKNOWN, NOT_ACCOUNTED = "unknown", "the newest hour has no ledger yet"
 LINES = {
     "waiting_gpus": ("waited for", charts.RED),
     "idle_gpus": ("allocated, idle", charts.AMBER),
@@ -87,10 +91,14 @@ def headline(request: PageRequest) -> None:
         ),
         (
             "Allocated, idle meanwhile",
-            "-" if idle is None else f"{idle:,.1f} GPUs",
-            "in the newest hour",
+            UNKNOWN if idle is None else f"{idle:,.1f} GPUs",
+            NOT_ACCOUNTED if idle is None else "in the newest hour",
         ),
-        ("Free meanwhile", "-" if free is None else f"{free:,.1f} GPUs", "in the newest hour"),
+        (
+            "Free meanwhile",
+            UNKNOWN if free is None else f"{free:,.1f} GPUs",
+            NOT_ACCOUNTED if free is None else "in the newest hour",
+        ),
     )
     page.chart(
         maps.track(
@@ -118,21 +126,44 @@ def waiting(request: PageRequest) -> None:
             "Pods are known by the Kubernetes collector; `fallow doctor` says whether it runs.",
         )
         return
+    blocked_pairs = data.query(queues.pairs, request.window, request.filters)
     table_rows = [
-        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
-        for r in rows
+        {
+            **row,
+            "why": row["message"] or "unknown: no event of the scheduler was seen",
+            "blocked_by": ", ".join(queues.blockers(row, blocked_pairs)) or "no quota",
+        }
+        for row in rows
     ]
-    page.table(table_rows, WAITING, table_name="Workloads that wait for GPUs")
+    page.table(
+        table_rows,
+        WAITING,
+        table_name="Workloads that wait for GPUs",
+        open_row=lambda row: _open_workload(rows[row]),
+    )
+    unexplained = sum(not row["message"] for row in rows)
+    page.note(
+        "Click a row to see the workload's timeline. Blocked by: a quota's or a queue's holder, as "
+        "the last analysis found; no quota: GPUs are missing, and below is who holds them idle."
+        + (
+            f" {unexplained:,} of {len(rows):,} have no reason of a scheduler."
+            if unexplained
+            else ""
+        )
+    )
 
 
 def more(request: PageRequest) -> None:
     """Show why they wait: blocking pairs, owners of idle GPUs, earlier waits, or quotas."""
-    parts = {
-        "blocked by": pairs,
+    parts: tabs.Tabs = {
         "allocated, idle meanwhile": holders,
         "how long": waits,
         "quotas": quotas,
     }
+    if data.query(queues.pairs, request.window, request.filters):
+        parts = {"blocked by": pairs, **parts}
+    else:
+        parts = {**parts, "blocked by": pairs}
     tabs.choose_tab(parts, request)
 
 
@@ -147,7 +178,12 @@ def pairs(request: PageRequest) -> None:
         )
         return
     rows = [{name: getattr(pair, name) for name in PAIRS} for pair in table_rows]
-    page.table(rows, PAIRS, table_name="Who waits, blocked by whom")
+    page.table(
+        rows,
+        PAIRS,
+        table_name="Who waits, blocked by whom",
+        open_row=lambda row: links.open_page("findings", finding=table_rows[row].id),
+    )
     page.note(
         f"As the last analysis found it, at {max(p.found_at for p in table_rows):%Y-%m-%d %H:%M} "
         "UTC. "
@@ -163,16 +199,19 @@ def holders(request: PageRequest) -> None:
             "No allocated GPU is idle now.", "Who waits needs GPUs that are not there."
         )
         return
-    table_rows = [
-        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
-        for r in rows
-    ]
-    page.table(table_rows, HOLDERS, table_name="Workloads that hold GPUs idle now", height=280)
+    columns = {column: HOLDERS[column] for column in HOLDERS if column != "timeline"}
+    page.table(
+        rows,
+        columns,
+        table_name="Workloads that hold GPUs idle now",
+        height=280,
+        open_row=lambda row: _open_workload(rows[row]),
+    )
     usd_known = [r["idle_usd_h"] for r in rows if r["idle_usd_h"] is not None]
     page.note(
         f"{money(sum(usd_known, page.exact(0)) if usd_known else None)} per hour. Whether those "
-        "who wait "
-        "could use these GPUs, the scheduler's words above say."
+        "who wait could use these GPUs, the scheduler's words above say. A click on a row opens "
+        "the workload's timeline."
     )
 
 
@@ -196,4 +235,8 @@ def quotas(request: PageRequest) -> None:
             "The Kubernetes collector reads ResourceQuota, ElasticQuota and queues where they are.",
         )
         return
-    page.table(rows, QUOTAS, table_name="Quotas of GPUs as last seen")
+    page.table(rows, QUOTAS, table_name="Quotas of GPUs as last seen", missing="not set")
+
+
+def _open_workload(row: Mapping[str, Any]) -> None:
+    links.open_page("timeline", cluster=row["cluster"], workload=row["workload"])

@@ -1,6 +1,6 @@
 """What was paid, by any dimension; forecast and budget, the change, commitments, waste."""
 
-from dashboards import charts, data, page, tabs
+from dashboards import charts, data, links, page, tabs
 from dashboards.figures import spend
 from dashboards.page import PageRequest
 from dashboards.views import spend_bridge, spend_commitments, spend_forecast, spend_waste
@@ -50,7 +50,14 @@ def by_name(request: PageRequest) -> None:
     key = page.by(spend.KEYS)
     rows = data.query(spend.by, request.window, request.filters, key)
     if rows.num_rows:
-        page.table(rows, COLUMNS, table_name=f"Spend by {key}")
+        names = rows["name"].to_pylist()
+        page.table(
+            rows,
+            COLUMNS,
+            table_name=f"Spend by {key}",
+            open_row=lambda row: links.open_owner(key, names[row]),
+        )
+        page.note(links.OPENS)
     else:
         page.show_no_data(request)
 

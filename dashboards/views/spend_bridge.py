@@ -46,7 +46,7 @@ def steps(request: PageRequest) -> None:
         *rows,
         {"step": "after", "usd": bill_bridge.usd_after, "told": window_text(bill_bridge.after)},
     ]
-    columns = {"step": page.name("step", "small"), "usd": page.usd("USD")}
+    columns = {"step": page.name("step", "small"), "usd": page.usd("USD", cents=True)}
     page.table(
         rows, {**columns, "told": page.name("what it is", "large")}, table_name="Bill bridge"
     )

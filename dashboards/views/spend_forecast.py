@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import streamlit as st
 
-from dashboards import chart_data, charts, data, page
+from dashboards import chart_data, charts, data, links, page
 from dashboards.figures import anomalies, spend
 from dashboards.page import PageRequest, hours, money, share
 
@@ -87,7 +87,12 @@ def budgets(request: PageRequest) -> None:
         }
         for b in team_budgets
     ]
-    page.table(rows, BUDGETS, table_name="Budgets of teams")
+    page.table(
+        rows,
+        BUDGETS,
+        table_name="Budgets of teams",
+        open_row=lambda row: links.open_owner("team", str(rows[row]["team"])),
+    )
     over = [b for b in team_budgets if b.stands in ("over", "will be over")]
     if over:
         st.warning(f"{len(over)} of {len(team_budgets)} budgets are over or will be.")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from dashboards import charts, data, page
+from dashboards import charts, data, links, page
 from dashboards.figures import waste
 from dashboards.page import PageRequest, hours, money, share
 
@@ -61,9 +61,16 @@ def owners(request: PageRequest) -> None:
             ),
             f"Dollars wasted by {key}, stacked by state",
         )
-    page.table(rows, COLUMNS, table_name=f"Waste by {key}")
+    names = rows["name"].to_pylist()
+    page.table(
+        rows,
+        COLUMNS,
+        table_name=f"Waste by {key}",
+        open_row=lambda row: links.open_owner(key, names[row]),
+    )
     page.note(
-        "Working below target is not counted as waste here, and unknown never is. What was not "
+        f"{links.OPENS} Working below target is not counted as waste here, and unknown never is. "
+        "What was not "
         "allocated is the platform's. A workload's findings say what to do about it: "
         "`fallow explain`."
     )

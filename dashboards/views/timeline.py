@@ -6,12 +6,12 @@ from dashboards import data, links, maps, page, tabs
 from dashboards.figures import timeline
 from dashboards.figures.timeline import TimelineSubject
 from dashboards.page import PageRequest, hours, hours_of, money, plain, share
+from dashboards.views import timeline_action
 
 TITLE, ICON = "Timeline", ":material/timeline:"
 
 SUBJECT_COLUMNS = {
-    "name": page.name("workload", "large"),
-    "timeline": links.column(),
+    "name": page.workload(),
     "idle_usd": page.usd("idle, USD"),
     "idle_gpu_hours": page.number("idle GPU-hours"),
     "usd": page.usd("USD"),
@@ -20,7 +20,7 @@ SUBJECT_COLUMNS = {
     "cluster": page.name("cluster", "small"),
 }
 PLACES = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "of_workload": links.column("its timeline"),
     "node": page.name("node"),
     "of_node": links.column("its timeline"),
@@ -50,6 +50,10 @@ TRACKS = (
 def show(request: PageRequest) -> None:
     """Draw the page."""
     subject = choose_subject(request)
+    action = timeline_action.choose(request, subject.workload)
+    if action:
+        timeline_action.show(request, action)
+        return
     if not subject:
         page.card(list_workloads, request)
         return
@@ -102,10 +106,14 @@ def list_workloads(request: PageRequest) -> None:
     page.heading("Choose a workload, a node or a device")
     if search:
         page.note(f"Workloads with {plain(search)} in their names.")
-    table_rows = [
-        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["name"])} for r in rows
-    ]
-    page.table(table_rows, SUBJECT_COLUMNS, table_name="Workloads by what they burnt idle")
+    page.table(
+        rows,
+        SUBJECT_COLUMNS,
+        table_name="Workloads by idle cost",
+        open_row=lambda row: links.open_page(
+            "timeline", cluster=rows[row]["cluster"], workload=rows[row]["name"]
+        ),
+    )
 
 
 def tracks(request: PageRequest) -> None:

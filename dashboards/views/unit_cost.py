@@ -25,7 +25,7 @@ OWNERS = {
     "gpu_hours": page.number("GPU-hours"),
 }
 RUNS = {
-    "workload": page.name("run", "large"),
+    "workload": page.workload("run"),
     "team": page.name("team", "small"),
     "usd": page.usd("USD"),
     "gpu_hours": page.number("GPU-hours"),
@@ -34,7 +34,7 @@ RUNS = {
     "last_hour": page.time_column("last hour"),
 }
 SERVED = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "team": page.name("team", "small"),
     "usd_per_million_requests": page.usd("per 1M requests"),
     "usd_per_million_tokens": page.usd("per 1M tokens"),
@@ -44,7 +44,7 @@ SERVED = {
     "gpu_hours": page.number("GPU-hours"),
 }
 TRAINED = {
-    "workload": page.name("workload", "large"),
+    "workload": page.workload(),
     "team": page.name("team", "small"),
     "work": page.name("what its metric counts"),
     "usd_per_million": page.usd("per million of them"),

@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -203,6 +204,36 @@ def test_keyboard_reaches_every_page_and_filter(visitors: Visitors) -> None:
     page.locator(MENU, has_text=app._module(VIEWS[1]).TITLE).focus()
     page.keyboard.press("Enter")
     page.locator("h1", has_text=app._module(VIEWS[1]).TITLE).wait_for()
+
+
+def test_keyboard_reaches_a_table_and_opens_its_second_row(visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go("chargeback", window="2d")
+    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(e => +e.tagName[1])")
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    page.get_by_label("Search workloads").focus()
+    reached: list[str] = []
+    while "canvas" not in reached and len(reached) < 40:
+        page.keyboard.press("Tab")
+        label = "(e => e.tagName == 'CANVAS' ? 'canvas' : e.ariaLabel || '')"
+        reached.append(page.evaluate(f"{label}(document.activeElement)"))
+    assert "canvas" in reached
+    page.get_by_label("Open a row of: Chargeback by team").focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(re.compile(r"[?&]team="))
+    visitor.hears_nothing()
+
+
+def test_a_chart_is_saved_as_a_picture_by_its_tool_bar(visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go("spend", window="2d")
+    page.get_by_role("button", name="Download as PNG").first.focus()
+    with page.expect_download() as began:
+        page.keyboard.press("Enter")
+    assert began.value.path().read_bytes().startswith(b"\x89PNG")
+    visitor.hears_nothing()
 
 
 def test_another_site_shows_no_page_in_a_frame(visitors: Visitors) -> None:

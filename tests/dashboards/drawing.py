@@ -35,7 +35,7 @@ FILTERS = {
 
 def texts(page: AppTest) -> list[str]:
     """Return all that a page says in words that Streamlit reads as Markdown."""
-    kinds = ("title", "subheader", "caption", "markdown", "info", "warning", "error")
+    kinds = ("title", "header", "caption", "markdown", "info", "warning", "error")
     said = [str(element.value) for kind in kinds for element in getattr(page, kind)]
     metrics = [
         str(part)

@@ -13,6 +13,7 @@ from dashboards.figures import inbox
 from dashboards.figures.inbox import FindingChoice
 from dashboards.figures.query import Filters
 from dashboards.text import three_digits
+from dashboards.views import capacity
 from fallow.resources import read_table
 from fallow.settings import Settings
 from fallow.window import Window
@@ -77,6 +78,14 @@ def test_every_unit_and_kind_of_the_tables_exists() -> None:
     assert len({(row["analyzer"], row["key"]) for row in rows}) == len(rows)
     assert describe_kind("idle_notebook") == "idle notebook"
     assert describe_kind("of_a_plugin") == "of a plugin"
+
+
+def test_every_advice_about_capacity_has_an_answer() -> None:
+    answers = read_table("dashboards", "capacity_answers.csv")
+    advised = [*read_table("analyzers.demand", "advice.csv")]
+    advised += [*read_table("analyzers.pools", "advice.csv")]
+    assert {row["kind"] for row in advised} <= {row["kind"] for row in answers}
+    assert {row["answer"] for row in answers} == {*capacity.HEADINGS}
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,22 @@ def test_names_are_text_and_the_page_is_small(view: str, site: Settings, draw: D
     assert elements(page) <= 30
 
 
+def test_timeline_shows_what_a_workload_cost_before_and_after_an_action(
+    site: Settings, draw: Draw
+) -> None:
+    action = draw("actions/Done", site, window="24h").dataframe[0].value["id"][0]
+    page = draw("timeline", site, window="24h", around=action)
+    assert not page.exception
+    shown = {metric.label: (metric.value, metric.delta) for metric in page.metric}
+    # One GPU at 2 dollars an hour; it was done at 14:30, and that hour is in neither sum.
+    assert shown["Cost per day before"] == ("\\$48.0", "mean 1 GPUs, 1d14h")
+    assert shown["Cost per day after"] == ("\\$48.0", "mean 1 GPUs, 9h")
+    assert shown["Verified saving"] == ("unknown", "not measured yet")
+    charts = page.get("vega_lite_chart")
+    assert len(charts) == 2
+    assert all("2026-11-15T14:30:00Z" in str(chart.proto) for chart in charts)
+
+
 def test_policy_whose_text_is_trusted_may_act(site: Settings, draw: Draw) -> None:
     page = draw("actions/Policies", site, window="24h")
     assert page.dataframe[0].value["stage"].to_list() == ["may act"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.text import abbreviate, exact, hours, money, share
+from dashboards.text import exact, hours, money, share, three_digits
 
 
 @pytest.mark.parametrize(
@@ -25,14 +25,14 @@ from dashboards.text import abbreviate, exact, hours, money, share
         (7.2e12, "7.20T"),
     ],
 )
-def test_a_number_has_abbreviate_and_its_unit(number: float, text: str) -> None:
-    assert abbreviate(number) == text
+def test_a_number_has_three_digits_and_its_unit(number: float, text: str) -> None:
+    assert three_digits(number, units=True) == text
 
 
 @given(st.floats(1, 1e14))
-def test_abbreviate_are_within_half_of_the_last_one(number: float) -> None:
+def test_three_digits_are_within_half_of_the_last_one(number: float) -> None:
     units = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-    text = abbreviate(number)
+    text = three_digits(number, units=True)
     shown = float(text.rstrip("kMBT")) * units.get(text[-1], 1.0)
     assert abs(shown - number) <= 0.0051 * number
 

@@ -23,11 +23,13 @@ from dashboards.figures import (
     queues,
     spend,
     supply,
+    timeline,
     units,
     waste,
     waterfall,
 )
 from dashboards.figures.query import Filters
+from dashboards.figures.timeline import TimelineSubject
 from fallow.window import Window
 from warehouse import coverage, steps
 from warehouse.lake import Warehouse
@@ -73,6 +75,8 @@ FIGURES: dict[str, Figure] = {
     "supply.pools": supply.pools,
     "supply.states": supply.states,
     "supply.capacity": supply.capacity,
+    "timeline.workloads": lambda v, w, f: timeline.find_workloads(v, w, f, ""),
+    "timeline.nodes": lambda v, w, f: timeline.list_subjects(v, w, f, TimelineSubject(), "node"),
     "units.runs": units.runs,
     "units.served": units.served,
     "units.trained": units.trained,
