@@ -39,6 +39,8 @@ def test_the_band_is_the_mode_of_the_lowest_idle_looks() -> None:
 def test_few_looks_leave_the_prior() -> None:
     band = learned(looks([98.0] * 239))
     assert (band.watts, band.source) == (120.0, "prior")
+    enough = learned(looks([98.0] * 240))
+    assert (enough.watts, enough.source) == (98.0, "learned")
 
 
 def test_boards_that_lie_about_their_load_do_not_teach() -> None:

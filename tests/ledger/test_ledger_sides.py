@@ -43,6 +43,25 @@ def test_a_device_that_only_an_allocation_names_is_capacity_beside_known_devices
     }
 
 
+def test_such_a_device_is_on_the_node_of_its_pod_since_the_node_is_known(
+    kit: Any, tables: Any
+) -> None:
+    """Other nodes of the cluster, and nodes of that name in others, say nothing of it."""
+    held = allocation(kit, "p", 30, 45, device="x")
+    tables.put("allocation", [held])
+    tables.put("pod", [{"cluster": "c", "uid": "u-p", "node": "n1"}])
+    nodes = {("c", "n1"): (30, 50), ("c", "n2"): (0, 60), ("b", "n1"): (0, 60)}
+    tables.put(
+        "node",
+        [
+            {"cluster": cluster, "node": node, "gpu_count": 0, "first_seen": kit.at(first),
+             "last_seen": kit.at(last)}
+            for (cluster, node), (first, last) in nodes.items()
+        ],
+    )  # fmt: skip
+    assert seconds(kit, tables) == {("x", "unknown", "p"): 900, ("x", "unknown", ""): 300}
+
+
 def test_pods_of_one_name_in_two_namespaces_have_their_own_samples(kit: Any, tables: Any) -> None:
     tables.put("device", [kit.device("d")])
     names: dict[str, Any] = {"pod": "web", "share": 0.5, "attribution": "estimated"}
