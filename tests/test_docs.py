@@ -12,7 +12,14 @@ from actions.policy.keys import schema
 from fallow.settings import _RESERVED, Settings
 from runtime.cli.app import build_whole
 from runtime.cli.options import GLOBALS
-from runtime.generators.reference import KINDS, actions_page, cli_page, policies_page, settings_page
+from runtime.generators.reference import (
+    KINDS,
+    actions_page,
+    cli_page,
+    dashboards_page,
+    policies_page,
+    settings_page,
+)
 from runtime.service.metrics import metrics
 from runtime.service.tracing import SWITCHES
 
@@ -36,6 +43,13 @@ def test_the_gates_and_the_keys_of_policies_are_as_the_code_has_them() -> None:
     assert written == policies_page(written), "run: python -m runtime.generators.reference docs"
     assert "| cool-down | act | hold | " in written
     assert "| `match.gpu_model` | " in written
+
+
+def test_the_tables_of_pages_are_as_the_dashboard_has_them() -> None:
+    written = (DOCS / "dashboards.md").read_text(encoding="utf-8")
+    assert written == dashboards_page(written), "run: python -m runtime.generators.reference docs"
+    assert "| GPU-hours | `/gpu-hours` | " in written
+    assert " Tabs: Waterfall; Hours of the week. |" in written
 
 
 def test_every_setting_and_every_command_is_told_with_a_meaning() -> None:
@@ -141,6 +155,35 @@ def test_every_variable_of_the_environment_is_documented() -> None:
     assert {"XDG_DATA_HOME", "NO_COLOR"} <= read
     for name in sorted({*read, *SWITCHES, *_RESERVED}):
         assert f"`{name}`" in text or (name.startswith("AWS_") and "`AWS_*`" in text), name
+
+
+GENERATED = {"docs/cli.md", "docs/settings.md", "docs/metrics.md", "docs/architecture.md"}
+BLOCK = re.compile(r"<!-- (\w+)(?:: written from the code)? -->.*?<!-- end of \1 -->", re.DOTALL)
+MOST_WORDS = 36_500
+
+
+def _written_by_hand() -> dict[str, str]:
+    """Return the hand-written text of every page but the changelog, by its path."""
+    root = DOCS.parent
+    folders = (".github", "docs", "policies", "dashboards")
+    pages = [*root.glob("*.md"), *(p for name in folders for p in (root / name).rglob("*.md"))]
+    texts = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8") for p in pages}
+    left_out = GENERATED | {"CHANGELOG.md"}
+    return {name: BLOCK.sub("", text) for name, text in texts.items() if name not in left_out}
+
+
+def test_the_pages_written_by_hand_have_a_bound_of_words() -> None:
+    words = {name: len(text.split()) for name, text in _written_by_hand().items()}
+    longest = sorted(words, key=lambda name: -words[name])[:10]
+    total = sum(words.values())
+    assert total <= MOST_WORDS, f"{total} words; the longest: {', '.join(longest)}"
+
+
+def test_each_page_written_by_hand_names_its_readers() -> None:
+    kinds = "tutorial|how-to|reference|explanation"
+    reader = re.compile(rf"\A# .+\n\nFor: .+\. ({kinds})\.\n", re.IGNORECASE)
+    pages = {n: text for n, text in _written_by_hand().items() if not n.startswith(".github")}
+    assert [name for name, text in pages.items() if not reader.match(text)] == []
 
 
 def test_every_page_is_on_the_map() -> None:

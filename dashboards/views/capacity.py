@@ -1,4 +1,4 @@
-"""Capacity: what to buy, give back and move; then fragmentation, node pools, spot and demand."""
+"""What to buy, give back and move; then fragmentation, node pools, spot and demand."""
 
 from typing import Any
 

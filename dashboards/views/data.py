@@ -1,4 +1,4 @@
-"""Can the rest be relied upon: collectors up, coverage, lag, audits of the ledger."""
+"""Collectors, coverage, lag, limits that refuse scrapes, and audits of the ledger."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Boards that fail, throttle or run slow, and nodes that were away."""
+"""GPUs that fail, throttle or run slow, and nodes that were not ready."""
 
 from decimal import Decimal
 

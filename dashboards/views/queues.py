@@ -1,4 +1,4 @@
-"""Who waits for GPUs, how long, why, and blocked by whom."""
+"""Workloads that wait for GPUs, how long, why in the scheduler's words, and blocked by whom."""
 
 from collections.abc import Mapping
 from typing import Any

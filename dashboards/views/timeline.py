@@ -1,4 +1,4 @@
-"""One workload, node or device over time: what it held, did and cost, and what happened."""
+"""One workload, node or device over time, also before and after an action: use, cost, events."""
 
 import streamlit as st
 

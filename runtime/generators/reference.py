@@ -8,7 +8,7 @@ A test keeps the pages equal to the generated ones.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from actions.reclaim import reference_table
 from fallow.settings import Settings
 from runtime.cli.app import build_whole
 from runtime.cli.options import GLOBALS
+from runtime.generators.pages import pages_table
 from runtime.service.metrics import metrics
 
 SETTINGS_HEAD = """\
@@ -126,7 +127,16 @@ def actions_page(page: str) -> str:
 
 def policies_page(written: str) -> str:
     """Return `docs/policies.md` with the tables of gates and keys as the code has them."""
-    for name, table in (("gates", gates.table()), ("keys", keys.table())):
+    return _replace_tables(written, {"gates": gates.table(), "keys": keys.table()})
+
+
+def dashboards_page(written: str) -> str:
+    """Return `docs/dashboards.md` with the tables of pages as `dashboards` has them."""
+    return _replace_tables(written, {"pages": pages_table()})
+
+
+def _replace_tables(written: str, tables: Mapping[str, str]) -> str:
+    for name, table in tables.items():
         head, tail = f"<!-- {name}: written from the code -->", f"<!-- end of {name} -->"
         before, _, rest = written.partition(head)
         written = f"{before}{head}\n{table}{tail}{rest.partition(tail)[2]}"
@@ -214,8 +224,9 @@ def _prose(text: str | None) -> str:
 
 def main(folder: str) -> None:
     """Write the pages into a folder."""
-    policies = policies_page(Path(folder, "policies.md").read_text(encoding="utf-8"))
-    pages = {"settings.md": settings_page(), "cli.md": cli_page(), "policies.md": policies}
+    pages = {"settings.md": settings_page(), "cli.md": cli_page()}
+    for name, page_of in (("policies.md", policies_page), ("dashboards.md", dashboards_page)):
+        pages[name] = page_of(Path(folder, name).read_text(encoding="utf-8"))
     pages["metrics.md"] = metrics_page()
     for name, page in pages.items():
         Path(folder, name).write_text(page, encoding="utf-8")
