@@ -76,9 +76,10 @@ def no_servers(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
-def pytest_mark_items(items: list[pytest.Item]) -> None:
-    """Mark what needs a server or a browser, before `-m` selects."""
-    mark_items(items)
+def pytest_mark_items(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a server or a browser, before `-m` selects by it; that takes seconds."""
+    if "server" in config.option.markexpr or "browser" in config.option.markexpr:
+        mark_items(items)
 
 
 @pytest.hookimpl(trylast=True)

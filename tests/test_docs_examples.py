@@ -19,6 +19,7 @@ from runtime.cli.app import build_whole
 from runtime.experiments import demo
 from runtime.experiments.demo_actions import write_policies
 from runtime.operations import plans
+from tests.demo_homes import copy_demo
 from warehouse.lake import Warehouse
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -187,7 +188,7 @@ ELSEWHERE = {
     "doctor": "tests/prometheus/test_doctor.py"
     "::test_a_real_server_without_gpus_is_told_apart_from_one_that_fails",
     "up": "tests/runtime/test_service.py::test_up_collects_and_stops_gracefully",
-    "apply": "tests/cli/test_acting_whole.py::test_a_notebook_is_told_stopped_and_undone",
+    "apply": "tests/cli/test_acting_whole.py::test_a_notebook_is_told_stopped_explained_and_undone",
     "undo": "tests/cli/test_acting.py::test_an_action_is_listed_undone_once_and_no_more",
     "freeze": "tests/cli/test_acting.py::test_freeze_and_thaw_with_and_without_a_cluster",
 }
@@ -205,10 +206,8 @@ FILES = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the home of a small demo's warehouse."""
-    home = tmp_path_factory.mktemp("examples") / "home"
-    demo.run_demo(
-        days=2, gpus=16, seed=1, progress=lambda _what, _part: None, home=home, acts=False
-    )
+    folder = tmp_path_factory.mktemp("examples")
+    home = copy_demo(tmp_path_factory, folder / "home", days=1, gpus=24, seed=3)
     write_policies(home / "policies")  # a demo that does not act writes none
     return home
 
@@ -217,7 +216,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def case(home: Path) -> dict[str, str]:
     """Return one finding of that warehouse, which the examples' placeholders stand for."""
     with Warehouse.open(Settings(home=home, cluster="demo")) as warehouse:
-        (row,) = warehouse.query("SELECT * FROM finding ORDER BY usd DESC, id LIMIT 1").to_pylist()
+        sql = "SELECT * FROM finding WHERE analyzer = 'idle' ORDER BY usd DESC, id LIMIT 1"
+        (row,) = warehouse.query(sql).to_pylist()
     workload = f"{row['workload_kind']}/{row['namespace']}/{row['workload']}"
     return {"id": row["id"], "workload": workload}
 

@@ -177,7 +177,7 @@ def test_scan_of_a_real_prometheus_tells_idle_from_unknown_from_free(
 def test_an_imported_prometheus_is_judged_and_priced_like_any_other_source(
     prometheus_with_history: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["import", "prometheus", "--url", prometheus_with_history, "--since", f"{HOURS}h"]
+    words = ["import", "prometheus", "--url", prometheus_with_history, "--since", "3h"]
     assert run([*words, "--step", "60s", "-o", "json"]) == 0
     done = json.loads(capsys.readouterr().out)["import"][0]
     assert (done["devices"], done["audits"]) == (19, "ok")

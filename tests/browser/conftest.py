@@ -54,7 +54,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Return the settings of the demo's warehouse, analyzed, with hostile neighbours."""
-    return settle(tmp_path_factory.mktemp("browsed") / "home")
+    return settle(tmp_path_factory, tmp_path_factory.mktemp("browsed") / "home")
 
 
 @pytest.fixture(scope="session")

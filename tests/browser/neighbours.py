@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from fallow.action_settings import ActionsSettings
 from fallow.settings import Settings
@@ -12,22 +13,28 @@ from runtime.experiments import demo
 from runtime.operations import analyzer_runs, pipeline
 from tests.dashboards import acted
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, hostile_rows
+from tests.demo_homes import copy_demo
 from warehouse.lake import Warehouse
 
 
-def settle(home: Path) -> Settings:
+def settle(factory: pytest.TempPathFactory, home: Path) -> Settings:
     """Fill a warehouse and return its settings."""
-    made = alone(home)
+    made = live(copy_demo(factory, home, days=DAYS, gpus=GPUS), days=DAYS)
     with Warehouse.open(made, write=True, clock=lambda: demo.END) as warehouse:
         move_in(warehouse)
     return made
 
 
-def alone(home: Path, *, days: int = DAYS, gpus: int = GPUS) -> Settings:
+def alone(home: Path, *, days: int, gpus: int) -> Settings:
     """Fill a warehouse with the demo's fleet only, policies in force, and return its settings."""
     demo.run_demo(
         days=days, gpus=gpus, seed=1, progress=lambda _what, _part: None, home=home, acts=False
     )
+    return live(home, days=days)
+
+
+def live(home: Path, *, days: int) -> Settings:
+    """Let policies be in force on a demo's fleet; return the settings."""
     actions = ActionsSettings(policies=home / "policies")
     made = Settings(home=home, cluster=demo.CLUSTER, actions=actions)
     acted.policies(made, ("idle-inference", "idle-notebooks"))

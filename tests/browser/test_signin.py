@@ -91,6 +91,8 @@ def test_who_signs_in_has_the_role_of_the_claims(site: Site, groups: list[str], 
         visitor.hears_nothing()
 
 
+# tests/dashboards/test_serving.py: who is signed in and has no role is refused.
+@pytest.mark.long
 def test_without_a_role_nothing_is_shown(site: Site) -> None:
     with site.sends("strangers") as visitor:
         assert "has no role here" in visitor.alerts("Error")[0]
@@ -169,6 +171,8 @@ def test_what_people_ask_reaches_the_service_in_their_name(site: Site, wishes: l
         visitor.hears_nothing()
 
 
+# tests/dashboards/test_sre2_pages.py: buttons of a viewer are disabled.
+@pytest.mark.long
 def test_viewer_sees_buttons_that_do_nothing(site: Site, wishes: list[Wish]) -> None:
     before = len(site.service.asked)
     with site.sends("finance") as visitor:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from runtime.cli import run
-from runtime.experiments import demo
+from tests.demo_homes import copy_demo
 
 
 class Ran(NamedTuple):
@@ -71,6 +71,5 @@ def process(tmp_path: Path) -> Fallow:
 @pytest.fixture(scope="session")
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the home of a small demo's warehouse, which tests only read."""
-    home = tmp_path_factory.mktemp("demo") / "home"
-    demo.run_demo(days=1, gpus=24, seed=3, progress=lambda _what, _part: None, home=home)
-    return home
+    folder = tmp_path_factory.mktemp("demo")
+    return copy_demo(tmp_path_factory, folder / "home", days=1, gpus=24, seed=3)

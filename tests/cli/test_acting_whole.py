@@ -18,6 +18,7 @@ from fallow.tables import Batch, table_names
 from runtime.cli.options import CommandRun
 from tests.actions.loop.site import SPACE, Site, bare, pod_spec
 from tests.actions.notices.conftest import Hook
+from tests.cli import explaining
 from tests.cli.conftest import Fallow
 from tests.cli.test_acting import _kubeconfig
 from warehouse.lake import Warehouse
@@ -201,7 +202,8 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
 
 
 @pytest.mark.slow
-def test_a_notebook_is_told_stopped_and_undone(
+@pytest.mark.timeout(900)
+def test_a_notebook_is_told_stopped_explained_and_undone(
     site: Site, fallow: Fallow, hook: Hook, earlier: list[timedelta]
 ) -> None:
     whom = f"Notebook/{SPACE}/nb"
@@ -226,6 +228,7 @@ def test_a_notebook_is_told_stopped_and_undone(
 
     (row,) = json.loads(fallow("actions", "-o", "json").out)["actions"]
     assert (row["workload"], row["result"]) == (whom, "under way")
+    explaining.check_replay(site, fallow, row["action"])
     ran = fallow("undo", row["action"])
     assert ran.code == 0, ran
     assert bare(site.get("Notebook", "nb")) == before
@@ -240,6 +243,7 @@ def test_a_notebook_is_told_stopped_and_undone(
     assert not [text for text in (*values, *printed) if MARKER in text]
     files = [path for path in site.folder.rglob("*") if path.is_file()]
     assert not [path for path in files if MARKER.encode() in path.read_bytes()]
+    explaining.check_changed_rows(site, fallow, row["action"])
 
 
 # What was active just before the act: tests/actions/loop/test_last_readings.py, from HTTP on.

@@ -159,22 +159,17 @@ def test_a_warehouse_that_is_not_there(fallow: Fallow) -> None:
         check(fallow(*words), 1, "no warehouse")
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "word"),
-    [
-        (["explain", "feedbeef"], 2, "feedbeef"),
-        (["warehouse", "query", "DROP TABLE sample"], 2, "SELECT"),
-        (["warehouse", "query", "SELECT * FROM nowhere"], 2, "nowhere"),
-        (["spend", "--window", "soon"], 2, "duration"),
-        (["spend", "--window", "1d/2d"], 2, "before"),
-        (["spend", "--cluster", "elsewhere"], 2, "elsewhere"),
-    ],
-)
-def test_a_question_that_makes_no_sense(
-    fallow: Fallow, parquet: Path, words: list[str], code: int, word: str
-) -> None:
+def test_a_question_that_makes_no_sense(fallow: Fallow, parquet: Path) -> None:
     assert fallow("import", "samples", parquet, *SAMPLES).code == 0
-    check(fallow(*words), code, word)
+    for words, word in (
+        (["explain", "feedbeef"], "feedbeef"),
+        (["warehouse", "query", "DROP TABLE sample"], "SELECT"),
+        (["warehouse", "query", "SELECT * FROM nowhere"], "nowhere"),
+        (["spend", "--window", "soon"], "duration"),
+        (["spend", "--window", "1d/2d"], "before"),
+        (["spend", "--cluster", "elsewhere"], "elsewhere"),
+    ):
+        check(fallow(*words), 2, word)
 
 
 def test_a_second_writer_is_asked_to_wait(fallow: Fallow, parquet: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runtime.cli import run
 from runtime.rendering.tables import document, render
+from tests.demo_homes import copy_demo
 
 Fallow = Callable[..., Any]
 PER_UNIT = re.compile(r"usd_h$|usd_per_(?!day$|week$|month$|year$)")
@@ -51,10 +51,8 @@ def noisy(text: str) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home with a day of the demo's fleet."""
-    home = tmp_path_factory.mktemp("numbers") / "home"
-    words = ("--days", "1", "--gpus", "24", "--seed", "3", "--end", "2026-11-16")
-    assert run(["demo", *words, "--home", str(home)]) == 0
-    return home
+    folder = tmp_path_factory.mktemp("numbers")
+    return copy_demo(tmp_path_factory, folder / "home", days=1, gpus=24, seed=3)
 
 
 def test_every_document_with_money_or_hours(fallow: Fallow, home: Path) -> None:

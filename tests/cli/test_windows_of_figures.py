@@ -4,13 +4,14 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from runtime.cli.options import CommandRun
+from tests.copies import copied
 
 Fallow = Callable[..., Any]
 COLUMNS = ["--columns", "workload=pod,ts=ts,gpu_util_pct=util", "--interval", "60s"]
@@ -19,17 +20,34 @@ PODS = ("a", "b", "c", "d")
 RATE = 2
 
 
+class Imported(NamedTuple):
+    """Homes by the start and end of their samples, and their cluster."""
+
+    factory: pytest.TempPathFactory
+    homes: dict[tuple[datetime, datetime, str], Path]
+
+
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     """Set the wall clock of the commands."""
     return lambda moment: monkeypatch.setattr(CommandRun, "now", lambda _run: moment)
 
 
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    """Return homes into which something was imported already."""
+    return Imported(tmp_path_factory, {})
+
+
 @pytest.fixture
-def put(fallow: Fallow, tmp_path: Path) -> Callable[..., None]:
+def put(fallow: Fallow, imported: Imported, tmp_path: Path) -> Callable[..., None]:
     """Import idle samples of four GPUs of a cluster, one a minute."""
 
     def call(start: datetime, end: datetime, cluster: str = "a") -> None:
+        home, new = tmp_path / "home", not (tmp_path / "home").exists()
+        if new and (start, end, cluster) in imported.homes:
+            copied(imported.homes[start, end, cluster], home)
+            return
         count = int((end - start).total_seconds() // 60)
         moments = [(start + timedelta(minutes=n)).timestamp() for n in range(count)]
         rows = {
@@ -39,8 +57,11 @@ def put(fallow: Fallow, tmp_path: Path) -> Callable[..., None]:
         }
         pq.write_table(pa.table(rows), tmp_path / "samples.parquet")
         words = ("import", "samples", tmp_path / "samples.parquet", *COLUMNS)
-        ran = fallow(*words, "--rate", RATE, "--home", tmp_path / "home", "--cluster", cluster)
+        ran = fallow(*words, "--rate", RATE, "--home", home, "--cluster", cluster)
         assert ran.code == 0, ran.err
+        if new:
+            kept = imported.factory.mktemp("imported") / "home"
+            imported.homes[start, end, cluster] = copied(home, kept)
 
     return call
 

@@ -13,16 +13,15 @@ from dashboards import active_settings
 from fallow.settings import Settings
 from runtime.experiments import demo
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, Draw, hostile_rows, stored
+from tests.demo_homes import copy_demo
 from warehouse.lake import Warehouse
 
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Return the settings of the demo's warehouse, which every analyzer judged."""
-    home = tmp_path_factory.mktemp("fleet") / "home"
-    demo.run_demo(
-        days=DAYS, gpus=GPUS, seed=1, progress=lambda _what, _part: None, home=home, acts=False
-    )
+    folder = tmp_path_factory.mktemp("fleet")
+    home = copy_demo(tmp_path_factory, folder / "home", days=DAYS, gpus=GPUS)
     return Settings(home=home, cluster=demo.CLUSTER)
 
 

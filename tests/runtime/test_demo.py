@@ -1,34 +1,48 @@
-"""The demo: one seed, one story; it finds what was planted and nothing else."""
+"""The demo: one seed, one story; it finds what was planted, acts for real, and nothing else."""
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actions.journal import Journal
+from dashboards.waste_report import Story
+from fallow.settings import Settings, load
 from runtime.cli import run
+from runtime.experiments import demo
+from runtime.operations import plans
+from runtime.rendering.finding_tables import render_story
+from warehouse.lake import Warehouse
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every demo a data folder of its own."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo-actions")]  # it acts once
 
 
-def _play(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    capsys.readouterr()
-    assert run(["demo", "--end", "2026-11-16", *words]) == 0
-    return capsys.readouterr().out
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the demo's fleet is kept."""
+    return tmp_path_factory.mktemp("acted") / "demo"
 
 
-def test_the_demo_finds_what_was_planted_without_a_false_alarm(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    told: dict[str, Any] = json.loads(_play(capsys, "--days", "2", "--gpus", "32", "-o", "json"))
+@pytest.fixture(scope="module")
+def story(home: Path) -> Story:
+    """Return the story of a small demo in which a policy acted."""
+    return demo.run_demo(days=2, gpus=32, seed=1, progress=lambda _what, _part: None, home=home)
+
+
+@pytest.fixture(scope="module")
+def settings(home: Path, story: Story) -> Settings:
+    """Return the settings of that demo."""
+    del story
+    return load(flags={"home": home}).settings
+
+
+def test_the_demo_finds_what_was_planted_without_a_false_alarm(story: Story) -> None:
+    told: dict[str, Any] = json.loads(render_story(story, "json"))
     planted = told["planted"]
     assert planted["false_alarms"] == 0
     assert planted["precision"] >= 0.99
@@ -65,10 +79,8 @@ def _reconciled(told: dict[str, Any]) -> None:
     assert 0 <= claimed <= idle
 
 
-def test_planted_found_and_idle_hours_add_up_in_one_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    text = _play(capsys, "--days", "1", "--gpus", "16")
+def test_planted_found_and_idle_hours_add_up_in_one_line(story: Story) -> None:
+    text = render_story(story, "table")
     # Wrapped where it is longer than the terminal.
     (line,) = re.findall(r"GPU-h: (planted .*?) = idle ([0-9,.]+)", " ".join(text.split()))
     made, beside = line[0].replace(",", "").split(" = found ")
@@ -86,23 +98,73 @@ def _sum(terms: str) -> Decimal:
     return sum((Decimal(f"{sign}{number}") for sign, number in parts), Decimal())
 
 
-def test_a_named_home_keeps_the_fleet_to_ask_it_more(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_its_home_keeps_the_fleet_to_ask_it_more(
+    capsys: pytest.CaptureFixture[str], settings: Settings
 ) -> None:
-    home = ("--home", str(tmp_path / "demo"))
-    _play(capsys, "--days", "1", "--gpus", "8", *home)
-    asked = (*home, "-o", "json")
+    asked = ("--home", str(settings.home), "-o", "json")
     assert run(["analyze", "idle", *asked]) == 0
     found = json.loads(capsys.readouterr().out)["findings"]
     assert run(["explain", found[0]["id"], *asked]) == 0
     assert json.loads(capsys.readouterr().out)["finding"]["id"] == found[0]["id"]
 
 
+@pytest.fixture(scope="module")
+def entries(settings: Settings) -> Iterator[list[Any]]:
+    with Journal.open(plans.journal_path(settings), lambda: demo.END, write=False) as journal:
+        assert journal.verify([]) is None
+        yield journal.entries()
+
+
+def test_actions_are_notified_approved_done_undone_and_proved_by_a_back_test(
+    entries: list[Any],
+) -> None:
+    kinds = Counter(entry.kind for entry in entries)
+    assert kinds["notified"] > 2
+    assert kinds["approval-requested"] > kinds["approved"] > 1
+    assert kinds["backtested"] == 1
+    assert kinds["undo-sent"] == kinds["reversed"] == 1
+    assert kinds["approved"] >= kinds["intent"] == kinds["sent"] > 1
+    assert {entry.actor for entry in entries if entry.kind == "approved"} == {"admin"}
+
+
+def test_one_action_was_undone_by_its_owner_and_the_others_are_verified_savings(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = ("--home", str(settings.home))
+    assert run(["actions", *home, "-o", "json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    results = Counter(row["result"] for row in body["actions"])
+    assert results["undone"] == 1
+    assert results["done"] >= 1
+    assert set(results) == {"done", "undone"}
+    assert body["waiting"]
+    with Warehouse.open(settings) as warehouse:
+        (row,) = warehouse.query("SELECT sum(gpu_hours) AS h FROM saving").to_pylist()
+        (plan,) = warehouse.query("SELECT count(*) AS n FROM plan").to_pylist()
+    assert row["h"] > 5
+    assert plan["n"] > 5
+    assert run(["actions", "--verify", *home]) == 0
+
+
+def test_each_action_has_the_manifest_of_its_object(settings: Settings) -> None:
+    assert [path for path in (settings.home / "snapshots").rglob("*") if path.is_file()]
+    assert not (settings.home / "container").exists()
+
+
 # test_simulate.py: one seed prints one document, of the same worlds.
 @pytest.mark.long
-def test_one_seed_tells_one_story(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_seed_tells_one_story(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     words = ("--days", "1", "--gpus", "8", "--seed", "3")
     first = _play(capsys, *words)
     assert first == _play(capsys, *words)
     assert "Paid GPU-hours: used" in first
     assert "Audits ok" in first
+
+
+def _play(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert run(["demo", "--end", "2026-11-16", *words]) == 0
+    return capsys.readouterr().out

@@ -68,9 +68,10 @@ def test_the_commands_that_it_prints_work_from_any_folder_also_beside_a_site_of_
 
 @pytest.mark.slow
 def test_the_next_demo_replaces_its_own_home_and_nothing_else(data: Path) -> None:
-    assert run(["demo", *SMALL]) == 0
     home = data / "fallow-demo"
-    (home / "data" / "old.parquet").write_text("of the demo before")
+    with replace_demo_home(home, {"cluster": "demo"}):
+        (home / "data").mkdir()
+        (home / "data" / "old.parquet").write_text("of the demo before")
     assert run(["demo", *SMALL, "--seed", "2"]) == 0
     assert not (home / "data" / "old.parquet").exists()
     assert stat.S_IMODE(home.stat().st_mode) == 0o700

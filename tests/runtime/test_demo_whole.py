@@ -18,7 +18,7 @@ from runtime.experiments import demo
 from tests.runtime.demo_kinds import read_demo_kinds
 from warehouse.lake import Warehouse
 
-# Minutes of one core. test_demo.py and test_demo_actions.py cover smaller ones in `make test`.
+# Minutes of one core. test_demo.py covers a smaller one in `make test`.
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("demo-whole")]
 ROOT = Path(__file__).parents[2]
 SHOWS = ("metric", "dataframe", "vega_lite_chart", "table")

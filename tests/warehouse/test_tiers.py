@@ -126,7 +126,11 @@ with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
 """
 
 
-@pytest.mark.parametrize("step", ["put", "deleted", "committed"])
+# test_a_crash_at_any_step_hides_and_doubles_nothing ends each step, in this process.
+AT_OTHERS = [pytest.param(step, marks=pytest.mark.long) for step in ("put", "committed")]
+
+
+@pytest.mark.parametrize("step", ["deleted", *AT_OTHERS])
 def test_kill_9_at_a_step_hides_and_doubles_nothing(
     settings: Settings, now: datetime, step: str
 ) -> None:

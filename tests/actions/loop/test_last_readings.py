@@ -34,14 +34,10 @@ def untouched(plant: Plant) -> bool:
     return not intents and not plant.writes("/deployments/")
 
 
-@pytest.mark.parametrize(
-    "lost",
-    [
-        "jupyter",
-        # test_recheck.py: each source that does not answer is named and holds.
-        pytest.param("exporters", marks=pytest.mark.long),
-    ],
-)
+# The one below: a source that does not answer holds. tests/cli/test_acting_whole.py: what rests and
+# is seen whole, by exporters and notebooks over HTTP, is stopped.
+@pytest.mark.long
+@pytest.mark.parametrize("lost", ["jupyter", "exporters"])
 def test_what_rests_and_is_seen_whole_is_stopped_once_every_source_has_said_so(
     make: Making, lost: str
 ) -> None:
@@ -66,12 +62,18 @@ def test_what_rests_and_is_seen_whole_is_stopped_once_every_source_has_said_so(
     assert plant.replicas() == 0
 
 
-def test_a_terminal_that_was_active_65_s_ago_is_left_alone(make: Making) -> None:
+def test_a_notebook_that_does_not_answer_or_was_active_65_s_ago_is_left_alone(
+    make: Making,
+) -> None:
     plant = make(1)
     plant.replicas_of("web", 1)
     plant.live(PAST)
     plant.ready()
     (pod,) = (p["metadata"]["name"] for p in plant.pods())
+    away, path = plant.sources.away, f"/pods/{pod}"
+    (line,) = plant.taken(lambda: away.add(path))
+    assert line.startswith(f"held: jupyter {plant.sources.url}{path} did not answer: HTTP 503")
+    away.clear()
 
     def types() -> None:
         plant.terminal_at[pod] = plant.now - timedelta(seconds=65)

@@ -5,38 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-import pytest
 
-from actions.journal import Journal, JournalState, event_types
+from actions.journal import Journal, JournalState
 from actions.policy.budgets import BudgetUsage
-from actions.policy.parser import read_policies
 from fallow.settings import load
-from runtime.cli.options import CommandRun
 from runtime.operations import action_history as explaining
 from tests.actions.loop.site import SPACE, Site
-from tests.actions.notices.conftest import Hook
 from tests.cli.conftest import Fallow
-from tests.cli.test_acting_whole import exporter as exporter  # noqa: PLC0414  (fixtures)
-from tests.cli.test_acting_whole import hook as hook  # noqa: PLC0414
-from tests.cli.test_acting_whole import site as site  # noqa: PLC0414
 from warehouse.lake import Warehouse
-
-
-@pytest.fixture
-def acted(site: Site, fallow: Fallow, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Tell, wait and stop the notebook by the command line; return the action's id."""
-    del hook
-    offset = [timedelta(seconds=370)]
-    monkeypatch.setattr(CommandRun, "now", lambda _run: datetime.now(UTC) - offset[0])
-    assert fallow("collect", "--once").code == 0
-    assert fallow("apply", "--yes").code == 0
-    (policy,) = read_policies([site.folder.parent / "policies"], interval=timedelta(minutes=2))
-    trust = {"fingerprint": policy.fingerprint, "forced": True}
-    site.journal().append(event_types.TRUSTED, "notebooks", trust)
-    offset[0] = timedelta(0)
-    assert fallow("apply", "--yes").code == 0
-    (row,) = json.loads(fallow("actions", "-o", "json").out)["actions"]
-    return str(row["action"])
 
 
 def explained(fallow: Fallow, action: str) -> dict[str, Any]:
@@ -47,10 +23,8 @@ def explained(fallow: Fallow, action: str) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.slow
-def test_a_verdict_comes_out_again_from_stored_rows_and_what_was_changed_since_is_named(
-    site: Site, fallow: Fallow, acted: str
-) -> None:
+def check_replay(site: Site, fallow: Fallow, acted: str) -> None:
+    """Explain an action by stored rows: verdict and decision are the same, the writes are named."""
     names_what_was_changed_since(site, acted)
     told = explained(fallow, acted)
     assert told["reproduced"] == {"decision": "same", "finding": "same"}
@@ -66,6 +40,9 @@ def test_a_verdict_comes_out_again_from_stored_rows_and_what_was_changed_since_i
     assert f"PATCH /apis/kubeflow.org/v1/namespaces/{SPACE}/notebooks/nb" in ran.out
     assert "name: notebooks" in ran.out
 
+
+def check_changed_rows(site: Site, fallow: Fallow, acted: str) -> None:
+    """Change, then delete, the samples of an action: its explanation says so."""
     settings = load(file=site.folder.parent / "fallow.yaml").settings
     with Warehouse.open(settings, write=True) as lake, lake.transaction() as cursor:
         cursor.execute("UPDATE sample SET gpu_util_pct = 60 WHERE gpu_util_pct = 0")
