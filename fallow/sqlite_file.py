@@ -8,7 +8,7 @@ import fcntl
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -107,8 +107,12 @@ class SqliteFile:
             raise WarehouseError(text) from error
 
 
-def copy_together(copies: Mapping[Path, Path]) -> None:
+def copy_together(
+    copies: Mapping[Path, Path], *, on_snapshot: Callable[[], None] = lambda: None
+) -> None:
     """Copy SQLite files (source to target) as they all are at one moment, beside their writers.
+
+    `on_snapshot` is called at this moment, while no file is written.
 
     Writers wait for the milliseconds in which a snapshot of each file is opened. This process must
     not have a source open in another library: closing it here would release that one's locks.
@@ -130,6 +134,7 @@ def copy_together(copies: Mapping[Path, Path]) -> None:
                 with file.explain_errors():
                     file.connection.execute("BEGIN")
                     file.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            on_snapshot()
         for source, target in copies.items():
             with files[source].explain_errors(), closing(sqlite3.connect(target)) as copy:
                 files[source].connection.backup(copy)

@@ -1,5 +1,7 @@
 """List what a copy of the catalog needs: the lake's data files and the archived ones.
 
+The copy is a SQLite file, or the file that `catalog_copies` writes of a catalog in PostgreSQL.
+
 The copy is one moment of the lake. Files never change, and a file that a later commit replaces
 stays until maintenance removes it; `hold_files` keeps maintenance from that meanwhile.
 """
@@ -9,14 +11,17 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import duckdb
 import msgspec
 
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings
 from fallow.sqlite_file import hold_lock
 from warehouse import catalog
+from warehouse.catalog_copies import CATALOG_COPY
 from warehouse.cold_storage import locate_cold
 from warehouse.data_objects import open_lake_files
+from warehouse.failures import explain_errors
 from warehouse.lake import Warehouse, utc_now
 from warehouse.relocation import split_archived
 from warehouse.steps import load_step
@@ -39,7 +44,10 @@ class WarehouseFile(msgspec.Struct, frozen=True):
 
 @contextmanager
 def hold_files(settings: Settings) -> Iterator[None]:
-    """Let no maintenance remove a file of this home meanwhile; commits go on.
+    """Let no maintenance of this host remove a file meanwhile; commits go on.
+
+    Maintenance of another host keeps a replaced file for a day, or for an hour where
+    `maintenance.MOST_REPLACED_FILES` wait.
 
     Raises:
         TemporaryError: maintenance, or another backup, does not end.
@@ -54,20 +62,15 @@ def hold_files(settings: Settings) -> Iterator[None]:
         yield
 
 
-def locate_catalog_file(settings: Settings) -> Path:
-    """Return the path of the catalog's file.
+def locate_catalog_file(settings: Settings) -> Path | None:
+    """Return the path of the catalog's file; None: it is in PostgreSQL.
 
     Raises:
-        WarehouseError: the catalog is in PostgreSQL, or there is none.
+        WarehouseError: there is none.
     """
     place = catalog.locate_catalog(settings)
     if not place.embedded:
-        raise WarehouseError(
-            "the catalog is in PostgreSQL: this command does not copy it",
-            hint="back up the database with pg_dump first and then "
-            f"{place.data} and {locate_cold(settings)}; `fallow backup --without-warehouse` "
-            "covers the rest",
-        )
+        return None
     path = place.home / catalog.CATALOG_FILE
     if not path.exists():
         raise WarehouseError(f"there is no warehouse at {place.name}", hint="check --home")
@@ -77,15 +80,26 @@ def locate_catalog_file(settings: Settings) -> Path:
 def list_files(settings: Settings, copy: Path) -> list[WarehouseFile]:
     """Return the files that a copy of the catalog names; `copy` is a home with that copy alone."""
     place = catalog.locate_catalog(settings)
-    with closing(sqlite3.connect(copy / catalog.CATALOG_FILE)) as connection, connection:
-        # Files that wait for their removal are not in a backup, so a copy must not remove them.
-        connection.execute("DELETE FROM ducklake_files_scheduled_for_deletion")
-    original = _at(settings, copy, place.data, locate_cold(settings))
-    with Warehouse.open(original) as warehouse, warehouse.snapshot() as cursor:
+    # Files that wait for their removal are not in a backup, so a copy must not remove them.
+    forget = "DELETE FROM ducklake_files_scheduled_for_deletion"
+    if place.embedded:
+        with closing(sqlite3.connect(copy / catalog.CATALOG_FILE)) as connection, connection:
+            connection.execute(forget)
+    else:
+        with duckdb.connect(copy / CATALOG_COPY) as engine:
+            engine.execute(forget)
+    # Opening follows a home that moved.
+    original = (
+        Warehouse.open(_at(settings, copy, place.data))
+        if place.embedded
+        else _open_copy(settings, copy, place.data)
+    )
+    with original as warehouse, warehouse.snapshot() as cursor:
         lake = cursor.execute(load_step("maintenance/files_of_lake")).fetchall()
         archived = cursor.execute("SELECT path, sha256 FROM cold_file ORDER BY path").fetchall()
-    with closing(sqlite3.connect(copy / catalog.CATALOG_FILE)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the copy is one file
+    if place.embedded:
+        with closing(sqlite3.connect(copy / catalog.CATALOG_FILE)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the copy is one file
     return [
         *(WarehouseFile(f"{DATA}/{path}", place.data + path, "") for path, _, _ in lake),
         *(
@@ -100,14 +114,23 @@ def verify_copy(settings: Settings, copy: Path, data: str) -> list[ReadCheck]:
 
     `copy` is a home with a copy of the catalog alone. Archived files have checksums of their own.
     """
-    moved = _at(settings, copy, data, locate_cold(settings))
-    place = catalog.locate_catalog(moved)
-    connection = catalog.connect_engine(moved, place, write=False, moved=True)
-    files = open_lake_files(moved, place)
-    with Warehouse(connection, moved, place, None, utc_now, files=files, write=False) as warehouse:
+    with _open_copy(settings, copy, data) as warehouse:
         return list(verify_lake(warehouse))
 
 
-def _at(settings: Settings, home: Path, data: str, archive: str) -> Settings:
-    places = settings.warehouse.model_copy(update={"data": data, "cold": archive, "catalog": ""})
-    return settings.model_copy(update={"home": home, "warehouse": places})
+def _open_copy(settings: Settings, copy: Path, data: str) -> Warehouse:
+    """Return the warehouse of a copy of the catalog, with its data in another place."""
+    moved = _at(settings, copy, data)
+    place = catalog.locate_catalog(moved)
+    if (copy / CATALOG_COPY).exists():
+        place = catalog.CatalogLocation(str(copy / CATALOG_COPY), place.data, copy, embedded=False)
+    with explain_errors(place.name):
+        connection = catalog.connect_engine(moved, place, write=False, moved=True)
+    files = open_lake_files(moved, place)
+    return Warehouse(connection, moved, place, None, utc_now, files=files, write=False)
+
+
+def _at(settings: Settings, copy: Path, data: str) -> Settings:
+    places = {"data": data, "cold": locate_cold(settings), "catalog": ""}
+    warehouse = settings.warehouse.model_copy(update=places)
+    return settings.model_copy(update={"home": copy, "warehouse": warehouse})

@@ -24,7 +24,7 @@ def backup(
     without_warehouse: Annotated[
         bool,
         typer.Option(
-            "--without-warehouse", help="leave catalog and data out: PostgreSQL has its own backup"
+            "--without-warehouse", help="leave catalog, data and archive out: they have a backup"
         ),
     ] = False,
 ) -> None:
@@ -57,7 +57,8 @@ def restore(
 ) -> None:
     """Restore a backup into the empty places that the settings name; nothing is overwritten.
 
-    Every file is compared with its checksum, and the warehouse and the journal are verified.
+    A catalog of PostgreSQL goes into the empty database that warehouse.catalog names. Every file is
+    compared with its checksum, and the warehouse and the journal are verified.
     Nothing acts until `fallow reconcile` and `fallow thaw`: undo and keep work.
     """
     result = restore_backup(run.settings(), source, run.now)

@@ -30,6 +30,7 @@ from runtime.service.backup.writing import (
 from runtime.service.delivery.outbox import Outbox, outbox_path
 from warehouse.backup import ARCHIVE, DATA
 from warehouse.catalog import CATALOG_FILE, locate_catalog
+from warehouse.catalog_copies import CATALOG_COPY, is_catalog_empty, restore_catalog
 from warehouse.cold_storage import ColdFolder, ColdStore, is_empty, locate_cold, open_place
 from warehouse.lake import Warehouse
 from warehouse.relocation import relocate_warehouse
@@ -58,6 +59,7 @@ def restore_backup(
     home = settings.home.expanduser().absolute()
     targets = _open_targets(settings)
     _require_empty(settings, home, targets)
+    _check_catalog(settings, manifest)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     why = f"restored from {place.root}, a backup of {manifest.at:%Y-%m-%d %H:%M} UTC"
     switch = freeze_file(settings)
@@ -71,7 +73,9 @@ def restore_backup(
         for name, path in _locate_databases(settings).items():
             if (staging / name).is_file():
                 ColdFolder(str(path.parent)).put(staging / name, str(path))
-    if any(file.name == CATALOG_FILE for file in manifest.files):
+        if (staging / CATALOG_COPY).is_file():
+            restore_catalog(settings, staging / CATALOG_COPY)
+    if any(file.name in (CATALOG_FILE, CATALOG_COPY) for file in manifest.files):
         relocate_warehouse(settings)
         with Warehouse.open(settings) as warehouse:
             damaged = [check for check in verify_warehouse(warehouse) if not check.ok]
@@ -114,11 +118,27 @@ def _require_empty(settings: Settings, home: Path, targets: dict[str, ColdStore]
             f"{occupied[0]} has files already: a backup is restored only into empty places",
             hint="give --home an empty folder, or move what is there away",
         )
-    if not locate_catalog(settings).embedded:
+
+
+def _check_catalog(settings: Settings, manifest: Manifest) -> None:
+    """Refuse a backup whose catalog cannot be where the settings want it, before any file."""
+    names = {file.name for file in manifest.files}
+    is_embedded = locate_catalog(settings).embedded
+    if CATALOG_COPY in names and is_embedded:
         raise UsageError(
-            "the settings name a catalog in PostgreSQL: restore it with pg_restore",
-            hint="fallow warehouse relocate follows moved files; leave warehouse.catalog empty to "
-            "restore a backup of an embedded warehouse",
+            "the backup's catalog was in PostgreSQL, and warehouse.catalog is empty",
+            hint="create an empty database, and name it: warehouse.catalog: postgres:dbname=...",
+        )
+    if CATALOG_FILE in names and not is_embedded:
+        raise UsageError(
+            "the backup's catalog is a file, and warehouse.catalog names a database",
+            hint="leave warehouse.catalog empty to restore this backup",
+        )
+    if CATALOG_COPY in names and not is_catalog_empty(settings):
+        raise UsageError(
+            "the database that warehouse.catalog names has a catalog already: a backup is "
+            "restored only into an empty one",
+            hint="create a database, and name it in warehouse.catalog",
         )
 
 
@@ -161,7 +181,7 @@ def _restore_databases(
     clock: Callable[[], datetime],
 ) -> None:
     """Stage the databases; a delivery that waited may have been sent since the backup."""
-    names = _locate_databases(settings)
+    names = {*_locate_databases(settings), CATALOG_COPY}
     local = ColdFolder(str(staging))
     copy_all(
         [

@@ -33,6 +33,7 @@ from warehouse.backup import (
     verify_copy,
 )
 from warehouse.catalog import CATALOG_FILE
+from warehouse.catalog_copies import CATALOG_COPY, hold_snapshot
 from warehouse.cold_storage import ColdFolder, ColdStore, is_empty, open_place
 
 JOURNAL, DELIVERIES = "journal.sqlite", "deliveries.sqlite"
@@ -46,8 +47,9 @@ def write_backup(
 
     Raises:
         UsageError: the destination has files.
-        WarehouseError: the catalog is in PostgreSQL, or a file is damaged or gone.
-        TemporaryError: a store does not answer, a disk is full, or maintenance does not end.
+        WarehouseError: there is no warehouse, or a file is damaged or gone.
+        TemporaryError: PostgreSQL or a store does not answer, a disk is full, or maintenance does
+            not end.
     """
     target = open_place(destination, settings.warehouse.s3, "the destination")
     if not is_empty(target):
@@ -63,15 +65,18 @@ def write_backup(
         staging = Path(folder)
         at = clock()
         waiting = _copy_queue(settings, target, staging)
-        names = _copy_databases(settings, catalog, staging)
+        if warehouse and catalog is None:
+            names = _copy_databases_and_postgres(settings, staging)
+        else:
+            names = _copy_databases(settings, catalog, staging)
         local = ColdFolder(str(staging))
         copies = [_to(target, name, local, str(staging / name)) for name in names]
-        if catalog is not None:
+        if warehouse:
             copies += _list_warehouse(settings, target, staging)
         copies += _list_rest(settings, target)
         files = [*waiting, *copy_all(copies, staging)]
         anchor = _verify_journal(staging, clock) if JOURNAL in names else ""
-        if catalog is not None:
+        if warehouse:
             _verify_warehouse(settings, target, staging)
         uncovered = [] if warehouse else _list_uncovered()
         manifest = Manifest(
@@ -104,14 +109,28 @@ def _copy_queue(settings: Settings, target: ColdStore, staging: Path) -> list[St
     return copy_all(copies, staging)
 
 
-def _copy_databases(settings: Settings, catalog: Path | None, staging: Path) -> list[str]:
+def _copy_databases_and_postgres(settings: Settings, staging: Path) -> list[str]:
+    with hold_snapshot(settings) as (begin, copy):
+        names = _copy_databases(settings, None, staging, on_snapshot=begin)
+        copy(staging / CATALOG_COPY)
+    return [*names, CATALOG_COPY]
+
+
+def _copy_databases(
+    settings: Settings,
+    catalog: Path | None,
+    staging: Path,
+    *,
+    on_snapshot: Callable[[], None] = lambda: None,
+) -> list[str]:
     sources = {
         CATALOG_FILE: catalog,
         JOURNAL: journal_path(settings),
         DELIVERIES: outbox_path(settings),
     }
     existing = {name: path for name, path in sources.items() if path and path.is_file()}
-    copy_together({path: staging / name for name, path in existing.items()})
+    targets = {path: staging / name for name, path in existing.items()}
+    copy_together(targets, on_snapshot=on_snapshot)
     return list(existing)
 
 
@@ -175,7 +194,7 @@ def _verify_warehouse(settings: Settings, target: ColdStore, staging: Path) -> N
 
 def _list_uncovered() -> list[UncoveredPart]:
     return [
-        UncoveredPart("catalog", "pg_dump of the database that warehouse.catalog names"),
-        UncoveredPart("data", "a copy or versioned bucket of warehouse.data, after the pg_dump"),
+        UncoveredPart("catalog", "the database or file that warehouse.catalog names"),
+        UncoveredPart("data", "a copy or versioned bucket of warehouse.data, after the catalog"),
         UncoveredPart("archive", "a copy or versioned bucket of warehouse.cold"),
     ]
