@@ -79,12 +79,31 @@ def skipped(metrics: SelfMetrics, name: str) -> float | None:
     return metrics.registry.get_sample_value("fallow_collect_skipped_total", {"collector": name})
 
 
+def scrape_latencies(sources: Sources, names: set[str]) -> dict[str, float]:
+    """Scrape once; return the seconds from the scheduled time until the rows of each are stored."""
+    scheduled = time.monotonic()
+    waiting = {r.source: r for r in sources.start(names, MINUTE, datetime.now(UTC))}
+    waiting.pop("hanging", None)
+    latencies: dict[str, float] = {}
+    while waiting and time.monotonic() < scheduled + WAIT_S:
+        for name in [name for name, read in waiting.items() if read.ended.is_set()]:
+            latencies[name] = time.monotonic() - scheduled
+            del waiting[name]
+        time.sleep(0.001)
+    return latencies
+
+
 # A source that sends nothing at all hangs as one that drips does, which is the harder to notice.
 @pytest.mark.parametrize("drop", [b"1\r\n#\r\n", pytest.param(b"", marks=pytest.mark.long)])
-def test_nine_sources_are_read_every_time_while_the_tenth_hangs(
+def test_nine_sources_are_stored_on_time_while_the_tenth_hangs(
     settings: Settings, drop: bytes
 ) -> None:
-    turns = 4
+    """95 % of the scrapes of nine sources are on time.
+
+    On time: stored within ten times what the slowest scrape needed on this machine while no source
+    hung. A source that waited for the hanging one would need its deadline of ten minutes.
+    """
+    quiet_turns, turns = 2, 6
     with ExitStack() as stack:
         hanging = stack.enter_context(dripping(drop=drop))
         collectors = {"hanging": exporter(hanging.url)}
@@ -92,20 +111,23 @@ def test_nine_sources_are_read_every_time_while_the_tenth_hangs(
             server = stack.enter_context(misbehaving())
             server.answers = [Answer(body=TEXT % number)]
             collectors[f"good-{number}"] = exporter(server.url)
+        good = set(collectors) - {"hanging"}
         sources, threads, lake, metrics = stack.enter_context(reading(settings, collectors))
-        for turn in range(turns):
-            reads = sources.start(set(collectors), MINUTE, datetime.now(UTC))
-            assert len(reads) == (10 if turn == 0 else 9)
-            good = [read for read in reads if read.source != "hanging"]
-            wait_for(good, WAIT_S)
-            assert all(read.ended.is_set() for read in good)
+        quiet = [scrape_latencies(sources, good) for _ in range(quiet_turns)]
+        assert all(set(scrape) == good for scrape in quiet)
+        on_time_s = 10 * max(latency for scrape in quiet for latency in scrape.values())
+        on_time = 0
+        for _ in range(turns):
+            latencies = scrape_latencies(sources, set(collectors))
+            on_time += sum(latency <= on_time_s for latency in latencies.values())
             assert sources.write(lambda: "free") == "free", "the writing thread waits for nobody"
         scrapes = lake.query(
             "SELECT target, up, count(*) AS n FROM scrape GROUP BY ALL"
         ).to_pylist()
         assert "a source" in threads.close(0.0)
-    assert len(scrapes) == 9
-    assert all(row["up"] and row["n"] >= 0.95 * turns for row in scrapes)
+    assert on_time >= 0.95 * turns * len(good)
+    assert len(scrapes) == len(good)
+    assert all(row["up"] and row["n"] >= 0.95 * turns + quiet_turns for row in scrapes)
     assert hanging.connections == 1, "a source that hangs is not started again"
     assert skipped(metrics, "hanging") == turns - 1
 
