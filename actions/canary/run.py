@@ -1,7 +1,7 @@
 """Run the canary by one step per turn: what was done is read from the journal."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -26,6 +26,10 @@ BY = "canary"
 """Who undoes the canary's action, for the journal."""
 STOPPED = frozenset({"done", "not sticking"})
 SUCCESS, FAILURE, CREATED = "passed", "failed", "created"
+
+
+GAP_TURNS = 3
+"""After this many missed turns a wait begins anew."""
 
 
 class CanaryResult(msgspec.Struct, frozen=True):
@@ -55,6 +59,10 @@ class Canary:
             read_usage=lambda fleet, _now: fleet,
         )
         self._waiting_since: datetime | None = None
+        self._away_since: datetime | None = None
+        self._answered_at: datetime | None = None
+        """When this process began, or the API server answered again: no wait is older."""
+        self._last_step: datetime | None = None
 
     @property
     def last_success(self) -> datetime | None:
@@ -69,6 +77,7 @@ class Canary:
         """
         self._record.catch_up()
         now = self._clock()
+        self._note_interruption(now)
         state = self._find_running()
         try:
             if state is not None:
@@ -77,7 +86,7 @@ class Canary:
                 return None
             return self._begin(now)
         except TemporaryError as error:
-            return self._wait(state, now, error.message)
+            return self._wait_for_answer(state, now, error.message)
         except FallowError as error:
             return self._conclude(state, now, error.message)
 
@@ -153,15 +162,43 @@ class Canary:
     def _wait(
         self, state: ActionState | None, now: datetime, why: str, since: datetime | None = None
     ) -> CanaryResult | None:
-        """Wait for the next turn; fail once it lasts longer than `actions.canary.timeout`."""
+        """Wait for the next turn; fail once it lasts longer than `actions.canary.timeout`.
+
+        The wait begins anew in another process, and when the API server answers again: while it
+        was away no pod could start.
+        """
+        if self._away_since is not None:
+            self._away_since, self._answered_at = None, now
         self._waiting_since = since or self._waiting_since or now
-        if now - self._waiting_since < self._settings.timeout:
+        if self._answered_at is not None:
+            self._waiting_since = max(self._waiting_since, self._answered_at)
+        if self._elapsed(self._waiting_since) < self._settings.timeout:
             return None
         return self._conclude(state, now, why)
 
+    def _note_interruption(self, now: datetime) -> None:
+        """Begin a wait anew after a time without turns, in which nobody had an answer."""
+        gap = GAP_TURNS * self._actor.settings.every
+        if self._last_step is None or self._elapsed(self._last_step) > gap:
+            self._answered_at = now
+        self._last_step = now
+
+    def _wait_for_answer(
+        self, state: ActionState | None, now: datetime, why: str
+    ) -> CanaryResult | None:
+        """Wait while the API server does not answer, for `actions.canary.timeout` at most."""
+        self._away_since = self._away_since or now
+        if self._elapsed(self._away_since) < self._settings.timeout:
+            return None
+        return self._conclude(state, now, why)
+
+    def _elapsed(self, since: datetime) -> timedelta:
+        """Return the time since an instant, also where the clock was set meanwhile."""
+        return self._actor.context.elapsed(since)
+
     def _conclude(self, state: ActionState | None, now: datetime, why: str) -> CanaryResult:
         """Journal the result of a run."""
-        self._waiting_since = None
+        self._waiting_since = self._away_since = None
         action = state.action.id if state is not None else ""
         document = {"result": FAILURE if why else SUCCESS, "action": action, "why": why}
         self._record.append(event_types.CANARY, self._key(), document)

@@ -219,7 +219,7 @@ class SoakSite:
                 "stop_within": f"{STOP_WITHIN_S:.0f}s",
                 "listen": f"127.0.0.1:{free_port()}",
             },
-            "actions": {"canary": {"image": "pause:3.10", "namespace": CANARY, "timeout": "20s"}},
+            "actions": {"canary": {"image": "pause:3.10", "namespace": CANARY, "timeout": "150s"}},
             "prices": {"usd_per_gpu_hour": "2.00"},
         }
 

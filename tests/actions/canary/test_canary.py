@@ -9,9 +9,12 @@ import pytest
 from actions.canary import Canary, CanaryResult
 from actions.journal import event_types
 from actions.loop.actor import Actor
+from actions.loop.protocols import TurnReport
 from fallow.action_models import Reason
 from fallow.action_settings import CanarySettings
+from fallow.errors import TemporaryError
 from tests.actions.loop.site import SETTINGS, SPACE, Object, Site, bare
+from tests.actions.loop.test_clock_steps import SetClock
 
 NAME = "fallow-canary"
 CANARY = CanarySettings(image="pause:3.10")
@@ -153,14 +156,73 @@ def test_an_undo_that_the_api_refuses_fails_and_the_next_run_restores_first(site
 def test_a_deployment_that_does_not_become_ready_again_is_a_failure(site: Site) -> None:
     turns = Turns(site)
     turns.until_stopped()
-    for node in site.store.list("Node", ""):
-        patch = {"spec": {"unschedulable": True}}
-        site.store.patch("Node", node["metadata"]["name"], "", patch, manager="kubectl-cordon")
+    set_unschedulable(site, value=True)
     result = turns.until_over()
     assert not result.ok
     assert "not Ready again after the undo" in result.why
     assert "no replica is Ready" in result.why
     assert deployment(site)["spec"]["replicas"] == 1
+
+
+def until_undone_and_not_ready(turns: Turns) -> None:
+    turns.until_stopped()
+    set_unschedulable(turns.site, value=True)
+    (state,) = turns.actor.record.actions.values()
+    while state.outcome is None or state.outcome.result != "undone":
+        assert turns.turn() is None
+
+
+def test_the_wait_for_ready_begins_anew_when_the_api_server_was_away(site: Site) -> None:
+    turns = Turns(site)
+    until_undone_and_not_ready(turns)
+    site.server.faults.away = True
+    for _ in range(10):  # minutes; a wait takes five at most
+        with pytest.raises(TemporaryError):
+            turns.turn()
+        site.pass_time(minutes=1)
+    site.server.faults.away = False
+    set_unschedulable(site, value=False)
+    assert turns.turn() is None
+    assert turns.until_over().ok
+
+
+def test_the_wait_for_ready_begins_anew_in_another_process(site: Site) -> None:
+    until_undone_and_not_ready(Turns(site))
+    site.pass_time(minutes=10)
+    set_unschedulable(site, value=False)
+    turns = Turns(site)
+    assert turns.turn() is None
+    assert turns.until_over().ok
+
+
+def test_an_api_server_that_does_not_answer_the_canary_fails_a_run(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(site)
+    until_undone_and_not_ready(turns)
+    monkeypatch.setattr(turns.actor, "turn", lambda **_: TurnReport(site.now, dry_run=False))
+    site.server.faults.away = True
+    result = turns.until_over()
+    assert not result.ok
+    assert "no answer" in result.why
+
+
+def test_a_clock_set_forward_ends_no_wait(site: Site) -> None:
+    clock = SetClock(site)
+    turns = Turns(site)
+    turns.actor = clock.actor()
+    turns.canary = Canary(turns.actor, CANARY)
+    until_undone_and_not_ready(turns)
+    clock.step(timedelta(hours=1))
+    assert turns.turn() is None
+    set_unschedulable(site, value=False)
+    assert turns.until_over().ok
+
+
+def set_unschedulable(site: Site, *, value: bool) -> None:
+    for node in site.store.list("Node", ""):
+        patch = {"spec": {"unschedulable": value or None}}
+        site.store.patch("Node", node["metadata"]["name"], "", patch, manager="kubectl-cordon")
 
 
 def test_a_deployment_of_somebody_else_is_never_touched(site: Site) -> None:
