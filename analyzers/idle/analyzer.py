@@ -25,6 +25,8 @@ from fallow.window import Window, format_duration
 
 LEAST_SAMPLES = 3
 """A duration of fewer sampling intervals than this is too noisy (dstack issue 2384)."""
+LITTLE_LONGER = 2.0
+"""Up to so many times the brief time, one judgement costs less than two."""
 
 
 class IdleAnalyzer:
@@ -45,15 +47,18 @@ class IdleAnalyzer:
         """Return the findings of the window's last hours, with the whole idle stretches.
 
         Only workloads that were idle for all of the `brief` time are judged over the window: a
-        verdict needs the full length, to compare it with earlier idle stretches.
+        verdict needs the full length, to compare it with earlier idle stretches. A window that is
+        little longer than that is judged once, with every workload.
 
         Raises:
             UsageError: the brief time is shorter than three samples.
         """
         since = max(window.start, window.end - brief)
+        if window.seconds <= LITTLE_LONGER * brief.total_seconds():
+            return [f for f in self.find(views, window) if f.window.end > since]
         findings = self.find(views, Window(since, window.end))
         filled = {_format_name(f.subject) for f in findings if f.window.start <= since + TOLERANCE}
-        if since <= window.start or not filled:
+        if not filled:
             return findings
         bucket = WorkloadBucket(workloads=tuple(sorted(filled)))
         judged = judge_window(views, window, [window.end], self.settings, over=True, bucket=bucket)

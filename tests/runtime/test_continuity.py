@@ -13,7 +13,9 @@ import pytest
 
 from actions.journal import Journal, JournalState
 from actions.journal.warehouse_copy import copy_journal
+from analyzers.idle import analyzer
 from analyzers.idle.evidence import UNACTIONABLE
+from analyzers.idle.judge import judge_window
 from fallow.action_models import Facts
 from fallow.case_identity import CASE, get_judged_part
 from fallow.models import Finding
@@ -142,6 +144,23 @@ def test_an_idle_time_longer_than_ever_before_is_known_though_it_fills_the_brief
     assert facts.finding.window.start == START + USED[1] * HOUR
     recurrent = UNACTIONABLE["recurrent"] in facts.finding.details["reasons"]
     assert recurrent is not longer
+
+
+@pytest.mark.parametrize(("hours", "judgements"), [(30.0, 1), (90.0, 2)])
+def test_a_plan_judges_twice_only_where_the_history_is_much_longer_than_a_verdict_needs(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, hours: float, judgements: int
+) -> None:
+    windows: list[Window] = []
+
+    def judge(views: Any, window: Window, *rest: Any, **more: Any) -> Any:
+        windows.append(window)
+        return judge_window(views, window, *rest, **more)
+
+    monkeypatch.setattr(analyzer, "judge_window", judge)
+    (facts,) = cases(lake, hours)["forgotten"]
+    assert facts.finding.window == Window(START, START + hours * HOUR)
+    assert len(windows) == judgements
+    assert max(windows, key=lambda window: window.seconds).start == START
 
 
 def test_a_case_has_one_id_in_the_table_and_in_plans_while_it_goes_on(lake: Warehouse) -> None:
