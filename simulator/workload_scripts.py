@@ -1,7 +1,8 @@
 """Assign scripts to all pods, from the arrivals that they belong to.
 
 A pod's script begins when its containers run (a gang's, when all of them do); until then it is
-pulling its image. An interrupted job continues from its last checkpoint.
+pulling its image, or waits for the other ranks with its devices held. An interrupted job continues
+from its last checkpoint.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ FINITE = {"training", "fp32 training", "straggling training", "input-bound train
           "preparing training", "idle rank", "batch", FINISHED_KEPT}  # fmt: skip
 KEPT_FROM, KEPT_TO = 0.2, 0.7
 """Share of its lifetime for which a finished workload that keeps its devices has worked."""
-PULLING_S = 1e12
+FOREVER_S = 1e12
 LEAST_WORK_S = 60.0
 
 
@@ -95,6 +96,13 @@ class WorkloadScripts:
         entry = self._of.get(pod_uid)
         return entry is not None and entry[0].parts[entry[1]].begun
 
+    def has_waiting_ranks(self, pod_uid: str) -> bool:
+        """Return whether other ranks of the pod's gang run and may wait for it."""
+        workload = self.role(pod_uid)
+        return (
+            workload is not None and workload.gang and any(p.begun for p in workload.parts.values())
+        )
+
     def hold(self, holder: Holder, now_s: float) -> bool:
         """Process a pod that got devices; return whether its workload is known."""
         workload = self.roles.get((holder.workload_kind, holder.namespace, holder.workload))
@@ -118,6 +126,8 @@ class WorkloadScripts:
         workload, index = self._of[pod_uid]
         workload.parts[index].begun = True
         if workload.gang and not workload.complete:
+            plan = _with_parameters(workload.plans[index], rendezvous_s=FOREVER_S)
+            self.scripts[pod_uid] = script(plan, now_s)
             return []
         workload.since_s = now_s if workload.since_s is None else workload.since_s
         indices = list(workload.parts) if workload.gang else [index]
@@ -156,7 +166,7 @@ class WorkloadScripts:
 
 
 def _pull_script(plan: WorkPlan, now_s: float) -> Script:
-    return script(_with_parameters(plan, pull_s=PULLING_S), now_s)
+    return script(_with_parameters(plan, pull_s=FOREVER_S), now_s)
 
 
 def _with_parameters(plan: WorkPlan, **params: float) -> WorkPlan:

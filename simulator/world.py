@@ -341,6 +341,8 @@ class World:
         if change.type == "DELETED" or has_ended(pod):
             return self._end_pod(pod_uid)
         if pod_uid in self._open and is_ready(pod) and not self._runs(pod_uid):
+            if self.cast.has_waiting_ranks(pod_uid):
+                self._emit(self._clock)  # the ticks so far belong to their waiting scripts
             for ready_uid, done_s in self.cast.begin(pod_uid, self._clock):
                 self._later(done_s, "finish", (ready_uid, done_s))
             self._count_life(self.cast.role(pod_uid))

@@ -217,3 +217,27 @@ def test_what_the_code_cites_stands_in_the_repository() -> None:
     assert cited <= sections
     away = re.compile(r"\b(domain|peers|scale|style|design)\.md\b")
     assert [str(path) for path, text in texts.items() if away.search(text)] == []
+
+
+def _read_figures(pattern: str, name: str) -> dict[str, tuple[float, ...]]:
+    """Return the figures of each match by its first group."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    found = re.findall(pattern, text, re.MULTILINE)
+    return {
+        first: tuple(float(figure.replace(",", "")) for figure in figures)
+        for first, *figures in found
+    }
+
+
+# tests/runtime/test_demo_whole.py and tests/test_tutorial.py (long) run the commands.
+def test_the_tutorial_quotes_the_demo_that_the_readme_quotes() -> None:
+    state = r"^  (\w+) .*?[0-9.]+% +([0-9,.]+) GPU-h +\$([0-9,.]+)"
+    states = _read_figures(state, "../README.md")
+    assert len(states) == 9
+    sentence = r"^(Paid): \$([0-9,.]+) for ([0-9,.]+) GPU-hours"
+    usd, hours = _read_figures(sentence, "../README.md")["Paid"]
+    assert _read_figures(sentence, "tutorial.md")["Paid"] == (usd, hours)
+    total = r"^(total) +([0-9,.]+) +([0-9,.]+) +([0-9,.]+) +([0-9,.]+) "
+    whole = _read_figures(total, "tutorial.md")["total"]
+    assert whole[:2] == (hours, usd)
+    assert (round(whole[2], 1), whole[3]) == states["idle"]

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -22,8 +22,6 @@ from fallow.window import Window
 from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.accuracy.truth import Truth, courses, gather
 from runtime.experiments.demo_actions import (
-    APPROVED,
-    BEFORE_S,
     LEAST_S,
     POLICIES,
     ActingFleet,
@@ -31,21 +29,28 @@ from runtime.experiments.demo_actions import (
     write_policies,
 )
 from runtime.experiments.demo_home import replace_demo_home
+from runtime.experiments.demo_plants import (
+    CLUSTER,
+    DAY_S,
+    add_disk_reads,
+    build_ghost,
+    build_queues,
+    build_settings,
+    hide_lost_gpu,
+    plant_world,
+)
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline, plans
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
 from runtime.rendering.finding_tables import Progress
-from simulator.arrivals import replace_shares
 from simulator.blocks import thin_block
-from simulator.cluster.nodes import fleet
 from simulator.exporters.device_rows import rows
 from simulator.exporters.host_spans import host_spans
 from simulator.exporters.quirks import Quirks
-from simulator.hardware_faults import HardwareFault
 from simulator.models import Block
 from simulator.work.behaviours import Script
-from simulator.world import Heat, Spec, World
+from simulator.world import World
 from warehouse.lake import Warehouse
 from warehouse.pricing import derive_device_rates
 from warehouse.spend import read_spend
@@ -58,31 +63,12 @@ END = datetime(2026, 11, 16, tzinfo=UTC)
 """The end that documents and tests use, a Monday; prices and ages are those of that time."""
 INTERVAL_S = 300.0
 """Scrape interval: a week of 128 GPUs at 5 minutes is 3 million values, some seconds of work."""
-CLUSTER = "demo"
 IDLE = "idle"
 """The analyzer whose findings are compared with the planted idle time."""
-DAY_S = 24 * 3600.0
-STEP_S = DAY_S
+STEP_S = 2 * DAY_S
+"""Rows are stored in few steps: each is a file of every table, and a list of all objects."""
 LIVES = "letting the fleet live"
 """What progress shows while the fleet is simulated and its rows are stored."""
-MIX = {
-    "pretrain": 0.14, "train": 0.01, "train-wide": 0.02, "input-bound": 0.02, "idle-rank": 0.05,
-    "kept": 0.05, "day-notebook": 0.06, "forgotten": 0.04, "night": 0.04, "train-a100": 0.01,
-    "straggling": 0.02, "abandoned": 0.06, "batch": 0.004, "bursty": 0.05, "scoring": 0.004,
-}  # fmt: skip
-"""Fewer short jobs than in a real fleet, so that the story is about large findings."""
-FAULTS = (
-    ("h100-3", "xid", 1.6, 7.0, 5), ("h100-3", "xid", 4.3, 5.0, 5),
-    ("a100-1", "node-lost", 3.4, 1.3, None),
-    ("h100-spot-0", "spot", 2.5, 0.7, None), ("h100-spot-0", "spot", 5.2, 0.5, None),
-)  # fmt: skip
-"""Faults by node: days after the start, hours, GPU."""
-TEAM_BUDGETS = {"data": 60_000, "genai": 200_000, "search": 90_000, "speech": 60_000}
-"""Budgets of teams in dollars a month, some too small."""
-QUEUES = {"genai": 0.75, "data": 0.5}
-"""Quotas of queues as shares of the fleet; together they are more than it."""
-COOLING_FAULTS = (("h100-1", 2, 1.0, 4.0),)
-"""GPUs whose cooling fails: first and last day."""
 QUIRKS = ("exporter-down:rate=0.02", "gr-engine-stuck-zero:rate=0.02", "time-slicing-copies")
 """Telemetry faults that a site has even on good days."""
 
@@ -114,21 +100,6 @@ def run_demo(
         acting = acts and window.seconds >= LEAST_S
         rules = plans.load_policies(settings, [POLICIES]) if acting else ()
         return _run_path(settings, gpus, window, seed, progress, rules)
-
-
-def build_settings(home: Path, window: Window) -> dict[str, Any]:
-    """Return the settings that a demo home brings: its policies, budgets and a commitment."""
-    reserved = {
-        "name": "h100-1y", "provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1",
-        "gpu_model": "H100", "nodes": 4, "gpus_per_node": 8, "usd_per_node_hour": 42.0,
-        "start": window.start - timedelta(days=100), "end": window.start + timedelta(days=265),
-    }  # fmt: skip
-    return {
-        "cluster": CLUSTER,
-        "actions": {"policies": str(home.absolute() / "policies"), "concurrent": APPROVED},
-        "finance": {"usd_per_month": 550_000, "teams_usd_per_month": TEAM_BUDGETS},
-        "prices": {"commitments": [reserved]},
-    }
 
 
 def _run_path(  # noqa: PLR0917  (one caller)
@@ -177,48 +148,12 @@ def run_fleet(
     world = World(plant_world(gpus, start_s, window.seconds), seed)
     for queue in build_queues(gpus):
         world.store.create("ClusterQueue", queue)
+    for obj in build_ghost():
+        world.store.create(obj["kind"], obj)
     scripts: dict[str, Script] = {}
     truth = gather(_blocks(warehouse, world, window, scripts, progress, policies), ())
     truth = msgspec.structs.replace(truth, allocations=tuple(world.cluster.allocations))
     return truth, scripts, world
-
-
-def plant_world(gpus: int, start_s: float, seconds: float) -> Spec:
-    """Return the demo's world: the workload mix, and the faults of the nodes that it has."""
-    nodes = fleet(gpus)
-    node_names, end_s = {n.name for n in nodes}, start_s + seconds
-    faults = [
-        HardwareFault(at_s, node, why, at_s + hours * 3600, index)
-        for node, why, day, hours, index in FAULTS
-        if node in node_names and (at_s := start_s + day * DAY_S) < end_s
-    ]
-    heat = [
-        Heat(node, index, start_s + first * DAY_S, start_s + last * DAY_S)
-        for node, index, first, last in COOLING_FAULTS
-        if node in node_names
-    ]
-    return Spec(
-        nodes=nodes,
-        start_s=start_s,
-        mix=replace_shares(MIX),
-        horizon_s=seconds,
-        planted=tuple(faults),
-        heat=tuple(heat),
-    )
-
-
-def build_queues(gpus: int) -> Iterator[dict[str, Any]]:
-    """Yield queues of one cohort whose quotas promise more GPUs than the fleet has."""
-    for name, share in QUEUES.items():
-        quota = {"name": "nvidia.com/gpu", "nominalQuota": str(round(gpus * share))}
-        group = {"coveredResources": ["nvidia.com/gpu"]}
-        flavors = [{"name": "any", "resources": [quota]}]
-        yield {
-            "apiVersion": "kueue.x-k8s.io/v1beta1",
-            "kind": "ClusterQueue",
-            "metadata": {"name": name},
-            "spec": {"cohort": "research", "resourceGroups": [{**group, "flavors": flavors}]},
-        }
 
 
 def _blocks(  # noqa: PLR0917  (one caller)
@@ -232,36 +167,29 @@ def _blocks(  # noqa: PLR0917  (one caller)
     quirks = Quirks.of(QUIRKS, world.seed)
     inventory = Inventory(world, CLUSTER)
     end_s = window.end.timestamp()
-    progress(LIVES, 0.0)
-    acts_s = window.start.timestamp() + BEFORE_S if policies else end_s
     with ExitStack() as stack:
         fleet = None
+        if policies:
+            progress("letting a policy act", 0.0)
+            fleet = ActingFleet(
+                warehouse,
+                world,
+                quirks,
+                warehouse.settings,
+                policies,
+                sample_every_s=INTERVAL_S,
+                inventory=inventory,
+            )
+            for block in stack.enter_context(fleet).act():
+                scripts.update(world.cast.scripts)
+                yield block
         while world.now_s < end_s:
-            if fleet is None and world.now_s == acts_s:
-                fleet = stack.enter_context(
-                    ActingFleet(
-                        warehouse,
-                        world,
-                        quirks,
-                        warehouse.settings,
-                        policies,
-                        sample_every_s=INTERVAL_S,
-                        inventory=inventory,
-                    )
-                )
-                progress("letting a policy act", 0.1)
-                for block in fleet.act(window.start):
-                    scripts.update(world.cast.scripts)
-                    yield block
-                progress(LIVES, 0.2)
             since_s = world.now_s
-            until_s = acts_s if since_s < acts_s else end_s
-            block = world.advance(min(since_s + STEP_S, until_s))
+            progress(LIVES, 0.2 + 0.4 * (since_s - window.start.timestamp()) / window.seconds)
+            block = world.advance(min(since_s + STEP_S, end_s))
             scripts.update(world.cast.scripts)
             _store(warehouse, world, block, since_s, scripts, quirks, inventory)
             yield block
-            part = (world.now_s - window.start.timestamp()) / window.seconds
-            progress(LIVES, 0.6 * part)
         if fleet is not None:
             fleet.finish()
 
@@ -282,14 +210,19 @@ def _store(  # noqa: PLR0917  (one caller)
     pipeline.ingest(
         warehouse,
         inventory.batches(world.now_s),
-        rows(thin_block(block, INTERVAL_S), quirks, cluster=CLUSTER, allocations=shared),
-        host_spans(
-            allocations,
-            scripts,
-            np.arange(np.ceil(since_s / INTERVAL_S) * INTERVAL_S, world.now_s, INTERVAL_S),
-            cluster=CLUSTER,
-            quirks=quirks,
-            node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
+        hide_lost_gpu(
+            world,
+            rows(thin_block(block, INTERVAL_S), quirks, cluster=CLUSTER, allocations=shared),
+        ),
+        add_disk_reads(
+            host_spans(
+                allocations,
+                scripts,
+                np.arange(np.ceil(since_s / INTERVAL_S) * INTERVAL_S, world.now_s, INTERVAL_S),
+                cluster=CLUSTER,
+                quirks=quirks,
+                node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
+            ),
         ),
     )
 

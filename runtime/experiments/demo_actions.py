@@ -7,7 +7,6 @@ back-test, savings, plan  ◄── the week's end: outcomes ◄── an owner 
 
 import shutil
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.window import Window, format_duration
 from runtime.experiments.simulation.enforcer import ADMIN, HOUR_S, Enforcer
-from runtime.operations import pipeline, plans
+from runtime.operations import plans
 from runtime.operations.plan_rows import PlanWriter
 from simulator.models import Block
 
@@ -46,16 +45,11 @@ class ActingFleet(Enforcer):
 
     identity = "fallow"
 
-    def act(self, start: datetime) -> Iterator[Block]:
-        """Advance by some hours in which the policy acts, and one action is undone.
-
-        `start`: of the rows that are stored already.
-        """
-        self._start_s, first_s = start.timestamp(), self.world.now_s
-        # Verdicts need the signals of the rows so far.
-        pipeline.account(self.warehouse, Window(start, self.now()))
+    def act(self) -> Iterator[Block]:
+        """Advance by a day, and by hours in which the policy acts and an action is undone."""
+        first_s = self.world.now_s + BEFORE_S
         for after_s in TURNS_S:
-            yield from self.turn(first_s + after_s + self.sample_every_s, float("inf"))
+            yield from self.turn(first_s + after_s, float("inf"))
         self._approve()
         yield from self.turn(self.world.now_s + self.sample_every_s, float("inf"))
         self.blocks = []

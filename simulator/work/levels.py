@@ -95,7 +95,7 @@ def throughput(script: Script, ticks: Array) -> Array | None:
     kind, speed = script.timeline.kind[place], script.timeline.speed[place]
     at_work = script.numbers["straggle"]
     pace = np.where(speed > 0, speed, at_work)
-    silent = np.isin(kind, [facts.number(n) for n in ("pull", "load", "cpu", "bare")])
+    silent = np.isin(kind, [facts.number(n) for n in ("pull", "rendezvous", "load", "cpu", "bare")])
     stopped = np.isin(kind, [facts.number(n) for n in ("spin", "idle", "done")])
     whole = plan.ranks * PER_GPU / (1 + LOST * math.log2(plan.ranks))
     return np.where(silent, np.nan, np.where(stopped, 0.0, whole * pace))

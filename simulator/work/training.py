@@ -69,7 +69,8 @@ def night(seed: int, numbers: Numbers, start_s: float) -> Source:
 
 def _job(seed: int, numbers: Numbers) -> Source:
     yield Phases.of(
-        ["pull", "load", "cpu"], [numbers["pull_s"], numbers["load_s"], numbers["cpu_first_s"]]
+        ["pull", "rendezvous", "load", "cpu"],
+        [numbers[name] for name in ("pull_s", "rendezvous_s", "load_s", "cpu_first_s")],
     )
     level, pace = busy(numbers, seed), numbers["straggle"]
     endless = math.isinf(numbers["checkpoint_every_s"])

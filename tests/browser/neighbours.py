@@ -9,7 +9,7 @@ import pytest
 from fallow.action_settings import ActionsSettings
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.experiments import demo
+from runtime.experiments import demo, demo_plants
 from runtime.operations import analyzer_runs, pipeline
 from tests.dashboards import acted
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, hostile_rows
@@ -36,7 +36,7 @@ def alone(home: Path, *, days: int, gpus: int) -> Settings:
 def live(home: Path, *, days: int) -> Settings:
     """Let policies be in force on a demo's fleet; return the settings."""
     actions = ActionsSettings(policies=home / "policies")
-    made = Settings(home=home, cluster=demo.CLUSTER, actions=actions)
+    made = Settings(home=home, cluster=demo_plants.CLUSTER, actions=actions)
     acted.policies(made, ("idle-inference", "idle-notebooks"))
     with Warehouse.open(made, write=True, clock=lambda: demo.END) as warehouse:
         held = Window(demo.END - timedelta(days=days), demo.END)

@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from dashboards import app
-from runtime.experiments import demo
+from runtime.experiments import demo_plants
 from tests.browser.neighbours import alone, given
 from tests.browser.serving import dashboard, free_port
 from tests.browser.visiting import Visitor
@@ -48,7 +48,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         home = options.home or folder / "home"
-        told: dict[str, object] = {"home": str(home), "cluster": demo.CLUSTER}
+        told: dict[str, object] = {"home": str(home), "cluster": demo_plants.CLUSTER}
         if options.home is None:
             told = given(alone(home, days=DAYS, gpus=GPUS))
         url = stack.enter_context(dashboard(folder, told, free_port()))

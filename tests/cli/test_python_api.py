@@ -19,7 +19,8 @@ from fallow import plugins
 from fallow.errors import FallowError, SettingsError, UsageError, WarehouseError
 from fallow.fleet import Fleet, FleetTable
 from fallow.window import Window
-from runtime.experiments.demo import CLUSTER, END
+from runtime.experiments.demo import END
+from runtime.experiments.demo_plants import CLUSTER
 from runtime.rendering.tables import document
 
 Fallow = Callable[..., Any]

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboards import active_settings
 from fallow.settings import Settings
-from runtime.experiments import demo
+from runtime.experiments import demo_plants
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, Draw, hostile_rows, stored
 from tests.demo_homes import copy_demo
 from warehouse.lake import Warehouse
@@ -22,7 +22,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Return the settings of the demo's warehouse, which every analyzer judged."""
     folder = tmp_path_factory.mktemp("fleet")
     home = copy_demo(tmp_path_factory, folder / "home", days=DAYS, gpus=GPUS)
-    return Settings(home=home, cluster=demo.CLUSTER)
+    return Settings(home=home, cluster=demo_plants.CLUSTER)
 
 
 @pytest.fixture(scope="session")

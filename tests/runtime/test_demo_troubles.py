@@ -7,7 +7,7 @@ import pytest
 
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.experiments import demo
+from runtime.experiments import demo, demo_plants
 from runtime.experiments.accuracy.truth import courses
 from runtime.experiments.planting import list_troubles
 from runtime.operations import analyzer_runs, pipeline
@@ -19,7 +19,7 @@ from warehouse.lake import Warehouse
 @pytest.mark.long
 @pytest.mark.slow
 def test_troubles_of_work_and_nodes_are_found_where_they_were_planted(tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path, cluster=demo.CLUSTER)
+    settings = Settings(home=tmp_path, cluster=demo_plants.CLUSTER)
     window = Window(demo.END - timedelta(days=5), demo.END)
     with Warehouse.open(settings, write=True, clock=lambda: demo.END) as warehouse:
         truth, scripts, world = demo.run_fleet(warehouse, 128, window, 0, lambda *_: None)

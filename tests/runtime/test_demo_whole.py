@@ -68,6 +68,10 @@ def test_every_analyzer_ran_and_every_planted_kind_is_found(
     }
 
 
+def test_nothing_is_called_idle_that_works(printed: tuple[str, Settings]) -> None:
+    assert ", 0 false alarms" in printed[0]
+
+
 @pytest.mark.parametrize("view", app.names())
 def test_no_page_opens_empty(view: str, printed: tuple[str, Settings]) -> None:
     active_settings.use_settings(printed[1])

@@ -161,6 +161,23 @@ def test_a_gang_begins_together_and_ends_together_when_a_node_goes() -> None:
     assert all(end < START + 3 * HOUR + 60 for end in ended.values()), ended
 
 
+def test_a_rank_that_waits_for_its_gang_leaves_its_devices_idle() -> None:
+    world = only({"pretrain": 1.0}, {"h100": 2}, seed=1)
+    world.advance(START + 3 * HOUR)
+    held = world.list_allocations(world.now_s - 1, world.now_s)
+    lost = world.devices[held[0].devices[0]].node
+    world.lose(lost, "node-lost", world.now_s + 2 * HOUR)
+    block = world.advance(START + 6 * HOUR)
+    rest = [number for number, device in enumerate(world.devices) if device.node != lost]
+    hours = {
+        name: (block.state[rest] == STATES.index(name)).sum(axis=1) * TICK_S / HOUR
+        for name in ("idle", "startup", "productive")
+    }
+    assert hours["idle"] == pytest.approx(2.0, abs=0.2)
+    assert max(hours["startup"]) < 0.2
+    assert min(hours["productive"]) > 0.3
+
+
 @pytest.mark.parametrize(("often", "some"), [(0.0, False), (1000.0, True)])
 def test_failures_can_be_switched(often: float, some: bool) -> None:
     block = made(fault_rate=often).advance(START + 12 * HOUR)

@@ -238,7 +238,8 @@ class Enforcer:
         roll_up(self.warehouse)
         write_allocations(self.warehouse, Window(datetime.fromtimestamp(begin_s, UTC), self.now()))
         # Verdicts use the signals of past hours, as in the service.
-        first_s = max(self.world.now_s - ACCOUNTED_S, self._start_s) // HOUR_S * HOUR_S
+        first_s = min(self.world.now_s - ACCOUNTED_S, since_s)
+        first_s = max(first_s, self._start_s) // HOUR_S * HOUR_S
         last_s = self.world.now_s // HOUR_S * HOUR_S
         if first_s < last_s:
             hours = Window(*(datetime.fromtimestamp(s, UTC) for s in (first_s, last_s)))
