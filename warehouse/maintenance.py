@@ -59,8 +59,8 @@ MOST_LIVE_FILES = 2_000
 each file of its window. One scrape every 2 s made 2,174 files in 47 minutes."""
 
 MOST_REPLACED_FILES = 50_000
-"""Replaced files that may wait for the end of their day: two days of a scrape every 15 s. With more
-of them maintenance keeps only those of the last hour, which is longer than any query of ours."""
+"""Replaced files that may wait for the end of their day. With more of them maintenance keeps only
+those of the last hour, which is longer than any query of ours."""
 
 EARLY_AGE = timedelta(hours=1)
 _SCHEDULED = "__ducklake_metadata_lake.ducklake_files_scheduled_for_deletion"

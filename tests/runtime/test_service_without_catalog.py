@@ -2,11 +2,9 @@
 
 import json
 import signal
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,44 +17,17 @@ from tests.cli.test_acting import site as site  # noqa: PLC0414  (a fixture)
 from tests.runtime.test_api import JSON
 from tests.runtime.test_roles import answer, rest, until, up
 from tests.servers import postgres
+from tests.soak.exporters import CountingExporter, number_of
 from warehouse.lake import Warehouse
 
-SCRAPE = """DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-1",modelName="NVIDIA H100",Hostname="n1"}} 50
-DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="GPU-1",modelName="NVIDIA H100",Hostname="n1"}} {number}
-"""
 WAIT_S = 60.0
 
 
-class Ledger:
-    """An exporter whose power is the number of the scrape: its own count of what was read."""
-
-    def __init__(self) -> None:
-        self.scrapes = 0
-        ledger = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                ledger.scrapes += 1
-                body = SCRAPE.format(number=ledger.scrapes).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_args: object) -> None:
-                """Keep quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/metrics"
-
-
 @pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    made = Ledger()
+def exporter() -> Iterator[CountingExporter]:
+    made = CountingExporter("n1", 1)
     yield made
-    made.server.shutdown()
-    made.server.server_close()
+    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +37,13 @@ def server() -> Iterator[postgres.Server]:
 
 
 @pytest.fixture
-def environ(server: postgres.Server, tmp_path: Path, ledger: Ledger) -> dict[str, str]:
+def environ(server: postgres.Server, tmp_path: Path, exporter: CountingExporter) -> dict[str, str]:
     return {
         "FALLOW_HOME": str(tmp_path / "home"),
         "FALLOW_CLUSTER": "c",
         "FALLOW_WAREHOUSE__CATALOG": server.catalog(f"lake{abs(hash(tmp_path)) % 10**9}"),
         "FALLOW_WAREHOUSE__QUEUE_ROWS": "0",
-        "FALLOW_EXPORTERS__TARGETS": json.dumps([ledger.url]),
+        "FALLOW_EXPORTERS__TARGETS": json.dumps([exporter.url]),
         "FALLOW_SERVICE__COLLECT_EVERY": "1s",
     }
 
@@ -91,8 +62,8 @@ def metric(listen: object, name: str) -> float:
 
 def stored(environ: dict[str, str]) -> list[int]:
     with Warehouse.open(load(environ=environ).settings) as lake:
-        rows = lake.query("SELECT power_w AS number FROM sample ORDER BY ts").to_pylist()
-    return [int(row["number"]) for row in rows]
+        energies = lake.query("SELECT energy_mj FROM sample ORDER BY ts")["energy_mj"].to_pylist()
+    return [number_of(energy) for energy in energies]
 
 
 # make test has its parts: test_ingest_queue.py kills the process at both places.
@@ -115,7 +86,10 @@ def test_every_scrape_is_stored_once_although_the_catalog_and_the_process_were_k
     with Spool(queue, 2**30) as spool:
         batches = [batch for file in spool.files for batch in spool.read(file)]
     waiting = [
-        int(w) for b in batches if b.table == "sample" for w in b.rows["power_w"].to_pylist()
+        number_of(energy)
+        for batch in batches
+        if batch.table == "sample"
+        for energy in batch.rows["energy_mj"].to_pylist()
     ]
     assert len(waiting) > 1
     with up(tmp_path, "--role", "collector", **environ) as second:

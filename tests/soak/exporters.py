@@ -45,6 +45,12 @@ class CountingExporter:
         self.port = int(self._server.server_address[1])
         self.url = f"http://127.0.0.1:{self.port}/metrics"
 
+    def close(self) -> None:
+        """Listen no more; answers that hang are cut."""
+        self.end()
+        self._server.shutdown()
+        self._server.server_close()
+
     def device(self, gpu: int) -> str:
         """Return the UUID of one of its GPUs."""
         return f"GPU-{self.node}-{gpu}"
