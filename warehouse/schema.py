@@ -7,7 +7,7 @@ the tables raises the version (`migrations/shapes.csv` and a test hold this): an
 refuses a home that a newer one extended.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -56,10 +56,25 @@ def get_current() -> int:
 
 def read_version(cursor: duckdb.DuckDBPyConnection) -> int:
     """Return the lake's schema version; 0 when the lake is new."""
-    if "schema_version" not in _read_columns(cursor):
+    return _read_version(cursor, _read_columns(cursor))
+
+
+def _read_version(cursor: duckdb.DuckDBPyConnection, have: Mapping[str, set[str]]) -> int:
+    if "schema_version" not in have:
         return 0
     row = cursor.execute("SELECT max(version) FROM lake.main.schema_version").fetchone()
     return int(row[0] or 0) if row else 0
+
+
+@contextmanager
+def _read_once(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Read the catalog once for all statements of the block: most of opening is reading it."""
+    cursor.execute("BEGIN TRANSACTION READ ONLY")
+    try:
+        yield
+    finally:
+        with suppress(duckdb.Error):  # an error may have ended it
+            cursor.rollback()
 
 
 def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
@@ -69,14 +84,16 @@ def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
         WarehouseError: there is no warehouse, or an older one.
         ForeignWarehouseError: a newer Fallow wrote it.
     """
-    version = read_version(cursor)
-    _refuse_newer(cursor, version, where)
+    with _read_once(cursor):
+        have = _read_columns(cursor)
+        version = _read_version(cursor, have)
+        _refuse_newer(cursor, version, where)
     if version == 0:
         raise WarehouseError(
             f"there is no warehouse at {where} yet",
             hint="bring telemetry in first: fallow collect --once",
         )
-    missing = _find_missing(cursor)
+    missing = _find_missing(have)
     if version < get_current() or missing:
         lacks = f"schema {version}, this one reads {get_current()}"
         if missing:
@@ -102,9 +119,9 @@ def list_upgrade_steps(cursor: duckdb.DuckDBPyConnection, where: str) -> list[Up
     Raises:
         WarehouseError: a newer Fallow wrote this lake.
     """
-    version = read_version(cursor)
-    _refuse_newer(cursor, version, where)
     have = _read_columns(cursor)
+    version = _read_version(cursor, have)
+    _refuse_newer(cursor, version, where)
     renames = [
         UpgradeStep("rename", f"{old} to {new}")
         for old, new in read_renames("column").items()
@@ -115,7 +132,7 @@ def list_upgrade_steps(cursor: duckdb.DuckDBPyConnection, where: str) -> list[Up
         UpgradeStep("table", table)
         if table not in have
         else UpgradeStep("column", f"{table}.{column.name}")
-        for table, columns in _find_missing(cursor).items()
+        for table, columns in _find_missing(have).items()
         for column in (columns if table in have else columns[:1])
         if (table, column.name) not in renamed
     ]
@@ -133,8 +150,11 @@ def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str, files: LakeFil
     Raises:
         WarehouseError: a newer Fallow wrote this lake.
     """
-    version = read_version(cursor)
-    _refuse_newer(cursor, version, where)
+    with _read_once(cursor):
+        have = _read_columns(cursor)
+        version = _read_version(cursor, have)
+        _refuse_newer(cursor, version, where)
+        unset = _list_unset_options(cursor)
     missing = {number: sql for number, sql in load_migrations().items() if number > version}
     if missing:
         with _run_transaction(cursor, files):
@@ -144,12 +164,15 @@ def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str, files: LakeFil
                 cursor.execute(sql)
                 _add_missing(cursor)
                 _record_version(cursor, number)
-    if _find_missing(cursor):
+        have = _read_columns(cursor)
+    if changed := bool(_find_missing(have)):
         with _run_transaction(cursor, files):
             _add_missing(cursor)
     # A table's options cannot be set in the transaction that creates it: whoever opens next sets
     # what a crash between the two left out.
-    if unset := _list_unset_options(cursor):
+    if missing or changed:
+        unset = _list_unset_options(cursor)
+    if unset:
         with _run_transaction(cursor, files):  # one catalog query for all options
             for table, option, value in unset:
                 cursor.execute(
@@ -225,8 +248,8 @@ def _read_columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
     return {table: set(names) for table, names in rows}
 
 
-def _find_missing(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[tables.Column]]:
-    have = _read_columns(cursor)
+def _find_missing(have: Mapping[str, set[str]]) -> dict[str, list[tables.Column]]:
+    """Return the columns that tables lack whose columns are `have`."""
     wanted = {
         name: [c for c in tables.columns(name) if c.name not in have.get(name, set())]
         for name in tables.table_names()
@@ -246,7 +269,7 @@ def _rename_columns(cursor: duckdb.DuckDBPyConnection) -> None:
 
 def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
     _rename_columns(cursor)
-    missing = _find_missing(cursor)
+    missing = _find_missing(_read_columns(cursor))
     for table, columns in missing.items():
         listed = [f'"{c.name}" {TYPES[c.type]}' for c in columns]
         if len(columns) < len(tables.columns(table)):

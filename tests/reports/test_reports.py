@@ -233,11 +233,10 @@ def test_command_writes_files_and_stdout(fleet: Settings, tmp_path: Path) -> Non
     base = [sys.executable, "-c", code, *base[3:], "--home", str(fleet.home)]
     shown = subprocess.run([*base, "-o", "md"], capture_output=True, check=True, text=True)
     assert shown.stdout.startswith("# GPU spend and waste")
-    subprocess.run(
-        [*base, "--file", str(tmp_path / "r.focus.parquet")], capture_output=True, check=True
-    )
+    words = ["report", "finance", "--window", window, "--home", str(fleet.home)]
+    assert run([*words, "--file", str(tmp_path / "r.focus.parquet")]) == 0
     assert (tmp_path / "r.focus.parquet").read_bytes()[:4] == b"PAR1"
-    subprocess.run([*base, "-o", "csv", "--file", str(tmp_path)], capture_output=True, check=True)
+    assert run([*words, "-o", "csv", "--file", str(tmp_path)]) == 0
     assert (tmp_path / "fallow-finance-20261113-20261116.csv").exists()
 
 

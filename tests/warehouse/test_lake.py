@@ -1,6 +1,7 @@
 """The warehouse as its callers see it."""
 
 from datetime import datetime, timedelta
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
+from warehouse import schema
 from warehouse.lake import Warehouse
 from warehouse.views import ViewSchemas
 from warehouse.views.tiers import TierState
@@ -22,6 +24,17 @@ def samples(now: datetime, n: int = 4, **more: object) -> Batch:
         "gpu_util_pct": [None, *[float(i) for i in range(1, n)]],
     }
     return Batch.of("sample", {**data, **more})
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_who_opens_a_warehouse_reads_the_columns_of_its_tables_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, write: bool
+) -> None:
+    Warehouse.open(settings, write=True).close()
+    read = Mock(wraps=schema._read_columns)
+    monkeypatch.setattr(schema, "_read_columns", read)
+    Warehouse.open(settings, write=write).close()
+    assert read.call_count == 1
 
 
 def test_what_is_ingested_is_seen_by_another_reader(settings: Settings, now: datetime) -> None:
