@@ -168,7 +168,12 @@ def cost_histogram(
 def draw_waterfall(steps: Sequence[Mapping[str, Any]], title: str, height: int = 340) -> Chart:
     """Draw a waterfall: columns name, low, high, amount, colour; a bar goes from low to high."""
     order = [str(step["name"]) for step in steps]
-    wide = alt.Axis(labelAngle=0, labelLimit=110, labelOverlap=False)
+    wide = alt.Axis(
+        labelAngle=alt.ExprRef("width < 500 ? -55 : 0"),
+        labelAlign=alt.ExprRef("width < 500 ? 'right' : 'center'"),
+        labelLimit=110,
+        labelOverlap=False,
+    )
     base = alt.Chart(values([{**s, "said": _short(s["amount"])} for s in steps])).encode(
         x=alt.X("name:N", sort=order, title=None, axis=wide),
         tooltip=[

@@ -18,6 +18,8 @@ WIDTH_PX = 1080
 """Width of a page on a usual screen; cells are square there."""
 LEGEND_PX = 60
 """A legend above a track."""
+WRAPPED = alt.ExprRef("width < 500 ? 3 : 9")
+"""Columns of a legend above a chart: a phone shows three."""
 LABEL_PX, ROW_GAP, NODE_GAP, NARROWEST = 22.0, 0.3, 0.6, 44.0
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -52,7 +54,7 @@ def cells(
                 "state:N",
                 title=None,
                 scale=colours or state_scale([*used]),
-                legend=alt.Legend(orient="top"),
+                legend=alt.Legend(orient="top", columns=WRAPPED),
             ),
             tooltip=[
                 alt.Tooltip("state:N"),
@@ -287,7 +289,7 @@ def state_track(
                 "state:N",
                 title=None,
                 scale=state_scale([*used]),
-                legend=alt.Legend(orient="top", columns=3),
+                legend=alt.Legend(orient="top", columns=WRAPPED),
             ),
             tooltip=[
                 alt.Tooltip("at:T", title="from", format="%d %b %H:%M"),

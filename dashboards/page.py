@@ -71,7 +71,7 @@ RISES: Mapping[str, Literal["normal", "inverse", "off"]] = {
 FIGURES = {row["label"]: row for row in read_table("dashboards", "figures.csv")}
 """What the figures of pages are, by label."""
 OPENED = "row-opened"
-NAME_PX = 230
+NAME_PX = 250
 THREE_DIGITS = "%,.3g"
 """The format of a table's numbers, as `text.three_digits` writes them."""
 

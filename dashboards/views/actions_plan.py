@@ -22,11 +22,11 @@ WAITING = {
 }
 PLAN = {
     "says": page.name("the plan"),
+    "usd_per_day": page.usd("USD a day"),
     "subject": page.workload(),
     "verb": page.name("what to do"),
     "why": page.name("why not now", "large"),
     "next_at": page.time_column("goes on at"),
-    "usd_per_day": page.usd("USD a day"),
     "gpus": page.number("GPUs"),
     "policy": page.name("policy", "small"),
     "owner": page.name("owner", "small"),

@@ -9,9 +9,9 @@ from dashboards.page import PageRequest
 FINDING = "finding_link"
 ADVICE = {
     "workload": page.workload("queue or pool"),
+    "usd": page.usd("would save, USD"),
     "kind": page.name("kind"),
     "verb": page.name("what to do"),
-    "usd": page.usd("would save, USD"),
     "gpu_hours": page.number("GPU-hours"),
     "saving": page.name("saves", "small"),
     "evidence": page.name("evidence", "small"),

@@ -25,8 +25,8 @@ POOLS = {
 }
 ADVICE = {
     "workload": page.name("about"),
-    "verb": page.name("what to do"),
     "usd": page.usd("would save, USD"),
+    "verb": page.name("what to do"),
     "gpu_hours": page.number("GPU-hours"),
     "saving": page.name("saves", "small"),
     "evidence": page.name("evidence", "small"),

@@ -37,13 +37,13 @@ TEAMS = {
 }
 LINES = {
     "workload": page.workload(),
+    "usd_loaded": page.usd("USD", cents=True),
+    "gpu_hours": page.number("GPU-hours"),
     "pool": page.name("pool", "small"),
     "model": page.name("model", "small"),
-    "gpu_hours": page.number("GPU-hours"),
     "usd_per_gpu_hour": page.usd("rate", cents=True),
     "usd_gpu": page.usd("GPU part", cents=True),
     "usd_node": page.usd("node part", cents=True),
-    "usd_loaded": page.usd("USD", cents=True),
     "used_gpu_hours": page.number("used"),
     "idle_gpu_hours": page.number("idle"),
     "busy_pct": page.BUSY,
@@ -123,4 +123,4 @@ def statement(request: PageRequest) -> None:
 def idle_of(line: dict[str, Any]) -> str:
     """Return the line under a row's idle dollars: their share, then the hours."""
     part = share(line["idle_usd"], line["usd_loaded"])
-    return f"{part} of its own dollars; {hours(line['idle_gpu_hours'])}"
+    return f"{part} of own, {hours(line['idle_gpu_hours'])}"

@@ -94,11 +94,11 @@ def findings(request: PageRequest) -> None:
         (
             "Findings",
             f"{first['all_findings']:,}",
-            f"{first['all_workloads']:,} workloads, {first['all_confirmed']:,} confirmed",
+            f"{first['all_confirmed']:,} confirmed",
         ),
         ("Would save", money(first["all_usd"]), "in this window"),
         ("GPU-hours", hours(first["all_gpu_hours"]), "no hour is counted twice"),
-        ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "findings left alone for a while"),
+        ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "for a while"),
     )
     _open_linked(request, rows)
     row = action_buttons.choose(

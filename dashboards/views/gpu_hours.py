@@ -10,19 +10,19 @@ TITLE, ICON = "GPU-hours", ":material/waterfall_chart:"
 
 STATES = {
     "state": page.name("state", "small"),
-    "meaning": page.name("meaning"),
+    "usd": page.usd("USD"),
     "gpu_hours": page.number("GPU-hours"),
     "share_pct": page.percent("of the paid"),
-    "usd": page.usd("USD"),
+    "meaning": page.name("meaning"),
 }
 SAVINGS = {
     "analyzer": page.name("found by", "small"),
+    "usd": page.usd("USD"),
     "evidence": page.name("evidence", "small"),
     "saving": page.name("saves", "small"),
     "findings": page.number("findings"),
     "gpu_hours": page.number("GPU-hours"),
     "share_pct": page.percent("of the paid"),
-    "usd": page.usd("USD"),
 }
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dashboards import charts, data, links, page, tabs
+from dashboards.detail_words import describe_kind
 from dashboards.figures import analyzer_findings, health, spend
 from dashboards.page import PageRequest, hours, money
 
@@ -13,11 +14,11 @@ TITLE, ICON = "Health", ":material/monitor_heart:"
 BROKEN = ("unavailable", "lost")
 
 FINDING_COLUMNS = {
-    "kind": page.name("what", "small"),
-    "name": page.name("of"),
+    "kind": page.name("what"),
+    "name": page.workload("of"),
+    "usd": page.usd("USD"),
     "timeline": links.column(),
     "evidence": page.name("evidence", "small"),
-    "usd": page.usd("USD"),
     "gpu_hours": page.number("GPU-hours"),
     "why": page.name("why", "large"),
     "advice": page.name("what to do", "large"),
@@ -95,7 +96,7 @@ def headline(request: PageRequest) -> None:
         (
             "Sick nodes",
             f"{kinds.count('sick_node'):,}",
-            f"{kinds.count('suspect_gpu'):,} suspect, {kinds.count('slow_gpu'):,} with slow GPUs",
+            f"{kinds.count('suspect_gpu'):,} suspect, {kinds.count('slow_gpu'):,} slow",
         ),
         (
             "Devices with an XID",
@@ -134,11 +135,17 @@ def findings(request: PageRequest) -> None:
             "name": f"{finding.namespace}/{finding.workload_kind}/{finding.workload}"
             if finding.namespace
             else f"{finding.workload_kind}/{finding.workload}",
+            "kind": describe_kind(finding.kind),
             "timeline": _timeline(finding),
         }
         for finding in findings_listed
     ]
-    page.table(rows, FINDING_COLUMNS, table_name="Sick GPUs, outages, lost work and slow GPUs")
+    page.table(
+        rows,
+        FINDING_COLUMNS,
+        table_name="Sick GPUs, outages, lost work and slow GPUs",
+        open_row=lambda row: links.open_page("findings", finding=findings_listed[row].id),
+    )
 
 
 def failures(request: PageRequest) -> None:

@@ -6,9 +6,9 @@ from dashboards.page import PageRequest, hours, hours_of, money
 
 COLUMNS = {
     "workload": page.workload(),
+    "usd": page.usd("USD"),
     "timeline": links.column(),
     "state": page.name("now", "small"),
-    "usd": page.usd("USD"),
     "idle_usd": page.usd("of it idle"),
     "productive_pct": page.percent("computed"),
     "gpu_hours": page.number("GPU-hours"),

@@ -9,6 +9,7 @@ from dashboards.figures import inbox, overview, queues, savings, spend, waste, w
 from dashboards.figures.overview import PeriodTotals
 from dashboards.page import PageRequest, hours, hours_of, money, plain, share
 from dashboards.views.spend_waste import COLUMNS
+from fallow.models import PLATFORM
 from fallow.window import format_duration
 
 TITLE, ICON = "Overview", ":material/home:"
@@ -49,7 +50,7 @@ def headline(request: PageRequest) -> None:
     paid = data.query(spend.totals, request.window, request.filters)
     before_window = overview.window_before(request.window)
     before: PeriodTotals | None = data.query(overview.totals, before_window, request.filters)
-    why = f"no data of the {format_duration(before_window.seconds)} before"
+    why = "no data before"
     if before is None or before_window.start < request.extent.samples.start:
         before = None
     stages_before = data.query(savings.stages, before_window, request.filters) if before else None
@@ -72,7 +73,7 @@ def headline(request: PageRequest) -> None:
             "used_usd",
             "neutral",
             "Used",
-            f"{share(now.used_gpu_hours, now.gpu_hours)} of the hours",
+            f"{share(now.used_gpu_hours, now.gpu_hours)} of hours",
         ),
         compare("wasted_usd", "bad", "Wasted", wasted_of(now)),
         _saved(
@@ -97,7 +98,7 @@ def headline(request: PageRequest) -> None:
         f"Changes are against {before_window.start:%Y-%m-%d %H:%M} to "
         f"{before_window.end:%Y-%m-%d %H:%M} UTC. "
         if before
-        else ""
+        else f"No change is shown: no data of the {format_duration(before_window.seconds)} before. "
     )
     page.note(
         f"{compared}Paid = used + wasted + unknown; unknown: "
@@ -161,7 +162,7 @@ def next_steps(request: PageRequest) -> None:
         left.markdown(
             f"**{money(row['usd'])}** {plain(row['verb'] or row['kind'])}: "
             f"{plain(row['workload'])}"
-            + (f" ({plain(row['team'], 40)})" if row["team"] else "")
+            + (f" ({plain(row['team'], 40)})" if row["team"] not in (None, PLATFORM) else "")
             + f", {plain(row['evidence'])}"
         )
         # Each button has a name of its own: five buttons "Open" say nothing to a screen reader.

@@ -26,28 +26,28 @@ OWNERS = {
 }
 RUNS = {
     "workload": page.workload("run"),
-    "team": page.name("team", "small"),
     "usd": page.usd("USD"),
     "gpu_hours": page.number("GPU-hours"),
+    "team": page.name("team", "small"),
     "productive_gpu_hours": page.number("productive"),
     "began": page.time_column("first hour"),
     "last_hour": page.time_column("last hour"),
 }
 SERVED = {
     "workload": page.workload(),
-    "team": page.name("team", "small"),
     "usd_per_million_requests": page.usd("per 1M requests"),
     "usd_per_million_tokens": page.usd("per 1M tokens"),
     "usd": page.usd("USD"),
+    "team": page.name("team", "small"),
     "requests": page.number("requests"),
     "tokens": page.number("tokens"),
     "gpu_hours": page.number("GPU-hours"),
 }
 TRAINED = {
     "workload": page.workload(),
-    "team": page.name("team", "small"),
     "work": page.name("what its metric counts"),
     "usd_per_million": page.usd("per million of them"),
+    "team": page.name("team", "small"),
     "amount": page.number("amount"),
     "usd": page.usd("USD"),
     "gpu_hours": page.number("GPU-hours"),
