@@ -165,6 +165,6 @@ def test_the_runbook_has_every_alert_and_says_what_to_do() -> None:
     for alert in alerts():
         assert alert["annotations"]["runbook"] == f"docs/runbook.md#{alert['alert'].lower()}"
         section = text.split(f"## {alert['alert']}\n")[1].split("\n## ")[0]
-        meaning, action = section.strip().split("\n\n")
-        assert meaning.startswith(f"**{alert['labels']['severity'].capitalize()}.** ")
+        severity, _, action = section.strip().partition(" ")
+        assert severity == f"**{alert['labels']['severity'].capitalize()}.**"
         assert len(action.split()) > 3
