@@ -252,6 +252,28 @@ def test_an_hour_is_active_by_served_requests() -> None:
     assert active(pod_sample=[{**row, "ts": at(60)}]) == [False]
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [(60, 90, False), (59.9, 90, True), (-30, 0, False), (-30, 0.1, True)],
+)
+def test_what_a_pod_reports_counts_where_it_held_a_device_in_the_window(
+    start: float, end: float, *, expected: bool
+) -> None:
+    rollup = device_row(bucket=T, act_max=0.0, act_n=9, conflict_s=0.0)
+    report = {"cluster": "c", "namespace": "ns", "pod": "q", "ts": at(30)}
+    for table, columns in (("notebook_sample", {"busy_kernels": 1}),
+                           ("pod_sample", {"requests_per_s": 1.0})):  # fmt: skip
+        tables: dict[str, Any] = {table: [report | columns]}
+        (row,) = query(
+            load_sql("idle/workload_hours"),
+            {**WINDOW, "exit_threshold": 0.1},
+            allocation=[held(), held(start, end, pod="q", device="e")],
+            rollup_1h=[rollup],
+            **tables,
+        )
+        assert row["active"] is expected
+
+
 def test_unknown_hours_are_those_of_workloads() -> None:
     base = {**NAMES, "device": "d", "bucket": T, "state": "unknown", "gpu_seconds": 1800.0}
     rows = [

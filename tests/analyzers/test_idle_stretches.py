@@ -215,6 +215,8 @@ def test_a_piece_at_a_time_within_it_has_the_sums_of_that_time() -> None:
     assert (growing["piece_end"], growing["end"], growing["samples"]) == (170, 170, 7.0)
     (other,) = pieces_of(row, known=((3, 170),))
     assert (other["piece_end"], other["end"], other["samples"]) == (180, 180, 1.0)
+    assert pieces_of(row | {"start": 170}, known=((4, 170),)) == [], "it ended when the row began"
+    assert len(pieces_of(row | {"start": 169}, known=((4, 170),))) == 1
 
 
 @pytest.mark.parametrize(
