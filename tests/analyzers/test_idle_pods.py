@@ -145,6 +145,7 @@ def peers(at_minute: float = 30, **pod: Any) -> bool:
         (44.9, {"phase": "Running", "started_at": at(30)}, True),
         (45, {"phase": "Running", "started_at": at(30)}, False),
         (29, {"phase": "Running", "started_at": at(30), "created_at": at(29)}, False),
+        (30, {"phase": "Running", "started_at": at(30), "created_at": at(30)}, False),
         (30, {"workload": "v"}, False),
     ],
 )
