@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from actions.canary.deployment import KIND, read_deployment
 from actions.cluster.objects import meta, uid
-from actions.journal.state import CANARY
+from actions.journal.action_state import CANARY
 from actions.loop.protocols import ClusterClient
 from actions.loop.recheck import Recheck
 from actions.policy.budgets import BudgetUsage

@@ -14,7 +14,7 @@ from actions.canary.deployment import (
 from actions.canary.evidence import CanaryEvidence, build_policy, decide_canary
 from actions.executors import choose_executor
 from actions.journal import ActionState, event_types
-from actions.journal.state import format_subject_key
+from actions.journal.action_state import format_subject_key
 from actions.loop.actor import Actor
 from actions.loop.runner import ActionRunner, standard_guard
 from actions.policy.budgets import BudgetUsage

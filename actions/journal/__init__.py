@@ -3,7 +3,8 @@
 It survives a kill of the process at any point.
 """
 
+from actions.journal.action_state import ActionState
 from actions.journal.log import BrokenLink, Entry, Journal
-from actions.journal.state import ActionState, JournalState
+from actions.journal.state import JournalState
 
 __all__ = ["ActionState", "BrokenLink", "Entry", "Journal", "JournalState"]

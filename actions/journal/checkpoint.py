@@ -21,7 +21,9 @@ EVERY = 10_000
 """Rows after which a process that writes the journal also writes a checkpoint."""
 SUFFIX = ".checkpoint"
 _SOURCES = (
-    ("actions.journal", "state.py"),
+    ("actions.journal", "action_state.py"),
+    ("actions.journal", "derivation.py"),
+    ("actions.journal", "permissions.py"),
     ("actions.journal", "event_types.csv"),
     ("fallow", "action_models.py"),
     ("fallow", "case_identity.py"),

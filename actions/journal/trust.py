@@ -10,7 +10,8 @@ from datetime import datetime
 import msgspec
 
 from actions.journal import event_types
-from actions.journal.state import JournalState, PolicyTrust
+from actions.journal.permissions import PolicyTrust
+from actions.journal.state import JournalState
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
 from fallow.errors import UsageError

@@ -12,7 +12,7 @@ import msgspec
 from actions.decide import decide
 from actions.gates import get_notice_time
 from actions.journal import JournalState, event_types
-from actions.journal.state import CaseKey
+from actions.journal.action_state import CaseKey
 from actions.journal.trust import HAND, read_trust_states, with_trust
 from actions.loop.context import ActionContext
 from actions.loop.drift import DriftDetector, demote_policies, undo_harmful

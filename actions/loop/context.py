@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from actions.journal import ActionState, JournalState, event_types
-from actions.journal.state import SubjectKey, format_subject_key
+from actions.journal.action_state import SubjectKey, format_subject_key
 from actions.loop.protocols import ClusterClient
 from actions.loop.sender import ChangeSender
 from fallow.action_models import Outcome, Reason, Result, Target

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from actions.journal import ActionState, event_types
-from actions.journal.state import UndoState
+from actions.journal.action_state import UndoState
 from actions.loop.annotate import remove_annotations
 from actions.loop.change_state import (
     ObjectState,

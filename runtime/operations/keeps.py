@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from actions.journal import event_types
-from actions.journal.state import format_subject_key
+from actions.journal.action_state import format_subject_key
 from actions.loop.annotate import KEPT_UNTIL
 from actions.reclaim.kinds import kinds
 from fallow.action_models import Change, Target

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.journal import Journal, JournalState, checkpoint, event_types
+from actions.journal import Journal, JournalState, checkpoint, derivation, event_types
 from actions.journal.checkpoint import SUFFIX, read_checkpoint
 from fallow.errors import WarehouseError
 from tests.actions.loop.conftest import site as site  # noqa: PLC0414  (a fixture)
@@ -138,7 +138,7 @@ def test_a_forged_checkpoint_is_not_used(path: Path) -> None:
         state.trusted.clear()
         state.keeps.clear()
         forged = checkpoint.Checkpoint(
-            checkpoint.hash_code(), seq, row_hash, msgspec.Raw(state._dump())
+            checkpoint.hash_code(), seq, row_hash, msgspec.Raw(state.dump())
         )
     body = msgspec.msgpack.encode(forged)
     path.with_name(path.name + SUFFIX).write_bytes(body)
@@ -152,3 +152,10 @@ def test_nothing_acts_by_a_row_that_was_changed_before_the_checkpoint(path: Path
         file.execute("UPDATE entry SET document = '{}' WHERE seq = 3")
     with pytest.raises(WarehouseError, match="broken at row 3"):
         opened(path, write=True)
+
+
+def test_a_change_of_any_module_that_derives_the_state_makes_a_checkpoint_unusable() -> None:
+    classes = [each for each in vars(derivation).values() if isinstance(each, type)]
+    modules = {each.__module__ for each in classes if each.__module__.startswith("actions.journal")}
+    hashed = {f"{package}.{name.removesuffix('.py')}" for package, name in checkpoint._SOURCES}
+    assert modules - hashed == {"actions.journal.log"}, "a row of the journal itself has a hash"
