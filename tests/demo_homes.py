@@ -7,7 +7,11 @@ import pytest
 
 from fallow.demo_marker import MARKER
 from runtime.experiments import demo
+from runtime.rendering.finding_tables import render_story
 from tests.copies import copied
+
+STORY = "story.json"
+"""A file of such a home: what `fallow demo -o json` prints."""
 
 
 def copy_demo(
@@ -25,7 +29,7 @@ def copy_demo(
     with source.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not complete.exists():
-            demo.run_demo(
+            story = demo.run_demo(
                 days=days,
                 gpus=gpus,
                 seed=seed,
@@ -33,6 +37,7 @@ def copy_demo(
                 home=source,
                 acts=False,
             )
+            (source / STORY).write_text(render_story(story, "json"))
             complete.touch()
     copied(source, home)
     marker = home / MARKER

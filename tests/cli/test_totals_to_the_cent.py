@@ -6,7 +6,10 @@ import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from dashboards.figures import spend as figures
 from dashboards.figures.query import Filters
@@ -14,6 +17,7 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments.demo import END
 from runtime.rendering.tables import render
+from tests.demo_homes import STORY, copy_demo
 from warehouse.lake import Warehouse
 
 Fallow = Callable[..., Any]
@@ -33,12 +37,10 @@ def digits(text: str, name: str) -> int:
 
 
 def test_every_surface_says_the_same_bill_to_the_cent_and_its_parts_sum_to_it(
-    fallow: Fallow, tmp_path: Any
+    fallow: Fallow, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    home = tmp_path / "home"
-    words = ("--days", "1", "--gpus", "24", "--seed", "3", "--end", f"{END:%Y-%m-%d}")
-    ran = fallow("demo", *words, "--home", home, "-o", "json")
-    story = read(ran.out)
+    home = copy_demo(tmp_path_factory, tmp_path / "home", days=1, gpus=24, seed=3)
+    story = read((home / STORY).read_text())
     asked = ("--home", home, "--window", "24h")
     window = Window.last(END - END.replace(day=END.day - 1), now=END)
     with Warehouse.open(Settings(home=home)) as warehouse:
