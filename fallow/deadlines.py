@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,6 +21,8 @@ from typing import Any, Self, TypeVar
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from fallow.daemon_threads import DaemonThreads, ThreadsBusyError
 
 PIECE = 1 << 20
 """Bytes (after decompression) that are read at a time: a compressed bomb stops at the limit."""
@@ -159,7 +161,7 @@ def watch_connections(pools: M) -> M:
 
 MOST_ABANDONED = 16
 """Abandoned calls of `call_within` that may hang at a time; beyond it no further call begins."""
-_places = threading.BoundedSemaphore(MOST_ABANDONED)
+_calls = DaemonThreads("call-within", MOST_ABANDONED)
 
 
 class TooManyHangingCallsError(TimeoutError):
@@ -177,20 +179,10 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
         TooManyHangingCallsError: it was not begun.
         DeadlineExceededError: it did not end in time; what it does may still happen.
     """
-    places = _places  # the thread gives back the place that it took
-    if not places.acquire(blocking=False):
-        raise TooManyHangingCallsError(f"{MOST_ABANDONED} earlier calls still hang")
-    result: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(call())
-        except BaseException as error:  # noqa: BLE001  (the caller raises it)
-            result.set_exception(error)
-        finally:
-            places.release()
-
-    threading.Thread(target=run, name="call-within", daemon=True).start()
+    try:
+        result = _calls.start(call)
+    except ThreadsBusyError as error:
+        raise TooManyHangingCallsError(f"{MOST_ABANDONED} earlier calls still hang") from error
     if not wait([result], seconds).done:
         raise DeadlineExceededError(f"no complete answer within {seconds:g} s")
     return result.result()

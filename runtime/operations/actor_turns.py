@@ -14,11 +14,11 @@ from actions.journal.warehouse_copy import copy_journal
 from actions.savings.storage import store_hourly
 from fallow.action_models import LedgerEntry, Reason
 from fallow.clock_steps import ClockSteps
+from fallow.daemon_threads import TaskRunner
 from fallow.errors import FallowError
 from fallow.plugin_runs import PluginRun
 from fallow.settings import Settings
 from runtime.operations import plans
-from runtime.operations.daemon_threads import TaskRunner
 from runtime.operations.last_readings import open_last_readings
 from runtime.operations.live_actor import actor, connect_cluster, journal, open_notifier
 from runtime.operations.live_evidence import LiveEvidence

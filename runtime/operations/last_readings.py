@@ -18,6 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from collectors.prometheus.latest import latest
 from fallow.action_models import Facts
+from fallow.daemon_threads import (
+    DaemonThreads,
+    TaskRunner,
+    ThreadsClosedError,
+    call_in,
+)
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.protocols import Collector
 from fallow.settings import Settings
@@ -25,12 +31,6 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.collection import drain, load_collectors, next_start, read_cursors
-from runtime.operations.daemon_threads import (
-    DaemonThreads,
-    TaskRunner,
-    ThreadsClosedError,
-    call_in,
-)
 
 if TYPE_CHECKING:
     from warehouse.ingest import IngestResult

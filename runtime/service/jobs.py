@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fallow.daemon_threads import CallingThread, TaskRunner
 from fallow.errors import FallowError
 from fallow.protocols import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import pipeline
-from runtime.operations.daemon_threads import CallingThread, TaskRunner
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.prices import read_aws_rates, read_configured_rates

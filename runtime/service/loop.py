@@ -14,13 +14,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 
 from fallow.clock_steps import ClockSteps, read_ticks
+from fallow.daemon_threads import TaskRunner
 from fallow.errors import UsageError
 from fallow.settings import Settings
 from runtime.operations import analyzer_runs
 from runtime.operations.actor_turns import open_turns
 from runtime.operations.collection import load_collectors, next_start, read_cursors
 from runtime.operations.configmap_switch import ConfigMapSwitch
-from runtime.operations.daemon_threads import TaskRunner
 from runtime.operations.idleness import IdlenessReader
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.requests import ActionRequests

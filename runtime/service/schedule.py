@@ -19,7 +19,7 @@ from apscheduler.executors.base import run_job as run_scheduled
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from fallow.clock_steps import ClockSteps, read_ticks
-from runtime.operations.daemon_threads import DaemonThreads, ThreadsClosedError
+from fallow.daemon_threads import DaemonThreads, ThreadsClosedError
 from runtime.service.jobs import FIRST_TURN_S
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness

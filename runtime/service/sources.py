@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fallow import plugin_runs
+from fallow.daemon_threads import TaskRunner, ThreadsClosedError, call_in
 from fallow.errors import FallowError, TemporaryError
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Collector
@@ -23,7 +24,6 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.collection import MOST_ROWS, drain
-from runtime.operations.daemon_threads import TaskRunner, ThreadsClosedError, call_in
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.plugin_runs import PluginRuns
 from runtime.service.metrics import SelfMetrics

@@ -14,6 +14,7 @@ from actions.snapshots.store import BucketStore
 from dashboards.api_client import send_request
 from dashboards.signin import Person
 from fallow import deadlines
+from fallow.daemon_threads import DaemonThreads
 from fallow.deadlines import DeadlineExceededError, TooManyHangingCallsError, call_within
 from fallow.errors import TemporaryError
 from fallow.report_settings import ReportStore
@@ -149,7 +150,7 @@ def test_a_request_of_a_page_that_reached_nobody_was_not_done() -> None:
 
 
 def test_calls_that_hang_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadlines, "_places", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(deadlines, "_calls", DaemonThreads("call-within", 1))
     hangs, begun = threading.Event(), []
     with pytest.raises(DeadlineExceededError):
         call_within(0.05, lambda: hangs.wait(60))

@@ -18,11 +18,11 @@ from collectors.exporters import ExporterCollector
 from collectors.prometheus.collector import PrometheusCollector
 from collectors.prometheus.cursors import Piece
 from fallow.collector_settings import ExporterSettings, PrometheusSettings
+from fallow.daemon_threads import DaemonThreads
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations.daemon_threads import DaemonThreads
 from runtime.service import loop, schedule
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics

@@ -20,6 +20,10 @@ class ThreadsClosedError(Exception):
     """The threads take no more tasks: the process stops."""
 
 
+class ThreadsBusyError(Exception):
+    """Every thread has a task: the task was not taken."""
+
+
 class TaskRunner(Protocol):
     """Runs tasks, at once or later."""
 
@@ -47,15 +51,15 @@ def call_in(threads: TaskRunner, task: Callable[[], T]) -> T:
         ThreadsClosedError: no more tasks are taken.
     """
     result: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            result.set_result(task())
-        except Exception as error:  # noqa: BLE001  (the caller raises it)
-            result.set_exception(error)
-
-    threads.submit(work)
+    threads.submit(lambda: _complete(result, task))
     return result.result()
+
+
+def _complete(result: "Future[T]", task: Callable[[], T]) -> None:
+    try:
+        result.set_result(task())
+    except BaseException as error:  # noqa: BLE001  (whoever waits for the result raises it)
+        result.set_exception(error)
 
 
 class DaemonThreads:
@@ -76,15 +80,21 @@ class DaemonThreads:
             ThreadsClosedError: `close` was called.
         """
         with self._lock:
-            if self._closed:
-                raise ThreadsClosedError(f"the threads {self._name} are closed")
-            self._unfinished += 1
-            if self._unfinished > len(self._threads) < self._most:
-                name = f"{self._name}-{len(self._threads)}"
-                thread = threading.Thread(target=self._work, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            self._tasks.put(task)
+            self._add(task)
+
+    def start(self, task: Callable[[], T]) -> "Future[T]":
+        """Run a task at once in a thread that has none; return its result to come.
+
+        Raises:
+            ThreadsBusyError: every thread has a task, which may hang.
+            ThreadsClosedError: `close` was called.
+        """
+        result: Future[T] = Future()
+        with self._lock:
+            if self._unfinished >= self._most:
+                raise ThreadsBusyError(f"all {self._most} threads {self._name} have a task")
+            self._add(lambda: _complete(result, task))
+        return result
 
     def close(self, until: float) -> bool:
         """Take no more tasks, and wait for the submitted ones until a monotonic time (seconds).
@@ -99,6 +109,18 @@ class DaemonThreads:
         for thread in self._threads:
             thread.join(max(until - time.monotonic(), 0))
         return not any(thread.is_alive() for thread in self._threads)
+
+    def _add(self, task: Callable[[], object]) -> None:
+        """Put a task into the queue, and start a thread where none is free; the lock is held."""
+        if self._closed:
+            raise ThreadsClosedError(f"the threads {self._name} are closed")
+        self._unfinished += 1
+        if self._unfinished > len(self._threads) < self._most:
+            name = f"{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._tasks.put(task)
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
