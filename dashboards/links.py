@@ -49,6 +49,11 @@ def switch_page(pages: Mapping[str, st.Page]) -> None:
         st.switch_page(pages[address], query_params=names)
 
 
+def set_values(**values: str) -> None:
+    """Set boxes of this page: their parameters belong to them, and they write the address."""
+    st.session_state.update(values)
+
+
 def open_owner(key: str, name: str) -> None:
     """Open the details of a row of a table that is grouped by `key`.
 
@@ -63,8 +68,7 @@ def open_owner(key: str, name: str) -> None:
         case "state" | "workload":
             open_page("fleet")
         case _:
-            st.session_state[key] = name
-            st.session_state["by"] = "workload"
+            set_values(**{key: name, "by": "workload"})
 
 
 def timeline(**names: str | None) -> str | None:

@@ -66,10 +66,12 @@ def summary(request: PageRequest) -> None:
     page.heading("All teams")
     names = rows["team"].to_pylist()
 
-    def choose(row: int) -> None:
-        st.session_state["team"] = names[row]
-
-    page.table(rows, TEAMS, table_name="Chargeback by team", open_row=choose)
+    page.table(
+        rows,
+        TEAMS,
+        table_name="Chargeback by team",
+        open_row=lambda row: links.set_values(team=names[row]),
+    )
     total = [usd for usd in rows["total_usd"].to_pylist() if usd is not None]
     page.note(
         f"Rows sum to the bill, {money(sum(total, Decimal()) if total else None, cents=True)}. "

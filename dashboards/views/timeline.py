@@ -110,8 +110,8 @@ def list_workloads(request: PageRequest) -> None:
         rows,
         SUBJECT_COLUMNS,
         table_name="Workloads by idle cost",
-        open_row=lambda row: links.open_page(
-            "timeline", cluster=rows[row]["cluster"], workload=rows[row]["name"]
+        open_row=lambda row: links.set_values(
+            cluster=rows[row]["cluster"], workload=rows[row]["name"]
         ),
     )
 
