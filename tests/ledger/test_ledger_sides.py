@@ -95,6 +95,32 @@ def test_what_a_part_of_a_device_leaves_is_free_as_long_as_samples_are_valid(
     }
 
 
+def test_a_startup_ends_within_a_cell(kit: Any, tables: Any) -> None:
+    """A pod is scheduled at minute seven and stays idle: it starts for fifteen minutes."""
+    tables.put("device", [kit.device("d")])
+    tables.put("allocation", [allocation(kit, "p", 7)])
+    tables.put("pod", [{"cluster": "c", "uid": "u-p", "node": "n", "scheduled_at": kit.at(7)}])
+    tables.put("rollup_5m", kit.looks("d", 0, 60))
+    assert seconds(kit, tables) == {
+        ("d", "free", ""): 420,
+        ("d", "startup", "p"): 900,
+        ("d", "idle", "p"): 2280,
+    }
+
+
+def test_a_startup_ends_with_the_first_activity(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put("allocation", [allocation(kit, "p")])
+    tables.put("pod", [{"cluster": "c", "uid": "u-p", "node": "n", "scheduled_at": kit.at(0)}])
+    busy = kit.looks("d", 5, 10, busy_s=300.0)
+    tables.put("rollup_5m", [*kit.looks("d", 0, 5), *busy, *kit.looks("d", 10, 60)])
+    assert seconds(kit, tables) == {
+        ("d", "startup", "p"): 300,
+        ("d", "productive", "p"): 300,
+        ("d", "idle", "p"): 3000,
+    }
+
+
 @pytest.mark.parametrize("usd", ["0.12345679", "1.00000001"])
 def test_the_dollars_of_an_hour_with_many_holders_are_its_price_to_the_last_digit(
     kit: Any, tables: Any, usd: str

@@ -123,3 +123,10 @@ def test_five_minutes_are_tolerated_only_where_the_node_comes_or_goes(
         "a/untracked0 unknown": pytest.approx(3600 + missing),
         "a/untracked1 unknown": 3600,
     }
+
+
+def test_a_gpu_without_telemetry_is_one_gpu(kit: Any, tables: Any) -> None:
+    track(kit, tables, {"d1": "a"})
+    tables.put("node", [node(kit, "a", 2)])
+    assert seconds(kit, tables) == {"a/untracked0 unknown": 3600}
+    assert {row["gpu_seconds"] for row in tables.rows("ledger")} == {3600}

@@ -150,6 +150,9 @@ def test_an_undo_without_an_answer_is_finished_once(site: Site, how: Any) -> Non
     assert told.outcome is not None
     assert told.outcome.result == "undone"
     assert bare(site.get("Deployment", "web")) == before
+    withdrawn = [e.document for e in site.journal().entries(event_types.WITHDRAWN)]
+    assert withdrawn == ([{"change": 0, "undo": True}] if how == "cut before" else [])
+    assert told.has_written, "a write of the undo was withdrawn, and none of the action"
     with pytest.raises(RefusedError, match="undone already"):
         actor.undo(told.action.id, "ann")
 
