@@ -94,7 +94,7 @@ def findings(request: PageRequest) -> None:
         (
             "Findings",
             f"{first['all_findings']:,}",
-            f"{first['all_confirmed']:,} confirmed",
+            f"{first['all_workloads']:,} workloads",
         ),
         ("Would save", money(first["all_usd"]), "in this window"),
         ("GPU-hours", hours(first["all_gpu_hours"]), "no hour is counted twice"),

@@ -189,7 +189,7 @@ def test_a_team_s_report_equals_its_statement_and_counts_workloads_not_rows(
     assert statement["GPU only"] == shown["GPU only"][0]
     assert statement["shared"] == shown["Shared"][0]
     assert statement["of it idle"] == shown["Idle"][0]
-    assert figures(text)["Idle"][1].startswith(shown["Idle"][1].partition(";")[0])
+    assert figures(text)["Idle"][1].startswith(shown["Idle"][1].partition(" own")[0])
     lines = page.dataframe[-1].value
     *rows, total = cells(text, "Workloads")
     # The job runs in both clusters, and in two pools of one of them.
