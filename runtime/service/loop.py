@@ -106,6 +106,8 @@ def serve(
             service = _make_loop(
                 settings, warehouse, metrics, threads, act=act, roles=mine, stop=stop, queue=queue
             )
+            # Before the queue is closed: rows that the writing thread did not come to.
+            stack.callback(service.sources.keep_unstored)
             jobs = service.jobs()
             if ServiceRole.analyzer in mine and settings.reports.schedules:
                 job, timetable = stack.enter_context(

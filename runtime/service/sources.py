@@ -114,6 +114,8 @@ class Sources:
         self._lock = threading.Lock()
         self._since = dict(since)
         self._current: dict[str, SourceRead] = {}
+        self._unstored: dict[SourceRead, list[Batch]] = {}
+        """What was read and is not stored or queued yet."""
 
     def start(
         self, names: AbstractSet[str], period: timedelta, now: datetime
@@ -178,6 +180,23 @@ class Sources:
         self._waiting.add(rows)
         return call_in(self._writer, work)
 
+    def keep_unstored(self) -> None:
+        """Keep on disk what was read and not stored, when the writing thread has ended or hangs.
+
+        Rows that it stores all the same are delivered twice and stored once.
+        """
+        with self._lock:
+            waiting = [batches for batches in self._unstored.values() if batches]
+            self._unstored.clear()
+        if self._queue is None or not waiting:
+            return
+        log.info("rows wait on disk for the next start", extra={"reads": len(waiting)})
+        for batches in waiting:
+            try:
+                self._queue.keep(batches, on_disk=True)
+            except TemporaryError as error:
+                log.error("rows that waited are lost", extra={"error": error.message})  # noqa: TRY400
+
     def keep_failure(self, source: str, error: Exception, at: datetime) -> None:
         """Log a plugin's fault, and store it in the table that users see; in the writing thread."""
         why = plugin_runs.log_failure("collector", source, error)
@@ -227,6 +246,8 @@ class Sources:
                 self._waiting.remove(rows)
                 read.ended.set()
 
+        with self._lock:
+            self._unstored[read] = batches
         self._waiting.add(rows)
         read.rows_wait = True
         self._writer.submit(finish)
@@ -252,6 +273,8 @@ class Sources:
             except Exception as error:  # noqa: BLE001  (rows that cannot be stored are a fault too)
                 fault = error
         seconds = read_s + time.monotonic() - began
+        with self._lock:
+            self._unstored.pop(read, None)
         if fault is None:
             self._metrics.record_collection(name, seconds, added=added, up=True, now=window.end)
             log.info("collected", extra={"collector": name, "added": added})

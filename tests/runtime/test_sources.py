@@ -23,6 +23,8 @@ from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
+from runtime.operations.ingest_queue import IngestQueue
+from runtime.operations.spool import Spool
 from runtime.service import loop, schedule
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
@@ -183,6 +185,31 @@ def test_more_rows_than_the_bound_wait_alone() -> None:
     assert not passed.wait(0.1)
     waiting.remove(4)
     assert passed.wait(WAIT_S)
+
+
+def test_rows_that_the_writing_thread_did_not_come_to_are_stored_after_the_next_start(
+    settings: Settings,
+) -> None:
+    threads, resume = ServiceThreads(), threading.Event()
+    with (
+        Warehouse.open(settings, write=True) as lake,
+        Spool(settings.home / "queue", 10_000_000) as spool,
+    ):
+        queue = IngestQueue(lake, spool, most_rows=1_000)
+        sources = Sources(
+            lake, {"live": Live()}, SelfMetrics(), readers=threads.readers, writer=threads.writer,
+            stop=threading.Event(), since={}, queue=queue,
+        )  # fmt: skip
+        threads.writer.submit(lambda: resume.wait(WAIT_S))
+        (read,) = sources.start({"live"}, MINUTE, NOW)
+        assert read.read.wait(WAIT_S)
+        threads.close(0.0)
+        sources.keep_unstored()
+        assert queue.state.disk_rows == 1
+        resume.set()
+        assert queue.deliver().added == 1
+        sources.keep_unstored()
+        assert queue.state.disk_rows == 0
 
 
 def test_at_most_sixteen_small_reads_wait_before_a_job() -> None:
