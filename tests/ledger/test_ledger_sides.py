@@ -138,3 +138,14 @@ def test_the_dollars_of_an_hour_with_many_holders_are_its_price_to_the_last_digi
     rows = tables.rows("ledger")
     assert len(rows) > 14
     assert sum(row["usd"] for row in rows) == Decimal(usd)
+
+
+def test_a_gpu_is_in_mig_mode_from_its_first_instance_to_its_last(kit: Any, tables: Any) -> None:
+    half = {"parent": "g", "weight": 0.5}
+    tables.put(
+        "device",
+        [kit.device("g/1", 30, **half), kit.device("g/2", first_seen=kit.at(10), **half)],
+    )
+    tables.put("rollup_5m", [*kit.looks("g/1", 0, 30), *kit.looks("g/2", 10, 60)])
+    stranded = {key: value for key, value in seconds(kit, tables).items() if key[1] == "stranded"}
+    assert stranded == {("g/unpartitioned", "stranded", ""): 3600}

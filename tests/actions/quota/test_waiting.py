@@ -232,3 +232,26 @@ def test_harm_is_reported_from_the_earliest_time_of_a_verdict_on(views: Memory) 
     reasons = find_harm(action("Queue.kai"), views, AFTER + early)
     assert reasons is not None
     assert [reason.gate for reason in reasons] == ["worsened"]
+
+
+def test_what_a_quota_of_a_namespace_used_is_read_from_its_pods(views: Memory) -> None:
+    quota(views, "ElasticQuota", "a", (None, None), (None, None), namespace="team-a")  # type: ignore[arg-type]
+    pod = {
+        "cluster": "lab", "pod": "p", "uid": "1", "namespace": "team-a", "gpu_request": 2.0,
+        "gpu_resource": GPU, "last_seen": AFTER + 48 * HOUR, "first_seen": AFTER - 100 * HOUR,
+        "created_at": AFTER - 100 * HOUR, "scheduled_at": AFTER - 99 * HOUR,
+    }  # fmt: skip
+    views.rows("pod", [pod])
+    moves = [move("team-a/a", 16, 12), move("team-b/b", 4, 8)]
+    proposal, _ = read_proposal(decision("ElasticQuota", moves).parameters)
+    samples = read_quota_samples(views, "lab", proposal, AFTER - 2 * HOUR, AFTER)
+    assert [(sample.key, sample.used, sample.waiting) for sample in samples] == [
+        ("team-a/a", 2.0, 0.0), ("team-a/a", 2.0, 0.0),
+    ]  # fmt: skip
+
+
+def test_limits_of_a_step_are_read_from_text_too() -> None:
+    parameters = decision("Queue.kai", [move("a", 16, 12)]).parameters
+    _, rules = read_proposal({**parameters, "max_step": "0.125"})
+    _, same = read_proposal({**parameters, "max_step": 0.125})
+    assert rules == same

@@ -133,3 +133,16 @@ def test_the_nominal_quota_is_that_of_the_last_hour() -> None:
         *changed, *samples("b", 1, 1, 9, day=9),
     ])  # fmt: skip
     assert made.harm_gpu_hours == 49.0
+
+
+def test_a_quota_that_is_new_gave_nothing_and_received_all_that_it_has() -> None:
+    before = [*samples("a", 10, 6, 0), *samples("b", 4, 4, 100)]
+    after = [*samples("a", 8, 8, 0.43, day=9), *samples("b", 6, 4, 100, day=9)]
+    empty, used = samples("c", 0, 0, 5, day=9), samples("d", 2, 2, 0, day=9)
+    made = compare(before, [*after, *empty, *used])
+    assert made.harm_gpu_hours == pytest.approx(20.64)
+    assert made.good_gpu_hours == pytest.approx(2 * HOURS)
+    # Its demand is no giver's: 20.64 of 404.64 GPU-hours.
+    assert compare(before, [*after, *empty]).why.startswith(
+        "givers waited for 20.6 GPU-hours of what they gave (5.1%)"
+    )
