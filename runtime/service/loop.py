@@ -117,13 +117,8 @@ def serve(
             metrics.record_collectors(service.collectors, utc_now())
             for collector in select_watching(service.collectors).values():
                 stack.enter_context(collector.watch(stop))
-            if api is not None:
-                api.people = ActionRequests(settings, warehouse, utc_now)
-                api.people.copy_soon()  # what people did while it was waited for
-            if idleness is not None:
-                idleness.reader = IdlenessReader(
-                    warehouse, settings, utc_now, ConfigMapSwitch(settings).why
-                )
+            if api is not None and idleness is not None:
+                _open_apis(api, idleness, settings, warehouse)
             # People's requests are finished before the warehouse is closed.
             stack.callback(endpoint.close)
         metrics.record_schedule(jobs, utc_now())
@@ -171,6 +166,16 @@ def _make_apis(settings: Settings, metrics: SelfMetrics) -> tuple[WriteApi, Idle
     limit = RateLimit(settings.service.idleness_per_minute)
     access = ApiAccess(token, loopback=local)
     return api, IdlenessApi(access, limit, metrics.record_request)
+
+
+def _open_apis(
+    api: WriteApi, idleness: IdlenessApi, settings: Settings, warehouse: "Warehouse"
+) -> None:
+    """Let the endpoints of /v1 answer from the warehouse, which was waited for."""
+    api.people = ActionRequests(settings, warehouse, utc_now)
+    api.people.copy_soon()  # what people did while it was waited for
+    freeze = ConfigMapSwitch(settings).why
+    idleness.reader = IdlenessReader(warehouse, settings, utc_now, freeze)
 
 
 def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
