@@ -255,3 +255,18 @@ def test_limits_of_a_step_are_read_from_text_too() -> None:
     _, rules = read_proposal({**parameters, "max_step": "0.125"})
     _, same = read_proposal({**parameters, "max_step": 0.125})
     assert rules == same
+
+
+def test_what_waits_in_an_hour_is_the_mean_of_its_samples(views: Memory) -> None:
+    for minutes, waiting in ((0, 6), (30, 2)):
+        sample = {
+            "cluster": "lab",
+            "ts": AFTER - HOUR + timedelta(minutes=minutes),
+            "resource": GPU,
+        }
+        queue = {"kind": "ClusterQueue", "name": "b", "namespace": "", "nominal": 8, "used": 4}
+        line = {"kind": "LocalQueue", "name": "b", "namespace": "team-b", "parent": "b"}
+        views.rows("quota", [sample | queue, sample | line | {"waiting": waiting}])
+    proposal, _ = read_proposal(decision("ClusterQueue", [move("b", 8, 4)]).parameters)
+    samples = read_quota_samples(views, "lab", proposal, AFTER - 2 * HOUR, AFTER)
+    assert [(each.key, each.waiting) for each in samples] == [("b", 4.0)]
