@@ -14,7 +14,7 @@ from typing import Any
 from actions.gates import ClosedGate, GateInput, find_closed_gates, get_notice_time
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
-from fallow.action_models import Decision, Facts, Ruling, Step, decision_id
+from fallow.action_models import Decision, Facts, Ruling, Step, compute_decision_id
 
 SNAPSHOT_AGE = timedelta(hours=1)
 """A verified snapshot older than this is taken again before the act."""
@@ -27,17 +27,17 @@ def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> D
     no reasons.
     """
     closed_gates = find_closed_gates(GateInput(policy, facts, usage, now))
-    step = _next_step(policy, facts, closed_gates, now)
+    step = _find_next_step(policy, facts, closed_gates, now)
     is_first_notice = step == "notify" and get_notice_time(facts) is None
-    ruling, next_at = _rule(
+    ruling, next_at = _find_rule(
         [c for c in closed_gates if c.gate.guards == "notify" or not is_first_notice]
     )
     if step == "observe":
         closed_gates = tuple(c for c in closed_gates if c.gate.gate == "match")
-        ruling, next_at = _rule(closed_gates)
+        ruling, next_at = _find_rule(closed_gates)
     subject, advice = facts.finding.subject, facts.recommendation
     return Decision(
-        id=decision_id(policy.name, facts.finding.id, step),
+        id=compute_decision_id(policy.name, facts.finding.id, step),
         policy=policy.name,
         finding=facts.finding.id,
         subject=(subject.cluster, subject.workload_kind, subject.namespace, subject.workload),
@@ -54,11 +54,11 @@ def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> D
         uid=facts.uid,
         generation=facts.generation,
         seen_until=facts.seen_until,
-        parameters=_parameters(policy, facts),
+        parameters=_build_parameters(policy, facts),
     )
 
 
-def _next_step(
+def _find_next_step(
     policy: Policy, facts: Facts, closed_gates: Sequence[ClosedGate], now: datetime
 ) -> Step:
     """Return the stage that comes next; the last one where the stages end before an act."""
@@ -85,7 +85,7 @@ def _has_fresh_snapshot(facts: Facts, now: datetime) -> bool:
     return acted_at is None or snapshot_at > acted_at
 
 
-def _rule(closed_gates: Sequence[ClosedGate]) -> tuple[Ruling, datetime | None]:
+def _find_rule(closed_gates: Sequence[ClosedGate]) -> tuple[Ruling, datetime | None]:
     """Return the strictest ruling, and when it opens if only time has to pass."""
     if not closed_gates:
         return "allow", None
@@ -95,7 +95,7 @@ def _rule(closed_gates: Sequence[ClosedGate]) -> tuple[Ruling, datetime | None]:
     return "hold", max(times) if len(times) == len(closed_gates) else None
 
 
-def _parameters(policy: Policy, facts: Facts) -> dict[str, Any]:
+def _build_parameters(policy: Policy, facts: Facts) -> dict[str, Any]:
     """Return the executor's parameters: from the finding, its recommendation and the stage."""
     stage = policy.stage("act")
     if stage is None:

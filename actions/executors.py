@@ -5,7 +5,7 @@ from typing import Any
 from fallow.action_models import Decision
 from fallow.errors import RefusedError
 from fallow.plugin_runs import log_failure
-from fallow.plugins import installed, load
+from fallow.plugins import find_installed, load
 from fallow.protocols import Executor
 
 
@@ -15,7 +15,7 @@ def load_executors() -> dict[str, Executor]:
     One that fails to load is left out.
     """
     executors: dict[str, Any] = {}
-    for name in installed("executors"):
+    for name in find_installed("executors"):
         try:
             executors[name] = load("executors", name)()
         except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)

@@ -6,7 +6,7 @@ from functools import cache
 
 import msgspec
 
-from actions.gates import GateInput, find_closed_gates, gates
+from actions.gates import GateInput, find_closed_gates, list_gates
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
 from fallow.action_models import Facts
@@ -40,7 +40,7 @@ def answer_gates(
             (closed_gate.reason.text, closed_gate.until)
         )
     answers = []
-    for gate in gates():
+    for gate in list_gates():
         refusals = closed.get(gate.gate)
         if refusals is None:
             answers.append(GateAnswer(gate.gate, gate.question, open=True, refusal=""))
@@ -69,12 +69,12 @@ def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
     if text in by_name:
         return by_name[text]
     lower_text = text.lower()
-    for is_match in (_ends, _within):
+    for is_match in (_is_ending, _is_within):
         matches = sorted(name for name in by_name if is_match(name.lower(), lower_text))
         if len(matches) == 1:
             return by_name[matches[0]]
         if matches:
-            raise UsageError(f"{text!r} may be several workloads", hint=_listed(matches))
+            raise UsageError(f"{text!r} may be several workloads", hint=_format_list(matches))
     raise UsageError(
         f"no workload {text!r} was seen lately", hint="write Kind/namespace/name or a part of it"
     )
@@ -85,15 +85,15 @@ def format_subject(subject: Subject) -> str:
     return f"{subject.workload_kind}/{subject.namespace}/{subject.workload}"
 
 
-def _ends(name: str, text: str) -> bool:
+def _is_ending(name: str, text: str) -> bool:
     return name.endswith(f"/{text}")
 
 
-def _within(name: str, text: str) -> bool:
+def _is_within(name: str, text: str) -> bool:
     return text in name
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_list(names: Sequence[str]) -> str:
     rest_count = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {rest_count} more" if rest_count > 0 else "")
 

@@ -62,15 +62,15 @@ def plan(
     ready: dict[str, int] = {}
     for subject, cases in by_object.items():
         decided = [
-            decide(policy, _with_history(case, policy, histories), usage, now)
+            decide(policy, _add_history(case, policy, histories), usage, now)
             for case in cases
             for policy in policies
             if not explain_mismatch(policy, case)
         ]
         if not decided:
-            refused.append(_unmatched(policies, cases[0], subject))
+            refused.append(_build_unmatched(policies, cases[0], subject))
             continue
-        best = max(decided, key=_strength)
+        best = max(decided, key=_rank_strength)
         for name in {d.policy for d in decided if is_ready(d)}:
             ready[name] = ready.get(name, 0) + 1
         if best.ruling == "deny":
@@ -79,7 +79,7 @@ def plan(
         decisions.append(best)
         if best.ruling == "allow" and best.step in ACT_STEPS:
             usage = add_usage(usage, best, now)
-    return ActionPlan(tuple(decisions), tuple(refused), _aborted(policies, ready, usage))
+    return ActionPlan(tuple(decisions), tuple(refused), _find_abort_reason(policies, ready, usage))
 
 
 def rank_case(facts: Facts) -> tuple[Decimal, float, str]:
@@ -104,20 +104,20 @@ def is_ready(decision: Decision) -> bool:
     return decision.step in ACT_STEPS and all(r.gate in CAPACITY_GATES for r in decision.reasons)
 
 
-def _strength(decision: Decision) -> tuple[bool, int, int]:
+def _rank_strength(decision: Decision) -> tuple[bool, int, int]:
     """Order decisions: a policy that only observes does not hide what another policy holds."""
     does = decision.step != "observe" and decision.ruling != "deny"
     return does, RULINGS.index(decision.ruling), STEPS.index(decision.step)
 
 
-def _with_history(
+def _add_history(
     case: Facts, policy: Policy, histories: Mapping[tuple[str, str], CaseHistory]
 ) -> Facts:
     history = histories.get((policy.name, case.finding.id))
     return case if history is None else msgspec.structs.replace(case, history=history)
 
 
-def _unmatched(policies: Sequence[Policy], case: Facts, subject: Subject) -> RefusedCase:
+def _build_unmatched(policies: Sequence[Policy], case: Facts, subject: Subject) -> RefusedCase:
     if not policies:
         none = Reason("match", "there are no policies")
         return RefusedCase(case.finding.id, subject, "", (none,))
@@ -130,7 +130,7 @@ def _unmatched(policies: Sequence[Policy], case: Facts, subject: Subject) -> Ref
     return RefusedCase(case.finding.id, subject, "", tuple(reasons))
 
 
-def _aborted(
+def _find_abort_reason(
     policies: Sequence[Policy], ready: Mapping[str, int], usage: BudgetUsage
 ) -> Reason | None:
     for policy in policies:

@@ -20,7 +20,7 @@ import msgspec
 
 from fallow.case_identity import get_judged_part
 from fallow.models import Claim, Finding, Recommendation, State
-from fallow.protections import protections
+from fallow.protections import read_protections
 from fallow.resources import read_table
 
 DAY_S = 86_400
@@ -51,13 +51,13 @@ def recommend(finding: Finding) -> tuple[Recommendation, ...]:
     if finding.recommendations:
         return finding.recommendations
     if finding.verdict == "partly idle":
-        return (_fewer(finding),)
+        return (_recommend_fewer(finding),)
     if finding.kind == STALLED:
-        return _stalled(finding)
-    return _idle(finding) if finding.verdict == "idle" else ()
+        return _recommend_stalled(finding)
+    return _recommend_idle(finding) if finding.verdict == "idle" else ()
 
 
-def _idle(finding: Finding) -> tuple[Recommendation, ...]:
+def _recommend_idle(finding: Finding) -> tuple[Recommendation, ...]:
     if finding.evidence != "confirmed":
         return (_advise_question(finding),)
     why_not = explain_protection(finding.subject.workload_kind, finding.subject.namespace)
@@ -67,7 +67,7 @@ def _idle(finding: Finding) -> tuple[Recommendation, ...]:
     return (_stop(finding, verb), _tell(finding, None, verb))
 
 
-def with_recommendations(findings: Iterable[Finding]) -> list[Finding]:
+def add_recommendations(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings with their recommendations."""
     return [msgspec.structs.replace(f, recommendations=recommend(f)) for f in findings]
 
@@ -75,7 +75,7 @@ def with_recommendations(findings: Iterable[Finding]) -> list[Finding]:
 def explain_protection(workload_kind: str, namespace: str) -> str | None:
     """Return why a workload is never stopped, or None."""
     values = {"kind": workload_kind, "namespace": namespace}
-    return next((row.why for row in protections() if values.get(row.where) == row.key), None)
+    return next((row.why for row in read_protections() if values.get(row.where) == row.key), None)
 
 
 @cache
@@ -98,8 +98,8 @@ def _stop(finding: Finding, verb: Verb) -> Recommendation:
         why=f"idle, confirmed by independent signals: {verb.how}",
         reversible=True,
         undo=verb.undo,
-        gpu_hours_per_day=gpu_hours_per_day(finding),
-        usd_per_day=usd_per_day(finding),
+        gpu_hours_per_day=compute_gpu_hours_per_day(finding),
+        usd_per_day=compute_usd_per_day(finding),
         caution="; ".join(filter(None, (f"lost: {verb.lost}", verb.caution))),
         claims=build_claims(finding),
     )
@@ -118,8 +118,8 @@ def _tell(finding: Finding, why_not: str | None, verb: Verb | None) -> Recommend
         target=format_target(finding),
         why=f"idle and confirmed; {verb.how} when done" if verb else "idle and confirmed",
         reversible=True,
-        gpu_hours_per_day=gpu_hours_per_day(finding),
-        usd_per_day=usd_per_day(finding),
+        gpu_hours_per_day=compute_gpu_hours_per_day(finding),
+        usd_per_day=compute_usd_per_day(finding),
         caution=caution,
         claims=build_claims(finding),
     )
@@ -131,13 +131,13 @@ def _advise_question(finding: Finding) -> Recommendation:
         target=format_target(finding),
         why="idle by one signal, and no independent signal confirms it: ask before anything else",
         reversible=True,
-        gpu_hours_per_day=gpu_hours_per_day(finding),
-        usd_per_day=usd_per_day(finding),
+        gpu_hours_per_day=compute_gpu_hours_per_day(finding),
+        usd_per_day=compute_usd_per_day(finding),
         claims=build_claims(finding),
     )
 
 
-def _fewer(finding: Finding) -> Recommendation:
+def _recommend_fewer(finding: Finding) -> Recommendation:
     idle, device_count = finding.details.get("devices_idle"), finding.details.get("devices_held")
     return Recommendation(
         verb="request fewer GPUs",
@@ -145,14 +145,14 @@ def _fewer(finding: Finding) -> Recommendation:
         why=f"{idle} of {device_count} devices were left unused while the others computed",
         reversible=True,
         undo="restore the request",
-        gpu_hours_per_day=gpu_hours_per_day(finding),
-        usd_per_day=usd_per_day(finding),
+        gpu_hours_per_day=compute_gpu_hours_per_day(finding),
+        usd_per_day=compute_usd_per_day(finding),
         caution="never stop it: the other devices are at work",
         claims=build_claims(finding),
     )
 
 
-def _stalled(finding: Finding) -> tuple[Recommendation, ...]:
+def _recommend_stalled(finding: Finding) -> tuple[Recommendation, ...]:
     """Recommend for a job that hangs; a stop only where the job resumes from a checkpoint."""
     subject, saved = finding.subject, finding.details.get("checkpoint")
     why_not = explain_protection(subject.workload_kind, subject.namespace)
@@ -166,8 +166,8 @@ def _stalled(finding: Finding) -> tuple[Recommendation, ...]:
         target=format_target(finding),
         why=f"{finding.details.get('why', 'it is stalled')}: restart it from its last checkpoint",
         reversible=True,
-        gpu_hours_per_day=gpu_hours_per_day(finding),
-        usd_per_day=usd_per_day(finding),
+        gpu_hours_per_day=compute_gpu_hours_per_day(finding),
+        usd_per_day=compute_usd_per_day(finding),
         caution=caution,
         claims=build_claims(finding),
     )
@@ -212,26 +212,26 @@ def build_claims(finding: Finding) -> tuple[Claim, ...]:
             pool=None,
             state=state,
             gpu_hours=part_hours,
-            usd=_part(finding, part_hours),
+            usd=_compute_part(finding, part_hours),
         )
         for state, part_hours in hours.items()
     )
 
 
-def _part(finding: Finding, hours: float) -> Decimal | None:
+def _compute_part(finding: Finding, hours: float) -> Decimal | None:
     """Return the cost of a part of a finding's hours; None = they have no price."""
     if finding.usd is None or hours == finding.gpu_hours:
         return finding.usd
     return finding.usd * Decimal(repr(hours)) / Decimal(repr(finding.gpu_hours))
 
 
-def gpu_hours_per_day(finding: Finding) -> float:
+def compute_gpu_hours_per_day(finding: Finding) -> float:
     """Return the GPU-hours wasted per day, at the rate of the last judged part."""
     start, hours, _ = get_judged_part(finding)
     return round(hours * DAY_S / (finding.window.end - start).total_seconds(), 4)
 
 
-def usd_per_day(finding: Finding) -> Decimal | None:
+def compute_usd_per_day(finding: Finding) -> Decimal | None:
     """Return the dollars wasted per day, at the rate of the last judged part; None = no price."""
     start, _, usd = get_judged_part(finding)
     if usd is None:

@@ -11,8 +11,8 @@ import msgspec
 
 from actions.cluster.allocations import CLAIMS, OPTIONAL_RIGHTS
 from actions.reclaim.evicting import RESTORE_RIGHTS, RESTORE_ROLE
-from actions.reclaim.kinds import kinds
-from actions.reclaim.subjects import plural
+from actions.reclaim.kinds import read_kinds
+from actions.reclaim.subjects import get_plural
 from actions.snapshots.snapshotter import RIGHTS as SNAPSHOT
 from fallow.errors import UsageError
 from fallow.protocols import Executor, Right
@@ -59,11 +59,13 @@ class RightCheck(msgspec.Struct, frozen=True):
 
 def annotate_rights() -> tuple[Right, ...]:
     """Return the rights for annotations on the workload, which a site may leave out."""
-    resources = sorted({(k.group, plural(n)) for n, k in kinds().items() if k.switch != "hub"})
+    resources = sorted(
+        {(k.group, get_plural(n)) for n, k in read_kinds().items() if k.switch != "hub"}
+    )
     return tuple(Right(group, resource, ("patch",)) for group, resource in resources)
 
 
-def roles(executors: Mapping[str, Executor]) -> dict[str, tuple[Right, ...]]:
+def list_roles(executors: Mapping[str, Executor]) -> dict[str, tuple[Right, ...]]:
     """Return the rights of each role by its name: one for each executor, and the loop's."""
     by_executor = {
         f"fallow-act-{name}": tuple(e.rights) for name, e in executors.items() if e.rights
@@ -82,7 +84,7 @@ def roles(executors: Mapping[str, Executor]) -> dict[str, tuple[Right, ...]]:
     return dict(sorted((by_executor | by_part).items()))
 
 
-def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
+def build_rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     """Return rights as rules of a role: one for each group and set of verbs."""
     verbs: dict[tuple[str, str], set[str]] = {}
     for right in rights:
@@ -97,7 +99,7 @@ def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     ]
 
 
-def manifests(executors: Mapping[str, Executor]) -> list[dict[str, Any]]:
+def build_manifests(executors: Mapping[str, Executor]) -> list[dict[str, Any]]:
     """Return the ClusterRoles of executors and the loop, and the Roles of its own namespaces."""
     labels = {"app.kubernetes.io/part-of": "fallow"}
     cluster_roles = [
@@ -105,21 +107,21 @@ def manifests(executors: Mapping[str, Executor]) -> list[dict[str, Any]]:
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": {"name": name, "labels": labels},
-            "rules": rules(rights),
+            "rules": build_rules(rights),
         }
-        for name, rights in roles(executors).items()
+        for name, rights in list_roles(executors).items()
     ]
     own_role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": "fallow-own", "namespace": "fallow", "labels": labels},
-        "rules": rules(OWN),
+        "rules": build_rules(OWN),
     }
     canary_role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": "fallow-canary", "namespace": "fallow-canary", "labels": labels},
-        "rules": rules(CANARY),
+        "rules": build_rules(CANARY),
     }
     return [*cluster_roles, own_role, canary_role]
 

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from analyzers.rows import PendingRequest, read_pending_requests
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 from fallow.node_requirements import BlockingTaint, NodeRequirements
 from fallow.protocols import Views
 
@@ -97,7 +97,7 @@ def keep_runnable(pods: Pending, hosts: Sequence[NodeTotals]) -> dict[PendingPod
 def parse_models(text: str | None) -> tuple[str, ...]:
     """Return the canonical GPU models of names with `|` between them, each once."""
     words = [word for word in (text or "").split("|") if word]
-    return tuple(sorted({(k.gpu_model if (k := canonical(w)) else w) for w in words}))
+    return tuple(sorted({(k.gpu_model if (k := find_gpu_model(w)) else w) for w in words}))
 
 
 def _build_pod(row: PendingRequest) -> PendingPod:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fallow.protections import annotations, notes, read_stored_pod, select_protections
+from fallow.protections import read_annotations, read_notes, read_stored_pod, select_protections
 
 OWN_DOMAIN = "fallow."
 """Prefix of our annotations: an unknown annotation with this prefix forbids a verdict."""
@@ -14,9 +14,9 @@ def read_vetoes(stored_annotations: str | None, labels: str | None) -> tuple[boo
     stored = read_stored_pod(msgspec.json.decode(stored_annotations) if stored_annotations else {})
     marks = msgspec.json.decode(labels) if labels else {}
     for name, value in {**stored, **select_protections(marks, stored)}.items():
-        row = annotations().get(name)
+        row = read_annotations().get(name)
         if row is not None and row.veto and row.protects(value):
             forbids[row.veto == "verdict"] = True
-        elif row is None and name.startswith(OWN_DOMAIN) and name not in notes():
+        elif row is None and name.startswith(OWN_DOMAIN) and name not in read_notes():
             forbids[True] = True
     return forbids[True], forbids[False]

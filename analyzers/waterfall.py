@@ -92,7 +92,7 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
 
     def saved(self, **only: str) -> SavedAmount:
         """Return the total saving of the stages whose fields have the given values."""
-        wanted = [n for n, s in enumerate(self.steps) if _matches_fields(s, only)]
+        wanted = [n for n, s in enumerate(self.steps) if _has_fields(s, only)]
         mask = np.isin(self.grants["step"].to_numpy(), wanted)
         return _sum_cells(self.grants.filter(pa.array(mask)), self.cells["priced"].to_numpy())
 
@@ -242,7 +242,7 @@ def _get_sort_key(finding: Finding) -> tuple[Any, ...]:
     )
 
 
-def _matches_fields(step: SavingStage, only: dict[str, str]) -> bool:
+def _has_fields(step: SavingStage, only: dict[str, str]) -> bool:
     return all(getattr(step, name) == value for name, value in only.items())
 
 

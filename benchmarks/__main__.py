@@ -104,7 +104,7 @@ def _run(name: str, size: str, out: Path, more: Sequence[str] = ()) -> bool:
 
 
 def _line(result: Result, *, judged: bool) -> str:
-    met = _met(result) if judged else None
+    met = _is_met(result) if judged else None
     mark = {True: "ok   ", False: "SHORT", None: "     "}[met]
     limit = ""
     if result.reach is not None:
@@ -117,7 +117,7 @@ def _line(result: Result, *, judged: bool) -> str:
     return f"{columns}  {result.note}".rstrip()
 
 
-def _met(result: Result) -> bool | None:
+def _is_met(result: Result) -> bool | None:
     verdicts: list[bool] = []
     if result.reach is not None:
         good = result.value <= result.reach if result.at_most else result.value >= result.reach

@@ -22,15 +22,15 @@ def run(small: bool) -> list[Result]:
     out = []
     for place, judge in enumerate(s.judge for s in worlds[0]):
         world_scores = [world[place] for world in worlds]
-        out += _results(judge, pool_scores(world_scores), world_scores)
+        out += _build_results(judge, pool_scores(world_scores), world_scores)
     return out
 
 
-def _results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
+def _build_results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
     ours = judge == FALLOW
     worst = min(each, key=lambda s: s.precision)
     delays = sorted(whole.delays_s) or [0.0]
-    missed, held_back = _listed(whole.missed), _listed(whole.held_back)
+    missed, held_back = _format_list(whole.missed), _format_list(whole.held_back)
     harmed_owners = sorted({f"{h.owner[1]}/{h.owner[2]}" for h in whole.harms})
     return [
         Result(
@@ -88,5 +88,5 @@ def _results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
     ]
 
 
-def _listed(hours: Mapping[str, float]) -> str:
+def _format_list(hours: Mapping[str, float]) -> str:
     return ", ".join(f"{n:.0f} h {why}" for why, n in list(hours.items())[:4])

@@ -19,7 +19,7 @@ import msgspec
 
 from actions.policy.parser import read_policies as policies
 from benchmarks.result import Result
-from runtime.experiments.simulation.harm import interval
+from runtime.experiments.simulation.harm import compute_interval
 from runtime.experiments.simulation.options import read
 from runtime.experiments.simulation.run import simulate
 from simulator import arrivals
@@ -54,18 +54,18 @@ def run(
     `seeds`: their numbers (`3,5` or `1-10`), or how many are drawn (`x10`).
     """
     days, gpus = days or (1 if small else DAYS), gpus or (16 if small else GPUS)
-    seeds_chosen = numbers(seeds or f"x{1 if small else SEEDS}")
+    seeds_chosen = list_numbers(seeds or f"x{1 if small else SEEDS}")
     worlds = [SimulatedSite(seed, days, gpus, quirks) for seed in seeds_chosen]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(WORKERS, mp_context=context, max_tasks_per_child=1) as pool:
         documents = list(pool.map(simulate_site, worlds))
-    print(table(documents), flush=True)
-    print(categories(documents), flush=True)
+    print(render_table(documents), flush=True)
+    print(format_categories(documents), flush=True)
     print(mix(), flush=True)
-    return _results(documents)
+    return _build_results(documents)
 
 
-def numbers(text: str) -> list[int]:
+def list_numbers(text: str) -> list[int]:
     """Return the seeds that a text names, or draws so many from the commit.
 
     Raises:
@@ -101,21 +101,21 @@ def simulate_site(world: SimulatedSite) -> dict[str, Any]:
     return simulate(options, lambda _step, _part: None, policies([POLICIES]))
 
 
-def table(documents: Sequence[dict[str, Any]]) -> str:
+def render_table(documents: Sequence[dict[str, Any]]) -> str:
     """Return a row per world, and all together, as Markdown."""
-    rows = [_row(str(each["seed"]), [each]) for each in documents]
+    rows = [_format_row(str(each["seed"]), [each]) for each in documents]
     if len(documents) > 1:
-        rows.append(_row("together", documents))
+        rows.append(_format_row("together", documents))
     return "\n".join([HEAD, *rows])
 
 
-def _row(name: str, documents: Sequence[dict[str, Any]]) -> str:
+def _format_row(name: str, documents: Sequence[dict[str, Any]]) -> str:
     did = [each["enforced"]["enforcer"] for each in documents]
     early = [each["early_returns"]["*"] for each in did]
     backtests = [each["backtest"] for each in did]
     stops = sum(e["stops"] for e in early)
     soon, day = (sum(e[key] for e in early) for key in ("within_min_expected_rest", "within_24h"))
-    low, high = interval(day, stops)
+    low, high = compute_interval(day, stops)
     released, oracle_total, shared, predicted, saved, true = (
         sum(each[key] for each in did)
         for key in (
@@ -147,7 +147,7 @@ def _row(name: str, documents: Sequence[dict[str, Any]]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def categories(documents: Sequence[dict[str, Any]]) -> str:
+def format_categories(documents: Sequence[dict[str, Any]]) -> str:
     """Return what the oracle and the policies released by category, and which gates held it."""
     parts: dict[str, list[dict[str, Any]]] = {}
     shares = documents[0]["mix"]
@@ -175,7 +175,7 @@ def categories(documents: Sequence[dict[str, Any]]) -> str:
 
 def mix() -> str:
     """Return the shares of the mix, then and now: no work that is hard to judge became rarer."""
-    now = {c.category: c for c in arrivals.categories()}
+    now = {c.category: c for c in arrivals.read_categories()}
     commit = subprocess.run(
         ["git", "show", f"{BEFORE}:simulator/mix.csv"], capture_output=True, text=True, check=False
     )
@@ -198,7 +198,7 @@ def _sum(parts: Sequence[dict[str, Any]], key: str) -> float:
     return float(sum(part[key] for part in parts))
 
 
-def _results(documents: Sequence[dict[str, Any]]) -> list[Result]:
+def _build_results(documents: Sequence[dict[str, Any]]) -> list[Result]:
     did = [each["enforced"]["enforcer"] for each in documents]
     about = f"{len(documents)} worlds of {documents[0]['gpus']} GPUs, {documents[0]['days']} d"
     harmful = sum(each["harm"]["harmful_stops"] for each in did)
@@ -208,8 +208,8 @@ def _results(documents: Sequence[dict[str, Any]]) -> list[Result]:
     }
     released, oracle_total = (_sum(did, key) for key in ("released_gpu_hours", "oracle_gpu_hours"))
     acted = [each for each in did if each["actions"]]
-    within = [_within(each) for each in acted]
-    widths = [_half_width(each) for each in acted]
+    within = [_is_within(each) for each in acted]
+    widths = [_compute_half_width(each) for each in acted]
     why = ", ".join(f"{n} {cause}" for cause, n in causes.items() if n)
     return [
         Result(
@@ -227,8 +227,8 @@ def _results(documents: Sequence[dict[str, Any]]) -> list[Result]:
             at_most=False,
             note=f"{released:,.0f} of {oracle_total:,.0f} GPU-h",
         ),
-        *_early(did),
-        _kept_promises(did),
+        *_count_early(did),
+        _count_kept_promises(did),
         Result(
             name="acting: worlds whose truth lies in the interval predicted",
             value=sum(within) / len(within) if within else 0.0,
@@ -247,7 +247,7 @@ def _results(documents: Sequence[dict[str, Any]]) -> list[Result]:
     ]
 
 
-def _early(did: Sequence[dict[str, Any]]) -> list[Result]:
+def _count_early(did: Sequence[dict[str, Any]]) -> list[Result]:
     """Return, of each policy that acted, how early owners came back against what it declares."""
     by_policy: dict[str, list[dict[str, Any]]] = {}
     for each in did:
@@ -263,7 +263,7 @@ def _early(did: Sequence[dict[str, Any]]) -> list[Result]:
         out.append(
             Result(
                 name=f"acting: {name}: upper end of its reversals",
-                value=interval(returned, stops)[1],
+                value=compute_interval(returned, stops)[1],
                 unit="",
                 reach=parts[0]["declared"],
                 note=f"{returned} of {stops}; within 4 h {soon:.0f}, within 24 h {day:.0f}",
@@ -272,7 +272,7 @@ def _early(did: Sequence[dict[str, Any]]) -> list[Result]:
     return out
 
 
-def _kept_promises(did: Sequence[dict[str, Any]]) -> Result:
+def _count_kept_promises(did: Sequence[dict[str, Any]]) -> Result:
     """Return how often the service did not do what its back-test promises, or did more."""
     each = [document["backtest"] for document in did]
     differences = [text for document in each for text in document["differences"]]
@@ -288,12 +288,12 @@ def _kept_promises(did: Sequence[dict[str, Any]]) -> Result:
     )
 
 
-def _within(did: dict[str, Any]) -> bool:
+def _is_within(did: dict[str, Any]) -> bool:
     low, high = did["predicted_interval"]
     return bool(low <= did["true_gpu_hours"] <= high)
 
 
-def _half_width(did: dict[str, Any]) -> float:
+def _compute_half_width(did: dict[str, Any]) -> float:
     low, high = did["predicted_interval"]
     predicted = did["predicted_gpu_hours"]
     return float((high - low) / 2 / predicted) if predicted else float("inf")

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from benchmarks.month import open_month, peak_gib
+from benchmarks.month import open_month, read_peak_gib
 from benchmarks.result import Result
 from fallow.errors import FallowError
 from fallow.window import Window
@@ -18,12 +18,12 @@ def run(small: bool) -> list[Result]:
     """Measure 30 days of 10,000 GPUs, rolled up and in the books; small: 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
     with open_month(gpus, days) as (warehouse, window):
-        before = peak_gib()
+        before = read_peak_gib()
         each = [
-            _alone(warehouse, window, name)
+            _measure_alone(warehouse, window, name)
             for name in analyzer_runs.load_analyzers(warehouse.settings)
         ]
-        alone = peak_gib()
+        alone = read_peak_gib()
         began = time.perf_counter(), time.process_time()
         report = analyzer_runs.run_analyzers(
             warehouse,
@@ -48,7 +48,7 @@ def run(small: bool) -> list[Result]:
         ),
         Result(
             name="all analyzers: peak memory",
-            value=peak_gib(),
+            value=read_peak_gib(),
             unit="GiB",
             reach=REACH_GIB,
             note=f"{before:.2f} GiB before, {alone:.2f} GiB after each alone",
@@ -56,7 +56,7 @@ def run(small: bool) -> list[Result]:
     ]
 
 
-def _alone(warehouse: Warehouse, window: Window, name: str) -> Result:
+def _measure_alone(warehouse: Warehouse, window: Window, name: str) -> Result:
     analyzer: Any = analyzer_runs.load_analyzers(warehouse.settings, [name])[name]
     began = time.perf_counter(), time.process_time()
     try:
@@ -68,5 +68,5 @@ def _alone(warehouse: Warehouse, window: Window, name: str) -> Result:
         name=f"analyzer {name}",
         value=took,
         unit="s",
-        note=f"{outcome}, {worked:.1f} s of processors; {peak_gib():.2f} GiB so far",
+        note=f"{outcome}, {worked:.1f} s of processors; {read_peak_gib():.2f} GiB so far",
     )

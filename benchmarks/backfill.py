@@ -24,7 +24,7 @@ from benchmarks.remote_write import write
 from benchmarks.result import Result
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.collector import PrometheusCollector
-from collectors.prometheus.decode import matrix
+from collectors.prometheus.decode import decode_matrix
 from fallow.settings import Settings, load
 from fallow.window import Window
 from runtime.operations.collection import drain
@@ -55,31 +55,31 @@ def run(small: bool) -> list[Result]:
     samples = gpus * len(METRICS) * round(DAY.total_seconds() / STEP_S)
     work = Path(tempfile.mkdtemp(prefix="fallow-backfill-"))
     try:
-        with _prometheus(work / "prometheus") as url:
+        with _run_prometheus(work / "prometheus") as url:
             began = time.perf_counter()
-            _apart(_fill, url, gpus)
+            _run_apart(_fill, url, gpus)
             filled = time.perf_counter() - began
             size = f"{gpus} GPUs x {len(METRICS)} metrics x 1 day at {STEP_S} s"
             print(f"backfill: {samples / 1e6:.1f} M samples written in {filled:.0f} s", flush=True)
-            decoded = _apart(_decoded, url, min(gpus, 1000))
+            decoded = _run_apart(_measure_decoding, url, min(gpus, 1000))
             return [
                 *decoded,
-                *_apart(_collected, url, samples, size, decoded[-1].value),
-                *_apart(_stored, url, samples, size, work / "home"),
+                *_run_apart(_measure_collecting, url, samples, size, decoded[-1].value),
+                *_run_apart(_measure_storing, url, samples, size, work / "home"),
             ]
     finally:
         shutil.rmtree(work)
 
 
 @contextmanager
-def _prometheus(folder: Path) -> Iterator[str]:
+def _run_prometheus(folder: Path) -> Iterator[str]:
     """Serve an empty Prometheus that takes writes and keeps a day in its head."""
     folder.mkdir()
-    port = servers.free_port()
+    port = servers.find_free_port()
     config = folder / "prometheus.yml"
     config.write_text("global: {scrape_interval: 1h}\n")
     command = [
-        servers.binary("prometheus", "prometheus"),
+        servers.find_binary("prometheus", "prometheus"),
         f"--config.file={config}",
         f"--storage.tsdb.path={folder / 'data'}",
         "--storage.tsdb.retention.time=100y",
@@ -89,7 +89,7 @@ def _prometheus(folder: Path) -> Iterator[str]:
         f"--web.listen-address=127.0.0.1:{port}",
     ]
     url = f"http://127.0.0.1:{port}"
-    with servers.serving(command, f"{url}/-/ready", folder / "prometheus.log"):
+    with servers.serve(command, f"{url}/-/ready", folder / "prometheus.log"):
         yield url
 
 
@@ -103,11 +103,11 @@ def _fill(url: str, gpus: int) -> None:
         level = np.clip(rng.normal(0.6, 0.3, (len(devices), 1)), 0, 1)
         busy = np.clip(level * rng.normal(1, 0.05, (len(devices), len(ts))), 0, 1)
         for name, kind in METRICS.items():
-            label_sets = [_labels(name, device) for device in devices]
-            write(url, label_sets, ts, _values(kind, busy))
+            label_sets = [_build_labels(name, device) for device in devices]
+            write(url, label_sets, ts, _draw_values(kind, busy))
 
 
-def _values(kind: str, busy: np.ndarray) -> np.ndarray:
+def _draw_values(kind: str, busy: np.ndarray) -> np.ndarray:
     series_makers: dict[str, Callable[[], np.ndarray]] = {
         "percent": lambda: np.rint(busy * 100),
         "ratio": lambda: np.round(busy * 0.8, 6),
@@ -120,7 +120,7 @@ def _values(kind: str, busy: np.ndarray) -> np.ndarray:
     return series_makers[kind]()
 
 
-def _labels(name: str, device: int) -> dict[str, str]:
+def _build_labels(name: str, device: int) -> dict[str, str]:
     node = device // 8
     return {
         "__name__": name,
@@ -139,24 +139,25 @@ def _labels(name: str, device: int) -> dict[str, str]:
     }
 
 
-def _decoded(url: str, gpus: int) -> list[Result]:
+def _measure_decoding(url: str, gpus: int) -> list[Result]:
     """Read some GPUs' six hours by both: bytes in hand to arrays, to data frames."""
     from prometheus_api_client import MetricRangeDataFrame, PrometheusConnect
 
     name, hours = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", timedelta(hours=6)
     some = f'{name}{{UUID=~"GPU-.*-0*[0-9]{{1,{len(str(gpus)) - 1}}}"}}'
-    client = PrometheusClient(_settings(url).prometheus)
+    client = PrometheusClient(_build_settings(url).prometheus)
     body = client.query(f"{some}[6h]", START + hours)
-    count = int(matrix(body).lengths.sum())
-    ours = count / _best(lambda: matrix(body), 5)
+    count = int(decode_matrix(body).lengths.sum())
+    ours = count / _find_best(lambda: decode_matrix(body), 5)
     part = json.loads(body)["data"]["result"][: max(10, gpus // 10)]
     small = json.dumps({"data": {"result": part}}).encode()
     few = sum(len(series["values"]) for series in part)
-    theirs = few / _best(lambda: MetricRangeDataFrame(json.loads(small)["data"]["result"]), 2)
+    theirs = few / _find_best(lambda: MetricRangeDataFrame(json.loads(small)["data"]["result"]), 2)
     began, used = time.perf_counter(), time.process_time()
     frame = MetricRangeDataFrame(
         PrometheusConnect(url).custom_query(
-            f'{name}{{Hostname=~"node-000[01][0-9]"}}[6h]', params={"time": _at(START + hours)}
+            f'{name}{{Hostname=~"node-000[01][0-9]"}}[6h]',
+            params={"time": _convert_time(START + hours)},
         )
     )
     their_wall = len(frame) / (time.perf_counter() - began)
@@ -182,14 +183,16 @@ def _decoded(url: str, gpus: int) -> list[Result]:
     ]
 
 
-def _collected(url: str, samples: int, size: str, peer: float) -> list[Result]:
-    collector = PrometheusCollector(_settings(url).prometheus, "bench", lambda: START + 2 * DAY)
+def _measure_collecting(url: str, samples: int, size: str, peer: float) -> list[Result]:
+    collector = PrometheusCollector(
+        _build_settings(url).prometheus, "bench", lambda: START + 2 * DAY
+    )
     began, used = time.perf_counter(), time.process_time()
     rows = 0
     for batch in collector.collect(Window(START, START + DAY)):
         rows += batch.rows.num_rows if batch.table == "sample" else 0
     wall, cpu = time.perf_counter() - began, time.process_time() - used
-    _whole(collector, rows * len(METRICS), samples)
+    _check_whole(collector, rows * len(METRICS), samples)
     note = f"{size}; {rows} rows, {wall:.0f} s"
     return [
         Result(
@@ -209,12 +212,12 @@ def _collected(url: str, samples: int, size: str, peer: float) -> list[Result]:
             ratio=samples / wall / 1e6 / peer,
             note=f"{collector.client.queries} queries",
         ),
-        Result(name="its peak memory", value=_peak_gb(), unit="GB", reach=2.0, note=size),
+        Result(name="its peak memory", value=_read_peak_gb(), unit="GB", reach=2.0, note=size),
     ]
 
 
-def _stored(url: str, samples: int, size: str, home: Path) -> list[Result]:
-    settings = _settings(url, home)
+def _measure_storing(url: str, samples: int, size: str, home: Path) -> list[Result]:
+    settings = _build_settings(url, home)
     collector = PrometheusCollector(settings.prometheus, "bench", lambda: START + 2 * DAY)
     began = time.perf_counter()
     with Warehouse.open(settings, write=True, clock=lambda: START + 2 * DAY) as warehouse:
@@ -222,7 +225,7 @@ def _stored(url: str, samples: int, size: str, home: Path) -> list[Result]:
             warehouse, collector, Window(START, START + DAY), lambda _step, _part: None
         )
     wall = time.perf_counter() - began
-    _whole(collector, samples, samples)
+    _check_whole(collector, samples, samples)
     return [
         Result(
             name="and store: committed and fsynced, wall",
@@ -230,30 +233,32 @@ def _stored(url: str, samples: int, size: str, home: Path) -> list[Result]:
             unit="M samples/s",
             note=f"{added} rows, {wall:.0f} s",
         ),
-        Result(name="its peak memory, storing", value=_peak_gb(), unit="GB", reach=2.0, note=size),
+        Result(
+            name="its peak memory, storing", value=_read_peak_gb(), unit="GB", reach=2.0, note=size
+        ),
     ]
 
 
-def _whole(collector: PrometheusCollector, got: int, wanted: int) -> None:
+def _check_whole(collector: PrometheusCollector, got: int, wanted: int) -> None:
     if collector.failure is not None:
         raise collector.failure
     if got != wanted:
         raise RuntimeError(f"read {got} values of {wanted}")
 
 
-def _settings(url: str, home: Path = Path("unused")) -> Settings:
+def _build_settings(url: str, home: Path = Path("unused")) -> Settings:
     return load(environ={}, flags={"home": home, "prometheus.url": url}).settings
 
 
-def _at(timestamp: datetime) -> float:
+def _convert_time(timestamp: datetime) -> float:
     return timestamp.timestamp()
 
 
-def _peak_gb() -> float:
+def _read_peak_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def _best(work: Callable[[], object], rounds: int) -> float:
+def _find_best(work: Callable[[], object], rounds: int) -> float:
     seconds = float("inf")
     for _ in range(rounds):
         began = time.process_time()
@@ -262,7 +267,7 @@ def _best(work: Callable[[], object], rounds: int) -> float:
     return seconds
 
 
-def _apart(work: Callable[..., Any], *arguments: Any) -> Any:
+def _run_apart(work: Callable[..., Any], *arguments: Any) -> Any:
     """Run in a process of its own: its peak memory is its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(work, arguments)

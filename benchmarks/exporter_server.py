@@ -7,7 +7,7 @@ as it can be, since it shares the machine with what is measured.
 import asyncio
 import sys
 
-from benchmarks.exposition_text import node_text
+from benchmarks.exposition_text import render_node
 
 SCRAPES = 3
 
@@ -39,7 +39,7 @@ class _Exporter(asyncio.Protocol):
 
 async def serve(nodes: int) -> None:
     """Serve until the parent goes away."""
-    answers = [[node_text(node, number) for number in range(SCRAPES)] for node in range(nodes)]
+    answers = [[render_node(node, number) for number in range(SCRAPES)] for node in range(nodes)]
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Exporter(answers), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

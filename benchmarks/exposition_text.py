@@ -32,10 +32,10 @@ FIELDS = (
 GPUS = 8
 
 
-def node_text(node: int, scrape: int) -> bytes:
+def render_node(node: int, scrape: int) -> bytes:
     """Return one node's exposition at one look: same series, other values."""
     values = random.Random(node * 7919 + scrape)
-    labels = [_labels(node, gpu) for gpu in range(GPUS)]
+    labels = [_render_labels(node, gpu) for gpu in range(GPUS)]
     lines: list[str] = []
     for name, low, high, kind in FIELDS:
         lines += [
@@ -48,7 +48,7 @@ def node_text(node: int, scrape: int) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _labels(node: int, gpu: int) -> str:
+def _render_labels(node: int, gpu: int) -> str:
     uuid = f"{node:08x}-{gpu:04x}-4c1e-9a57-{node * GPUS + gpu:012x}"
     job = (node * GPUS + gpu) // 4
     return (

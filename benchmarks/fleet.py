@@ -70,12 +70,12 @@ class SyntheticFleet:
         self._ts: datetime | None = None
         index = np.arange(gpus)
         self._fixed = {
-            "cluster": _same(cluster, gpus),
+            "cluster": _repeat_text(cluster, gpus),
             "device": pa.array([f"GPU-{i * 2654435761 % 2**32:08x}-5eed-f1ee" for i in index]),
             "node": pa.array([f"node-{i // 8:05d}" for i in index]),
-            "vendor": _same("nvidia", gpus),
-            "model": _same("NVIDIA H100 80GB HBM3", gpus),
-            "source": _same("exporters", gpus),
+            "vendor": _repeat_text("nvidia", gpus),
+            "model": _repeat_text("NVIDIA H100 80GB HBM3", gpus),
+            "source": _repeat_text("exporters", gpus),
             "gpu_index": pa.array(index % 8),
         }
 
@@ -93,9 +93,9 @@ class SyntheticFleet:
             **{name: pa.array(values) for name, values in columns.items()},
             "ts": pa.repeat(pa.scalar(naive, pa.timestamp("us")), self.gpus),
             "interval_s": np.full(self.gpus, interval_s),
-            "namespace": _names("team-", job % 100, is_allocated),
-            "pod": _names("job-", job, is_allocated),
-            "container": _names("main", np.full(self.gpus, ""), is_allocated),
+            "namespace": _list_names("team-", job % 100, is_allocated),
+            "pod": _list_names("job-", job, is_allocated),
+            "container": _list_names("main", np.full(self.gpus, ""), is_allocated),
         }
         return Batch.of("sample", data).rows
 
@@ -162,12 +162,7 @@ class SyntheticFleet:
         }
 
 
-def scrape(fleet: SyntheticFleet, ts: datetime) -> pa.Table:
-    """Return the fleet's next look; the same as `fleet.scrape(ts)`."""
-    return fleet.scrape(ts)
-
-
-def scrapes(
+def build_scrapes(
     fleet: SyntheticFleet, start: datetime, count: int, interval_s: float = 15.0
 ) -> list[pa.Table]:
     """Return `count` looks from `start` on, `interval_s` seconds apart."""
@@ -175,9 +170,9 @@ def scrapes(
     return [fleet.scrape(start + i * step, interval_s) for i in range(count)]
 
 
-def _same(text: str, count: int) -> pa.Array:
+def _repeat_text(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 
 
-def _names(prefix: str, numbers: np.ndarray, there: np.ndarray) -> pa.Array:
+def _list_names(prefix: str, numbers: np.ndarray, there: np.ndarray) -> pa.Array:
     return pa.array(np.char.add(prefix, numbers.astype(str)), pa.string(), mask=~there)

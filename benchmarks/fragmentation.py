@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from analyzers.fragmentation.analyzer import FragmentationAnalyzer
-from benchmarks.month import build_month, peak_gib
+from benchmarks.month import build_month, read_peak_gib
 from benchmarks.result import Result
 from fallow import tables
-from fallow.fragmentation import FragmentationMeasure, typical_mix
+from fallow.fragmentation import FragmentationMeasure, read_typical_mix
 from fallow.window import Window
 from warehouse.allocation import write_allocations
 
@@ -30,19 +30,19 @@ def run(small: bool) -> list[Result]:
     draw = np.random.default_rng(7)
     cpu = draw.integers(0, 96_000, nodes)
     gpu = draw.choice([0, 0, 0, 190, 540, 1000], (nodes, 8))
-    measure = FragmentationMeasure(typical_mix())
-    alone = _best(lambda: (measure.fragments(cpu, gpu), measure.causes(cpu, gpu)))
-    views, window = _still(cpu, gpu)
-    whole = _best(lambda: FragmentationAnalyzer().find(views, window))
+    measure = FragmentationMeasure(read_typical_mix())
+    alone = _find_best(lambda: (measure.fragments(cpu, gpu), measure.causes(cpu, gpu)))
+    views, window = _measure_still(cpu, gpu)
+    whole = _find_best(lambda: FragmentationAnalyzer().find(views, window))
     with build_month(gpus, days) as (warehouse, month):
         write_allocations(warehouse, month)
-        before = peak_gib()
+        before = read_peak_gib()
         began = time.perf_counter()
         fragmentation_findings = FragmentationAnalyzer(warehouse.settings.fragmentation).find(
             warehouse, month
         )
         took = time.perf_counter() - began
-        peak = peak_gib()
+        peak = read_peak_gib()
     return [
         Result(
             name=f"fragmentation of {nodes} nodes, split by cause",
@@ -69,7 +69,7 @@ def run(small: bool) -> list[Result]:
     ]
 
 
-def _best(do: Callable[[], object]) -> float:
+def _find_best(do: Callable[[], object]) -> float:
     times = []
     for _ in range(TRIES):
         began = time.perf_counter()
@@ -84,7 +84,7 @@ class _Memory:
     def __init__(self) -> None:
         self._engine = duckdb.connect()
         for name in ("node", "device", "pod", "allocation", "ledger"):
-            self.put(name, tables.schema(name).empty_table())
+            self.put(name, tables.get_schema(name).empty_table())
 
     def put(self, name: str, rows: pa.Table) -> None:
         self._engine.register("incoming", rows)
@@ -94,7 +94,7 @@ class _Memory:
         return self._engine.execute(sql, parameters or {}).to_arrow_table()
 
 
-def _still(cpu: Any, gpu: Any) -> tuple[_Memory, Window]:
+def _measure_still(cpu: Any, gpu: Any) -> tuple[_Memory, Window]:
     """Build an inventory whose nodes have that much free: one pod holds the rest of a device."""
     start = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
     node, pod = [], []
@@ -116,7 +116,7 @@ def _still(cpu: Any, gpu: Any) -> tuple[_Memory, Window]:
                  "devices": f'[{{"device": "{name}/gpu{k}", "share": {share}}}]'}
             )  # fmt: skip
     memory = _Memory()
-    memory.put("node", pa.Table.from_pylist(node, schema=tables.schema("node")))
-    memory.put("pod", pa.Table.from_pylist(pod, schema=tables.schema("pod")))
+    memory.put("node", pa.Table.from_pylist(node, schema=tables.get_schema("node")))
+    memory.put("pod", pa.Table.from_pylist(pod, schema=tables.get_schema("pod")))
     aware = start.replace(tzinfo=UTC)
     return memory, Window(aware, aware + timedelta(days=1))

@@ -3,7 +3,7 @@
 import time
 
 from analyzers.idle.analyzer import IdleAnalyzer
-from benchmarks.month import build_month, peak_gib
+from benchmarks.month import build_month, read_peak_gib
 from benchmarks.result import Result
 from warehouse.allocation import write_allocations
 
@@ -13,11 +13,11 @@ def run(small: bool) -> list[Result]:
     gpus, days = (400, 3) if small else (10_000, 30)
     with build_month(gpus, days) as (warehouse, window):
         write_allocations(warehouse, window)
-        before = peak_gib()
+        before = read_peak_gib()
         began = time.perf_counter()
         idle_findings = IdleAnalyzer(warehouse.settings.idle).find(warehouse, window)
         took = time.perf_counter() - began
-        peak = peak_gib()
+        peak = read_peak_gib()
     return [
         Result(
             name=f"idle workloads alone, {days} d of {gpus} GPUs",

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from analyzers.idle.analyzer import IdleAnalyzer
-from benchmarks.month import build_month, peak_gib
+from benchmarks.month import build_month, read_peak_gib
 from benchmarks.result import Result
 from fallow.window import Window
 from warehouse import audits
@@ -24,16 +24,16 @@ def run(small: bool) -> list[Result]:
     gpus, days = (400, 3) if small else (10_000, 30)
     with build_month(gpus, days) as (warehouse, window):
         of = f"{days} d of {gpus} GPUs"
-        before = peak_gib()
-        claims, allocated = _timed(lambda: write_allocations(warehouse, window))
-        rows, ledger_s = _timed(lambda: write_ledger(warehouse, window))
-        idle_findings, verdict_s = _timed(
+        before = read_peak_gib()
+        claims, allocated = _measure_time(lambda: write_allocations(warehouse, window))
+        rows, ledger_s = _measure_time(lambda: write_ledger(warehouse, window))
+        idle_findings, verdict_s = _measure_time(
             lambda: IdleAnalyzer(warehouse.settings.idle).find(warehouse, window)
         )
-        peak = peak_gib()
-        failures, audited = _timed(lambda: audits.run_audits(warehouse, window))
-        audit_peak = peak_gib()
-        late = _late(warehouse, Window(window.end - LATE, window.end))
+        peak = read_peak_gib()
+        failures, audited = _measure_time(lambda: audits.run_audits(warehouse, window))
+        audit_peak = read_peak_gib()
+        late = _measure_late(warehouse, Window(window.end - LATE, window.end))
     if failures:
         raise RuntimeError(f"the books do not balance: {failures[0]}")
     return [
@@ -69,7 +69,7 @@ def run(small: bool) -> list[Result]:
     ]
 
 
-def _late(warehouse: Warehouse, window: Window) -> float:
+def _measure_late(warehouse: Warehouse, window: Window) -> float:
     """Return the seconds of one turn of the service: allocate, post, audit."""
 
     def turn() -> None:
@@ -77,10 +77,10 @@ def _late(warehouse: Warehouse, window: Window) -> float:
         write_ledger(warehouse, window)
         audits.run_audits(warehouse, window)
 
-    return min(_timed(turn)[1] for _ in range(3))
+    return min(_measure_time(turn)[1] for _ in range(3))
 
 
-def _timed(work: Callable[[], T]) -> tuple[T, float]:
+def _measure_time(work: Callable[[], T]) -> tuple[T, float]:
     began = time.perf_counter()
     result = work()
     return result, time.perf_counter() - began

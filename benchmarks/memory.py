@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.fleet import SyntheticFleet
-from benchmarks.month import peak_gib
+from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
 from fallow.settings import load
 from fallow.tables import Batch
@@ -49,7 +49,7 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
             for cycle in range(1, cycles + 1):
                 clock[0] += step
                 samples = fleet.scrape(clock[0], interval_s)
-                batches = [Batch("sample", samples), _devices(samples, clock[0], step)]
+                batches = [Batch("sample", samples), _build_devices(samples, clock[0], step)]
                 pipeline.ingest(warehouse, batches)
                 if cycle % (ACCOUNT_EVERY * 60 // interval_s) == 0:
                     window = Window(clock[0] - pipeline.LEDGER_LOOKBACK, clock[0])
@@ -59,7 +59,7 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
                     pipeline.analyze(warehouse, window, analyzers)
                 if cycle % (3600 // interval_s) == 0:
                     maintenance.compact_warehouse(warehouse)
-                resident.append(_resident_gib())
+                resident.append(_read_resident_gib())
     took = time.perf_counter() - began
     quarters = [float(part.max()) for part in np.array_split(np.array(resident), 4)]
     about = f"{gpus} GPUs at {interval_s} s, {cycles * interval_s / 3600:g} simulated hours"
@@ -69,7 +69,7 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
         unit="GiB",
         reach=reach_gib * 1e9 / GIB,
         note=f"by quarter {', '.join(f'{gib:.2f}' for gib in quarters)} GiB; peak of the "
-        f"process {peak_gib():.2f} GiB; {took:.0f} s",
+        f"process {read_peak_gib():.2f} GiB; {took:.0f} s",
     )
     growth = Result(
         name=f"service: growth in the last half, {about}",
@@ -82,7 +82,7 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
     return [most, growth]
 
 
-def _devices(samples: pa.Table, now: datetime, step: timedelta) -> Batch:
+def _build_devices(samples: pa.Table, now: datetime, step: timedelta) -> Batch:
     end = pa.scalar((now + step).replace(tzinfo=None), pa.timestamp("us"))
     columns = {name: samples.column(name) for name in ("cluster", "device", "node", "vendor")}
     count = samples.num_rows
@@ -100,7 +100,7 @@ def _devices(samples: pa.Table, now: datetime, step: timedelta) -> Batch:
     )
 
 
-def _resident_gib() -> float:
+def _read_resident_gib() -> float:
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / GIB

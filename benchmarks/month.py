@@ -89,14 +89,14 @@ def fill(
                 _run(cursor, (here / "month.sql").read_text(encoding="utf-8"), size)
                 _run(cursor, text, {"day": START.replace(tzinfo=None) + timedelta(days=day)})
         store_rates(warehouse, RateCard(clock=lambda: NOW).rates(Window(START, NOW)))
-        store_rates(warehouse, batch(_spot(days)))
+        store_rates(warehouse, batch(_build_spot(days)))
         if with_ledger:
             window = Window(START, START + timedelta(days=days))
             write_allocations(warehouse, window)
             write_ledger(warehouse, window)
 
 
-def peak_gib() -> float:
+def read_peak_gib() -> float:
     """Return the most memory this process has held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
@@ -112,7 +112,7 @@ def _run(cursor: Any, sql: str, parameters: dict[str, Any]) -> None:
         cursor.execute(statement, used)
 
 
-def _spot(days: int) -> list[dict[str, Any]]:
+def _build_spot(days: int) -> list[dict[str, Any]]:
     """Return spot prices that change in the middle of hours."""
     step = timedelta(days=1) / SPOT_CHANGES_PER_DAY
     first = START - timedelta(minutes=23)

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from benchmarks import month
 from benchmarks.result import Result
-from benchmarks.servers import PeerMissingError, free_port, serving
+from benchmarks.servers import PeerMissingError, find_free_port, serve
 from dashboards import app
 from fallow.window import Window
 from runtime.operations import analyzer_runs, pipeline
@@ -66,15 +66,15 @@ class Visit(NamedTuple):
 def run(small: bool) -> list[Result]:
     """Open every page over 30 days of 10,000 GPUs; small: three pages over 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
-    views = app.names()[:3] if small else app.names()
+    views = app.list_names()[:3] if small else app.list_names()
     with month.open_month(gpus, days) as (warehouse_of_month, window):
-        _analyzed(warehouse_of_month, window)
+        _store_analysis(warehouse_of_month, window)
         return [
             *_measure(warehouse_of_month.settings.home, window, views, f"{days} d of {gpus} GPUs")
         ]
 
 
-def _analyzed(warehouse: Warehouse, window: Window) -> None:
+def _store_analysis(warehouse: Warehouse, window: Window) -> None:
     """Store every analyzer's findings, once."""
     if warehouse.query("SELECT count(*) AS n FROM finding")["n"][0].as_py():
         return
@@ -82,12 +82,12 @@ def _analyzed(warehouse: Warehouse, window: Window) -> None:
 
 
 def _measure(home: Path, window: Window, views: list[str], about: str) -> Iterator[Result]:
-    port = free_port()
+    port = find_free_port()
     command = [*COMMAND, "--home", str(home), "--listen", f"127.0.0.1:{port}"]
     url = f"http://127.0.0.1:{port}"
     with (
         TemporaryDirectory() as logs,
-        serving(command, f"{url}/_stcore/health", Path(logs) / "log") as process,
+        serve(command, f"{url}/_stcore/health", Path(logs) / "log") as process,
     ):
         visits = _visit(url, process, window, views)
     first, pages = visits.pop(""), visits
@@ -133,20 +133,20 @@ def _visit(url: str, process: int, window: Window, views: list[str]) -> dict[str
         for n, view in enumerate([*[""] * WARMING, *views]):
             begin, end = window.start + timedelta(hours=n), window.end
             query = urlencode({"window": f"{begin:%Y-%m-%dT%H:%M}/{end:%Y-%m-%dT%H:%M}"})
-            place = app.url_path(view) if view != app.names()[0] else ""
+            place = app.build_url_path(view) if view != app.list_names()[0] else ""
             page = browser.new_page()
-            before = _worked(process)
+            before = _read_cpu_time(process)
             page.goto(f"{url}/{place}?{query}", wait_until="commit")
             page.wait_for_function("window.whole !== null", timeout=PATIENCE_MS)
             painted, whole = page.evaluate("[window.painted, window.whole]")
-            visit = Visit(painted / 1000, whole / 1000, _worked(process) - before)
+            visit = Visit(painted / 1000, whole / 1000, _read_cpu_time(process) - before)
             visits.setdefault(view, visit)  # of the warming visits the first
             page.close()
         browser.close()
     return visits
 
 
-def _worked(process: int) -> float:
+def _read_cpu_time(process: int) -> float:
     """Return the seconds of CPU that a process has used, as the kernel counts them."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.exposition_text import FIELDS, GPUS, node_text
+from benchmarks.exposition_text import FIELDS, GPUS, render_node
 from benchmarks.result import Result
 from collectors.reader import Reader
 
@@ -18,13 +18,13 @@ ROUNDS = 7
 def run(small: bool) -> list[Result]:
     """Measure CPU seconds of one thread, best of several rounds."""
     nodes = SMALL_NODES if small else NODES
-    first = [node_text(node, 0) for node in range(nodes)]
-    later = [node_text(node, 1) for node in range(nodes)]
+    first = [render_node(node, 0) for node in range(nodes)]
+    later = [render_node(node, 1) for node in range(nodes)]
     samples = nodes * GPUS * len(FIELDS)
     size = sum(map(len, later))
     reader = Reader()
     began = time.process_time()
-    _whole(reader, first)
+    _check_whole(reader, first)
     learned = time.process_time() - began
     parsed, laid = float("inf"), float("inf")
     for _ in range(ROUNDS):
@@ -35,9 +35,9 @@ def run(small: bool) -> list[Result]:
         _finish(reader)
         laid = min(laid, time.process_time() - began)
     some = [body.decode() for body in later[: max(2, nodes // 25)]]
-    peer = _best(lambda: [list(text_string_to_metric_families(text)) for text in some], 3)
+    peer = _find_best(lambda: [list(text_string_to_metric_families(text)) for text in some], 3)
     peer_rate = len(some) * GPUS * len(FIELDS) / peer
-    limit = _best(lambda: [body.count(b"\n") for body in later], ROUNDS)
+    limit = _find_best(lambda: [body.count(b"\n") for body in later], ROUNDS)
     note = f"{samples} samples, {size / 1e6:.0f} MB, {nodes} targets"
     return [
         Result(
@@ -84,12 +84,12 @@ def _finish(reader: Reader) -> None:
     reader.finish(TIMESTAMP, cluster="bench", interval_s=15, source="bench")
 
 
-def _whole(reader: Reader, bodies: list[bytes]) -> None:
+def _check_whole(reader: Reader, bodies: list[bytes]) -> None:
     _feed(reader, bodies)
     _finish(reader)
 
 
-def _best(work: Callable[[], object], rounds: int) -> float:
+def _find_best(work: Callable[[], object], rounds: int) -> float:
     seconds = float("inf")
     for _ in range(rounds):
         began = time.process_time()

@@ -77,10 +77,10 @@ def _measure(work: Path, question: str, devices: int, days: int) -> list[Result]
     }
     con.execute(f"CREATE TABLE util AS {SQL}", parameters)
     end = START + timedelta(days=days)
-    ours = _ours(con, work, devices, end)
+    ours = _query_ours(con, work, devices, end)
     texts = _write_texts(con, work, days)
     out: list[Result] = []
-    for name, fill in (("Prometheus", _prometheus), ("VictoriaMetrics", _victoria)):
+    for name, fill in (("Prometheus", _query_prometheus), ("VictoriaMetrics", _query_victoria)):
         try:
             theirs = fill(work, texts, end, days)
         except servers.PeerMissingError as error:
@@ -103,7 +103,7 @@ def _measure(work: Path, question: str, devices: int, days: int) -> list[Result]
     return out
 
 
-def _ours(con: duckdb.DuckDBPyConnection, work: Path, devices: int, end: datetime) -> Answer:
+def _query_ours(con: duckdb.DuckDBPyConnection, work: Path, devices: int, end: datetime) -> Answer:
     settings = load(environ={}, flags={"home": work / "fallow"}).settings
     with Warehouse.open(settings, write=True) as warehouse:
         step = max(1, 2_000_000 // (288 * devices))
@@ -114,18 +114,18 @@ def _ours(con: duckdb.DuckDBPyConnection, work: Path, devices: int, end: datetim
             part = con.execute(
                 "SELECT * FROM util WHERE ts >= ? AND ts < ?", bounds
             ).to_arrow_table()
-            warehouse.replace("rollup_5m", _rollup(part), "false", {})
+            warehouse.replace("rollup_5m", _query_rollup(part), "false", {})
             timestamp = until
         window = {"start": START.replace(tzinfo=None), "end": end.replace(tzinfo=None)}
         recent = {"start": (end - timedelta(hours=2)).replace(tzinfo=None), "end": window["end"]}
-        means = _best(lambda: warehouse.query(OUR_MEANS, window))
-        idle = _best(lambda: warehouse.query(OUR_IDLE, recent))
+        means = _find_best(lambda: warehouse.query(OUR_MEANS, window))
+        idle = _find_best(lambda: warehouse.query(OUR_IDLE, recent))
         table = means[1]
         by = dict(zip(table["namespace"].to_pylist(), table["mean"].to_pylist(), strict=True))
         return {"A": (means[0], by), "B": (idle[0], idle[1].column(0)[0].as_py())}
 
 
-def _rollup(part: pa.Table) -> pa.Table:
+def _query_rollup(part: pa.Table) -> pa.Table:
     util = part["util"]
     ones = pa.array([1] * len(part), pa.int32())
     data: dict[str, object] = {
@@ -165,21 +165,21 @@ def _write_texts(con: duckdb.DuckDBPyConnection, work: Path, days: int) -> list[
     return texts
 
 
-def _prometheus(work: Path, texts: list[Path], end: datetime, days: int) -> Answer:
-    promtool = servers.binary("promtool", "prometheus")
+def _query_prometheus(work: Path, texts: list[Path], end: datetime, days: int) -> Answer:
+    promtool = servers.find_binary("promtool", "prometheus")
     data = work / "prometheus"
     for text in texts:
         command = [promtool, "tsdb", "create-blocks-from", "openmetrics", "-q"]
         command += ["--max-block-duration=24h", str(text), str(data)]
         subprocess.run(command, check=True, capture_output=True)
-    with servers.prometheus(data) as url:
+    with servers.run_prometheus(data) as url:
         return _query_both(url, end, days)
 
 
-def _victoria(work: Path, texts: list[Path], end: datetime, days: int) -> Answer:
+def _query_victoria(work: Path, texts: list[Path], end: datetime, days: int) -> Answer:
     data = work / "victoria"
     data.mkdir()
-    with servers.victoria_metrics(data) as url:
+    with servers.run_victoria_metrics(data) as url:
         for text in texts:
             lines = text.read_bytes().removesuffix(b"# EOF\n").replace(b"\n", b"000\n")
             urllib.request.urlopen(f"{url}/api/v1/import/prometheus", lines, timeout=600).close()
@@ -190,8 +190,8 @@ def _victoria(work: Path, texts: list[Path], end: datetime, days: int) -> Answer
 def _query_both(url: str, end: datetime, days: int) -> Answer:
     # One second before the end: Prometheus 2.42 closes a range on both sides.
     timestamp = end.timestamp() - 1
-    means = _best(lambda: _query(url, MEANS.format(days=days), timestamp))
-    idle = _best(lambda: _query(url, IDLE, timestamp))
+    means = _find_best(lambda: _query(url, MEANS.format(days=days), timestamp))
+    idle = _find_best(lambda: _query(url, IDLE, timestamp))
     by = {row["metric"].get("namespace", ""): float(row["value"][1]) for row in means[1]}
     return {"A": (means[0], by), "B": (idle[0], int(idle[1][0]["value"][1]))}
 
@@ -203,7 +203,7 @@ def _query(url: str, expression: str, timestamp: float) -> list[dict[str, Any]]:
         return series_found
 
 
-def _best(question: Callable[[], T], times: int = 5) -> tuple[float, T]:
+def _find_best(question: Callable[[], T], times: int = 5) -> tuple[float, T]:
     answer = question()
     seconds = []
     for _ in range(times - 1):

@@ -8,13 +8,13 @@ from decimal import Decimal
 
 import msgspec
 
-from actions.backtest import backtest
+from actions.backtest import replay_policy
 from actions.facts import gather_facts, read_fleet
 from actions.plan import plan
 from actions.policy.model import ActionBudget, Allow, Match, Policy, PolicyAmount, Stage
 from analyzers.idle.analyzer import IdleAnalyzer
 from benchmarks import month
-from benchmarks.month import peak_gib
+from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
 from fallow.models import Finding
 from fallow.window import Window
@@ -32,7 +32,7 @@ def run(small: bool) -> list[Result]:
         return [*_backtest(warehouse, window, gpus, days), _plan(warehouse, window)]
 
 
-def policy() -> Policy:
+def build_policy() -> Policy:
     """Return a policy that stops idle notebooks and jobs after a day's grace, within budgets."""
     return Policy(
         name="bench",
@@ -56,11 +56,11 @@ def policy() -> Policy:
 def _backtest(warehouse: Warehouse, window: Window, gpus: int, days: int) -> Iterator[Result]:
     steps = int(window.seconds // 3600)
     times = [window.start + timedelta(hours=k + 1) for k in range(steps)]
-    began = time.perf_counter(), _processors()
+    began = time.perf_counter(), _measure_processors()
     past = IdleAnalyzer(warehouse.settings.idle).replay(warehouse, window, times)
     remembered = time.perf_counter() - began[0]
-    result = backtest(policy(), past, warehouse, window, times)
-    took, worked = time.perf_counter() - began[0], _processors() - began[1]
+    result = replay_policy(build_policy(), past, warehouse, window, times)
+    took, worked = time.perf_counter() - began[0], _measure_processors() - began[1]
     about = f"{days} d of {gpus} GPUs"
     yield Result(
         name=f"backtest, {about}",
@@ -71,7 +71,7 @@ def _backtest(warehouse: Warehouse, window: Window, gpus: int, days: int) -> Ite
         f"{result.cases:,} cases, {result.notified:,} told, {len(result.stops):,} stopped, "
         f"{result.gpu_hours:,.0f} GPU-hours; {worked:.1f} s of processors",
     )
-    yield Result(name="backtest: peak memory", value=peak_gib(), unit="GiB")
+    yield Result(name="backtest: peak memory", value=read_peak_gib(), unit="GiB")
 
 
 def _plan(warehouse: Warehouse, window: Window) -> Result:
@@ -80,14 +80,14 @@ def _plan(warehouse: Warehouse, window: Window) -> Result:
     since = max(window.start, now - timedelta(hours=49))
     idle_findings = IdleAnalyzer(warehouse.settings.idle).find(warehouse, Window(since, now))
     several = [
-        _another(f, n)
+        _copy_finding(f, n)
         for n in range(FINDINGS // max(len(idle_findings), 1) + 1)
         for f in idle_findings
     ]
-    began = time.perf_counter(), _processors()
+    began = time.perf_counter(), _measure_processors()
     facts = gather_facts(warehouse, several[:FINDINGS], now)
-    plan_made = plan([policy()], facts, read_fleet(warehouse, now), now)
-    took, worked = time.perf_counter() - began[0], _processors() - began[1]
+    plan_made = plan([build_policy()], facts, read_fleet(warehouse, now), now)
+    took, worked = time.perf_counter() - began[0], _measure_processors() - began[1]
     return Result(
         name=f"plan for {len(facts):,} findings",
         value=took,
@@ -98,10 +98,10 @@ def _plan(warehouse: Warehouse, window: Window) -> Result:
     )
 
 
-def _another(finding: Finding, n: int) -> Finding:
+def _copy_finding(finding: Finding, n: int) -> Finding:
     return msgspec.structs.replace(finding, id=f"{finding.id}-{n}") if n else finding
 
 
-def _processors() -> float:
+def _measure_processors() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime

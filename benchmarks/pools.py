@@ -14,7 +14,7 @@ from analyzers.pools.catalogue import NodeOverhead, OfferTerms, list_offers
 from analyzers.pools.planning import plan_mix
 from analyzers.pools.rows import TypePrice
 from analyzers.pools.shapes import WHOLE, PackingProblem, PodShape, TypeOffer
-from benchmarks.month import peak_gib
+from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
 from fallow.resources import read_table
 
@@ -24,11 +24,11 @@ OPENB = Path(__file__).resolve().parents[2] / "shared/data/openb/openb_pod_list_
 
 def run(small: bool) -> list[Result]:
     """Measure all 8,152 pods against the whole catalogue; small: every sixteenth pod."""
-    shapes, source = _pods()
+    shapes, source = _build_pods()
     pods = Counter(shapes[:: 16 if small else 1])
-    before = peak_gib()
+    before = read_peak_gib()
     began, cpu = time.perf_counter(), time.process_time()
-    problem = PackingProblem(pods, _offers())
+    problem = PackingProblem(pods, _build_offers())
     plan_found = plan_mix(problem)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     return [
@@ -37,23 +37,24 @@ def run(small: bool) -> list[Result]:
             value=took,
             unit="s",
             reach=20,
-            note=f"{source}; {cpu:.1f} s of CPU, {peak_gib() - before:.2f} GiB",
+            note=f"{source}; {cpu:.1f} s of CPU, {read_peak_gib() - before:.2f} GiB",
         ),
         Result(
             name="packed above the lower bound",
             value=100 * plan_found.gap,
             unit="%",
             note=f"{plan_found.usd_h:.2f} USD/h on {len(plan_found.nodes.kind)} nodes, "
-            f"bound {plan_found.bound_usd_h:.2f}; best single type {_alone(plan_found.alone)}",
+            f"bound {plan_found.bound_usd_h:.2f}; best single type "
+            f"{_measure_alone(plan_found.alone)}",
         ),
     ]
 
 
-def _alone(alone: tuple[tuple[str, int, float], ...]) -> str:
+def _measure_alone(alone: tuple[tuple[str, int, float], ...]) -> str:
     return f"{alone[0][0]} {alone[0][2]:.2f}" if alone else "none"
 
 
-def _offers() -> list[TypeOffer]:
+def _build_offers() -> list[TypeOffer]:
     """Return AWS's types at the prices of the built-in card, less what DaemonSets take."""
     prices = [
         TypePrice(
@@ -73,17 +74,17 @@ def _offers() -> list[TypeOffer]:
     return list_offers(prices, OfferTerms("aws", "us-east-1", "on-demand"), overhead, 110)
 
 
-def _pods() -> tuple[list[PodShape], str]:
+def _build_pods() -> tuple[list[PodShape], str]:
     if OPENB.exists():
         with OPENB.open(encoding="utf-8") as lines:
-            return [_shape(row) for row in csv.DictReader(lines)], "openb's own list"
+            return [_build_shape(row) for row in csv.DictReader(lines)], "openb's own list"
     rows = read_table("fallow", "typical_pods.csv")
     part = PODS / sum(int(row["pods"]) for row in rows)
-    pod_shapes = [_shape(row) for row in rows for _ in range(round(int(row["pods"]) * part))]
+    pod_shapes = [_build_shape(row) for row in rows for _ in range(round(int(row["pods"]) * part))]
     return pod_shapes, "openb's published mix"
 
 
-def _shape(row: dict[str, str]) -> PodShape:
+def _build_shape(row: dict[str, str]) -> PodShape:
     gpus = int(row.get("num_gpu") or row.get("gpus") or 0)
     milli = int(row["gpu_milli"]) if gpus else WHOLE
     return PodShape(

@@ -18,7 +18,7 @@ def write(
 ) -> None:
     """Write series: `ts` are their moments (ms since 1970, after 1971), `values[i]` series i's."""
     body = b"".join(
-        _field(1, _words(words) + _samples(ts, line))
+        _encode_field(1, _encode_words(words) + _encode_samples(ts, line))
         for words, line in zip(labels, values, strict=True)
     )
     request = urllib.request.Request(
@@ -30,7 +30,7 @@ def write(
     urllib.request.urlopen(request, timeout=_TIMEOUT_S).close()
 
 
-def _samples(ts: np.ndarray, values: np.ndarray) -> bytes:
+def _encode_samples(ts: np.ndarray, values: np.ndarray) -> bytes:
     out = np.empty((len(ts), 18), np.uint8)
     out[:, :3] = (0x12, 16, 0x09)  # a sample of 16 bytes; its value is a double
     out[:, 3:11] = values.astype("<f8").reshape(-1, 1).view(np.uint8)
@@ -40,18 +40,18 @@ def _samples(ts: np.ndarray, values: np.ndarray) -> bytes:
     return out.tobytes()
 
 
-def _words(labels: Mapping[str, str]) -> bytes:
+def _encode_words(labels: Mapping[str, str]) -> bytes:
     return b"".join(
-        _field(1, _field(1, name.encode()) + _field(2, value.encode()))
+        _encode_field(1, _encode_field(1, name.encode()) + _encode_field(2, value.encode()))
         for name, value in sorted(labels.items())
     )
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+def _encode_field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _encode_varint(len(content)) + content
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from benchmarks.fleet import SyntheticFleet, scrapes
+from benchmarks.fleet import SyntheticFleet, build_scrapes
 from benchmarks.result import Result
 from fallow.settings import load
 from fallow.tables import Batch
@@ -25,16 +25,16 @@ def run(small: bool) -> list[Result]:
         settings = load(environ={}, flags={"home": Path(home), "cluster": "bench"}).settings
         with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
             return [
-                *_rolling(warehouse, gpus, hours),
+                *_measure_rolling(warehouse, gpus, hours),
                 *_query_rollups(warehouse, gpus, days),
             ]
 
 
-def _rolling(warehouse: Warehouse, gpus: int, hours: int) -> list[Result]:
+def _measure_rolling(warehouse: Warehouse, gpus: int, hours: int) -> list[Result]:
     fleet = SyntheticFleet(gpus)
     for hour in range(hours):
         start = START + timedelta(hours=hour)
-        rows = scrapes(fleet, start, 60, 60.0)
+        rows = build_scrapes(fleet, start, 60, 60.0)
         warehouse.ingest([Batch("sample", part) for part in rows])
     began = time.perf_counter()
     roll_up(warehouse)
@@ -93,8 +93,8 @@ def _query_rollups(warehouse: Warehouse, gpus: int, days: int) -> list[Result]:
     )
     month = {"a": ROLLED_FROM, "b": end}
     two_hours = {"a": end - timedelta(hours=2), "b": end}
-    mean_s = _best(lambda: warehouse.query(mean, month))
-    idle_s = _best(lambda: warehouse.query(idle, two_hours))
+    mean_s = _find_best(lambda: warehouse.query(mean, month))
+    idle_s = _find_best(lambda: warehouse.query(idle, two_hours))
     rows = gpus * days * 288
     return [
         Result(
@@ -107,7 +107,7 @@ def _query_rollups(warehouse: Warehouse, gpus: int, days: int) -> list[Result]:
     ]
 
 
-def _best(question: Callable[[], object], times: int = 5) -> float:
+def _find_best(question: Callable[[], object], times: int = 5) -> float:
     best = float("inf")
     for _ in range(times):
         began = time.perf_counter()

@@ -15,7 +15,7 @@ class PeerMissingError(RuntimeError):
     """Say which Debian package would bring the peer."""
 
 
-def binary(name: str, package: str) -> str:
+def find_binary(name: str, package: str) -> str:
     """Return the path of a peer's program.
 
     Raises:
@@ -27,7 +27,7 @@ def binary(name: str, package: str) -> str:
     return path_found
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a port of loopback that nobody holds at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(command: list[str], ready: str, log: Path) -> Iterator[int]:
+def serve(command: list[str], ready: str, log: Path) -> Iterator[int]:
     """Run a server until the block ends, once `ready` answers 200; yields its process id."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
@@ -66,13 +66,13 @@ def _await(ready: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 @contextmanager
-def prometheus(data: Path) -> Iterator[str]:
+def run_prometheus(data: Path) -> Iterator[str]:
     """Serve a folder of blocks with Debian's Prometheus; yields its base URL."""
-    port = free_port()
+    port = find_free_port()
     config = data.parent / "prometheus.yml"
     config.write_text("global: {scrape_interval: 1h}\n")
     command = [
-        binary("prometheus", "prometheus"),
+        find_binary("prometheus", "prometheus"),
         f"--config.file={config}",
         f"--storage.tsdb.path={data}",
         "--storage.tsdb.retention.time=100y",
@@ -81,16 +81,16 @@ def prometheus(data: Path) -> Iterator[str]:
         "--query.max-samples=500000000",
     ]
     url = f"http://127.0.0.1:{port}"
-    with serving(command, f"{url}/-/ready", data.parent / "prometheus.log"):
+    with serve(command, f"{url}/-/ready", data.parent / "prometheus.log"):
         yield url
 
 
 @contextmanager
-def victoria_metrics(data: Path) -> Iterator[str]:
+def run_victoria_metrics(data: Path) -> Iterator[str]:
     """Serve an empty folder with Debian's VictoriaMetrics; yields its base URL."""
-    port = free_port()
+    port = find_free_port()
     command = [
-        binary("victoria-metrics", "victoria-metrics"),
+        find_binary("victoria-metrics", "victoria-metrics"),
         f"-storageDataPath={data}",
         f"-httpListenAddr=127.0.0.1:{port}",
         "-retentionPeriod=100y",
@@ -100,5 +100,5 @@ def victoria_metrics(data: Path) -> Iterator[str]:
         "-search.disableCache",
     ]
     url = f"http://127.0.0.1:{port}"
-    with serving(command, f"{url}/health", data.parent / "victoria.log"):
+    with serve(command, f"{url}/health", data.parent / "victoria.log"):
         yield url

@@ -2,10 +2,10 @@
 
 import time
 
-from benchmarks.month import peak_gib
+from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
-from simulator.cluster.nodes import fleet
-from simulator.exporters.device_rows import rows
+from simulator.cluster.nodes import build_fleet
+from simulator.exporters.device_rows import build_rows
 from simulator.exporters.quirks import Quirks
 from simulator.models import TICK_S
 from simulator.world import Spec, World
@@ -19,12 +19,12 @@ def run(small: bool) -> list[Result]:
     """Measure one day of 1,000 GPUs at a scrape every 30 seconds; small: two hours of 64."""
     gpus, hours = (64, 2) if small else (1_000, 24)
     began = time.perf_counter()
-    world = World(Spec(nodes=fleet(gpus), start_s=START_S), 1)
+    world = World(Spec(nodes=build_fleet(gpus), start_s=START_S), 1)
     quirks = Quirks.of()
     sample_rows = 0
     for step in range(1, hours + 1):
         block = world.advance(START_S + step * STEP_S)
-        for batch in rows(block, quirks, cluster="simulated"):
+        for batch in build_rows(block, quirks, cluster="simulated"):
             sample_rows += batch.rows.num_rows if batch.table == "sample" else 0
     took = time.perf_counter() - began
     return [
@@ -37,7 +37,7 @@ def run(small: bool) -> list[Result]:
         ),
         Result(
             name="the same: peak memory",
-            value=peak_gib(),
+            value=read_peak_gib(),
             unit="GiB",
             reach=1.5,
             note="of the whole process",

@@ -40,7 +40,7 @@ def run(small: bool) -> list[Result]:
     creates = SMALL_CREATES if small else CREATES
     from kubernetes import client
 
-    with _serving(pods) as (port, size):
+    with _run_server(pods) as (port, size):
         config = client.Configuration(host=f"http://127.0.0.1:{port}")
         config.retries = False
         api = ApiConnection(client.ApiClient(config))
@@ -93,7 +93,7 @@ def _create(port: int, creates: int) -> float:
     def some(worker: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         for i in range(worker, creates, CLIENTS):
-            body = json.dumps(_pod(f"new-{i}"))
+            body = json.dumps(_build_pod(f"new-{i}"))
             headers = {"Content-Type": "application/json"}
             connection.request("POST", f"/api/v1/namespaces/{SPACE}/pods", body, headers)
             answer = connection.getresponse()
@@ -108,7 +108,7 @@ def _create(port: int, creates: int) -> float:
 
 
 @contextmanager
-def _serving(pods: int) -> Iterator[tuple[int, int]]:
+def _run_server(pods: int) -> Iterator[tuple[int, int]]:
     """Run a server with pods in it; yields its port and the bytes of a pod."""
     command = [sys.executable, "-m", "benchmarks.simulator_kube", str(pods)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -124,14 +124,14 @@ def _serve(pods: int) -> None:
     store = ObjectStore(NOW.timestamp)
     store.create("Namespace", {"metadata": {"name": SPACE}})
     for i in range(pods):
-        store.create("Pod", _pod(f"pod-{i}", 8_500), manager="kubelet")
+        store.create("Pod", _build_pod(f"pod-{i}", 8_500), manager="kubelet")
     with KubeServer(store) as server:
         size = len(msgspec.json.encode(store.get("Pod", "pod-0", SPACE)))
         print(server.port, size, flush=True)
         sys.stdin.read()  # until the benchmark ends
 
 
-def _pod(name: str, filling: int = 0) -> dict[str, Any]:
+def _build_pod(name: str, filling: int = 0) -> dict[str, Any]:
     resources = {"limits": {"nvidia.com/gpu": "1", "cpu": "8", "memory": "64Gi"}}
     env = [{"name": f"VARIABLE_{i}", "value": f"value {i} of {name}"} for i in range(filling // 80)]
     main = {"name": "main", "image": "registry/train:1", "resources": resources, "env": env}

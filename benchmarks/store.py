@@ -72,11 +72,11 @@ def run(small: bool) -> list[Result]:
             fleet = SyntheticFleet(gpus)
             time_list = [START + timedelta(seconds=INTERVAL_S * k) for k in range(hour)]
             alone = _store(warehouse, fleet, time_list[: hour - scrape_count])
-            beside, reader_queries = _beside_readers(
+            beside, reader_queries = _measure_beside_readers(
                 settings, warehouse, fleet, time_list[hour - scrape_count :]
             )
             return [
-                *_result_stored(gpus, alone, beside, reader_queries),
+                *_build_results(gpus, alone, beside, reader_queries),
                 *_weigh(warehouse, gpus, time_list),
             ]
 
@@ -99,7 +99,7 @@ def _store(
     return times
 
 
-def _beside_readers(
+def _measure_beside_readers(
     settings: Settings, warehouse: Warehouse, fleet: SyntheticFleet, time_list: list[datetime]
 ) -> tuple[list[float], int]:
     command = [sys.executable, "-c", _READER, str(settings.home)]
@@ -115,7 +115,7 @@ def _beside_readers(
     return times, reader_queries
 
 
-def _result_stored(
+def _build_results(
     gpus: int, alone: list[float], beside: list[float], reader_queries: int
 ) -> list[Result]:
     row_text = f"{gpus} rows x {len(METRICS)} metrics"
@@ -124,17 +124,21 @@ def _result_stored(
         f"{os.getloadavg()[0]:.1f}"
     )
     return [
-        Result(name=f"store one look ({row_text}), alone: p50", value=_at(alone, 0.5), unit="ms"),
+        Result(
+            name=f"store one look ({row_text}), alone: p50",
+            value=_convert_time(alone, 0.5),
+            unit="ms",
+        ),
         Result(
             name=f"store one look, {READERS} readers querying: p50",
-            value=_at(beside, 0.5),
+            value=_convert_time(beside, 0.5),
             unit="ms",
             reach=60,
             note=note_text,
         ),
         Result(
             name=f"store one look, {READERS} readers querying: p95",
-            value=_at(beside, 0.95),
+            value=_convert_time(beside, 0.95),
             unit="ms",
             reach=150,
             note=f"the longest {max(beside):.0f} ms",
@@ -143,7 +147,7 @@ def _result_stored(
 
 
 def _weigh(warehouse: Warehouse, gpus: int, time_list: list[datetime]) -> list[Result]:
-    again = Batch("sample", _stored_scrape(warehouse, time_list[len(time_list) // 2]))
+    again = Batch("sample", _build_scrape(warehouse, time_list[len(time_list) // 2]))
     began = time.perf_counter()
     ingested = warehouse.ingest([again])
     resent = (time.perf_counter() - began) * 1e3
@@ -172,7 +176,7 @@ def _weigh(warehouse: Warehouse, gpus: int, time_list: list[datetime]) -> list[R
     ]
 
 
-def _stored_scrape(warehouse: Warehouse, timestamp: datetime) -> pa.Table:
+def _build_scrape(warehouse: Warehouse, timestamp: datetime) -> pa.Table:
     return warehouse.query("FROM sample WHERE ts = $ts", {"ts": timestamp})
 
 
@@ -181,5 +185,5 @@ def _sample(warehouse: Warehouse) -> dict[str, Any]:
     return next(row for row in rows if (row["tier"], row["table"]) == ("hot", "sample"))
 
 
-def _at(times: list[float], share: float) -> float:
+def _convert_time(times: list[float], share: float) -> float:
     return sorted(times)[min(int(len(times) * share), len(times) - 1)]

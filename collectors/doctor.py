@@ -14,10 +14,10 @@ from typing import Any, Literal
 import msgspec
 
 from collectors.prometheus.client import SKEW, PrometheusClient
-from collectors.prometheus.decode import vector
-from collectors.prometheus.raw import selector
-from collectors.prometheus.telemetry import metric_names
-from collectors.series import labels_meaning, measure_of, node_of, resolve
+from collectors.prometheus.decode import decode_vector
+from collectors.prometheus.raw import build_selector
+from collectors.prometheus.telemetry import list_metric_names
+from collectors.series import find_node, list_labels_of, measure_of, resolve
 from fallow.errors import SourceError
 from fallow.resources import read_table
 from fallow.window import Window, format_duration
@@ -83,19 +83,19 @@ def diagnose(
         finding = "no GPU series in the last 5 minutes"
         rows.append(CheckRow("telemetry", "bad", finding, f"let Prometheus scrape {vendors}"))
         return [*rows, doctor.kube_state(survey), doctor.reach(survey)]
-    rows += [exporters(survey), label_style(survey), nodes(survey), mig(survey)]
+    rows += [check_exporters(survey), label_style(survey), check_nodes(survey), check_mig(survey)]
     rows += doctor.signals(survey)
     rows += [doctor.interval(survey), doctor.conflicts(survey), doctor.up(survey)]
     rows += [
         doctor.silent_nodes(survey),
         doctor.kube_state(survey),
-        owners(survey),
-        cadvisor(survey),
+        check_owners(survey),
+        check_cadvisor(survey),
     ]
     return [*rows, doctor.reach(survey)]
 
 
-def flavour(build: Mapping[str, Any]) -> str:
+def read_flavour(build: Mapping[str, Any]) -> str:
     """Return the server's product by its build information.
 
     Mimir names itself and Prometheus gives its revision. VictoriaMetrics gives only the version of
@@ -111,7 +111,7 @@ def flavour(build: Mapping[str, Any]) -> str:
     return f"VictoriaMetrics or another that stands in for Prometheus {version}"
 
 
-def exporters(survey: MetricSurvey) -> CheckRow:
+def check_exporters(survey: MetricSurvey) -> CheckRow:
     """Return which exporters, and which generations of metric names, there are."""
     vendors: dict[str, list[str]] = {}
     for names_found in survey.columns.values():
@@ -151,19 +151,19 @@ def label_style(survey: MetricSurvey) -> CheckRow:
     return CheckRow("labels", "warn", finding, step)
 
 
-def nodes(survey: MetricSurvey) -> CheckRow:
+def check_nodes(survey: MetricSurvey) -> CheckRow:
     """Return which label names the node."""
     used = Counter(
-        next((n for n in labels_meaning("node") if w.get(n)), "instance") for w in survey.series
+        next((n for n in list_labels_of("node") if w.get(n)), "instance") for w in survey.series
     )
     exporter_pods = sum(
         bool(w.get("Hostname") or w.get("hostname"))
-        and node_of(w) not in {w.get("Hostname"), w.get("hostname"), w.get("node")}
+        and find_node(w) not in {w.get("Hostname"), w.get("hostname"), w.get("node")}
         for w in survey.series
     )
     text = ", ".join(f"{label} on {count}" for label, count in used.most_common())
     finding = (
-        f"{len({node_of(w) for w in survey.series})} nodes; the node's name is in {text} series"
+        f"{len({find_node(w) for w in survey.series})} nodes; the node's name is in {text} series"
     )
     if exporter_pods:
         step = "set NODE_NAME from spec.nodeName in dcgm-exporter, or relabel `node` on"
@@ -173,7 +173,7 @@ def nodes(survey: MetricSurvey) -> CheckRow:
     return CheckRow("nodes", "ok", finding)
 
 
-def mig(survey: MetricSurvey) -> CheckRow:
+def check_mig(survey: MetricSurvey) -> CheckRow:
     """Return whether there are MIG instances."""
     profiles = Counter(w["GPU_I_PROFILE"] for w in survey.series if w.get("GPU_I_PROFILE"))
     if not profiles:
@@ -182,7 +182,7 @@ def mig(survey: MetricSurvey) -> CheckRow:
     return CheckRow("mig", "ok", f"MIG instances: {text}; each is judged by itself")
 
 
-def owners(survey: MetricSurvey) -> CheckRow:
+def check_owners(survey: MetricSurvey) -> CheckRow:
     """Return whether pods lead to their owners."""
     missing = sorted({"kube_pod_owner", "kube_replicaset_owner", "kube_job_owner"} - survey.names)
     if not missing:
@@ -191,7 +191,7 @@ def owners(survey: MetricSurvey) -> CheckRow:
     return CheckRow("owners", "warn", f"no {', '.join(missing)}: some owners stay unknown", step)
 
 
-def cadvisor(survey: MetricSurvey) -> CheckRow:
+def check_cadvisor(survey: MetricSurvey) -> CheckRow:
     """Return whether there is a host signal."""
     if "container_cpu_usage_seconds_total" in survey.names:
         return CheckRow(
@@ -212,18 +212,18 @@ class _Doctor:
     def _query(
         self, expression: str, at: datetime | None = None
     ) -> list[tuple[dict[str, str], float]]:
-        return vector(self._client.query(expression, at or self._now))
+        return decode_vector(self._client.query(expression, at or self._now))
 
     def _select(self, *names: str) -> str:
-        return selector(names, self._matchers)
+        return build_selector(names, self._matchers)
 
     def server(self) -> CheckRow:
         self._query("vector(1)")
         try:
             body = self._client.get("status/buildinfo", {})
-            server_name = flavour(msgspec.json.decode(body)["data"])
+            server_name = read_flavour(msgspec.json.decode(body)["data"])
         except (SourceError, KeyError, AttributeError, TypeError):
-            server_name = flavour({})
+            server_name = read_flavour({})
         return CheckRow("server", "ok", f"{self._client.url} answers: {server_name}")
 
     def skew(self, clock: Callable[[], datetime]) -> CheckRow:
@@ -238,7 +238,7 @@ class _Doctor:
         return CheckRow("clock", "bad", finding, "synchronise both with NTP")
 
     def survey(self) -> MetricSurvey:
-        names = metric_names(self._client, Window.last(timedelta(hours=1), now=self._now))
+        names = list_metric_names(self._client, Window.last(timedelta(hours=1), now=self._now))
         columns: dict[str, list[str]] = {}
         for name in names:
             measure = measure_of(name)
@@ -257,30 +257,33 @@ class _Doctor:
 
     def signals(self, survey: MetricSurvey) -> Iterator[CheckRow]:
         """Yield one row per model: which of the needed fields are there."""
-        by = ", ".join(labels_meaning("model"))
-        total = Counter(_model(label_set) for label_set in survey.series)
+        by = ", ".join(list_labels_of("model"))
+        total = Counter(_get_model(label_set) for label_set in survey.series)
         there: dict[str, Counter[str]] = {}
         legal: dict[str, Counter[str]] = {}
-        for field in fields():
+        for field in list_fields():
             column = field["column"]
             for name in survey.columns.get(column, ()):
                 selected = self._select(name)
-                for into, some in ((there, selected), (legal, f"{selected} <= {_highest(name):g}")):
+                for into, some in (
+                    (there, selected),
+                    (legal, f"{selected} <= {_find_highest(name):g}"),
+                ):
                     for label_set, count in self._query(f"count by ({by}) ({some})"):
-                        into.setdefault(_model(label_set), Counter())[column] += round(count)
+                        into.setdefault(_get_model(label_set), Counter())[column] += round(count)
         for model, devices in sorted(total.items()):
             legal_counts = legal.get(model, Counter())
             blank = [c for c in there.get(model, ()) if not legal_counts[c]]
-            instances = any(w.get("GPU_I_ID") for w in survey.series if _model(w) == model)
+            instances = any(w.get("GPU_I_ID") for w in survey.series if _get_model(w) == model)
             fields_wanted = [
-                f for f in fields() if not (instances and f["column"] == "gpu_util_pct")
+                f for f in list_fields() if not (instances and f["column"] == "gpu_util_pct")
             ]
             missing = [
                 f
                 for f in fields_wanted
                 if not legal_counts[f["column"]] and f["column"] not in blank
             ]
-            yield signal_row(model, devices, legal_counts, missing, blank)
+            yield check_signal(model, devices, legal_counts, missing, blank)
 
     def interval(self, survey: MetricSurvey) -> CheckRow:
         counts_found = self._query(f"max(count_over_time({self._select(survey.signal_name)}[10m]))")
@@ -319,9 +322,9 @@ class _Doctor:
         down = [label_set for label_set, _ in self._query(f"up{{{matchers}}} == 0")]
         if not down:
             return CheckRow("exporters up", "ok", f"every target of {', '.join(jobs)} is up")
-        names = sorted(node_of(label_set) or label_set.get("instance", "?") for label_set in down)
+        names = sorted(find_node(label_set) or label_set.get("instance", "?") for label_set in down)
         step = "check these exporters' pods and Prometheus' targets page"
-        finding = f"{_count_phrase(len(names), 'exporter')} down: {few(names)}"
+        finding = f"{_count_phrase(len(names), 'exporter')} down: {format_few(names)}"
         return CheckRow("exporters up", "bad", finding, step)
 
     def silent_nodes(self, survey: MetricSurvey) -> CheckRow:
@@ -330,14 +333,16 @@ class _Doctor:
         resource_matcher = 'resource=~"(nvidia|amd|huawei)_com_.*"'
         matchers = ", ".join(p for p in (resource_matcher, self._matchers) if p)
         capacities = self._query(f"kube_node_status_capacity{{{matchers}}} > 0")
-        nodes_with_series = {node_of(label_set) for label_set in survey.series}
+        nodes_with_series = {find_node(label_set) for label_set in survey.series}
         with_gpus = {w.get("exported_node") or w.get("node", "") for w, _ in capacities}
         silent = sorted(with_gpus - nodes_with_series)
         if not silent:
             finding = f"all {len(with_gpus)} nodes with GPUs have telemetry"
             return CheckRow("silent nodes", "ok", finding)
         step = "is the exporter's DaemonSet on these nodes (taints, selectors)?"
-        finding = f"{_count_phrase(len(silent), 'node')} with GPUs but no telemetry: {few(silent)}"
+        finding = (
+            f"{_count_phrase(len(silent), 'node')} with GPUs but no telemetry: {format_few(silent)}"
+        )
         return CheckRow("silent nodes", "bad", finding, step)
 
     def kube_state(self, survey: MetricSurvey) -> CheckRow:
@@ -377,7 +382,7 @@ class _Doctor:
         return CheckRow("history", "ok", f"GPU series reach back {days} or more")
 
 
-def signal_row(
+def check_signal(
     model: str,
     devices: int,
     device_counts: Counter[str],
@@ -386,7 +391,7 @@ def signal_row(
 ) -> CheckRow:
     """Return which needed fields a model's devices have, and which line adds the missing ones."""
     check = f"signals of {model}"
-    names = [f["column"] for f in fields() if device_counts[f["column"]]]
+    names = [f["column"] for f in list_fields() if device_counts[f["column"]]]
     finding = f"{devices} devices with {', '.join(names) or 'nothing we know'}"
     if not missing and not blank:
         return CheckRow(check, "ok", finding)
@@ -401,21 +406,21 @@ def signal_row(
     return CheckRow(check, "warn" if compute else "bad", finding, "; ".join(steps))
 
 
-def _highest(name: str) -> float:
+def _find_highest(name: str) -> float:
     """Return the largest legal value of a metric as it is exported."""
     measure = measure_of(name)
     return measure.high / measure.scale if measure is not None else float("inf")
 
 
 @cache
-def fields() -> tuple[dict[str, str], ...]:
+def list_fields() -> tuple[dict[str, str], ...]:
     """Return the needed fields: the column, dcgm-exporter's line, and why."""
     return tuple(read_table("collectors", "dcgm_fields.csv"))
 
 
-def _model(label_set: Mapping[str, str]) -> str:
+def _get_model(label_set: Mapping[str, str]) -> str:
     return next(
-        (label_set[n] for n in labels_meaning("model") if label_set.get(n)), "unnamed model"
+        (label_set[n] for n in list_labels_of("model") if label_set.get(n)), "unnamed model"
     )
 
 
@@ -423,7 +428,7 @@ def _count_phrase(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def few(names: Sequence[str], most: int = 5) -> str:
+def format_few(names: Sequence[str], most: int = 5) -> str:
     """Return the first names and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from yarl import URL
 
-from collectors.progress import Pod, progress_metrics, read_progress
+from collectors.progress import Pod, read_progress, read_progress_metrics
 from collectors.reader import Reader, ScrapeLimits, TargetScrape
 from fallow.collector_settings import ExporterSettings
 from fallow.errors import UsageError
@@ -25,7 +25,7 @@ TRAINERS = "trainers"
 """The jobs' own exporters, which end with their jobs: their silence is no fault of the fleet's."""
 
 
-def _utc_now() -> datetime:
+def _get_utc_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -58,7 +58,7 @@ class ExporterCollector:
         self,
         settings: ExporterSettings,
         cluster: str = "default",
-        clock: Callable[[], datetime] = _utc_now,
+        clock: Callable[[], datetime] = _get_utc_now,
         *,
         annotated: Callable[[], Collection[str]] = tuple,
     ) -> None:
@@ -75,8 +75,8 @@ class ExporterCollector:
         self._max_body = int(settings.body_size_limit)
         self._annotated = annotated
         targets = [
-            *(_target(text) for text in settings.targets),
-            *(_trainer(text) for text in settings.trainers),
+            *(_parse_target(text) for text in settings.targets),
+            *(_build_trainer(text) for text in settings.trainers),
         ]
         self._targets = list({target.name: target for target in targets}.values())
         self._reader = Reader(
@@ -96,13 +96,13 @@ class ExporterCollector:
         started = self._clock().astimezone(UTC).replace(tzinfo=None)
         ts = np.datetime64(started, "ms").astype("datetime64[us]")
         interval = self._settings.interval.total_seconds()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=_choose_loop()) as runner:
             outcomes = runner.run(self._fetch_all())
         reading = self._reader.finish(ts, cluster=self._cluster, interval_s=interval, source=SOURCE)
         yield from reading.assembled.batches
-        yield from _progress(outcomes, ts, interval, self._cluster)
+        yield from _read_progress(outcomes, ts, interval, self._cluster)
         if outcomes:
-            yield _scrapes(outcomes, ts, interval, self._cluster)
+            yield _build_scrapes(outcomes, ts, interval, self._cluster)
 
     async def _fetch_all(self) -> list[_Outcome]:
         settings = self._settings
@@ -112,7 +112,9 @@ class ExporterCollector:
             headers["Authorization"] = f"Bearer {token}"
         outcomes: list[_Outcome] = []
         waiting = iter(self._targets)
-        names = frozenset((*progress_metrics(), *settings.progress_metrics, *self._annotated()))
+        names = frozenset(
+            (*read_progress_metrics(), *settings.progress_metrics, *self._annotated())
+        )
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
             headers=headers,
@@ -146,7 +148,7 @@ class ExporterCollector:
         if body:
             instance = target.url.authority.rpartition("@")[2]
             scrape = self._reader.feed(target.name, body, {"instance": instance})
-            error = error or _complaint(scrape)
+            error = error or _find_complaint(scrape)
         return _Outcome(target.name, seconds, error, scrape)
 
     async def _get(self, session: aiohttp.ClientSession, url: URL) -> tuple[bytes, str | None]:
@@ -155,7 +157,7 @@ class ExporterCollector:
         try:
             async with session.get(url) as response:
                 if response.status != 200:  # noqa: PLR2004 (HTTP OK)
-                    return b"", _status(response)
+                    return b"", _format_status(response)
                 await _drain(response.content, parts, self._max_body)
         except TimeoutError:
             limit = format_duration(self._settings.timeout.total_seconds())
@@ -188,7 +190,7 @@ async def _drain(content: aiohttp.StreamReader, into: list[bytes], limit: int) -
         into.append(part)
 
 
-def _complaint(scrape: TargetScrape) -> str | None:
+def _find_complaint(scrape: TargetScrape) -> str | None:
     if scrape.excess:
         return f"over exporters.{scrape.excess}"
     if scrape.cut:
@@ -196,7 +198,7 @@ def _complaint(scrape: TargetScrape) -> str | None:
     return None
 
 
-def _status(response: aiohttp.ClientResponse) -> str:
+def _format_status(response: aiohttp.ClientResponse) -> str:
     advice = ""
     if response.status in (401, 403):
         advice = ": check exporters.bearer_token"
@@ -221,12 +223,12 @@ def _line(error: Exception) -> str:
     return ": ".join(part for part in parts if part)[:300]
 
 
-def _scrapes(
+def _build_scrapes(
     outcomes: Iterable[_Outcome], ts: np.datetime64, interval: float, cluster: str
 ) -> Batch:
     rows = sorted(outcomes, key=lambda outcome: outcome.target)
     scrapes = [outcome.scrape or TargetScrape(outcome.target) for outcome in rows]
-    errors = [o.error or _nothing(scrape) for o, scrape in zip(rows, scrapes, strict=True)]
+    errors = [o.error or _check_nothing(scrape) for o, scrape in zip(rows, scrapes, strict=True)]
     timestamp = ts.astype(datetime)
     return Batch.of(
         "scrape",
@@ -245,7 +247,7 @@ def _scrapes(
     )
 
 
-def _progress(
+def _read_progress(
     outcomes: Iterable[_Outcome], ts: np.datetime64, interval: float, cluster: str
 ) -> Iterator[Batch]:
     # Two targets may report one pod: the target that is listed last wins.
@@ -267,7 +269,7 @@ def _progress(
     )
 
 
-def _nothing(scrape: TargetScrape) -> str | None:
+def _check_nothing(scrape: TargetScrape) -> str | None:
     """Explain a complete response without any usable value."""
     if scrape.values:
         return None
@@ -276,12 +278,12 @@ def _nothing(scrape: TargetScrape) -> str | None:
     return f"the answer holds no metrics ({scrape.rejected} lines are not Prometheus text)"
 
 
-def _target(text: str) -> _Target:
-    url = _url(text)
+def _parse_target(text: str) -> _Target:
+    url = _parse_url(text)
     return _Target(_name(url), url)
 
 
-def _trainer(text: str) -> _Target:
+def _build_trainer(text: str) -> _Target:
     """Read `namespace/pod=http://host:port/metrics`, or an address alone."""
     where, equals, address = text.partition("=")
     if not equals or "://" in where:
@@ -292,11 +294,11 @@ def _trainer(text: str) -> _Target:
             f"exporters.trainers: {text!r} is not namespace/pod=http://host:port/metrics",
             hint="for instance ml/train-0=http://train-0.ml.svc:9000/metrics",
         )
-    url = _url(address, "trainers")
+    url = _parse_url(address, "trainers")
     return _Target(_name(url), url, trains=True, pod=(namespace, pod) if pod else None)
 
 
-def _url(text: str, setting: str = "targets") -> URL:
+def _parse_url(text: str, setting: str = "targets") -> URL:
     try:
         url = URL(text)
         usable = url.scheme in {"http", "https"} and bool(url.host)
@@ -316,7 +318,7 @@ def _name(url: URL) -> str:
     return str(url.with_user(None).with_password(None)) if url.user else str(url)
 
 
-def _loop_factory() -> Callable[[], Any] | None:
+def _choose_loop() -> Callable[[], Any] | None:
     try:
         uvloop = importlib.import_module("uvloop")
     except ImportError:

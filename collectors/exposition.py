@@ -98,7 +98,7 @@ def _sample(number: int, text: bytes) -> ExpositionLine | None:
         return None
     if name is None:
         # Prometheus 3 writes metric names with other characters as {"name", label="value"}.
-        name, labels = _quoted_name(labels or b"")
+        name, labels = _parse_quoted_name(labels or b"")
         if name is None:
             return None
     try:
@@ -108,7 +108,7 @@ def _sample(number: int, text: bytes) -> ExpositionLine | None:
             name.decode(),
             labels or b"",
             float(value),
-            None if stamp is None else _microseconds(stamp),
+            None if stamp is None else _convert_microseconds(stamp),
             match.start(3),
             not rest and (stamped is None or len(stamped) == len(stamp) + 1),
         )
@@ -122,7 +122,7 @@ def parse_tail(text: bytes) -> tuple[float, int | None] | None:
     return None if line is None else (line.value, line.timestamp_us)
 
 
-def _microseconds(stamp: bytes) -> int:
+def _convert_microseconds(stamp: bytes) -> int:
     value = float(stamp)
     scaled = round(value * (1e6 if abs(value) < SECONDS_BELOW else 1e3))
     if not 0 <= scaled < LAST:
@@ -130,7 +130,7 @@ def _microseconds(stamp: bytes) -> int:
     return scaled
 
 
-def _quoted_name(labels: bytes) -> tuple[bytes | None, bytes]:
+def _parse_quoted_name(labels: bytes) -> tuple[bytes | None, bytes]:
     match = _LABEL.match(labels)
     if match is None or match[2] is not None or not match[1].startswith(b'"'):
         return None, labels
@@ -171,7 +171,7 @@ def _unquote(text: str) -> str:
     return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], inner)
 
 
-def samples(body: bytes) -> Iterator[tuple[str, dict[str, str], float, int | None]]:
+def parse_samples(body: bytes) -> Iterator[tuple[str, dict[str, str], float, int | None]]:
     """Yield (name, labels, value, timestamp in microseconds) of every sample of a whole text."""
     for line in read(body, whole=True).lines:
         yield line.name, dict(parse_labels(line.labels)), line.value, line.timestamp_us

@@ -11,8 +11,8 @@ import polars as pl
 from collectors.assemble import CodedSeries, SeriesCatalog
 from collectors.exposition import read
 from collectors.frame import Floats, Ints
-from collectors.inventory import pod_uid
-from collectors.reader import meanings
+from collectors.inventory import derive_pod_uid
+from collectors.reader import find_meanings
 from fallow.errors import UsageError
 from fallow.tables import Batch
 
@@ -45,7 +45,7 @@ def import_exposition(
         raise UsageError(f"--interval is {interval_s:g} s", hint="the scrape interval, such as 30s")
     timestamp = now.astimezone(UTC).replace(tzinfo=None)
     values = _read(path, np.datetime64(timestamp, "us").astype(np.int64))
-    return _batches(path, values, cluster, interval_s)
+    return _build_batches(path, values, cluster, interval_s)
 
 
 def _read(path: Path, now: np.int64) -> _Values:
@@ -54,9 +54,9 @@ def _read(path: Path, now: np.int64) -> _Values:
     stamps: list[Ints] = []
     values: list[Floats] = []
     rejected = unknown = 0
-    for block in _blocks(path):
+    for block in _read_blocks(path):
         text = read(block, whole=True)
-        line_numbers, series = meanings(text.lines, {})
+        line_numbers, series = find_meanings(text.lines, {})
         lines = [text.lines[place] for place in line_numbers]
         coded.append(catalog.code(series))
         stamps.append(
@@ -76,7 +76,7 @@ def _read(path: Path, now: np.int64) -> _Values:
     )
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
+def _read_blocks(path: Path) -> Iterator[bytes]:
     """Yield the file in blocks that end where a line ends."""
     try:
         with path.open("rb") as file:
@@ -90,7 +90,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
 
 
-def _batches(path: Path, values: _Values, cluster: str, interval_s: float) -> Iterator[Batch]:
+def _build_batches(path: Path, values: _Values, cluster: str, interval_s: float) -> Iterator[Batch]:
     order = np.argsort(values.stamps, kind="stable")
     stamps = values.stamps[order]
     refused = start = 0
@@ -109,7 +109,7 @@ def _batches(path: Path, values: _Values, cluster: str, interval_s: float) -> It
         refused += assembled.rejected
         yield from assembled.batches
         for batch in assembled.batches:
-            yield from _pods(batch, cluster, interval_s)
+            yield from _list_pods(batch, cluster, interval_s)
         start = end
     first, final = (stamps[i].astype("datetime64[us]").astype(datetime) for i in (0, -1))
     yield Batch.of(
@@ -127,7 +127,7 @@ def _batches(path: Path, values: _Values, cluster: str, interval_s: float) -> It
     )
 
 
-def _pods(batch: Batch, cluster: str, interval_s: float) -> Iterator[Batch]:
+def _list_pods(batch: Batch, cluster: str, interval_s: float) -> Iterator[Batch]:
     """Yield the pods that a batch names: a text file has no other information about them."""
     rows = pl.DataFrame(pl.from_arrow(batch.rows)).filter(pl.col("pod").is_not_null())
     if rows.is_empty():
@@ -142,7 +142,7 @@ def _pods(batch: Batch, cluster: str, interval_s: float) -> Iterator[Batch]:
         "pod",
         {
             "cluster": [cluster] * len(pods),
-            "uid": [pod_uid(cluster, n, p) for n, p in zip(namespaces, pods, strict=True)],
+            "uid": [derive_pod_uid(cluster, n, p) for n, p in zip(namespaces, pods, strict=True)],
             "namespace": namespaces,
             "pod": pods,
             "node": seen["node"].to_list(),

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fallow.tables import TYPES, Batch, columns
+from fallow.tables import TYPES, Batch, list_columns
 
 if TYPE_CHECKING:
     from collectors.assemble import CodedSeries, SeriesCatalog
@@ -20,7 +20,7 @@ _KEYS = {"cluster", "ts", "device", "node", "parent", "vendor", "model", "profil
 _KEYS |= {"namespace", "pod", "container", "sharers", "interval_s", "source"}
 TOTAL = "mem_total_bytes"
 """No column of its own: where a source gives total and used, free is their difference."""
-SAMPLE = (*(c.name for c in columns("sample") if c.name not in _KEYS), TOTAL)
+SAMPLE = (*(c.name for c in list_columns("sample") if c.name not in _KEYS), TOTAL)
 HOLDING = ("share", "gpu_util_pct", "mem_used_bytes")
 ATTRIBUTES = ("node", "parent", "vendor", "model", "profile", "gpu_index")
 DEVICE, OWNER, SHARED, WEAK = range(4)
@@ -139,7 +139,7 @@ class Frame:
         cells = self._scatter(grid, own_values)
         self._spill(row, cells)
         owner, sharers = self._owners(len(grid), row)
-        attributes = _attributes(grid, owner_codes)
+        attributes = _parse_attributes(grid, owner_codes)
         free = cells[_AT[TOTAL]] - cells[_AT["mem_used_bytes"]]
         missing = np.isnan(cells[_AT["mem_free_bytes"]])
         cells[_AT["mem_free_bytes"]][missing] = np.where(free >= 0, free, np.nan)[missing]
@@ -147,16 +147,16 @@ class Frame:
         catalog = self._catalog
         data: dict[str, pa.Array] = {
             "ts": pa.array(grid.ts[keep]),
-            "device": _words(catalog.devices, grid.device[keep]),
+            "device": _build_words(catalog.devices, grid.device[keep]),
             "sharers": pa.array(sharers[keep], mask=sharers[keep] == 0),
         }
         for name, codes in attributes.items():
-            data[name] = _words(catalog.words(name), codes[keep])
+            data[name] = _build_words(catalog.words(name), codes[keep])
         for i, name in enumerate(("namespace", "pod", "container")):
-            data[name] = _words([o[i] for o in catalog.owners], owner[keep])
+            data[name] = _build_words([o[i] for o in catalog.owners], owner[keep])
         for name, i in _AT.items():
             if name != TOTAL:
-                data[name] = _numbers(cells[i][keep], "sample", name)
+                data[name] = _build_numbers(cells[i][keep], "sample", name)
         return _batch("sample", data, constants, int(keep.sum()))
 
     def holdings(self, constants: Mapping[str, Any]) -> Batch | None:
@@ -184,13 +184,13 @@ class Frame:
         catalog = self._catalog
         data = {
             "ts": pa.array(grid.ts),
-            "device": _words(catalog.devices, self._who[some, DEVICE]),
-            "namespace": _words([o[0] or "" for o in catalog.owners], owner),
-            "pod": _words([o[1] for o in catalog.owners], owner),
-            "container": _words([o[2] for o in catalog.owners], owner),
+            "device": _build_words(catalog.devices, self._who[some, DEVICE]),
+            "namespace": _build_words([o[0] or "" for o in catalog.owners], owner),
+            "pod": _build_words([o[1] for o in catalog.owners], owner),
+            "container": _build_words([o[2] for o in catalog.owners], owner),
         }
         for i, name in enumerate(HOLDING):
-            data[name] = _numbers(table[i], "holding", name)
+            data[name] = _build_numbers(table[i], "holding", name)
         without = {k: v for k, v in constants.items() if k != "interval_s"}
         return _batch("holding", data, without, len(grid))
 
@@ -277,7 +277,7 @@ class Frame:
         return keep
 
 
-def _attributes(grid: RowGrid, owner_codes: Ints) -> dict[str, Ints]:
+def _parse_attributes(grid: RowGrid, owner_codes: Ints) -> dict[str, Ints]:
     """Return the attribute codes of each row.
 
     Other sources win over HAMi, and HAMi's host series win over its container series.
@@ -298,15 +298,15 @@ def _attributes(grid: RowGrid, owner_codes: Ints) -> dict[str, Ints]:
     return attributes
 
 
-def _words(values: list[Any], codes: Ints) -> pa.Array:
+def _build_words(values: list[Any], codes: Ints) -> pa.Array:
     """Look codes up; -1 is null."""
     kind = pa.int16() if values and isinstance(values[0], int) else pa.string()
     return pa.array(values, kind).take(pa.array(codes, mask=codes < 0))
 
 
-def _numbers(values: Floats, table: str, name: str) -> pa.Array:
+def _build_numbers(values: Floats, table: str, name: str) -> pa.Array:
     """Cast a column whose NaNs are nulls to its type."""
-    kind = TYPES[next(c.type for c in columns(table) if c.name == name)]
+    kind = TYPES[next(c.type for c in list_columns(table) if c.name == name)]
     missing = np.isnan(values)
     if pa.types.is_integer(kind):
         integers = np.rint(np.where(missing, 0.0, values)).astype(np.int64)

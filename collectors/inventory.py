@@ -12,21 +12,21 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fallow.tables import Batch, schema
+from fallow.tables import Batch, get_schema
 
 BATCH_ROWS = 5000
 
 
-def batches(table: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
+def build_batches(table: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
     """Yield batches of at most `BATCH_ROWS` rows; a row's absent columns become null."""
     chunk: list[Mapping[str, Any]] = []
     for row in rows:
         chunk.append(row)
         if len(chunk) == BATCH_ROWS:
-            yield Batch(table, pa.Table.from_pylist(chunk, schema=schema(table)))
+            yield Batch(table, pa.Table.from_pylist(chunk, schema=get_schema(table)))
             chunk = []
     if chunk:
-        yield Batch(table, pa.Table.from_pylist(chunk, schema=schema(table)))
+        yield Batch(table, pa.Table.from_pylist(chunk, schema=get_schema(table)))
 
 
 def document(value: object) -> str | None:
@@ -36,7 +36,7 @@ def document(value: object) -> str | None:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def scrape_row(
+def build_scrape_row(
     collector: str,
     target: str,
     *,
@@ -62,7 +62,7 @@ def scrape_row(
     }
 
 
-def pod_uid(cluster: str, namespace: str, pod: str, created: float | None = None) -> str:
+def derive_pod_uid(cluster: str, namespace: str, pod: str, created: float | None = None) -> str:
     """Return the stable UID of a pod whose source has none.
 
     `created` (seconds since 1970) distinguishes pods that had the same name one after another.

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from collectors.inventory import batches, scrape_row
+from collectors.inventory import build_batches, build_scrape_row
 from fallow.collector_settings import JupyterSettings
 from fallow.errors import SettingsError, SourceError
 from fallow.tables import Batch
@@ -76,8 +76,8 @@ class JupyterCollector:
         """Poll every server once; the window only means that a poll is due."""
         del window
         answers = asyncio.run(self._fetch_all())
-        yield from batches("notebook_sample", (row for row, _ in answers if row))
-        yield from batches("scrape", (scrape for _, scrape in answers))
+        yield from build_batches("notebook_sample", (row for row, _ in answers if row))
+        yield from build_batches("scrape", (scrape for _, scrape in answers))
 
     async def _fetch_all(self) -> list[tuple[Row | None, Row]]:
         timeout = aiohttp.ClientTimeout(total=self._settings.timeout.total_seconds())
@@ -105,7 +105,7 @@ class JupyterCollector:
                 error = f"no answer within {self._settings.timeout.total_seconds():g} s"
             except (aiohttp.ClientError, OSError) as failure:
                 error = f"no answer: {str(failure) or type(failure).__name__}"
-            scrape = scrape_row(
+            scrape = build_scrape_row(
                 NAME,
                 server.url,
                 cluster=self._cluster,
@@ -139,9 +139,9 @@ class JupyterCollector:
             "pod": server.pod,
             "kernels": len(kernels),
             "busy_kernels": busy,
-            "last_kernel_activity": ts if busy else _latest(kernels),
+            "last_kernel_activity": ts if busy else _find_latest(kernels),
             "terminals": None if terminals is None else len(terminals),
-            "last_terminal_activity": _latest(terminals or []),
+            "last_terminal_activity": _find_latest(terminals or []),
             "connections": status.connections,
             "last_activity": ts if busy else status.last_activity,
         }
@@ -164,7 +164,7 @@ def parse_server(text: str) -> NotebookServer:
     return NotebookServer(namespace, pod, url.rstrip("/"))
 
 
-def _latest(items: list[Kernel] | list[Terminal]) -> datetime | None:
+def _find_latest(items: list[Kernel] | list[Terminal]) -> datetime | None:
     return max((i.last_activity for i in items if i.last_activity), default=None)
 
 
@@ -185,7 +185,9 @@ async def _get(
         if optional and answer.status == _NOT_FOUND:
             return None
         if answer.status != _OK:
-            raise SourceError(f"HTTP {answer.status} from /api/{path_name}{_why(answer.status)}")
+            raise SourceError(
+                f"HTTP {answer.status} from /api/{path_name}{_explain_failure(answer.status)}"
+            )
         body = await answer.read()
     try:
         return msgspec.json.decode(body, type=shape)
@@ -193,7 +195,7 @@ async def _get(
         raise SourceError(f"/api/{path_name} is not Jupyter's answer: {error}") from error
 
 
-def _why(status: int) -> str:
+def _explain_failure(status: int) -> str:
     return {
         301: ": the server lies behind a login",
         302: ": the server lies behind a login",

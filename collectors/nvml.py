@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from collectors.inventory import batches, scrape_row
-from collectors.processes import locate_process, pod_names
+from collectors.inventory import build_batches, build_scrape_row
+from collectors.processes import list_pod_names, locate_process
 from fallow.collector_settings import NvmlSettings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -48,13 +48,13 @@ class NvmlCollector:
     def collect(self, window: Window) -> Iterator[Batch]:
         """Read once; the window only means that a scrape is due."""
         del window
-        nvml = self._binding if self._binding is not None else _pynvml()
+        nvml = self._binding if self._binding is not None else _import_pynvml()
         start, rows, scrapes = self._clock(), _Rows(), []
         error: str | None = None
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as failure:
-            error = _no_driver(nvml, failure)
+            error = _explain_no_driver(nvml, failure)
         else:
             try:
                 for index in range(nvml.nvmlDeviceGetCount()):
@@ -67,13 +67,13 @@ class NvmlCollector:
                 error = str(failure)
             finally:
                 nvml.nvmlShutdown()
-        yield from batches("sample", rows.samples)
-        yield from batches("holding", rows.holdings)
+        yield from build_batches("sample", rows.samples)
+        yield from build_batches("holding", rows.holdings)
         scrapes.append(self._scrape(self._node, start, len(rows.samples), error))
-        yield from batches("scrape", scrapes)
+        yield from build_batches("scrape", scrapes)
 
     def _scrape(self, target: str, start: datetime, samples: int, error: str | None) -> Row:
-        return scrape_row(
+        return build_scrape_row(
             NAME,
             target,
             cluster=self._cluster,
@@ -85,7 +85,9 @@ class NvmlCollector:
 
     def _device(self, nvml: Any, index: int, ts: datetime, rows: "_Rows") -> None:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        uuid, model = (_text(f(handle)) for f in (nvml.nvmlDeviceGetUUID, nvml.nvmlDeviceGetName))
+        uuid, model = (
+            _decode_text(f(handle)) for f in (nvml.nvmlDeviceGetUUID, nvml.nvmlDeviceGetName)
+        )
         common = {
             "cluster": self._cluster,
             "ts": ts,
@@ -96,15 +98,21 @@ class NvmlCollector:
             "source": NAME,
             "model": model,
         }
-        device_values = _values(nvml, handle)
-        instances = list(_instances(nvml, handle))
+        device_values = _read_values(nvml, handle)
+        instances = list(_list_instances(nvml, handle))
         if not instances:
             self._add(nvml, handle, {**common, "device": uuid, **device_values}, rows)
         shared = {k: v for k, v in device_values.items() if k not in _OWN}
         for instance, number in instances:
             identity = {"device": f"{uuid}/gi{number}", "parent": uuid}
-            profile = _text(nvml.nvmlDeviceGetName(instance)).partition(_MIG)[2] or None
-            row = {**common, **shared, **identity, "profile": profile, **_memory(nvml, instance)}
+            profile = _decode_text(nvml.nvmlDeviceGetName(instance)).partition(_MIG)[2] or None
+            row = {
+                **common,
+                **shared,
+                **identity,
+                "profile": profile,
+                **_read_memory(nvml, instance),
+            }
             self._add(nvml, instance, row, rows)
 
     def _add(self, nvml: Any, handle: Any, row: Row, rows: "_Rows") -> None:
@@ -125,7 +133,7 @@ class NvmlCollector:
 
     def _process_holders(self, processes: Iterable[Any]) -> ProcessMemory:
         """Return memory by pod; null if the driver does not report the memory of a process."""
-        names, holders = pod_names(self._pod_logs), ProcessMemory()
+        names, holders = list_pod_names(self._pod_logs), ProcessMemory()
         for process in processes:
             where = locate_process(self._proc_root, process.pid)
             who = names.get(where.pod_uid) if where else None
@@ -143,13 +151,13 @@ class _Rows:
         self.holdings: list[Row] = []
 
 
-def _pynvml() -> Any:
+def _import_pynvml() -> Any:
     import pynvml  # loads no driver until it is initialised
 
     return pynvml
 
 
-def _no_driver(nvml: Any, failure: Exception) -> str:
+def _explain_no_driver(nvml: Any, failure: Exception) -> str:
     absent = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
     if getattr(failure, "value", None) in absent:
         return "no NVIDIA driver"
@@ -173,7 +181,7 @@ def _call(nvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         raise
 
 
-def _values(nvml: Any, handle: Any) -> Row:
+def _read_values(nvml: Any, handle: Any) -> Row:
     """Read a whole GPU; units become the canonical ones (mW to W, mJ stays)."""
     use = _call(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
     power = _call(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
@@ -188,7 +196,7 @@ def _values(nvml: Any, handle: Any) -> Row:
         "power_w": None if power is None else power / _MILLI,
         "energy_mj": _call(nvml, nvml.nvmlDeviceGetTotalEnergyConsumption, handle),
         "temp_c": _call(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-        "mem_temp_c": _memory_temperature(nvml, handle),
+        "mem_temp_c": _read_memory_temperature(nvml, handle),
         "sm_clock_mhz": _call(nvml, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
         "mem_clock_mhz": _call(nvml, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
         "throttle_mask": _call(nvml, nvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
@@ -202,11 +210,11 @@ def _values(nvml: Any, handle: Any) -> Row:
             nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
             nvml.NVML_VOLATILE_ECC,
         ),
-        **_memory(nvml, handle),
+        **_read_memory(nvml, handle),
     }
 
 
-def _memory(nvml: Any, handle: Any) -> Row:
+def _read_memory(nvml: Any, handle: Any) -> Row:
     """Read memory; version 2 has the driver's own reserve apart from the used memory."""
     memory = _call(nvml, nvml.nvmlDeviceGetMemoryInfo, handle, nvml.nvmlMemory_v2)
     reserved = getattr(memory, "reserved", None)
@@ -219,14 +227,14 @@ def _memory(nvml: Any, handle: Any) -> Row:
     }
 
 
-def _memory_temperature(nvml: Any, handle: Any) -> float | None:
+def _read_memory_temperature(nvml: Any, handle: Any) -> float | None:
     field_values = _call(nvml, nvml.nvmlDeviceGetFieldValues, handle, [_MEMORY_TEMPERATURE])
     if not field_values or field_values[0].nvmlReturn != nvml.NVML_SUCCESS:
         return None
     return float(field_values[0].value.uiVal)
 
 
-def _instances(nvml: Any, handle: Any) -> Iterator[tuple[Any, int]]:
+def _list_instances(nvml: Any, handle: Any) -> Iterator[tuple[Any, int]]:
     """Yield the MIG devices of a GPU with their GPU instance numbers."""
     mode = _call(nvml, nvml.nvmlDeviceGetMigMode, handle)
     if not mode or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
@@ -237,5 +245,5 @@ def _instances(nvml: Any, handle: Any) -> Iterator[tuple[Any, int]]:
             yield instance, int(nvml.nvmlDeviceGetGpuInstanceId(instance))
 
 
-def _text(value: str | bytes) -> str:
+def _decode_text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value

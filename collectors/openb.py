@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from collectors.inventory import pod_uid
+from collectors.inventory import derive_pod_uid
 from fallow.errors import UsageError
-from fallow.tables import Batch, schema
+from fallow.tables import Batch, get_schema
 
 EPOCH = datetime(2023, 1, 1, tzinfo=UTC)
 """The time of second 0 of the trace: the trace's own year, otherwise arbitrary."""
@@ -84,11 +84,11 @@ def import_openb(
         placements = _read(placement, _PLACEMENT, key="pod")
         _check_placement(placement, placements, machines, specs)
     last = specs.select(pl.max_horizontal(pl.col("^.*_time$").max())).item() or 0
-    yield _node_batch(machines, cluster, last)
-    yield _pod_batch(specs, placements, cluster)
+    yield _build_node_batch(machines, cluster, last)
+    yield _build_pod_batch(specs, placements, cluster)
 
 
-def summary(batches: Iterable[Batch]) -> Summary:
+def summarize_import(batches: Iterable[Batch]) -> Summary:
     """Count nodes, GPUs and pods by kind over the batches of one import."""
     of: dict[str, list[pl.DataFrame]] = {"node": [], "pod": []}
     for batch in batches:
@@ -96,7 +96,7 @@ def summary(batches: Iterable[Batch]) -> Summary:
         if batch.table in of and isinstance(frame, pl.DataFrame):
             of[batch.table].append(frame)
     node, pod = (
-        pl.concat(of[table] or [pl.DataFrame(schema(table).empty_table())])
+        pl.concat(of[table] or [pl.DataFrame(get_schema(table).empty_table())])
         for table in ("node", "pod")
     )
     requested = pod["gpu_request"]
@@ -170,13 +170,13 @@ def _check_placement(
         )
 
 
-def _node_batch(machines: pl.DataFrame, cluster: str, last: int) -> Batch:
+def _build_node_batch(machines: pl.DataFrame, cluster: str, last: int) -> Batch:
     has_gpu = pl.col("gpu") > 0
     rows = machines.select(
         cluster=pl.lit(cluster),
         node=pl.col("sn"),
-        first_seen=_timestamp(pl.lit(0)),
-        last_seen=_timestamp(pl.lit(last)),
+        first_seen=_convert_timestamp(pl.lit(0)),
+        last_seen=_convert_timestamp(pl.lit(last)),
         cpu_milli="cpu_milli",
         memory_bytes=pl.col("memory_mib") * 1024**2,
         gpu_resource=pl.when(has_gpu).then(pl.lit(RESOURCE)),
@@ -186,16 +186,16 @@ def _node_batch(machines: pl.DataFrame, cluster: str, last: int) -> Batch:
     return Batch.of("node", {c: rows[c].to_arrow() for c in rows.columns})
 
 
-def _pod_batch(specs: pl.DataFrame, placements: pl.DataFrame | None, cluster: str) -> Batch:
+def _build_pod_batch(specs: pl.DataFrame, placements: pl.DataFrame | None, cluster: str) -> Batch:
     if placements is None:
         where = specs.select("name", node=pl.lit(None, pl.String), devices=pl.lit(None, pl.String))
     else:
-        where = _devices(specs, placements)
+        where = _build_devices(specs, placements)
     frame = specs.join(where, on="name", how="left", maintain_order="left")
     has_gpu = pl.col("num_gpu") > 0
     rows = frame.select(
         cluster=pl.lit(cluster),
-        uid=pl.Series([pod_uid(cluster, NAMESPACE, name) for name in frame["name"]]),
+        uid=pl.Series([derive_pod_uid(cluster, NAMESPACE, name) for name in frame["name"]]),
         namespace=pl.lit(NAMESPACE),
         pod="name",
         node="node",
@@ -207,18 +207,18 @@ def _pod_batch(specs: pl.DataFrame, placements: pl.DataFrame | None, cluster: st
         gpu_request=pl.col("num_gpu") * pl.col("gpu_milli") / WHOLE,
         cpu_request_milli="cpu_milli",
         memory_request_bytes=pl.col("memory_mib") * 1024**2,
-        created_at=_timestamp(pl.col("creation_time")),
-        scheduled_at=_timestamp(pl.col("scheduled_time")),
-        deleted_at=_timestamp(pl.col("deletion_time")),
-        first_seen=_timestamp(pl.col("creation_time").fill_null(0)),
-        last_seen=_timestamp(pl.col("deletion_time").fill_null(0)),
-        labels=_labels(),
+        created_at=_convert_timestamp(pl.col("creation_time")),
+        scheduled_at=_convert_timestamp(pl.col("scheduled_time")),
+        deleted_at=_convert_timestamp(pl.col("deletion_time")),
+        first_seen=_convert_timestamp(pl.col("creation_time").fill_null(0)),
+        last_seen=_convert_timestamp(pl.col("deletion_time").fill_null(0)),
+        labels=_build_labels(),
         devices="devices",
     )
     return Batch.of("pod", {c: rows[c].to_arrow() for c in rows.columns})
 
 
-def _labels() -> pl.Expr:
+def _build_labels() -> pl.Expr:
     """Return a JSON document: the models that a pod requests, and that it exists in any phase.
 
     A placement shows pods at one time that the trace never had at the same time.
@@ -235,7 +235,7 @@ def _labels() -> pl.Expr:
     )
 
 
-def _devices(specs: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFrame:
+def _build_devices(specs: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFrame:
     """Return name, node and the `pod.devices` document of every placed pod."""
     each = (
         placements.drop_nulls("node")
@@ -257,6 +257,6 @@ def _devices(specs: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFrame:
     return placements.join(documents, on="pod", how="left").select("node", "devices", name="pod")
 
 
-def _timestamp(seconds: pl.Expr) -> pl.Expr:
+def _convert_timestamp(seconds: pl.Expr) -> pl.Expr:
     start = pl.lit(EPOCH.replace(tzinfo=None)).cast(pl.Datetime("us"))
     return start + pl.duration(seconds=seconds)

@@ -44,7 +44,7 @@ def parse_cgroup(text: str) -> ProcessLocation | None:
     return None
 
 
-def pod_names(pod_logs: Path) -> Mapping[str, tuple[str, str]]:
+def list_pod_names(pod_logs: Path) -> Mapping[str, tuple[str, str]]:
     """Return (namespace, pod) by UID from the kubelet's `<namespace>_<pod>_<uid>` folders."""
     try:
         names = [entry.name.split("_") for entry in pod_logs.iterdir()]

@@ -13,7 +13,7 @@ Pod = tuple[str, str]
 
 
 @cache
-def progress_metrics() -> tuple[str, ...]:
+def read_progress_metrics() -> tuple[str, ...]:
     """Return the names of `progress_metrics.csv`."""
     return tuple(row["name"] for row in read_table("collectors", "progress_metrics.csv"))
 
@@ -30,13 +30,13 @@ def read_progress(
     for line in exposition.read(body).lines:
         if line.name not in names or not abs(line.value) < float("inf"):
             continue
-        pod = of or _pod(exposition.parse_labels(line.labels))
+        pod = of or _find_pod(exposition.parse_labels(line.labels))
         if pod is not None:
             progress[pod, line.name] = progress.get((pod, line.name), 0.0) + line.value
     return progress
 
 
-def _pod(label_set: dict[str, str]) -> Pod | None:
+def _find_pod(label_set: dict[str, str]) -> Pod | None:
     namespace, pod = (
         next((label_set[label] for label in labels if label_set.get(label)), "")
         for labels in (NAMESPACES, PODS)

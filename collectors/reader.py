@@ -120,7 +120,7 @@ class Reader:
         chunks, scrapes = self._chunks, self._scrapes
         self._chunks, self._scrapes = [], []
         values = _join_codes([c.values for c in chunks if c.values is not None])
-        timestamps = _timestamps(chunks, len(values), ts.astype("datetime64[us]"))
+        timestamps = _build_timestamps(chunks, len(values), ts.astype("datetime64[us]"))
         coded = CodedSeries.joined([c.coded for c in chunks])
         assembled = self._catalog.assemble(
             coded, timestamps, values, cluster=cluster, interval_s=interval_s, source=source
@@ -150,7 +150,7 @@ class Reader:
         labels: Mapping[str, str],
         scrape: TargetScrape,
     ) -> TailChunk:
-        line_numbers, series = meanings(text.lines, labels)
+        line_numbers, series = find_meanings(text.lines, labels)
         coded = self._catalog.code(series)
         place = np.array(line_numbers, np.int64)
         scrape.rejected += text.rejected
@@ -196,7 +196,7 @@ def _find_excess_labels(lines: Iterable[ExpositionLine], limits: ScrapeLimits) -
     return ""
 
 
-def meanings(
+def find_meanings(
     lines: list[ExpositionLine], labels: Mapping[str, str]
 ) -> tuple[list[int], list[Series]]:
     """Return which lines Fallow knows, and their meaning."""
@@ -222,7 +222,7 @@ def _join_codes(parts: list[Floats]) -> Floats:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _timestamps(
+def _build_timestamps(
     chunks: list[TailChunk], size: int, ts: np.datetime64
 ) -> npt.NDArray[np.datetime64]:
     """Return each value's timestamp: its line's, else the scrape's."""

@@ -16,11 +16,11 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from collectors.frame import SAMPLE, TOTAL
-from collectors.inventory import pod_uid
-from collectors.series import legal_range
-from collectors.table_file import open_table, read_numbers, read_timestamps, unreadable
+from collectors.inventory import derive_pod_uid
+from collectors.series import get_legal_range
+from collectors.table_file import explain_unreadable, open_table, read_numbers, read_timestamps
 from fallow.errors import UsageError
-from fallow.tables import Batch, schema
+from fallow.tables import Batch, get_schema
 
 SOURCE = "file"
 NAMESPACE = "imported"
@@ -74,10 +74,10 @@ def import_samples(
     plan = _Plan(path, columns, interval_s, cluster, frame)
     try:
         rejected = _inspect(plan)
-        pods = _pods(plan)
+        pods = _list_pods(plan)
     except PolarsError as error:
-        raise unreadable(path, error) from error
-    return _batches(plan, pods, rejected)
+        raise explain_unreadable(path, error) from error
+    return _build_batches(plan, pods, rejected)
 
 
 def _check(mapping: Mapping[str, str], interval_s: float) -> None:
@@ -110,10 +110,10 @@ def _inspect(plan: _Plan) -> int:
     facts = (
         plan.frame.select(
             pl.len().alias("rows"),
-            _usable(plan).sum().alias("usable"),
+            _select_usable(plan).sum().alias("usable"),
             pl.col("ts").count().alias("times"),
-            *(_strange(name).alias(name) for name in ("ts", *numbers)),
-            *(_impossible(plan, name).sum().alias(f"{name}-") for name in numbers),
+            *(_find_strange(name).alias(name) for name in ("ts", *numbers)),
+            *(_select_impossible(plan, name).sum().alias(f"{name}-") for name in numbers),
         )
         .collect(engine="streaming")
         .row(0, named=True)
@@ -140,26 +140,26 @@ def _inspect(plan: _Plan) -> int:
     return int(facts["rows"] - facts["usable"] + refused)
 
 
-def _usable(plan: _Plan) -> pl.Expr:
+def _select_usable(plan: _Plan) -> pl.Expr:
     names = [pl.col(w).is_not_null() for w in ("workload", "device") if w in plan.mapping]
     return pl.col("ts").is_not_null() & pl.any_horizontal(names)
 
 
-def _strange(name: str) -> pl.Expr:
+def _find_strange(name: str) -> pl.Expr:
     """Return the first raw value that is neither a timestamp nor a number, as text."""
     raw = pl.col(f"{name}!")
     lost = raw.is_not_null() & pl.col(name).is_null()
     return raw.filter(lost).first().cast(pl.String)
 
 
-def _impossible(plan: _Plan, name: str) -> pl.Expr:
-    low, high = legal_range(name)
+def _select_impossible(plan: _Plan, name: str) -> pl.Expr:
+    low, high = get_legal_range(name)
     value = pl.col(name)
     # NaN is how data frames write a missing value; it is null, not a refusal.
-    return value.is_not_nan() & ~value.is_between(low, high) & _usable(plan)
+    return value.is_not_nan() & ~value.is_between(low, high) & _select_usable(plan)
 
 
-def _owned(plan: _Plan) -> pl.LazyFrame:
+def _fill_owners(plan: _Plan) -> pl.LazyFrame:
     """Return the usable rows with namespace, pod and device filled in."""
     mapped = plan.mapping
     pod = pl.col("pod").fill_null(pl.col("workload")) if "pod" in mapped else pl.col("workload")
@@ -168,7 +168,7 @@ def _owned(plan: _Plan) -> pl.LazyFrame:
     if "namespace" in mapped:
         namespace = pl.col("namespace").fill_null(NAMESPACE)
     frame: pl.LazyFrame = plan.frame
-    owned = frame.filter(_usable(plan)).with_columns(
+    owned = frame.filter(_select_usable(plan)).with_columns(
         pod.alias("pod"), device.alias("device"), namespace.alias("namespace")
     )
     # A namespace without a pod names no holder.
@@ -176,11 +176,11 @@ def _owned(plan: _Plan) -> pl.LazyFrame:
     return owned.with_columns(holder.alias("namespace"))
 
 
-def _pods(plan: _Plan) -> pl.DataFrame:
+def _list_pods(plan: _Plan) -> pl.DataFrame:
     extra = [pl.col(w).drop_nulls().last() for w in ("team", "node") if w in plan.mapping]
     """Return the pods; what is not allocated is one row without a pod."""
     return (
-        _owned(plan)
+        _fill_owners(plan)
         .group_by("namespace", "pod")
         .agg(
             pl.coalesce(pl.col("workload").drop_nulls().last(), pl.col("pod").last()),
@@ -193,13 +193,13 @@ def _pods(plan: _Plan) -> pl.DataFrame:
     )
 
 
-def _batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
+def _build_batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
     end = timedelta(seconds=plan.interval_s)
     rows = pods.filter(pl.col("pod").is_not_null()).select(
         pl.lit(plan.cluster).alias("cluster"),
         pl.struct("namespace", "pod")
         .map_elements(
-            lambda p: pod_uid(plan.cluster, p["namespace"], p["pod"]), return_dtype=pl.String
+            lambda p: derive_pod_uid(plan.cluster, p["namespace"], p["pod"]), return_dtype=pl.String
         )
         .alias("uid"),
         pl.exclude("last_look"),
@@ -212,7 +212,7 @@ def _batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
         yield _batch("pod", rows)
     read = 0
     numbers = plan.numbers
-    clean = _owned(plan).select(
+    clean = _fill_owners(plan).select(
         pl.lit(plan.cluster).alias("cluster"),
         pl.lit(SOURCE).alias("source"),
         pl.lit(plan.interval_s).alias("interval_s"),
@@ -220,9 +220,9 @@ def _batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
         *(
             pl.col(w)
             for w in ("device", "node", "model", "namespace", "pod")
-            if w in _present(plan)
+            if w in _list_present(plan)
         ),
-        *(_clean(name) for name in numbers),
+        *(_clean_number(name) for name in numbers),
     )
     for part in clean.collect_batches(chunk_size=CHUNK, maintain_order=True):
         read += sum(part[name].count() for name in numbers)
@@ -243,14 +243,14 @@ def _batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
     )
 
 
-def _present(plan: _Plan) -> set[str]:
+def _list_present(plan: _Plan) -> set[str]:
     return {"device", "namespace", "pod", *plan.mapping}
 
 
-def _clean(name: str) -> pl.Expr:
-    low, high = legal_range(name)
+def _clean_number(name: str) -> pl.Expr:
+    low, high = get_legal_range(name)
     value = pl.when(pl.col(name).is_between(low, high)).then(pl.col(name))
-    whole = schema("sample").field(name).type
+    whole = get_schema("sample").field(name).type
     return (value.round() if str(whole).startswith("int") else value).alias(name)
 
 

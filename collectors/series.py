@@ -175,11 +175,11 @@ def combine(measure: MetricMapping, identity: Identity, labels: Mapping[str, str
     bits = 0
     if measure.vendor == "nvidia":
         if measure.combine == "or" and "clock_event" in labels:
-            bits = clock_events().get(labels["clock_event"], 0)
+            bits = read_clock_events().get(labels["clock_event"], 0)
             if not bits:
                 return None
         if identity.shared and measure.column in _PER_POD and identity.pod is not None:
-            measure = _per_pod(measure)
+            measure = _read_per_pod(measure)
     elif measure.vendor == "hami" and measure.table == "sample" and identity.pod is not None:
         identity = msgspec.structs.replace(identity, shared=True)
     elif measure.vendor == "amd" and labels.get("gpu_partition_id", "0") not in {"", "0"}:
@@ -189,14 +189,14 @@ def combine(measure: MetricMapping, identity: Identity, labels: Mapping[str, str
 
 
 @cache
-def _per_pod(measure: MetricMapping) -> MetricMapping:
+def _read_per_pod(measure: MetricMapping) -> MetricMapping:
     return msgspec.structs.replace(measure, table="holding", spill=True)
 
 
 @lru_cache(maxsize=8192)
 def measure_of(metric: str) -> MetricMapping | None:
     """Return where a metric's values go; AMD names may carry a prefix or be upper case."""
-    by_name = metrics()
+    by_name = read_metrics()
     # OpenMetrics appends _total to counters.
     for name in (metric, metric.removesuffix("_total")):
         if name in by_name:
@@ -207,7 +207,7 @@ def measure_of(metric: str) -> MetricMapping | None:
 
 
 @cache
-def metrics() -> dict[str, MetricMapping]:
+def read_metrics() -> dict[str, MetricMapping]:
     """Return every known metric name and its meaning."""
     return {
         row["metric"]: MetricMapping(
@@ -220,68 +220,70 @@ def metrics() -> dict[str, MetricMapping]:
             row["vendor"],
             row["combine"],
         )
-        for row in _rows("metrics.csv")
+        for row in _read_rows("metrics.csv")
     }
 
 
 @cache
-def labels_meaning(meaning: str) -> tuple[str, ...]:
+def list_labels_of(meaning: str) -> tuple[str, ...]:
     """Return the labels that have a meaning, best first."""
-    return tuple(r["label"] for r in _rows("labels.csv") if r["meaning"] == meaning)
+    return tuple(r["label"] for r in _read_rows("labels.csv") if r["meaning"] == meaning)
 
 
 @cache
-def clock_events() -> dict[str, int]:
+def read_clock_events() -> dict[str, int]:
     """Return the bit of each `clock_event` (NVML clocks event reasons)."""
     return {
-        r["label"]: int(r["note"]) for r in _rows("labels.csv") if r["meaning"] == "clock_event"
+        r["label"]: int(r["note"])
+        for r in _read_rows("labels.csv")
+        if r["meaning"] == "clock_event"
     }
 
 
 @cache
-def _rows(name: str) -> list[dict[str, str]]:
+def _read_rows(name: str) -> list[dict[str, str]]:
     return read_table("collectors", name)
 
 
 def identify(labels: Mapping[str, str]) -> Identity | None:
     """Return the device and owner that a label set names; None without any device."""
-    node = node_of(labels)
-    index = _integer(_first(labels, "index"))
-    uuid = _first(labels, "device")
+    node = find_node(labels)
+    index = _parse_integer(_find_first(labels, "index"))
+    uuid = _find_first(labels, "device")
     if uuid is not None:
         uuid = _REPLICA.sub("", uuid)
     elif index is not None and node is not None:
         uuid = f"{node}/gpu{index}"
     else:
         return None
-    instance = _first(labels, "instance")
-    namespace, pod, container = owner_of(labels)
-    model, vendor = _model(labels)
+    instance = _find_first(labels, "instance")
+    namespace, pod, container = find_owner(labels)
+    model, vendor = _find_model(labels)
     return Identity(
         device=uuid if instance is None else f"{uuid}/gi{instance}",
         node=node,
         parent=None if instance is None else uuid,
         vendor=vendor,
         model=model,
-        profile=_first(labels, "profile"),
+        profile=_find_first(labels, "profile"),
         gpu_index=index if index is not None and index < 32768 else None,  # noqa: PLR2004 (int16)
         namespace=namespace,
         pod=pod,
         container=container,
-        shared=_first(labels, "share") is not None,
+        shared=_find_first(labels, "share") is not None,
     )
 
 
-def node_of(labels: Mapping[str, str]) -> str | None:
+def find_node(labels: Mapping[str, str]) -> str | None:
     """Return the node: a relabelled name, the exporter's host name, else the target's host.
 
     dcgm-exporter uses its own pod's name as host name unless it gets the node's; that is no node.
     """
-    for label in labels_meaning("node"):
+    for label in list_labels_of("node"):
         value = labels.get(label)
         if value and not _EXPORTER_POD.search(value):
             return value
-    return host(labels.get("instance") or "")
+    return parse_host(labels.get("instance") or "")
 
 
 def is_exporter(pod: str) -> bool:
@@ -289,7 +291,7 @@ def is_exporter(pod: str) -> bool:
     return _EXPORTER_POD.search(pod) is not None
 
 
-def host(address: str) -> str | None:
+def parse_host(address: str) -> str | None:
     """Return the host of `host:port`, `[v6]:port` or a URL."""
     bare = address.rpartition("//")[2].partition("/")[0]
     if bare.startswith("["):
@@ -297,7 +299,7 @@ def host(address: str) -> str | None:
     return (bare.rpartition(":")[0] if bare.count(":") == 1 else bare) or None
 
 
-def owner_of(labels: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+def find_owner(labels: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
     """Return namespace, pod and container of the workload; three None = unattributed.
 
     With `honorLabels: false` the scraper's own labels win and the exporter's are renamed
@@ -305,11 +307,11 @@ def owner_of(labels: Mapping[str, str]) -> tuple[str | None, str | None, str | N
     """
     renamed = any(name in labels for name in ("exported_pod", "exported_namespace"))
     renamed = renamed or "exported_container" in labels
-    pod = _first(labels, "pod") or (None if renamed else labels.get("pod") or None)
-    container = _first(labels, "container") or (
+    pod = _find_first(labels, "pod") or (None if renamed else labels.get("pod") or None)
+    container = _find_first(labels, "container") or (
         None if renamed else labels.get("container") or None
     )
-    namespace = _first(labels, "namespace") or (
+    namespace = _find_first(labels, "namespace") or (
         None if renamed else labels.get("namespace") or None
     )
     if pod is None or container in EXPORTER_CONTAINERS or _EXPORTER_POD.search(pod):
@@ -317,8 +319,8 @@ def owner_of(labels: Mapping[str, str]) -> tuple[str | None, str | None, str | N
     return namespace, pod, container
 
 
-def _model(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
-    text = _first(labels, "model")
+def _find_model(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
+    text = _find_first(labels, "model")
     if text is None or not ("device_type" in labels or "devicetype" in labels):
         return text, None
     lower = text.lower()
@@ -327,22 +329,22 @@ def _model(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
     return re.sub(r"^NVIDIA-(?=NVIDIA)", "", text), vendor
 
 
-def _first(labels: Mapping[str, str], meaning: str) -> str | None:
-    for label in labels_meaning(meaning):
+def _find_first(labels: Mapping[str, str], meaning: str) -> str | None:
+    for label in list_labels_of(meaning):
         value = labels.get(label)
         if value:
             return value
     return None
 
 
-def _integer(text: str | None) -> int | None:
+def _parse_integer(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
 @cache
-def legal_range(column: str) -> tuple[float, float]:
+def get_legal_range(column: str) -> tuple[float, float]:
     """Return the widest range that any metric of a `sample` column may have, scaled."""
-    mappings = [m for m in metrics().values() if m.table == "sample" and m.column == column]
+    mappings = [m for m in read_metrics().values() if m.table == "sample" and m.column == column]
     return (
         min((m.low for m in mappings), default=0.0),
         max((m.high for m in mappings), default=float("inf")),

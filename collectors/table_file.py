@@ -46,11 +46,11 @@ def open_table(path: Path) -> TableFile:
             frame = pl.scan_csv(path, infer_schema=False, null_values=NOTHING, glob=False)
         columns = dict(frame.collect_schema())
     except (PolarsError, OSError) as error:
-        raise unreadable(path, error) from error
+        raise explain_unreadable(path, error) from error
     return TableFile(path, columns, frame)
 
 
-def unreadable(path: Path, error: Exception) -> UsageError:
+def explain_unreadable(path: Path, error: Exception) -> UsageError:
     """Return the error of a damaged file."""
     detail = str(error).strip().partition("\n")[0]
     if path.suffix in {".parquet", ".pq"}:
@@ -70,19 +70,21 @@ def read_timestamps(file: TableFile, column: str) -> pl.Expr:
     if kind == pl.Date:
         return raw.cast(pl.Datetime("us"))
     if kind.is_integer():
-        return _unix(raw.cast(pl.Int64, strict=False))
+        return _convert_unix(raw.cast(pl.Int64, strict=False))
     if kind.is_numeric():
-        return _unix(raw.cast(pl.Float64))
+        return _convert_unix(raw.cast(pl.Float64))
     if kind != pl.String:
         return pl.lit(None, pl.Datetime("us"))
     text = raw.str.strip_chars()
     zoned = text.str.to_datetime("%+", strict=False, time_unit="us").dt.replace_time_zone(None)
     plain = [text.str.to_datetime(f, strict=False, time_unit="us") for f in _ISO]
-    unix_values = _unix(text.cast(pl.Int64, strict=False))
-    return pl.coalesce(unix_values, _unix(text.cast(pl.Float64, strict=False)), zoned, *plain)
+    unix_values = _convert_unix(text.cast(pl.Int64, strict=False))
+    return pl.coalesce(
+        unix_values, _convert_unix(text.cast(pl.Float64, strict=False)), zoned, *plain
+    )
 
 
-def _unix(value: pl.Expr) -> pl.Expr:
+def _convert_unix(value: pl.Expr) -> pl.Expr:
     micros = value // 1000
     for limit, factor in reversed(_UNITS):
         micros = pl.when(value.abs() < limit).then(value * factor).otherwise(micros)

@@ -50,7 +50,7 @@ def _cast(chunks: list[TailChunk]) -> list[TailChunk]:
         return _cast_all(chunks)
     except (pa.ArrowInvalid, _OddError):
         if len(chunks) == 1:
-            return [_patiently(chunks[0])]
+            return [_parse_slowly(chunks[0])]
         return [part for chunk in chunks for part in _cast([chunk])]
 
 
@@ -60,7 +60,7 @@ class _OddError(Exception):
 
 def _cast_all(chunks: list[TailChunk]) -> list[TailChunk]:
     width = 1 + chunks[0].stamped
-    numbers = _floats(b"".join(c.text for c in chunks), stamped=width > 1)
+    numbers = _parse_floats(b"".join(c.text for c in chunks), stamped=width > 1)
     if len(numbers) != width * sum(c.lines for c in chunks):
         raise _OddError
     chunks_settled: list[TailChunk] = []
@@ -73,12 +73,14 @@ def _cast_all(chunks: list[TailChunk]) -> list[TailChunk]:
         values = (
             chunk_numbers[::width] if reads_every_line else chunk_numbers[::width][chunk.lines_read]
         )
-        stamps = _microseconds(chunk_numbers[1::2])[chunk.lines_read] if chunk.stamped else None
+        stamps = (
+            _parse_microseconds(chunk_numbers[1::2])[chunk.lines_read] if chunk.stamped else None
+        )
         chunks_settled.append(TailChunk(chunk.coded, values=values, stamps=stamps))
     return chunks_settled
 
 
-def _microseconds(stamps: Floats) -> Ints:
+def _parse_microseconds(stamps: Floats) -> Ints:
     """Return timestamps in microseconds; milliseconds and seconds are distinguished by size."""
     scaled = np.where(np.abs(stamps) < SECONDS_BELOW, stamps * 1e6, stamps * 1e3)
     if not ((scaled >= 0) & (scaled < LAST)).all():
@@ -86,7 +88,7 @@ def _microseconds(stamps: Floats) -> Ints:
     return np.rint(scaled).astype(np.int64)
 
 
-def _floats(text: bytes, *, stamped: bool) -> Floats:
+def _parse_floats(text: bytes, *, stamped: bool) -> Floats:
     """Parse numbers between the separators of a chunk's text, in order.
 
     Each number and the separator before it are two strings of one Arrow array over the text
@@ -110,7 +112,7 @@ def _floats(text: bytes, *, stamped: bool) -> Floats:
     return np.frombuffer(numbers.buffers()[1], np.float64)[1 : 2 * len(ends) : 2]
 
 
-def _patiently(chunk: TailChunk) -> TailChunk:
+def _parse_slowly(chunk: TailChunk) -> TailChunk:
     """Parse one chunk's tails with the full grammar; a line without a value is rejected."""
     tails = [parse_tail(tail) for tail in chunk.text.split(b"\n")[: chunk.lines]]
     valued = np.array([tail is not None for tail in tails], np.bool_)[chunk.lines_read]

@@ -61,11 +61,13 @@ def learn(text: ExpositionText, body: bytes) -> Template | None:
         return None
     returns = b"\r\n" in body
     if not returns and stamped == {False}:
-        return _between_braces(text, body) or _lines(text, body, stamped=False, returns=False)
-    return _lines(text, body, stamped=stamped == {True}, returns=returns)
+        return _parse_between_braces(text, body) or _parse_lines(
+            text, body, stamped=False, returns=False
+        )
+    return _parse_lines(text, body, stamped=stamped == {True}, returns=returns)
 
 
-def _between_braces(text: ExpositionText, body: bytes) -> Template | None:
+def _parse_between_braces(text: ExpositionText, body: bytes) -> Template | None:
     """Cut after the labels: this gives the fewest pieces, and comments are inside them.
 
     Works where each sample has labels and no label holds a brace, as dcgm-exporter prints.
@@ -96,7 +98,9 @@ def _between_braces(text: ExpositionText, body: bytes) -> Template | None:
     )
 
 
-def _lines(text: ExpositionText, body: bytes, *, stamped: bool, returns: bool) -> Template | None:
+def _parse_lines(
+    text: ExpositionText, body: bytes, *, stamped: bool, returns: bool
+) -> Template | None:
     """Cut into lines: for samples without labels, timestamps and carriage returns."""
     cuts = _cut(body, b"\n", returns=returns)
     numbers = [line.number for line in text.lines]

@@ -7,8 +7,8 @@ import streamlit as st
 
 from dashboards import api_client, data, page
 from dashboards.api_client import RequestKind
-from dashboards.page import PageRequest, plain
-from dashboards.text import visible
+from dashboards.page import PageRequest, escape
+from dashboards.text import spell_out
 from fallow.errors import FallowError, TemporaryError
 
 ICONS: Mapping[RequestKind, str] = {
@@ -31,7 +31,7 @@ def show_result() -> None:
     {"done": st.success, "later": st.warning, "no": st.error}[kind](text)
 
 
-def button(
+def show_button(
     label: str,
     request_kind: RequestKind,
     request: PageRequest,
@@ -70,19 +70,19 @@ def _send(
         )
     except FallowError as error:
         kind = "later" if isinstance(error, TemporaryError) else "no"
-        hint = f" {plain(error.hint, 300)}" if error.hint else ""
-        return kind, f"**{plain(error.message, 400)}**{hint}"
+        hint = f" {escape(error.hint, 300)}" if error.hint else ""
+        return kind, f"**{escape(error.message, 400)}**{hint}"
     data.forget()
     about = next(iter(body.values()))
     until = f" until {str(answer['until'])[:16].replace('T', ' ')} UTC" if "until" in answer else ""
-    came = f": {plain(answer['result'])}" if "result" in answer else ""
+    came = f": {escape(answer['result'])}" if "result" in answer else ""
     return (
         "done",
-        f"{_PAST[request_kind]} {plain(about, 120)}{until}{came}, by {plain(answer['by'])}.",
+        f"{_PAST[request_kind]} {escape(about, 120)}{until}{came}, by {escape(answer['by'])}.",
     )
 
 
-def findings() -> Any:
+def configure_findings() -> Any:
     """Return the configuration of a column of links to findings."""
     return st.column_config.LinkColumn("finding", display_text=":material/inbox:", width="small")
 
@@ -123,7 +123,7 @@ def choose(
         else:
             st.query_params[key] = st.session_state[key]
 
-    page.table(
+    page.show_table(
         rows, columns, table_name=table_name, height=height, key=f"{key}-table", on_select=clicked
     )
     choice = st.selectbox(
@@ -133,7 +133,7 @@ def choose(
         index=None,
         placeholder="choose one, or click a row",
         format_func=lambda row_id: (
-            visible(name_of(row_by_id[row_id]))[:LONGEST] if row_id in row_by_id else str(row_id)
+            spell_out(name_of(row_by_id[row_id]))[:LONGEST] if row_id in row_by_id else str(row_id)
         ),
         on_change=changed,
     )

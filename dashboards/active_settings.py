@@ -10,7 +10,7 @@ def use_settings(settings: Settings) -> None:
     _settings[:] = [settings]
 
 
-def settings() -> Settings:
+def get_settings() -> Settings:
     """Return the settings in force.
 
     Raises:

@@ -66,7 +66,7 @@ def send_request(
         answer = {}
     if code == OK and isinstance(answer, dict):
         return answer
-    raise _error(code, answer if isinstance(answer, dict) else {}, text, address(settings))
+    raise _read_error(code, answer if isinstance(answer, dict) else {}, text, address(settings))
 
 
 def address(settings: Settings) -> str:
@@ -115,7 +115,7 @@ def _post(
     return answer.status, answer.body.decode(errors="replace")
 
 
-def _error(code: int, answer: Mapping[str, Any], text: str, url: str) -> FallowError:
+def _read_error(code: int, answer: Mapping[str, Any], text: str, url: str) -> FallowError:
     message = str(answer.get("error") or text.strip().partition("\n")[0] or f"HTTP {code}")[:400]
     hint = str(answer.get("hint") or "") or None
     if code in STRANGER:

@@ -43,28 +43,28 @@ def main() -> None:
     """Draw the page in the URL."""
     st.set_page_config(page_title="Fallow", page_icon=str(MARK), layout="wide")
     try:
-        person = signin.person(active_settings.settings())
+        person = signin.find_person(active_settings.get_settings())
     except SettingsError as error:
         page.complain(error)
         return
     if person is None:
         return
     requests: list[PageRequest] = []
-    first, *_ = names()
+    first, *_ = list_names()
     sections = {
-        section: [_entry(_module(name), requests, first=name == first) for name in pages]
+        section: [_build_entry(_import_page(name), requests, first=name == first) for name in pages]
         for section, pages in SECTIONS.items()
     }
     # The first page's address is `/`, but its name is valid too.
-    hidden = [_entry(_module(first), requests, visibility="hidden")]
-    unknown = _unknown_address()
+    hidden = [_build_entry(_import_page(first), requests, visibility="hidden")]
+    unknown = _find_unknown_address()
     if unknown:
-        hidden.append(_no_page(unknown, sections))
+        hidden.append(_build_missing_page(unknown, sections))
     sections[next(iter(sections))] += hidden
     navigation = st.navigation(sections, expanded=True)
     st.set_page_config(page_title=f"{navigation.title} · Fallow")
     with st.sidebar:
-        _who(person)
+        _show_person(person)
     links.switch_page({entry.url_path: entry for pages in sections.values() for entry in pages})
     if navigation.title != NO_PAGE:
         _begin(navigation.title, person, requests)
@@ -81,7 +81,7 @@ def _begin(title: str, person: signin.Person, requests: list[PageRequest]) -> No
     page.guard(_read_request, person, requests)
 
 
-def _who(person: signin.Person) -> None:
+def _show_person(person: signin.Person) -> None:
     if person.local:
         st.caption(
             "No sign-in is configured: these pages answer on this machine only.",
@@ -92,28 +92,28 @@ def _who(person: signin.Person) -> None:
     st.button("Sign out", icon=":material/logout:", on_click=st.logout, key="sign-out")
 
 
-def names() -> list[str]:
+def list_names() -> list[str]:
     """Return the names of the pages in the order of the navigation."""
     return [name for pages in SECTIONS.values() for name in pages]
 
 
-def parts() -> list[str]:
+def list_parts() -> list[str]:
     """Return every page, and every tab of a page as `page/tab`."""
     return [
         part
-        for name in names()
-        for part in ([f"{name}/{tab}" for tab in getattr(_module(name), "TABS", ())] or [name])
+        for name in list_names()
+        for part in ([f"{name}/{tab}" for tab in getattr(_import_page(name), "TABS", ())] or [name])
     ]
 
 
-def url_path(name: str) -> str:
+def build_url_path(name: str) -> str:
     """Return the address of a page, relative to the app's."""
     return name.replace("_", "-")
 
 
 def draw_page(name: str) -> None:
     """Draw one page alone, as tests do."""
-    draw(_module(name), signin.local())
+    draw(_import_page(name), signin.get_local_person())
 
 
 def draw(module: ModuleType, person: signin.Person) -> None:
@@ -125,8 +125,8 @@ def draw(module: ModuleType, person: signin.Person) -> None:
 
 
 def _read_request(person: signin.Person, requests: list[PageRequest]) -> None:
-    settings = active_settings.settings()
-    extent_known = data.query(extents.extent)
+    settings = active_settings.get_settings()
+    extent_known = data.query(extents.read_extent)
     if extent_known is None:
         page.show_nothing(
             "Nothing was looked at yet.",
@@ -143,12 +143,12 @@ def _read_request(person: signin.Person, requests: list[PageRequest]) -> None:
     behind = newest.behind if newest else {}
     known_coverage = data.query(coverage.measure_coverage, window, behind, chosen.cluster)
     request = PageRequest(window, chosen, extent_known, known_coverage, person, settings)
-    line.caption(_window_caption(request))
+    line.caption(_format_window(request))
     requests.append(request)
 
 
 def _draw_cards(module: ModuleType, request: PageRequest) -> None:
-    page.card(_show_warnings, request, height=0)
+    page.show_card(_show_warnings, request, height=0)
     window, extent_known = request.window, request.extent
     if window.start >= extent_known.samples.end or window.end <= extent_known.samples.start:
         data_text = (
@@ -168,7 +168,7 @@ def _show_warnings(request: PageRequest) -> None:
     extent_known = request.extent
     down = [
         collector
-        for collector in data.query(data_health.collector_health, extent_known.samples.end)
+        for collector in data.query(data_health.read_collector_health, extent_known.samples.end)
         if collector.down
     ]
     for collector in down[:3]:
@@ -178,39 +178,41 @@ def _show_warnings(request: PageRequest) -> None:
             else "a day ago or more"
         )
         st.warning(
-            f"**Collector {page.plain(collector.collector)} of cluster "
-            f"{page.plain(collector.cluster)} is "
+            f"**Collector {page.escape(collector.collector)} of cluster "
+            f"{page.escape(collector.cluster)} is "
             f"down:** each of its newest scrapes failed ({collector.scrapes:,}), the last success "
             f"was {last}. What it brings is missing below. "
-            f"{page.plain(collector.error or '', 200)}",
+            f"{page.escape(collector.error or '', 200)}",
             icon=":material/cloud_off:",
         )
     now, interval = datetime.now(UTC), request.settings.service.collect_every
     ages = data.query(coverage.read_ages, request.filters.cluster)
     late = [
-        *coverage.name_stale(ages, now, interval, page.plain)[:MOST_STALE],
-        *request.coverage.late(now, page.plain),
+        *coverage.name_stale(ages, now, interval, page.escape)[:MOST_STALE],
+        *request.coverage.late(now, page.escape),
     ]
     for line in [] if is_demo_home(request.settings.home) else late:  # a demo has its own banner
         st.warning(f"{line[0].upper()}{line[1:]}.", icon=":material/schedule:")
-    for run in data.query(analysis_runs.faults)[:MOST_STALE]:
+    for run in data.query(analysis_runs.read_faults)[:MOST_STALE]:
         st.warning(
-            page.plain(analysis_runs.fault(run), MOST_BANNER), icon=":material/extension_off:"
+            page.escape(analysis_runs.read_fault(run), MOST_BANNER), icon=":material/extension_off:"
         )
     failed = (
-        data.query_rarely(data_health.audits, request.window) if extent_known.accounted else None
+        data.query_rarely(data_health.read_audits, request.window)
+        if extent_known.accounted
+        else None
     )
     if failed:
-        st.error(page.plain(failed, MOST_BANNER), icon=":material/balance:")
+        st.error(page.escape(failed, MOST_BANNER), icon=":material/balance:")
 
 
-def _window_caption(request: PageRequest) -> str:
+def _format_window(request: PageRequest) -> str:
     window, data_window = request.window, request.extent.samples
     span = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
     parts = [
         f"{span} ({format_duration(window.seconds)})",
         request.coverage.spoken,
-        *(f"{key} {page.plain(name, 40)}" for key, name in request.filters.named.items()),
+        *(f"{key} {page.escape(name, 40)}" for key, name in request.filters.named.items()),
         "US dollars" + (", GPU part only" if request.filters.view == "gpu" else ""),
         f"data as of {data_window.end:%Y-%m-%d %H:%M} UTC",
     ]
@@ -220,7 +222,7 @@ def _window_caption(request: PageRequest) -> str:
     return " · ".join(parts)
 
 
-def _entry(
+def _build_entry(
     module: ModuleType,
     requests: Sequence[PageRequest],
     *,
@@ -237,32 +239,34 @@ def _entry(
         run,
         title=module.TITLE,
         icon=module.ICON,
-        url_path=None if first else url_path(name),
+        url_path=None if first else build_url_path(name),
         default=first,
         visibility=visibility,
         help=(module.__doc__ or "").partition("\n")[0],
     )
 
 
-def _module(name: str) -> ModuleType:
+def _import_page(name: str) -> ModuleType:
     return import_module(f"{views.__name__}.{name}")
 
 
-def _unknown_address() -> str | None:
+def _find_unknown_address() -> str | None:
     """Return the path in the browser, below the app's, if no page has it."""
     path = urlsplit(st.context.url or "").path.strip("/")
-    below = path.removeprefix(active_settings.settings().dashboard.base_path.strip("/")).strip("/")
-    return below if below and below not in map(url_path, names()) else None
+    below = path.removeprefix(active_settings.get_settings().dashboard.base_path.strip("/")).strip(
+        "/"
+    )
+    return below if below and below not in map(build_url_path, list_names()) else None
 
 
-def _no_page(address: str, sections: Mapping[str, Sequence[st.Page]]) -> st.Page:
+def _build_missing_page(address: str, sections: Mapping[str, Sequence[st.Page]]) -> st.Page:
     first = next(iter(sections.values()))[0]
 
     def run() -> None:
         named = st.query_params.get("address", address)
         st.title(NO_PAGE)
         st.info(
-            f"**There is no page at** {page.plain('/' + named)}. The pages are in the menu.",
+            f"**There is no page at** {page.escape('/' + named)}. The pages are in the menu.",
             icon=":material/link_off:",
         )
         st.page_link(first, label="Go to the overview", icon=":material/home:")

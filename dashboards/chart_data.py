@@ -15,7 +15,7 @@ BRIDGE = {
 """The steps of the bill bridge in their order, with their meaning."""
 
 
-def waterfall_bars(waterfall_total: waterfall.GpuHourWaterfall) -> list[dict[str, Any]]:
+def build_waterfall_bars(waterfall_total: waterfall.GpuHourWaterfall) -> list[dict[str, Any]]:
     """Return the bars of the GPU-hour waterfall for `charts.draw_waterfall`."""
     total = waterfall_total.gpu_hours
     rows: list[dict[str, Any]] = [
@@ -36,17 +36,17 @@ def waterfall_bars(waterfall_total: waterfall.GpuHourWaterfall) -> list[dict[str
 def bridge_bars(bill_bridge: bridge.Bridge) -> list[dict[str, Any]]:
     """Return the bars of the bill bridge for `charts.draw_waterfall`."""
     at = float(bill_bridge.usd_before)
-    rows = [_bar("before", 0.0, at, at, charts.BLUE)]
+    rows = [_build_bar("before", 0.0, at, at, charts.BLUE)]
     for step in BRIDGE:
         amount = float(getattr(bill_bridge, step))
         colour = charts.RED if amount > 0 else charts.GREEN
-        rows.append(_bar(step, min(at, at + amount), max(at, at + amount), amount, colour))
+        rows.append(_build_bar(step, min(at, at + amount), max(at, at + amount), amount, colour))
         at += amount
     after = float(bill_bridge.usd_after)
-    return [*rows, _bar("after", 0.0, after, after, charts.BLUE)]
+    return [*rows, _build_bar("after", 0.0, after, after, charts.BLUE)]
 
 
-def savings_stages(savings_stages: savings.Stages) -> list[dict[str, Any]]:
+def build_savings_stages(savings_stages: savings.Stages) -> list[dict[str, Any]]:
     """Return the stages of savings for `charts.funnel`."""
     return [
         _stage("identified", savings_stages.identified_usd, charts.GREY),
@@ -56,7 +56,7 @@ def savings_stages(savings_stages: savings.Stages) -> list[dict[str, Any]]:
     ]
 
 
-def month_days(month_spend: spend.Month) -> list[dict[str, Any]]:
+def build_month_days(month_spend: spend.Month) -> list[dict[str, Any]]:
     """Return the days of a month for `charts.month_end`."""
     budget = None if month_spend.budget is None else float(month_spend.budget)
     return [
@@ -65,7 +65,7 @@ def month_days(month_spend: spend.Month) -> list[dict[str, Any]]:
     ]
 
 
-def _bar(name: str, low: float, high: float, amount: float, colour: str) -> dict[str, Any]:
+def _build_bar(name: str, low: float, high: float, amount: float, colour: str) -> dict[str, Any]:
     return {"name": name, "low": low, "high": high, "amount": amount, "colour": colour}
 
 

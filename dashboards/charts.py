@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import altair as alt
 import pyarrow as pa
 
-from dashboards.text import visible
+from dashboards.text import spell_out
 from fallow.errors import FallowError
 
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
@@ -42,7 +42,7 @@ LABEL_PX = 260
 NAMES = alt.Axis(labelLimit=LABEL_PX, labelOverlap=False)
 
 
-def values(rows: pa.Table | Sequence[Mapping[str, Any]]) -> alt.InlineData:
+def build_values(rows: pa.Table | Sequence[Mapping[str, Any]]) -> alt.InlineData:
     """Return rows as a chart's data: decimals as numbers, timestamps as ISO 8601 with `Z`.
 
     Raises:
@@ -51,28 +51,30 @@ def values(rows: pa.Table | Sequence[Mapping[str, Any]]) -> alt.InlineData:
     records = rows.to_pylist() if isinstance(rows, pa.Table) else rows
     if len(records) > MOST_POINTS:
         raise FallowError(f"a chart of {len(records):,} points is too many for a browser")
-    return alt.InlineData(values=[{k: _value(v) for k, v in row.items()} for row in records])
+    return alt.InlineData(
+        values=[{k: _convert_value(v) for k, v in row.items()} for row in records]
+    )
 
 
-def state_scale(states: Sequence[str] | None = None) -> alt.Scale:
+def build_state_scale(states: Sequence[str] | None = None) -> alt.Scale:
     """Return the colours of the ledger's states, in the order of the story."""
     states_chosen = [s for s in STATE_COLOURS if states is None or s in states]
     return alt.Scale(domain=states_chosen, range=[STATE_COLOURS[s] for s in states_chosen])
 
 
-def states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> alt.Chart:
+def draw_states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> alt.Chart:
     """Stack what each state took per day: columns day, state and the unit's."""
     title, form = ("USD per day", "$,.0f") if unit == "usd" else ("GPU-hours per day", ",.0f")
     order = {state: n for n, state in enumerate(STATE_COLOURS)}
     records = [{**row, "order": order.get(row["state"], 99)} for row in rows.to_pylist()]
     used = {str(row["state"]) for row in records}
     chart: alt.Chart = (
-        alt.Chart(values(records))
+        alt.Chart(build_values(records))
         .mark_bar()
         .encode(
             x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b")),
             y=alt.Y(f"{unit}:Q", title=title, axis=alt.Axis(format=form)),
-            color=alt.Color("state:N", title=None, scale=state_scale([*used])),
+            color=alt.Color("state:N", title=None, scale=build_state_scale([*used])),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("day:T", title="day", timeUnit=DAY),
@@ -86,13 +88,13 @@ def states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> al
     return chart
 
 
-def kinds_over_time(
+def draw_kinds_over_time(
     rows: pa.Table, kind: str, value: str, *, title: str, height: int = 180
 ) -> alt.Chart:
     """Stack the kinds per day: columns day, the kind's and the value's."""
     kinds = sorted({*rows[kind].to_pylist()})
     chart: alt.Chart = (
-        alt.Chart(values(rows))
+        alt.Chart(build_values(rows))
         .mark_bar()
         .encode(
             x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b")),
@@ -114,7 +116,7 @@ def kinds_over_time(
     return chart
 
 
-def ranked_bars(
+def draw_ranked_bars(
     rows: Sequence[Mapping[str, Any]],
     value: str = "usd",
     *,
@@ -125,8 +127,8 @@ def ranked_bars(
 ) -> Chart:
     """Draw the largest names as bars; `part` is a column whose share of the bar is amber."""
     records = [*rows][:most]
-    names = [visible(str(row["name"])) for row in records]
-    base = alt.Chart(values(records)).encode(
+    names = [spell_out(str(row["name"])) for row in records]
+    base = alt.Chart(build_values(records)).encode(
         y=alt.Y("name:N", title=None, sort=names, axis=NAMES),
         tooltip=[
             alt.Tooltip("name:N"),
@@ -147,7 +149,7 @@ def cost_histogram(
 ) -> Chart:
     """Draw how many units cost how much: columns low, high, units, colour and said."""
     chart: alt.Chart = (
-        alt.Chart(values(rows))
+        alt.Chart(build_values(rows))
         .mark_bar(color=BLUE)
         .encode(
             x=alt.X("low:Q", title=title, axis=alt.Axis(format="$~s")),
@@ -174,7 +176,7 @@ def draw_waterfall(steps: Sequence[Mapping[str, Any]], title: str, height: int =
         labelLimit=110,
         labelOverlap=False,
     )
-    base = alt.Chart(values([{**s, "said": _short(s["amount"])} for s in steps])).encode(
+    base = alt.Chart(build_values([{**s, "said": _shorten(s["amount"])} for s in steps])).encode(
         x=alt.X("name:N", sort=order, title=None, axis=wide),
         tooltip=[
             alt.Tooltip("name:N"),
@@ -193,21 +195,21 @@ def draw_waterfall(steps: Sequence[Mapping[str, Any]], title: str, height: int =
     return chart
 
 
-def stacked_bars(
+def draw_stacked_bars(
     rows: Sequence[Mapping[str, Any]], *, names: Sequence[str], title: str, most: int = 15
 ) -> Chart:
     """Stack states per name: columns name, state, usd; `names` is their order."""
     names_wanted = [*names][:most]
-    labels = [visible(name) for name in names_wanted]
+    labels = [spell_out(name) for name in names_wanted]
     records = [row for row in rows if row["name"] in set(names_wanted)]
     used = {str(row["state"]) for row in records}
     chart: alt.Chart = (
-        alt.Chart(values(records))
+        alt.Chart(build_values(records))
         .mark_bar()
         .encode(
             y=alt.Y("name:N", title=None, sort=labels, axis=NAMES),
             x=alt.X("usd:Q", title=title, axis=alt.Axis(format="$~s")),
-            color=alt.Color("state:N", title=None, scale=state_scale([*used])),
+            color=alt.Color("state:N", title=None, scale=build_state_scale([*used])),
             tooltip=["name:N", "state:N", alt.Tooltip("usd:Q", title="USD", format=",.2f")],
         )
         .properties(height=max(120, 26 * len(labels) + 40))
@@ -215,10 +217,10 @@ def stacked_bars(
     return chart
 
 
-def usual_lines(rows: pa.Table, height: int = 260) -> Chart:
+def draw_usual_lines(rows: pa.Table, height: int = 260) -> Chart:
     """Draw each hour's dollars over the usual: columns hour, usd, usual_usd."""
     names = {"usd": "paid", "usual_usd": "usual in this hour", "wasted_usd": "of it idle or lost"}
-    base = alt.Chart(values(rows)).transform_fold([*names], as_=["key", "value"])
+    base = alt.Chart(build_values(rows)).transform_fold([*names], as_=["key", "value"])
     chart: Chart = (
         base.transform_filter("isValid(datum.value)")
         .transform_calculate(series=f"{json.dumps(names)}[datum.key]")
@@ -248,9 +250,9 @@ def usual_lines(rows: pa.Table, height: int = 260) -> Chart:
     return chart
 
 
-def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
+def draw_coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
     """Draw how much of an hour has samples: columns hour, coverage_pct, conflict_pct."""
-    base = alt.Chart(values(rows)).encode(
+    base = alt.Chart(build_values(rows)).encode(
         x=alt.X("hour:T", title=None, timeUnit=HOUR, axis=alt.Axis(format="%d %b %H:%M")),
         tooltip=[
             alt.Tooltip("hour:T", timeUnit=HOUR, title="hour"),
@@ -269,10 +271,10 @@ def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
     return layered
 
 
-def funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
+def draw_funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
     """Draw stages as bars, one below the other: columns name, usd, colour, said."""
     order = [str(row["name"]) for row in rows]
-    base = alt.Chart(values(rows)).encode(
+    base = alt.Chart(build_values(rows)).encode(
         y=alt.Y("name:N", sort=order, title=None),
         x=alt.X("usd:Q", title=title, axis=alt.Axis(format="$~s")),
         tooltip=["name:N", alt.Tooltip("usd:Q", title=title, format=",.2f")],
@@ -283,9 +285,9 @@ def funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
     return chart
 
 
-def month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Chart:
+def draw_month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Chart:
     """Draw a month: columns day, paid (so far, summed), expected, low, high, budget."""
-    base = alt.Chart(values(rows)).encode(
+    base = alt.Chart(build_values(rows)).encode(
         x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b"))
     )
     money = alt.Axis(format="$~s")
@@ -305,7 +307,7 @@ def month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Chart:
     return chart
 
 
-def _short(amount: Any) -> str:
+def _shorten(amount: Any) -> str:
     if amount is None:
         return "no price"
     size = abs(float(amount))
@@ -316,10 +318,10 @@ def _short(amount: Any) -> str:
     return f"{sign}{size:.0f}"
 
 
-def _value(value: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     match value:
         case str():
-            return visible(value)
+            return spell_out(value)
         case Decimal():
             return float(value)
         case datetime():

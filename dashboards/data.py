@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards.active_settings import settings
+from dashboards.active_settings import get_settings
 from warehouse.lake import Warehouse
 from warehouse.readable import ReadableViews
 
@@ -39,7 +39,7 @@ def query(figure: Callable[..., T], *args: Any) -> T:
         TemporaryError: it is not reachable or in use: try again.
     """
     key = f"{figure.__module__}.{figure.__qualname__}"
-    return cast(T, _answer(str(_home()), key, repr(args), figure, args))
+    return cast(T, _answer(str(_find_home()), key, repr(args), figure, args))
 
 
 def query_by_time(
@@ -54,7 +54,7 @@ def query_by_time(
     """
     key = f"{figure.__module__}.{figure.__qualname__}"
     arguments = (figure, column, *args)
-    rows = _answer(str(_home()), f"{key} by {column}", repr(args), _read_by_time, arguments)
+    rows = _answer(str(_find_home()), f"{key} by {column}", repr(args), _read_by_time, arguments)
     return cast(tuple[pa.Table, tuple[date, ...]], rows)
 
 
@@ -73,13 +73,13 @@ def _read_by_time(
 def query_rarely(figure: Callable[..., T], *args: Any) -> T:
     """Return the result of `ask`, read again once per `SELDOM`: for data that change hourly."""
     key = f"{figure.__module__}.{figure.__qualname__}"
-    return cast(T, _cached_answer(str(_home()), key, repr(args), figure, args))
+    return cast(T, _cache_answer(str(_find_home()), key, repr(args), figure, args))
 
 
 def forget() -> None:
     """Remove every cached result: after a write, people expect to see it."""
     _answer.clear()
-    _cached_answer.clear()
+    _cache_answer.clear()
 
 
 @st.cache_data(
@@ -103,7 +103,7 @@ def _answer(
     show_spinner=False,
     refresh_mode="background",
 )
-def _cached_answer(
+def _cache_answer(
     home: str, key: str, arguments: str, _figure: Callable[..., Any], _args: tuple[Any, ...]
 ) -> Any:
     del key, arguments
@@ -115,12 +115,12 @@ def _cached_answer(
 )
 def _open_warehouse(home: str) -> Warehouse:
     del home
-    active = settings()
+    active = get_settings()
     engine = active.warehouse
     bounded = engine.model_copy(update={"memory_limit": engine.memory_limit or MEMORY})
     return Warehouse.open(active.model_copy(update={"warehouse": bounded}))
 
 
-def _home() -> str:
-    active = settings()
+def _find_home() -> str:
+    active = get_settings()
     return f"{active.home} {active.warehouse.catalog}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dashboards.text import three_digits
+from dashboards.text import format_three_digits
 from fallow.errors import UsageError
 from fallow.resources import read_table
 from fallow.window import format_duration, parse_timestamp
@@ -34,7 +34,7 @@ class DetailWords(msgspec.Struct, frozen=True):
 
 def describe_kind(kind: str) -> str:
     """Return a finding's kind in words; an unknown kind is shown as a readable name."""
-    return _kinds().get(kind) or kind.replace("_", " ")
+    return _read_kinds().get(kind) or kind.replace("_", " ")
 
 
 def describe_details(analyzer: str, details: Mapping[str, Any]) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def _is_hidden(words: DetailWords | None) -> bool:
 
 
 def _find_words(analyzer: str, path: str) -> DetailWords | None:
-    table = _words()
+    table = _read_words()
     above = path.rpartition(".")[0]
     for key in (path, f"{above}.*"):
         for owner in (analyzer, ""):
@@ -96,7 +96,7 @@ def _find_words(analyzer: str, path: str) -> DetailWords | None:
 
 
 def _find_suffix(name: str) -> DetailWords | None:
-    table = _words()
+    table = _read_words()
     ends = (name[at:] for at in range(len(name)) if name[at] == "_")
     return next((table["", f"*{end}"] for end in ends if ("", f"*{end}") in table), None)
 
@@ -115,7 +115,7 @@ def _write(value: Any, unit: str) -> str:
         case bool():
             return "yes" if value else "no"
         case int() | float():
-            return UNITS.get(unit, three_digits)(float(value))
+            return UNITS.get(unit, format_three_digits)(float(value))
         case dict():
             return ", ".join(f"{_read_name(str(k))} {_write(v, '')}" for k, v in value.items())
         case _:
@@ -138,27 +138,27 @@ def _write_time(text: str) -> str:
 
 
 UNITS: Mapping[str, Callable[[float], str]] = {
-    "share": lambda v: f"{three_digits(100 * v)} %",
-    "count": three_digits,
-    "gpu_hours": lambda v: f"{three_digits(v)} GPU-h",
-    "hours": lambda v: f"{three_digits(v)} h",
-    "seconds": lambda v: format_duration(v) if 1 <= v < _LONG_S else f"{three_digits(v)} s",
-    "usd": lambda v: f"{'-' if v < 0 else ''}${three_digits(abs(v))}",
-    "watts": lambda v: f"{three_digits(v)} W",
-    "celsius": lambda v: f"{three_digits(v)} °C",
-    "mhz": lambda v: f"{three_digits(v)} MHz",
-    "gib": lambda v: f"{three_digits(v)} GiB",
-    "bytes": lambda v: f"{three_digits(v / _GIB)} GiB",
-    "bytes_per_s": lambda v: f"{three_digits(v / 1e6)} MB/s",
-    "gb_per_s": lambda v: f"{three_digits(v)} GB/s",
-    "millicores": lambda v: f"{three_digits(v / 1000)} cores",
-    "times": lambda v: f"{three_digits(v)} times",
+    "share": lambda v: f"{format_three_digits(100 * v)} %",
+    "count": format_three_digits,
+    "gpu_hours": lambda v: f"{format_three_digits(v)} GPU-h",
+    "hours": lambda v: f"{format_three_digits(v)} h",
+    "seconds": lambda v: format_duration(v) if 1 <= v < _LONG_S else f"{format_three_digits(v)} s",
+    "usd": lambda v: f"{'-' if v < 0 else ''}${format_three_digits(abs(v))}",
+    "watts": lambda v: f"{format_three_digits(v)} W",
+    "celsius": lambda v: f"{format_three_digits(v)} °C",
+    "mhz": lambda v: f"{format_three_digits(v)} MHz",
+    "gib": lambda v: f"{format_three_digits(v)} GiB",
+    "bytes": lambda v: f"{format_three_digits(v / _GIB)} GiB",
+    "bytes_per_s": lambda v: f"{format_three_digits(v / 1e6)} MB/s",
+    "gb_per_s": lambda v: f"{format_three_digits(v)} GB/s",
+    "millicores": lambda v: f"{format_three_digits(v / 1000)} cores",
+    "times": lambda v: f"{format_three_digits(v)} times",
 }
 """How a number is written, by its unit; three significant digits."""
 
 
 @cache
-def _words() -> dict[tuple[str, str], DetailWords]:
+def _read_words() -> dict[tuple[str, str], DetailWords]:
     return {
         (row["analyzer"], row["key"]): DetailWords(row["sentence"], row["unit"])
         for row in read_table("dashboards", "detail_words.csv")
@@ -166,7 +166,7 @@ def _words() -> dict[tuple[str, str], DetailWords]:
 
 
 @cache
-def _kinds() -> dict[str, str]:
+def _read_kinds() -> dict[str, str]:
     return {row["kind"]: row["words"] for row in read_table("dashboards", "finding_kinds.csv")}
 
 

@@ -26,13 +26,13 @@ JUST_DRAWN = "just-drawn"
 
 def choose(extent: extents.DataExtent) -> tuple[str, Filters]:
     """Show the row of filters and return the window's text and the filters."""
-    offered = data.query_rarely(extents.names, _days(extent.samples))
+    offered = data.query_rarely(extents.read_names, _parse_days(extent.samples))
     chosen: dict[str, str | None] = {}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="filters"):
         window = _choose_window(extent)
         chosen["team"] = _choose_name("team", offered.get("team", ()), width=140)
-        others = [key for key in ("cluster", "namespace", "model", "pool") if _value(key)]
-        others += ["view"] if _value("view") == "gpu" else []
+        others = [key for key in ("cluster", "namespace", "model", "pool") if _get_value(key)]
+        others += ["view"] if _get_value("view") == "gpu" else []
         label = f"Filters: {len(others)} more" if others else "More filters"
         with st.popover(label, icon=":material/filter_list:"):
             for key in ("cluster", "namespace", "model", "pool"):
@@ -88,7 +88,7 @@ def parse_window(text: str, now: datetime, end: datetime) -> Window:
         UsageError: the text is none of these, or the window is empty.
     """
     if text == "month":
-        return Window(_midnight(end - timedelta(microseconds=1)).replace(day=1), end)
+        return Window(_find_midnight(end - timedelta(microseconds=1)).replace(day=1), end)
     return coverage.parse_window(text, now, end)
 
 
@@ -146,8 +146,8 @@ def _choose_name(key: str, names: Sequence[str], **layout: Any) -> str | None:
     return choice
 
 
-def _value(key: str) -> str | None:
-    return links.kept_parameters().get(key)
+def _get_value(key: str) -> str | None:
+    return links.list_parameters().get(key)
 
 
 def _refresh_every(seconds: int | None) -> None:
@@ -165,11 +165,11 @@ def _refresh_every(seconds: int | None) -> None:
     st.fragment(tick, run_every=seconds)()
 
 
-def _days(data_window: Window) -> Window:
+def _parse_days(data_window: Window) -> Window:
     """Return whole days around a window, so that their names are queried once a day."""
-    end = _midnight(data_window.end + DAY)
-    return Window(max(_midnight(data_window.start), end - NAMED), end)
+    end = _find_midnight(data_window.end + DAY)
+    return Window(max(_find_midnight(data_window.start), end - NAMED), end)
 
 
-def _midnight(timestamp: datetime) -> datetime:
+def _find_midnight(timestamp: datetime) -> datetime:
     return timestamp.replace(hour=0, minute=0, second=0, microsecond=0)

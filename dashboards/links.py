@@ -18,7 +18,7 @@ TARGET = "page-to-open"
 """The address and parameters of the page that somebody asked for, until the next run opens it."""
 
 
-def kept_parameters() -> dict[str, str]:
+def list_parameters() -> dict[str, str]:
     """Return the window and the filters that differ from the defaults, as they are in the URL."""
     parameters: dict[str, str] = {}
     for name in KEPT_PARAMETERS:
@@ -28,10 +28,10 @@ def kept_parameters() -> dict[str, str]:
     return parameters
 
 
-def page_link(page: str, **names: str | None) -> str:
+def build_page_link(page: str, **names: str | None) -> str:
     """Return the address of a page about an owner or workload, relative to the current page."""
     named_values = {name: value for name, value in names.items() if value}
-    return f"{page}?{urlencode(kept_parameters() | named_values)}"
+    return f"{page}?{urlencode(list_parameters() | named_values)}"
 
 
 def open_page(address: str, **names: str | None) -> None:
@@ -71,14 +71,14 @@ def open_owner(key: str, name: str) -> None:
             set_values(**{key: name, "by": "workload"})
 
 
-def timeline(**names: str | None) -> str | None:
+def build_timeline_link(**names: str | None) -> str | None:
     """Return the address of a workload's, node's or device's timeline; None = unallocated."""
     subject = {name: value for name, value in names.items() if name != "cluster"}
     if not any(subject.values()) or names.get("workload") == PLATFORM:
         return None
-    return page_link("timeline", **names)
+    return build_page_link("timeline", **names)
 
 
-def column(label: str = "timeline") -> Any:
+def configure_column(label: str = "timeline") -> Any:
     """Return the configuration of a column of links."""
     return st.column_config.LinkColumn(label, display_text=":material/timeline:", width="small")

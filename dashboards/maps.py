@@ -11,8 +11,17 @@ from typing import Any
 
 import altair as alt
 
-from dashboards.charts import AMBER, BLUE, GREEN, GREY, SLATE, Chart, state_scale, values
-from dashboards.text import visible
+from dashboards.charts import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    SLATE,
+    Chart,
+    build_state_scale,
+    build_values,
+)
+from dashboards.text import spell_out
 
 WIDTH_PX = 1080
 """Width of a page on a usual screen; cells are square there."""
@@ -24,7 +33,7 @@ LABEL_PX, ROW_GAP, NODE_GAP, NARROWEST = 22.0, 0.3, 0.6, 44.0
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def cells(
+def draw_cells(
     rows: Sequence[Mapping[str, Any]],
     *,
     colours: alt.Scale | None = None,
@@ -43,7 +52,7 @@ def cells(
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[high, 0], nice=False))
     used = {str(row["state"]) for row in rows}
     chart = (
-        alt.Chart(values(tiles))
+        alt.Chart(build_values(tiles))
         .mark_rect()
         .encode(
             x=x,
@@ -53,7 +62,7 @@ def cells(
             color=alt.Color(
                 "state:N",
                 title=None,
-                scale=colours or state_scale([*used]),
+                scale=colours or build_state_scale([*used]),
                 legend=alt.Legend(orient="top", columns=WRAPPED),
             ),
             tooltip=[
@@ -68,14 +77,14 @@ def cells(
         )
     )
     heads = (
-        alt.Chart(values(labels))
+        alt.Chart(build_values(labels))
         .mark_text(align="left", baseline="bottom", fontSize=12, color=GREY, limit=WIDTH_PX // 2)
         .encode(x=x, y=y, text="text:N")
     )
-    framed = _frames(tiles, outlined) if outlined else []
+    framed = _build_frames(tiles, outlined) if outlined else []
     if framed:
         heads = heads + (
-            alt.Chart(values(framed))
+            alt.Chart(build_values(framed))
             .mark_rect(filled=False, strokeWidth=2.5)
             .encode(x=x, x2="x2:Q", y=y, y2="y2:Q", stroke=alt.Stroke("colour:N", scale=None))
         )
@@ -104,7 +113,7 @@ def _lay_out_cells(
         first, across = pool[0][0], max(1, int(wide // slot))
         gpus = sum(r["gpus"] for node in pool for r in node)
         pool_caption = (
-            f"{visible(str(first['pool']))[:60]}  ({len(pool):,} nodes, {gpus:,.0f} GPUs)"
+            f"{spell_out(str(first['pool']))[:60]}  ({len(pool):,} nodes, {gpus:,.0f} GPUs)"
         )
         y += label
         labels.append({"text": pool_caption, "x": 0.0, "y": y - label * 0.15})
@@ -118,7 +127,7 @@ def _lay_out_cells(
     return tiles, labels, wide, y
 
 
-def _frames(tiles: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any]]:
+def _build_frames(tiles: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any]]:
     """Return a frame around each node that has a role."""
     framed = [tile for tile in tiles if tile[role]]
     parts = [[*g] for _, g in groupby(framed, key=lambda t: (t["cluster"], t["node"]))]
@@ -134,12 +143,12 @@ def _frames(tiles: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any
     ]
 
 
-def week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colour: str) -> Chart:
+def draw_week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colour: str) -> Chart:
     """Draw the hours of a week: columns weekday (1 = Monday), hour, the measure, and tooltips."""
     day_rows = [{**r, "day": DAYS[r["weekday"] - 1]} for r in rows]
     dollars = measure.endswith("usd")
     chart: alt.Chart = (
-        alt.Chart(values(day_rows))
+        alt.Chart(build_values(day_rows))
         .mark_rect()
         .encode(
             x=alt.X("hour:O", title="hour of the day", axis=alt.Axis(labelAngle=0)),
@@ -186,10 +195,10 @@ def track(
         for row in rows
     ]
     chart: alt.Chart = (
-        alt.Chart(values(records))
+        alt.Chart(build_values(records))
         .mark_line(interpolate="step-after", invalid="break-paths-filter-domains", clip=True)
         .encode(
-            x=_time(span),
+            x=_build_time_axis(span),
             y=alt.Y("value:Q", title=title, axis=alt.Axis(format=form, tickCount=3)),
             color=alt.Color(
                 "series:N",
@@ -216,10 +225,10 @@ def mark_stretch(
     if start >= end:
         return drawing
     band = (
-        alt.Chart(values([{"at": start, "later": end, "stretch": label}]))
+        alt.Chart(build_values([{"at": start, "later": end, "stretch": label}]))
         .mark_rect(color=AMBER, opacity=0.22)
         .encode(
-            x=_time(span),
+            x=_build_time_axis(span),
             x2="later:T",
             tooltip=[
                 alt.Tooltip("stretch:N", title="marked"),
@@ -243,8 +252,8 @@ def mark_timestamps(
     rows = [{"at": at, "moment": label} for at, label in timestamps if span[0] <= at < span[1]]
     if not rows:
         return drawing
-    base = alt.Chart(values(rows)).encode(
-        x=_time(span),
+    base = alt.Chart(build_values(rows)).encode(
+        x=_build_time_axis(span),
         tooltip=[
             alt.Tooltip("moment:N", title="action"),
             alt.Tooltip("at:T", title="at", format="%d %b %H:%M"),
@@ -258,7 +267,7 @@ def mark_timestamps(
     return marked.properties(height=drawing.height)
 
 
-def state_track(
+def draw_state_track(
     rows: Sequence[Mapping[str, Any]],
     span: tuple[datetime, datetime],
     *,
@@ -268,7 +277,7 @@ def state_track(
     height: int = 150,
 ) -> Chart:
     """Stack states over time: columns at, later, state and the value's."""
-    order = {state: n for n, state in enumerate(state_scale().domain)}
+    order = {state: n for n, state in enumerate(build_state_scale().domain)}
     records: list[dict[str, Any]] = []
     for _, step in groupby(rows, key=lambda r: r["at"]):
         low = 0.0
@@ -278,17 +287,17 @@ def state_track(
             low = high
     used = {str(row["state"]) for row in rows}
     chart: alt.Chart = (
-        alt.Chart(values(records))
+        alt.Chart(build_values(records))
         .mark_rect()
         .encode(
-            x=_time(span),
+            x=_build_time_axis(span),
             x2="later:T",
             y=alt.Y("low:Q", title=title, axis=alt.Axis(format=form, tickCount=4)),
             y2="high:Q",
             color=alt.Color(
                 "state:N",
                 title=None,
-                scale=state_scale([*used]),
+                scale=build_state_scale([*used]),
                 legend=alt.Legend(orient="top", columns=WRAPPED),
             ),
             tooltip=[
@@ -302,16 +311,16 @@ def state_track(
     return chart
 
 
-def marks(
+def draw_marks(
     rows: Sequence[Mapping[str, Any]], span: tuple[datetime, datetime], height: int = 150
 ) -> Chart:
     """Draw events as ticks, a row per kind: columns at, kind, detail."""
-    kinds = sorted({visible(str(row["kind"])) for row in rows})
+    kinds = sorted({spell_out(str(row["kind"])) for row in rows})
     chart: alt.Chart = (
-        alt.Chart(values(rows))
+        alt.Chart(build_values(rows))
         .mark_tick(thickness=2, size=14, color=SLATE)
         .encode(
-            x=_time(span),
+            x=_build_time_axis(span),
             y=alt.Y("kind:N", title=None, sort=kinds, axis=alt.Axis(labelLimit=120)),
             tooltip=[
                 alt.Tooltip("at:T", title="at", format="%d %b %H:%M:%S"),
@@ -324,7 +333,7 @@ def marks(
     return chart
 
 
-def _time(span: tuple[datetime, datetime]) -> alt.X:
+def _build_time_axis(span: tuple[datetime, datetime]) -> alt.X:
     ends = [f"{timestamp:%Y-%m-%dT%H:%M:%S}Z" for timestamp in span]
     return alt.X(
         "at:T",

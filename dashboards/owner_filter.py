@@ -4,17 +4,19 @@ import streamlit as st
 
 from dashboards import data, page
 from dashboards.figures import extent as extents
-from dashboards.page import PageRequest, plain
+from dashboards.page import PageRequest, escape
 from fallow.models import PLATFORM
 from fallow.window import Window
 
 KEY = "owner"
 
 
-def owners(request: PageRequest) -> tuple[str, ...]:
+def choose_owners(request: PageRequest) -> tuple[str, ...]:
     """Let people choose an owner; return its teams and namespaces; () = a choice is needed."""
     data_window = request.extent.samples
-    names_offered = data.query_rarely(extents.names, Window(data_window.start, data_window.end))
+    names_offered = data.query_rarely(
+        extents.read_names, Window(data_window.start, data_window.end)
+    )
     owners_listed = [
         *dict.fromkeys((*names_offered.get("team", ()), *names_offered.get("namespace", ())))
     ]
@@ -23,11 +25,11 @@ def owners(request: PageRequest) -> tuple[str, ...]:
         [name for name in owners_listed if name != PLATFORM],
         index=None,
         key=KEY,
-        placeholder=_mine(request),
+        placeholder=_explain_mine(request),
         accept_new_options=True,
         bind="query-params",
     )
-    owner_names = names(request)
+    owner_names = list_names(request)
     if not owner_names:
         page.show_nothing(
             "Nothing says yet what is yours.",
@@ -36,7 +38,7 @@ def owners(request: PageRequest) -> tuple[str, ...]:
     return owner_names
 
 
-def names(request: PageRequest) -> tuple[str, ...]:
+def list_names(request: PageRequest) -> tuple[str, ...]:
     """Return the requested owners: chosen here, else the filter's, else the person's."""
     choice = st.session_state.get(KEY) or request.filters.team or request.filters.namespace
     if choice:
@@ -50,10 +52,11 @@ def names(request: PageRequest) -> tuple[str, ...]:
 def show_no_allocations(owner_names: tuple[str, ...]) -> None:
     """Show that these owners held no GPUs."""
     page.show_nothing(
-        f"No workload of {', '.join(plain(name, 40) for name in owner_names[:5])} held a GPU here.",
+        f"No workload of {', '.join(escape(name, 40) for name in owner_names[:5])} held a GPU "
+        "here.",
         "Choose another owner or a longer window.",
     )
 
 
-def _mine(request: PageRequest) -> str:
+def _explain_mine(request: PageRequest) -> str:
     return "choose a team or namespace" if request.person.local else "mine"

@@ -21,7 +21,15 @@ from dashboards.figures.query import Filters
 from dashboards.figures.savings import Stages
 from dashboards.figures.waterfall import GpuHourWaterfall
 from dashboards.signin import Person
-from dashboards.text import exact, hours, hours_of, money, plain, share, visible
+from dashboards.text import (
+    convert_exact,
+    escape,
+    format_hours,
+    format_hours_with_share,
+    format_money,
+    format_share,
+    spell_out,
+)
 from fallow.csv_cells import write_rows
 from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, format_days
@@ -34,32 +42,32 @@ log = logging.getLogger("fallow.dashboard")
 __all__ = [
     "FigureCell",
     "PageRequest",
-    "by",
-    "card",
     "chart",
+    "choose_by",
     "complain",
-    "exact",
+    "configure_number",
+    "configure_percent",
+    "configure_time",
+    "configure_usd",
+    "configure_workload",
+    "convert_exact",
+    "escape",
     "explain",
+    "format_hours",
+    "format_hours_with_share",
+    "format_money",
+    "format_share",
     "guard",
-    "heading",
-    "hours",
-    "hours_of",
-    "metrics",
-    "money",
     "name",
     "note",
-    "number",
-    "percent",
-    "plain",
-    "share",
+    "show_card",
     "show_demo",
+    "show_heading",
+    "show_metrics",
     "show_no_data",
     "show_nothing",
-    "table",
-    "time_column",
-    "usd",
-    "visible",
-    "workload",
+    "show_table",
+    "spell_out",
 ]
 
 
@@ -91,7 +99,9 @@ _REQUEST: ContextVar[PageRequest | None] = ContextVar("request", default=None)
 """The request of the card that is drawn in this thread."""
 
 
-def card(body: Callable[[PageRequest], None], request: PageRequest, *, height: int = 160) -> None:
+def show_card(
+    body: Callable[[PageRequest], None], request: PageRequest, *, height: int = 160
+) -> None:
     """Draw one part of a page separately; a failure stays inside it.
 
     `height`: height of the placeholder, in pixels; 0 = none.
@@ -128,7 +138,7 @@ def guard(body: Callable[..., None], *args: Any) -> None:
 
 def show_demo() -> None:
     """Say at the top of a page that its fleet is simulated, if it is."""
-    if is_demo_home(active_settings.settings().home):
+    if is_demo_home(active_settings.get_settings().home):
         st.info(
             "**Demo data:** this fleet is simulated, none of it is yours. `fallow demo` wrote it.",
             icon=":material/science:",
@@ -146,7 +156,7 @@ def show_unreadable(days: Sequence[date]) -> None:
         )
 
 
-def heading(text: str) -> None:
+def show_heading(text: str) -> None:
     """Show the title of a card. The text is our own."""
     st.header(text, anchor=False)
 
@@ -159,7 +169,7 @@ def note(text: str) -> None:
 def show_no_data(request: PageRequest) -> None:
     """Show that nothing is accounted for the filters in this window."""
     filter_text = ", ".join(
-        f"{key} {plain(name, 40)}" for key, name in request.filters.named.items()
+        f"{key} {escape(name, 40)}" for key, name in request.filters.named.items()
     )
     if filter_text:
         show_nothing(
@@ -182,14 +192,14 @@ def show_no_findings(
     request: PageRequest, analyzers: Sequence[str], missing: str, then: str
 ) -> None:
     """Show why there is no finding of these analyzers (none = any): none found, or not judged."""
-    absence = data.query(analysis_runs.absence, request.window, tuple(analyzers))
+    absence = data.query(analysis_runs.explain_absence, request.window, tuple(analyzers))
     if not absence.why:
         show_nothing(missing, then)
         return
-    show_nothing(absence.summary or missing, " ".join(plain(why, 600) for why in absence.why))
+    show_nothing(absence.summary or missing, " ".join(escape(why, 600) for why in absence.why))
 
 
-def table(
+def show_table(
     rows: pa.Table | Sequence[dict[str, Any]],
     columns: dict[str, Any],
     *,
@@ -295,7 +305,7 @@ def _to_csv(rows: pa.Table) -> bytes:
     return write_rows(lines).encode()
 
 
-def usd(label: str, help_text: str | None = None, *, cents: bool = False) -> Any:
+def configure_usd(label: str, help_text: str | None = None, *, cents: bool = False) -> Any:
     """Return the configuration of a column of dollars: three significant digits, or to the cent.
 
     Cents are for statements, whose rows people add up.
@@ -304,7 +314,7 @@ def usd(label: str, help_text: str | None = None, *, cents: bool = False) -> Any
     return st.column_config.NumberColumn(label, format=digits, help=help_text)
 
 
-def number(label: str, help_text: str | None = None) -> Any:
+def configure_number(label: str, help_text: str | None = None) -> Any:
     """Return the configuration of a column of GPU-hours or counts."""
     return st.column_config.NumberColumn(label, format=THREE_DIGITS, help=help_text)
 
@@ -314,17 +324,17 @@ def name(label: str, width: Literal["small", "medium", "large"] = "medium") -> A
     return st.column_config.TextColumn(label, width=width)
 
 
-def workload(label: str = "workload") -> Any:
+def configure_workload(label: str = "workload") -> Any:
     """Return the configuration of a column of workloads: on a phone the next figures fit beside."""
     return st.column_config.TextColumn(label, width=NAME_PX)
 
 
-def time_column(label: str) -> Any:
+def configure_time(label: str) -> Any:
     """Return the configuration of a column of timestamps (UTC)."""
     return st.column_config.DatetimeColumn(label, format="YYYY-MM-DD HH:mm", timezone="UTC")
 
 
-def percent(label: str, help_text: str | None = None) -> Any:
+def configure_percent(label: str, help_text: str | None = None) -> Any:
     """Return the configuration of a column of percentages: a bar and the number."""
     return st.column_config.ProgressColumn(
         label, format="%.1f%%", min_value=0, max_value=100, help=help_text
@@ -344,7 +354,7 @@ class FigureCell(msgspec.Struct, frozen=True):
     rise: Literal["good", "bad", "neutral"] = "neutral"
 
 
-def metrics(*cells: tuple[str, str, str] | FigureCell) -> None:
+def show_metrics(*cells: tuple[str, str, str] | FigureCell) -> None:
     """Show figures side by side: label, value and one line about it. All texts are our own.
 
     The help of a figure says what it is, its window and coverage, and its source.
@@ -388,8 +398,8 @@ def explain(cell: FigureCell) -> str | None:
     return "  \n".join([*parts, f"Source: {word['source']}."])
 
 
-BUSY = percent("busy", "hours with work, of the hours held whose use is known")
-EFFECTIVE = percent(
+BUSY = configure_percent("busy", "hours with work, of the hours held whose use is known")
+EFFECTIVE = configure_percent(
     "effective",
     "effective utilisation: use of what limits the work over its practical peak (tensor, FP32, "
     "memory; the SMs where no tensor activity is exported); empty = not measured",
@@ -397,14 +407,16 @@ EFFECTIVE = percent(
 UNMEASURED = "not measured"
 
 
-def utilised(part: float | None, measured: float) -> tuple[str, str, str]:
+def format_utilisation(part: float | None, measured: float) -> tuple[str, str, str]:
     """Return the figure of effective utilisation: its share, and of how many hours."""
     if part is None:
         return "Effective utilisation", UNMEASURED, "no tensor or SM activity is exported"
-    return "Effective utilisation", f"{part:.1%}", f"of {hours(measured)} measured"
+    return "Effective utilisation", f"{part:.1%}", f"of {format_hours(measured)} measured"
 
 
-def reconciled(request: PageRequest, waterfall_total: GpuHourWaterfall, stages: Stages) -> None:
+def show_reconciliation(
+    request: PageRequest, waterfall_total: GpuHourWaterfall, stages: Stages
+) -> None:
     """Show how idle hours relate to findings, and possible savings to waste."""
     sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
     if sums is None:
@@ -414,13 +426,13 @@ def reconciled(request: PageRequest, waterfall_total: GpuHourWaterfall, stages: 
                 "not a part of the figures beside it."
             )
         return
-    sums = msgspec.structs.replace(sums, in_use_by=tuple(map(plain, sums.in_use_by)))
-    lines = (sums.idle(), sums.savings(lambda usd: money(usd, cents=True)))
+    sums = msgspec.structs.replace(sums, in_use_by=tuple(map(escape, sums.in_use_by)))
+    lines = (sums.idle(), sums.savings(lambda usd: format_money(usd, cents=True)))
     if any(lines):
         note("  \n".join(filter(None, lines)))
 
 
-def by(keys: Sequence[str], first: str = "team") -> str:
+def choose_by(keys: Sequence[str], first: str = "team") -> str:
     """Let people choose the grouping of a table; the choice is in the URL."""
     choice = st.segmented_control(
         "By", [*keys], default=first, required=True, key="by", bind="query-params"
@@ -436,8 +448,8 @@ def chart(drawing: Chart, alt: str) -> None:
 def complain(error: FallowError) -> None:
     """Show what failed and what to do next."""
     box = st.warning if isinstance(error, TemporaryError) else st.error
-    text = f"**{plain(error.message, 400)}**"
-    box(f"{text}\n\n{plain(error.hint, 400)}" if error.hint else text)
+    text = f"**{escape(error.message, 400)}**"
+    box(f"{text}\n\n{escape(error.hint, 400)}" if error.hint else text)
 
 
 def _configure(column_config: Any, column: pa.ChunkedArray) -> Any:
@@ -464,5 +476,5 @@ def _format_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_timestamp(column.type) and column.null_count:
         return pc.fill_null(pc.strftime(column, format="%Y-%m-%d %H:%M"), "")
     if pa.types.is_string(column.type):
-        return pa.array([visible(t or "") for t in column.to_pylist()], pa.string())
+        return pa.array([spell_out(t or "") for t in column.to_pylist()], pa.string())
     return column

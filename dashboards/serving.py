@@ -42,7 +42,7 @@ def address(settings: Settings) -> tuple[str, int]:
         raise UsageError(
             f"dashboard.listen {listen!r} is no host:port", hint="write 127.0.0.1:8501"
         )
-    if not settings.dashboard.oidc.on and not loopback(host):
+    if not settings.dashboard.oidc.on and not is_loopback(host):
         raise UsageError(
             f"without a sign-in the dashboard answers on this machine only, not on {host}",
             hint="listen on 127.0.0.1, or set dashboard.oidc (docs/settings.md)",
@@ -50,7 +50,7 @@ def address(settings: Settings) -> tuple[str, int]:
     return host, int(port)
 
 
-def loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Return whether a host is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -68,8 +68,8 @@ def serve(settings: Settings) -> None:
     from streamlit.web import bootstrap  # noqa: PLC0415  (2 s that a usage error need not pay)
 
     active_settings.use_settings(settings)
-    with _secrets(settings) as secrets:
-        flags = options(settings, host, port, secrets)
+    with _write_secrets(settings) as secrets:
+        flags = build_options(settings, host, port, secrets)
         sign_in_text = (
             "people sign in" if settings.dashboard.oidc.on else "no sign-in: this machine only"
         )
@@ -85,7 +85,7 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(0)
 
 
-def options(settings: Settings, host: str, port: int, secrets: Path | None) -> dict[str, Any]:
+def build_options(settings: Settings, host: str, port: int, secrets: Path | None) -> dict[str, Any]:
     """Return Streamlit's options by their name on its command line (dots are underscores)."""
     options_found: dict[str, Any] = {
         "server_address": host,
@@ -93,7 +93,7 @@ def options(settings: Settings, host: str, port: int, secrets: Path | None) -> d
         "server_baseUrlPath": settings.dashboard.base_path,
         "secrets_files": [str(secrets)] if secrets else [],
     }
-    options_found = {**_flat(tomllib.loads(CONFIG.read_text(encoding="utf-8"))), **options_found}
+    options_found = {**_flatten(tomllib.loads(CONFIG.read_text(encoding="utf-8"))), **options_found}
     hosts = settings.dashboard.hosts or ([] if settings.dashboard.oidc.on else LOOPBACK)
     if hosts:
         options_found["server_allowedHosts"] = hosts
@@ -104,17 +104,19 @@ def options(settings: Settings, host: str, port: int, secrets: Path | None) -> d
     return options_found
 
 
-def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in options.items():
         flat |= (
-            _flat(value, f"{prefix}{name}_") if isinstance(value, dict) else {prefix + name: value}
+            _flatten(value, f"{prefix}{name}_")
+            if isinstance(value, dict)
+            else {prefix + name: value}
         )
     return flat
 
 
 @contextmanager
-def _secrets(settings: Settings) -> Iterator[Path | None]:
+def _write_secrets(settings: Settings) -> Iterator[Path | None]:
     """Write the secrets of `st.login` into a folder of mode 0700, deleted when the app ends."""
     oidc = settings.dashboard.oidc
     if not oidc.on:

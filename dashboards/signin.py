@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import msgspec
 import streamlit as st
 
-from dashboards.serving import loopback
-from dashboards.text import plain
+from dashboards.serving import is_loopback
+from dashboards.text import escape
 from fallow.dashboard_settings import OidcSettings
 from fallow.settings import Settings
 
@@ -39,7 +39,7 @@ class Person(msgspec.Struct, frozen=True):
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
-def person(settings: Settings) -> Person | None:
+def find_person(settings: Settings) -> Person | None:
     """Return the current person; None = no permission, and the page shows why and what to do."""
     oidc = settings.dashboard.oidc
     if not oidc.on:
@@ -50,9 +50,9 @@ def person(settings: Settings) -> Person | None:
                 icon=":material/lock:",
             )
             return None
-        return local()
-    claims = signed_in()
-    if claims is None or expired(claims, oidc, datetime.now(UTC)):
+        return get_local_person()
+    claims = get_claims()
+    if claims is None or is_expired(claims, oidc, datetime.now(UTC)):
         st.title("Fallow")
         st.write("What the GPUs of this fleet cost, what is not used, and what was done about it.")
         st.button("Sign in", type="primary", icon=":material/login:", on_click=st.login)
@@ -60,20 +60,20 @@ def person(settings: Settings) -> Person | None:
     name = str(claims.get(oidc.name_claim) or claims.get("sub") or "")
     if is_unverified(claims, oidc):
         _refuse(
-            f"**The e-mail address of {plain(name)} is not verified by the identity provider.** "
+            f"**The e-mail address of {escape(name)} is not verified by the identity provider.** "
             "Until it is, it gives no role here. Confirm it there, then sign in again; where the "
             "provider sends no claim `email_verified`, see `dashboard.oidc.verified_email`."
         )
         return None
-    role, subject = role_of(claims, oidc), subject_of(claims)
+    role, subject = find_role(claims, oidc), get_subject(claims)
     if role is None or not name or not subject:
         _refuse(
-            f"**{plain(name or 'You')} has no role here.** Ask whoever runs Fallow for one of the "
+            f"**{escape(name or 'You')} has no role here.** Ask whoever runs Fallow for one of the "
             f"values of the claim `{oidc.roles_claim}` that `dashboard.oidc` names as viewers, "
             "operators or approvers; then sign in again."
         )
         return None
-    groups = tuple(sorted(groups_of(claims, oidc.roles_claim)))
+    groups = tuple(sorted(list_groups(claims, oidc.roles_claim)))
     return Person(name, role, subject=subject, groups=groups)
 
 
@@ -84,7 +84,7 @@ def _refuse(text: str) -> None:
     st.button("Sign out", icon=":material/logout:", on_click=st.logout)
 
 
-def signed_in() -> Mapping[str, Any] | None:
+def get_claims() -> Mapping[str, Any] | None:
     """Return the claims of the identity token in the cookie; None = no person is signed in."""
     return st.user.to_dict() if st.user.is_logged_in else None
 
@@ -103,13 +103,13 @@ def is_unverified(claims: Mapping[str, Any], oidc: OidcSettings) -> bool:
     return str(verified).casefold() != "true"
 
 
-def subject_of(claims: Mapping[str, Any]) -> str:
+def get_subject(claims: Mapping[str, Any]) -> str:
     """Return issuer and `sub`, which together name one person for ever; empty without both."""
     parts = [claims.get("iss"), claims.get("sub")]
     return " ".join(map(str, parts)) if all(isinstance(p, str) and p for p in parts) else ""
 
 
-def expired(claims: Mapping[str, Any], oidc: OidcSettings, now: datetime) -> bool:
+def is_expired(claims: Mapping[str, Any], oidc: OidcSettings, now: datetime) -> bool:
     """Return whether a sign-in is older than the settings allow, or has no time."""
     issued = claims.get("iat")
     if not isinstance(issued, int | float):
@@ -118,10 +118,10 @@ def expired(claims: Mapping[str, Any], oidc: OidcSettings, now: datetime) -> boo
 
 
 def _bound_to_loopback() -> bool:
-    return loopback(str(st.get_option("server.address") or ""))
+    return is_loopback(str(st.get_option("server.address") or ""))
 
 
-def local() -> Person:
+def get_local_person() -> Person:
     """Return the person at this machine, where no sign-in is configured."""
     try:
         name = getpass.getuser()
@@ -130,15 +130,15 @@ def local() -> Person:
     return Person(name, "approver", local=True)
 
 
-def role_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Role | None:
+def find_role(claims: Mapping[str, Any], oidc: OidcSettings) -> Role | None:
     """Return the highest role in the claims; None = none."""
     groups = {"viewer": oidc.viewers, "operator": oidc.operators, "approver": oidc.approvers}
-    groups_claimed = groups_of(claims, oidc.roles_claim)
+    groups_claimed = list_groups(claims, oidc.roles_claim)
     roles_held = [role for role in ROLES if groups_claimed.intersection(groups[role])]
     return roles_held[-1] if roles_held else None
 
 
-def groups_of(claims: Mapping[str, Any], claim: str) -> set[str]:
+def list_groups(claims: Mapping[str, Any], claim: str) -> set[str]:
     """Return the texts in a claim: a list or one name.
 
     The claim may be a path with dots, such as `realm_access.roles`.

@@ -18,7 +18,7 @@ _LINKED = re.compile(r"\\[:@]|(?i:www)")
 _DIRECTION = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def plain(text: object, longest: int = LONGEST) -> str:
+def escape(text: object, longest: int = LONGEST) -> str:
     """Return an outside name so that Markdown shows exactly its characters.
 
     Control and direction characters are spelled out, long names are cut, and the result is
@@ -26,17 +26,19 @@ def plain(text: object, longest: int = LONGEST) -> str:
     joiner prevents addresses from becoming links, because links are detected after escapes are
     removed.
     """
-    shown_text = visible(str(text))
+    shown_text = spell_out(str(text))
     shown_text = shown_text if len(shown_text) <= longest else shown_text[: longest - 1] + "…"
     return "\u2068" + _LINKED.sub("\\g<0>\u2060", _MARKUP.sub(r"\\\1", shown_text)) + "\u2069"
 
 
-def visible(text: str) -> str:
+def spell_out(text: str) -> str:
     """Return a text with its control and direction characters spelled out."""
-    return text if text.isascii() and text.isprintable() else "".join(map(_visible, text))
+    return (
+        text if text.isascii() and text.isprintable() else "".join(map(_spell_out_character, text))
+    )
 
 
-def money(usd: Decimal | None, *, cents: bool = False) -> str:
+def format_money(usd: Decimal | None, *, cents: bool = False) -> str:
     """Write dollars with three significant digits, or to the cent; None = no price is known.
 
     The sign is escaped, because two of them make a formula.
@@ -45,15 +47,19 @@ def money(usd: Decimal | None, *, cents: bool = False) -> str:
         return "unknown: no price"
     sign = "-" if usd < 0 else ""
     exact_text = f"{abs(usd):,.2f}"
-    return f"{sign}\\$" + (exact_text if cents else three_digits(abs(usd), units=True, least=2))
+    return f"{sign}\\$" + (
+        exact_text if cents else format_three_digits(abs(usd), units=True, least=2)
+    )
 
 
-def exact(number: float) -> Decimal:
+def convert_exact(number: float) -> Decimal:
     """Return a number as exactly the decimal that it prints."""
     return Decimal(repr(number))
 
 
-def three_digits(number: float | Decimal, *, units: bool = False, least: int | None = None) -> str:
+def format_three_digits(
+    number: float | Decimal, *, units: bool = False, least: int | None = None
+) -> str:
     """Write a number with three significant digits: 0.0123, 1.5, 12.3, 1,230.
 
     `units`: thousands are units and zeros stay, as in the figures of a page: 1.50, 1.23k, 123k.
@@ -77,26 +83,26 @@ def three_digits(number: float | Decimal, *, units: bool = False, least: int | N
     return (text if units and (least or size >= 1) else _strip_zeros(text)) + unit
 
 
-def hours(gpu_hours: float) -> str:
+def format_hours(gpu_hours: float) -> str:
     """Write GPU-hours with three significant digits."""
-    return f"{three_digits(gpu_hours, units=True)} GPU-h"
+    return f"{format_three_digits(gpu_hours, units=True)} GPU-h"
 
 
-def share(part: Any, whole: Any) -> str:
+def format_share(part: Any, whole: Any) -> str:
     """Write a part as a percentage of a whole; of nothing no part is known."""
     return f"{float(part) / float(whole):.1%}" if part is not None and whole else "unknown"
 
 
-def hours_of(part: float, whole: float) -> str:
+def format_hours_with_share(part: float, whole: float) -> str:
     """Write GPU-hours with their share of all hours beside them."""
-    return f"{hours(part)}, {share(part, whole)} of the hours"
+    return f"{format_hours(part)}, {format_share(part, whole)} of the hours"
 
 
 def _strip_zeros(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _visible(char: str) -> str:
+def _spell_out_character(char: str) -> str:
     if _DIRECTION.match(char) or unicodedata.category(char) in ("Cc", "Cs", "Co", "Cn"):
         return f"\\u{ord(char):04x}"
     return char

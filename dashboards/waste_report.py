@@ -163,13 +163,13 @@ WORST = 5
 BESIDE = "Beside idle work, each GPU-hour saved once"
 
 
-def terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
+def render_terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
     """Render the story for a terminal of this width."""
-    lines = [*_banner(story), *_head(story), ""]
-    lines += ["Paid GPU-hours: used, idle and free", *_bars(story, width, colour=colour), ""]
-    lines += _worst(story, width)
-    lines += _todo(story, width)
-    lines += _beside(story, width)
+    lines = [*_render_banner(story), *_head(story), ""]
+    lines += ["Paid GPU-hours: used, idle and free", *_render_bars(story, width, colour=colour), ""]
+    lines += _render_worst(story, width)
+    lines += _render_todo(story, width)
+    lines += _render_beside(story, width)
     if story.unjudged:
         lines += [
             "Not judged: telemetry is missing or contradicts itself, so neither idle nor busy"
@@ -180,19 +180,20 @@ def terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
         ]
         lines += [""]
     if story.planted is not None:
-        lines += [*_planted(story.planted, width), ""]
-    lines += _foot(story)
+        lines += [*_render_planted(story.planted, width), ""]
+    lines += _render_foot(story)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def markdown(story: Story) -> str:
+def render_markdown(story: Story) -> str:
     """Render the story as Markdown: the same facts, tables for bars."""
     total = story.gpu_hours
-    lines = [f"# Fallow: {_cell(story.cluster)}", "", *_banner(story)]
+    lines = [f"# Fallow: {_render_cell(story.cluster)}", "", *_render_banner(story)]
     lines += [*(f"{line}  " for line in _head(story)[1:]), ""]
     lines += ["| state | GPU-hours | share | USD | meaning |", "|---|--:|--:|--:|---|"]
     lines += [
-        f"| {s.state} | {s.gpu_hours:,.1f} | {_share(s.gpu_hours, total)} | {money(s.usd)} "
+        f"| {s.state} | {s.gpu_hours:,.1f} | {_format_share(s.gpu_hours, total)} | "
+        f"{format_money(s.usd)} "
         f"| {MEANING.get(s.state, '')} |"
         for s in story.states
     ]
@@ -200,8 +201,9 @@ def markdown(story: Story) -> str:
     lines += ["| workload | owner | since | GPU-hours | USD | evidence | what to do | finding |"]
     lines += ["|---|---|---|--:|--:|---|---|---|"]
     lines += [
-        f"| {_cell(w.workload)} | {_cell(w.owner)} | {w.since} | {w.gpu_hours:,.1f} "
-        f"| {money(w.usd)} | {w.evidence}: {_cell(w.why)} | {_cell(w.advice)} | `{w.finding}` |"
+        f"| {_render_cell(w.workload)} | {_render_cell(w.owner)} | {w.since} | {w.gpu_hours:,.1f} "
+        f"| {format_money(w.usd)} | {w.evidence}: {_render_cell(w.why)} | "
+        f"{_render_cell(w.advice)} | `{w.finding}` |"
         for w in story.wastes[:WORST]
     ]
     if story.others:
@@ -211,27 +213,30 @@ def markdown(story: Story) -> str:
         ]
         lines += ["|---|---|--:|--:|---|---|---|---|"]
         lines += [
-            f"| {_cell(o.subject)} | {o.analyzer}: {o.kind} | {o.gpu_hours:,.1f} | {money(o.usd)} "
-            f"| {o.saving} | {o.evidence}: {_cell(o.why)} | {_cell(o.advice)} | `{o.finding}` |"
+            f"| {_render_cell(o.subject)} | {o.analyzer}: {o.kind} | {o.gpu_hours:,.1f} | "
+            f"{format_money(o.usd)} "
+            f"| {o.saving} | {o.evidence}: {_render_cell(o.why)} | {_render_cell(o.advice)} | "
+            f"`{o.finding}` |"
             for o in story.others[:WORST]
         ]
     if story.unjudged:
         lines += ["", "## Not judged", "", "| workload | GPU-hours | why |", "|---|--:|---|"]
         lines += [
-            f"| {_cell(u.workload)} | {u.gpu_hours:,.1f} | {_cell(u.why)} |" for u in story.unjudged
+            f"| {_render_cell(u.workload)} | {u.gpu_hours:,.1f} | {_render_cell(u.why)} |"
+            for u in story.unjudged
         ]
     if story.planted is not None:
-        lines += ["", "## Planted and found", "", *_planted(story.planted, 1000)[1:]]
-    lines += ["", *(f"{line}  " for line in _foot(story))]
+        lines += ["", "## Planted and found", "", *_render_planted(story.planted, 1000)[1:]]
+    lines += ["", *(f"{line}  " for line in _render_foot(story))]
     return "\n".join(lines) + "\n"
 
 
-def money(usd: Decimal | None) -> str:
+def format_money(usd: Decimal | None) -> str:
     """Return dollars as text, or that there is no price."""
     return "no price" if usd is None else f"${usd:,.2f}"
 
 
-def _banner(story: Story) -> list[str]:
+def _render_banner(story: Story) -> list[str]:
     if not story.audit_failures:
         return []
     return [f"!! {format_banner(story.audit_failures)}", ""]
@@ -244,52 +249,53 @@ def _head(story: Story) -> list[str]:
     return [
         f"Fallow: cluster {story.cluster}",
         f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC ({length}), {size}",
-        f"Paid: {money(story.usd)} for {story.gpu_hours:,.1f} GPU-hours",
+        f"Paid: {format_money(story.usd)} for {story.gpu_hours:,.1f} GPU-hours",
     ]
 
 
-def _bars(story: Story, width: int, *, colour: bool) -> list[str]:
+def _render_bars(story: Story, width: int, *, colour: bool) -> list[str]:
     total = story.gpu_hours or 1.0
     room = max(8, min(40, width - 80))
     out = []
     for s in story.states:
         if s.gpu_hours <= 0:
             continue
-        bar = bar_of(s.gpu_hours / total, room)
+        bar = draw_bar(s.gpu_hours / total, room)
         if colour:
             bar = f"\x1b[{COLOURS.get(s.state, '37')}m{bar}\x1b[0m"
         out.append(
-            f"  {s.state:<11} {bar} {_share(s.gpu_hours, total):>7} {s.gpu_hours:>10,.1f} GPU-h "
-            f"{money(s.usd):>14}  {MEANING.get(s.state, '')}"
+            f"  {s.state:<11} {bar} {_format_share(s.gpu_hours, total):>7} "
+            f"{s.gpu_hours:>10,.1f} GPU-h "
+            f"{format_money(s.usd):>14}  {MEANING.get(s.state, '')}"
         )
     return out if colour else [line[: max(width, 60)] for line in out]
 
 
-def bar_of(share: float, room: int) -> str:
+def draw_bar(share: float, room: int) -> str:
     """Return a bar of eighth blocks, padded to `room` characters."""
     eighths = round(min(max(share, 0.0), 1.0) * room * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (BLOCKS[rest] if rest else "")).ljust(room)
 
 
-def _worst(story: Story, width: int) -> list[str]:
+def _render_worst(story: Story, width: int) -> list[str]:
     if not story.wastes:
         return ["Nothing idle was found.", ""]
     wasted = [w.usd for w in story.wastes if w.usd is not None]
-    total = money(sum(wasted, Decimal())) if wasted else "no price"
+    total = format_money(sum(wasted, Decimal())) if wasted else "no price"
     hours = sum(w.gpu_hours for w in story.wastes)
     count = f"{len(story.wastes)} workloads" if len(story.wastes) > 1 else "1 workload"
     lines = [f"Idle and held: {total}, {hours:,.1f} GPU-hours in {count}; the worst:"]
     for number, w in enumerate(story.wastes[:WORST], start=1):
         title = f"  {number} {w.workload}"
-        lines.append(f"{title:<52} {money(w.usd):>12} {w.gpu_hours:>9,.1f} GPU-h  {w.kind}")
+        lines.append(f"{title:<52} {format_money(w.usd):>12} {w.gpu_hours:>9,.1f} GPU-h  {w.kind}")
         lines += _wrap(
             f"owner {w.owner}; since {w.since}; {w.evidence}: {w.why} [{w.finding}]", width
         )
     return [*lines, ""]
 
 
-def _todo(story: Story, width: int) -> list[str]:
+def _render_todo(story: Story, width: int) -> list[str]:
     advised = [w for w in story.wastes[:WORST] if w.advice]
     if not advised:
         return []
@@ -301,13 +307,15 @@ def _todo(story: Story, width: int) -> list[str]:
     return [*lines, ""]
 
 
-def _beside(story: Story, width: int) -> list[str]:
+def _render_beside(story: Story, width: int) -> list[str]:
     if not story.others:
         return []
     lines = [f"{BESIDE} ({len(story.others)}); the most:"]
     for number, o in enumerate(story.others[:WORST], start=1):
         title = f"  {number} {o.subject}"
-        lines.append(f"{title:<52} {money(o.usd):>12} {o.gpu_hours:>9,.1f} GPU-h  {o.saving}")
+        lines.append(
+            f"{title:<52} {format_money(o.usd):>12} {o.gpu_hours:>9,.1f} GPU-h  {o.saving}"
+        )
         finding_text = f"{o.kind}, {o.evidence}: {o.why}; {o.advice} [{o.finding}]"
         lines += _wrap(finding_text, width)
     return [*lines, ""]
@@ -317,9 +325,9 @@ def _wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width - 4, initial_indent="    ", subsequent_indent="    ")
 
 
-def _planted(p: PlantedScore, width: int) -> list[str]:
-    planted_hours = f"{p.planted_gpu_hours:,.1f} GPU-h {money(p.planted_usd)}"
-    found_hours = f"{p.found_gpu_hours:,.1f} GPU-h {money(p.found_usd)}"
+def _render_planted(p: PlantedScore, width: int) -> list[str]:
+    planted_hours = f"{p.planted_gpu_hours:,.1f} GPU-h {format_money(p.planted_usd)}"
+    found_hours = f"{p.found_gpu_hours:,.1f} GPU-h {format_money(p.found_usd)}"
     alarms = f"{p.false_alarms} false alarms"
     return [
         "Planted in this synthetic fleet, and found",
@@ -331,7 +339,7 @@ def _planted(p: PlantedScore, width: int) -> list[str]:
     ]
 
 
-def _foot(story: Story) -> list[str]:
+def _render_foot(story: Story) -> list[str]:
     audits = "failed" if story.audit_failures else "ok"
     lines = [f"Audits {audits}: states add up to capacity, costs add up to the bill."]
     if story.audit_failures:
@@ -341,15 +349,15 @@ def _foot(story: Story) -> list[str]:
     return [*lines, *story.notes]
 
 
-def _share(part: float, total: float) -> str:
+def _format_share(part: float, total: float) -> str:
     return f"{part / total:.1%}" if total else "-"
 
 
-def _cell(text: str) -> str:
+def _render_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def in_order(states: Sequence[StateTotal]) -> tuple[StateTotal, ...]:
+def sort_states(states: Sequence[StateTotal]) -> tuple[StateTotal, ...]:
     """Return the states in the story's order: productive first, unknown last."""
     order = list(MEANING)
     return tuple(sorted(states, key=lambda s: order.index(s.state) if s.state in order else 99))

@@ -124,7 +124,7 @@ class MovedPages:
         target = None
         if scope["type"] == "http" and scope.get("method") in ("GET", "HEAD"):
             path, query = scope["path"], scope.get("query_string", b"").decode()
-            base_path = active_settings.settings().dashboard.base_path
+            base_path = active_settings.get_settings().dashboard.base_path
             target = find_new_address(path, query) or find_page_of_nested(path, base_path)
         if target is None:
             await self._inner(scope, receive, send)

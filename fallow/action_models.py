@@ -275,7 +275,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     """The cost of these GPU-hours."""
 
 
-def decision_id(policy: str, finding: str, step: Step) -> str:
+def compute_decision_id(policy: str, finding: str, step: Step) -> str:
     """Hash what identifies a decision: the policy, the case and the stage."""
     return _hash(policy, finding, step)
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fallow.models import Claim, Finding, Recommendation, finding_id
+from fallow.models import Claim, Finding, Recommendation, compute_finding_id
 from fallow.window import Window
 
 TOLERANCE = timedelta(minutes=5)
@@ -85,13 +85,13 @@ def resolve(
     """
     uids = uids or {}
     trimmed = [
-        _from_birth(f, stored.get(get_kin(f), ()), uids.get(n)) for n, f in enumerate(findings)
+        _keep_birth(f, stored.get(get_kin(f), ()), uids.get(n)) for n, f in enumerate(findings)
     ]
     pairs = [
         (shared, n, stretch)
         for n, finding in enumerate(trimmed)
         for stretch in stored.get(get_kin(finding), ())
-        if (shared := _shared(finding, stretch, uids.get(n))) is not None
+        if (shared := _compute_shared(finding, stretch, uids.get(n))) is not None
     ]
     pairs.sort(key=lambda pair: (-pair[0], pair[1], pair[2].id))
     matches: dict[int, StoredCase] = {}
@@ -104,7 +104,7 @@ def resolve(
     return [
         extend(finding, matches[n])
         if n in matches
-        else _distinct(finding, stored.get(get_kin(finding), ()), uids.get(n))
+        else _make_distinct(finding, stored.get(get_kin(finding), ()), uids.get(n))
         for n, finding in enumerate(trimmed)
     ]
 
@@ -121,7 +121,7 @@ def extend(finding: Finding, stretch: StoredCase) -> Finding:
     judged = get_judged_part(finding)
     if window.start - stretch.start <= TOLERANCE:
         stretch = _lead(finding, stretch)
-    gpu_hours, usd = _total(finding, stretch)
+    gpu_hours, usd = _sum_parts(finding, stretch)
     counted = judged.start if gpu_hours is None else stretch.start
     details: dict[str, Any] = {
         "judged_from": judged.start.isoformat(),
@@ -129,11 +129,13 @@ def extend(finding: Finding, stretch: StoredCase) -> Finding:
         "judged_usd": None if judged.usd is None else str(judged.usd),
         "counted_from": counted.isoformat(),
     }
-    if silences := _silences(finding):
+    if silences := _list_silences(finding):
         details["silences"] = silences
     recommendations = finding.recommendations
     if gpu_hours is not None and finding.gpu_hours:
-        recommendations = tuple(_scaled(a, gpu_hours / finding.gpu_hours) for a in recommendations)
+        recommendations = tuple(
+            _scale_recommendation(a, gpu_hours / finding.gpu_hours) for a in recommendations
+        )
     return msgspec.structs.replace(
         finding,
         id=stretch.id,
@@ -151,7 +153,7 @@ def extend_over_silence(finding: Finding, earlier: Finding) -> Finding:
     silence = [earlier.window.end.isoformat(), finding.window.start.isoformat()]
     case = {
         **extended.details[CASE],
-        "silences": [*_silences(earlier), *_silences(finding), silence],
+        "silences": [*_list_silences(earlier), *_list_silences(finding), silence],
     }
     return msgspec.structs.replace(extended, details={**extended.details, CASE: case})
 
@@ -188,11 +190,11 @@ def _lead(finding: Finding, stretch: StoredCase) -> StoredCase:
     start, end = finding.window.start, finding.window.end
     part = (start - stretch.start) / (end - start)
     return msgspec.structs.replace(
-        stretch, end=start, gpu_hours=finding.gpu_hours * part, usd=_times(finding.usd, part)
+        stretch, end=start, gpu_hours=finding.gpu_hours * part, usd=_multiply(finding.usd, part)
     )
 
 
-def _shared(finding: Finding, stretch: StoredCase, uid: str | None) -> float | None:
+def _compute_shared(finding: Finding, stretch: StoredCase, uid: str | None) -> float | None:
     """Return for how many seconds a finding overlaps a stretch; None = it is another case."""
     if uid is not None and stretch.uid is not None and uid != stretch.uid:
         return None
@@ -206,7 +208,7 @@ def _shared(finding: Finding, stretch: StoredCase, uid: str | None) -> float | N
     return (min(end, stretch.end) - max(start, stretch.start)).total_seconds()
 
 
-def _total(finding: Finding, stretch: StoredCase) -> tuple[float | None, Decimal | None]:
+def _sum_parts(finding: Finding, stretch: StoredCase) -> tuple[float | None, Decimal | None]:
     """Return the GPU-hours and dollars of a stretch plus what a finding adds after its end."""
     if stretch.gpu_hours is None:
         return None, None
@@ -214,26 +216,30 @@ def _total(finding: Finding, stretch: StoredCase) -> tuple[float | None, Decimal
     usd = stretch.usd if finding.usd is not None else None
     if end < stretch.end:  # the finding is of a past time: the stretch is longer
         part = (end - stretch.start) / (stretch.end - stretch.start)
-        return round(stretch.gpu_hours * part, 6), _times(usd, part)
-    part = _observed(finding, max(stretch.end, start), end) / _observed(finding, start, end)
+        return round(stretch.gpu_hours * part, 6), _multiply(usd, part)
+    part = _measure_observed(finding, max(stretch.end, start), end) / _measure_observed(
+        finding, start, end
+    )
     hours = round(stretch.gpu_hours + finding.gpu_hours * part, 6)
-    added_usd = _times(finding.usd, part)
+    added_usd = _multiply(finding.usd, part)
     return hours, None if usd is None or added_usd is None else usd + added_usd
 
 
-def _observed(finding: Finding, start: datetime, end: datetime) -> timedelta:
+def _measure_observed(finding: Finding, start: datetime, end: datetime) -> timedelta:
     """Return how much of a time had samples."""
-    edges = [(datetime.fromisoformat(a), datetime.fromisoformat(b)) for a, b in _silences(finding)]
+    edges = [
+        (datetime.fromisoformat(a), datetime.fromisoformat(b)) for a, b in _list_silences(finding)
+    ]
     silent = (max(timedelta(), min(b, end) - max(a, start)) for a, b in edges)
     return end - start - sum(silent, timedelta())
 
 
-def _silences(finding: Finding) -> list[list[str]]:
+def _list_silences(finding: Finding) -> list[list[str]]:
     silences: list[list[str]] = finding.details.get(CASE, {}).get("silences", [])
     return silences
 
 
-def _from_birth(finding: Finding, stored: Sequence[StoredCase], uid: str | None) -> Finding:
+def _keep_birth(finding: Finding, stored: Sequence[StoredCase], uid: str | None) -> Finding:
     """Remove the part that belongs to an earlier object of the same name."""
     if uid is None:
         return finding
@@ -250,49 +256,53 @@ def cut_before(finding: Finding, start: datetime) -> Finding:
     part = (window.end - start) / (window.end - window.start)
     return msgspec.structs.replace(
         finding,
-        id=finding_id(finding.analyzer, finding.kind, finding.subject, start),
+        id=compute_finding_id(finding.analyzer, finding.kind, finding.subject, start),
         window=Window(start, window.end),
         gpu_hours=round(finding.gpu_hours * part, 6),
-        usd=_times(finding.usd, part),
-        recommendations=tuple(_scaled(advice, part) for advice in finding.recommendations),
+        usd=_multiply(finding.usd, part),
+        recommendations=tuple(
+            _scale_recommendation(advice, part) for advice in finding.recommendations
+        ),
     )
 
 
-def _distinct(finding: Finding, stored: Sequence[StoredCase], uid: str | None) -> Finding:
+def _make_distinct(finding: Finding, stored: Sequence[StoredCase], uid: str | None) -> Finding:
     """Give a new case its own id where its analyzer gives all stretches the same id."""
     ids = {stretch.id for stretch in stored}
     if finding.id not in ids:
         return finding
     start = finding.window.start
-    new_id = finding_id(finding.analyzer, finding.kind, finding.subject, start)
+    new_id = compute_finding_id(finding.analyzer, finding.kind, finding.subject, start)
     if new_id in ids:
-        new_id = finding_id(finding.analyzer, f"{finding.kind}\x1f{uid}", finding.subject, start)
+        new_id = compute_finding_id(
+            finding.analyzer, f"{finding.kind}\x1f{uid}", finding.subject, start
+        )
     return msgspec.structs.replace(finding, id=new_id)
 
 
-def _scaled(advice: Recommendation, part: float) -> Recommendation:
+def _scale_recommendation(advice: Recommendation, part: float) -> Recommendation:
     """Return a recommendation whose claims and savings are scaled with its hours and dollars."""
     return msgspec.structs.replace(
         advice,
-        claims=tuple(_scaled_claim(claim, part) for claim in advice.claims),
-        gross_gpu_hours=_hours(advice.gross_gpu_hours, part),
-        gross_usd=_times(advice.gross_usd, part),
-        marginal_gpu_hours=_hours(advice.marginal_gpu_hours, part),
-        marginal_usd=_times(advice.marginal_usd, part),
-        marginal_idle_gpu_hours=_hours(advice.marginal_idle_gpu_hours, part),
-        marginal_in_use_gpu_hours=_hours(advice.marginal_in_use_gpu_hours, part),
-        marginal_in_use_usd=_times(advice.marginal_in_use_usd, part),
+        claims=tuple(_scale_claim(claim, part) for claim in advice.claims),
+        gross_gpu_hours=_convert_hours(advice.gross_gpu_hours, part),
+        gross_usd=_multiply(advice.gross_usd, part),
+        marginal_gpu_hours=_convert_hours(advice.marginal_gpu_hours, part),
+        marginal_usd=_multiply(advice.marginal_usd, part),
+        marginal_idle_gpu_hours=_convert_hours(advice.marginal_idle_gpu_hours, part),
+        marginal_in_use_gpu_hours=_convert_hours(advice.marginal_in_use_gpu_hours, part),
+        marginal_in_use_usd=_multiply(advice.marginal_in_use_usd, part),
     )
 
 
-def _scaled_claim(claim: Claim, part: float) -> Claim:
+def _scale_claim(claim: Claim, part: float) -> Claim:
     hours = round(claim.gpu_hours * part, 6)
-    return msgspec.structs.replace(claim, gpu_hours=hours, usd=_times(claim.usd, part))
+    return msgspec.structs.replace(claim, gpu_hours=hours, usd=_multiply(claim.usd, part))
 
 
-def _hours(hours: float | None, part: float) -> float | None:
+def _convert_hours(hours: float | None, part: float) -> float | None:
     return None if hours is None else round(hours * part, 6)
 
 
-def _times(usd: Decimal | None, part: float) -> Decimal | None:
+def _multiply(usd: Decimal | None, part: float) -> Decimal | None:
     return None if usd is None else (usd * Decimal(repr(part))).quantize(_MICRO, ROUND_HALF_EVEN)

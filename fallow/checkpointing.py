@@ -26,20 +26,20 @@ class Mtbf(msgspec.Struct, frozen=True):
     confidence: float
 
 
-def young(write: float, mtbf: float) -> float:
+def compute_young_interval(write: float, mtbf: float) -> float:
     """Return Young's interval between checkpoints that take `write` to write: sqrt(2 C M)."""
     return math.sqrt(2 * write * mtbf)
 
 
-def daly(write: float, mtbf: float) -> float:
+def compute_daly_interval(write: float, mtbf: float) -> float:
     """Return Daly's interval of work between checkpoints; the MTBF from `write` = 2 MTBF on."""
     if write >= 2 * mtbf:
         return mtbf
     ratio = write / (2 * mtbf)
-    return young(write, mtbf) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - write
+    return compute_young_interval(write, mtbf) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - write
 
 
-def time_per_work(interval: float, write: float, mtbf: float, restart: float) -> float:
+def compute_time_per_work(interval: float, write: float, mtbf: float, restart: float) -> float:
     """Return the expected time per unit of work: (M/t) e^(R/M) (e^((t+C)/M) - 1), at least 1.
 
     Work without checkpoints has its whole length as interval and no `write`. Infinite where the
@@ -56,17 +56,17 @@ def time_per_work(interval: float, write: float, mtbf: float, restart: float) ->
     return max(mtbf / interval * tries, 1.0)
 
 
-def realised_share(spot_usd: float, list_usd: float, stretched: float) -> float:
+def compute_realised_share(spot_usd: float, list_usd: float, stretched: float) -> float:
     """Return the realised saving of work that takes longer at a lower price; below 0 = a loss."""
     return 1 - spot_usd * stretched / list_usd
 
 
-def hazard(share: float, hours: float = BAND_HOURS) -> float:
+def compute_hazard(share: float, hours: float = BAND_HOURS) -> float:
     """Return failures per hour where a share (below 1) fails within this many hours."""
     return -math.log1p(-share) / hours
 
 
-def mtbf(failures: int, hours: float, confidence: float = 0.95) -> Mtbf:
+def compute_mtbf(failures: int, hours: float, confidence: float = 0.95) -> Mtbf:
     """Return the observed mean time between failures over this many hours, with its interval.
 
     The interval is two-sided; without any failure the lower bound is one-sided.

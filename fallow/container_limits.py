@@ -39,7 +39,7 @@ def read_cpu_limit(root: Path = ROOT) -> int:
 def _read_quota(folder: Path) -> tuple[int | None, int | None]:
     words = _read_text(folder / "cpu.max").split()
     if len(words) == 2:  # noqa: PLR2004  (version 2: quota and period on one line)
-        return _number(words[0]), _number(words[1])
+        return _parse_number(words[0]), _parse_number(words[1])
     quota = _read_number(folder / "cpu.cfs_quota_us")
     return quota, _read_number(folder / "cpu.cfs_period_us")
 
@@ -62,10 +62,10 @@ def _list_cgroups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _read_number(file: Path) -> int | None:
-    return _number(_read_text(file).strip())
+    return _parse_number(_read_text(file).strip())
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     """Return a limit; None = "max", -1 or nothing."""
     return int(text) if text.isdigit() else None
 

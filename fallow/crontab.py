@@ -55,19 +55,19 @@ def parse_triggers(expression: str) -> tuple[Any, ...]:
             f"{expression!r} has {len(fields)} fields: write minute, hour, day of month, month "
             "and day of week, such as '0 9 * * mon-fri'"
         )
-    values = list(starmap(_values, zip(fields, _FIELDS, strict=True)))
+    values = list(starmap(_parse_values, zip(fields, _FIELDS, strict=True)))
     days, weekdays = fields[2], ",".join(sorted({_DAYS[n % 7] for n in values[4]}))
     first = {"minute": fields[0], "hour": fields[1], "month": fields[3], "timezone": UTC}
     has_both_days = not days.startswith("*") and not fields[4].startswith("*")
     choices = [{"day": days}, {"day_of_week": weekdays}]
     fields_wanted = choices if has_both_days else [{"day": days, "day_of_week": weekdays}]
     triggers = tuple(CronTrigger(**first, **choice) for choice in fields_wanted)
-    if next_start(triggers, _SAMPLE) is None:
+    if find_next_start(triggers, _SAMPLE) is None:
         raise ValueError(f"{expression!r} never comes: there is no such day")
     return triggers
 
 
-def next_start(triggers: tuple[Any, ...], wall: datetime) -> datetime | None:
+def find_next_start(triggers: tuple[Any, ...], wall: datetime) -> datetime | None:
     """Return the first start after a timestamp, both as local wall-clock times; None = no start."""
     after = (wall + _SMALLEST_STEP).replace(tzinfo=UTC)
     times = [trigger.get_next_fire_time(None, after) for trigger in triggers]
@@ -92,7 +92,7 @@ def to_utc_times(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
     return (high.replace(microsecond=0),)
 
 
-def _values(text: str, field: _Field) -> set[int]:
+def _parse_values(text: str, field: _Field) -> set[int]:
     name, low, high, names = field
     legal = f"{low}-{high}" + (f" or {', '.join(names)}" if names else "")
     numbers: set[int] = set()
@@ -102,7 +102,11 @@ def _values(text: str, field: _Field) -> set[int]:
             raise ValueError(f"{name} {part!r} is not legal: {legal}, also *, a-b, a,b and */n")
         span, step = match.group(1), match.group(2)
         first, _, last = span.partition("-")
-        ends = [low, high] if span == "*" else [_number(w, field) for w in (first, last or first)]
+        ends = (
+            [low, high]
+            if span == "*"
+            else [_parse_number(w, field) for w in (first, last or first)]
+        )
         if any(n is None or not low <= n <= high for n in ends):
             raise ValueError(f"{name} {part!r} is out of range: {legal}")
         start, end = (int(n or 0) for n in ends)
@@ -116,5 +120,5 @@ def _values(text: str, field: _Field) -> set[int]:
     return numbers
 
 
-def _number(word: str, field: _Field) -> int | None:
+def _parse_number(word: str, field: _Field) -> int | None:
     return int(word) if word.isdecimal() else field[3].get(word)

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from fallow.errors import UsageError
-from fallow.plugins import installed
+from fallow.plugins import find_installed
 from fallow.window import Window
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Fleet(Protocol):
 
 def open_fleet(home: Path | str | None, *, config: Path | str | None, cluster: str | None) -> Fleet:
     """Open a fleet by the installed entry point; see `fallow.connect`."""
-    points = installed(GROUP)
+    points = find_installed(GROUP)
     if ENTRY_POINT not in points:
         raise UsageError(
             "nothing that opens a warehouse is installed",

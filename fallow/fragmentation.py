@@ -45,7 +45,7 @@ class PodType(msgspec.Struct, frozen=True):
 
 
 @cache
-def typical_mix() -> tuple[PodType, ...]:
+def read_typical_mix() -> tuple[PodType, ...]:
     """Return the default mix (`typical_pods.csv`): what the pods of the openb trace request.
 
     Source: Alibaba openb trace 2023 (Apache-2.0), reduced by `mix` to 95 % of 8,152 pods.
@@ -65,10 +65,12 @@ def typical_mix() -> tuple[PodType, ...]:
 
 def mix(pods: Iterable[PodType], cover: float = 0.95) -> tuple[PodType, ...]:
     """Return the most popular types of pods; see `popular`. Each pod counts once."""
-    return popular(Counter(msgspec.structs.replace(pod, popularity=0.0) for pod in pods), cover)
+    return select_popular(
+        Counter(msgspec.structs.replace(pod, popularity=0.0) for pod in pods), cover
+    )
 
 
-def popular(counts: Mapping[PodType, int], cover: float = 0.95) -> tuple[PodType, ...]:
+def select_popular(counts: Mapping[PodType, int], cover: float = 0.95) -> tuple[PodType, ...]:
     """Return the most popular types that together cover this share of the pods, renormalised.
 
     Types with equal counts are sorted by more CPU, then more of a GPU, then more GPUs. The types'

@@ -27,7 +27,7 @@ class GpuModel(msgspec.Struct, frozen=True):
 
 
 @cache
-def gpu_models() -> tuple[GpuModel, ...]:
+def read_gpu_models() -> tuple[GpuModel, ...]:
     """Return every known model; the first whose pattern matches wins."""
     return tuple(
         GpuModel(
@@ -46,7 +46,7 @@ def gpu_models() -> tuple[GpuModel, ...]:
 
 
 @cache
-def canonical(model: str | None) -> GpuModel | None:
+def find_gpu_model(model: str | None) -> GpuModel | None:
     """Return the model that a driver's or a label's string names, or None.
 
     Label spellings write hyphens for spaces: `NVIDIA-H100-80GB-HBM3`.
@@ -54,13 +54,13 @@ def canonical(model: str | None) -> GpuModel | None:
     if not model:
         return None
     spaced = model.replace("-", " ").replace("_", " ")
-    for candidate in gpu_models():
+    for candidate in read_gpu_models():
         if re.search(candidate.pattern, spaced):
             return candidate
     return None
 
 
-def model_name(text: str | None) -> str | None:
+def get_model_name(text: str | None) -> str | None:
     """Return the one name of a GPU model: the canonical one, else the text as a label writes it.
 
     For a model that the table does not have, the driver's name (`Acme Quark 7`) and the node
@@ -68,5 +68,5 @@ def model_name(text: str | None) -> str | None:
     """
     if not text or not text.strip():
         return None
-    gpu_model = canonical(text)
+    gpu_model = find_gpu_model(text)
     return gpu_model.gpu_model if gpu_model else re.sub(r"[\s_]+", "-", text.strip())

@@ -53,7 +53,7 @@ def send_request(
     timeout = urllib3.Timeout(connect=min(CONNECT_S, within_s), read=within_s)
     try:
         with Deadline(within_s):
-            response = _pools().request(
+            response = _build_pools().request(
                 method,
                 url,
                 headers=dict(headers or {}),
@@ -77,7 +77,7 @@ def send_request(
 
 
 @cache
-def _pools() -> urllib3.PoolManager:
+def _build_pools() -> urllib3.PoolManager:
     return watch_connections(urllib3.PoolManager())
 
 
@@ -86,7 +86,7 @@ def explain_failure(error: BaseException, url: str) -> str:
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    cause = _innermost(error)
+    cause = _find_innermost(error)
     if isinstance(cause, socket.gaierror):
         return f"the name {host} is not known"
     if isinstance(cause, ConnectionRefusedError):
@@ -113,7 +113,7 @@ def is_unreachable(error: BaseException) -> bool:
     return False
 
 
-def _innermost(error: BaseException) -> BaseException:
+def _find_innermost(error: BaseException) -> BaseException:
     """Return the first cause: requests wraps urllib3, which wraps the socket's error."""
     seen: set[int] = set()
     while id(error) not in seen:

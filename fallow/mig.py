@@ -39,7 +39,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 @cache
-def models() -> dict[str, dict[str, Profile]]:
+def read_models() -> dict[str, dict[str, Profile]]:
     """Return the profiles of every canonical GPU model that has MIG."""
     by_model: dict[str, dict[str, Profile]] = {}
     for row in read_table("fallow", "mig_profiles.csv"):
@@ -55,27 +55,28 @@ def models() -> dict[str, dict[str, Profile]]:
     return by_model
 
 
-def profiles(gpu_model: str) -> dict[str, Profile]:
+def list_profiles(gpu_model: str) -> dict[str, Profile]:
     """Return the profiles of a model, smallest first.
 
     Raises:
         UsageError: the model has no MIG.
     """
     try:
-        return models()[gpu_model]
+        return read_models()[gpu_model]
     except KeyError:
         raise UsageError(
-            f"no MIG profiles for GPU model {gpu_model!r}", hint=f"known: {', '.join(models())}"
+            f"no MIG profiles for GPU model {gpu_model!r}",
+            hint=f"known: {', '.join(read_models())}",
         ) from None
 
 
-def profile(gpu_model: str, name: str) -> Profile:
+def get_profile(gpu_model: str, name: str) -> Profile:
     """Return one profile of a model.
 
     Raises:
         UsageError: the model has no MIG, or not this profile.
     """
-    by_name = profiles(gpu_model)
+    by_name = list_profiles(gpu_model)
     if name not in by_name:
         raise UsageError(
             f"{gpu_model} has no MIG profile {name!r}", hint=f"it has: {', '.join(by_name)}"
@@ -86,7 +87,7 @@ def profile(gpu_model: str, name: str) -> Profile:
 @cache
 def open_starts(gpu_model: str, used: int, name: str) -> tuple[int, ...]:
     """Return the starts where one more instance fits; empty when the model lacks the profile."""
-    kind = models().get(gpu_model, {}).get(name)
+    kind = read_models().get(gpu_model, {}).get(name)
     if kind is None:
         return ()
     return tuple(start for start in kind.starts if not used & kind.mask(start))
@@ -98,7 +99,7 @@ def find_layout(gpu_model: str, names: Sequence[str]) -> Layout:
     Raises:
         UsageError: an unknown model or profile, or a set that fits in no layout.
     """
-    kinds = sorted((profile(gpu_model, name) for name in names), key=lambda kind: -kind.size)
+    kinds = sorted((get_profile(gpu_model, name) for name in names), key=lambda kind: -kind.size)
     exceeded = [kind.name for kind in kinds if sum(k.name == kind.name for k in kinds) > kind.most]
     placements = None if exceeded else _search(kinds, 0)
     if placements is None:
@@ -122,11 +123,11 @@ def _search(kinds: Sequence[Profile], used: int) -> list[tuple[str, int]] | None
 
 
 @cache
-def maximal_layouts(gpu_model: str, *, double_memory: bool = True) -> tuple[Layout, ...]:
+def list_maximal_layouts(gpu_model: str, *, double_memory: bool = True) -> tuple[Layout, ...]:
     """Return every placed layout to which no instance can be added (`+me` twins left out)."""
     kinds = [
         kind
-        for kind in profiles(gpu_model).values()
+        for kind in list_profiles(gpu_model).values()
         if not kind.name.endswith("+me") and (double_memory or kind.profile_id != DOUBLE_MEMORY)
     ]
     full: set[Layout] = set()
@@ -147,14 +148,14 @@ def maximal_layouts(gpu_model: str, *, double_memory: bool = True) -> tuple[Layo
 
 
 @cache
-def multisets(gpu_model: str, *, double_memory: bool = True) -> tuple[tuple[str, ...], ...]:
+def list_multisets(gpu_model: str, *, double_memory: bool = True) -> tuple[tuple[str, ...], ...]:
     """Return the profiles of the maximal layouts, sorted, each set once."""
-    layouts = maximal_layouts(gpu_model, double_memory=double_memory)
+    layouts = list_maximal_layouts(gpu_model, double_memory=double_memory)
     return tuple(sorted({tuple(sorted(name for name, _ in layout)) for layout in layouts}))
 
 
 @cache
-def stranded(
+def compute_stranded(
     gpu_model: str, used: int, demand: tuple[tuple[str, float], ...] | None = None
 ) -> float:
     """Return the free memory slices of a GPU that the expected next instance cannot use.
@@ -164,7 +165,7 @@ def stranded(
     `demand`, pairs of a profile and its weight. Default: the model's profiles with equal weights
     (a `+me` profile fits where the profile without `+me` does and is left out).
     """
-    by_name = profiles(gpu_model)
+    by_name = list_profiles(gpu_model)
     if demand is None:
         demand = tuple((name, 1.0) for name in by_name if not name.endswith("+me"))
     slices = max(kind.size for kind in by_name.values())

@@ -126,7 +126,7 @@ class Unjudged(msgspec.Struct, frozen=True):
     window: Window | None = None
 
 
-def finding_id(analyzer: str, kind: str, subject: Subject, start: datetime) -> str:
+def compute_finding_id(analyzer: str, kind: str, subject: Subject, start: datetime) -> str:
     """Hash what identifies a finding: the analyzer, the subject and the start."""
     parts = (
         analyzer,

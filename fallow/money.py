@@ -8,15 +8,15 @@ MICRO_HOURS = 6
 """Decimals of GPU-hours in machine-readable files; the last one is 3.6 ms."""
 
 
-def cents(usd: Decimal) -> Decimal:
+def round_to_cents(usd: Decimal) -> Decimal:
     """Return dollars rounded to cents, half to even, as every page and table shows them."""
     return usd.quantize(CENT)
 
 
-def total(parts: Sequence[Decimal | None]) -> Decimal | None:
+def sum_money(parts: Sequence[Decimal | None]) -> Decimal | None:
     """Return the sum of the values that have a price, rounded once; None = none has a price."""
     amounts = [usd for usd in parts if usd is not None]
-    return cents(sum(amounts, Decimal())) if amounts else None
+    return round_to_cents(sum(amounts, Decimal())) if amounts else None
 
 
 def apportion(
@@ -32,7 +32,7 @@ def apportion(
         return list(parts)
     exact = {n: parts[n] or Decimal() for n in indexes}
     floors = {n: usd.quantize(CENT, ROUND_FLOOR) for n, usd in exact.items()}
-    target = total(parts) if whole is None else whole
+    target = sum_money(parts) if whole is None else whole
     cents_left = int(((target or Decimal()) - sum(floors.values(), Decimal())) / CENT)
     order = sorted(indexes, key=lambda n: (floors[n] - exact[n], -exact[n], n))
     if cents_left < 0:
@@ -50,8 +50,8 @@ def split(
     A row's idle part is never more than the row. A wholly idle row has no other part than 0.
     """
     total_usd, idle_total = (
-        total(usd),
-        total([i for i, u in zip(idle, usd, strict=True) if u is not None]),
+        sum_money(usd),
+        sum_money([i for i, u in zip(idle, usd, strict=True) if u is not None]),
     )
     if total_usd is None or idle_total is None:
         return list(usd), list(idle)

@@ -10,7 +10,7 @@ PLUGIN_GROUPS = ("collectors", "analyzers", "executors", "prices")
 
 
 @cache
-def installed(group: str) -> dict[str, EntryPoint]:
+def find_installed(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a protocol by name, in name order."""
     points = entry_points(group=f"fallow.{group}")
     return {point.name: point for point in sorted(points, key=lambda p: p.name)}
@@ -22,7 +22,7 @@ def load(group: str, name: str) -> Any:
     Raises:
         UsageError: no plugin of that name is installed.
     """
-    points = installed(group)
+    points = find_installed(group)
     if name not in points:
         raise UsageError(
             f"no {group.removesuffix('s')} called {name!r}",

@@ -18,7 +18,7 @@ class FrameworkLine(msgspec.Struct, frozen=True):
 
 
 @cache
-def framework_lines() -> Mapping[str, tuple[FrameworkLine, ...]]:
+def read_framework_lines() -> Mapping[str, tuple[FrameworkLine, ...]]:
     """Return the lines of each format."""
     by_format: dict[str, list[FrameworkLine]] = {}
     for row in read_table("fallow", "precision_lines.csv"):

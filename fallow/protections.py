@@ -47,21 +47,21 @@ class Protection(msgspec.Struct, frozen=True):
 
 
 @cache
-def protections() -> tuple[Protection, ...]:
+def read_protections() -> tuple[Protection, ...]:
     """Return the rows of the table."""
     return tuple(Protection(**row) for row in read_table("fallow", "protections.csv"))
 
 
 @cache
-def annotations() -> Mapping[str, Protection]:
+def read_annotations() -> Mapping[str, Protection]:
     """Return the annotations and labels that protect, by their key."""
-    return {row.key: row for row in protections() if row.where == "annotation"}
+    return {row.key: row for row in read_protections() if row.where == "annotation"}
 
 
 @cache
-def notes() -> frozenset[str]:
+def read_notes() -> frozenset[str]:
     """Return the annotations by which owners give information that forbids nothing."""
-    return frozenset(row.key for row in protections() if row.where == "note")
+    return frozenset(row.key for row in read_protections() if row.where == "note")
 
 
 def select_protections(*mark_sets: Mapping[str, Any] | None) -> dict[str, str]:
@@ -72,9 +72,9 @@ def select_protections(*mark_sets: Mapping[str, Any] | None) -> dict[str, str]:
     selected: dict[str, str] = {}
     for marks in mark_sets:
         for key, value in (marks or {}).items():
-            if isinstance(value, str) and (key in annotations() or key in notes()):
+            if isinstance(value, str) and (key in read_annotations() or key in read_notes()):
                 selected[key] = (
-                    value if key not in selected else _stronger(key, selected[key], value)
+                    value if key not in selected else _choose_stronger(key, selected[key], value)
                 )
     return selected
 
@@ -96,8 +96,8 @@ def parse_timestamp(text: str) -> datetime | None:
     return timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
 
 
-def _stronger(key: str, value: str, other_value: str) -> str:
-    row = annotations().get(key)
+def _choose_stronger(key: str, value: str, other_value: str) -> str:
+    row = read_annotations().get(key)
     if row is None:
         return value
     if row.value == "until":

@@ -63,31 +63,31 @@ def parse_quiet_hours(text: str) -> QuietHours:
     """
     match = _TEXT.fullmatch(text.strip())
     if match is None or (match["days"] is None and match["start"] is None):
-        raise _wrong(text, "write days, hours or both, then a time zone")
+        raise _explain_wrong(text, "write days, hours or both, then a time zone")
     try:
         ZoneInfo(match["zone"])
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise _wrong(text, f"there is no time zone {match['zone']!r}") from error
+        raise _explain_wrong(text, f"there is no time zone {match['zone']!r}") from error
     midnight = time(0)
     try:
         start = time.fromisoformat(match["start"]) if match["start"] else midnight
         end = time.fromisoformat(match["end"]) if match["end"] else midnight
     except ValueError as error:
-        raise _wrong(text, "hours are 00:00 to 23:59") from error
-    return QuietHours(_days(text, match["days"]), start, end, match["zone"])
+        raise _explain_wrong(text, "hours are 00:00 to 23:59") from error
+    return QuietHours(_parse_days(text, match["days"]), start, end, match["zone"])
 
 
-def _days(text: str, day_text: str | None) -> frozenset[int]:
+def _parse_days(text: str, day_text: str | None) -> frozenset[int]:
     if day_text is None:
         return frozenset(range(7))
     names = day_text.split("-")
     if any(name not in DAYS for name in names):
-        raise _wrong(text, f"days are {', '.join(DAYS)}")
+        raise _explain_wrong(text, f"days are {', '.join(DAYS)}")
     first, last = DAYS.index(names[0]), DAYS.index(names[-1])
     return frozenset((first + n) % 7 for n in range((last - first) % 7 + 1))
 
 
-def _wrong(text: str, why: str) -> UsageError:
+def _explain_wrong(text: str, why: str) -> UsageError:
     return UsageError(
         f"{text!r} are no quiet hours: {why}",
         hint="such as 22:00-07:00 Europe/Berlin, sat-sun UTC, mon-fri 00:00-08:00 America/Denver",

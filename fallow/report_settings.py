@@ -14,13 +14,13 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _STORE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[^?#\s]*)?")
 
 
-def _named(text: str) -> str:
+def _format_named(text: str) -> str:
     if _NAME.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no name: write a-z, 0-9 and -, up to 63 of them")
     return text
 
 
-Name = Annotated[str, AfterValidator(_named)]
+Name = Annotated[str, AfterValidator(_format_named)]
 
 
 class ReportStore(SettingsGroup):

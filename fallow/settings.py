@@ -57,7 +57,7 @@ ENV_PREFIX = "FALLOW_"
 ENV_NESTING = "__"
 
 
-def default_home() -> Path:
+def find_default_home() -> Path:
     """Return the folder of the embedded warehouse where no setting names one."""
     return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "fallow"
 
@@ -66,7 +66,9 @@ class Settings(SettingsGroup):
     """Everything that may stand in `fallow.yaml`."""
 
     cluster: str = Field("default", min_length=1, description="name of the cluster")
-    home: Path = Field(default_factory=default_home, description="folder of the embedded warehouse")
+    home: Path = Field(
+        default_factory=find_default_home, description="folder of the embedded warehouse"
+    )
     warehouse: WarehouseSettings = WarehouseSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     exporters: ExporterSettings = ExporterSettings()
@@ -173,7 +175,7 @@ def load(
     for key, value in sorted(environ.items()):
         if key.startswith(ENV_PREFIX) and key not in _RESERVED:
             dotted = key.removeprefix(ENV_PREFIX).lower().replace(ENV_NESTING, ".")
-            layers.append((key, _nest(dotted, _scalar(value))))
+            layers.append((key, _nest(dotted, _parse_scalar(value))))
     for dotted, value in flags.items():
         if value is not None:
             flag = "--" + dotted.rpartition(".")[2].replace("_", "-")
@@ -182,12 +184,12 @@ def load(
     origin: dict[str, str] = {}
     for where, layer in layers:
         _merge(merged, layer)
-        origin.update(dict.fromkeys(_leaves(layer), where))
+        origin.update(dict.fromkeys(_list_leaves(layer), where))
     try:
         settings = Settings.model_validate(merged)
     except ValidationError as error:
         raise _explain(error, origin) from error
-    everything = dict.fromkeys(_leaves(settings.model_dump()), "default")
+    everything = dict.fromkeys(_list_leaves(settings.model_dump()), "default")
     return Loaded(settings, {**everything, **origin})
 
 
@@ -212,7 +214,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     return data
 
 
-def _scalar(text: str) -> object:
+def _parse_scalar(text: str) -> object:
     if text[:1] in "[{":
         try:
             return yaml.safe_load(text)
@@ -234,11 +236,11 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
             into[key] = value
 
 
-def _leaves(data: Mapping[str, Any], prefix: str = "") -> list[str]:
+def _list_leaves(data: Mapping[str, Any], prefix: str = "") -> list[str]:
     out: list[str] = []
     for key, value in data.items():
         if isinstance(value, Mapping) and value:
-            out += _leaves(value, f"{prefix}{key}.")
+            out += _list_leaves(value, f"{prefix}{key}.")
         else:
             out.append(f"{prefix}{key}")
     return out
@@ -260,22 +262,22 @@ def _explain(error: ValidationError, origin: Mapping[str, str]) -> SettingsError
             f"setting {dotted!r}{stands} is called {RENAMED_SETTINGS[dotted]} since 0.1.0"
         )
     if first["type"] == "extra_forbidden":
-        legal = sorted(_section(path[:-1]).model_fields)
+        legal = sorted(_find_section(path[:-1]).model_fields)
         return SettingsError(
             f"unknown setting {dotted!r}{stands}", hint=f"legal here: {', '.join(legal)}"
         )
     message = first["msg"].removeprefix("Value error, ")
     if not path:  # it is about a combination of groups, and names them
         return SettingsError(message)
-    return SettingsError(f"setting {dotted!r}{stands}: {message}", hint=_legal_range(path))
+    return SettingsError(f"setting {dotted!r}{stands}: {message}", hint=_format_legal_range(path))
 
 
 _BOUNDS = (("ge", "from"), ("gt", "above"), ("le", "up to"), ("lt", "below"))
 
 
-def _legal_range(path: list[str]) -> str | None:
+def _format_legal_range(path: list[str]) -> str | None:
     """Return both ends of the legal range of a setting, where it has any."""
-    field = _section(path[:-1]).model_fields.get(path[-1]) if path else None
+    field = _find_section(path[:-1]).model_fields.get(path[-1]) if path else None
     ends = []
     for name, word in _BOUNDS:
         for bound in field.metadata if field else ():
@@ -286,7 +288,7 @@ def _legal_range(path: list[str]) -> str | None:
     return f"legal: {' '.join(ends)}" if ends else None
 
 
-def _section(path: list[str]) -> type[BaseModel]:
+def _find_section(path: list[str]) -> type[BaseModel]:
     model: type[BaseModel] = Settings
     for name in path:
         if name not in model.model_fields:  # an index of a list

@@ -13,7 +13,7 @@ from fallow.redaction import SECRET_NAME, find_secrets
 from fallow.window import format_duration, parse_duration
 
 
-def _duration(value: object) -> object:
+def _parse_duration(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
@@ -24,12 +24,12 @@ def _duration(value: object) -> object:
 
 Duration = Annotated[
     timedelta,
-    BeforeValidator(_duration),
+    BeforeValidator(_parse_duration),
     Serialize(lambda d: format_duration(d.total_seconds()), return_type=str),
 ]
 
 
-def _zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -39,7 +39,7 @@ def _zone(name: str) -> str:
     return name
 
 
-TimeZone = Annotated[str, AfterValidator(_zone)]
+TimeZone = Annotated[str, AfterValidator(_check_zone)]
 
 
 class SettingsGroup(BaseModel):

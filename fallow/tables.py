@@ -41,7 +41,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 @cache
-def columns(table: str) -> tuple[Column, ...]:
+def list_columns(table: str) -> tuple[Column, ...]:
     """Return a table's columns in order.
 
     Raises:
@@ -51,21 +51,23 @@ def columns(table: str) -> tuple[Column, ...]:
 
 
 @cache
-def table_names() -> tuple[str, ...]:
+def list_table_names() -> tuple[str, ...]:
     """Return every table's name in the order of the file."""
     return tuple(_read())
 
 
 @cache
-def schema(table: str) -> pa.Schema:
+def get_schema(table: str) -> pa.Schema:
     """Return the Arrow schema of a table."""
-    return pa.schema([pa.field(c.name, TYPES[c.type], nullable=not c.key) for c in columns(table)])
+    return pa.schema(
+        [pa.field(c.name, TYPES[c.type], nullable=not c.key) for c in list_columns(table)]
+    )
 
 
 @cache
-def key(table: str) -> tuple[str, ...]:
+def get_key(table: str) -> tuple[str, ...]:
     """Return the names of the columns that identify a row."""
-    return tuple(c.name for c in columns(table) if c.key)
+    return tuple(c.name for c in list_columns(table) if c.key)
 
 
 @cache
@@ -92,7 +94,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse rows whose columns or types differ from the table's, or whose key has nulls."""
-        expected = schema(self.table)
+        expected = get_schema(self.table)
         if not self.rows.schema.equals(expected):
             columns_found = set(
                 zip(self.rows.schema.names, map(str, self.rows.schema.types), strict=True)
@@ -104,7 +106,7 @@ class Batch(msgspec.Struct, frozen=True):
                     f"missing {sorted(columns_expected - columns_found)}, "
                     f"unexpected {sorted(columns_found - columns_expected)}"
                 )
-        for name in key(self.table):
+        for name in get_key(self.table):
             if self.rows.column(name).null_count:
                 raise SourceError(f"rows for table {self.table!r} have no {name!r}")
 
@@ -117,7 +119,7 @@ class Batch(msgspec.Struct, frozen=True):
         Raises:
             SourceError: the table has no such column, or a value cannot be cast.
         """
-        table_schema = schema(table)
+        table_schema = get_schema(table)
         unknown = set(data) - set(table_schema.names)
         if unknown:
             raise SourceError(f"table {table!r} has no columns {sorted(unknown)}")

@@ -25,7 +25,7 @@ _UNKNOWN = XidMeaning("unknown", "log", "look it up", "")
 
 
 @cache
-def xid_meanings() -> dict[int, XidMeaning]:
+def read_xid_meanings() -> dict[int, XidMeaning]:
     """Return every XID that is listed, by its code."""
     return {
         int(row["xid"]): XidMeaning(row["class"], row["severity"], row["action"], row["meaning"])
@@ -33,6 +33,6 @@ def xid_meanings() -> dict[int, XidMeaning]:
     }
 
 
-def xid_meaning(code: int) -> XidMeaning:
+def get_xid_meaning(code: int) -> XidMeaning:
     """Return an XID's meaning; an XID that is not listed has no consequences."""
-    return xid_meanings().get(code, _UNKNOWN)
+    return read_xid_meanings().get(code, _UNKNOWN)

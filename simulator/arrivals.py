@@ -66,7 +66,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 @cache
-def categories() -> tuple[Category, ...]:
+def read_categories() -> tuple[Category, ...]:
     """Return the rows of `mix.csv`."""
     return tuple(
         msgspec.convert(row, Category, strict=False) for row in read_table("simulator", "mix.csv")
@@ -79,7 +79,7 @@ def replace_shares(shares: Mapping[str, float]) -> tuple[Category, ...]:
     Raises:
         UsageError: a name is no category, or a share is not within 0 and 1.
     """
-    by_category = {c.category: c for c in categories()}
+    by_category = {c.category: c for c in read_categories()}
     for name, share in shares.items():
         if name not in by_category:
             raise UsageError(
@@ -93,7 +93,7 @@ def replace_shares(shares: Mapping[str, float]) -> tuple[Category, ...]:
     return tuple(by_category.values())
 
 
-def arrivals(
+def draw_arrivals(
     mix: tuple[Category, ...], gpus: float, start_s: float, end_s: float, seed: int
 ) -> list[Arrival]:
     """Return all arrivals in [start, end), oldest first.
@@ -150,13 +150,13 @@ def _draw_times(count: int, start_s: float, end_s: float, rng: np.random.Generat
 def _draw_lifetimes(
     lifetime: str, u: "np.ndarray[tuple[int], np.dtype[np.float64]]"
 ) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    quantiles, seconds = _lifetimes()[lifetime]
+    quantiles, seconds = _draw_all_lifetimes()[lifetime]
     lifetimes = np.exp(np.interp(u, quantiles, np.log(seconds)))
     return np.maximum(lifetimes, LEAST_LIFE_S)
 
 
 @cache
-def _lifetimes() -> dict[str, tuple[list[float], list[float]]]:
+def _draw_all_lifetimes() -> dict[str, tuple[list[float], list[float]]]:
     by_life: dict[str, tuple[list[float], list[float]]] = {}
     for row in read_table("simulator", "lives.csv"):
         quantiles, seconds = by_life.setdefault(row["life"], ([], []))

@@ -31,7 +31,7 @@ def draw_faults(
     """
     rng = np.random.default_rng([seed, 9])
     faults: list[HardwareFault] = []
-    for why, of, per_day, low, high in _rates():
+    for why, of, per_day, low, high in _read_rates():
         nodes_struck = [n for n in nodes if of == "gpu" or n.pool.capacity_type == "spot"]
         if not nodes_struck:
             continue
@@ -45,10 +45,10 @@ def draw_faults(
             until_s = at_s + float(np.floor(rng.uniform(low, high)))
             index = int(rng.integers(node.pool.gpu_count)) if why == "xid" else None
             faults.append(HardwareFault(at_s, node.name, why, until_s, index))
-    return _without_overlaps(sorted(faults, key=lambda m: (m.at_s, m.node)))
+    return _drop_overlaps(sorted(faults, key=lambda m: (m.at_s, m.node)))
 
 
-def _without_overlaps(faults: Sequence[HardwareFault]) -> list[HardwareFault]:
+def _drop_overlaps(faults: Sequence[HardwareFault]) -> list[HardwareFault]:
     away: dict[str, float] = {}
     accepted = []
     for fault in faults:
@@ -60,7 +60,7 @@ def _without_overlaps(faults: Sequence[HardwareFault]) -> list[HardwareFault]:
 
 
 @cache
-def _rates() -> tuple[tuple[str, str, float, float, float], ...]:
+def _read_rates() -> tuple[tuple[str, str, float, float, float], ...]:
     return tuple(
         (r["why"], r["of"], float(r["per_day"]), float(r["low_s"]), float(r["high_s"]))
         for r in read_table("simulator", "hardware_faults.csv")

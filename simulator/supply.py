@@ -6,8 +6,8 @@ from functools import cache
 import msgspec
 
 from simulator.arrivals import Category
-from simulator.cluster.labels import labels
-from simulator.cluster.nodes import PoolSpec, SimulatedNode, pools, resources
+from simulator.cluster.labels import build_labels
+from simulator.cluster.nodes import PoolSpec, SimulatedNode, count_resources, read_pools
 from simulator.models import SimulatedDevice
 from simulator.workload_templates import PRODUCT
 
@@ -28,19 +28,19 @@ def fit_mix(mix: Sequence[Category], nodes: Iterable[SimulatedNode]) -> tuple[Ca
     for spec in specs:
         _add(here, spec.pool, 1.0)
     usual: Supply = {}
-    for pool in pools().values():
+    for pool in read_pools().values():
         _add(usual, pool, pool.share / pool.gpu_count)
-    total = sum(pool.share for pool in pools().values())
+    total = sum(pool.share for pool in read_pools().values())
     fits: Supply = {}
     wanted: Supply = {}
     for category in mix:
-        key = _key(category)
+        key = _build_key(category)
         wanted[key] = wanted.get(key, 0.0) + category.share
         if category.size <= here.get(key, 0.0):
             fits[key] = fits.get(key, 0.0) + category.share
     out = []
     for category in mix:
-        key = _key(category)
+        key = _build_key(category)
         factor = 0.0
         if usual.get(key) and fits.get(key) and category.size <= here[key]:
             factor = here[key] / gpus / (usual[key] / total) * wanted[key] / fits[key]
@@ -48,20 +48,20 @@ def fit_mix(mix: Sequence[Category], nodes: Iterable[SimulatedNode]) -> tuple[Ca
     return tuple(out)
 
 
-def _key(category: Category) -> tuple[str, str]:
+def _build_key(category: Category) -> tuple[str, str]:
     return category.product, category.resource
 
 
 def _add(supply: Supply, pool: PoolSpec, count: float) -> None:
     """Add so many nodes of a pool."""
-    offered = resources(pool)
-    product = labels("any", pool, offered)[PRODUCT]
+    offered = count_resources(pool)
+    product = build_labels("any", pool, offered)[PRODUCT]
     for resource, units in offered.items():
         key = (product, resource)
-        supply[key] = supply.get(key, 0.0) + count * units * _weight(pool, resource)
+        supply[key] = supply.get(key, 0.0) + count * units * _get_weight(pool, resource)
 
 
-def _weight(pool: PoolSpec, resource: str) -> float:
+def _get_weight(pool: PoolSpec, resource: str) -> float:
     """Return the GPUs of one unit."""
     profile = resource.rpartition("mig-")[2] if "mig-" in resource else ""
     if pool.mig_strategy == "single":
@@ -71,16 +71,16 @@ def _weight(pool: PoolSpec, resource: str) -> float:
     return 1 / pool.replicas
 
 
-def device_products(
+def list_device_products(
     devices: Sequence[SimulatedDevice], nodes: Iterable[SimulatedNode]
 ) -> list[tuple[str, str]]:
     """Return, by device, the product and resource by which pods request it."""
     pools = {spec.name: spec.pool for spec in nodes}
-    return [_resource_name(pools[device.node], device.profile) for device in devices]
+    return [_name_resource(pools[device.node], device.profile) for device in devices]
 
 
 @cache
-def _resource_name(pool: PoolSpec, profile: str | None) -> tuple[str, str]:
-    product = labels("any", pool, resources(pool))[PRODUCT]
+def _name_resource(pool: PoolSpec, profile: str | None) -> tuple[str, str]:
+    product = build_labels("any", pool, count_resources(pool))[PRODUCT]
     single = profile is None or pool.mig_strategy == "single"
     return product, "nvidia.com/gpu" if single else f"nvidia.com/mig-{profile}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from fallow.errors import UsageError
 from simulator.arrivals import Category
-from simulator.cluster.objects import format_time, metadata_map, nested_patch, value_at
+from simulator.cluster.objects import build_nested_patch, format_time, get_metadata_map, get_value
 
 Object = dict[str, Any]
 
@@ -19,14 +19,14 @@ SUSPEND = {
 }
 
 
-def off(kind: str, now_s: float) -> Object:
+def build_off_patch(kind: str, now_s: float) -> Object:
     """Return the merge patch that stops a workload of a kind, reversibly.
 
     Raises:
         UsageError: this module does not know how to stop that kind.
     """
     if kind in SUSPEND:
-        return nested_patch(True, *SUSPEND[kind])
+        return build_nested_patch(True, *SUSPEND[kind])
     if kind == "Notebook":
         return {"metadata": {"annotations": {NOTEBOOK: format_time(now_s)}}}
     if kind == "InferenceService":
@@ -37,11 +37,11 @@ def off(kind: str, now_s: float) -> Object:
     raise UsageError(f"no controller here can stop a {kind!r}", hint=f"kinds: {legal}")
 
 
-def on(category: Category) -> Object:
+def build_on_patch(category: Category) -> Object:
     """Return the merge patch with which its owner starts a workload again."""
     kind = category.kind
     if kind in SUSPEND:
-        return nested_patch(False, *SUSPEND[kind])
+        return build_nested_patch(False, *SUSPEND[kind])
     if kind == "Notebook":
         return {"metadata": {"annotations": {NOTEBOOK: None}}}
     if kind == "InferenceService":
@@ -53,9 +53,9 @@ def is_off(obj: Object) -> bool:
     """Return whether a workload is switched off."""
     kind = obj["kind"]
     if kind in SUSPEND:
-        return bool(value_at(obj, *SUSPEND[kind]))
+        return bool(get_value(obj, *SUSPEND[kind]))
     if kind == "Notebook":
-        return bool(metadata_map(obj, "annotations").get(NOTEBOOK))
+        return bool(get_metadata_map(obj, "annotations").get(NOTEBOOK))
     if kind == "InferenceService":
-        return metadata_map(obj, "annotations").get(SERVICE) == "true"
-    return bool(value_at(obj, "spec", "replicas", default=1) == 0)
+        return get_metadata_map(obj, "annotations").get(SERVICE) == "true"
+    return bool(get_value(obj, "spec", "replicas", default=1) == 0)

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 from simulator.arrivals import Arrival
 from simulator.models import Holder
-from simulator.work.behaviours import Script, WorkPlan, resume, script
+from simulator.work.behaviours import Script, WorkPlan, build_script, resume
 from simulator.work.chance import draw_uniform
-from simulator.work.plans import numbers
+from simulator.work.plans import draw_numbers
 
 Key = tuple[str, str, str]
 """Kind, namespace and name of a workload's topmost owner."""
@@ -126,14 +126,14 @@ class WorkloadScripts:
         workload, index = self._of[pod_uid]
         workload.parts[index].begun = True
         if workload.gang and not workload.complete:
-            plan = _with_parameters(workload.plans[index], rendezvous_s=FOREVER_S)
-            self.scripts[pod_uid] = script(plan, now_s)
+            plan = _add_parameters(workload.plans[index], rendezvous_s=FOREVER_S)
+            self.scripts[pod_uid] = build_script(plan, now_s)
             return []
         workload.since_s = now_s if workload.since_s is None else workload.since_s
         indices = list(workload.parts) if workload.gang else [index]
         ends = []
         for n in indices:
-            pod_script = script(workload.plans[n], now_s)
+            pod_script = build_script(workload.plans[n], now_s)
             workload.running[n] = self.scripts[workload.parts[n].uid] = pod_script
             if pod_script.done_s is not None:
                 ends.append((workload.parts[n].uid, pod_script.done_s))
@@ -166,10 +166,10 @@ class WorkloadScripts:
 
 
 def _pull_script(plan: WorkPlan, now_s: float) -> Script:
-    return script(_with_parameters(plan, pull_s=FOREVER_S), now_s)
+    return build_script(_add_parameters(plan, pull_s=FOREVER_S), now_s)
 
 
-def _with_parameters(plan: WorkPlan, **params: float) -> WorkPlan:
+def _add_parameters(plan: WorkPlan, **params: float) -> WorkPlan:
     return msgspec.structs.replace(plan, params={**plan.params, **params})
 
 
@@ -179,7 +179,7 @@ def _plan(arrival: Arrival, index: int) -> WorkPlan:
     gang = category.kind in GANGS
     seed = arrival.seed if gang else arrival.seed + index
     ranks = category.gpus * category.replicas if gang else category.gpus
-    gpu_model = canonical(category.product.partition("-MIG-")[0].removesuffix("-SHARED"))
+    gpu_model = find_gpu_model(category.product.partition("-MIG-")[0].removesuffix("-SHARED"))
     # The image is pulled when its containers run.
     plan = WorkPlan(
         category.behaviour,
@@ -195,11 +195,11 @@ def _plan(arrival: Arrival, index: int) -> WorkPlan:
     life = arrival.life_s
     if category.behaviour == FINISHED_KEPT:
         life *= KEPT_FROM + (KEPT_TO - KEPT_FROM) * draw_uniform(arrival.seed, "kept")
-    work_s = max(life * _progress_rate(numbers(plan)), LEAST_WORK_S)
+    work_s = max(life * _compute_progress_rate(draw_numbers(plan)), LEAST_WORK_S)
     return msgspec.structs.replace(plan, work_s=work_s)
 
 
-def _progress_rate(values: dict[str, float]) -> float:
+def _compute_progress_rate(values: dict[str, float]) -> float:
     """Return the progress per second over a lifetime, with starving, stragglers and checkpoints."""
     starved = values["input_share"]
     speed = values["straggle"] * (starved * values["input_speed"] + 1 - starved)

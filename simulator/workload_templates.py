@@ -11,7 +11,7 @@ from typing import Any
 from fallow.errors import UsageError
 from fallow.resources import read_table
 from simulator.arrivals import Arrival, Category
-from simulator.work.plans import behaviours
+from simulator.work.plans import read_behaviours
 
 Object = dict[str, Any]
 
@@ -35,7 +35,7 @@ PREEMPTS_FROM = 200
 """Priority from which pods may preempt others: only production has it."""
 
 
-def base_objects(mix: Iterable[Category]) -> list[Object]:
+def build_base_objects(mix: Iterable[Category]) -> list[Object]:
     """Return the objects that must exist first: namespaces with teams, and priority classes."""
     categories = list(mix)
     spaces = {c.namespace: c.team for c in categories}
@@ -51,9 +51,9 @@ def base_objects(mix: Iterable[Category]) -> list[Object]:
         {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
-            "metadata": {"name": _priority(value)},
+            "metadata": {"name": _choose_priority(value)},
             "value": value,
-            "preemptionPolicy": _preemption(value),
+            "preemptionPolicy": _choose_preemption(value),
         }
         for value in sorted({c.priority for c in categories})
     ]
@@ -74,9 +74,9 @@ def build_manifest(arrival: Arrival) -> Object:
 
 
 @cache
-def pod_size(gpus: int, weight: float = 1.0) -> tuple[int, int]:
+def compute_pod_size(gpus: int, weight: float = 1.0) -> tuple[int, int]:
     """Return the millicores and MiB of a pod with so many GPUs, or instances of such a weight."""
-    rows = _shapes()
+    rows = _read_shapes()
     if gpus in rows and (weight == 1 or not gpus):
         return rows[gpus]
     cpu, memory = rows[1]
@@ -84,20 +84,20 @@ def pod_size(gpus: int, weight: float = 1.0) -> tuple[int, int]:
 
 
 @cache
-def _shapes() -> Mapping[int, tuple[int, int]]:
+def _read_shapes() -> Mapping[int, tuple[int, int]]:
     rows = read_table("simulator", "shapes.csv")
     return {int(r["gpus"]): (int(r["cpu_milli"]), int(r["memory_mib"])) for r in rows}
 
 
-def _priority(value: int) -> str:
+def _choose_priority(value: int) -> str:
     return f"priority-{value}"
 
 
-def _preemption(value: int) -> str:
+def _choose_preemption(value: int) -> str:
     return "PreemptLowerPriority" if value >= PREEMPTS_FROM else "Never"
 
 
-def _meta(arrival: Arrival) -> Object:
+def _build_metadata(arrival: Arrival) -> Object:
     category = arrival.category
     return {
         "name": arrival.name,
@@ -106,18 +106,18 @@ def _meta(arrival: Arrival) -> Object:
     }
 
 
-def _pod(arrival: Arrival, container: str, gpus: int | None = None, **more: Any) -> Object:
+def _build_pod(arrival: Arrival, container: str, gpus: int | None = None, **more: Any) -> Object:
     """Return the spec of a pod with so many GPUs; by default the category's."""
     category = arrival.category
     count = category.gpus if gpus is None else gpus
-    cpu, memory = pod_size(count, category.weight)
+    cpu, memory = compute_pod_size(count, category.weight)
     requests = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
     if count:
         requests[category.resource] = str(count)
-    image = IMAGES[behaviours()[category.behaviour].family]
+    image = IMAGES[read_behaviours()[category.behaviour].family]
     return {
-        "priorityClassName": _priority(category.priority),
-        "preemptionPolicy": _preemption(category.priority),
+        "priorityClassName": _choose_priority(category.priority),
+        "preemptionPolicy": _choose_preemption(category.priority),
         "nodeSelector": {PRODUCT: category.product} if category.product else {},
         "containers": [
             {
@@ -130,24 +130,24 @@ def _pod(arrival: Arrival, container: str, gpus: int | None = None, **more: Any)
     }
 
 
-def _template(arrival: Arrival, container: str, **more: Any) -> Object:
+def _build_template(arrival: Arrival, container: str, **more: Any) -> Object:
     meta: Object = {"labels": {"app": arrival.name}}
-    annotations = _owner_annotations(arrival)
+    annotations = _build_annotations(arrival)
     if annotations:
         meta["annotations"] = annotations
-    return {"metadata": meta, "spec": _pod(arrival, container, **more)}
+    return {"metadata": meta, "spec": _build_pod(arrival, container, **more)}
 
 
-def _owner_annotations(arrival: Arrival) -> dict[str, str]:
+def _build_annotations(arrival: Arrival) -> dict[str, str]:
     """Return the owner's annotations: a service level, and which jobs are alike."""
     category = arrival.category
-    if behaviours()[category.behaviour].family == "serving":
+    if read_behaviours()[category.behaviour].family == "serving":
         return {"fallow.dev/slo": LEVEL}
     return {"fallow.dev/family": FAMILY} if category.category in ALIKE else {}
 
 
-def _notebook(arrival: Arrival) -> Object:
-    spec = _pod(arrival, "notebook")
+def _build_notebook(arrival: Arrival) -> Object:
+    spec = _build_pod(arrival, "notebook")
     if arrival.on_volume:
         claim = {"claimName": f"{arrival.name}-home"}
         spec["volumes"] = [{"name": "home", "persistentVolumeClaim": claim}]
@@ -156,58 +156,61 @@ def _notebook(arrival: Arrival) -> Object:
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "Notebook",
-        "metadata": _meta(arrival),
+        "metadata": _build_metadata(arrival),
         "spec": {"template": template},
     }
 
 
-def _job(arrival: Arrival) -> Object:
+def _build_job(arrival: Arrival) -> Object:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _meta(arrival),
+        "metadata": _build_metadata(arrival),
         "spec": {
             "backoffLimit": RETRIES,
             "ttlSecondsAfterFinished": 3600,
-            "template": _template(arrival, "main", restartPolicy="Never"),
+            "template": _build_template(arrival, "main", restartPolicy="Never"),
         },
     }
 
 
-def _pytorch_job(arrival: Arrival) -> Object:
-    template = _template(arrival, "pytorch")
+def _build_pytorch_job(arrival: Arrival) -> Object:
+    template = _build_template(arrival, "pytorch")
     if arrival.category.replicas > 1:
         # Ranks of one job are placed together or not at all.
         gang = {"scheduling.k8s.io/group-name": arrival.name}
-        template["metadata"]["annotations"] = {**_owner_annotations(arrival), **gang}
+        template["metadata"]["annotations"] = {**_build_annotations(arrival), **gang}
     roles: Object = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
     if arrival.category.replicas > 1:
         roles["Worker"] = {**roles["Master"], "replicas": arrival.category.replicas - 1}
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": _meta(arrival),
+        "metadata": _build_metadata(arrival),
         "spec": {"runPolicy": {"backoffLimit": RETRIES}, "pytorchReplicaSpecs": roles},
     }
 
 
-def _deployment(arrival: Arrival) -> Object:
+def _build_deployment(arrival: Arrival) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _meta(arrival),
+        "metadata": _build_metadata(arrival),
         "spec": {
             "replicas": arrival.category.replicas,
             "selector": {"matchLabels": {"app": arrival.name}},
-            "template": _template(arrival, "server"),
+            "template": _build_template(arrival, "server"),
         },
     }
 
 
-def _inference_service(arrival: Arrival) -> Object:
-    meta = _meta(arrival)
+def _build_inference_service(arrival: Arrival) -> Object:
+    meta = _build_metadata(arrival)
     meta["annotations"] = {"serving.kserve.io/deploymentMode": "RawDeployment"}
-    predictor = {"minReplicas": arrival.category.replicas, **_pod(arrival, "kserve-container")}
+    predictor = {
+        "minReplicas": arrival.category.replicas,
+        **_build_pod(arrival, "kserve-container"),
+    }
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
@@ -216,27 +219,27 @@ def _inference_service(arrival: Arrival) -> Object:
     }
 
 
-def _ray_cluster(arrival: Arrival) -> Object:
+def _build_ray_cluster(arrival: Arrival) -> Object:
     # There are no nodes without GPUs here, and the head requests no GPU.
-    head = _pod(arrival, "ray-head", gpus=0, tolerations=[GPU_TAINT])
+    head = _build_pod(arrival, "ray-head", gpus=0, tolerations=[GPU_TAINT])
     worker = {
         "groupName": "gpu",
         "replicas": arrival.category.replicas,
-        "template": {"spec": _pod(arrival, "ray-worker")},
+        "template": {"spec": _build_pod(arrival, "ray-worker")},
     }
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayCluster",
-        "metadata": _meta(arrival),
+        "metadata": _build_metadata(arrival),
         "spec": {"headGroupSpec": {"template": {"spec": head}}, "workerGroupSpecs": [worker]},
     }
 
 
 _KINDS = {
-    "Notebook": _notebook,
-    "Job": _job,
-    "PyTorchJob": _pytorch_job,
-    "Deployment": _deployment,
-    "InferenceService": _inference_service,
-    "RayCluster": _ray_cluster,
+    "Notebook": _build_notebook,
+    "Job": _build_job,
+    "PyTorchJob": _build_pytorch_job,
+    "Deployment": _build_deployment,
+    "InferenceService": _build_inference_service,
+    "RayCluster": _build_ray_cluster,
 }

@@ -21,23 +21,23 @@ import numpy as np
 
 from fallow.errors import UsageError
 from simulator import owner_behaviour, switches
-from simulator.arrivals import Arrival, Category, arrivals, categories
+from simulator.arrivals import Arrival, Category, draw_arrivals, read_categories
 from simulator.blocks import join_blocks, strand
 from simulator.cluster.cluster import SimulatedCluster
 from simulator.cluster.nodes import SimulatedNode
-from simulator.cluster.objects import has_ended, is_ready, kind_of, name, namespace, uid
+from simulator.cluster.objects import get_kind, get_namespace, get_uid, has_ended, is_ready, name
 from simulator.cluster.scheduler.requests import Policy
 from simulator.exporters.snapshot import WorldSnapshot
 from simulator.hardware_faults import HardwareFault, draw_faults
 from simulator.kube.history import StoreChange
 from simulator.kube.store import ObjectStore
 from simulator.models import TICK_S, Block, DeviceAllocation, HostSample, SimulatedDevice
-from simulator.supply import device_products, fit_mix
-from simulator.work.effects import Effect, effects
-from simulator.work.host import host_sample
-from simulator.work.signals import Carry, signals
+from simulator.supply import fit_mix, list_device_products
+from simulator.work.effects import Effect, draw_effects
+from simulator.work.host import sample_host
+from simulator.work.signals import Carry, compute_signals
 from simulator.workload_scripts import Key, SimulatedWorkload, WorkloadScripts
-from simulator.workload_templates import base_objects, build_manifest
+from simulator.workload_templates import build_base_objects, build_manifest
 
 Object = dict[str, Any]
 
@@ -70,7 +70,7 @@ class Spec(msgspec.Struct, frozen=True):
     nodes: tuple[SimulatedNode, ...]
     start_s: float
     """First time, seconds since the epoch; a whole tick."""
-    mix: tuple[Category, ...] = categories()
+    mix: tuple[Category, ...] = read_categories()
     placement: Policy = "best-fit"
     fault_rate: float = 1.0
     """How often nodes and GPUs fail, as a multiple of the table's rates; 0 = never."""
@@ -129,12 +129,12 @@ class World:
         mix = fit_mix(spec.mix, spec.nodes)
         end_s = spec.start_s + spec.horizon_s
         gpus = sum(n.pool.gpu_count for n in spec.nodes)
-        self._coming = arrivals(mix, gpus, spec.start_s, end_s, seed)
+        self._coming = draw_arrivals(mix, gpus, spec.start_s, end_s, seed)
         planted_nodes = {m.node for m in spec.planted}
         random_faults = draw_faults(spec.nodes, spec.start_s, end_s, seed, often=spec.fault_rate)
         happens = [*spec.planted, *(m for m in random_faults if m.node not in planted_nodes)]
         self._faults = sorted(happens, key=lambda m: (m.at_s, m.node))
-        self._heat = _heat_effects(spec.heat, self.cluster.devices)
+        self._heat = _list_heat_effects(spec.heat, self.cluster.devices)
         self.heard: deque[Object] = deque(maxlen=MAX_EVENTS)
         """Events as they were reported, because the server deletes them after a while."""
         self._kinds = {c.kind for c in mix}
@@ -149,8 +149,8 @@ class World:
         self._block: Block | None = None
         self._snapshot: WorldSnapshot | None = None
         self._lock = threading.RLock()
-        for obj in base_objects(mix):
-            self.store.create(kind_of(obj), obj)
+        for obj in build_base_objects(mix):
+            self.store.create(get_kind(obj), obj)
 
     @property
     def now_s(self) -> float:
@@ -212,7 +212,7 @@ class World:
         with self._lock:
             at_s = self._clock - TICK_S
             return [
-                host_sample(t.holder, self.cast.scripts[u], at_s)
+                sample_host(t.holder, self.cast.scripts[u], at_s)
                 for u, t in self._open.items()
                 if self._runs(u)
             ]
@@ -227,7 +227,7 @@ class World:
         obj = self.store.get(kind, called_so, space)
         if obj is None or switches.is_off(obj):
             return False
-        body = switches.off(kind, self._clock)
+        body = switches.build_off_patch(kind, self._clock)
         self.store.patch(kind, called_so, space, body, manager="fallow")
         return True
 
@@ -278,7 +278,7 @@ class World:
     def _bring(self, arrival: Arrival) -> None:
         self.cast.add(arrival)
         obj = build_manifest(arrival)
-        self.store.create(kind_of(obj), obj, manager="kubectl-create")
+        self.store.create(get_kind(obj), obj, manager="kubectl-create")
 
     def _finish(self, about: tuple[str, float]) -> None:
         """End a pod whose work is done, unless it was interrupted meanwhile."""
@@ -286,7 +286,7 @@ class World:
         script = self.cast.scripts.get(pod_uid)
         workload = self.cast.role(pod_uid)
         if workload is not None and script is not None and script.done_s == done_s:
-            self.finished[_key(workload)] = self._clock
+            self.finished[_build_key(workload)] = self._clock
             self.cluster.finish(pod_uid, self._clock, ok=True)
 
     def _leave(self, key: Key) -> None:
@@ -300,7 +300,7 @@ class World:
         kind, space, called_so = key
         obj = self.store.get(kind, called_so, space)
         if obj is not None and switches.is_off(obj):
-            body = switches.on(self.cast.roles[key].arrival.category)
+            body = switches.build_on_patch(self.cast.roles[key].arrival.category)
             self.store.patch(kind, called_so, space, body, manager="kubectl-patch")
 
     def _settle(self) -> None:
@@ -331,13 +331,13 @@ class World:
                 self.heard.append(change.object)
             elif change.kind == "Pod":
                 acted |= self._pod(change)
-            elif change.type == "MODIFIED" and kind_of(change.object) in self._kinds:
+            elif change.type == "MODIFIED" and get_kind(change.object) in self._kinds:
                 self._owner(change.object)
         return acted
 
     def _pod(self, change: StoreChange) -> bool:
         pod = change.object
-        pod_uid = uid(pod)
+        pod_uid = get_uid(pod)
         if change.type == "DELETED" or has_ended(pod):
             return self._end_pod(pod_uid)
         if pod_uid in self._open and is_ready(pod) and not self._runs(pod_uid):
@@ -358,7 +358,7 @@ class World:
         workload.counted = True
         life_s = workload.arrival.life_s
         if life_s < inf and not any(r.done_s is not None for r in workload.running.values()):
-            self._later(workload.since_s + life_s, "leave", _key(workload))
+            self._later(workload.since_s + life_s, "leave", _build_key(workload))
 
     def _end_pod(self, pod_uid: str) -> bool:
         self._open.pop(pod_uid, None)
@@ -366,8 +366,8 @@ class World:
         others = self.cast.end(pod_uid, self._clock)
         for other in others:
             self.cluster.finish(other, self._clock, ok=False)
-        if workload is not None and not workload.parts and _key(workload) in self.finished:
-            self._later(self._clock + FINISHED_TTL_S, "leave", _key(workload))
+        if workload is not None and not workload.parts and _build_key(workload) in self.finished:
+            self._later(self._clock + FINISHED_TTL_S, "leave", _build_key(workload))
         return bool(others)
 
     def _close_lost(self) -> None:
@@ -379,7 +379,7 @@ class World:
 
     def _owner(self, obj: Object) -> None:
         """Process a change of an owner's object: it may have been switched off, or on again."""
-        key = (kind_of(obj), namespace(obj), name(obj))
+        key = (get_kind(obj), get_namespace(obj), name(obj))
         workload = self.cast.roles.get(key)
         if workload is None:
             return
@@ -399,7 +399,7 @@ class World:
         scripts = list(workload.running.values())
         weight = workload.arrival.category.gpus * workload.arrival.category.weight
         return WorkloadStop(
-            key=_key(workload),
+            key=_build_key(workload),
             at_s=self._clock,
             gpus=weight * len(workload.parts),
             active=not scripts or any(bool(s.active(now)[0]) for s in scripts),
@@ -420,7 +420,7 @@ class World:
             upto_s = float(ticks[-1]) + TICK_S
             since = self._from_s - LONGEST_EFFECT_S
             happened = (
-                effects(self.devices, self.seed, since, upto_s, often=self.spec.effects)
+                draw_effects(self.devices, self.seed, since, upto_s, often=self.spec.effects)
                 if self.spec.effects
                 else ()
             )
@@ -429,7 +429,7 @@ class World:
                 for t in self.list_allocations(self._from_s, upto_s)
                 if t.holder.uid in self.cast.scripts
             ]
-            block, self._carry = signals(
+            block, self._carry = compute_signals(
                 self.devices,
                 allocated,
                 self.cast.scripts,
@@ -445,7 +445,7 @@ class World:
         """Yield which devices would have fitted a pending pod, and from when."""
         since = self._pieces[0].start
         rows = defaultdict(list)
-        for row, key in enumerate(device_products(self.devices, self.spec.nodes)):
+        for row, key in enumerate(list_device_products(self.devices, self.spec.nodes)):
             rows[key].append(row)
         for wait in self.cluster.waits:
             ends = wait.bound_s or wait.ended_s or self._clock
@@ -458,7 +458,9 @@ class World:
                 yield rows[category.product, category.resource], wait.queued_s, ends
 
 
-def _heat_effects(heat: Sequence[Heat], devices: Sequence[SimulatedDevice]) -> tuple[Effect, ...]:
+def _list_heat_effects(
+    heat: Sequence[Heat], devices: Sequence[SimulatedDevice]
+) -> tuple[Effect, ...]:
     return tuple(
         Effect(place, period.start_s, period.end_s, "thermal")
         for period in heat
@@ -467,6 +469,6 @@ def _heat_effects(heat: Sequence[Heat], devices: Sequence[SimulatedDevice]) -> t
     )
 
 
-def _key(workload: SimulatedWorkload) -> Key:
+def _build_key(workload: SimulatedWorkload) -> Key:
     category = workload.arrival.category
     return category.kind, category.namespace, workload.arrival.name

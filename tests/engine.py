@@ -29,10 +29,10 @@ def empty() -> duckdb.DuckDBPyConnection:
 @cache
 def _creation() -> str:
     made = ["BEGIN"]
-    for name in tables.table_names():
+    for name in tables.list_table_names():
         if name in totals.PERIODS:
             continue
-        columns = ", ".join(f'"{c.name}" {TYPES[c.type]}' for c in tables.columns(name))
+        columns = ", ".join(f'"{c.name}" {TYPES[c.type]}' for c in tables.list_columns(name))
         made.append(f'CREATE TABLE "{name}" ({columns})')
     for name in totals.PERIODS:
         sums, bounds, groups = load_step(f"totals/{name}").partition("WHERE bucket >= $since")

@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_the_page_and_the_picture_are_what_the_code_says() -> None:
     assert (DOCS / "architecture.svg").read_text(encoding="utf-8") == architecture.draw(), REFRESH
     written = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    assert written == architecture.page(written), REFRESH
+    assert written == architecture.render_page(written), REFRESH
 
 
 def test_every_package_is_in_the_picture_and_every_arrow_is_an_import() -> None:
@@ -24,7 +24,7 @@ def test_every_package_is_in_the_picture_and_every_arrow_is_an_import() -> None:
     packages = {name.partition(".")[0] for name in code.imports}
     assert {"fallow", "warehouse", "runtime", "simulator"} <= packages <= titles
     assert {"cli", "service", "operations", "rendering"} <= titles
-    imports = architecture.outer_imports(code)
+    imports = architecture.list_outer_imports(code)
     assert ("warehouse", "fallow") in architecture.reduce_imports(imports)
     assert ("actions", "fallow") not in architecture.reduce_imports(imports)
 
@@ -52,6 +52,6 @@ def test_an_import_that_others_imply_has_no_arrow_and_a_circle_implies_none() ->
 
 def test_imports_inside_functions_count() -> None:
     text = "def f():\n    from warehouse.lake import Warehouse\n    import fallow.window\n"
-    assert set(architecture.imported_modules(text)) == {
+    assert set(architecture.list_imported_modules(text)) == {
         "warehouse.lake.Warehouse", "fallow.window",
     }  # fmt: skip

@@ -8,25 +8,27 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from actions.policy.keys import schema
+from actions.policy.keys import build_schema
 from fallow.settings import _RESERVED, Settings
 from runtime.cli.app import build_whole
 from runtime.cli.options import GLOBALS
 from runtime.generators.reference import (
     KINDS,
-    actions_page,
-    cli_page,
-    dashboards_page,
-    policies_page,
-    settings_page,
+    render_actions,
+    render_cli,
+    render_dashboards,
+    render_policies,
+    render_settings,
 )
-from runtime.service.metrics import metrics
+from runtime.service.metrics import list_metrics
 from runtime.service.tracing import SWITCHES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-@pytest.mark.parametrize(("name", "page"), [("settings.md", settings_page), ("cli.md", cli_page)])
+@pytest.mark.parametrize(
+    ("name", "page"), [("settings.md", render_settings), ("cli.md", render_cli)]
+)
 def test_reference_page_is_what_the_code_writes(name: str, page: Callable[[], str]) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
     assert written == page(), f"run: python -m runtime.generators.reference docs  ({name} is stale)"
@@ -35,28 +37,28 @@ def test_reference_page_is_what_the_code_writes(name: str, page: Callable[[], st
 def test_the_table_of_kinds_is_what_the_executors_do() -> None:
     written = (DOCS / "actions.md").read_text(encoding="utf-8")
     assert all(mark in written for mark in KINDS)
-    assert written == actions_page(written), "run: python -m runtime.generators.reference docs"
+    assert written == render_actions(written), "run: python -m runtime.generators.reference docs"
 
 
 def test_the_gates_and_the_keys_of_policies_are_as_the_code_has_them() -> None:
     written = (DOCS / "policies.md").read_text(encoding="utf-8")
-    assert written == policies_page(written), "run: python -m runtime.generators.reference docs"
+    assert written == render_policies(written), "run: python -m runtime.generators.reference docs"
     assert "| cool-down | act | hold | " in written
     assert "| `match.gpu_model` | " in written
 
 
 def test_the_tables_of_pages_are_as_the_dashboard_has_them() -> None:
     written = (DOCS / "dashboards.md").read_text(encoding="utf-8")
-    assert written == dashboards_page(written), "run: python -m runtime.generators.reference docs"
+    assert written == render_dashboards(written), "run: python -m runtime.generators.reference docs"
     assert "| GPU-hours | `/gpu-hours` | " in written
     assert " Tabs: Waterfall; Hours of the week. |" in written
 
 
 def test_every_setting_and_every_command_is_told_with_a_meaning() -> None:
-    page = settings_page()
+    page = render_settings()
     assert "| `idle.threshold` | `0.05` | activity at or below this is idle |" in page
     assert "`prometheus.url`" in page
-    commands = cli_page()
+    commands = render_cli()
     for command in ("demo", "scan", "import samples", "analyze", "warehouse query", "up"):
         assert f"## fallow {command}\n" in commands
     for line in commands.splitlines():
@@ -114,16 +116,16 @@ def test_every_command_and_option_is_documented_and_commands_in_words_too() -> N
 
 def test_every_metric_is_documented() -> None:
     page = _written()["metrics.md"]
-    named = [name for metric in metrics() for name in metric.exported()]
+    named = [name for metric in list_metrics() for name in metric.exported()]
     assert len(named) > 20
-    for metric in metrics():
+    for metric in list_metrics():
         (name, *_) = metric.exported() if metric.kind == "counter" else (metric.name,)
         assert f"| `{name}` | {metric.kind} | " in page
 
 
 def test_every_key_of_a_policy_is_documented() -> None:
     page = _written()["policies.md"]
-    keys = _keys(schema())
+    keys = _keys(build_schema())
     assert {"match.gpu_model", "stages", "budgets"} & keys
     assert not [key for key in sorted(keys) if f"`{key}`" not in page]
 

@@ -332,7 +332,9 @@ def test_why_not_answers_by_every_gate_however_long_ago_the_data_end(
     rules = plans.load_policies(settings, [ROOT / "policies"])
     at = demo.END + parse_duration(late)
     with Warehouse.open(settings) as warehouse:
-        made = plans.why_not(warehouse, settings, rules, case["workload"], at=at, cluster=None)
+        made = plans.explain_why_not(
+            warehouse, settings, rules, case["workload"], at=at, cluster=None
+        )
     assert {(found.analyzer, policy) for found, policy, _ in made.cases} == {
         ("idle", rule.name) for rule in rules
     }

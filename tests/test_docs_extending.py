@@ -43,9 +43,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(site)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "home"))
-    plugins.installed.cache_clear()
+    plugins.find_installed.cache_clear()
     yield site
-    plugins.installed.cache_clear()
+    plugins.find_installed.cache_clear()
     for module in ("smi_log", "ownerless", "workspaces"):
         sys.modules.pop(module, None)
 
@@ -55,7 +55,7 @@ def test_a_collector_of_20_lines_is_collected_from_and_under_contract(
 ) -> None:
     code = [line for line in FILES["smi_log.py"].splitlines() if line.strip()]
     assert len(code) <= 20
-    assert "smi-log" in plugins.installed("collectors")
+    assert "smi-log" in plugins.find_installed("collectors")
     contract.test_a_collector_whose_source_is_dead_says_so_in_a_row_and_never_raises(
         "smi-log", tmp_path / "dead"
     )

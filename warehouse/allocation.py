@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from fallow.protocols import Views
 from fallow.resources import read_table
-from fallow.tables import schema
+from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS, compose_query
 
@@ -65,7 +65,7 @@ def derive_allocations(views: Views, window: Window) -> pa.Table:
         compose_query(STEPS),
         {**window.bounds(), "holder_namespaces": namespaces, "holder_labels": labels},
     )
-    return rows.cast(schema("allocation"))
+    return rows.cast(get_schema("allocation"))
 
 
 @cache

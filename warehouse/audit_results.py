@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 
 from fallow.errors import UnreadableDaysError
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from fallow.tables import Batch
 from fallow.window import Window
 from warehouse import audits
@@ -161,7 +161,7 @@ def compute_digest(region: str) -> str:
     texts = [f"{name}\n{load_step(f'audits/{name}')}" for name in (*HOURLY, DAILY, SUMMED)]
     texts += [load_step(path) for path in ("pricing/billed", *PRICES)]
     texts += [load_step("audit_results/bill_differences"), region]
-    texts += [f"{model.gpu_model} {model.tdp_w}" for model in gpu_models()]
+    texts += [f"{model.gpu_model} {model.tdp_w}" for model in read_gpu_models()]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
@@ -210,7 +210,7 @@ def _read_differences(
     warehouse: "Warehouse", since: datetime, until: datetime
 ) -> dict[datetime, float]:
     """Return by how many dollars each hour differs from its bill."""
-    sql = audits.with_prices(load_step("audit_results/bill_differences"))
+    sql = audits.add_prices(load_step("audit_results/bill_differences"))
     rows = audits.run_hours(warehouse, sql, since, until).to_pylist()
     return {row["bucket"]: float(row["bill_difference_usd"]) for row in rows}
 

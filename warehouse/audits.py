@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from fallow.window import Window
 from warehouse.dirty import find_hours_end
 from warehouse.pricing import PRICES
@@ -117,7 +117,7 @@ def run_audit(
     """
     sql = load_step(f"audits/{name}")
     if name == "bill_sum":
-        sql = with_prices(sql)
+        sql = add_prices(sql)
     return run_hours(warehouse, sql, since, until, marked=marked)
 
 
@@ -130,8 +130,8 @@ def run_hours(
         "since": since,
         "until": until,
         "latest_legal": limit.astimezone(UTC).replace(tzinfo=None),
-        "models": [m.gpu_model for m in gpu_models()],
-        "tdp_w": [m.tdp_w for m in gpu_models()],
+        "models": [m.gpu_model for m in read_gpu_models()],
+        "tdp_w": [m.tdp_w for m in read_gpu_models()],
         "step_s": 3600,
         "region": warehouse.settings.prices.region,
         "marked": marked,
@@ -139,7 +139,7 @@ def run_hours(
     return warehouse.query(sql, {k: v for k, v in parameters.items() if f"${k}" in sql})
 
 
-def with_prices(sql: str) -> str:
+def add_prices(sql: str) -> str:
     """Return a query with the steps before it that price each hour."""
     named = {"devices": "pricing/billed"} | {path.rpartition("/")[2]: path for path in PRICES}
     steps = ", ".join(f"{noun} AS (\n{load_step(path)}\n)" for noun, path in named.items())

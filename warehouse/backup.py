@@ -22,7 +22,7 @@ from warehouse.catalog_copies import CATALOG_COPY
 from warehouse.cold_storage import locate_cold
 from warehouse.data_objects import open_lake_files
 from warehouse.failures import explain_errors
-from warehouse.lake import Warehouse, utc_now
+from warehouse.lake import Warehouse, get_utc_now
 from warehouse.relocation import split_archived
 from warehouse.steps import load_step
 from warehouse.verification import ReadCheck, verify_lake
@@ -90,7 +90,7 @@ def list_files(settings: Settings, copy: Path) -> list[WarehouseFile]:
             engine.execute(forget)
     # Opening follows a home that moved.
     original = (
-        Warehouse.open(_at(settings, copy, place.data))
+        Warehouse.open(_change_place(settings, copy, place.data))
         if place.embedded
         else _open_copy(settings, copy, place.data)
     )
@@ -120,17 +120,17 @@ def verify_copy(settings: Settings, copy: Path, data: str) -> list[ReadCheck]:
 
 def _open_copy(settings: Settings, copy: Path, data: str) -> Warehouse:
     """Return the warehouse of a copy of the catalog, with its data in another place."""
-    moved = _at(settings, copy, data)
+    moved = _change_place(settings, copy, data)
     place = catalog.locate_catalog(moved)
     if (copy / CATALOG_COPY).exists():
         place = catalog.CatalogLocation(str(copy / CATALOG_COPY), place.data, copy, embedded=False)
     with explain_errors(place.name):
         connection = catalog.connect_engine(moved, place, write=False, moved=True)
     files = open_lake_files(moved, place)
-    return Warehouse(connection, moved, place, None, utc_now, files=files, write=False)
+    return Warehouse(connection, moved, place, None, get_utc_now, files=files, write=False)
 
 
-def _at(settings: Settings, copy: Path, data: str) -> Settings:
+def _change_place(settings: Settings, copy: Path, data: str) -> Settings:
     places = {"data": data, "cold": locate_cold(settings), "catalog": ""}
     warehouse = settings.warehouse.model_copy(update=places)
     return settings.model_copy(update={"home": copy, "warehouse": warehouse})

@@ -17,7 +17,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from fallow import tables
 from fallow.errors import WarehouseError
-from fallow.gpu_models import model_name
+from fallow.gpu_models import get_model_name
 from fallow.redaction import redact
 from fallow.tables import Batch
 from warehouse.addresses import resolve_nodes
@@ -114,7 +114,7 @@ def _name_models(table: str, rows: pa.Table) -> pa.Table:
     place = rows.schema.get_field_index("gpu_model")
     coded = rows.column(place).combine_chunks().dictionary_encode()
     # A key is never null: a rate that applies to any model has an empty text.
-    names = pa.array([model_name(m) or m for m in coded.dictionary.to_pylist()], pa.string())
+    names = pa.array([get_model_name(m) or m for m in coded.dictionary.to_pylist()], pa.string())
     return rows.set_column(place, rows.schema.field(place), names.take(coded.indices))
 
 
@@ -156,7 +156,7 @@ def _drop_future(batch: Batch, limit: datetime) -> Batch:
 
 
 def _append_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
-    keys = tables.key(table)
+    keys = tables.get_key(table)
     span = _bound_range(table, rows)
     source = "incoming" if _is_distinct(rows, keys) else f"({_select_first(table)})"
     if span:
@@ -184,7 +184,7 @@ def _bound_range(table: str, rows: pa.Table) -> list[str]:
     if (
         time_column is None
         or rows.column(time_column).null_count
-        or time_column not in tables.key(table)
+        or time_column not in tables.get_key(table)
     ):
         return []
     ends = pc.min_max(rows.column(time_column)).as_py()
@@ -203,8 +203,8 @@ def _is_distinct(rows: pa.Table, keys: tuple[str, ...]) -> bool:
 
 def _select_first(table: str) -> str:
     """Return SQL for one row per key of `incoming`: the same row in every order of arrival."""
-    keys = ", ".join(f'"{k}"' for k in tables.key(table))
-    rest = ", ".join(f'"{c.name}" NULLS LAST' for c in tables.columns(table) if not c.key)
+    keys = ", ".join(f'"{k}"' for k in tables.get_key(table))
+    rest = ", ".join(f'"{c.name}" NULLS LAST' for c in tables.list_columns(table) if not c.key)
     place = f"row_number() OVER (PARTITION BY {keys} ORDER BY {rest})"
     return f"SELECT * FROM incoming QUALIFY {place} = 1"
 
@@ -212,9 +212,9 @@ def _select_first(table: str) -> str:
 def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
     """Update rows in this transaction by the table's rule; return how many changed."""
     cursor.register("incoming", rows)
-    keys = tables.key(table)
+    keys = tables.get_key(table)
     newest = get_storage(table).newest
-    others = [c.name for c in tables.columns(table) if not c.key]
+    others = [c.name for c in tables.list_columns(table) if not c.key]
     source = "incoming"
     if not _is_distinct(rows, keys):
         source = f"({_collapse_rows(table, others, newest)})"
@@ -244,7 +244,7 @@ def _merge_column(name: str, newer: str) -> str:
 
 
 def _collapse_rows(table: str, others: list[str], newest: str | None) -> str:
-    keys = ", ".join(f'"{k}"' for k in tables.key(table))
+    keys = ", ".join(f'"{k}"' for k in tables.get_key(table))
     # Among equally new rows the greatest value wins, so that their order does not matter.
     recency = f'"{newest}"' if newest else "NULL"
     picked = []

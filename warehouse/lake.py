@@ -42,7 +42,7 @@ from warehouse.views import ViewSchemas
 from warehouse.views.tiers import list_marked_days, parse_name
 
 
-def utc_now() -> datetime:
+def get_utc_now() -> datetime:
     """Return the current time, aware."""
     return datetime.now(UTC)
 
@@ -79,7 +79,7 @@ class Warehouse:
         settings: Settings,
         *,
         write: bool = False,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] = get_utc_now,
     ) -> Self:
         """Open the warehouse that the settings name; open for writing creates and migrates it.
 

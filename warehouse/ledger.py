@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.settings import Settings
-from fallow.tables import schema
+from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse import signals
 from warehouse.dirty import find_hours_end, mark_hours
@@ -93,7 +93,7 @@ def withdraw_future_hours(wh: "Warehouse") -> int:
     first = limit["limit"].replace(tzinfo=None)
     with wh.transaction() as cursor:
         mark_hours(cursor, first, row["last"] + timedelta(hours=1))
-    wh.replace("ledger", schema("ledger").empty_table(), "bucket >= $first", {"first": first})
+    wh.replace("ledger", get_schema("ledger").empty_table(), "bucket >= $first", {"first": first})
     log.warning(
         "the ledger had hours that have not begun: a clock was ahead",
         extra={"hours": row["n"], "last": row["last"]},

@@ -111,7 +111,7 @@ def read_status(warehouse: "Warehouse") -> pa.Table:
     in UTC, whole days in the cold tier; bytes_per_sample of raw samples: bytes on disk per measured
     value, identities included.
     """
-    names = tables.table_names()
+    names = tables.list_table_names()
     time_columns = {name: get_storage(name).time_column for name in names}
     measured = list_measured_columns()
     parameters = {
@@ -149,7 +149,7 @@ def compact_warehouse(
             complete and the next call continues.
     """
     expired = _run_function(warehouse, "expire_snapshots", on_step)
-    with _removal(warehouse) as is_allowed:
+    with _list_removals(warehouse) as is_allowed:
         removed = _run_function(warehouse, "cleanup_old_files", on_step) if is_allowed else 0
         if is_allowed and count_files(warehouse).replaced > MOST_REPLACED_FILES:
             early_expired, early_removed = _remove_early(warehouse, on_step)
@@ -168,13 +168,13 @@ def compact_warehouse(
                 warehouse, "merge_adjacent_files", table, {"max_file_size": SMALL}, on_step
             )
             merged, written = merged + before, written + after
-    with _removal(warehouse) as is_allowed:
+    with _list_removals(warehouse) as is_allowed:
         orphans = _sweep_orphans(warehouse, on_step) if is_allowed else 0
     return CompactionResult(merged, rewritten, written, expired, removed, orphans)
 
 
 @contextmanager
-def _removal(warehouse: "Warehouse") -> Iterator[bool]:
+def _list_removals(warehouse: "Warehouse") -> Iterator[bool]:
     """Yield whether files may be removed now: not while a backup copies them."""
     with hold_lock(warehouse.place.home / BACKUP_LOCK) as is_held:
         if not is_held:
@@ -188,7 +188,7 @@ def list_measured_columns() -> tuple[str, ...]:
     kinds = {"i16", "i32", "i64", "f32", "f64"}
     return tuple(
         c.name
-        for c in tables.columns("sample")
+        for c in tables.list_columns("sample")
         if c.type in kinds and not c.key and c.name not in named
     )
 

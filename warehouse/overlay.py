@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fallow.tables import schema
+from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse.allocation import TOUCHING, derive_allocations
 
@@ -28,7 +28,7 @@ class Overlay:
         self, noun: str, rows: pa.Table, without: str = _ALL, /, **parameters: Any
     ) -> "Overlay":
         """Replace the table's rows that a condition (SQL with $parameters) selects by `rows`."""
-        self._put[noun] = (without, parameters, rows.cast(schema(noun)))
+        self._put[noun] = (without, parameters, rows.cast(get_schema(noun)))
         return self
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:

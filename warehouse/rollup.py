@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from fallow.errors import UnreadableDaysError
-from fallow.gpu_models import canonical, model_name
+from fallow.gpu_models import find_gpu_model, get_model_name
 from fallow.idle_settings import LedgerSettings
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
@@ -313,11 +313,11 @@ def _put_rows(
 
 def _read_model_facts(models: list[str]) -> pa.Table:
     """Return the facts of `fallow/gpu_models.csv` about each model string."""
-    facts = [canonical(m) for m in models]
+    facts = [find_gpu_model(m) for m in models]
     return pa.table(
         {
             "model": pa.array(models, pa.string()),
-            "gpu_model": pa.array([model_name(m) for m in models], pa.string()),
+            "gpu_model": pa.array([get_model_name(m) for m in models], pa.string()),
             "tdp_w": pa.array([k and k.tdp_w for k in facts], pa.float32()),
             "idle_context_w": pa.array([k and k.idle_context_w for k in facts], pa.float32()),
             "mig_slices": pa.array([k and k.mig_slices for k in facts], pa.int32()),

@@ -187,7 +187,7 @@ def _list_unset_options(cursor: duckdb.DuckDBPyConnection) -> list[tuple[str, st
     # cores write rollups in parallel only when they are sorted.
     wanted += [
         (table, "sort_on_insert", "false")
-        for table in tables.table_names()
+        for table in tables.list_table_names()
         if get_storage(table).mode == "append" or table == "ledger"
     ]
     rows = cursor.execute(
@@ -251,8 +251,8 @@ def _read_columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
 def _find_missing(have: Mapping[str, set[str]]) -> dict[str, list[tables.Column]]:
     """Return the columns that tables lack whose columns are `have`."""
     wanted = {
-        name: [c for c in tables.columns(name) if c.name not in have.get(name, set())]
-        for name in tables.table_names()
+        name: [c for c in tables.list_columns(name) if c.name not in have.get(name, set())]
+        for name in tables.list_table_names()
     }
     return {name: columns for name, columns in wanted.items() if columns}
 
@@ -272,7 +272,7 @@ def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
     missing = _find_missing(_read_columns(cursor))
     for table, columns in missing.items():
         listed = [f'"{c.name}" {TYPES[c.type]}' for c in columns]
-        if len(columns) < len(tables.columns(table)):
+        if len(columns) < len(tables.list_columns(table)):
             for column in listed:
                 cursor.execute(f'ALTER TABLE "{table}" ADD COLUMN {column}')
             continue

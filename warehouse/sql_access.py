@@ -119,7 +119,7 @@ def _read_node_names(*, expressions: bool) -> frozenset[str]:
 
 @cache
 def _list_views() -> frozenset[str]:
-    return frozenset((*tables.table_names(), *INTERNAL_TABLES))
+    return frozenset((*tables.list_table_names(), *INTERNAL_TABLES))
 
 
 @cache
@@ -210,7 +210,7 @@ def _check_table(node: dict[str, Any], scope: frozenset[str]) -> None:
     if _fold_case(name) not in scope | _list_views():
         raise UsageError(
             f"there is no table {name}",
-            hint=f"there are {', '.join(tables.table_names())}",
+            hint=f"there are {', '.join(tables.list_table_names())}",
         )
 
 

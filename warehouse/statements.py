@@ -52,7 +52,7 @@ def run_select(
         first = str(error).splitlines()[0]
         raise UsageError(
             f"the warehouse refuses that query: {first}",
-            hint=f"there are {', '.join(tables.table_names())}",
+            hint=f"there are {', '.join(tables.list_table_names())}",
         ) from error
 
 

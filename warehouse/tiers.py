@@ -224,7 +224,7 @@ def drop_archived(
     if not files:
         return rows
     cursor.register("arriving", rows)
-    on = ", ".join(f'"{name}"' for name in tables.key(table))
+    on = ", ".join(f'"{name}"' for name in tables.get_key(table))
     with warehouse.reading_files(files):
         left = cursor.execute(
             f"SELECT * FROM arriving ANTI JOIN {read_files(files)} USING ({on})"
@@ -310,7 +310,7 @@ def _compute_checksum(
     parameters: dict[str, Any] | None = None,
 ) -> tuple[int, int]:
     """Return the number of rows and a checksum over all of them that ignores their order."""
-    columns = ", ".join(f'"{c.name}"' for c in tables.columns(table))
+    columns = ", ".join(f'"{c.name}"' for c in tables.list_columns(table))
     row = cursor.execute(
         f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0) {rows}", parameters or {}
     ).fetchone()
@@ -320,7 +320,7 @@ def _compute_checksum(
 @cache
 def _hash_schema(table: str) -> str:
     """Return a tag of the table's schema: files of one tag can be read as one."""
-    return hashlib.sha256(str(tables.schema(table)).encode()).hexdigest()[:4]
+    return hashlib.sha256(str(tables.get_schema(table)).encode()).hexdigest()[:4]
 
 
 def _hash_file(path: Path) -> str:

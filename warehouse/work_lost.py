@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fallow.tables import schema
+from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse import dirty
 
@@ -24,14 +24,16 @@ def write_work_lost(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
     work that it has as productive may turn out to be lost. Equal rows mark nothing.
     """
     bounds = window.bounds()
-    names = ", ".join(f'"{name}"' for name in schema("work_lost").names)
+    names = ", ".join(f'"{name}"' for name in get_schema("work_lost").names)
     old = wh.query(f"SELECT {names} FROM work_lost WHERE {KEPT_COLUMNS}", bounds).to_pylist()
-    rows = rows.cast(schema("work_lost"))
+    rows = rows.cast(get_schema("work_lost"))
     new = [row for row in rows.to_pylist() if bounds["since"] <= row["end"] < bounds["until"]]
     changed = [row for row in (*old, *new) if row not in old or row not in new]
     if not changed:
         return 0
-    wh.replace("work_lost", pa.Table.from_pylist(new, schema("work_lost")), KEPT_COLUMNS, bounds)
+    wh.replace(
+        "work_lost", pa.Table.from_pylist(new, get_schema("work_lost")), KEPT_COLUMNS, bounds
+    )
     with wh.transaction() as cursor:
         for start, end in {(_floor_hour(row["start"]), _floor_hour(row["end"])) for row in changed}:
             dirty.mark_hours(cursor, start, end + timedelta(hours=1))

@@ -69,7 +69,7 @@ def allow_scope(scope: Scope) -> str:
     if scope.name:
         conditions.append(f"variables.name == {quote(scope.name)}")
     if scope.annotations_only:
-        conditions.append(_only_annotations())
+        conditions.append(_allow_only_annotations())
     if scope.events_only:
         conditions.append(EVENT)
     groups: dict[str, list[Write]] = {}
@@ -115,7 +115,7 @@ def _match_labels(field: str, patterns: Mapping[str, tuple[str, ...]]) -> str:
     return " && ".join([f"({present})", *(f"({text})" for text in each)])
 
 
-def _only_annotations() -> str:
+def _allow_only_annotations() -> str:
     """Return the expression that is true where nothing but Fallow's annotations changes."""
     ours = f"k.startsWith({quote(PREFIX)})"
     before, after = "variables.before", "variables.after"

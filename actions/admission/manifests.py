@@ -42,22 +42,22 @@ def build_manifests(
     for role, writes in role_writes.items():
         resources = frozenset((write.group, write.resource) for write in writes)
         rules = [
-            _rule(group, [resource for g, resource in sorted(resources) if g == group])
+            _build_rule(group, [resource for g, resource in sorted(resources) if g == group])
             for group in sorted({group for group, _ in resources})
         ]
         named = [narrow for scope in scopes if (narrow := _narrow(scope, resources)).writes]
         sources = ", ".join(name_sources(named))
         reason = f"not named by {sources}" if sources else "no policy uses this role"
         expression = " || ".join(allow_scope(scope) for scope in named) or "false"
-        documents += _pair(
+        documents += _build_pair(
             role, rules, expression, reason, accounts=accounts, fingerprints=fingerprints
         )
     resources = frozenset((w.group, w.resource) for writes in role_writes.values() for w in writes)
     names = ", ".join(quote(format_resource(*resource)) for resource in sorted(resources))
     expression = f"request.resource.group == {quote(REVIEWS)} || variables.resource in [{names}]"
-    documents += _pair(
+    documents += _build_pair(
         REMAINDER,
-        [_rule("*", ["*", "*/*"])],
+        [_build_rule("*", ["*", "*/*"])],
         expression,
         "no role has it",
         accounts=accounts,
@@ -71,7 +71,7 @@ def _narrow(scope: Scope, resources: frozenset[tuple[str, str]]) -> Scope:
     return msgspec.structs.replace(scope, writes=writes)
 
 
-def _rule(group: str, resources: Sequence[str]) -> dict[str, Any]:
+def _build_rule(group: str, resources: Sequence[str]) -> dict[str, Any]:
     return {
         "apiGroups": [group],
         "apiVersions": ["*"],
@@ -80,7 +80,7 @@ def _rule(group: str, resources: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _pair(
+def _build_pair(
     role: str,
     rules: list[dict[str, Any]],
     expression: str,
@@ -96,7 +96,7 @@ def _pair(
     policy = {
         "apiVersion": API,
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": _meta(role, fingerprints),
+        "metadata": _build_metadata(role, fingerprints),
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {"resourceRules": rules},
@@ -120,13 +120,13 @@ def _pair(
     binding = {
         "apiVersion": API,
         "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": _meta(role, fingerprints),
+        "metadata": _build_metadata(role, fingerprints),
         "spec": {"policyName": role, "validationActions": ["Deny"]},
     }
     return [policy, binding]
 
 
-def _meta(role: str, fingerprints: str) -> dict[str, Any]:
+def _build_metadata(role: str, fingerprints: str) -> dict[str, Any]:
     return {
         "name": role,
         "labels": {"app.kubernetes.io/part-of": "fallow"},

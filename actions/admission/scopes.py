@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from actions.policy.matching import matches_any
+from actions.policy.matching import is_any_match
 from actions.policy.model import Policy
 from actions.reclaim.evicting import RESTORE, RESTORE_RIGHTS
-from actions.reclaim.kinds import kinds
-from actions.reclaim.subjects import plural
-from actions.rights import CANARY, OWN, annotate_rights, roles
+from actions.reclaim.kinds import read_kinds
+from actions.reclaim.subjects import get_plural
+from actions.rights import CANARY, OWN, annotate_rights, list_roles
 from actions.snapshots.snapshotter import RIGHTS as SNAPSHOT
 from fallow.action_models import Action, Change
 from fallow.action_settings import ActionsSettings
@@ -82,7 +82,7 @@ def list_writes(rights: Iterable[Right]) -> tuple[Write, ...]:
 
 def list_role_writes(executors: Mapping[str, Executor]) -> dict[str, tuple[Write, ...]]:
     """Return the writes of each role by its name; a role that only reads is left out."""
-    every = {**roles(executors), OWN_ROLE: OWN, CANARY_ROLE: CANARY}
+    every = {**list_roles(executors), OWN_ROLE: OWN, CANARY_ROLE: CANARY}
     written = {name: list_writes(rights) for name, rights in every.items()}
     return {name: writes for name, writes in written.items() if writes}
 
@@ -96,7 +96,7 @@ def read_scopes(
         for policy in policies
         if policy.mode == "enforce"
         and policy.stage("act") is not None
-        and (not policy.match.cluster or matches_any(policy.match.cluster, cluster))
+        and (not policy.match.cluster or is_any_match(policy.match.cluster, cluster))
         and (policy.allow.namespaces or policy.allow.cluster_objects)
         for scope in _read_policy(policy, executors)
     )
@@ -146,26 +146,26 @@ def _read_policy(policy: Policy, executors: Mapping[str, Executor]) -> Iterator[
     for executor in executors.values():
         if not words & {*executor.capabilities, *executor.verbs}:
             continue
-        named = {kind for kind in executor.kinds if _names_kind(policy, kind)}
+        named = {kind for kind in executor.kinds if _is_kind_named(policy, kind)}
         if named:
             subjects |= named
-            yield _scope(policy, _narrow_to_kinds(executor, named))
-    if restored := _restores_pods(policy, subjects):
-        yield _scope(policy, restored)
+            yield _build_scope(policy, _narrow_to_kinds(executor, named))
+    if restored := _list_restoring(policy, subjects):
+        yield _build_scope(policy, restored)
     if subjects and policy.stage("snapshot") is not None:
-        yield _scope(policy, list_writes(SNAPSHOT))
-    annotated = {(k.group, plural(n)) for n, k in kinds().items() if n in subjects}
+        yield _build_scope(policy, list_writes(SNAPSHOT))
+    annotated = {(k.group, get_plural(n)) for n, k in read_kinds().items() if n in subjects}
     marks = [w for w in list_writes(annotate_rights()) if (w.group, w.resource) in annotated]
     if marks:
-        yield _scope(policy, tuple(marks), annotations_only=True)
+        yield _build_scope(policy, tuple(marks), annotations_only=True)
 
 
-def _names_kind(policy: Policy, kind: str) -> bool:
+def _is_kind_named(policy: Policy, kind: str) -> bool:
     """Return whether the gates `match` and `kind` may let a kind of workload pass."""
     wanted, allowed = policy.match.workload_kind, policy.allow.kinds
     serves = kind in {row["workload_kind"] for row in read_table("actions.policy", "serving.csv")}
-    return (not wanted or matches_any(wanted, kind)) and (
-        matches_any(allowed, kind) if allowed else not serves
+    return (not wanted or is_any_match(wanted, kind)) and (
+        is_any_match(allowed, kind) if allowed else not serves
     )
 
 
@@ -174,7 +174,7 @@ def _narrow_to_kinds(executor: Executor, named: set[str]) -> tuple[Write, ...]:
 
     Other resources, such as KEDA's ScaledObject of a Deployment, stay.
     """
-    resources = {name: (kind.group, plural(name)) for name, kind in kinds().items()}
+    resources = {name: (kind.group, get_plural(name)) for name, kind in read_kinds().items()}
     left = {resources[kind] for kind in executor.kinds if kind in resources}
     left -= {resources[kind] for kind in named if kind in resources}
     return tuple(
@@ -184,13 +184,15 @@ def _narrow_to_kinds(executor: Executor, named: set[str]) -> tuple[Write, ...]:
     )
 
 
-def _restores_pods(policy: Policy, subjects: set[str]) -> tuple[Write, ...]:
+def _list_restoring(policy: Policy, subjects: set[str]) -> tuple[Write, ...]:
     act = policy.stage("act")
     wanted = act is not None and act.parameters.get(RESTORE) is True
     return list_writes(RESTORE_RIGHTS) if wanted and "Pod" in subjects else ()
 
 
-def _scope(policy: Policy, writes: tuple[Write, ...], *, annotations_only: bool = False) -> Scope:
+def _build_scope(
+    policy: Policy, writes: tuple[Write, ...], *, annotations_only: bool = False
+) -> Scope:
     match, allow = policy.match, policy.allow
     return Scope(
         source=policy.source or policy.name,
@@ -222,10 +224,10 @@ def _group_undo(action: Action) -> dict[tuple[str, str], tuple[Write, ...]]:
         if change.target.name == name:
             # The annotations are removed from the object itself.
             writes[key].add(Write(write.group, place["resource"], UPDATE))
-    for kind_name, kind in kinds().items():
+    for kind_name, kind in read_kinds().items():
         if kind.api_kind == target.kind and kind.switch != "hub":
             key = target.namespace, target.name
-            writes.setdefault(key, set()).add(Write(kind.group, plural(kind_name), UPDATE))
+            writes.setdefault(key, set()).add(Write(kind.group, get_plural(kind_name), UPDATE))
     return {key: tuple(sorted(group)) for key, group in writes.items()}
 
 

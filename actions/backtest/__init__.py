@@ -4,7 +4,7 @@ analyzer ─► past findings (what was found at which time) ─► replay (the 
          ─► harm (was the workload used again?) ─► verdict (reversals against the declared rate)
 """
 
-from actions.backtest.policy_replay import backtest
+from actions.backtest.policy_replay import replay_policy
 from actions.backtest.result import Backtest, BacktestStop
 
-__all__ = ["Backtest", "BacktestStop", "backtest"]
+__all__ = ["Backtest", "BacktestStop", "replay_policy"]

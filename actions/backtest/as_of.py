@@ -42,7 +42,9 @@ class AsOf:
     ) -> None:
         """`devices_until`: end of the device samples; None = `at`."""
         self._views = views
-        self._shadows = _shadows(_format_timestamp(at), _format_timestamp(devices_until or at))
+        self._shadows = _build_shadows(
+            _format_timestamp(at), _format_timestamp(devices_until or at)
+        )
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """Run one read-only statement over the rows known at that time."""
@@ -63,7 +65,7 @@ def _format_timestamp(timestamp: datetime) -> str:
     return _AT.format(at=text)
 
 
-def _shadows(at: str, devices_until: str) -> dict[str, str]:
+def _build_shadows(at: str, devices_until: str) -> dict[str, str]:
     """Return a common table expression per table, with the table's own name."""
     shadows = {
         view: f"{view} AS (SELECT * FROM {view} WHERE {column} < {at})"

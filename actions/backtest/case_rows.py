@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from actions.policy.matching import matches_any
+from actions.policy.matching import is_any_match
 from actions.policy.model import Match
 
 DAY_US = 86_400 * 1_000_000
@@ -25,7 +25,7 @@ class CaseRows:
     def __init__(self, rows: pa.Table, match: Match, turn_count: int) -> None:
         frame: pl.DataFrame = pl.DataFrame(rows).with_row_index("row")
         frame = frame.join(
-            _possible_kinds(frame, match), on=list(_STATIC), how="semi", nulls_equal=True
+            _select_possible_kinds(frame, match), on=list(_STATIC), how="semi", nulls_equal=True
         )
         frame = _mark_changes(frame.sort("case", "k"), match)
         self.row = frame["row"].to_numpy().astype(np.int64)
@@ -56,7 +56,7 @@ class CaseRows:
         ).with_row_index("case_id")
 
 
-def _possible_kinds(frame: pl.DataFrame, match: Match) -> pl.DataFrame:
+def _select_possible_kinds(frame: pl.DataFrame, match: Match) -> pl.DataFrame:
     """Return the kinds of cases that the policy may match; these columns never change in a case."""
     kinds = frame.select(_STATIC).unique(maintain_order=True)
     return kinds.filter(pl.Series([may_match(row, match) for row in kinds.iter_rows(named=True)],
@@ -71,9 +71,9 @@ def may_match(row: dict[str, Any], match: Match) -> bool:
         (match.workload_kind, row["workload_kind"]),
         (match.kind, row["kind"]),
     )
-    if match.not_namespaces and matches_any(match.not_namespaces, row["namespace"]):
+    if match.not_namespaces and is_any_match(match.not_namespaces, row["namespace"]):
         return False
-    return all(not globs or matches_any(globs, text) for globs, text in checks)
+    return all(not globs or is_any_match(globs, text) for globs, text in checks)
 
 
 def _mark_changes(frame: pl.DataFrame, match: Match) -> pl.DataFrame:

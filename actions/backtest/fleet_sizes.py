@@ -38,7 +38,7 @@ class FleetSizes:
         self._owners = _count_holders(allocations.drop_nulls("owner"), "owner", at)
         first = np.sort([d["first_us"] for each in fleet_state.devices.values() for d in each])
         self._gpus = np.searchsorted(first, at, side="left")
-        self._largest = _largest_nodes(fleet_state, at)
+        self._largest = _find_largest_nodes(fleet_state, at)
         self._priced = any(b.usd_per_hour and b.usd_per_hour.share for b in policy.budgets)
 
     def at(self, k: int) -> BudgetUsage:
@@ -54,7 +54,7 @@ class FleetSizes:
         )
 
 
-def _largest_nodes(fleet_state: FleetState, at: np.ndarray) -> np.ndarray:
+def _find_largest_nodes(fleet_state: FleetState, at: np.ndarray) -> np.ndarray:
     """Return, per time, the most devices that any node had shown by then."""
     counts = [
         np.searchsorted(np.sort([d["first_us"] for d in devices]), at, side="left")

@@ -27,7 +27,7 @@ from actions.facts.coverage import WorkloadCoverage, find_partly_seen
 from actions.facts.fleet_state import (
     FleetState,
     WorkloadKey,
-    from_micros,
+    convert_micros,
     get_workload_key,
     to_micros,
 )
@@ -135,12 +135,12 @@ class _WorkloadProgress:
         self.stopped_until: float = 0.0
 
 
-def as_enforced(policy: Policy) -> Policy:
+def build_enforced_policy(policy: Policy) -> Policy:
     """Return a policy in its enforcing form: the back-test evaluates that form."""
     return msgspec.structs.replace(policy, mode="enforce")
 
 
-def backtest(  # noqa: PLR0917  (what it replays, over what, how)
+def replay_policy(  # noqa: PLR0917  (what it replays, over what, how)
     policy: Policy,
     past: PastFindings,
     views: Views,
@@ -206,7 +206,7 @@ class _Replay:
         concurrent = turns.concurrent
         self._at_once = None if concurrent is None else min(concurrent, policy.concurrent)
         self._original = policy
-        self._policy = msgspec.structs.replace(as_enforced(policy), approvals=Approvals())
+        self._policy = msgspec.structs.replace(build_enforced_policy(policy), approvals=Approvals())
         self._past, self._views, self._window = past, views, window
         self._turn_times, self._at = turn_times, [to_micros(m) for m in turn_times]
         self._within = within or policy.reversals.within
@@ -240,7 +240,7 @@ class _Replay:
             self._turn(k)
         return Backtest(
             policy=self._original.name,
-            fingerprint=as_enforced(self._original).fingerprint,
+            fingerprint=build_enforced_policy(self._original).fingerprint,
             window=Window(self._turn_times[0], self._turn_times[-1])
             if len(self._turn_times) > 1
             else self._window,
@@ -426,7 +426,7 @@ class _Replay:
         progress.last_action_at = now
         progress.stopped_until = float("inf") if used is None else used
         if used is not None:
-            progress.restored.append(from_micros(used))
+            progress.restored.append(convert_micros(used))
         stop = BacktestStop(
             at=now,
             finding=finding.id,
@@ -437,8 +437,8 @@ class _Replay:
             usd_per_day=rate,
             idle_since=finding.window.start,
             notified_at=self._cases[case].announced.get(decision.verb),
-            used_at=None if used is None else from_micros(used),
-            back_at=from_micros(free_until),
+            used_at=None if used is None else convert_micros(used),
+            back_at=convert_micros(free_until),
             gpu_hours=gpu_hours,
             usd=usd,
             is_reversed=is_reversed if is_known else None,

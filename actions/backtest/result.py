@@ -96,7 +96,7 @@ class Backtest(msgspec.Struct, frozen=True):
     @property
     def interval(self) -> tuple[float, float]:
         """Return the 95 % interval of the rate."""
-        return wilson(self.reversals, self.judged)
+        return compute_wilson_interval(self.reversals, self.judged)
 
     @property
     def proof(self) -> ReversalProof:
@@ -126,7 +126,7 @@ class Backtest(msgspec.Struct, frozen=True):
         return math.fsum(s.gpu_hours for s in self.stops if not s.is_reversed)
 
 
-def wilson(hits: int, total: int) -> tuple[float, float]:
+def compute_wilson_interval(hits: int, total: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a share (Wilson 1927); with nothing judged it is 0 to 1."""
     if not total:
         return 0.0, 1.0

@@ -25,7 +25,7 @@ from actions.facts.coverage import WorkloadCoverage, find_partly_seen
 from actions.facts.fleet_state import (
     FleetState,
     WorkloadKey,
-    from_micros,
+    convert_micros,
     get_workload_key,
     to_micros,
 )
@@ -256,7 +256,7 @@ class _Service:
         for act in self._acts:
             if act.back_at is None:
                 next_pod = self._fleet_state.next_pod(act.key, to_micros(act.at))
-                if next_pod is not None and from_micros(next_pod) <= now:
+                if next_pod is not None and convert_micros(next_pod) <= now:
                     act.back_at = now
 
     def _demote(self) -> None:

@@ -60,10 +60,10 @@ def replay_analyzer(
             stored[get_kin(finding)][finding.id] = to_stored_case(finding)
             rows.append((cases.setdefault(finding.id, len(cases)), k, finding))
     rows.sort(key=lambda row: row[:2])
-    return StepwisePast(pa.table(_columns(rows)), [f for _, _, f in rows])
+    return StepwisePast(pa.table(_build_columns(rows)), [f for _, _, f in rows])
 
 
-def _columns(rows: Sequence[tuple[int, int, Finding]]) -> dict[str, Any]:
+def _build_columns(rows: Sequence[tuple[int, int, Finding]]) -> dict[str, Any]:
     findings = [f for _, _, f in rows]
     return {
         "case": pa.array([case for case, _, _ in rows], pa.int64()),
@@ -76,7 +76,7 @@ def _columns(rows: Sequence[tuple[int, int, Finding]]) -> dict[str, Any]:
         "kind": pa.array([f.kind for f in findings], pa.string()),
         "evidence": pa.array([f.evidence for f in findings], pa.string()),
         "confidence": pa.array([f.confidence for f in findings], pa.float64()),
-        "coverage": pa.array([_coverage(f) for f in findings], pa.float64()),
+        "coverage": pa.array([_compute_coverage(f) for f in findings], pa.float64()),
         "gpu_hours": pa.array([f.gpu_hours for f in findings], pa.float64()),
         "usd": pa.array([None if f.usd is None else float(f.usd) for f in findings], pa.float64()),
         "start": pa.array([to_micros(f.window.start) for f in findings], pa.int64()),
@@ -84,6 +84,6 @@ def _columns(rows: Sequence[tuple[int, int, Finding]]) -> dict[str, Any]:
     }
 
 
-def _coverage(finding: Finding) -> float | None:
+def _compute_coverage(finding: Finding) -> float | None:
     coverage = finding.details.get("coverage")
     return float(coverage) if isinstance(coverage, int | float) else None

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from actions.backtest.case_rows import may_match
 from actions.facts.case_facts import is_owner_resolved
-from actions.facts.fleet_state import FleetState, WorkloadKey, from_micros
+from actions.facts.fleet_state import FleetState, WorkloadKey, convert_micros
 from actions.plan import Subject
 from actions.policy.model import Match
 from fallow.models import UNRESOLVED
@@ -44,7 +44,7 @@ def find_candidates(rows: pa.Table, match: Match) -> pl.DataFrame:
     """
     frame = pl.DataFrame(rows)
     kinds = frame.select(*_KEY[:3], "kind").unique(maintain_order=True)
-    is_possible = [_possible(row, match) for row in kinds.iter_rows(named=True)]
+    is_possible = [_is_possible(row, match) for row in kinds.iter_rows(named=True)]
     kinds = kinds.filter(pl.Series(is_possible, dtype=pl.Boolean))
     frame = frame.join(kinds, on=[*_KEY[:3], "kind"], how="semi", nulls_equal=True)
     last = frame.sort("case", "k").group_by("case", maintain_order=True).last()
@@ -60,12 +60,12 @@ def find_unresolved(
 
     `fleet_state` holds the pods of their workloads.
     """
-    inventory_starts = _first_inventories(views) if cases.height else {}
+    inventory_starts = _find_first_inventories(views) if cases.height else {}
     cases_found = [
         UnresolvedCase(
             subject=(row["cluster"], row["workload_kind"], row["namespace"], row["workload"]),
-            idle_since=from_micros(row["start"]),
-            until=from_micros(row["end"]),
+            idle_since=convert_micros(row["start"]),
+            until=convert_micros(row["end"]),
             gpu_hours=row["gpu_hours"],
             usd=None if row["usd"] is None else Decimal(repr(round(row["usd"], 6))),
             why=why,
@@ -73,7 +73,7 @@ def find_unresolved(
         for row in cases.iter_rows(named=True)
         if (
             why := _explain(
-                fleet_state, _key(row), row["end"], inventory_starts.get(row["cluster"])
+                fleet_state, _build_key(row), row["end"], inventory_starts.get(row["cluster"])
             )
         )
         is not None
@@ -83,10 +83,10 @@ def find_unresolved(
 
 def list_workloads(cases: pl.DataFrame) -> list[WorkloadKey]:
     """Return the workloads of candidates."""
-    return [_key(row) for row in cases.iter_rows(named=True)]
+    return [_build_key(row) for row in cases.iter_rows(named=True)]
 
 
-def _possible(row: dict[str, Any], match: Match) -> bool:
+def _is_possible(row: dict[str, Any], match: Match) -> bool:
     if may_match(row, match):
         return True
     any_kind = msgspec.structs.replace(match, workload_kind=(), kind=())
@@ -106,7 +106,7 @@ def _explain(
     why = "the inventory tells no uid of its owner"
     if inventory_start is None:
         why = "no inventory was ever stored"
-    elif from_micros(end) <= inventory_start:
+    elif convert_micros(end) <= inventory_start:
         why = f"it was over before the first inventory ({inventory_start:%F %R} UTC)"
     elif not pods:
         why = "its pods are in no inventory"
@@ -115,11 +115,11 @@ def _explain(
     return why
 
 
-def _first_inventories(views: Views) -> dict[str, datetime]:
+def _find_first_inventories(views: Views) -> dict[str, datetime]:
     sql = read_text("actions.backtest", "first_inventories.sql").strip()
-    return {r["cluster"]: from_micros(r["first_us"]) for r in views.query(sql).to_pylist()}
+    return {r["cluster"]: convert_micros(r["first_us"]) for r in views.query(sql).to_pylist()}
 
 
-def _key(row: dict[str, Any]) -> WorkloadKey:
+def _build_key(row: dict[str, Any]) -> WorkloadKey:
     cluster, *names = (row[name] or "" for name in _KEY)
     return cluster, names[0], names[1], names[2]

@@ -1,6 +1,6 @@
 """The canary's Deployment: how it is made, whether it is ours, and whether it is Ready."""
 
-from actions.cluster.objects import Object, get_path, labels, meta
+from actions.cluster.objects import Object, get_labels, get_metadata, get_path
 from actions.loop.protocols import ClusterClient
 from fallow.action_models import Change, Target
 from fallow.action_settings import CanarySettings
@@ -20,16 +20,16 @@ def read_deployment(cluster: ClusterClient, settings: CanarySettings) -> Object 
         RefusedError: an object of that name is not Fallow's, or the API does not permit reading it.
         TemporaryError: no answer.
     """
-    obj = cluster.get(f"{_collection(settings)}/{settings.name}")
+    obj = cluster.get(f"{_get_collection(settings)}/{settings.name}")
     if obj is None:
         return None
     name = f"Deployment {settings.namespace}/{settings.name}"
-    if labels(obj).get(OURS) != settings.name:
+    if get_labels(obj).get(OURS) != settings.name:
         raise RefusedError(
             f"{name} is not the canary: it lacks the label {OURS}={settings.name}",
             hint="set actions.canary.name or actions.canary.namespace",
         )
-    if (image := _image(obj)) != settings.image:
+    if (image := _get_image(obj)) != settings.image:
         raise RefusedError(
             f"{name} runs {image}, actions.canary.image is {settings.image}",
             hint=f"kubectl -n {settings.namespace} delete deployment {settings.name}: "
@@ -49,7 +49,7 @@ def create_deployment(cluster: ClusterClient, settings: CanarySettings) -> None:
     change = Change(
         target=target,
         method="POST",
-        path=_collection(settings),
+        path=_get_collection(settings),
         body=build_manifest(settings),
         content_type="application/json",
         guarded=False,
@@ -65,8 +65,8 @@ def create_deployment(cluster: ClusterClient, settings: CanarySettings) -> None:
 
 def explain_unready(obj: Object) -> str | None:
     """Return why the Deployment is not Ready; None = its one replica is."""
-    name = f"Deployment {meta(obj).get('namespace')}/{meta(obj).get('name')}"
-    status, generation = obj.get("status") or {}, meta(obj).get("generation")
+    name = f"Deployment {get_metadata(obj).get('namespace')}/{get_metadata(obj).get('name')}"
+    status, generation = obj.get("status") or {}, get_metadata(obj).get("generation")
     replicas = get_path(obj, "spec", "replicas")
     if replicas != 1:
         return f"{name} has {replicas} replicas, not 1"
@@ -117,10 +117,10 @@ def build_manifest(settings: CanarySettings) -> Object:
     }
 
 
-def _collection(settings: CanarySettings) -> str:
+def _get_collection(settings: CanarySettings) -> str:
     return f"/apis/{API}/namespaces/{settings.namespace}/deployments"
 
 
-def _image(obj: Object) -> str:
+def _get_image(obj: Object) -> str:
     containers = get_path(obj, "spec", "template", "spec", "containers") or [{}]
     return str(containers[0].get("image") or "")

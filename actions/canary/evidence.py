@@ -10,13 +10,13 @@ from datetime import datetime
 from decimal import Decimal
 
 from actions.canary.deployment import KIND, read_deployment
-from actions.cluster.objects import meta, uid
+from actions.cluster.objects import get_metadata, get_uid
 from actions.journal.action_state import CANARY
 from actions.loop.protocols import ClusterClient
 from actions.loop.recheck import Recheck
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Allow, Policy, Stage
-from fallow.action_models import Decision, Facts, Reason, decision_id
+from fallow.action_models import Decision, Facts, Reason, compute_decision_id
 from fallow.action_settings import CanarySettings
 from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
@@ -64,8 +64,8 @@ class CanaryEvidence:
                 recommendation=advice,
                 at=now,
                 gpus=0.0,
-                uid=uid(obj),
-                generation=meta(obj).get("generation"),
+                uid=get_uid(obj),
+                generation=get_metadata(obj).get("generation"),
                 seen_until=now,
             ),
         )
@@ -113,7 +113,7 @@ def decide_canary(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetim
         reasons.append(Reason("keep", f"it is kept until {kept_until:%Y-%m-%d %H:%M} UTC"))
     subject = facts.finding.subject
     return Decision(
-        id=decision_id(policy.name, facts.finding.id, "act"),
+        id=compute_decision_id(policy.name, facts.finding.id, "act"),
         policy=policy.name,
         finding=facts.finding.id,
         subject=(subject.cluster, subject.workload_kind, subject.namespace, subject.workload),

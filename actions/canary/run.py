@@ -16,7 +16,7 @@ from actions.executors import choose_executor
 from actions.journal import ActionState, event_types
 from actions.journal.action_state import format_subject_key
 from actions.loop.actor import Actor
-from actions.loop.runner import ActionRunner, standard_guard
+from actions.loop.runner import ActionRunner, check_protections
 from actions.policy.budgets import BudgetUsage
 from fallow.action_models import Reason
 from fallow.action_settings import CanarySettings
@@ -55,7 +55,7 @@ class Canary:
             evidence=self._evidence,
             decider=decide_canary,
             choose=choose_executor,
-            guard=standard_guard,
+            guard=check_protections,
             read_usage=lambda fleet, _now: fleet,
         )
         self._waiting_since: datetime | None = None

@@ -16,18 +16,18 @@ import msgspec
 
 from actions.cluster.objects import (
     Object,
-    annotations,
+    get_annotations,
+    get_labels,
+    get_namespace,
     get_path,
+    get_uid,
     has_ended,
-    labels,
     name,
-    namespace,
-    uid,
 )
 from fallow.errors import RefusedError
-from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, GpuResource, gpu_resource
+from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, GpuResource, find_gpu_resource
 from fallow.kube.pod_requests import Amounts, reserve
-from fallow.kube.quantities import quantity
+from fallow.kube.quantities import parse_quantity
 from fallow.protocols import ClusterReader, Right
 from fallow.resources import read_table
 
@@ -73,14 +73,14 @@ def count_allocated_gpus(pods: Iterable[Object], cluster: ClusterReader) -> dict
         TemporaryError: the API does not answer.
     """
     allocations = _Allocations(cluster)
-    return {uid(pod): float(allocations.of(pod)) for pod in pods}
+    return {get_uid(pod): float(allocations.of(pod)) for pod in pods}
 
 
 def sum_requests(spec: Mapping[str, Any]) -> Amounts:
     """Return what a pod reserves of each extended resource that represents GPUs."""
     return reserve(
-        map(_amounts, spec.get("containers") or ()),
-        ((_amounts(c), c.get("restartPolicy")) for c in spec.get("initContainers") or ()),
+        map(_sum_amounts, spec.get("containers") or ()),
+        ((_sum_amounts(c), c.get("restartPolicy")) for c in spec.get("initContainers") or ()),
     )
 
 
@@ -98,14 +98,14 @@ class _Allocations:
         if not node or has_ended(pod):
             return Fraction(0)
         amounts = sum_requests(pod["spec"])
-        plain = self._extended(amounts, node) or _kai_share(pod)
+        plain = self._extended(amounts, node) or _compute_kai_share(pod)
         return plain + self._claimed(pod, counted=plain > 0)
 
     def _extended(self, amounts: Mapping[str, Fraction], node: str) -> Fraction:
         counts: dict[GpuResource, Fraction] = {}
         parts = []
         for key, value in amounts.items():
-            gpu_kind = gpu_resource(key)
+            gpu_kind = find_gpu_resource(key)
             if gpu_kind is not None and gpu_kind.form in COUNTED and value > 0:
                 counts[gpu_kind] = value
             elif (
@@ -124,13 +124,13 @@ class _Allocations:
         """Return how many pods time-share one GPU of a node; 1 where the node may not be read."""
         if node not in self._replicas:
             try:
-                node_labels = labels(self._cluster.get(f"/api/v1/nodes/{node}") or {})
+                node_labels = get_labels(self._cluster.get(f"/api/v1/nodes/{node}") or {})
             except RefusedError:
                 node_labels = {}
             counts = [
                 node_labels.get(count_label, "")
                 for strategy_label, count_label in SHARING.items()
-                if _shares(node_labels.get(strategy_label))
+                if _is_shared(node_labels.get(strategy_label))
             ]
             self._replicas[node] = max((int(t) for t in counts if t.isdecimal()), default=1) or 1
         return self._replicas[node]
@@ -145,11 +145,13 @@ class _Allocations:
         if not get_path(pod, "spec", "resourceClaims") and not extended:
             return Fraction(0)
         total = Fraction(0)
-        for claim in self._claims_in(namespace(pod)):
-            if counted and (name(claim) == extended or annotations(claim).get(EXTENDED) == "true"):
+        for claim in self._claims_in(get_namespace(pod)):
+            if counted and (
+                name(claim) == extended or get_annotations(claim).get(EXTENDED) == "true"
+            ):
                 continue
             users = [u.get("uid") for u in get_path(claim, "status", "reservedFor") or ()]
-            if uid(pod) in users:
+            if get_uid(pod) in users:
                 results = get_path(claim, "status", "allocation", "devices", "results") or ()
                 total += sum(map(self._device, results), Fraction(0)) / len(users)
         return total
@@ -168,12 +170,12 @@ class _Allocations:
         key = str(result.get("pool")), str(result.get("device"))
         device = self._offered(driver).get(key)
         if device is None:
-            device = GpuDevice(driver in read_gpu_drivers(), _named_share(key[1]), {})
+            device = GpuDevice(driver in read_gpu_drivers(), _compute_named_share(key[1]), {})
         if not device.gpu:
             return Fraction(0)
         used = result.get("consumedCapacity") or {}
         parts = [
-            (quantity(text) or Fraction(0)) / device.capacity[capacity_name]
+            (parse_quantity(text) or Fraction(0)) / device.capacity[capacity_name]
             for capacity_name, text in used.items()
             if device.capacity.get(capacity_name)
         ]
@@ -186,7 +188,7 @@ class _Allocations:
                 slices = self._cluster.items(path, fields=f"spec.driver={driver}") if path else ()
             except RefusedError:
                 slices = ()
-            self._devices[driver] = dict(_devices(slices))
+            self._devices[driver] = dict(_list_devices(slices))
         return self._devices[driver]
 
 
@@ -196,7 +198,7 @@ def read_gpu_drivers() -> frozenset[str]:
     return frozenset(row["driver"] for row in read_table("fallow.kube", "gpu_drivers.csv"))
 
 
-def _devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], GpuDevice]]:
+def _list_devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], GpuDevice]]:
     """Yield the devices of slices; those of a pool's newest generation come last and override."""
     for resource_slice in sorted(
         slices, key=lambda s: get_path(s, "spec", "pool", "generation") or 0
@@ -208,7 +210,7 @@ def _devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], GpuDev
             profile = str((attributes.get("profile") or {}).get("string") or "").partition("g")[0]
             share = Fraction(int(profile), MIG_SLICES) if profile.isdecimal() else _WHOLE
             sizes = {
-                capacity_name: quantity(amount["value"]) or Fraction(0)
+                capacity_name: parse_quantity(amount["value"]) or Fraction(0)
                 for capacity_name, amount in (fields.get("capacity") or {}).items()
                 if "value" in amount
             }
@@ -216,25 +218,31 @@ def _devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], GpuDev
             yield key, GpuDevice("uuid" in attributes, share, sizes)
 
 
-def _named_share(device: str) -> Fraction:
+def _compute_named_share(device: str) -> Fraction:
     """Return the part of a GPU by the name that NVIDIA's driver gives: gpu-0-mig-1g10gb-19-0."""
     match = _MIG.search(device)
     return Fraction(int(match["slices"]), MIG_SLICES) if match else _WHOLE
 
 
-def _kai_share(pod: Object) -> Fraction:
-    notes = annotations(pod)
+def _compute_kai_share(pod: Object) -> Fraction:
+    notes = get_annotations(pod)
     if KAI_FRACTION not in notes and KAI_MEMORY not in notes:
         return Fraction(0)
-    part = quantity(notes[KAI_FRACTION]) if KAI_FRACTION in notes else None
-    return (_WHOLE if part is None else part) * (quantity(notes.get(KAI_DEVICES, "1")) or _WHOLE)
+    part = parse_quantity(notes[KAI_FRACTION]) if KAI_FRACTION in notes else None
+    return (_WHOLE if part is None else part) * (
+        parse_quantity(notes.get(KAI_DEVICES, "1")) or _WHOLE
+    )
 
 
-def _shares(strategy: str | None) -> bool:
+def _is_shared(strategy: str | None) -> bool:
     return (strategy or "").lower() in ("time-slicing", "mps", "time-sharing")
 
 
-def _amounts(container: Mapping[str, Any]) -> Amounts:
+def _sum_amounts(container: Mapping[str, Any]) -> Amounts:
     resources = container.get("resources") or {}
     amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {key: quantity(t) or Fraction(0) for key, t in amounts.items() if gpu_resource(key)}
+    return {
+        key: parse_quantity(t) or Fraction(0)
+        for key, t in amounts.items()
+        if find_gpu_resource(key)
+    }

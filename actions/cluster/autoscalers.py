@@ -2,12 +2,12 @@
 
 from actions.cluster.objects import (
     Object,
-    annotations,
-    controller,
+    find_controller,
+    get_annotations,
+    get_namespace,
     get_path,
     group,
     name,
-    namespace,
 )
 from fallow.protocols import ClusterReader
 
@@ -26,18 +26,21 @@ def find_autoscalers(obj: Object, cluster: ClusterReader) -> list[Object]:
     """
     scalers: list[Object] = []
     for kind, of_group in _GROUPS.items():
-        path = cluster.collection(kind, of_group, namespace(obj))
+        path = cluster.collection(kind, of_group, get_namespace(obj))
         if path is None:
             continue
         version = path.split("/")[3]
         for item in cluster.items(path):
             scaler = {"apiVersion": f"{of_group}/{version}", "kind": kind, **item}
-            if _scales(scaler, obj) and (controller(scaler) or {}).get("kind") != KEDA_OBJECT:
+            if (
+                _is_scaling(scaler, obj)
+                and (find_controller(scaler) or {}).get("kind") != KEDA_OBJECT
+            ):
                 scalers.append(scaler)
     return scalers
 
 
-def _scales(scaler: Object, obj: Object) -> bool:
+def _is_scaling(scaler: Object, obj: Object) -> bool:
     reference = get_path(scaler, "spec", "scaleTargetRef") or {}
     kind = reference.get("kind") or "Deployment"
     api_group = group(str(reference.get("apiVersion") or obj.get("apiVersion") or ""))
@@ -50,4 +53,4 @@ def _scales(scaler: Object, obj: Object) -> bool:
 
 def get_paused_replicas(scaler: Object) -> str | None:
     """Return the number of replicas at which KEDA was paused, or None."""
-    return annotations(scaler).get(PAUSED_REPLICAS)
+    return get_annotations(scaler).get(PAUSED_REPLICAS)

@@ -13,7 +13,7 @@ import msgspec
 
 from actions.cluster.access import post_review
 from actions.cluster.workload_pods import list_workload_pods
-from actions.cluster.write_results import WriteResult, interpret_reply, no_answer
+from actions.cluster.write_results import WriteResult, interpret_reply, report_no_answer
 from fallow.action_models import Change, Target
 from fallow.demo_marker import is_demo_home
 from fallow.errors import (
@@ -176,7 +176,7 @@ class KubeClient:
                 change.method, change.path, body, content_type=media, query=query
             )
         except TemporaryError as error:
-            return no_answer(str(error))
+            return report_no_answer(str(error))
         return interpret_reply(reply, json_patch=media == JSON_PATCH)
 
 

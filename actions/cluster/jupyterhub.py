@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from actions.cluster.write_results import WriteResult, WriteVerdict, no_answer
+from actions.cluster.write_results import WriteResult, WriteVerdict, report_no_answer
 from fallow.action_models import Change
 from fallow.action_settings import JupyterHubSettings
 from fallow.deadlines import BodyTooLargeError
@@ -61,7 +61,7 @@ class JupyterHubClient:
         if code == 404:  # noqa: PLR2004
             return None
         if code < ERRORS:
-            return _object(body)
+            return _get_object(body)
         text = f"{self._url}{path}: HTTP {code}: {_read_message(body)}"
         if code == 401:  # noqa: PLR2004
             raise AuthError(text, hint="actions.jupyterhub.token is not taken, or has expired")
@@ -83,7 +83,7 @@ class JupyterHubClient:
                 return answer
             code, body = self._request("POST" if change.body["running"] else "DELETE", change.path)
         except TemporaryError as error:
-            return no_answer(str(error))
+            return report_no_answer(str(error))
         except AuthError as error:
             return WriteResult("refused", 401, reason=str(error), cause="credentials")
         except RefusedError as error:
@@ -130,7 +130,7 @@ def _explain_unfit(server: Server | None, *, should_run: bool) -> str | None:
     return None
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def _get_object(body: bytes) -> Mapping[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError as error:

@@ -15,7 +15,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @cache
-def _forms() -> dict[str, str]:
+def _list_forms() -> dict[str, str]:
     """Return how each field of the table holds its values: list, map or text."""
     rows = read_table("actions.cluster", "secret_fields.csv")
     return {row["field"]: row["form"] for row in rows}
@@ -42,7 +42,7 @@ def hide_literals(obj: Any) -> Any:
     return obj
 
 
-def without_last_applied(marks: Mapping[str, str]) -> dict[str, str]:
+def drop_last_applied(marks: Mapping[str, str]) -> dict[str, str]:
     """Return annotations without kubectl's copy of the whole object."""
     return {key: value for key, value in marks.items() if key != _LAST_APPLIED}
 
@@ -55,7 +55,7 @@ def _find(value: Any, place: str, field: str) -> Iterator[str]:
         for key, item in value.items():
             if key == _LAST_APPLIED:
                 continue
-            if key in _forms():
+            if key in _list_forms():
                 yield from (f"{place}{key} {name}".strip() for name in _list_names(key, item))
             else:
                 yield from _find(item, place, key)
@@ -67,7 +67,7 @@ def _find(value: Any, place: str, field: str) -> Iterator[str]:
 
 def _list_names(field: str, value: Any) -> Iterator[str]:
     """Yield the names of the literal values that a field of the table has."""
-    form = _forms()[field]
+    form = _list_forms()[field]
     if form == "list" and isinstance(value, list | tuple):
         for item in value:
             if isinstance(item, Mapping) and item.get("value"):
@@ -79,7 +79,7 @@ def _list_names(field: str, value: Any) -> Iterator[str]:
 
 
 def _hide(key: str, value: Any) -> Any:
-    form = _forms().get(key)
+    form = _list_forms().get(key)
     if form is None or not value:
         return hide_literals(value)
     if form == "list" and isinstance(value, list | tuple):

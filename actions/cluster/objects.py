@@ -10,34 +10,34 @@ Object = Mapping[str, Any]
 ENDED = {"Succeeded", "Failed"}
 
 
-def meta(obj: Object) -> Mapping[str, Any]:
+def get_metadata(obj: Object) -> Mapping[str, Any]:
     """Return an object's metadata."""
     return obj.get("metadata") or {}
 
 
 def name(obj: Object) -> str:
     """Return an object's name."""
-    return str(meta(obj).get("name") or "")
+    return str(get_metadata(obj).get("name") or "")
 
 
-def namespace(obj: Object) -> str:
+def get_namespace(obj: Object) -> str:
     """Return an object's namespace; empty for the cluster's own."""
-    return str(meta(obj).get("namespace") or "")
+    return str(get_metadata(obj).get("namespace") or "")
 
 
-def uid(obj: Object) -> str:
+def get_uid(obj: Object) -> str:
     """Return an object's uid."""
-    return str(meta(obj).get("uid") or "")
+    return str(get_metadata(obj).get("uid") or "")
 
 
-def labels(obj: Object) -> Mapping[str, str]:
+def get_labels(obj: Object) -> Mapping[str, str]:
     """Return an object's labels."""
-    return meta(obj).get("labels") or {}
+    return get_metadata(obj).get("labels") or {}
 
 
-def annotations(obj: Object) -> Mapping[str, str]:
+def get_annotations(obj: Object) -> Mapping[str, str]:
     """Return an object's annotations."""
-    return meta(obj).get("annotations") or {}
+    return get_metadata(obj).get("annotations") or {}
 
 
 def group(api_version: str) -> str:
@@ -53,15 +53,15 @@ def get_path(obj: Object, *path: str) -> Any:
     return value
 
 
-def controller(obj: Object) -> Mapping[str, Any] | None:
+def find_controller(obj: Object) -> Mapping[str, Any] | None:
     """Return the reference to the one owner that controls an object."""
-    references = meta(obj).get("ownerReferences") or ()
+    references = get_metadata(obj).get("ownerReferences") or ()
     return next((r for r in references if r.get("controller")), None)
 
 
 def is_deleting(obj: Object) -> bool:
     """Return whether an object is being deleted."""
-    return bool(meta(obj).get("deletionTimestamp"))
+    return bool(get_metadata(obj).get("deletionTimestamp"))
 
 
 def has_ended(pod: Object) -> bool:
@@ -77,14 +77,14 @@ def has_condition(obj: Object, condition: str) -> bool:
 
 def to_target(obj: Object, cluster: str, kind: str = "", api_version: str = "") -> Target:
     """Return an object as a target; items of lists do not carry their kind."""
-    metadata = meta(obj)
+    metadata = get_metadata(obj)
     return Target(
         cluster=cluster,
         api_version=str(obj.get("apiVersion") or api_version),
         kind=str(obj.get("kind") or kind),
-        namespace=namespace(obj),
+        namespace=get_namespace(obj),
         name=name(obj),
-        uid=uid(obj),
+        uid=get_uid(obj),
         resource_version=metadata.get("resourceVersion"),
         generation=metadata.get("generation"),
     )
@@ -93,4 +93,4 @@ def to_target(obj: Object, cluster: str, kind: str = "", api_version: str = "") 
 def format_object(obj: Object, kind: str = "") -> str:
     """Return an object as people write it: Kind/namespace/name."""
     kind_name = str(obj.get("kind") or kind)
-    return "/".join(w for w in (kind_name, namespace(obj), name(obj)) if w)
+    return "/".join(w for w in (kind_name, get_namespace(obj), name(obj)) if w)

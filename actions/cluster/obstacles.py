@@ -14,15 +14,15 @@ import msgspec
 from actions.cluster import autoscalers
 from actions.cluster.objects import (
     Object,
-    annotations,
-    controller,
+    find_controller,
     format_object,
+    get_annotations,
+    get_labels,
+    get_metadata,
     get_path,
+    get_uid,
     group,
     is_deleting,
-    labels,
-    meta,
-    uid,
 )
 from actions.cluster.pointers import MISSING, resolve_pointer
 from actions.reclaim import kueue
@@ -45,7 +45,7 @@ class GitOpsTool(msgspec.Struct, frozen=True):
 
 
 @cache
-def gitops_tools() -> tuple[GitOpsTool, ...]:
+def read_gitops_tools() -> tuple[GitOpsTool, ...]:
     """Return the rows of `gitops.csv`."""
     return tuple(GitOpsTool(**row) for row in read_table("actions.cluster", "gitops.csv"))
 
@@ -60,18 +60,18 @@ def find_obstacles(
         TemporaryError: the API does not answer.
     """
     pairs = [
-        *_transitions(obj),
-        *_gitops(obj, intent),
-        *_autoscalers(obj, cluster, intent),
-        *_kueue(obj, cluster, intent),
+        *_find_transitions(obj),
+        *_find_gitops(obj, intent),
+        *_find_autoscaler_obstacles(obj, cluster, intent),
+        *_find_kueue(obj, cluster, intent),
     ]
     return tuple(Reason(gate, text) for gate, text in dict.fromkeys(pairs))
 
 
-def _transitions(obj: Object) -> Iterator[tuple[str, str]]:
+def _find_transitions(obj: Object) -> Iterator[tuple[str, str]]:
     if is_deleting(obj):
         yield "terminating", f"{format_object(obj)} is being deleted"
-    owner = controller(obj)
+    owner = find_controller(obj)
     if owner is not None:
         yield (
             "controlled",
@@ -83,7 +83,7 @@ def _transitions(obj: Object) -> Iterator[tuple[str, str]]:
 
 def explain_rollout(obj: Object) -> str | None:
     """Return why a rollout counts as under way, or None."""
-    status, generation = obj.get("status") or {}, meta(obj).get("generation")
+    status, generation = obj.get("status") or {}, get_metadata(obj).get("generation")
     observed = status.get("observedGeneration")
     if isinstance(observed, int) and isinstance(generation, int) and observed < generation:
         return "its controller has not yet seen the last change"
@@ -95,7 +95,7 @@ def explain_rollout(obj: Object) -> str | None:
     return None
 
 
-def _gitops(obj: Object, intent: Intent | None) -> Iterator[tuple[str, str]]:
+def _find_gitops(obj: Object, intent: Intent | None) -> Iterator[tuple[str, str]]:
     tool = find_gitops_tool(obj)
     if tool is None:
         return
@@ -103,7 +103,7 @@ def _gitops(obj: Object, intent: Intent | None) -> Iterator[tuple[str, str]]:
         yield "gitops", f"{format_object(obj)} is kept by {tool}"
         return
     for change in intent.changes:
-        if change.target.uid != uid(obj):
+        if change.target.uid != get_uid(obj):
             continue
         for pointer in change.becomes:
             if _is_tracked(obj, pointer):
@@ -115,11 +115,11 @@ def _gitops(obj: Object, intent: Intent | None) -> Iterator[tuple[str, str]]:
 
 def find_gitops_tool(obj: Object) -> str | None:
     """Return the GitOps tool that manages an object; None = none, or the object is excluded."""
-    marks = {"label": labels(obj), "annotation": annotations(obj)}
-    managers = {str(e.get("manager") or "") for e in meta(obj).get("managedFields") or ()}
-    if any(t.where == "off" and _is_turned_off(t.key, obj) for t in gitops_tools()):
+    marks = {"label": get_labels(obj), "annotation": get_annotations(obj)}
+    managers = {str(e.get("manager") or "") for e in get_metadata(obj).get("managedFields") or ()}
+    if any(t.where == "off" and _is_turned_off(t.key, obj) for t in read_gitops_tools()):
         return None
-    for tool in gitops_tools():
+    for tool in read_gitops_tools():
         if tool.where in marks and tool.key in marks[tool.where]:
             return tool.tool
         if tool.where == "manager" and tool.key in managers:
@@ -129,14 +129,14 @@ def find_gitops_tool(obj: Object) -> str | None:
 
 def _is_turned_off(rule: str, obj: Object) -> bool:
     key, _, value = rule.partition("=")
-    return annotations(obj).get(key, "").lower() == value
+    return get_annotations(obj).get(key, "").lower() == value
 
 
 def _is_tracked(obj: Object, pointer: str) -> bool:
     """Return whether Git may manage a field: present, and in the applied manifest if known."""
     if resolve_pointer(obj, pointer) is MISSING:
         return False
-    applied = annotations(obj).get(LAST_APPLIED)
+    applied = get_annotations(obj).get(LAST_APPLIED)
     if applied is None:
         return True
     try:
@@ -145,13 +145,13 @@ def _is_tracked(obj: Object, pointer: str) -> bool:
         return True
 
 
-def _autoscalers(
+def _find_autoscaler_obstacles(
     obj: Object, cluster: ClusterReader, intent: Intent | None
 ) -> Iterator[tuple[str, str]]:
     for scaler in autoscalers.find_autoscalers(obj, cluster):
         kind = str(scaler.get("kind"))
         if intent is not None and (
-            (kind == autoscalers.HPA and _scales_to_zero(intent, obj))
+            (kind == autoscalers.HPA and _can_scale_to_zero(intent, obj))
             or _is_written(intent, scaler)
         ):
             continue
@@ -160,17 +160,20 @@ def _autoscalers(
         yield "autoscaler", f"{format_object(scaler)} scales {format_object(obj)}"
 
 
-def _scales_to_zero(intent: Intent, obj: Object) -> bool:
+def _can_scale_to_zero(intent: Intent, obj: Object) -> bool:
     return any(
-        c.target.uid == uid(obj) and c.becomes.get("/spec/replicas") == 0 for c in intent.changes
+        c.target.uid == get_uid(obj) and c.becomes.get("/spec/replicas") == 0
+        for c in intent.changes
     )
 
 
 def _is_written(intent: Intent, obj: Object) -> bool:
-    return any(c.target.uid == uid(obj) for c in intent.changes)
+    return any(c.target.uid == get_uid(obj) for c in intent.changes)
 
 
-def _kueue(obj: Object, cluster: ClusterReader, intent: Intent | None) -> Iterator[tuple[str, str]]:
+def _find_kueue(
+    obj: Object, cluster: ClusterReader, intent: Intent | None
+) -> Iterator[tuple[str, str]]:
     if intent is None or not kueue.is_reverted(obj):
         return
     if any(group(c.target.api_version) == KUEUE for c in intent.changes):

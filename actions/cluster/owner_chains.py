@@ -8,9 +8,16 @@ from collections import Counter
 
 import msgspec
 
-from actions.cluster.objects import Object, controller, format_object, group, namespace, uid
+from actions.cluster.objects import (
+    Object,
+    find_controller,
+    format_object,
+    get_namespace,
+    get_uid,
+    group,
+)
 from fallow.errors import FallowError, RefusedError, TemporaryError
-from fallow.kube.owner_links import OwnerLink, owner_links
+from fallow.kube.owner_links import OwnerLink, read_owner_links
 from fallow.protocols import ClusterReader
 
 MAX_DEPTH = 10
@@ -46,13 +53,13 @@ class OwnerChainReader:
         if isinstance(owners, UnknownOwner) or not jump:
             return owners
         top = owners[-1]
-        if any(top.get("kind") == j.kind and _group(top) == j.group for j in owner_links()):
+        if any(top.get("kind") == j.kind and _group(top) == j.group for j in read_owner_links()):
             return owners
-        for owner_link in owner_links():
+        for owner_link in read_owner_links():
             name = _end(owner_link, pod)
             if name is None or not owner_link.group:
                 continue
-            above = self._named(owner_link.kind, owner_link.group, namespace(pod), name)
+            above = self._named(owner_link.kind, owner_link.group, get_namespace(pod), name)
             if isinstance(above, UnknownOwner):
                 return above
             if above is not None:  # a label is only a hint: the chain is valid without its object
@@ -60,7 +67,7 @@ class OwnerChainReader:
         return owners
 
     def _climb(self, chain: tuple[Object, ...]) -> tuple[Object, ...] | UnknownOwner:
-        while (reference := controller(chain[-1])) is not None:
+        while (reference := find_controller(chain[-1])) is not None:
             kind, reference_name = str(reference.get("kind")), f"{reference.get('kind')} "
             reference_name += f"{reference.get('name')}"
             if len(chain) > MAX_DEPTH:
@@ -68,12 +75,14 @@ class OwnerChainReader:
                     f"more than {MAX_DEPTH} owners above {format_object(chain[0], 'Pod')}"
                 )
             api_group = group(str(reference.get("apiVersion") or ""))
-            above = self._named(kind, api_group, namespace(chain[-1]), str(reference.get("name")))
+            above = self._named(
+                kind, api_group, get_namespace(chain[-1]), str(reference.get("name"))
+            )
             if isinstance(above, UnknownOwner):
                 return above
             if above is None:
                 return UnknownOwner(f"its owner {reference_name} is not there")
-            if uid(above) != reference.get("uid"):
+            if get_uid(above) != reference.get("uid"):
                 return UnknownOwner(
                     f"its owner {reference_name} was deleted and another object has its name"
                 )
@@ -102,14 +111,14 @@ class OwnerChainReader:
         self._singly[path] += 1
         if self._singly[path] == MAX_SINGLE_READS + 1:
             for item in self._cluster.items(path):
-                obj = {"apiVersion": _version(path), "kind": kind, **item}
+                obj = {"apiVersion": _get_version(path), "kind": kind, **item}
                 self._read.setdefault((path, str(item["metadata"]["name"])), obj)
         if key not in self._read:
             self._read[key] = self._cluster.get(f"{path}/{name}")
         return self._read[key]
 
 
-def _version(path: str) -> str:
+def _get_version(path: str) -> str:
     parts = path.split("/")
     return parts[2] if parts[1] == "api" else f"{parts[2]}/{parts[3]}"
 

@@ -6,11 +6,18 @@ of a kind that an executor can stop; else nothing is done at all.
 
 from collections.abc import Mapping
 
-from actions.cluster.objects import Object, annotations, format_object, group, labels, to_target
+from actions.cluster.objects import (
+    Object,
+    format_object,
+    get_annotations,
+    get_labels,
+    group,
+    to_target,
+)
 from actions.cluster.owner_chains import OwnerChainReader, UnknownOwner
 from actions.reclaim.kinds import is_known
 from fallow.action_models import Target
-from fallow.kube.owner_links import kind_in_rows, owner_links
+from fallow.kube.owner_links import get_row_kind, read_owner_links
 from fallow.protocols import ClusterReader
 
 __all__ = ["UnknownOwner", "find_top_owner", "read_chain"]
@@ -40,7 +47,7 @@ def find_top_owner(pod: Object, cluster: ClusterReader) -> Target | UnknownOwner
         return Target(
             cluster.name, "", "JupyterServer", pod_target.namespace, server, pod_target.uid
         )
-    kind = kind_in_rows(group(str(top_object.get("apiVersion") or "")), str(top_object.get("kind")))
+    kind = get_row_kind(group(str(top_object.get("apiVersion") or "")), str(top_object.get("kind")))
     if not is_known(kind):
         return UnknownOwner(
             f"unmanaged owner {format_object(top_object)}: nothing here knows how to stop it"
@@ -49,5 +56,5 @@ def find_top_owner(pod: Object, cluster: ClusterReader) -> Target | UnknownOwner
 
 
 def _find_hub_server(pod: Mapping[str, object]) -> str | None:
-    ends = (j.end(labels(pod), annotations(pod)) for j in owner_links() if not j.group)
+    ends = (j.end(get_labels(pod), get_annotations(pod)) for j in read_owner_links() if not j.group)
     return next((name for name in ends if name), None)

@@ -8,11 +8,18 @@ the live objects.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from actions.cluster.objects import Object, annotations, format_object, get_path, labels, namespace
+from actions.cluster.objects import (
+    Object,
+    format_object,
+    get_annotations,
+    get_labels,
+    get_namespace,
+    get_path,
+)
 from actions.recommend import explain_protection
 from fallow.action_models import Reason
-from fallow.protections import annotations as protecting
-from fallow.protections import protections
+from fallow.protections import read_annotations as protecting
+from fallow.protections import read_protections
 
 GATE = "protected"
 
@@ -30,28 +37,28 @@ def find_protections(
     for obj in chain:
         kind = str(obj.get("kind") or "Pod")
         # A pod with owners is stopped through them; the executor judges a pod without owners.
-        why = explain_protection("" if kind == "Pod" else kind, namespace(obj))
+        why = explain_protection("" if kind == "Pod" else kind, get_namespace(obj))
         if why is not None:
             reasons.append(f"{format_object(obj, 'Pod')}: {why}")
     for obj in (*chain, *(() if namespace_object is None else (namespace_object,))):
-        reasons.extend(_annotations(obj, now))
-        reasons.extend(_priorities(obj))
+        reasons.extend(_find_annotations(obj, now))
+        reasons.extend(_find_priorities(obj))
     return tuple(Reason(GATE, text) for text in dict.fromkeys(reasons))
 
 
-def _annotations(obj: Object, now: datetime | None) -> Iterator[str]:
+def _find_annotations(obj: Object, now: datetime | None) -> Iterator[str]:
     for key, protection in protecting().items():
-        for value in (annotations(obj).get(key), labels(obj).get(key)):
+        for value in (get_annotations(obj).get(key), get_labels(obj).get(key)):
             if value is not None and protection.protects(value, now):
                 yield f"{protection.why}: {key}={value} on {format_object(obj, 'Pod')}"
                 break
 
 
-def _priorities(obj: Object) -> Iterator[str]:
+def _find_priorities(obj: Object) -> Iterator[str]:
     priority = get_path(obj, "spec", "priorityClassName") or get_path(
         obj, "spec", "template", "spec", "priorityClassName"
     )
-    for protection in protections():
+    for protection in read_protections():
         if (
             protection.where == "priority"
             and isinstance(priority, str)

@@ -43,7 +43,7 @@ def read_resize_status(change: Change, pod: Object) -> ResizeStatus | None:
         text_with_message = f"{text}: {condition['message']}" if condition.get("message") else text
         return ResizeStatus("impossible" if reason == INFEASIBLE else "waiting", text_with_message)
     for pointer, amount in change.becomes.items():
-        actual = _actual(pod, pointer)
+        actual = _read_actual(pod, pointer)
         if actual is None:
             return ResizeStatus("waiting", "the kubelet does not say what its container has")
         if not is_same_value(actual, amount):
@@ -52,7 +52,7 @@ def read_resize_status(change: Change, pod: Object) -> ResizeStatus | None:
     return ResizeStatus("applied")
 
 
-def _actual(pod: Object, pointer: str) -> str | None:
+def _read_actual(pod: Object, pointer: str) -> str | None:
     """Return a container's actual amounts, by the pointer of its spec."""
     _, _, index, _, side, resource = split_pointer(pointer)
     container = get_value(pod, f"/spec/containers/{index}/name")

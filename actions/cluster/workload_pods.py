@@ -2,13 +2,21 @@
 
 from collections.abc import Sequence
 
-from actions.cluster.objects import Object, controller, get_path, group, has_ended, meta, uid
+from actions.cluster.objects import (
+    Object,
+    find_controller,
+    get_metadata,
+    get_path,
+    get_uid,
+    group,
+    has_ended,
+)
 from actions.cluster.owner_chains import OwnerChainReader, UnknownOwner
 from fallow.action_models import Target
-from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, gpu_resource
-from fallow.kube.owner_links import owner_links
+from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, find_gpu_resource
+from fallow.kube.owner_links import read_owner_links
 from fallow.kube.pod_requests import SIDECAR
-from fallow.kube.quantities import quantity
+from fallow.kube.quantities import parse_quantity
 from fallow.protocols import ClusterReader
 
 
@@ -24,7 +32,7 @@ def list_workload_pods(target: Target, cluster: ClusterReader) -> Sequence[Objec
         return ()
     pods = [{"apiVersion": "v1", "kind": "Pod", **p} for p in cluster.items(path)]
     if target.kind == "Pod":
-        return [p for p in pods if uid(p) == target.uid]
+        return [p for p in pods if get_uid(p) == target.uid]
     climber = OwnerChainReader(cluster)
     return [p for p in pods if _is_linked(p, target) or _is_owned(p, target, climber)]
 
@@ -37,23 +45,23 @@ def list_node_pods(node: str, cluster: ClusterReader) -> list[Object]:
 
 
 def _is_linked(pod: Object, target: Target) -> bool:
-    metadata = meta(pod)
+    metadata = get_metadata(pod)
     marks = (metadata.get("labels") or {}, metadata.get("annotations") or {})
     return any(
         j.kind == target.kind and j.group == group(target.api_version) and j.end(*marks) == name
-        for j in owner_links()
+        for j in read_owner_links()
         for name in (target.name,)
     )
 
 
 def _is_owned(pod: Object, target: Target, climber: OwnerChainReader) -> bool:
-    reference = controller(pod)
+    reference = find_controller(pod)
     if reference is None:
         return False
     if reference.get("uid") == target.uid:
         return True
     chain = climber.chain(pod, jump=False)
-    return not isinstance(chain, UnknownOwner) and any(uid(o) == target.uid for o in chain[1:])
+    return not isinstance(chain, UnknownOwner) and any(get_uid(o) == target.uid for o in chain[1:])
 
 
 def count_requested_gpus(pod: Object) -> float:
@@ -69,8 +77,8 @@ def count_requested_gpus(pod: Object) -> float:
     total = 0.0
     for container in running:
         for name, text in (get_path(container, "resources", "limits") or {}).items():
-            resource = gpu_resource(name)
+            resource = find_gpu_resource(name)
             if resource is not None and resource.form in COUNTED:
                 share = resource.slices / MIG_SLICES if resource.slices else 1.0
-                total += float(quantity(text) or 0) * share
+                total += float(parse_quantity(text) or 0) * share
     return total

@@ -69,12 +69,12 @@ class WriteResult(msgspec.Struct, frozen=True):
 def interpret_reply(reply: Reply, *, json_patch: bool = False) -> WriteResult:
     """Return what a reply means; `json_patch`: a 422 without a cause is a failed `test`."""
     if OK <= reply.code < ERRORS:
-        return WriteResult("done", reply.code, _object(reply.body))
+        return WriteResult("done", reply.code, _get_object(reply.body))
     status = decode_status(reply.body)
     text = " ".join((status.message or status.reason or f"HTTP {reply.code}").split())
-    verdict, cause = _verdict(reply.code, status, text, json_patch=json_patch)
+    verdict, cause = _interpret_answer(reply.code, status, text, json_patch=json_patch)
     if cause == "budget":  # the message names no budget, its cause does
-        text = " ".join((text, *_budgets(status)))
+        text = " ".join((text, *_list_budgets(status)))
     after = reply.retry_after_s
     if after is None and status.details is not None:
         after = status.details.retry_after_seconds
@@ -89,12 +89,12 @@ def interpret_reply(reply: Reply, *, json_patch: bool = False) -> WriteResult:
     )
 
 
-def no_answer(text: str) -> WriteResult:
+def report_no_answer(text: str) -> WriteResult:
     """Return the result for a missing answer: the write may have been applied or not."""
     return WriteResult("away", 0, reason=text, cause="timeout")
 
 
-def _verdict(
+def _interpret_answer(
     code: int, status: ApiStatus, text: str, *, json_patch: bool
 ) -> tuple[WriteVerdict, str]:
     details = status.details.causes if status.details else None
@@ -111,13 +111,13 @@ def _verdict(
     return ("away", "server") if code >= 500 else ("invalid", "")  # noqa: PLR2004
 
 
-def _budgets(status: ApiStatus) -> list[str]:
+def _list_budgets(status: ApiStatus) -> list[str]:
     """Return what a refusal states about disruption budgets."""
     causes = status.details.causes if status.details else None
     return [c.message for c in causes or () if c.reason == "DisruptionBudget" and c.message]
 
 
-def _object(body: bytes) -> Mapping[str, Any] | None:
+def _get_object(body: bytes) -> Mapping[str, Any] | None:
     try:
         document = msgspec.json.decode(body)
     except msgspec.DecodeError:

@@ -16,7 +16,7 @@ from actions.facts.fleet_state import (
     PodRecord,
     WorkloadAllocation,
     WorkloadKey,
-    from_micros,
+    convert_micros,
     get_workload_key,
     read_inventories,
     read_latest_samples,
@@ -63,7 +63,7 @@ def gather_facts(
         LatestSamples(views, fleet_state, with_advice, now),
         WorkloadCoverage(views, with_advice, now),
     )
-    single_histories = _single_histories(histories)
+    single_histories = _select_single_histories(histories)
     cases = []
     for finding, advice in advised:
         facts = build_facts(
@@ -76,7 +76,7 @@ def gather_facts(
             quotas=quotas,
             held_gpus=coverage.of(finding),
         )
-        cases.append(_with_history(facts, single_histories.get(finding.id)))
+        cases.append(_add_history(facts, single_histories.get(finding.id)))
     return cases
 
 
@@ -99,7 +99,7 @@ def build_facts(
     at, end = to_micros(now), to_micros(min(finding.window.end, now))
     pods, allocations = fleet_state.pods(key, at), fleet_state.allocations_at(key, end)
     workload = bool(finding.subject.namespace)
-    nodes = _nodes(finding, pods, allocations)
+    nodes = _list_nodes(finding, pods, allocations)
     until, interval, coverage, conflicts = _sample_quality(finding, allocations, now, samples)
     if finding.kind == STALLED and until is not None:
         # Later samples of its devices do not count: after the hang ended they did not hang.
@@ -107,47 +107,47 @@ def build_facts(
     uids = {p.workload_uid for p in pods}
     node = None if workload else fleet_state.nodes.get((cluster, finding.subject.workload))
     uid = uids.pop() if len(uids) == 1 else None
-    queue = _single(p.queue for p in pods)
-    team = finding.subject.team or _single(p.team for p in pods)
+    queue = _get_single(p.queue for p in pods)
+    team = finding.subject.team or _get_single(p.team for p in pods)
     return Facts(
         finding=finding,
         recommendation=advice,
         at=now,
-        gpus=_gpus(finding, pods, allocations, node.gpu_count if node else None),
-        pods=_pods(allocations) if workload else None,
-        models=_models(finding, allocations),
+        gpus=_sum_gpus(finding, pods, allocations, node.gpu_count if node else None),
+        pods=_list_pods(allocations) if workload else None,
+        models=_list_models(finding, allocations),
         uid=node.uid if node else uid,
         owner=team or (None if workload else PLATFORM_TEAM),
         queue=queue,
-        labels=_common([p.label_map for p in pods]),
-        annotations=_all(pods),
+        labels=_intersect_common([p.label_map for p in pods]),
+        annotations=_merge_all(pods),
         namespace_annotations=protecting.select_protections(
             *(p.annotation_map.get(protecting.NAMESPACE) for p in pods)
         ),
-        priority_class=_priority(pods),
-        created_at=_created_at(pods, node),
+        priority_class=_get_priority(pods),
+        created_at=_find_creation(pods, node),
         seen_until=until,
         interval_s=interval,
         coverage=limit_coverage(coverage, held_gpus),
         conflicts=conflicts,
-        shared=_shared(fleet_state, key, allocations, end, workload=workload),
+        shared=_is_shared(fleet_state, key, allocations, end, workload=workload),
         owner_resolved=is_owner_resolved(pods, key) if workload else True,
-        nodes_ready=_ready(fleet_state, cluster, nodes, at, workload=workload),
-        skew_s=_skew(pods, workload=workload),
-        vetoes=_vetoes(finding, held_gpus),
-        usd_per_day=_usd(advice),
+        nodes_ready=_is_ready(fleet_state, cluster, nodes, at, workload=workload),
+        skew_s=_find_skew(pods, workload=workload),
+        vetoes=_list_vetoes(finding, held_gpus),
+        usd_per_day=_get_usd(advice),
         waiting=pending.admits(allocations, pods) if pending is not None else None,
         over_quota=_is_over_quota(quotas, finding, queue),
         pool_others=None if node is None else _count_pool_others(fleet_state, node, at),
-        removes_node=_removes_node(fleet_state, key, allocations, end),
+        removes_node=_is_node_removed(fleet_state, key, allocations, end),
     )
 
 
-def _created_at(pods: Sequence[PodRecord], node: NodeRecord | None) -> datetime | None:
+def _find_creation(pods: Sequence[PodRecord], node: NodeRecord | None) -> datetime | None:
     """Return when the youngest pod was created, or when a node was first seen."""
     if node is None:
-        return max((from_micros(p.begin) for p in pods), default=None)
-    return None if node.first_us is None else from_micros(node.first_us)
+        return max((convert_micros(p.begin) for p in pods), default=None)
+    return None if node.first_us is None else convert_micros(node.first_us)
 
 
 def _is_over_quota(quotas: Quotas | None, finding: Finding, queue: str | None) -> bool | None:
@@ -191,7 +191,7 @@ def _sample_quality(
     For an idle finding the last sample is the end of its stretch: the devices were not idle
     afterwards.
     """
-    interval = _longest_interval(allocations)
+    interval = _find_longest_interval(allocations)
     stated = finding.details.get("coverage")
     coverage = float(stated) if isinstance(stated, int | float) else None
     if has_sample_times(finding):
@@ -201,39 +201,39 @@ def _sample_quality(
     if samples is None:
         return None, interval, coverage, ()
     if not allocations:
-        return _inventory_quality(samples.clusters.get(finding.subject.cluster), coverage)
+        return _read_inventory_quality(samples.clusters.get(finding.subject.cluster), coverage)
     device_samples = [samples.devices.get((h.key[0], h.device)) for h in allocations]
     return (
-        _first_end(device_samples),
+        _find_first_end(device_samples),
         interval,
-        _least_coverage(device_samples) if coverage is None else coverage,
+        _find_least_coverage(device_samples) if coverage is None else coverage,
         _name_conflict(device_samples),
     )
 
 
-def _longest_interval(allocations: Sequence[WorkloadAllocation]) -> float | None:
+def _find_longest_interval(allocations: Sequence[WorkloadAllocation]) -> float | None:
     """Return the longest sample interval of the devices; None = one is unknown."""
     intervals = [h.interval_s for h in allocations]
     return None if not allocations or None in intervals else max(i for i in intervals if i)
 
 
-def _inventory_quality(
+def _read_inventory_quality(
     inventory: Mapping[str, Any] | None, coverage: float | None
 ) -> tuple[datetime | None, float | None, float | None, tuple[str, ...]]:
     """Return the quality of the API's polls, for a finding that is about no device."""
     if inventory is None or inventory["seen_us"] is None:
         return None, None, coverage, ()
     inventory_coverage = coverage if coverage is not None else inventory["coverage"]
-    return from_micros(inventory["seen_us"]), inventory["interval_s"], inventory_coverage, ()
+    return convert_micros(inventory["seen_us"]), inventory["interval_s"], inventory_coverage, ()
 
 
-def _first_end(device_samples: Sequence[Mapping[str, Any] | None]) -> datetime | None:
+def _find_first_end(device_samples: Sequence[Mapping[str, Any] | None]) -> datetime | None:
     """Return until when every device was seen; None = one was not."""
     ends = [f["seen_us"] if f else None for f in device_samples]
-    return None if None in ends else from_micros(min(e for e in ends if e is not None))
+    return None if None in ends else convert_micros(min(e for e in ends if e is not None))
 
 
-def _least_coverage(device_samples: Sequence[Mapping[str, Any] | None]) -> float | None:
+def _find_least_coverage(device_samples: Sequence[Mapping[str, Any] | None]) -> float | None:
     """Return the coverage of the device that was seen least; None = one has none."""
     parts = [f["coverage"] if f else None for f in device_samples]
     return None if None in parts else min(p for p in parts if p is not None)
@@ -244,7 +244,7 @@ def _name_conflict(device_samples: Sequence[Mapping[str, Any] | None]) -> tuple[
     return ("sources contradict each other about one of its devices",) if conflict else ()
 
 
-def _gpus(
+def _sum_gpus(
     finding: Finding,
     pods: Sequence[PodRecord],
     allocations: Sequence[WorkloadAllocation],
@@ -265,16 +265,16 @@ def _gpus(
     return requested or float(finding.details.get("devices_held") or 0)
 
 
-def _pods(allocations: Sequence[WorkloadAllocation]) -> tuple[PodRef, ...]:
+def _list_pods(allocations: Sequence[WorkloadAllocation]) -> tuple[PodRef, ...]:
     return tuple(sorted({h.pod for h in allocations}, key=lambda pod: (pod.pod, pod.uid)))
 
 
-def _models(finding: Finding, allocations: Sequence[WorkloadAllocation]) -> tuple[str, ...]:
+def _list_models(finding: Finding, allocations: Sequence[WorkloadAllocation]) -> tuple[str, ...]:
     models = {h.model for h in allocations if h.model}
     return tuple(sorted(models)) or finding.subject.models
 
 
-def _nodes(
+def _list_nodes(
     finding: Finding, pods: Sequence[PodRecord], allocations: Sequence[WorkloadAllocation]
 ) -> set[str]:
     if not finding.subject.namespace and finding.subject.workload_kind == "Node":
@@ -282,7 +282,7 @@ def _nodes(
     return {n for n in (*(p.node for p in pods), *(h.node for h in allocations)) if n}
 
 
-def _shared(
+def _is_shared(
     fleet_state: FleetState,
     key: WorkloadKey,
     allocations: Sequence[WorkloadAllocation],
@@ -311,7 +311,7 @@ def is_owner_resolved(pods: Sequence[PodRecord], key: WorkloadKey) -> bool | Non
     return bool(key[2] and key[3]) and all(p.resolved for p in pods)
 
 
-def _ready(
+def _is_ready(
     fleet_state: FleetState, cluster: str, nodes: set[str], at: int, *, workload: bool
 ) -> bool | None:
     if not nodes:
@@ -322,7 +322,7 @@ def _ready(
     return None if None in states else True
 
 
-def _skew(pods: Sequence[PodRecord], *, workload: bool) -> float | None:
+def _find_skew(pods: Sequence[PodRecord], *, workload: bool) -> float | None:
     """Return a lower bound of the seconds by which the API's clock is ahead of ours."""
     leads = [p.ahead for p in pods if p.ahead is not None]
     if not leads:
@@ -330,7 +330,7 @@ def _skew(pods: Sequence[PodRecord], *, workload: bool) -> float | None:
     return max(0.0, *(lead / 1e6 for lead in leads))
 
 
-def _removes_node(
+def _is_node_removed(
     fleet_state: FleetState, key: WorkloadKey, allocations: Sequence[WorkloadAllocation], at: int
 ) -> bool | None:
     """Return whether the act leaves a node without GPU pods that its pool can remove."""
@@ -349,7 +349,7 @@ def _removes_node(
     return None if None in answers else False
 
 
-def _vetoes(finding: Finding, held_gpus: WorkloadGpus | None) -> tuple[str, ...]:
+def _list_vetoes(finding: Finding, held_gpus: WorkloadGpus | None) -> tuple[str, ...]:
     """Return what forbids an act: the finding's vetoes, and replicas without evidence."""
     vetoes = list(map(str, finding.details.get("vetoes") or ()))
     if held_gpus is not None and held_gpus.gap is not None:
@@ -371,23 +371,23 @@ def _count_pool_others(fleet_state: FleetState, node: NodeRecord, at: int) -> in
     )
 
 
-def _usd(advice: Recommendation) -> Decimal | None:
+def _get_usd(advice: Recommendation) -> Decimal | None:
     return advice.usd_per_day
 
 
-def _priority(pods: Sequence[PodRecord]) -> str | None:
+def _get_priority(pods: Sequence[PodRecord]) -> str | None:
     """Return the priority class; where the pods' classes differ, a system class comes first."""
     classes = sorted({p.priority_class for p in pods if p.priority_class})
     system = [name for name in classes if name.startswith("system-")]
     return next(iter(system or classes), None)
 
 
-def _single(values: Any) -> str | None:
+def _get_single(values: Any) -> str | None:
     distinct = {v for v in values if v}
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _common(label_sets: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _intersect_common(label_sets: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the labels that all pods have with the same value."""
     if not label_sets:
         return {}
@@ -395,7 +395,7 @@ def _common(label_sets: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {k: str(v) for k, v in first.items() if all(o.get(k) == v for o in others)}
 
 
-def _all(pods: Sequence[PodRecord]) -> dict[str, str]:
+def _merge_all(pods: Sequence[PodRecord]) -> dict[str, str]:
     """Return the annotations of any pod: a protection of one pod protects all.
 
     An entry of the table of protections also counts as a label, or on an owner.
@@ -415,7 +415,7 @@ def _all(pods: Sequence[PodRecord]) -> dict[str, str]:
     return {**prefixed, **protecting.select_protections(*note_sets)}
 
 
-def _single_histories(histories: Histories) -> dict[str, CaseHistory]:
+def _select_single_histories(histories: Histories) -> dict[str, CaseHistory]:
     by_finding: dict[str, list[CaseHistory]] = {}
     for (_, finding), history in histories.items():
         by_finding.setdefault(finding, []).append(history)
@@ -426,5 +426,5 @@ def _single_histories(histories: Histories) -> dict[str, CaseHistory]:
     }
 
 
-def _with_history(facts: Facts, history: CaseHistory | None) -> Facts:
+def _add_history(facts: Facts, history: CaseHistory | None) -> Facts:
     return facts if history is None else replace(facts, history=history)

@@ -14,7 +14,7 @@ class WorkloadCoverage:
 
     def __init__(self, views: Views, findings: Sequence[Finding], now: datetime) -> None:
         with_pods = [f for f in findings if f.subject.namespace]
-        stretches = [_stretch(n, f, now) for n, f in enumerate(with_pods)]
+        stretches = [_build_stretch(n, f, now) for n, f in enumerate(with_pods)]
         rows = build_records(read_workload_gpus(views, stretches)) if stretches else {}
         self._by_finding = {f.id: rows[n] for n, f in enumerate(with_pods)}
 
@@ -53,7 +53,7 @@ def find_partly_seen(
     return frozenset(key for n, key in enumerate(keys) if n in coverage and coverage[n].pods_unseen)
 
 
-def _stretch(span: int, finding: Finding, now: datetime) -> WorkloadStretch:
+def _build_stretch(span: int, finding: Finding, now: datetime) -> WorkloadStretch:
     window = finding.window
     return WorkloadStretch(
         span,

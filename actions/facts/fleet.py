@@ -27,18 +27,20 @@ def read_fleet(views: Views, now: datetime) -> BudgetUsage:
         rates.filter(pc.equal(rates["to_at"], pc.max(rates["to_at"]))) if rates.num_rows else rates
     )
     usd = pc.sum(latest["loaded_usd_h"]).as_py() if latest.num_rows else None
-    largest = _largest(views, latest, {"since": since, "until": now}) if usd is not None else None
+    largest = (
+        _find_largest(views, latest, {"since": since, "until": now}) if usd is not None else None
+    )
     return BudgetUsage(
         fleet_gpus=row["gpus"],
         fleet_workloads=row["workloads"],
         fleet_owners=row["owners"],
-        fleet_usd_per_hour=_dollars(usd),
+        fleet_usd_per_hour=_sum_dollars(usd),
         largest_node_gpus=row["largest_node_gpus"],
-        largest_node_usd_per_hour=_dollars(largest),
+        largest_node_usd_per_hour=_sum_dollars(largest),
     )
 
 
-def _largest(views: Views, rates: pa.Table, parameters: dict[str, Any]) -> float | None:
+def _find_largest(views: Views, rates: pa.Table, parameters: dict[str, Any]) -> float | None:
     """Return the dollars per hour of the most expensive node; None = no priced device is on one."""
     rows = views.query(
         "SELECT DISTINCT cluster, device, node FROM device "
@@ -56,5 +58,5 @@ def _largest(views: Views, rates: pa.Table, parameters: dict[str, Any]) -> float
     return largest
 
 
-def _dollars(value: float | Decimal | None) -> Decimal | None:
+def _sum_dollars(value: float | Decimal | None) -> Decimal | None:
     return None if value is None else Decimal(str(round(float(value), 6)))

@@ -218,7 +218,7 @@ class FleetState:
     def requested_at(self, at: datetime) -> dict[NodeKey, tuple[int, int]]:
         """Return the milli-CPU and bytes that pods requested on each node."""
         if at not in self._requested:
-            rows = self._views.query(_sql("node_requests"), {"until": at}).to_pylist()
+            rows = self._views.query(_load_sql("node_requests"), {"until": at}).to_pylist()
             self._requested[at] = {
                 (r["cluster"], r["node"]): (int(r["cpu_milli"] or 0), int(r["memory_bytes"] or 0))
                 for r in rows
@@ -229,7 +229,7 @@ class FleetState:
     def nodes(self) -> dict[NodeKey, NodeRecord]:
         """Return the nodes that existed in the window."""
         rows = self._views.query(
-            _sql("nodes"), {"since": self.since - timedelta(hours=1), "until": self.until}
+            _load_sql("nodes"), {"since": self.since - timedelta(hours=1), "until": self.until}
         ).to_pylist()
         return {(r["cluster"], r["node"]): NodeRecord(**r) for r in rows}
 
@@ -256,7 +256,7 @@ class FleetState:
     def allocations(self) -> list[WorkloadAllocation]:
         """Return all allocations."""
         rows = self._views.query(
-            _sql("allocations"), {"since": self.since, "until": self.until}
+            _load_sql("allocations"), {"since": self.since, "until": self.until}
         ).to_pydict()
         end_of_last = to_micros(self.until) + 1
         return [
@@ -274,15 +274,15 @@ class FleetState:
 
     @cached_property
     def _by_key(self) -> Mapping[WorkloadKey, list[WorkloadAllocation]]:
-        return _grouped((h.key, h) for h in self.allocations)
+        return _group_rows((h.key, h) for h in self.allocations)
 
     @cached_property
     def _by_device(self) -> Mapping[tuple[str, str], list[WorkloadAllocation]]:
-        return _grouped(((h.key[0], h.device), h) for h in self.allocations)
+        return _group_rows(((h.key[0], h.device), h) for h in self.allocations)
 
     @cached_property
     def _by_node(self) -> Mapping[NodeKey, list[WorkloadAllocation]]:
-        return _grouped(((h.key[0], h.node), h) for h in self.allocations if h.node)
+        return _group_rows(((h.key[0], h.node), h) for h in self.allocations if h.node)
 
     @cached_property
     def all_pods(self) -> list[PodRecord]:
@@ -306,7 +306,7 @@ class FleetState:
 
     @cached_property
     def _pods_by_key(self) -> Mapping[WorkloadKey, list[PodRecord]]:
-        return _grouped((p.key, p) for p in self.all_pods)
+        return _group_rows((p.key, p) for p in self.all_pods)
 
     @cached_property
     def _waited(self) -> list[PodRecord]:
@@ -355,7 +355,7 @@ def read_latest_samples(
     if not devices:
         return {}
     rows = views.query(
-        _sql("device_samples"),
+        _load_sql("device_samples"),
         {"clusters": [c for c, _ in devices], "devices": [d for _, d in devices], "until": now},
     ).to_pylist()
     return {(r["cluster"], r["device"]): r for r in rows}
@@ -363,17 +363,17 @@ def read_latest_samples(
 
 def read_inventories(views: Views, now: datetime) -> dict[str, dict[str, Any]]:
     """Return when each cluster's API was last read before a given time."""
-    rows = views.query(_sql("inventories"), {"until": now}).to_pylist()
+    rows = views.query(_load_sql("inventories"), {"until": now}).to_pylist()
     return {r["cluster"]: r for r in rows}
 
 
-def from_micros(us: float) -> datetime:
+def convert_micros(us: float) -> datetime:
     """Return microseconds since 1970 as an aware time."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
 
 
 @cache
-def _sql(name: str) -> str:
+def _load_sql(name: str) -> str:
     return read_text("actions.facts", f"{name}.sql").strip()
 
 
@@ -383,7 +383,7 @@ def _read(text: str | None) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+def _group_rows(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
     groups: dict[Any, list[Any]] = defaultdict(list)
     for key, item in pairs:
         groups[key].append(item)

@@ -14,19 +14,19 @@ from msgspec.structs import replace
 
 from actions.cluster.objects import (
     Object,
-    annotations,
-    controller,
+    find_controller,
     format_object,
+    get_annotations,
+    get_labels,
+    get_metadata,
     get_path,
+    get_uid,
     group,
     has_condition,
     has_ended,
     is_deleting,
-    labels,
-    meta,
     name,
     to_target,
-    uid,
 )
 from actions.cluster.owner_chains import OwnerChainReader
 from actions.cluster.owner_chains import UnknownOwner as NoOwner
@@ -34,7 +34,7 @@ from actions.cluster.workload_pods import count_requested_gpus
 from actions.recommend import recommend
 from fallow.action_models import Facts, PodRef
 from fallow.errors import FallowError
-from fallow.kube.owner_links import kind_in_rows
+from fallow.kube.owner_links import get_row_kind
 from fallow.models import UNRESOLVED
 from fallow.protocols import ClusterReader
 
@@ -106,9 +106,9 @@ def _identify(facts: Facts, reader: _Reader) -> Facts:
     pods = reader.pods(subject.namespace)
     case_pods = [_check_pod(ref, pods.get(ref.pod), facts) for ref in facts.pods]
     top = _find_top(case_pods, reader)
-    kind = kind_in_rows(group(str(top.get("apiVersion") or "")), str(top.get("kind")))
+    kind = get_row_kind(group(str(top.get("apiVersion") or "")), str(top.get("kind")))
     named_in_rows = (subject.workload_kind, subject.workload)
-    if named_in_rows not in {(kind, name(top)), *_unresolved(case_pods)}:
+    if named_in_rows not in {(kind, name(top)), *_list_unresolved(case_pods)}:
         raise _UnknownIdentity(
             f"rows call it {'/'.join(named_in_rows)}, the API shows {format_object(top)}"
         )
@@ -117,23 +117,23 @@ def _identify(facts: Facts, reader: _Reader) -> Facts:
         facts.finding, subject=replace(subject, workload_kind=kind, workload=name(top))
     )
     advice = recommend(finding)
-    created_times = [_parse_time(meta(pod).get("creationTimestamp")) for pod in case_pods]
+    created_times = [_parse_time(get_metadata(pod).get("creationTimestamp")) for pod in case_pods]
     return replace(
         facts,
         finding=finding,
         recommendation=advice[0] if advice else facts.recommendation,
-        pods=tuple(PodRef(name(pod), uid(pod), _node(pod)) for pod in case_pods),
-        uid=uid(top),
-        generation=meta(top).get("generation"),
+        pods=tuple(PodRef(name(pod), get_uid(pod), _get_node(pod)) for pod in case_pods),
+        uid=get_uid(top),
+        generation=get_metadata(top).get("generation"),
         owner_resolved=True,
-        labels=facts.labels or _common(case_pods),
-        annotations={**_all([*case_pods, top]), **facts.annotations},
+        labels=facts.labels or _intersect_common(case_pods),
+        annotations={**_merge_all([*case_pods, top]), **facts.annotations},
         priority_class=facts.priority_class or get_path(case_pods[0], "spec", "priorityClassName"),
         created_at=facts.created_at or max((b for b in created_times if b), default=None),
-        nodes_ready=_ready(case_pods, reader.cluster)
+        nodes_ready=_is_ready(case_pods, reader.cluster)
         if facts.nodes_ready is None
         else facts.nodes_ready,
-        skew_s=_ahead(created_times, facts.at) if facts.skew_s is None else facts.skew_s,
+        skew_s=_compute_ahead(created_times, facts.at) if facts.skew_s is None else facts.skew_s,
         unidentified="",
     )
 
@@ -143,11 +143,11 @@ def _check_pod(ref: PodRef, pod: Object | None, facts: Facts) -> Object:
     if pod is None:
         raise _UnknownIdentity(f"pod {ref.pod} is not there any more")
     if ref.uid:
-        if ref.uid != uid(pod):
+        if ref.uid != get_uid(pod):
             raise _UnknownIdentity(f"pod {ref.pod} was made anew: its uid is another by now")
         return pod
     started_at = _parse_time(
-        get_path(pod, "status", "startTime") or meta(pod).get("creationTimestamp")
+        get_path(pod, "status", "startTime") or get_metadata(pod).get("creationTimestamp")
     )
     since = facts.finding.window.start
     if started_at is None:
@@ -157,9 +157,9 @@ def _check_pod(ref: PodRef, pod: Object | None, facts: Facts) -> Object:
             f"pod {ref.pod} started at {started_at:%F %R} UTC, after its idle stretch began "
             f"({since:%F %R}): the pod before it had its name"
         )
-    if not ref.node or ref.node != _node(pod):
+    if not ref.node or ref.node != _get_node(pod):
         raise _UnknownIdentity(
-            f"pod {ref.pod} is on node {_node(pod) or '?'}, its devices on {ref.node or '?'}"
+            f"pod {ref.pod} is on node {_get_node(pod) or '?'}, its devices on {ref.node or '?'}"
         )
     if is_deleting(pod) or has_ended(pod):
         raise _UnknownIdentity(f"pod {ref.pod} is over")
@@ -172,7 +172,7 @@ def _find_top(pods: Sequence[Object], reader: _Reader) -> Object:
         chain = reader.climber.chain(pod)
         if isinstance(chain, NoOwner):
             raise _UnknownIdentity(chain.reason)
-        tops[uid(chain[-1])] = chain[-1]
+        tops[get_uid(chain[-1])] = chain[-1]
     if len(tops) != 1:
         raise _UnknownIdentity(f"its pods have {len(tops)} owners")
     return next(iter(tops.values()))
@@ -186,15 +186,15 @@ def _check_all_pods(
     An inventory that judged the workload also judged its pods without devices. Without an inventory
     (`all_pods`), nothing shows what these pods do.
     """
-    uids = {uid(pod) for pod in case_pods}
+    uids = {get_uid(pod) for pod in case_pods}
     bound = [
         p
         for p in reader.cluster.pods(to_target(top, reader.cluster.name))
-        if _node(p)
+        if _get_node(p)
         and not has_ended(p)
         and (all_pods or count_requested_gpus(p) or get_path(p, "spec", "resourceClaims"))
     ]
-    unseen = sorted(name(p) for p in bound if uid(p) not in uids)
+    unseen = sorted(name(p) for p in bound if get_uid(p) not in uids)
     if unseen:
         raise _UnknownIdentity(
             f"{len(unseen)} of {len(bound)} pods of {format_object(top)} are not of this case: "
@@ -202,40 +202,40 @@ def _check_all_pods(
         )
 
 
-def _unresolved(pods: Iterable[Object]) -> Iterator[tuple[str, str]]:
+def _list_unresolved(pods: Iterable[Object]) -> Iterator[tuple[str, str]]:
     """Yield the names that rows use for pods whose top owner they do not know."""
     for pod in pods:
         yield UNRESOLVED, name(pod)
-        owner = controller(pod)
+        owner = find_controller(pod)
         if owner is not None:
             yield UNRESOLVED, str(owner.get("name"))
 
 
-def _node(pod: Object) -> str:
+def _get_node(pod: Object) -> str:
     return str(get_path(pod, "spec", "nodeName") or "")
 
 
-def _ready(pods: Sequence[Object], cluster: ClusterReader) -> bool | None:
+def _is_ready(pods: Sequence[Object], cluster: ClusterReader) -> bool | None:
     path = cluster.collection("Node", "")
-    nodes = [cluster.get(f"{path}/{_node(pod)}") if path else None for pod in pods]
+    nodes = [cluster.get(f"{path}/{_get_node(pod)}") if path else None for pod in pods]
     return None if None in nodes else all(has_condition(node, "Ready") for node in nodes if node)
 
 
-def _ahead(created_times: Sequence[datetime | None], now: datetime) -> float:
+def _compute_ahead(created_times: Sequence[datetime | None], now: datetime) -> float:
     """Return a lower bound of the seconds by which the API's clock is ahead of ours."""
     return max(
         0.0, *((created - now).total_seconds() for created in created_times if created is not None)
     )
 
 
-def _common(pods: Sequence[Object]) -> dict[str, str]:
-    first, *others = [labels(pod) for pod in pods]
+def _intersect_common(pods: Sequence[Object]) -> dict[str, str]:
+    first, *others = [get_labels(pod) for pod in pods]
     return {k: str(v) for k, v in first.items() if all(o.get(k) == v for o in others)}
 
 
-def _all(objects: Sequence[Object]) -> dict[str, str]:
+def _merge_all(objects: Sequence[Object]) -> dict[str, str]:
     """Return the annotations of any of the objects: a protection of one protects all."""
-    return {k: str(v) for obj in objects for k, v in annotations(obj).items() if "/" in k}
+    return {k: str(v) for obj in objects for k, v in get_annotations(obj).items() if "/" in k}
 
 
 def _parse_time(text: Any) -> datetime | None:

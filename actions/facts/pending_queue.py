@@ -21,7 +21,7 @@ from actions.facts.fleet_state import (
     PodRecord,
     WorkloadAllocation,
     WorkloadKey,
-    from_micros,
+    convert_micros,
     to_micros,
 )
 from fallow.action_models import Waiter
@@ -148,7 +148,7 @@ class PendingWorkloads:
         for key, pods in sorted(by_key.items()):
             gpus, since = (
                 round(sum(p.gpus for p in pods), 6),
-                from_micros(min(p.begin for p in pods)),
+                convert_micros(min(p.begin for p in pods)),
             )
             demand = _to_demand(key[0], pods)
             if demand is None:
@@ -300,7 +300,7 @@ class PendingWorkloads:
             devices_in_use = {
                 h.device for h in self._fleet_state.node_allocations_at(node_key, self._at)
             }
-            capacity = FreeCapacity({}, *_free_host(node, requested.get(node_key, (0, 0))))
+            capacity = FreeCapacity({}, *_compute_free_host(node, requested.get(node_key, (0, 0))))
             for device in self._fleet_state.devices.get(node_key, ()):
                 existed = device["first_us"] < self._at
                 if existed and device["device"] not in devices_in_use:
@@ -319,7 +319,7 @@ class PendingWorkloads:
         return nodes
 
 
-def _free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:
+def _compute_free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:
     """Return a node's CPU and memory without a request; an unknown amount is no obstacle."""
     cpu = float("inf") if node.cpu_milli is None else node.cpu_milli - requested[0]
     memory = float("inf") if node.memory_bytes is None else node.memory_bytes - requested[1]
@@ -336,7 +336,7 @@ def _get_key(pod: PodRecord) -> WorkloadKey:
 def _to_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None:
     demands = []
     for pod in pods:
-        device_type = _device_type(pod)
+        device_type = _get_device_type(pod)
         if device_type is None:
             return None
         demands.append(
@@ -352,7 +352,7 @@ def _to_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None
     )
 
 
-def _device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:
+def _get_device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:
     """Return the device type and the number that a pod requests; None = shares or claims."""
     resource = pod.gpu_resource or ""
     if match := _MIG.match(resource):

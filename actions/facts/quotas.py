@@ -17,7 +17,7 @@ class Quotas:
     """What quotas and queues held at a given time, from their last observed state before it."""
 
     def __init__(self, views: Views, now: datetime) -> None:
-        rows = views.query(_sql(), {"until": now}).to_pylist()
+        rows = views.query(_load_sql(), {"until": now}).to_pylist()
         self._named = {(r["cluster"], r["kind"], r["namespace"], r["name"]): r for r in rows}
         self._queues: dict[tuple[str, str], list[Row]] = {}
         self._spaces: dict[tuple[str, str], list[Row]] = {}
@@ -35,20 +35,20 @@ class Quotas:
         A Kueue workload names the LocalQueue of its namespace, which names the ClusterQueue.
         """
         if queue is None:
-            return _all(self._spaces.get((cluster, namespace), []))
+            return _combine_all(self._spaces.get((cluster, namespace), []))
         local = self._named.get((cluster, "LocalQueue", namespace, queue))
         if local is not None:
             name = (cluster, "ClusterQueue", "", str(local["parent"]))
-            return _all([self._named[name]] if name in self._named else [])
-        return _all(self._queues.get((cluster, queue), []))
+            return _combine_all([self._named[name]] if name in self._named else [])
+        return _combine_all(self._queues.get((cluster, queue), []))
 
 
-def _all(rows: list[Row]) -> bool | None:
+def _combine_all(rows: list[Row]) -> bool | None:
     """Return the common answer; None where there is none, or the answers differ."""
     answers = {row["over"] for row in rows}
     return answers.pop() if len(answers) == 1 else None
 
 
 @cache
-def _sql() -> str:
+def _load_sql() -> str:
     return read_text("actions.facts", "quotas.sql").strip()

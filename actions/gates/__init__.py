@@ -22,9 +22,9 @@ __all__ = [
     "Gate",
     "GateInput",
     "find_closed_gates",
-    "gates",
     "get_notice_time",
-    "table",
+    "list_gates",
+    "render_table",
 ]
 _GATE_MODULES = (policy, evidence, environment, history)
 """Modules whose gates register themselves on import."""
@@ -49,7 +49,7 @@ class ClosedGate(msgspec.Struct, frozen=True):
 
 
 @cache
-def gates() -> tuple[Gate, ...]:
+def list_gates() -> tuple[Gate, ...]:
     """Return the gates in their order."""
     return tuple(msgspec.convert(row, Gate) for row in read_table("actions", "gates.csv"))
 
@@ -58,15 +58,15 @@ def find_closed_gates(case: GateInput) -> tuple[ClosedGate, ...]:
     """Return every gate that refuses, in their order."""
     return tuple(
         ClosedGate(gate, Reason(gate.gate, refusal.text), refusal.until)
-        for gate in gates()
+        for gate in list_gates()
         for refusal in CHECKS[gate.gate](case)
     )
 
 
-def table() -> str:
+def render_table() -> str:
     """Return the gates as a table in Markdown."""
     lines = ["| gate | guards | its no | asks | from |", "|---|---|---|---|---|"]
     lines += [
-        f"| {g.gate} | {g.guards} | {g.ruling} | {g.question}? | {g.source} |" for g in gates()
+        f"| {g.gate} | {g.guards} | {g.ruling} | {g.question}? | {g.source} |" for g in list_gates()
     ]
     return "\n".join(lines) + "\n"

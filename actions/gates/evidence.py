@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from actions.gates.registry import GateInput, Refusal, gate
+from actions.gates.registry import GateInput, Refusal, register_gate
 from actions.recommend import STALLED, stop_verbs
 from fallow.window import format_duration
 
@@ -12,8 +12,8 @@ MOST_SKEW_S = 30.0
 MOST_INTERVALS = 2
 
 
-@gate("verdict")
-def _verdict(case: GateInput) -> Iterator[Refusal]:
+@register_gate("verdict")
+def _check_verdict(case: GateInput) -> Iterator[Refusal]:
     finding, verb = case.facts.finding, case.facts.recommendation.verb
     verdict = finding.verdict
     if verb in stop_verbs() and finding.kind == STALLED:
@@ -25,8 +25,8 @@ def _verdict(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"the verdict is {verdict}")
 
 
-@gate("evidence")
-def _evidence(case: GateInput) -> Iterator[Refusal]:
+@register_gate("evidence")
+def _check_evidence(case: GateInput) -> Iterator[Refusal]:
     finding = case.facts.finding
     if finding.evidence != "confirmed":
         yield Refusal(f"the evidence is {finding.evidence}")
@@ -36,8 +36,8 @@ def _evidence(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"not enough signals to act: {why or 'the finding is not actionable'}")
 
 
-@gate("wanted")
-def _wanted(case: GateInput) -> Iterator[Refusal]:
+@register_gate("wanted")
+def _check_wanted(case: GateInput) -> Iterator[Refusal]:
     """Refuse unless the probability of a return is within the declared rate of reversals."""
     finding, rate = case.facts.finding, case.policy.reversals.rate
     if finding.analyzer != "idle" or case.facts.recommendation.verb not in stop_verbs():
@@ -69,8 +69,8 @@ def _wanted(case: GateInput) -> Iterator[Refusal]:
     )
 
 
-@gate("coverage")
-def _coverage(case: GateInput) -> Iterator[Refusal]:
+@register_gate("coverage")
+def _check_coverage(case: GateInput) -> Iterator[Refusal]:
     coverage = case.facts.coverage
     if coverage is None:
         yield Refusal("coverage is unknown")
@@ -78,8 +78,8 @@ def _coverage(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"coverage is {coverage:.1%}, below {LEAST_COVERAGE:.0%}")
 
 
-@gate("fresh")
-def _fresh(case: GateInput) -> Iterator[Refusal]:
+@register_gate("fresh")
+def _check_fresh(case: GateInput) -> Iterator[Refusal]:
     facts, now = case.facts, case.now
     if facts.at > now:
         yield Refusal(f"the facts are of {facts.at:%F %T}, later than now")
@@ -96,14 +96,14 @@ def _fresh(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"the last sample is {format_duration(-age)} in the future")
 
 
-@gate("conflict")
-def _conflict(case: GateInput) -> Iterator[Refusal]:
+@register_gate("conflict")
+def _check_conflict(case: GateInput) -> Iterator[Refusal]:
     for conflict in case.facts.conflicts:
         yield Refusal(conflict)
 
 
-@gate("skew")
-def _skew(case: GateInput) -> Iterator[Refusal]:
+@register_gate("skew")
+def _check_skew(case: GateInput) -> Iterator[Refusal]:
     skew = case.facts.skew_s
     if skew is None:
         yield Refusal("how far the sources' clocks differ is unknown")
@@ -111,8 +111,8 @@ def _skew(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"the sources' clocks differ by {abs(skew):g} s, more than {MOST_SKEW_S:g} s")
 
 
-@gate("ready")
-def _ready(case: GateInput) -> Iterator[Refusal]:
+@register_gate("ready")
+def _check_ready(case: GateInput) -> Iterator[Refusal]:
     if case.facts.nodes_ready is not True:
         yield Refusal(
             _explain_missing(
@@ -121,15 +121,15 @@ def _ready(case: GateInput) -> Iterator[Refusal]:
         )
 
 
-@gate("shared")
-def _shared(case: GateInput) -> Iterator[Refusal]:
+@register_gate("shared")
+def _check_shared(case: GateInput) -> Iterator[Refusal]:
     if case.facts.shared is not False:
         reason = "devices are shared, or the share is an estimate"
         yield Refusal(reason if case.facts.shared else "whether devices are shared is unknown")
 
 
-@gate("resolved")
-def _resolved(case: GateInput) -> Iterator[Refusal]:
+@register_gate("resolved")
+def _check_resolved(case: GateInput) -> Iterator[Refusal]:
     if case.facts.owner_resolved is not True:
         is_resolved = case.facts.owner_resolved
         yield Refusal(
@@ -137,14 +137,14 @@ def _resolved(case: GateInput) -> Iterator[Refusal]:
         )
 
 
-@gate("owner")
-def _owner(case: GateInput) -> Iterator[Refusal]:
+@register_gate("owner")
+def _check_owner(case: GateInput) -> Iterator[Refusal]:
     if not case.facts.owner:
         yield Refusal("no recipient is known")
 
 
-@gate("veto")
-def _veto(case: GateInput) -> Iterator[Refusal]:
+@register_gate("veto")
+def _check_veto(case: GateInput) -> Iterator[Refusal]:
     for veto in case.facts.vetoes:
         yield Refusal(veto)
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from datetime import UTC
 from itertools import zip_longest
 
-from actions.gates.registry import GateInput, Refusal, format_span, gate, get_notice_time
+from actions.gates.registry import GateInput, Refusal, format_span, get_notice_time, register_gate
 from actions.policy.budgets import find_blocks
 from actions.policy.schedule import get_blackout_end, get_opening, is_action_open, is_blackout
 from fallow.approvals import Approver, count_people
 from fallow.protections import (
     Protection,
-    annotations,
     parse_timestamp,
-    protections,
+    read_annotations,
+    read_protections,
     select_protections,
 )
 
@@ -21,8 +21,8 @@ MOST_DOUBLINGS = 8
 cool-downs (64 days)."""
 
 
-@gate("keep")
-def _owner_keep(case: GateInput) -> Iterator[Refusal]:
+@register_gate("keep")
+def _check_owner_keep(case: GateInput) -> Iterator[Refusal]:
     facts, now = case.facts, case.now
     until = facts.history.kept_until
     if until is not None and until > now:
@@ -34,38 +34,38 @@ def _owner_keep(case: GateInput) -> Iterator[Refusal]:
             select_protections(facts.namespace_labels, facts.namespace_annotations),
         ),
     ):
-        for key, row in annotations().items():
+        for key, row in read_annotations().items():
             value = marks.get(key)
             if value is not None and row.protects(value, now):
-                yield _protection(row, f"{prefix}{key}={value}", value)
-    for row in protections():
+                yield _refuse_protection(row, f"{prefix}{key}={value}", value)
+    for row in read_protections():
         priority_class = facts.priority_class or ""
         if row.where == "priority" and priority_class.startswith(row.key):
             yield Refusal(f"{row.why}: priority class {priority_class}")
 
 
-def _protection(row: Protection, mark: str, value: str) -> Refusal:
+def _refuse_protection(row: Protection, mark: str, value: str) -> Refusal:
     until = parse_timestamp(value.strip()) if row.value == "until" else None
     if row.value == "until" and until is None:
         return Refusal(f"{row.why}: {mark} (no time given, so for ever)")
     return Refusal(f"{row.why}: {mark}", None if until is None else until.astimezone(UTC))
 
 
-@gate("open")
-def _open(case: GateInput) -> Iterator[Refusal]:
+@register_gate("open")
+def _check_open(case: GateInput) -> Iterator[Refusal]:
     if case.facts.history.open_action is not None:
         yield Refusal(f"action {case.facts.history.open_action} on it has no outcome yet")
 
 
-@gate("reverted")
-def _reverted(case: GateInput) -> Iterator[Refusal]:
+@register_gate("reverted")
+def _check_reverted(case: GateInput) -> Iterator[Refusal]:
     until = case.facts.history.contested_until
     if until is not None and until > case.now:
         yield Refusal(f"somebody reverted us: left alone until {until:%F %R} UTC", until)
 
 
-@gate("cool-down")
-def _cool_down(case: GateInput) -> Iterator[Refusal]:
+@register_gate("cool-down")
+def _check_cool_down(case: GateInput) -> Iterator[Refusal]:
     history, cool_down = case.facts.history, case.policy.cool_down
     last = max(filter(None, (history.last_action_at, *history.restored_at)), default=None)
     if last is None:
@@ -77,24 +77,24 @@ def _cool_down(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"acted upon at {last:%F %R} UTC{times}: rests until {until:%F %R}", until)
 
 
-@gate("trusted")
-def _trusted(case: GateInput) -> Iterator[Refusal]:
+@register_gate("trusted")
+def _check_trusted(case: GateInput) -> Iterator[Refusal]:
     name, rate = case.policy.name, case.policy.reversals.rate
     if name not in case.usage.trusted:
         none = f"no back-test of this text of the policy proved reversals within {rate:.1%}"
         yield Refusal(case.usage.unproved.get(name, none))
 
 
-@gate("demoted")
-def _demoted(case: GateInput) -> Iterator[Refusal]:
+@register_gate("demoted")
+def _check_demoted(case: GateInput) -> Iterator[Refusal]:
     if case.policy.name in case.usage.demoted:
         yield Refusal(
             f"owners took back more than {case.policy.reversals.rate:.1%} of what it stopped"
         )
 
 
-@gate("window")
-def _window(case: GateInput) -> Iterator[Refusal]:
+@register_gate("window")
+def _check_window(case: GateInput) -> Iterator[Refusal]:
     window = case.policy.act_window
     if window is not None and not is_action_open(window, case.now):
         until = get_opening(window, case.now)
@@ -104,28 +104,28 @@ def _window(case: GateInput) -> Iterator[Refusal]:
         )
 
 
-@gate("blackout")
-def _blackout(case: GateInput) -> Iterator[Refusal]:
+@register_gate("blackout")
+def _check_blackout(case: GateInput) -> Iterator[Refusal]:
     for blackout in case.policy.blackouts:
         if is_blackout(blackout, case.now):
             yield Refusal(blackout.name, get_blackout_end(blackout, case.now))
 
 
-@gate("budget")
-def _budget(case: GateInput) -> Iterator[Refusal]:
+@register_gate("budget")
+def _check_budget(case: GateInput) -> Iterator[Refusal]:
     for hold in find_blocks(case.policy, case.facts, case.usage, case.now):
         yield Refusal(hold.reason.text, hold.until)
 
 
-@gate("concurrent")
-def _concurrent(case: GateInput) -> Iterator[Refusal]:
+@register_gate("concurrent")
+def _check_concurrent(case: GateInput) -> Iterator[Refusal]:
     under_way, limit = case.usage.concurrent, case.policy.concurrent
     if under_way >= limit:
         yield Refusal(f"{under_way} actions are under way, concurrent is {limit}")
 
 
-@gate("approval")
-def _approval(case: GateInput) -> Iterator[Refusal]:
+@register_gate("approval")
+def _check_approval(case: GateInput) -> Iterator[Refusal]:
     approvals = case.policy.approvals
     acted = case.usage.acted.get(case.policy.name, 0)
     if approvals.when == "none" or (approvals.when == "first" and acted >= approvals.first):
@@ -150,21 +150,21 @@ def _approval(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"{required} to approve{scope}{approved}")
 
 
-@gate("first-sight")
-def _first_sight(case: GateInput) -> Iterator[Refusal]:
+@register_gate("first-sight")
+def _check_first_sight(case: GateInput) -> Iterator[Refusal]:
     first_seen = case.facts.history.first_seen
     if first_seen is None or first_seen >= case.now:
         yield Refusal("seen for the first time: first sight only warns")
 
 
-@gate("notice")
-def _notice(case: GateInput) -> Iterator[Refusal]:
+@register_gate("notice")
+def _check_notice(case: GateInput) -> Iterator[Refusal]:
     if case.policy.stage("notify") is not None and get_notice_time(case.facts) is None:
         yield Refusal("no notice of it is proved to be delivered")
 
 
-@gate("grace")
-def _grace(case: GateInput) -> Iterator[Refusal]:
+@register_gate("grace")
+def _check_grace(case: GateInput) -> Iterator[Refusal]:
     stage, notified_at = case.policy.stage("grace"), get_notice_time(case.facts)
     if stage is None or notified_at is None:
         return

@@ -33,7 +33,7 @@ CHECKS: dict[str, GateCheck] = {}
 """The check of each gate, by its name in `gates.csv`."""
 
 
-def gate(name: str) -> Callable[[GateCheck], GateCheck]:
+def register_gate(name: str) -> Callable[[GateCheck], GateCheck]:
     """Register a function as a gate."""
 
     def put(check: GateCheck) -> GateCheck:

@@ -34,18 +34,20 @@ class Default(msgspec.Struct, frozen=True):
 
 
 @cache
-def defaults() -> tuple[Default, ...]:
+def read_defaults() -> tuple[Default, ...]:
     """Return the rows of `admission.csv`."""
     return tuple(Default(**row) for row in read_table("actions.hints", "admission.csv"))
 
 
-def manifests() -> list[dict[str, Any]]:
+def build_manifests() -> list[dict[str, Any]]:
     """Return a policy and its binding for each format."""
-    formats = dict.fromkeys(row.format for row in defaults())
-    return [document for name in formats for document in (_policy(name), _binding(name))]
+    formats = dict.fromkeys(row.format for row in read_defaults())
+    return [
+        document for name in formats for document in (_build_policy(name), _build_binding(name))
+    ]
 
 
-def expression(row: Default) -> str:
+def build_expression(row: Default) -> str:
     """Return the CEL that adds the variable to GPU containers that do not set it."""
     condition = f"{_GPU} && !(has(c.env) && c.env.exists(e, e.name == '{row.variable}'))"
     variable = f"Object.spec.containers.env{{name: '{row.variable}', value: '{row.value}'}}"
@@ -56,8 +58,8 @@ def expression(row: Default) -> str:
     )
 
 
-def _policy(name: str) -> dict[str, Any]:
-    rows = [row for row in defaults() if row.format == name]
+def _build_policy(name: str) -> dict[str, Any]:
+    rows = [row for row in read_defaults() if row.format == name]
     rule = {
         "apiGroups": [""],
         "apiVersions": ["v1"],
@@ -67,7 +69,7 @@ def _policy(name: str) -> dict[str, Any]:
     return {
         "apiVersion": API,
         "kind": "MutatingAdmissionPolicy",
-        "metadata": _meta(name),
+        "metadata": _build_metadata(name),
         "spec": {
             "failurePolicy": "Ignore",
             "reinvocationPolicy": "Never",
@@ -78,7 +80,7 @@ def _policy(name: str) -> dict[str, Any]:
             "mutations": [
                 {
                     "patchType": "ApplyConfiguration",
-                    "applyConfiguration": {"expression": expression(row)},
+                    "applyConfiguration": {"expression": build_expression(row)},
                 }
                 for row in rows
             ],
@@ -86,12 +88,12 @@ def _policy(name: str) -> dict[str, Any]:
     }
 
 
-def _binding(name: str) -> dict[str, Any]:
+def _build_binding(name: str) -> dict[str, Any]:
     selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*_NEVER]}
     return {
         "apiVersion": API,
         "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": _meta(name),
+        "metadata": _build_metadata(name),
         "spec": {
             "policyName": f"fallow-precision-{name}",
             "matchResources": {"namespaceSelector": {"matchExpressions": [selector]}},
@@ -99,6 +101,6 @@ def _binding(name: str) -> dict[str, Any]:
     }
 
 
-def _meta(name: str) -> dict[str, Any]:
+def _build_metadata(name: str) -> dict[str, Any]:
     part = {"app.kubernetes.io/part-of": "fallow"}
     return {"name": f"fallow-precision-{name}", "labels": part}

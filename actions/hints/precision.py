@@ -6,18 +6,18 @@ The hint is an annotation; the workload is not changed and nothing restarts.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from actions.reclaim.kinds import kinds
-from actions.reclaim.subjects import plural, read_workload
+from actions.reclaim.kinds import read_kinds
+from actions.reclaim.subjects import get_plural, read_workload
 from actions.reclaim.writes import set_field
 from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError
-from fallow.precision_lines import framework_lines
+from fallow.precision_lines import read_framework_lines
 from fallow.protocols import ClusterReader, Right
 
 HINT = "/metadata/annotations/fallow.dev~1hint"
 MAX_LENGTH = 8192
 """Maximum characters of a hint; the API allows 256 KiB for all annotations together."""
-ANNOTATED_KINDS = tuple(k for k, row in kinds().items() if row.switch in {"replicas", "field"})
+ANNOTATED_KINDS = tuple(k for k, row in read_kinds().items() if row.switch in {"replicas", "field"})
 """Kinds that keep an annotation; one on a pod is lost with the pod."""
 
 
@@ -38,7 +38,8 @@ class PrecisionExecutor:
         }
     )
     rights: ClassVar[tuple[Right, ...]] = tuple(
-        Right(kinds()[name].group, plural(name), ("get", "patch")) for name in ANNOTATED_KINDS
+        Right(read_kinds()[name].group, get_plural(name), ("get", "patch"))
+        for name in ANNOTATED_KINDS
     )
 
     def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
@@ -77,7 +78,7 @@ def format_hint(parameters: Mapping[str, Any], workload: str) -> str:
         text_lines.append(f"{speed_range['format']}: {low:g} to {high:g} times as fast, estimated.")
         text_lines += [
             f"  {row.framework}: {row.line}"
-            for row in framework_lines().get(speed_range["format"], ())
+            for row in read_framework_lines().get(speed_range["format"], ())
         ]
     if assumed := parameters.get("assumptions"):
         text_lines.append(f"Assumed: {'; '.join(assumed)}.")

@@ -298,7 +298,7 @@ _PUBLIC_FIELDS = frozenset(
 )  # fmt: skip
 _HANDLERS: dict[str, Callable[[DerivedState, Entry], None]] = {
     kind: getattr(DerivedState, "_on_" + kind.replace("-", "_"))
-    for kind in event_types.event_types()
+    for kind in event_types.read_event_types()
 }
 
 

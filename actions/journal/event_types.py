@@ -20,6 +20,6 @@ FLEET = "fleet"
 
 
 @cache
-def event_types() -> frozenset[str]:
+def read_event_types() -> frozenset[str]:
     """Return every type of row."""
     return frozenset(row["kind"] for row in read_table("actions.journal", "event_types.csv"))

@@ -84,7 +84,7 @@ class Journal:
         try:
             with file.explain_errors():
                 if write:
-                    file.connection.executescript(_schema())
+                    file.connection.executescript(_load_schema())
                 else:
                     file.connection.execute("PRAGMA query_only = ON")
             file.query(f"SELECT {COLUMNS} FROM entry LIMIT 1")
@@ -130,14 +130,14 @@ class Journal:
             ).fetchone() or (0, GENESIS)
             seq, previous = int(last[0]), str(last[1])
             for kind, key, document in rows:
-                seq, text = seq + 1, canonical(document)
+                seq, text = seq + 1, encode_canonical(document)
                 row_hash = _hash(previous, seq, at.isoformat(), kind, key, author, text)
                 row = (seq, at.isoformat(), kind, key, author, text, previous, row_hash)
                 connection.execute(
                     f"INSERT INTO entry ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
                 )
                 previous = row_hash
-                entries.append(_entry(row))
+                entries.append(_build_entry(row))
         return entries
 
     def entries(self, *kinds: str, key: str | None = None, after: int = 0) -> list[Entry]:
@@ -153,7 +153,7 @@ class Journal:
             values.append(key)
         where = " AND ".join(conditions)
         rows = self._file.query(f"SELECT {COLUMNS} FROM entry WHERE {where} ORDER BY seq", values)
-        return [_entry(row) for row in rows]
+        return [_build_entry(row) for row in rows]
 
     def follow(self, after: int, previous: str) -> list[Entry]:
         """Return the rows after one whose hash is given, each checked against the chain.
@@ -165,7 +165,7 @@ class Journal:
         for row in rows:
             self._require_link(row, after + 1, previous)
             after, previous = row[0], str(row[7])
-        return [_entry(row) for row in rows]
+        return [_build_entry(row) for row in rows]
 
     def verify(self, copied: Iterable[tuple[int, str]] = ()) -> BrokenLink | None:
         """Return the first broken link of the chain; None = every row is as it was written.
@@ -257,7 +257,7 @@ class Journal:
             )
 
 
-def _schema() -> str:
+def _load_schema() -> str:
     return read_text("actions.journal", "schema.sql")
 
 
@@ -278,7 +278,7 @@ def _hash(previous: str, seq: int, *parts: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def canonical(document: Any) -> str:
+def encode_canonical(document: Any) -> str:
     """Return a document as rows store it: JSON in canonical form."""
     plain = msgspec.to_builtins(document, enc_hook=str)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -294,7 +294,7 @@ def _read_field_renames(stored_kind: str) -> dict[str, str]:
     }
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _build_entry(row: tuple[Any, ...]) -> Entry:
     at, stored_kind, document = datetime.fromisoformat(row[1]), row[2], json.loads(row[5])
     if fields := _read_field_renames(stored_kind):
         document = {fields.get(name, name): value for name, value in document.items()}

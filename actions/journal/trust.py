@@ -65,7 +65,7 @@ def revoke(record: JournalState, name: str, by: str, reason: str = "") -> None:
     record.append(event_types.REVOKED, name, document, actor=_require_name(by))
 
 
-def with_trust(usage: BudgetUsage, record: JournalState, policies: Sequence[Policy]) -> BudgetUsage:
+def add_trust(usage: BudgetUsage, record: JournalState, policies: Sequence[Policy]) -> BudgetUsage:
     """Return the budget usage with the trusted policies, and why others are not trusted."""
     states = read_trust_states(record, policies).values()
     texts = {p.name: p.fingerprint for p in policies}
@@ -100,13 +100,13 @@ def read_trust_state(record: JournalState, policy: Policy) -> TrustState:
 
 def _explain_unproved(record: JournalState, policy: Policy, earlier: PolicyTrust | None) -> str:
     replay = record.replays.get(policy.name)
-    if replay is not None and replay.fingerprint == _as_enforced(policy).fingerprint:
+    if replay is not None and replay.fingerprint == _build_enforced_policy(policy).fingerprint:
         return f"back-test of {replay.at:%Y-%m-%d}: {replay.proof}"
     prefix = "its text changed since it was trusted; " if earlier is not None else ""
     return f"{prefix}no back-test of this text proved reversals within {policy.reversals.rate:.1%}"
 
 
-def _as_enforced(policy: Policy) -> Policy:
+def _build_enforced_policy(policy: Policy) -> Policy:
     return msgspec.structs.replace(policy, mode="enforce")
 
 

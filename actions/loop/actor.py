@@ -13,7 +13,7 @@ from actions.decide import decide
 from actions.gates import get_notice_time
 from actions.journal import JournalState, event_types
 from actions.journal.action_state import CaseKey
-from actions.journal.trust import HAND, read_trust_states, with_trust
+from actions.journal.trust import HAND, add_trust, read_trust_states
 from actions.loop.context import ActionContext
 from actions.loop.drift import DriftDetector, demote_policies, undo_harmful
 from actions.loop.freeze import Freeze
@@ -37,14 +37,14 @@ from actions.loop.protocols import (
 )
 from actions.loop.reconcile import reconcile
 from actions.loop.restore import restore_snapshots
-from actions.loop.runner import ActionRunner, standard_guard
+from actions.loop.runner import ActionRunner, check_protections
 from actions.loop.sender import KUBERNETES, ChangeSender
 from actions.loop.undo import undo
 from actions.notices.notice_text import build_notice
 from actions.plan import ActionPlan, plan
 from actions.policy.budgets import BudgetUsage, get_horizon
 from actions.policy.model import Policy
-from fallow.action_models import CaseHistory, Decision, Facts, Outcome, Reason, decision_id
+from fallow.action_models import CaseHistory, Decision, Facts, Outcome, Reason, compute_decision_id
 from fallow.action_settings import ActionsSettings
 from fallow.approvals import Approver, is_same_person
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError, WarehouseError
@@ -82,7 +82,7 @@ class Actor:
         link: str = "",
         planner: Planner = plan,
         decider: Decider = decide,
-        guard: Guard = standard_guard,
+        guard: Guard = check_protections,
         reviewer: Reviewer = lambda _action, _now: None,
         pulse: Callable[[str], None] = lambda _step: None,
     ) -> None:
@@ -350,7 +350,7 @@ class Actor:
             concurrent=self.record.count_open(),
             acted=self.record.count_by_policy(),
         )
-        return with_trust(usage, self.record, self.policies)
+        return add_trust(usage, self.record, self.policies)
 
     def _take_steps(
         self, decisions: Sequence[Decision], facts: Mapping[str, Facts], *, dry_run: bool
@@ -432,7 +432,7 @@ class Actor:
                 r.gate == APPROVAL for r in decision.reasons
             ):
                 continue
-            key = decision_id(decision.policy, decision.finding, "act")
+            key = compute_decision_id(decision.policy, decision.finding, "act")
             if decision.policy not in policies or key in self.record.approval_requests:
                 continue
             document = {

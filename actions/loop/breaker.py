@@ -39,7 +39,7 @@ def find_incident(
         "idle": idle + EPSILON,
         "cluster": cluster,
     }
-    row = views.query(_sql(), parameters).to_pylist()[0]
+    row = views.query(_load_sql(), parameters).to_pylist()[0]
     reasons = []
     length = format_duration(settings.within.total_seconds())
     if row["devices"] >= settings.least_devices:
@@ -60,5 +60,5 @@ def find_incident(
 
 
 @cache
-def _sql() -> str:
+def _load_sql() -> str:
     return compose_query((ACTIVE_SAMPLE, "breaker"), "actions.loop")

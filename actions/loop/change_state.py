@@ -50,22 +50,24 @@ def find_differences(values: Mapping[str, Any], obj: Object) -> list[str]:
     return [p for p, value in values.items() if not _is_same_field(p, get_value(obj, p), value)]
 
 
-def final_changes(changes: Sequence[Change], numbers: Iterable[int] | None = None) -> list[Change]:
+def find_final_changes(
+    changes: Sequence[Change], numbers: Iterable[int] | None = None
+) -> list[Change]:
     """Return the changes (of some numbers) with the values that they leave in the end.
 
     If several changes write a pointer of one object, only the last value is compared. An earlier
     value is gone, and nobody reversed it.
     """
     indexes = sorted(range(len(changes)) if numbers is None else numbers)
-    return _unique_pointers(changes, reversed(indexes))[::-1]
+    return _list_unique_pointers(changes, reversed(indexes))[::-1]
 
 
-def first_changes(changes: Sequence[Change]) -> list[Change]:
+def find_first_changes(changes: Sequence[Change]) -> list[Change]:
     """Return the changes with the values that the first of them expects and leaves."""
-    return _unique_pointers(changes, range(len(changes)))
+    return _list_unique_pointers(changes, range(len(changes)))
 
 
-def _unique_pointers(changes: Sequence[Change], order: Iterable[int]) -> list[Change]:
+def _list_unique_pointers(changes: Sequence[Change], order: Iterable[int]) -> list[Change]:
     """Return changes, in an order, each with the pointers that none before it writes."""
     written: set[tuple[str, str, str]] = set()
     unique = []
@@ -97,7 +99,7 @@ def find_last_writer(obj: Object, pointers: list[str]) -> tuple[str, datetime | 
             continue
         if since is None or manager[1] is None or manager[1] >= since:
             others.append(manager)
-        if any(_owns_path(entry.get("fieldsV1") or {}, split_pointer(p)) for p in pointers):
+        if any(_is_path_owned(entry.get("fieldsV1") or {}, split_pointer(p)) for p in pointers):
             owners.append(manager)
     writers = owners or others
     return max(writers, key=lambda w: w[1].timestamp() if w[1] else 0.0, default=None)
@@ -118,7 +120,7 @@ def find_spec_writer(obj: Object, since: datetime) -> str | None:
     return None
 
 
-def with_current_version(change: Change, obj: Object | None) -> Change:
+def set_current_version(change: Change, obj: Object | None) -> Change:
     """Return the change with the object's current version as its precondition."""
     meta = (obj or {}).get("metadata") or {}
     if not change.guarded or meta.get("uid") != change.target.uid:
@@ -166,7 +168,7 @@ def _is_same_field(pointer: str, left_value: Any, right_value: Any) -> bool:
     )  # the server rewrites quantities: 8192Mi becomes 8Gi
 
 
-def _owns_path(fields: Mapping[str, Any], path: Sequence[str]) -> bool:
+def _is_path_owned(fields: Mapping[str, Any], path: Sequence[str]) -> bool:
     """Return whether a set of managed fields contains a path.
 
     A list's items have their own keys.

@@ -70,14 +70,14 @@ class ActionContext(msgspec.Struct, frozen=True):
         Each reversal doubles this time: an owner who repeatedly restarts a workload has opted out.
         """
         earlier = self.record.count_reversals_of(state.workload)
-        document = {"by": by, "person": by not in controllers()}
+        document = {"by": by, "person": by not in read_controllers()}
         self.record.append(event_types.REVERSED, state.action.id, document)
         length = self.settings.back_off.reverted * 2 ** min(earlier, 10)
         self.back_off(state.workload, length, f"{by} took action {state.action.id} back")
 
 
 @cache
-def controllers() -> Mapping[str, str]:
+def read_controllers() -> Mapping[str, str]:
     """Return the field managers that are controllers, and their descriptions."""
     return {row["manager"]: row["what"] for row in read_table("actions.loop", "controllers.csv")}
 

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from actions.journal import ActionState, JournalState, event_types
 from actions.loop.change_state import (
     compare_object,
-    final_changes,
     find_differences,
+    find_final_changes,
     find_last_writer,
     is_pending,
 )
@@ -54,7 +54,7 @@ class DriftDetector:
 
     def _check(self, state: ActionState) -> Outcome | None:
         context = self._context
-        for change in final_changes(state.action.intent.changes):
+        for change in find_final_changes(state.action.intent.changes):
             obj = context.sender.read_object(change)
             object_state = compare_object(change, obj)
             if (

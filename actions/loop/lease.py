@@ -30,7 +30,7 @@ RETRY_S = 2.0
 """Time between two reads of a Lease that another process holds, as client-go's RetryPeriod."""
 
 
-def monotonic() -> float:
+def read_monotonic() -> float:
     """Return seconds of a clock that is never set.
 
     It includes sleep where the system supports it.
@@ -63,7 +63,7 @@ class Lease:
         settings: LeaseSettings,
         identity: str,
         clock: Callable[[], datetime],
-        ticks: Callable[[], float] = monotonic,
+        ticks: Callable[[], float] = read_monotonic,
     ) -> None:
         self._cluster, self._settings, self._clock, self._ticks = cluster, settings, clock, ticks
         self.identity = identity

@@ -12,7 +12,7 @@ from actions.journal import JournalState, event_types
 from actions.loop.annotate import ANNOTATION_KEYS
 from actions.loop.lease import ANCHOR_KEY
 from actions.loop.protocols import ClusterClient
-from actions.reclaim.kinds import kinds
+from actions.reclaim.kinds import read_kinds
 from fallow.action_settings import LeaseSettings
 from fallow.errors import RefusedError
 
@@ -52,7 +52,7 @@ def list_marks(cluster: ClusterClient) -> MarkList:
     """
     marks: list[Mark] = []
     unread: list[str] = []
-    groups = {(kind.api_kind, kind.group) for kind in kinds().values() if kind.switch != "hub"}
+    groups = {(kind.api_kind, kind.group) for kind in read_kinds().values() if kind.switch != "hub"}
     for kind, group in sorted({*groups, ("Node", "")}):
         path = cluster.collection(kind, group)
         if path is None:

@@ -36,7 +36,7 @@ def find_active_device(
         "since": now - lookback,
         "until": now,
     }
-    rows = views.query(_sql(), parameters).to_pylist()
+    rows = views.query(_load_sql(), parameters).to_pylist()
     if not rows or rows[0]["activity"] is None or rows[0]["activity"] <= idle + EPSILON:
         return None
     row = rows[0]
@@ -44,5 +44,5 @@ def find_active_device(
 
 
 @cache
-def _sql() -> str:
+def _load_sql() -> str:
     return compose_query((ACTIVE_SAMPLE, "recent_activity"), "actions.loop")

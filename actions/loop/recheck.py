@@ -89,7 +89,7 @@ def read_signals(
         "until": now,
         "notebook_s": limits.notebook_s,
     }
-    return [_to_reading(row) for row in views.query(_sql(), parameters).to_pylist()]
+    return [_to_reading(row) for row in views.query(_load_sql(), parameters).to_pylist()]
 
 
 def judge_readings(
@@ -211,5 +211,5 @@ def _to_reading(row: Mapping[str, Any]) -> SignalReading:
 
 
 @cache
-def _sql() -> str:
+def _load_sql() -> str:
     return compose_query((ACTIVE_SAMPLE, "recheck"), "actions.loop")

@@ -40,7 +40,7 @@ class StalledReading(msgspec.Struct, frozen=True):
     is_active: bool
 
 
-def stalled_readings(
+def read_stalled_readings(
     views: Views, facts: Facts, now: datetime, *, burst_bps: float
 ) -> list[StalledReading]:
     """Return the last reading of each device, progress series and host of a stalled job."""
@@ -62,7 +62,7 @@ def stalled_readings(
         "sm": SPIN["spin_sm"] + EPSILON,
         "bps": SPIN["spin_bps"],
     }
-    rows = views.query(_sql(), parameters).to_pylist()
+    rows = views.query(_load_sql(), parameters).to_pylist()
     return [StalledReading(**{**row, "ts": row["ts"].replace(tzinfo=UTC)}) for row in rows]
 
 
@@ -94,7 +94,7 @@ def judge_stalled(readings: Iterable[StalledReading], facts: Facts, now: datetim
     return Recheck(tuple(active), tuple(stale))
 
 
-def device_readings(readings: Iterable[StalledReading]) -> list[SignalReading]:
+def convert_device_readings(readings: Iterable[StalledReading]) -> list[SignalReading]:
     """Return the readings of devices in the form that `recheck.find_unanswered` takes."""
     return [
         SignalReading("activity", r.about, r.ts, r.interval_s, source=r.source)
@@ -104,5 +104,5 @@ def device_readings(readings: Iterable[StalledReading]) -> list[SignalReading]:
 
 
 @cache
-def _sql() -> str:
+def _load_sql() -> str:
     return read_text("actions.loop", "recheck_stalled.sql")

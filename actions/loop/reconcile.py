@@ -21,10 +21,10 @@ from actions.loop.change_state import (
     EVICTION,
     ObjectState,
     compare_object,
-    final_changes,
     find_differences,
+    find_final_changes,
+    find_first_changes,
     find_last_writer,
-    first_changes,
     is_pending,
 )
 from actions.loop.context import MAX_DELAY, ActionContext, get_manager_name
@@ -45,7 +45,7 @@ def reconcile(context: ActionContext, state: ActionState) -> Outcome | None:
     """
     if state.undo_state is not None and state.order[1] > state.order[0]:
         return continue_undo(context, state)
-    if _awaits_answer(context, state):
+    if _is_awaiting_answer(context, state):
         return None
     changes = state.action.intent.changes
     missing = [n for n in range(len(changes)) if n not in state.writes.took]
@@ -86,7 +86,7 @@ def _verify_changes(context: ActionContext, state: ActionState) -> Outcome | Non
     intent, now = state.action.intent, context.clock()
     reverted: list[tuple[Change, Mapping[str, Any]]] = []
     waiting: list[str] = []
-    changes = final_changes(intent.changes)
+    changes = find_final_changes(intent.changes)
     for change in changes:
         obj = context.sender.read_object(change)
         object_state = compare_object(change, obj)
@@ -125,7 +125,7 @@ def _find_unapplied(
 ) -> list[tuple[Change, ResizeStatus]]:
     """Return the resizes in a pod's spec that its kubelet has not applied."""
     unapplied = []
-    for change in final_changes(state.action.intent.changes):
+    for change in find_final_changes(state.action.intent.changes):
         if not change.path.endswith(RESIZE):
             continue
         obj = context.sender.read_object(change)
@@ -156,7 +156,7 @@ def _handle_resizes(
     return roll_back(context, state, "failed", why)
 
 
-def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
+def _is_awaiting_answer(context: ActionContext, state: ActionState) -> bool:
     """Read the effect of writes without an answer; return whether one may still arrive."""
     waiting = False
     for number, at in sorted(state.writes.open.items()):
@@ -164,7 +164,7 @@ def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
         obj = context.sender.read_object(change)
         object_state = compare_object(change, obj)
         late = context.elapsed(at) >= MAX_DELAY
-        if object_state == "becomes" or (late and not _did_not_arrive(change, object_state, obj)):
+        if object_state == "becomes" or (late and not _is_not_arrived(change, object_state, obj)):
             # A change that cannot be compared counts as sent: it is never sent again.
             document = {"change": number, "code": 0, "why": f"read back: {object_state}"}
             context.record.append(event_types.SENT, state.action.id, document)
@@ -177,7 +177,7 @@ def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
     return waiting
 
 
-def _did_not_arrive(
+def _is_not_arrived(
     change: Change, object_state: ObjectState, obj: Mapping[str, Any] | None
 ) -> bool:
     """Return whether a late write certainly did not arrive: some effects show much later.
@@ -193,7 +193,7 @@ def _did_not_arrive(
 
 def _close_without_effect(context: ActionContext, state: ActionState) -> Outcome | None:
     """Close an action of which nothing was applied, once the cluster shows nothing of it."""
-    for change in first_changes(state.action.intent.changes):
+    for change in find_first_changes(state.action.intent.changes):
         object_state = compare_object(change, context.sender.read_object(change))
         if object_state == "becomes" and change.was != change.becomes:
             # Another client made the same change meanwhile: it is theirs.
@@ -231,12 +231,12 @@ def _send_missing(context: ActionContext, state: ActionState, missing: list[int]
         )
     text = f"{len(missing)} of its changes did not take"
     if evictions:
-        text = _last_refusal(context, state) or text
+        text = _find_last_refusal(context, state) or text
         context.back_off(state.workload, context.settings.back_off.failed, text)
     return roll_back(context, state, "failed", Reason("interrupted", text))
 
 
-def _last_refusal(context: ActionContext, state: ActionState) -> str:
+def _find_last_refusal(context: ActionContext, state: ActionState) -> str:
     """Return why an eviction of an action was last delayed: the pod and its budget."""
     rows = context.record.journal.entries(event_types.WITHDRAWN)
     reasons = [r.document.get("why") for r in rows if r.key == state.action.id]
@@ -261,7 +261,7 @@ def _find_reverted(
 ) -> list[tuple[Change, Mapping[str, Any]]]:
     """Return the applied changes that somebody reversed meanwhile, with their objects."""
     reverted = []
-    for change in final_changes(state.action.intent.changes, state.writes.took):
+    for change in find_final_changes(state.action.intent.changes, state.writes.took):
         obj = context.sender.read_object(change)
         object_state = compare_object(change, obj)
         if (

@@ -321,7 +321,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         document = {
             "action": action,
             "facts": facts,
-            "policy": policy_document(policy),
+            "policy": build_policy_document(policy),
             "spent": usage,
         }
         context.record.append(event_types.INTENT, action.id, document)
@@ -378,13 +378,13 @@ def _explain_unready(facts: Facts, intent: Intent, obj: Mapping[str, Any]) -> st
     return f"{by} changed it after the last sample of its devices" if by else None
 
 
-def policy_document(policy: Policy) -> dict[str, Any]:
+def build_policy_document(policy: Policy) -> dict[str, Any]:
     """Return a policy as the journal stores it: its content, and the hash of the content."""
     text: dict[str, Any] = msgspec.to_builtins(policy, enc_hook=str)
     return {"name": policy.name, "fingerprint": policy.fingerprint, "text": text}
 
 
-def standard_guard(
+def check_protections(
     intent: Intent, obj: Mapping[str, Any], cluster: ClusterReader, now: datetime
 ) -> tuple[Reason, ...]:
     """Return the protections and obstacles of the object, as the cluster shows them now."""

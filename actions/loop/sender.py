@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from actions.cluster.allocations import count_allocated_gpus
-from actions.cluster.objects import name, namespace, uid
+from actions.cluster.objects import get_namespace, get_uid, name
 from actions.cluster.workload_pods import list_node_pods
 from actions.cluster.write_results import WriteResult
 from actions.journal import ActionState, JournalState, event_types
@@ -25,7 +25,7 @@ from actions.loop.change_state import (
     compare_object,
     find_differences,
     get_read_path,
-    with_current_version,
+    set_current_version,
 )
 from actions.loop.protocols import ClusterClient, Transport
 from fallow.action_models import Change, Reason
@@ -106,7 +106,7 @@ class ChangeSender:
         if change.vacant:
             pods = list_node_pods(change.vacant, self._cluster)
             gpus = count_allocated_gpus(pods, self._cluster)
-            holding = [p for p in pods if gpus[uid(p)]]
+            holding = [p for p in pods if gpus[get_uid(p)]]
             if holding:
                 return f"pods hold GPUs of {change.vacant}: {_join_names(holding)}"
         return None
@@ -194,7 +194,7 @@ class ChangeSender:
             self._pulse(f"{rows[0]} {number}")
             self._record.append(rows[0], action, {"change": number})
             self._pulse(f"journalled {rows[0]} {number}")
-            result = self._send_once(with_current_version(change, versions.get(change.target.uid)))
+            result = self._send_once(set_current_version(change, versions.get(change.target.uid)))
             self._pulse(f"answered {number}")
             if result.verdict == "away":
                 return Interruption(number, "away", Reason("no answer", result.reason))
@@ -252,7 +252,7 @@ class ChangeSender:
 
 
 def _join_names(pods: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(sorted(f"{namespace(p)}/{name(p)}" for p in pods)[:3])
+    return ", ".join(sorted(f"{get_namespace(p)}/{name(p)}" for p in pods)[:3])
 
 
 def explain_failure(result: WriteResult, change: Change | None = None) -> str:

@@ -18,7 +18,7 @@ from actions.loop.change_state import (
     find_differences,
     find_last_writer,
     is_pending,
-    with_current_version,
+    set_current_version,
 )
 from actions.loop.context import MAX_DELAY, ActionContext, get_manager_name
 from actions.loop.sender import Interruption
@@ -83,7 +83,7 @@ def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
     if (
         undo_state is None
         or (not undo_state.requested and context.halted())
-        or _awaits_answer(context, state)
+        or _is_awaiting_answer(context, state)
     ):
         return None
     checks = check_objects(context, state)
@@ -162,7 +162,7 @@ def check_objects(context: ActionContext, state: ActionState) -> list[UndoCheck]
             by = get_manager_name(find_last_writer(obj, fields))
             text = f"{change.target.kind} {change.target.name}: {', '.join(fields)} is not as left"
             text += f"; {by} wrote it"
-        checks.append(UndoCheck(with_current_version(change, obj), object_state, by, text))
+        checks.append(UndoCheck(set_current_version(change, obj), object_state, by, text))
     return checks
 
 
@@ -252,7 +252,7 @@ def _must_send(state: ActionState, number: int, check: UndoCheck) -> bool:
     return False
 
 
-def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
+def _is_awaiting_answer(context: ActionContext, state: ActionState) -> bool:
     """Settle writes of the undo without an answer; return whether one may still arrive."""
     waiting = False
     for number, at in sorted(state.undo_progress.open.items()):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from actions.cluster.write_results import WriteResult, WriteVerdict, no_answer
+from actions.cluster.write_results import WriteResult, WriteVerdict, report_no_answer
 from fallow.action_models import Change
 from fallow.deadlines import call_within
 from fallow.errors import RefusedError, TemporaryError, UsageError
@@ -98,7 +98,7 @@ class EksClient:
         except RefusedError as error:
             return WriteResult("refused", 403, reason=str(error), cause="rights")
         except TemporaryError as error:
-            return no_answer(str(error))
+            return report_no_answer(str(error))
         if current is None:
             return WriteResult("gone", 404, reason=f"no node group {change.target.name}")
         name, status = change.target.name, current.get("status")
@@ -126,7 +126,7 @@ class EksClient:
                 reason=" ".join(str(error).split()),
             )
         except (BotoCoreError, TimeoutError) as error:
-            return no_answer(" ".join(str(error).split()))
+            return report_no_answer(" ".join(str(error).split()))
         return WriteResult("done", 200, self.get(change.path))
 
 

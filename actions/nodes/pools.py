@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 import yaml
 
-from actions.cluster.objects import Object, get_path, labels, to_target
+from actions.cluster.objects import Object, get_labels, get_path, to_target
 from actions.cluster.pointers import join_pointer, resolve_pointer
 from actions.nodes.eks import EksClient
 from actions.reclaim.writes import UndoableChange, set_field
@@ -58,11 +58,11 @@ class PoolExecutor:
         collection = cluster.collection("NodePool", KARPENTER)
         node_pool = cluster.get(f"{collection}/{pool}") if collection else None
         if node_pool is not None:
-            return _karpenter_intent(decision, node_pool, f"{collection}/{pool}", cluster)
-        nodes = [n for n in cluster.items("/api/v1/nodes") if pool in labels(n).values()]
-        group = next((n for n in nodes if labels(n).get(EKS) == pool), None)
+            return _build_karpenter_intent(decision, node_pool, f"{collection}/{pool}", cluster)
+        nodes = [n for n in cluster.items("/api/v1/nodes") if pool in get_labels(n).values()]
+        group = next((n for n in nodes if get_labels(n).get(EKS) == pool), None)
         if group is not None:
-            return _eks_intent(decision, group, pool, cluster, self._aws)
+            return _build_eks_intent(decision, group, pool, cluster, self._aws)
         if not nodes:
             raise RefusedError(f"no node of {cluster.name} is of a pool {pool!r}")
         return _review_intent(decision, pool, cluster)
@@ -82,7 +82,7 @@ def get_pool_size(decision: Decision) -> tuple[int, float]:
     return max(nodes, 0), gpus / node_count
 
 
-def _karpenter_intent(
+def _build_karpenter_intent(
     decision: Decision, pool: Object, path: str, cluster: ClusterReader
 ) -> Intent:
     node_pool = to_target(pool, cluster.name, "NodePool", f"{KARPENTER}/v1")
@@ -112,10 +112,10 @@ def _karpenter_intent(
     )
 
 
-def _eks_intent(
+def _build_eks_intent(
     decision: Decision, node: Object, pool: str, cluster: ClusterReader, aws: EksClient
 ) -> Intent:
-    node_labels = labels(node)
+    node_labels = get_labels(node)
     region = node_labels.get(REGION, "")
     eks_cluster = decision.parameters.get("eks_cluster") or next(
         (node_labels[k] for k in EKS_CLUSTER if k in node_labels), ""

@@ -10,15 +10,15 @@ from typing import ClassVar
 from actions.cluster.allocations import CLAIMS
 from actions.cluster.objects import (
     Object,
-    annotations,
-    controller,
+    find_controller,
+    get_annotations,
+    get_labels,
+    get_namespace,
     get_path,
+    get_uid,
     is_deleting,
-    labels,
     name,
-    namespace,
     to_target,
-    uid,
 )
 from actions.cluster.protections import find_protections
 from actions.cluster.workload_pods import list_node_pods
@@ -68,7 +68,9 @@ class RecycleExecutor:
             set_field(node, node_target, path, CORDON, value=True),
             set_field(node, node_target, path, REASON, reason),
         )
-        moving = _pods_to_evict(node, cluster) if "drain" in _get_capabilities(decision) else ()
+        moving = (
+            _list_pods_to_evict(node, cluster) if "drain" in _get_capabilities(decision) else ()
+        )
         return Intent(
             target=node_target,
             capability="drain" if moving else "cordon",
@@ -93,14 +95,16 @@ def read_node(decision: Decision, cluster: ClusterReader) -> tuple[Object, str]:
     node = cluster.get(path)
     if node is None or is_deleting(node):
         raise RefusedError(f"Node/{node_name} is gone")
-    if decision.uid and uid(node) != decision.uid:
-        raise RefusedError(f"Node/{node_name} is another node of that name: its uid is {uid(node)}")
-    if any(label in labels(node) for label in CONTROL):
+    if decision.uid and get_uid(node) != decision.uid:
+        raise RefusedError(
+            f"Node/{node_name} is another node of that name: its uid is {get_uid(node)}"
+        )
+    if any(label in get_labels(node) for label in CONTROL):
         raise RefusedError(f"Node/{node_name} is of the control plane")
     return node, path
 
 
-def _pods_to_evict(node: Object, cluster: ClusterReader) -> tuple[Object, ...]:
+def _list_pods_to_evict(node: Object, cluster: ClusterReader) -> tuple[Object, ...]:
     """Return the pods to evict.
 
     Raises:
@@ -108,16 +112,16 @@ def _pods_to_evict(node: Object, cluster: ClusterReader) -> tuple[Object, ...]:
     """
     evicted = []
     for pod in list_node_pods(name(node), cluster):
-        owner = controller(pod)
-        if MIRROR in annotations(pod) or (owner and owner.get("kind") in FOR_NODES):
+        owner = find_controller(pod)
+        if MIRROR in get_annotations(pod) or (owner and owner.get("kind") in FOR_NODES):
             continue
-        pod_text = f"pod {namespace(pod)}/{name(pod)} on {name(node)}"
+        pod_text = f"pod {get_namespace(pod)}/{name(pod)} on {name(node)}"
         if owner is None:
             raise RefusedError(
                 f"{pod_text} has no controller: nothing would start it again",
                 hint="move it by hand; the policy may cordon without draining",
             )
-        if why := find_protections([pod], cluster.get(f"/api/v1/namespaces/{namespace(pod)}")):
+        if why := find_protections([pod], cluster.get(f"/api/v1/namespaces/{get_namespace(pod)}")):
             raise RefusedError(f"{pod_text} must not be evicted: {why[0].text}")
         evicted.append(pod)
     return tuple(evicted)
@@ -128,7 +132,7 @@ def _evict(pod: Object, cluster: ClusterReader) -> Change:
 
     A failed one would use up the disruption budget.
     """
-    path = f"/api/v1/namespaces/{namespace(pod)}/pods/{name(pod)}"
+    path = f"/api/v1/namespaces/{get_namespace(pod)}/pods/{name(pod)}"
     return Change(
         to_target(pod, cluster.name, "Pod", "v1"),
         "POST",
@@ -136,11 +140,11 @@ def _evict(pod: Object, cluster: ClusterReader) -> Change:
         {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"name": name(pod), "namespace": namespace(pod)},
+            "metadata": {"name": name(pod), "namespace": get_namespace(pod)},
         },
         content_type=JSON,
         read=path,
-        was={"/metadata/uid": uid(pod)},
+        was={"/metadata/uid": get_uid(pod)},
         becomes={"/metadata/uid": None},
         guarded=False,
     )

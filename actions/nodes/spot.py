@@ -129,13 +129,13 @@ def _patch(target: Target, path: str, obj: Object, values: dict[str, list[Any]])
             was[pointer], becomes[pointer] = current, value
             body.append({"op": "replace", "path": pointer, "value": value})
             continue
-        top, value_to_add = _absent(obj, pointer, value)
+        top, value_to_add = _list_absent(obj, pointer, value)
         was[top], becomes[top] = None, value_to_add
         body.append({"op": "add", "path": top, "value": value_to_add})
     return Change(target, "PATCH", path, body, content_type=JSON_PATCH, was=was, becomes=becomes)
 
 
-def _absent(obj: Object, pointer: str, value: Any) -> tuple[str, Any]:
+def _list_absent(obj: Object, pointer: str, value: Any) -> tuple[str, Any]:
     """Return the highest absent part of a pointer, and the value to write there."""
     parts = pointer.split("/")
     nested = value

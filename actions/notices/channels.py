@@ -126,7 +126,7 @@ def build_digest(notices: Sequence[Notice]) -> tuple[str, str]:
         title = "Fallow: " + notices[0].text.partition("\n")[0][:120]
     else:
         title = f"Fallow: {len(notices)} findings to check"
-    return title, "\n\n".join(_plain(notice.text) for notice in notices)
+    return title, "\n\n".join(_strip_markup(notice.text) for notice in notices)
 
 
 def deliver_by_apprise(channel: Channel, title: str, text: str, timeout: float) -> str | None:
@@ -138,5 +138,5 @@ def deliver_by_apprise(channel: Channel, title: str, text: str, timeout: float) 
     return None if attempt.is_accepted else attempt.message
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

@@ -4,7 +4,7 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from actions.loop.protocols import Notice
-from actions.policy.matching import matches_any
+from actions.policy.matching import is_any_match
 from actions.policy.model import Policy, RecurringWindow
 from actions.policy.schedule import get_opening
 from actions.recommend import read_verbs
@@ -36,7 +36,7 @@ def build_notice(decision: Decision, facts: Facts, policy: Policy, link: str = "
         policy=policy.name,
         text="\n".join(lines),
         owner=decision.owner,
-        channels=_channels(facts),
+        channels=_list_channels(facts),
     )
 
 
@@ -45,7 +45,7 @@ def _describe_next(policy: Policy, decision: Decision) -> str:
     if (
         act_stage is None
         or policy.mode != "enforce"
-        or not matches_any(act_stage.verbs, decision.verb)
+        or not is_any_match(act_stage.verbs, decision.verb)
     ):
         return "nothing by itself; please check it."
     wait = grace.wait if grace is not None else timedelta(0)
@@ -74,7 +74,7 @@ def _describe_loss(policy: Policy, decision: Decision) -> list[str]:
     return [f"What is lost: {verb.lost}."]
 
 
-def _channels(facts: Facts) -> tuple[str, ...]:
+def _list_channels(facts: Facts) -> tuple[str, ...]:
     for marks in (
         facts.annotations,
         facts.labels,

@@ -1,6 +1,6 @@
 """Check that an intent stays within its policy's capabilities and namespaces."""
 
-from actions.policy.matching import matches_any
+from actions.policy.matching import is_any_match
 from fallow.action_models import Decision, Intent, Reason
 
 
@@ -18,7 +18,7 @@ def find_excess(decision: Decision, intent: Intent) -> tuple[Reason, ...]:
         reasons.append(Reason("verb", text))
     namespaces = {change.target.namespace for change in intent.changes if change.target.namespace}
     for namespace in sorted(namespaces):
-        if not matches_any(globs, namespace):
+        if not is_any_match(globs, namespace):
             listed = ", ".join(globs) or "empty"
             reasons.append(
                 Reason("namespace", f"{namespace} is not in allow.namespaces ({listed})")

@@ -100,7 +100,7 @@ def count_action(decision: Decision, at: datetime) -> CountedAction:
         workload=decision.subject,
         gpus=to_exact(decision.gpus),
         owner=decision.owner,
-        usd_per_hour=_hourly(decision.usd_per_day),
+        usd_per_hour=_compute_hourly(decision.usd_per_day),
     )
 
 
@@ -121,8 +121,8 @@ def get_remaining(policy: Policy, usage: BudgetUsage, now: datetime) -> Remainin
     by_meter: dict[str, list[Decimal]] = {}
     for budget in policy.budgets:
         if not budget.each and is_in_force(budget, now):
-            uses = _counted(policy.name, budget, None, usage, now)
-            for meter in _meters(budget, uses, None, usage, BudgetFloor.of_fleet(usage)):
+            uses = _select_counted(policy.name, budget, None, usage, now)
+            for meter in _list_meters(budget, uses, None, usage, BudgetFloor.of_fleet(usage)):
                 by_meter.setdefault(meter.name, []).append(meter.room)
     least = {name: min(amounts) for name, amounts in by_meter.items()}
     return RemainingBudget(
@@ -145,13 +145,13 @@ def find_blocks(
         workload=(subject.cluster, subject.workload_kind, subject.namespace, subject.workload),
         gpus=to_exact(facts.gpus),
         owner=facts.owner,
-        usd_per_hour=_hourly(facts.usd_per_day),
+        usd_per_hour=_compute_hourly(facts.usd_per_day),
     )
     blocks, floor = [], BudgetFloor.of_case(facts, case, usage)
     for budget in policy.budgets:
         if is_in_force(budget, now):
-            uses = _counted(policy.name, budget, case, usage, now)
-            exhausted = [m for m in _meters(budget, uses, case, usage, floor) if not m.fits]
+            uses = _select_counted(policy.name, budget, case, usage, now)
+            exhausted = [m for m in _list_meters(budget, uses, case, usage, floor) if not m.fits]
             until = _get_free_time(budget, uses, case, usage, now, floor) if exhausted else None
             blocks += [
                 BudgetBlock(Reason("budget", _describe(budget, m)), until) for m in exhausted
@@ -232,7 +232,7 @@ class _Meter(msgspec.Struct, frozen=True):
         return is_known and self.requested <= self.limit - self.used  # type: ignore[operator]
 
 
-def _meters(
+def _list_meters(
     budget: ActionBudget,
     uses: Sequence[CountedAction],
     case: CountedAction | None,
@@ -249,8 +249,10 @@ def _meters(
         yield _Meter("gpus", limit, used, requested, floor.why if budget.gpus.share else "")
     if budget.owners is not None:
         limit = _limit(budget.owners, usage.fleet_owners, is_whole=True)
-        before = _owners(uses)
-        yield _Meter("owners", limit, Decimal(before), Decimal(_owners([*uses, *cases]) - before))
+        before = _count_owners(uses)
+        yield _Meter(
+            "owners", limit, Decimal(before), Decimal(_count_owners([*uses, *cases]) - before)
+        )
     if budget.usd_per_hour is not None:
         limit = _limit(budget.usd_per_hour, usage.fleet_usd_per_hour, floor=floor.usd_per_hour)
         used, requested = (_sum([u.usd_per_hour for u in actions]) for actions in (uses, cases))
@@ -258,7 +260,7 @@ def _meters(
         yield _Meter("usd_per_hour", limit, used, requested, why)
 
 
-def _counted(
+def _select_counted(
     policy: str, budget: ActionBudget, case: CountedAction | None, usage: BudgetUsage, now: datetime
 ) -> list[CountedAction]:
     """Return the actions that count against a budget; one dated in the future counts too."""
@@ -307,11 +309,11 @@ def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
     return sum(amounts, Decimal(0)) if len(amounts) == len(values) else None
 
 
-def _hourly(usd_per_day: Decimal | None) -> Decimal | None:
+def _compute_hourly(usd_per_day: Decimal | None) -> Decimal | None:
     return None if usd_per_day is None else to_exact(usd_per_day / HOURS_PER_DAY)
 
 
-def _owners(uses: Sequence[CountedAction]) -> int:
+def _count_owners(uses: Sequence[CountedAction]) -> int:
     """Count owners; each unknown owner counts as another one."""
     unknown = sum(u.owner is None for u in uses)
     return unknown + len({u.owner for u in uses if u.owner is not None})
@@ -333,7 +335,7 @@ def _get_free_time(  # noqa: PLR0917  (one caller)
     ordered = sorted(uses, key=lambda u: u.at)
 
     def fits(expired: int) -> bool:
-        return all(m.fits for m in _meters(budget, ordered[expired:], case, usage, floor))
+        return all(m.fits for m in _list_meters(budget, ordered[expired:], case, usage, floor))
 
     # Fewer uses never leave less room, so a binary search finds how many must age out first.
     expired = bisect_left(range(len(ordered) + 1), True, key=fits)

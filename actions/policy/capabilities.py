@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fallow.plugins import installed, load
+from fallow.plugins import find_installed, load
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -33,6 +33,6 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 @cache
-def installed_capabilities() -> Capabilities:
+def find_installed_capabilities() -> Capabilities:
     """Return the capabilities that are installed here."""
-    return Capabilities.of(load("executors", name) for name in installed("executors"))
+    return Capabilities.of(load("executors", name) for name in find_installed("executors"))

@@ -35,7 +35,7 @@ from fallow.models import Evidence
 STAGES: tuple[str, ...] = get_args(Step)
 
 
-def key(meaning: str, default: str = "unset", **field: Any) -> Any:
+def define_key(meaning: str, default: str = "unset", **field: Any) -> Any:
     """Return a key that may be left out: its meaning, and in words what holds without it."""
     return Field(None, description=meaning, json_schema_extra={"unset": default}, **field)
 
@@ -43,36 +43,42 @@ def key(meaning: str, default: str = "unset", **field: Any) -> Any:
 class MatchKeys(Section):
     """Which findings a policy is about."""
 
-    analyzer: values.Globs = key("analyzer of the finding: `fallow plugins list` names them", "any")
-    kind: values.Globs = key("kind of finding, such as `idle_notebook`", "any")
-    verb: values.Globs = key("recommended verb, such as `stop`", "any")
-    workload_kind: values.Globs = key("kind of the workload's top owner, such as `Notebook`", "any")
-    cluster: values.Globs = key("cluster as named in `fallow.yaml`", "any")
-    namespaces: values.Globs = key("namespaces that match", "any")
-    not_namespaces: values.Globs = key("namespaces that do not match", "none")
-    queue: values.Globs = key("queue of the workload; an unknown one matches nothing", "any")
-    owner: values.Globs = key("team, or who else is notified", "any")
-    gpu_model: values.Globs = key("every GPU model of the workload has to match", "any")
-    labels: values.Labels = key("labels of the workload; each one has to match", "any")
-    namespace_labels: values.Labels = key("labels of its namespace; each one has to match", "any")
-    over_quota: values.Flag = key(
+    analyzer: values.Globs = define_key(
+        "analyzer of the finding: `fallow plugins list` names them", "any"
+    )
+    kind: values.Globs = define_key("kind of finding, such as `idle_notebook`", "any")
+    verb: values.Globs = define_key("recommended verb, such as `stop`", "any")
+    workload_kind: values.Globs = define_key(
+        "kind of the workload's top owner, such as `Notebook`", "any"
+    )
+    cluster: values.Globs = define_key("cluster as named in `fallow.yaml`", "any")
+    namespaces: values.Globs = define_key("namespaces that match", "any")
+    not_namespaces: values.Globs = define_key("namespaces that do not match", "none")
+    queue: values.Globs = define_key("queue of the workload; an unknown one matches nothing", "any")
+    owner: values.Globs = define_key("team, or who else is notified", "any")
+    gpu_model: values.Globs = define_key("every GPU model of the workload has to match", "any")
+    labels: values.Labels = define_key("labels of the workload; each one has to match", "any")
+    namespace_labels: values.Labels = define_key(
+        "labels of its namespace; each one has to match", "any"
+    )
+    over_quota: values.Flag = define_key(
         "only work in a queue or namespace with more GPUs than its nominal quota; where that is "
         "unknown it does not match",
         "`false`",
     )
-    evidence: Annotated[Evidence, values.WORD] = key("the minimum evidence", "`suspected`")
-    confidence: values.Ratio = key("the minimum confidence", "`0`")
-    gpus: values.Number = key("the minimum of GPUs that the workload has", "`0`")
-    min_duration: values.UpTo90Days = key(
+    evidence: Annotated[Evidence, values.WORD] = define_key("the minimum evidence", "`suspected`")
+    confidence: values.Ratio = define_key("the minimum confidence", "`0`")
+    gpus: values.Number = define_key("the minimum of GPUs that the workload has", "`0`")
+    min_duration: values.UpTo90Days = define_key(
         "the shortest time for which it has been idle without a break, such as `8h`; a finding "
         "that is not about idleness does not match",
         "any",
     )
-    gpu_hours: values.Number = key("the minimum of GPU-hours wasted so far", "`0`")
-    gpu_hours_per_day: values.Number = key(
+    gpu_hours: values.Number = define_key("the minimum of GPU-hours wasted so far", "`0`")
+    gpu_hours_per_day: values.Number = define_key(
         "the minimum of GPU-hours a day that the act would free", "`0`"
     )
-    usd_per_day: values.Dollars = key(
+    usd_per_day: values.Dollars = define_key(
         "the minimum of dollars a day; a finding without a price does not match", "`0`"
     )
 
@@ -80,18 +86,18 @@ class MatchKeys(Section):
 class AllowKeys(Section):
     """Where a policy may act."""
 
-    namespaces: values.GlobsOrNone = key(
+    namespaces: values.GlobsOrNone = define_key(
         "where it may act: enforcing needs this list, which may be empty", "nowhere"
     )
-    kinds: values.Globs = key(
+    kinds: values.Globs = define_key(
         "kinds of workloads it may act upon; kinds that serve (Deployment, InferenceService and "
         "the like) have to be named here",
         "all that match and do not serve",
     )
-    production: values.Flag = key(
+    production: values.Flag = define_key(
         "may it act on production, by namespace, label or priority class", "`false`"
     )
-    cluster_objects: values.Flag = key(
+    cluster_objects: values.Flag = define_key(
         "may it act on objects without a namespace: nodes, pools, groups of quotas", "`false`"
     )
 
@@ -99,8 +105,8 @@ class AllowKeys(Section):
 class SnapshotKeys(Section):
     """What is kept before the act."""
 
-    what: values.Parts = key("what is kept", "`[manifest]`")
-    required: values.Flag = key("without a verified one, nothing is stopped", "`true`")
+    what: values.Parts = define_key("what is kept", "`[manifest]`")
+    required: values.Flag = define_key("without a verified one, nothing is stopped", "`true`")
 
 
 class ActKeys(Section):
@@ -109,7 +115,7 @@ class ActKeys(Section):
     do: values.Words = Field(
         description="capabilities of executors (`suspend`) or verbs of recommendations"
     )
-    parameters: values.PlainMapping = key(
+    parameters: values.PlainMapping = define_key(
         "what the executor gets besides the recommendation's own figures", "`{}`", alias="with"
     )
 
@@ -123,12 +129,12 @@ def _act(node: Node, handler: Callable[[Node], ActKeys]) -> ActKeys:
     return ActKeys.model_construct(do=_WORDS.validate_python(node))
 
 
-def _nothing(node: Node, info: ValidationInfo) -> None:
+def _accept_nothing(node: Node, info: ValidationInfo) -> None:
     if not is_null(node):
         raise complete(f"takes nothing: write {info.field_name}")
 
 
-_Nothing = Annotated[None, BeforeValidator(_nothing)]
+_Nothing = Annotated[None, BeforeValidator(_accept_nothing)]
 
 
 class StageKeys(Section):
@@ -137,13 +143,13 @@ class StageKeys(Section):
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
     observe: _Nothing = None
     notify: _Nothing = None
-    grace: values.Grace = key("time from a proved notice to the act", "needed")
-    snapshot: SnapshotKeys = key("what is kept before the act")
+    grace: values.Grace = define_key("time from a proved notice to the act", "needed")
+    snapshot: SnapshotKeys = define_key("what is kept before the act")
     act: Annotated[
         ActKeys,
         WrapValidator(_act, json_schema_input_type=values.Words | ActKeys),
         Legal("a capability or verb, or a list of them"),
-    ] = key("what is done in the end")
+    ] = define_key("what is done in the end")
 
     @model_serializer(mode="wrap")
     def _write_step(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -159,7 +165,7 @@ class StageKeys(Section):
         entries: Entries = {}
         errors: list[InitErrorDetails] = []
         if isinstance(node, yaml.ScalarNode):
-            entries[node.value] = (node, _empty(node, "null"))
+            entries[node.value] = (node, _build_empty(node, "null"))
         elif isinstance(node, yaml.MappingNode):
             entries, errors = super().entries(node)
         if len(entries) != 1:
@@ -177,7 +183,7 @@ class StageKeys(Section):
         if name in {"grace", "act"}:
             words = describe_values(cls.model_fields[name])
             raise complete(f"says nothing; legal: {name}: {words}")
-        return _empty(node, "map") if name == "snapshot" else node
+        return _build_empty(node, "map") if name == "snapshot" else node
 
 
 _STAGES = Legal("a list of observe, notify, grace: 24h, snapshot, act: suspend, in this order")
@@ -186,7 +192,7 @@ _StageItems = Annotated[
 ]
 
 
-def _empty(node: Node, kind: Literal["null", "map"]) -> Node:
+def _build_empty(node: Node, kind: Literal["null", "map"]) -> Node:
     """Return an empty node in the place of another."""
     make, value = (yaml.ScalarNode, "") if kind == "null" else (yaml.MappingNode, [])
     return make(f"tag:yaml.org,2002:{kind}", value, node.start_mark, node.end_mark)
@@ -212,29 +218,31 @@ _CLOCK = "the time zone of the schedule"
 class BudgetKeys(RecurringKeys):
     """The most that may be done."""
 
-    workloads: values.WholeAmount = key("most workloads; a percentage is rounded up", "any number")
-    gpus: values.Amount = key(
+    workloads: values.WholeAmount = define_key(
+        "most workloads; a percentage is rounded up", "any number"
+    )
+    gpus: values.Amount = define_key(
         "most GPUs; a percentage above 0 is never less than one node, where nodes are acted upon, "
         "or than the GPUs of the fleet's largest node",
         "any number",
     )
-    owners: values.WholeAmount = key(
+    owners: values.WholeAmount = define_key(
         "most different owners; a percentage is rounded up", "any number"
     )
-    usd_per_hour: values.Amount = key(
+    usd_per_hour: values.Amount = define_key(
         "most dollars an hour; an act without a price does not fit; a percentage as of GPUs",
         "any number",
     )
-    per: values.UpTo31Days = key("in any stretch of this length", "`1d`")
-    each: Annotated[Literal["namespace", "owner", "cluster"], values.WORD] = key(
+    per: values.UpTo31Days = define_key("in any stretch of this length", "`1d`")
+    each: Annotated[Literal["namespace", "owner", "cluster"], values.WORD] = define_key(
         "counted apart for each of these; not with percentages", "together"
     )
-    counts: Annotated[Counts, values.WORD] = key(
+    counts: Annotated[Counts, values.WORD] = define_key(
         "actions of this policy, or of all policies", "`policy`"
     )
-    schedule: values.Schedule = key(_OPENS)
-    duration: values.UpTo31Days = key(_LASTS)
-    timezone: values.TimeZone = key(_CLOCK, "`UTC`")
+    schedule: values.Schedule = define_key(_OPENS)
+    duration: values.UpTo31Days = define_key(_LASTS)
+    timezone: values.TimeZone = define_key(_CLOCK, "`UTC`")
 
 
 class ActWindowKeys(Section):
@@ -244,20 +252,20 @@ class ActWindowKeys(Section):
         description="when it begins, as crontab(5) has it: 0 and 7 are Sunday"
     )
     duration: values.UpTo31Days = Field(description="how long it stays open")
-    timezone: values.TimeZone = key(_CLOCK, "`UTC`")
+    timezone: values.TimeZone = define_key(_CLOCK, "`UTC`")
 
 
 class BlackoutKeys(RecurringKeys):
     """When nothing is done."""
 
     name: values.Line = Field(description="text for people while it is in force")
-    start: values.Timestamp = key("first day, or the time it begins", alias="from")
-    end: values.LastTimestamp = key(
+    start: values.Timestamp = define_key("first day, or the time it begins", alias="from")
+    end: values.LastTimestamp = define_key(
         "last day (the whole of it), or the time it ends", "open", alias="to"
     )
-    schedule: values.Schedule = key(_OPENS)
-    duration: values.UpTo31Days = key(_LASTS)
-    timezone: values.TimeZone = key(_CLOCK, "`UTC`")
+    schedule: values.Schedule = define_key(_OPENS)
+    duration: values.UpTo31Days = define_key(_LASTS)
+    timezone: values.TimeZone = define_key(_CLOCK, "`UTC`")
 
     @field_serializer("start", "end")
     def _write_utc(self, local: datetime, info: FieldSerializationInfo) -> datetime:
@@ -275,7 +283,7 @@ class ApprovalKeys(Section):
     """Whether people have to agree."""
 
     when: values.Approval = Field(description="which actions need a person's `fallow approve`")
-    four_eyes: values.Flag = key("two different people have to approve", "`false`")
+    four_eyes: values.Flag = define_key("two different people have to approve", "`false`")
 
     @model_serializer(mode="wrap")
     def _write_number(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -286,56 +294,62 @@ class ApprovalKeys(Section):
 class ReversalKeys(Section):
     """How often owners may take back what was stopped."""
 
-    rate: values.Percentage = key(
+    rate: values.Percentage = define_key(
         "more of its stops taken back than this: the back-test fails, and in service it demotes "
         "itself to notify",
         "`5%`",
     )
-    within: values.UpTo30Days = key("taken back within this time counts as a reversal", "`24h`")
+    within: values.UpTo30Days = define_key(
+        "taken back within this time counts as a reversal", "`24h`"
+    )
 
 
 class PolicyKeys(Section):
     """A policy."""
 
     name: values.Name = Field(description="its name, unique among all policies")
-    description: values.Line = key("one line for people", "none")
-    mode: Annotated[Mode, values.WORD] = key(
+    description: values.Line = define_key("one line for people", "none")
+    mode: Annotated[Mode, values.WORD] = define_key(
         "`notify` never goes further than a notice; `enforce` may take all stages", "`notify`"
     )
-    match: MatchKeys = key("which findings it is about: every condition has to be true", "all")
-    allow: AllowKeys = key("where it may act", "nowhere")
+    match: MatchKeys = define_key(
+        "which findings it is about: every condition has to be true", "all"
+    )
+    allow: AllowKeys = define_key("where it may act", "nowhere")
     stages: Annotated[
         list[StageKeys],
         BeforeValidator(values.list_items, json_schema_input_type=_StageItems),
         _STAGES,
     ] = Field(description="how far it goes, stage by stage")
-    budgets: Annotated[list[BudgetKeys], values.ITEMS] = key(
+    budgets: Annotated[list[BudgetKeys], values.ITEMS] = define_key(
         "the most that may be done; all budgets in force count", "none"
     )
-    concurrent: values.Count = key("open actions at once, of all policies", "`2`")
-    blackouts: Annotated[list[BlackoutKeys], values.ITEMS] = key("when nothing is done", "none")
-    act_window: ActWindowKeys = key(
+    concurrent: values.Count = define_key("open actions at once, of all policies", "`2`")
+    blackouts: Annotated[list[BlackoutKeys], values.ITEMS] = define_key(
+        "when nothing is done", "none"
+    )
+    act_window: ActWindowKeys = define_key(
         "it acts only while this window is open; its notices announce the time of the stop, and "
         "owners may keep what they need",
         "always open",
     )
-    approvals: ApprovalKeys = key("whether people have to agree", "none needed")
-    on_pressure: values.Flag = key(
+    approvals: ApprovalKeys = define_key("whether people have to agree", "none needed")
+    on_pressure: values.Flag = define_key(
         "only if a workload waits that the freed GPUs really admit", "`false`"
     )
-    on_benefit: values.Flag = key(
+    on_benefit: values.Flag = define_key(
         "only if so, or if a node would be empty and could be removed: freed GPUs without demand "
         "save nothing",
         "`false`",
     )
-    min_age: values.UpTo90DaysOrNone = key("younger workloads are left alone", "`1h`")
-    cool_down: values.UpTo90Days = key(
+    min_age: values.UpTo90DaysOrNone = define_key("younger workloads are left alone", "`1h`")
+    cool_down: values.UpTo90Days = define_key(
         "pause between two actions on one object; doubles with each reversal by its owner", "`6h`"
     )
-    reversals: ReversalKeys = key(
+    reversals: ReversalKeys = define_key(
         "how often owners may take back what was stopped", "5% within 24h"
     )
-    max_resources: values.WholeAmount = key(
+    max_resources: values.WholeAmount = define_key(
         "more cases ready to be acted upon in one run than this abort the whole run",
         "`20%` of the workloads",
     )
@@ -362,7 +376,7 @@ def describe_default(field: FieldInfo) -> str:
     return "needed" if field.is_required() else str(extra["unset"])
 
 
-def table() -> str:
+def render_table() -> str:
     """Return the reference of all keys as Markdown."""
     lines = ["| key | may hold | default | meaning |", "|---|---|---|---|"]
     for name, field in list_keys():
@@ -371,7 +385,7 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def schema() -> dict[str, Any]:
+def build_schema() -> dict[str, Any]:
     """Return a JSON schema of one policy, for editors."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Fallow policy"}
     whole = PolicyKeys.model_json_schema()

@@ -28,13 +28,13 @@ def explain_mismatch(policy: Policy, facts: Facts) -> tuple[Reason, ...]:
     )
 
 
-def matches_any(globs: tuple[str, ...], text: str | None) -> bool:
+def is_any_match(globs: tuple[str, ...], text: str | None) -> bool:
     """Return whether a text matches one of some globs; an unknown text matches none."""
-    return text is not None and _pattern(globs).fullmatch(text) is not None
+    return text is not None and _compile_pattern(globs).fullmatch(text) is not None
 
 
 @lru_cache(maxsize=1024)
-def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(translate(glob) for glob in globs) or r"(?!)")
 
 
@@ -50,27 +50,27 @@ def _check_texts(match: Match, facts: Facts) -> Iterator[str]:
         ("queue", match.queue, facts.queue),
         ("owner", match.owner, facts.owner),
     ):
-        if globs and not matches_any(globs, text):
+        if globs and not is_any_match(globs, text):
             yield f"{name} is {_format_value(text)}, wanted: {', '.join(globs)}"
-    if match.not_namespaces and matches_any(match.not_namespaces, subject.namespace):
+    if match.not_namespaces and is_any_match(match.not_namespaces, subject.namespace):
         yield f"not_namespaces has {subject.namespace}"
     if match.gpu_model and not (
-        facts.models and all(matches_any(match.gpu_model, model) for model in facts.models)
+        facts.models and all(is_any_match(match.gpu_model, model) for model in facts.models)
     ):
         models = ", ".join(facts.models) or "unknown"
         yield f"gpu_model is {models}, wanted: {', '.join(match.gpu_model)}"
     if match.over_quota and facts.over_quota is not True:
         is_known = facts.over_quota is False
         yield f"over_quota is {'false' if is_known else 'unknown'}, wanted: true"
-    yield from _labels("labels", match.labels, facts.labels)
-    yield from _labels("namespace_labels", match.namespace_labels, facts.namespace_labels)
+    yield from _list_labels("labels", match.labels, facts.labels)
+    yield from _list_labels("namespace_labels", match.namespace_labels, facts.namespace_labels)
 
 
-def _labels(
+def _list_labels(
     name: str, patterns: Mapping[str, tuple[str, ...]], labels: Mapping[str, str]
 ) -> Iterator[str]:
     for key, globs in patterns.items():
-        if not matches_any(globs, labels.get(key)):
+        if not is_any_match(globs, labels.get(key)):
             yield f"{name}.{key} is {_format_value(labels.get(key))}, wanted: {', '.join(globs)}"
 
 

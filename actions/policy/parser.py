@@ -11,7 +11,7 @@ import msgspec
 from pydantic import ValidationError
 
 from actions.policy import rules
-from actions.policy.capabilities import Capabilities, installed_capabilities
+from actions.policy.capabilities import Capabilities, find_installed_capabilities
 from actions.policy.keys import PolicyKeys
 from actions.policy.model import Policy
 from actions.policy.tree import Location, Node, PolicyProblem, get_line, read_documents
@@ -52,16 +52,16 @@ def parse_policies(
     """Return the policies of files and folders, and everything that is wrong in them."""
     problems: list[PolicyProblem] = []
     policies: dict[str, Policy] = {}
-    for path in _files(paths, problems):
+    for path in _list_files(paths, problems):
         location = Location(str(path), problems)
         nodes = read_documents(path, location)
         if not nodes and not any(p.file == str(path) for p in problems):
             location.report(0, "holds no policy")
         for node in nodes:
-            policy = _policy(
+            policy = _parse_policy(
                 node,
                 location,
-                installed_capabilities() if capabilities is None else capabilities,
+                find_installed_capabilities() if capabilities is None else capabilities,
                 interval,
             )
             if policy is None:
@@ -76,7 +76,7 @@ def parse_policies(
     return tuple(policies.values()), problems
 
 
-def _files(paths: Iterable[Path], problems: list[PolicyProblem]) -> Iterator[Path]:
+def _list_files(paths: Iterable[Path], problems: list[PolicyProblem]) -> Iterator[Path]:
     for path in paths:
         if not path.is_dir():
             yield path
@@ -89,7 +89,7 @@ def _files(paths: Iterable[Path], problems: list[PolicyProblem]) -> Iterator[Pat
         yield from policy_files
 
 
-def _policy(
+def _parse_policy(
     node: Node, location: Location, capabilities: Capabilities, interval: timedelta
 ) -> Policy | None:
     try:

@@ -61,9 +61,11 @@ class ReversalProof(msgspec.Struct, frozen=True):
             return f"{summary}; no history proves a rate of 0%"
         suffix = " without another reversal" if self.reversals else ""
         pace = (
-            f", at the pace of this history {_days(self.missing_days)}" if self.missing_days else ""
+            f", at the pace of this history {_format_days(self.missing_days)}"
+            if self.missing_days
+            else ""
         )
-        stops = f"{self.missing_stops} more stop{_s(self.missing_stops)}"
+        stops = f"{self.missing_stops} more stop{_format_plural(self.missing_stops)}"
         return f"{summary}; needs about {stops}{suffix}{pace}"
 
 
@@ -93,9 +95,9 @@ def count_needed_stops(reversals: int, rate: float) -> int | None:
     return high
 
 
-def _days(count: int | None) -> str:
-    return f"{count} day{_s(count)}"
+def _format_days(count: int | None) -> str:
+    return f"{count} day{_format_plural(count)}"
 
 
-def _s(count: int | None) -> str:
+def _format_plural(count: int | None) -> str:
     return "" if count == 1 else "s"

@@ -13,7 +13,7 @@ from actions.policy.model import Policy
 from actions.policy.tree import Location, Node, get_descendant
 from actions.policy.values import suggest_word
 from actions.recommend import stop_verbs
-from fallow.plugins import installed
+from fallow.plugins import find_installed
 from fallow.window import format_duration
 
 MIN_TURNS = 3
@@ -42,13 +42,13 @@ def check(
 ) -> None:
     """Record every combination of keys that is not allowed."""
     _stage_order(policy, text)
-    _acts(policy, text, capabilities)
-    _waits(policy, text, interval)
-    _budgets(policy, text)
-    _blackouts(policy, text)
-    _analyzers(policy, text)
+    _check_acts(policy, text, capabilities)
+    _check_waits(policy, text, interval)
+    _check_budgets(policy, text)
+    _check_blackouts(policy, text)
+    _check_analyzers(policy, text)
     if policy.mode == "enforce":
-        for key, problem in _enforcing(policy, text.keys):
+        for key, problem in _check_enforcing(policy, text.keys):
             text.report(key, problem)
 
 
@@ -66,7 +66,7 @@ def _stage_order(policy: Policy, text: PolicyText) -> None:
         text.report("stages", "a snapshot needs an act after it")
 
 
-def _acts(policy: Policy, text: PolicyText, capabilities: Capabilities) -> None:
+def _check_acts(policy: Policy, text: PolicyText, capabilities: Capabilities) -> None:
     for number, stage in enumerate(policy.stages):
         for word in stage.do:
             if word not in capabilities.verbs_by_word:
@@ -83,7 +83,7 @@ def _acts(policy: Policy, text: PolicyText, capabilities: Capabilities) -> None:
         )
 
 
-def _waits(policy: Policy, text: PolicyText, interval: timedelta) -> None:
+def _check_waits(policy: Policy, text: PolicyText, interval: timedelta) -> None:
     minimum = MIN_TURNS * interval
     grace = policy.stage("grace")
     for key, value in (
@@ -100,7 +100,7 @@ def _waits(policy: Policy, text: PolicyText, interval: timedelta) -> None:
             )
 
 
-def _budgets(policy: Policy, text: PolicyText) -> None:
+def _check_budgets(policy: Policy, text: PolicyText) -> None:
     for number, budget in enumerate(policy.budgets):
         amounts = (budget.workloads, budget.gpus, budget.owners, budget.usd_per_hour)
         if all(amount is None for amount in amounts):
@@ -111,10 +111,10 @@ def _budgets(policy: Policy, text: PolicyText) -> None:
                 f"a percentage is of the whole fleet and cannot be counted for each {budget.each}"
             )
             text.report("budgets", problem, number)
-        _window("budgets", text.keys.budgets[number], text, number)
+        _check_window("budgets", text.keys.budgets[number], text, number)
 
 
-def _blackouts(policy: Policy, text: PolicyText) -> None:
+def _check_blackouts(policy: Policy, text: PolicyText) -> None:
     for number, blackout in enumerate(policy.blackouts):
         keys = text.keys.blackouts[number]
         has_days = not keys.model_fields_set.isdisjoint({"start", "end"})
@@ -125,10 +125,10 @@ def _blackouts(policy: Policy, text: PolicyText) -> None:
         elif blackout.start and blackout.end and blackout.end <= blackout.start:
             text.report("blackouts", "ends before it begins", number)
         if not has_days:
-            _window("blackouts", keys, text, number)
+            _check_window("blackouts", keys, text, number)
 
 
-def _window(key: str, keys: RecurringKeys, text: PolicyText, item: int) -> None:
+def _check_window(key: str, keys: RecurringKeys, text: PolicyText, item: int) -> None:
     names = keys.model_fields_set
     if ("schedule" in names) != ("duration" in names):
         present = "schedule" if "schedule" in names else "duration"
@@ -138,8 +138,8 @@ def _window(key: str, keys: RecurringKeys, text: PolicyText, item: int) -> None:
         text.report(key, "timezone needs schedule: it is the time zone of the schedule", item)
 
 
-def _analyzers(policy: Policy, text: PolicyText) -> None:
-    legal = list(installed("analyzers"))
+def _check_analyzers(policy: Policy, text: PolicyText) -> None:
+    legal = list(find_installed("analyzers"))
     for glob in policy.match.analyzer:
         if not any(fnmatchcase(name, glob) for name in legal):
             suggestion = suggest_word(glob, legal)
@@ -147,7 +147,7 @@ def _analyzers(policy: Policy, text: PolicyText) -> None:
             text.report("match.analyzer", problem)
 
 
-def _enforcing(policy: Policy, keys: PolicyKeys) -> Iterator[tuple[str, str]]:
+def _check_enforcing(policy: Policy, keys: PolicyKeys) -> Iterator[tuple[str, str]]:
     if policy.stage("act") is None:
         yield "mode", "enforce needs an act in the stages; legal: notify, or add act"
     is_listed = "allow" in keys.model_fields_set and "namespaces" in keys.allow.model_fields_set

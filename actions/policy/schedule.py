@@ -13,7 +13,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from actions.policy.model import Blackout, RecurringWindow
-from fallow.crontab import JUMP, next_start, parse_triggers, to_utc_times
+from fallow.crontab import JUMP, find_next_start, parse_triggers, to_utc_times
 
 MAX_STARTS = 1000
 """After this many consecutive windows it is assumed never to close."""
@@ -26,7 +26,9 @@ def list_starts(window: RecurringWindow, since: datetime, until: datetime) -> It
     zone, triggers = ZoneInfo(window.timezone), parse_triggers(window.schedule)
     wall: datetime | None = since.astimezone(zone).replace(tzinfo=None) - JUMP
     last = until.astimezone(zone).replace(tzinfo=None) + JUMP
-    while wall is not None and (wall := next_start(triggers, wall)) is not None and wall <= last:
+    while (
+        wall is not None and (wall := find_next_start(triggers, wall)) is not None and wall <= last
+    ):
         for start in to_utc_times(wall, zone):
             if since <= start <= until:
                 yield start

@@ -85,39 +85,39 @@ def suggest_word(word: str, legal: Any) -> str:
     return f": did you mean {matches[0]}?" if matches else ""
 
 
-def _wrong_kind(node: Node) -> ValueError:
+def _explain_wrong_kind(node: Node) -> ValueError:
     return ValueError(f"is {describe_node(node)}")
 
 
-def _scalar(node: Node) -> str:
+def _format_scalar(node: Node) -> str:
     if not isinstance(node, yaml.ScalarNode):
-        raise _wrong_kind(node)
+        raise _explain_wrong_kind(node)
     return str(node.value)
 
 
-def _text(node: Node) -> str:
-    text = _scalar(node)
+def _parse_text(node: Node) -> str:
+    text = _format_scalar(node)
     if node.tag != "tag:yaml.org,2002:str":
         raise ValueError(f"YAML reads {text!r} as {describe_node(node)}: quote it")
     return text
 
 
 def _flag(node: Node) -> bool:
-    text = _scalar(node)
+    text = _format_scalar(node)
     if text not in {"true", "false"} or node.tag != "tag:yaml.org,2002:bool":
         raise ValueError(f"{text!r} is neither")
     return text == "true"
 
 
-def _number(node: Node) -> Decimal:
-    text = _scalar(node)
+def _parse_number(node: Node) -> Decimal:
+    text = _format_scalar(node)
     if not _NUMBER.fullmatch(text) or node.tag not in _NUMBERS:
         raise ValueError(f"{text!r} is no number in plain digits")
     return Decimal(text)
 
 
-def _percentage(node: Node) -> Decimal:
-    text = _scalar(node)
+def _parse_percentage(node: Node) -> Decimal:
+    text = _format_scalar(node)
     if not text.endswith("%") or not _NUMBER.fullmatch(text[:-1]):
         raise ValueError(f"{text!r} is none")
     share = Decimal(text[:-1]) / 100
@@ -126,45 +126,45 @@ def _percentage(node: Node) -> Decimal:
     return share
 
 
-def _amount(node: Node) -> PolicyAmount:
+def _parse_amount(node: Node) -> PolicyAmount:
     if isinstance(node, yaml.ScalarNode) and node.value.endswith("%"):
-        return PolicyAmount(_percentage(node), share=True)
-    return PolicyAmount(_number(node))
+        return PolicyAmount(_parse_percentage(node), share=True)
+    return PolicyAmount(_parse_number(node))
 
 
-def _whole(amount: PolicyAmount) -> PolicyAmount:
+def _parse_whole(amount: PolicyAmount) -> PolicyAmount:
     if not amount.share and amount.value != int(amount.value):
         raise ValueError(f"{amount.value} is not legal")
     return amount
 
 
-def _duration(node: Node) -> timedelta:
-    text = _scalar(node)
+def _parse_duration(node: Node) -> timedelta:
+    text = _format_scalar(node)
     try:
         return parse_duration(text)
     except UsageError:
         raise ValueError(f"{text!r} is no duration") from None
 
 
-def _nothing_or(node: Node, handler: Callable[[Node], timedelta]) -> timedelta:
-    return timedelta(0) if _scalar(node) == "0s" else handler(node)
+def _parse_optional_duration(node: Node, handler: Callable[[Node], timedelta]) -> timedelta:
+    return timedelta(0) if _format_scalar(node) == "0s" else handler(node)
 
 
-def _time_zone(node: Node) -> str:
-    text, zones = _text(node), available_timezones()
+def _parse_time_zone(node: Node) -> str:
+    text, zones = _parse_text(node), available_timezones()
     if text not in zones:
         raise ValueError(f"{text!r} is no time zone{suggest_word(text, sorted(zones))}")
     return text
 
 
 def _schedule(node: Node) -> str:
-    text = _text(node)
+    text = _parse_text(node)
     parse_triggers(text)
     return text
 
 
-def _timestamp(node: Node) -> datetime:
-    text = _scalar(node)
+def _parse_timestamp(node: Node) -> datetime:
+    text = _format_scalar(node)
     try:
         timestamp = datetime.fromisoformat(text)
     except ValueError:
@@ -174,14 +174,14 @@ def _timestamp(node: Node) -> datetime:
     return timestamp
 
 
-def _last_timestamp(node: Node) -> datetime:
-    timestamp = _timestamp(node)
+def _parse_last_timestamp(node: Node) -> datetime:
+    timestamp = _parse_timestamp(node)
     is_day = re.fullmatch(r"\d{4}-\d\d-\d\d", node.value)
     return datetime.combine(timestamp + DAY, time()) if is_day else timestamp
 
 
-def _approval(node: Node) -> tuple[str, int]:
-    text = _scalar(node)
+def _parse_approval(node: Node) -> tuple[str, int]:
+    text = _format_scalar(node)
     if text in {"none", "always"}:
         return text, 0
     first = _FIRST.fullmatch(text)
@@ -193,29 +193,33 @@ def _approval(node: Node) -> tuple[str, int]:
 def list_items(node: Node) -> list[Node]:
     """Return the items of a list."""
     if not isinstance(node, yaml.SequenceNode):
-        raise _wrong_kind(node)
+        raise _explain_wrong_kind(node)
     return list(node.value)
 
 
-def _labels(node: Node) -> dict[str, Node]:
+def _parse_labels(node: Node) -> dict[str, Node]:
     if not isinstance(node, yaml.MappingNode):
-        raise _wrong_kind(node)
+        raise _explain_wrong_kind(node)
     entries, problems = read_pairs(node)
     for name, _, text in problems:
         raise ValueError(f"{name} {text}".lstrip())
     return {name: value for name, (_, value) in entries.items()}
 
 
-def _plain_mapping(node: Node) -> dict[str, Any]:
+def _parse_mapping(node: Node) -> dict[str, Any]:
     if not isinstance(node, yaml.MappingNode):
-        raise _wrong_kind(node)
+        raise _explain_wrong_kind(node)
     try:
         return dict(msgspec.json.decode(msgspec.json.encode(to_plain(node))))
     except (TypeError, ValueError, yaml.YAMLError) as error:
         raise ValueError(f"is not plain data: {' '.join(str(error).split())}") from error
 
 
-TEXT, WORD, ITEMS = BeforeValidator(_text), BeforeValidator(_scalar), BeforeValidator(list_items)
+TEXT, WORD, ITEMS = (
+    BeforeValidator(_parse_text),
+    BeforeValidator(_format_scalar),
+    BeforeValidator(list_items),
+)
 
 # What editors are told of values that Python has in another type than YAML.
 _NumberText = Annotated[float, Field(ge=0)]
@@ -233,41 +237,41 @@ Name = Annotated[
 ]
 Line = Annotated[str, Field(pattern=r"^\S[^\r\n]{0,499}$"), TEXT, Legal("a text of one line")]
 Flag = Annotated[bool, BeforeValidator(_flag), Legal("true, false")]
-Number = Annotated[float, Field(ge=0), BeforeValidator(_number)]
-Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_number)]
-Count = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)]
+Number = Annotated[float, Field(ge=0), BeforeValidator(_parse_number)]
+Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_parse_number)]
+Count = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_parse_number)]
 Dollars = Annotated[
-    Decimal, Field(ge=0), BeforeValidator(_number, json_schema_input_type=_NumberText)
+    Decimal, Field(ge=0), BeforeValidator(_parse_number, json_schema_input_type=_NumberText)
 ]
 Percentage = Annotated[
     float,
-    BeforeValidator(_percentage, json_schema_input_type=_PercentageText),
+    BeforeValidator(_parse_percentage, json_schema_input_type=_PercentageText),
     Legal("a percentage, 0% to 100%"),
 ]
 Amount = Annotated[
     PolicyAmount,
-    PlainValidator(_amount, json_schema_input_type=_NumberText | _PercentageText),
+    PlainValidator(_parse_amount, json_schema_input_type=_NumberText | _PercentageText),
     Legal("a number, 0 or more, or a percentage such as 5%"),
 ]
 WholeAmount = Annotated[
     PolicyAmount,
-    PlainValidator(_amount, json_schema_input_type=_WholeText | _PercentageText),
-    AfterValidator(_whole),
+    PlainValidator(_parse_amount, json_schema_input_type=_WholeText | _PercentageText),
+    AfterValidator(_parse_whole),
     Legal("a whole number, 0 or more, or a percentage such as 5%"),
 ]
-_DURATION = BeforeValidator(_duration, json_schema_input_type=_DurationText)
+_DURATION = BeforeValidator(_parse_duration, json_schema_input_type=_DurationText)
 Grace = Annotated[timedelta, Field(ge=MINUTE, le=MAX_GRACE), _DURATION]
 UpTo30Days = Annotated[timedelta, Field(ge=MINUTE, le=30 * DAY), _DURATION]
 UpTo31Days = Annotated[timedelta, Field(ge=MINUTE, le=31 * DAY), _DURATION]
 UpTo90Days = Annotated[timedelta, Field(ge=MINUTE, le=90 * DAY), _DURATION]
 UpTo90DaysOrNone = Annotated[
     UpTo90Days,
-    WrapValidator(_nothing_or, json_schema_input_type=_DurationText),
+    WrapValidator(_parse_optional_duration, json_schema_input_type=_DurationText),
     Legal(f"{describe_span(MINUTE, 90 * DAY)}, or 0s"),
 ]
 TimeZone = Annotated[
     str,
-    BeforeValidator(_time_zone),
+    BeforeValidator(_parse_time_zone),
     Legal("a name of the IANA time zones such as UTC or Europe/Berlin"),
 ]
 Schedule = Annotated[
@@ -276,13 +280,15 @@ Schedule = Annotated[
     Legal("minute, hour, day of month, month, day of week, such as '0 9 * * mon-fri'"),
 ]
 _DAY = Legal("a day such as 2026-12-24, or a time such as 2026-12-24T18:00")
-Timestamp = Annotated[datetime, BeforeValidator(_timestamp, json_schema_input_type=_DayText), _DAY]
+Timestamp = Annotated[
+    datetime, BeforeValidator(_parse_timestamp, json_schema_input_type=_DayText), _DAY
+]
 LastTimestamp = Annotated[
-    datetime, BeforeValidator(_last_timestamp, json_schema_input_type=_DayText), _DAY
+    datetime, BeforeValidator(_parse_last_timestamp, json_schema_input_type=_DayText), _DAY
 ]
 Approval = Annotated[
     tuple[str, int],
-    PlainValidator(_approval, json_schema_input_type=_ApprovalText),
+    PlainValidator(_parse_approval, json_schema_input_type=_ApprovalText),
     Legal("none, first N (such as first 10), always"),
 ]
 _Glob = Annotated[str, Field(pattern=r"^\S"), TEXT]
@@ -297,9 +303,9 @@ Parts = Annotated[
 ]
 Labels = Annotated[
     dict[str, Globs],
-    BeforeValidator(_labels),
+    BeforeValidator(_parse_labels),
     Legal("a mapping of label: value, or label: [value, ...]; values are globs"),
 ]
 PlainMapping = Annotated[
-    dict[str, Any], BeforeValidator(_plain_mapping), Legal("a mapping, as the executor reads it")
+    dict[str, Any], BeforeValidator(_parse_mapping), Legal("a mapping, as the executor reads it")
 ]

@@ -56,7 +56,7 @@ class QuotaExecutor:
         accounts = {a.key: a for a in system.accounts(list(objects.values()), part)}
         _require_unmoved(proposal, accounts)
         for key in _list_touched(proposal, accounts):
-            item = _named(objects[key], system, path)
+            item = _get_named(objects[key], system, path)
             accounts[key] = _check_account(accounts[key], item, system, cluster, decision.at)
         for move in proposal.moves:
             accounts[move.key] = _add_last_change(accounts[move.key], move, objects[move.key])
@@ -65,7 +65,7 @@ class QuotaExecutor:
         if not step.shifts:
             refusals = "; ".join(f"{key}: {why}" for key, why in step.refused)
             raise RefusedError(f"no quota of {proposal.kind} may move: {refusals}")
-        return _intent(step, objects, system, part, cluster)
+        return _build_intent(step, objects, system, part, cluster)
 
     def review(self, action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
         """Return why a step increased waiting; () = it did not; None = too early."""
@@ -152,7 +152,7 @@ def _get_write_time(item: Object) -> datetime | None:
     return max(times, default=None)
 
 
-def _intent(
+def _build_intent(
     step: QuotaStep,
     objects: Mapping[str, Object],
     system: QuotaSystem,
@@ -165,7 +165,7 @@ def _intent(
         namespace = item["metadata"].get("namespace", "")
         root = cluster.collection(system.api_kind, system.group or "", namespace)
         path = f"{root}/{item['metadata']['name']}"
-        target = _target(item, system, path, cluster.name)
+        target = _build_target(item, system, path, cluster.name)
         fields = system.fields(item, part, shift.change)
         # Only a leaf that shrinks keeps every sum valid, whatever comes after it.
         is_independent = shift.change < 0 and shift.key not in step.parents
@@ -187,11 +187,11 @@ def _intent(
     )
 
 
-def _target(item: Object, system: QuotaSystem, path: str, cluster: str) -> Target:
+def _build_target(item: Object, system: QuotaSystem, path: str, cluster: str) -> Target:
     meta = item["metadata"]
     return Target(
         cluster,
-        _version(path),
+        _get_version(path),
         system.api_kind,
         meta.get("namespace", ""),
         meta["name"],
@@ -201,11 +201,11 @@ def _target(item: Object, system: QuotaSystem, path: str, cluster: str) -> Targe
     )
 
 
-def _named(item: Object, system: QuotaSystem, path: str) -> dict[str, Any]:
+def _get_named(item: Object, system: QuotaSystem, path: str) -> dict[str, Any]:
     """Return an item of a list with its kind: lists of built-in kinds leave it out."""
-    return {"apiVersion": _version(path), "kind": system.api_kind, **item}
+    return {"apiVersion": _get_version(path), "kind": system.api_kind, **item}
 
 
-def _version(path: str) -> str:
+def _get_version(path: str) -> str:
     parts: Sequence[str] = path.split("/")
     return parts[2] if parts[1] == "api" else f"{parts[2]}/{parts[3]}"

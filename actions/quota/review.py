@@ -59,12 +59,12 @@ def read_quota_samples(
             float(row["used"] or 0.0),
             None if row["used"] is None else row["waiting"],
         )
-        for row in views.query(_sql(), parameters).to_pylist()
+        for row in views.query(_load_sql(), parameters).to_pylist()
     ]
     return [sample for sample in samples if sample.key in keys]
 
 
 @cache
-def _sql() -> str:
+def _load_sql() -> str:
     lives = ("warehouse:inventory/last_lists", "warehouse:inventory/lives")
     return compose_query((*lives, "quota_samples"), "actions.quota")

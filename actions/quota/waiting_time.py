@@ -59,16 +59,18 @@ def compare_waiting(before: Sequence[QuotaSample], after: Sequence[QuotaSample])
     too_short = _explain_too_short(before, "before") or _explain_too_short(after, "after")
     if too_short:
         return StepVerdict(None, too_short)
-    old, new = _latest_nominal(before), _latest_nominal(after)
-    harm = round(sum(_harm_hours(sample, old, new) for sample in after), 6)
-    gain = round(sum(_gain_hours(sample, old, new) for sample in after), 6)
-    ratio_before, ratio_after = _waiting_ratio(before), _waiting_ratio(after)
+    old, new = _find_latest_nominal(before), _find_latest_nominal(after)
+    harm = round(sum(_compute_harm_hours(sample, old, new) for sample in after), 6)
+    gain = round(sum(_compute_gain_hours(sample, old, new) for sample in after), 6)
+    ratio_before, ratio_after = _compute_waiting_ratio(before), _compute_waiting_ratio(after)
     worse, why = _compare_days(before, after, ratio_before, ratio_after)
-    demand = sum(_demand_within(sample, old, new) for sample in after)
+    demand = sum(_compute_demand_within(sample, old, new) for sample in after)
     if harm >= MIN_HARM and (harm > gain or harm > MAX_HARM_SHARE * demand):
         text = f"givers waited for {harm:,.1f} GPU-hours of what they gave ({harm / demand:.1%})"
         worse, why = True, f"{text}, receivers used {gain:,.1f}"
-    return StepVerdict(worse, why, harm, gain, _rounded(ratio_before), _rounded(ratio_after))
+    return StepVerdict(
+        worse, why, harm, gain, _round_value(ratio_before), _round_value(ratio_after)
+    )
 
 
 def _explain_too_short(samples: Sequence[QuotaSample], when: str) -> str:
@@ -83,20 +85,22 @@ def _explain_too_short(samples: Sequence[QuotaSample], when: str) -> str:
     return ""
 
 
-def _latest_nominal(samples: Sequence[QuotaSample]) -> dict[str, float]:
+def _find_latest_nominal(samples: Sequence[QuotaSample]) -> dict[str, float]:
     """Return each quota's nominal quota in the last hour with data."""
     return {
         sample.key: sample.nominal for sample in sorted(samples, key=lambda sample: sample.hour)
     }
 
 
-def _harm_hours(sample: QuotaSample, old: Mapping[str, float], new: Mapping[str, float]) -> float:
+def _compute_harm_hours(
+    sample: QuotaSample, old: Mapping[str, float], new: Mapping[str, float]
+) -> float:
     before, after = old.get(sample.key, 0.0), new[sample.key]
     demand = sample.used + (sample.waiting or 0.0)
     return max(0.0, min(demand, before) - max(sample.used, after)) if after < before else 0.0
 
 
-def _demand_within(
+def _compute_demand_within(
     sample: QuotaSample, old: Mapping[str, float], new: Mapping[str, float]
 ) -> float:
     """Return a giver's demand within its old nominal quota."""
@@ -104,7 +108,9 @@ def _demand_within(
     return min(sample.used + (sample.waiting or 0.0), before) if new[sample.key] < before else 0.0
 
 
-def _gain_hours(sample: QuotaSample, old: Mapping[str, float], new: Mapping[str, float]) -> float:
+def _compute_gain_hours(
+    sample: QuotaSample, old: Mapping[str, float], new: Mapping[str, float]
+) -> float:
     before, after = old.get(sample.key, 0.0), new[sample.key]
     return max(0.0, min(sample.used, after) - before) if after > before else 0.0
 
@@ -118,11 +124,11 @@ def _compare_days(
     days: dict[date, list[QuotaSample]] = {}
     for sample in before:
         days.setdefault(sample.hour.date(), []).append(sample)
-    worst = max(_waiting_ratio(samples) for samples in days.values())
+    worst = max(_compute_waiting_ratio(samples) for samples in days.values())
     text = f"{ratio_after:.3f} hours were waited per GPU-hour had, {ratio_before:.3f} before"
     if ratio_after <= max(ratio_before * MAX_RATIO, ratio_before + MIN_RISE, worst):
         return False, text
-    demand_before, demand_after = _mean_demand(before), _mean_demand(after)
+    demand_before, demand_after = _compute_mean_demand(before), _compute_mean_demand(after)
     if not demand_before:
         return False, f"{text}, but nothing was asked for before"
     if demand_after > DEMAND_RATIO * demand_before:
@@ -130,17 +136,17 @@ def _compare_days(
     return True, f"{text}, and {worst:.3f} on the worst day before"
 
 
-def _waiting_ratio(samples: Sequence[QuotaSample]) -> float:
+def _compute_waiting_ratio(samples: Sequence[QuotaSample]) -> float:
     """Return hours waited per GPU-hour used; with no use, all that waited counts."""
     waited = sum(sample.waiting or 0.0 for sample in samples)
     return waited / max(sum(sample.used for sample in samples), 1.0)
 
 
-def _mean_demand(samples: Sequence[QuotaSample]) -> float:
+def _compute_mean_demand(samples: Sequence[QuotaSample]) -> float:
     """Return the mean demand (used and waiting) of the hours."""
     demand = sum(sample.used + (sample.waiting or 0.0) for sample in samples)
     return demand / max(1, len({sample.hour for sample in samples}))
 
 
-def _rounded(value: float) -> float:
+def _round_value(value: float) -> float:
     return round(value, 6)

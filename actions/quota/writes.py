@@ -37,7 +37,7 @@ def _change(target: Target, path: str, fields: Sequence[FieldChange], *, depends
         target,
         "PATCH",
         path,
-        [*tests, *(_operation(f) for f in fields if f.before != f.after)],
+        [*tests, *(_build_operation(f) for f in fields if f.before != f.after)],
         JSON_PATCH,
         was={f.pointer: f.before for f in fields},
         becomes={f.pointer: f.after for f in fields},
@@ -46,7 +46,7 @@ def _change(target: Target, path: str, fields: Sequence[FieldChange], *, depends
     )
 
 
-def _operation(field: FieldChange) -> dict[str, Any]:
+def _build_operation(field: FieldChange) -> dict[str, Any]:
     if field.after is None:
         return {"op": "remove", "path": field.pointer}
     verb = "add" if field.before is None else "replace"

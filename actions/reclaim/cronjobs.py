@@ -4,9 +4,9 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.cluster.objects import controller, get_path, has_condition, name, to_target
+from actions.cluster.objects import find_controller, get_path, has_condition, name, to_target
 from actions.reclaim import kueue
-from actions.reclaim.kinds import kinds
+from actions.reclaim.kinds import read_kinds
 from actions.reclaim.subjects import (
     FINISHED,
     POD_RIGHTS,
@@ -54,13 +54,13 @@ class CronJobExecutor:
 
 
 def _find_live_jobs(workload: LiveWorkload, cluster: ClusterReader) -> list[LiveWorkload]:
-    kind = kinds()["Job"]
+    kind = read_kinds()["Job"]
     path = cluster.collection("Job", kind.group, workload.target.namespace)
     if path is None:
         return []
     live: list[LiveWorkload] = []
     for item in cluster.items(path):
-        owner = controller(item) or {}
+        owner = find_controller(item) or {}
         is_finished = any(has_condition(item, c) for c in FINISHED)
         if (
             owner.get("uid") != workload.target.uid

@@ -6,8 +6,15 @@ This is allowed only where its owner or namespace opted in.
 from typing import Any, ClassVar
 
 from actions.cluster.allocations import CLAIMS
-from actions.cluster.literal_values import find_literals, without_last_applied
-from actions.cluster.objects import annotations, get_path, has_ended, labels, name, namespace
+from actions.cluster.literal_values import drop_last_applied, find_literals
+from actions.cluster.objects import (
+    get_annotations,
+    get_labels,
+    get_namespace,
+    get_path,
+    has_ended,
+    name,
+)
 from actions.reclaim.subjects import LiveWorkload, read_workload, to_freed_pods
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
@@ -64,9 +71,9 @@ class EvictExecutor:
         pod = workload.obj
         if has_ended(pod):
             raise RefusedError(f"{workload} is over: {get_path(pod, 'status', 'phase')}")
-        if MIRROR in annotations(pod):
+        if MIRROR in get_annotations(pod):
             raise RefusedError(f"{workload} is a static pod: it belongs to its node")
-        if group := next((g for g in GROUPS if g in labels(pod)), None):
+        if group := next((g for g in GROUPS if g in get_labels(pod)), None):
             raise RefusedError(f"{workload} is one of a group ({group}): the others would hang")
         if decision.parameters.get(RESTORE) is not True:
             raise RefusedError(
@@ -80,7 +87,7 @@ class EvictExecutor:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"name": name(pod), "namespace": namespace(pod)},
+            "metadata": {"name": name(pod), "namespace": get_namespace(pod)},
         }
         evict = Change(
             workload.target,
@@ -118,7 +125,7 @@ def _require_opt_in(workload: LiveWorkload, cluster: ClusterReader) -> None:
     path = cluster.collection("Namespace", "")
     namespace = cluster.get(f"{path}/{workload.target.namespace}")
     for obj in (workload.obj, *(() if namespace is None else (namespace,))):
-        value = annotations(obj).get(OPT_IN) or labels(obj).get(OPT_IN) or ""
+        value = get_annotations(obj).get(OPT_IN) or get_labels(obj).get(OPT_IN) or ""
         if value.lower() == "false":
             break
         if value.lower() == "true":
@@ -149,18 +156,18 @@ def build_manifest(pod: Any) -> dict[str, Any]:
         spec["volumes"] = [v for v in spec["volumes"] if not v["name"].startswith(_TOKEN)]
     for key in ("containers", "initContainers"):
         if key in spec:
-            spec[key] = [_without_token(c) for c in spec[key]]
-    notes = without_last_applied(annotations(pod))
-    marks = {k: v for k, v in (("labels", labels(pod)), ("annotations", notes)) if v}
+            spec[key] = [_drop_token(c) for c in spec[key]]
+    notes = drop_last_applied(get_annotations(pod))
+    marks = {k: v for k, v in (("labels", get_labels(pod)), ("annotations", notes)) if v}
     metadata = {
         "name": name(pod),
-        "namespace": namespace(pod),
+        "namespace": get_namespace(pod),
         **{k: dict(v) for k, v in marks.items()},
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _without_token(container: dict[str, Any]) -> dict[str, Any]:
+def _drop_token(container: dict[str, Any]) -> dict[str, Any]:
     mounts = container.get("volumeMounts")
     if mounts is None:
         return container

@@ -4,7 +4,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from actions.cluster.allocations import CLAIMS
-from actions.cluster.objects import Object, annotations, has_ended, is_deleting, uid
+from actions.cluster.objects import Object, get_annotations, get_uid, has_ended, is_deleting
 from actions.cluster.pointers import join_pointer
 from actions.reclaim.subjects import to_freed_pods
 from actions.recommend import read_verbs as words
@@ -40,12 +40,12 @@ class JupyterHubExecutor:
                 f"{kind}/{namespace}/{name} is in cluster {cluster_name}, not {cluster.name}"
             )
         user, _, server = name.partition("/")
-        pods = [p for p in _pods(namespace, cluster) if _is_server_pod(p, user, server)]
+        pods = [p for p in _list_pods(namespace, cluster) if _is_server_pod(p, user, server)]
         if not pods:
             raise RefusedError(f"{kind}/{namespace}/{name} has no running pod")
-        if decision.uid and all(uid(p) != decision.uid for p in pods):
+        if decision.uid and all(get_uid(p) != decision.uid for p in pods):
             raise RefusedError(f"{kind}/{namespace}/{name} was started anew: its pod is another")
-        target = Target(cluster_name, "", kind, namespace, name, uid(pods[0]))
+        target = Target(cluster_name, "", kind, namespace, name, get_uid(pods[0]))
         stop = build_change(target, user, server, running=False)
         return Intent(
             target=target,
@@ -79,12 +79,12 @@ def build_change(target: Target, user: str, server: str, *, running: bool) -> Ch
     )
 
 
-def _pods(namespace: str, cluster: ClusterReader) -> list[Object]:
+def _list_pods(namespace: str, cluster: ClusterReader) -> list[Object]:
     path = cluster.collection("Pod", "", namespace)
     pods = cluster.items(path, labels=SINGLE_USER) if path else ()
     return [p for p in pods if not has_ended(p) and not is_deleting(p)]
 
 
 def _is_server_pod(pod: Object, user: str, server: str) -> bool:
-    marks = annotations(pod)
+    marks = get_annotations(pod)
     return marks.get(USER) == user and marks.get(SERVER, "") == server

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 
 from actions.cluster.objects import (
     Object,
-    annotations,
     format_object,
+    get_annotations,
+    get_labels,
+    get_metadata,
+    get_namespace,
+    get_uid,
     has_condition,
-    labels,
-    meta,
-    namespace,
-    uid,
 )
 from actions.cluster.objects import name as name_of
 from actions.cluster.objects import to_target as target_of
-from actions.reclaim.kinds import kinds
+from actions.reclaim.kinds import read_kinds
 from actions.reclaim.writes import UndoableChange, set_field
 from fallow.errors import RefusedError
-from fallow.kube.owner_links import kind_in_rows
+from fallow.kube.owner_links import get_row_kind
 from fallow.protocols import ClusterReader, Right
 
 GROUP, KIND = "kueue.x-k8s.io", "Workload"
@@ -29,8 +29,8 @@ RETURNS = "it comes back when its queue admits it"
 
 def is_reverted(obj: Object) -> bool:
     """Return whether Kueue reverts the own switch of objects of this kind."""
-    kind = kinds().get(
-        kind_in_rows(str(obj.get("apiVersion") or "").rpartition("/")[0], _kind(obj))
+    kind = read_kinds().get(
+        get_row_kind(str(obj.get("apiVersion") or "").rpartition("/")[0], _get_kind(obj))
     )
     return kind is not None and kind.kueue == "workload"
 
@@ -42,8 +42,8 @@ def is_managed(obj: Object, cluster: ClusterReader) -> bool:
         RefusedError: Workloads may not be read, so the answer is unknown.
         TemporaryError: the API does not answer.
     """
-    path = cluster.collection(KIND, GROUP, namespace(obj))
-    return path is not None and (_queued(obj) or bool(_workloads(obj, path, cluster)))
+    path = cluster.collection(KIND, GROUP, get_namespace(obj))
+    return path is not None and (_is_queued(obj) or bool(_list_workloads(obj, path, cluster)))
 
 
 def build_writes(obj: Object, cluster: ClusterReader) -> tuple[UndoableChange, ...] | None:
@@ -53,12 +53,12 @@ def build_writes(obj: Object, cluster: ClusterReader) -> tuple[UndoableChange, .
         RefusedError: there is none that can be stopped, or they may not be read.
         TemporaryError: the API does not answer.
     """
-    path = cluster.collection(KIND, GROUP, namespace(obj))
+    path = cluster.collection(KIND, GROUP, get_namespace(obj))
     if path is None:
         return None
-    workloads = _workloads(obj, path, cluster)
+    workloads = _list_workloads(obj, path, cluster)
     if not workloads:
-        if _queued(obj):
+        if _is_queued(obj):
             raise RefusedError(
                 f"{format_object(obj)} is in a queue of Kueue, but has no Workload yet"
             )
@@ -81,20 +81,20 @@ def build_writes(obj: Object, cluster: ClusterReader) -> tuple[UndoableChange, .
     )
 
 
-def _workloads(obj: Object, path: str, cluster: ClusterReader) -> Sequence[Object]:
-    labelled = cluster.items(path, labels=f"{JOB_UID}={uid(obj)}")
+def _list_workloads(obj: Object, path: str, cluster: ClusterReader) -> Sequence[Object]:
+    labelled = cluster.items(path, labels=f"{JOB_UID}={get_uid(obj)}")
     if labelled:
         return labelled
     return [
         w
         for w in cluster.items(path)
-        if any(r.get("uid") == uid(obj) for r in meta(w).get("ownerReferences") or ())
+        if any(r.get("uid") == get_uid(obj) for r in get_metadata(w).get("ownerReferences") or ())
     ]
 
 
-def _queued(obj: Object) -> bool:
-    return bool(labels(obj).get(QUEUE) or annotations(obj).get(QUEUE))
+def _is_queued(obj: Object) -> bool:
+    return bool(get_labels(obj).get(QUEUE) or get_annotations(obj).get(QUEUE))
 
 
-def _kind(obj: Object) -> str:
+def _get_kind(obj: Object) -> str:
     return str(obj.get("kind") or "")

@@ -1,7 +1,7 @@
 """Build the table of `docs/actions.md`: how each kind is stopped, and what an undo restores."""
 
 from actions.executors import load_executors
-from actions.reclaim.kinds import WorkloadKind, kinds
+from actions.reclaim.kinds import WorkloadKind, read_kinds
 from actions.recommend import read_verbs
 
 HEAD = """\
@@ -11,12 +11,12 @@ KUEUE = "`Workload` `spec.active: false`"
 EVICTED = ("evict", "Eviction API (`policy/v1`)", "a new pod of the same manifest", "everything")
 
 
-def table() -> str:
+def render_table() -> str:
     """Return the table, a row for each kind."""
-    return "\n".join((HEAD, *(_row(kind) for kind in kinds().values())))
+    return "\n".join((HEAD, *(_format_row(kind) for kind in read_kinds().values())))
 
 
-def _row(kind: WorkloadKind) -> str:
+def _format_row(kind: WorkloadKind) -> str:
     verb_row = read_verbs().get(kind.kind)
     if verb_row is None:
         _, stop_text, undo, lost = EVICTED

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from actions.cluster import autoscalers
-from actions.cluster.objects import Object, name, namespace
+from actions.cluster.objects import Object, get_namespace, name
 from actions.cluster.objects import to_target as target_of
 from actions.cluster.pointers import join_pointer, resolve_pointer
 from actions.reclaim.subjects import (
@@ -90,7 +90,7 @@ def _pause(scaler: Object, workload: LiveWorkload, cluster: ClusterReader) -> Un
         raise RefusedError(
             f"KEDA's ScaledObject {name(scaler)} of {workload} is paused by somebody"
         )
-    path = cluster.collection(autoscalers.KEDA_OBJECT, "keda.sh", namespace(scaler))
+    path = cluster.collection(autoscalers.KEDA_OBJECT, "keda.sh", get_namespace(scaler))
     pointer = join_pointer("metadata", "annotations", autoscalers.PAUSED_REPLICAS)
     scaler_path = f"{path}/{name(scaler)}"
     return set_field(scaler, target_of(scaler, cluster.name), scaler_path, pointer, "0")

@@ -7,17 +7,17 @@ import msgspec
 from actions.cluster.allocations import CLAIMS, count_allocated_gpus
 from actions.cluster.objects import (
     Object,
-    controller,
+    find_controller,
+    get_namespace,
     get_path,
+    get_uid,
     has_condition,
     has_ended,
     is_deleting,
     name,
-    namespace,
     to_target,
-    uid,
 )
-from actions.reclaim.kinds import WorkloadKind, kinds
+from actions.reclaim.kinds import WorkloadKind, read_kinds
 from actions.reclaim.writes import UndoableChange
 from actions.recommend import read_verbs
 from fallow.action_models import Decision, FreedPod, Intent, Target
@@ -59,7 +59,7 @@ def read_workload(decision: Decision, cluster: ClusterReader) -> LiveWorkload:
         raise RefusedError(
             f"{kind_name}/{namespace}/{name} is in cluster {cluster_name}, not {cluster.name}"
         )
-    kind = kinds()[kind_name]
+    kind = read_kinds()[kind_name]
     path = cluster.collection(kind.api_kind, kind.group, namespace)
     if path is None:
         raise RefusedError(f"{cluster.name} serves no {kind.kind} of {kind.group or 'the core'}")
@@ -67,11 +67,11 @@ def read_workload(decision: Decision, cluster: ClusterReader) -> LiveWorkload:
     if obj is None:
         raise RefusedError(f"{kind_name}/{namespace}/{name} is gone")
     workload = LiveWorkload(kind, obj, f"{path}/{name}", to_target(obj, cluster.name))
-    if decision.uid and uid(obj) != decision.uid:
-        raise RefusedError(f"{workload} is another object of that name: its uid is {uid(obj)}")
+    if decision.uid and get_uid(obj) != decision.uid:
+        raise RefusedError(f"{workload} is another object of that name: its uid is {get_uid(obj)}")
     if is_deleting(obj):
         raise RefusedError(f"{workload} is being deleted")
-    above = controller(obj)
+    above = find_controller(obj)
     if above is not None:
         owner = f"{above.get('kind')} {above.get('name')}"
         raise RefusedError(f"{workload} is controlled by {owner}, which would undo it")
@@ -91,7 +91,9 @@ def to_freed_pods(pods: Sequence[Object], cluster: ClusterReader) -> tuple[Freed
     """Return pods with their GPUs, in the form in which an intent lists what its writes free."""
     gpus = count_allocated_gpus(pods, cluster)
     return tuple(
-        FreedPod(namespace(p), name(p), uid(p), get_path(p, "spec", "nodeName"), gpus[uid(p)])
+        FreedPod(
+            get_namespace(p), name(p), get_uid(p), get_path(p, "spec", "nodeName"), gpus[get_uid(p)]
+        )
         for p in pods
     )
 
@@ -116,9 +118,9 @@ def build_intent(
     )
 
 
-def plural(kind: str) -> str:
+def get_plural(kind: str) -> str:
     """Return the plural resource of a kind: every kind here has a regular one."""
-    return kinds()[kind].api_kind.lower() + "s"
+    return read_kinds()[kind].api_kind.lower() + "s"
 
 
 def build_rights(
@@ -127,8 +129,8 @@ def build_rights(
     """Return the rights to read kinds and to write them, or only a part of them."""
     needed: list[Right] = []
     for kind_name in names:
-        kind = kinds()[kind_name]
-        resource = plural(kind_name)
+        kind = read_kinds()[kind_name]
+        resource = get_plural(kind_name)
         if not part:
             needed.append(Right(kind.group, resource, ("get", *verbs)))
             continue

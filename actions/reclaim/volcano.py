@@ -5,7 +5,13 @@ from typing import ClassVar
 import msgspec
 
 from actions.cluster.objects import get_path
-from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_intent, plural, read_workload
+from actions.reclaim.subjects import (
+    POD_RIGHTS,
+    LiveWorkload,
+    build_intent,
+    get_plural,
+    read_workload,
+)
 from actions.reclaim.writes import UndoableChange
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
@@ -25,7 +31,7 @@ class VolcanoJobExecutor:
     capabilities: ClassVar[frozenset[str]] = frozenset({"suspend"})
     verbs: ClassVar[frozenset[str]] = frozenset({"abort"})
     rights: ClassVar[tuple[Right, ...]] = (
-        Right("batch.volcano.sh", plural("VolcanoJob"), ("get",)),
+        Right("batch.volcano.sh", get_plural("VolcanoJob"), ("get",)),
         Right(BUS, "commands", ("create",)),
         *POD_RIGHTS,
     )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from actions.cluster.allocations import CLAIMS, count_allocated_gpus
-from actions.cluster.objects import get_path, labels, name, to_target, uid
+from actions.cluster.objects import get_labels, get_path, get_uid, name, to_target
 from actions.cluster.pointers import join_pointer
 from actions.cluster.workload_pods import list_node_pods
 from actions.nodes.recycling import CORDON, read_node
@@ -58,13 +58,13 @@ class MigExecutor:
                 f"Node/{node_target.name}: no layout is named",
                 hint="name one of mig-parted's configurations in the policy's stage: mig_config",
             )
-        if labels(node).get(LABEL) == layout:
+        if get_labels(node).get(LABEL) == layout:
             raise RefusedError(f"Node/{node_target.name} is asked to be {layout} already")
         if get_path(node, "spec", "unschedulable"):
             raise RefusedError(f"Node/{node_target.name} is cordoned by somebody already")
         pods = list_node_pods(node_target.name, cluster)
         gpus = count_allocated_gpus(pods, cluster)
-        if gpu_pods := [name(p) for p in pods if gpus[uid(p)]]:
+        if gpu_pods := [name(p) for p in pods if gpus[get_uid(p)]]:
             raise RefusedError(
                 f"Node/{node_target.name} has GPU pods: {', '.join(sorted(gpu_pods)[:3])}"
             )
@@ -72,7 +72,7 @@ class MigExecutor:
             raise RefusedError(
                 f"Node/{node_target.name}: whether processes use its devices is not known"
             )
-        before, state = labels(node).get(LABEL), labels(node).get(LABEL_STATE)
+        before, state = get_labels(node).get(LABEL), get_labels(node).get(LABEL_STATE)
         if before is None or state != "success":
             raise RefusedError(
                 f"Node/{node_target.name}: mig-manager has not reported that "

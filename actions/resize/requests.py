@@ -13,11 +13,11 @@ import msgspec
 
 from actions.cluster.objects import (
     Object,
+    get_namespace,
     get_path,
     has_ended,
     is_deleting,
     name,
-    namespace,
     to_target,
 )
 from actions.cluster.pointers import MISSING, resolve_pointer
@@ -25,7 +25,7 @@ from actions.cluster.workload_pods import count_requested_gpus
 from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_rights, read_workload
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
-from fallow.kube.quantities import canonical, is_same_value, quantity
+from fallow.kube.quantities import is_same_value, parse_quantity, write_canonical
 from fallow.protocols import ClusterReader, Right
 
 CPU, MEMORY = "ask for less CPU per GPU", "ask for less memory per GPU"
@@ -172,14 +172,14 @@ def _resize_pods(
                 f"resizePolicy of {resource} is RestartContainer",
                 hint="the policy may change the template instead: template: true",
             )
-        path = f"/api/v1/namespaces/{namespace(pod)}/pods/{name(pod)}"
+        path = f"/api/v1/namespaces/{get_namespace(pod)}/pods/{name(pod)}"
         was = {f"/spec{pointer}": amount for pointer, amount in size.was.items()}
         changes.append(
             Change(
                 to_target(pod, workload.target.cluster, "Pod", "v1"),
                 "PATCH",
                 f"{path}/resize",
-                _body(size.container, dict.fromkeys(was, size.new)),
+                _build_body(size.container, dict.fromkeys(was, size.new)),
                 content_type=STRATEGIC,
                 read=path,
                 was=was,
@@ -202,7 +202,7 @@ def _patch_template(
         workload.target,
         "PATCH",
         workload.path,
-        _operations({"op": "test", "path": path, "value": size.container}, was, size.new),
+        _build_operations({"op": "test", "path": path, "value": size.container}, was, size.new),
         content_type=JSON_PATCH,
         was=was,
         becomes=dict.fromkeys(was, size.new),
@@ -250,7 +250,7 @@ def _find_lower_size(
     if current is None or new <= 0 or _get_request(container, resource) <= new:
         return None
     _refuse_amount_of_pod(spec, resource)
-    changes_limit = (quality or _quality(spec)) == GUARANTEED or amounts["requests"] is None
+    changes_limit = (quality or _find_quality(spec)) == GUARANTEED or amounts["requests"] is None
     was = {
         f"/containers/{index}/resources/{side}/{resource}": str(amount)
         for side, amount in amounts.items()
@@ -258,7 +258,7 @@ def _find_lower_size(
     }
     new_amount = format_amount(resource, new)
     return ContainerSize(
-        index, str(container["name"]), was, new_amount, _restarts(container, resource)
+        index, str(container["name"]), was, new_amount, _is_restart_needed(container, resource)
     )
 
 
@@ -270,7 +270,7 @@ def _refuse_amount_of_pod(spec: Object, resource: str) -> None:
         raise RefusedError(f"{resource} is asked for by the pod as a whole, not by its containers")
 
 
-def _restarts(container: Object, resource: str) -> bool:
+def _is_restart_needed(container: Object, resource: str) -> bool:
     """Return whether a container starts anew when an amount of it is resized."""
     return any(
         p.get("resourceName") == resource and p.get("restartPolicy") == "RestartContainer"
@@ -295,7 +295,7 @@ def _index(containers: Sequence[Object], resource: str, named: str | None) -> in
     return requesting[0] if requesting else None
 
 
-def _quality(spec: Object) -> str:
+def _find_quality(spec: Object) -> str:
     """Return the QoS class of a pod of this spec, as far as it is Guaranteed or not."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for container in containers:
@@ -311,17 +311,17 @@ def _get_request(container: Object, resource: str) -> float:
     amount = get_path(container, "resources", "requests", resource)
     if amount is None:
         amount = get_path(container, "resources", "limits", resource)  # the server's default
-    value = float(quantity(amount) or 0) if amount is not None else 0.0
+    value = float(parse_quantity(amount) or 0) if amount is not None else 0.0
     return value * 1000 if resource == "cpu" else value
 
 
 def format_amount(resource: str, amount: float) -> str:
     """Return an amount as the API stores it: millicores, or MiB rounded up, in canonical form."""
     text = f"{-int(-amount // 1)}m" if resource == "cpu" else f"{-int(-amount // 2**20)}Mi"
-    return canonical(text) or text
+    return write_canonical(text) or text
 
 
-def _body(container: str, becomes: Mapping[str, Any]) -> dict[str, Any]:
+def _build_body(container: str, becomes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the strategic merge patch that sets a container's amounts."""
     amounts: dict[str, dict[str, Any]] = {}
     for pointer, amount in becomes.items():
@@ -330,7 +330,7 @@ def _body(container: str, becomes: Mapping[str, Any]) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": container, "resources": amounts}]}}
 
 
-def _operations(test: Any, was: Mapping[str, Any], new: Any) -> list[dict[str, Any]]:
+def _build_operations(test: Any, was: Mapping[str, Any], new: Any) -> list[dict[str, Any]]:
     """Return the JSON patch that replaces amounts, and is refused where the old amounts differ."""
     body = [test]
     for pointer, before in was.items():
@@ -344,9 +344,9 @@ def _build_undo(change: Change) -> Change:
     later = msgspec.structs.replace(change.target, resource_version=None, generation=None)
     body: Any
     if change.content_type == JSON_PATCH:
-        body = _operations(change.body[0], change.becomes, change.was)
+        body = _build_operations(change.body[0], change.becomes, change.was)
     else:
-        body = _body(change.body["spec"]["containers"][0]["name"], change.was)
+        body = _build_body(change.body["spec"]["containers"][0]["name"], change.was)
     return msgspec.structs.replace(
         change, target=later, body=body, was=change.becomes, becomes=change.was
     )

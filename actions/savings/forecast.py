@@ -79,7 +79,9 @@ def forecast_savings(actions: Sequence[IdleStretches]) -> SavingForecast:
         remaining = _draw_remaining(action, weights, rng)
         for gpus, horizon in action.gpu_horizons:
             sums += gpus * np.minimum(remaining, horizon)
-            expected += gpus * expected_rest(action.lengths, action.ended, action.age, horizon)
+            expected += gpus * compute_expected_rest(
+                action.lengths, action.ended, action.age, horizon
+            )
     low, high = np.quantile(sums, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return SavingForecast(expected, min(float(low), expected), max(float(high), expected))
 
@@ -105,7 +107,7 @@ def _draw_remaining(action: IdleStretches, weights: Floats, rng: np.random.Gener
     outlived = (alive > target[:, None]).sum(axis=1)
     beyond = (outlived >= times.size) | (start <= 0)
     base = max(float(times[-1]), action.age)
-    index = _weighted_index(lengths, ended, stretch_weights, float(times[-1]))
+    index = _compute_weighted_index(lengths, ended, stretch_weights, float(times[-1]))
     ends = times[np.minimum(outlived, times.size - 1)]
     # The inverse of the tail's share, (base / x) ** index, capped far beyond any horizon.
     further = np.exp(np.minimum(rng.standard_exponential(len(weights)) / index, MAX_LOG_REST))
@@ -114,7 +116,9 @@ def _draw_remaining(action: IdleStretches, weights: Floats, rng: np.random.Gener
     return remaining
 
 
-def _weighted_index(lengths: Floats, ended: Flags, weights: Floats, longest: float) -> Floats:
+def _compute_weighted_index(
+    lengths: Floats, ended: Flags, weights: Floats, longest: float
+) -> Floats:
     """Return the index of the tail in each resampled past; see `_index`."""
     since = longest * OLD_SHARE
     old = lengths > since
@@ -126,14 +130,14 @@ def _weighted_index(lengths: Floats, ended: Flags, weights: Floats, longest: flo
     return index
 
 
-def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> float:
+def compute_expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> float:
     """Return the expected remaining time at `age`, at most `horizon`; same unit as lengths.
 
     Without any past stretch the result is zero.
     """
     if horizon <= 0 or not lengths.size:
         return 0.0
-    times, alive = survival(lengths, ended)
+    times, alive = compute_survival(lengths, ended)
     longest = float(times[-1])
     if age >= longest:
         going = alive[-1] > 0 or age > longest
@@ -141,7 +145,10 @@ def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> 
     within = (times > age) & (times < age + horizon)
     knots = np.concatenate(([age], times[within], [min(age + horizon, longest)]))
     knots = np.minimum(knots, longest)
-    reached, outlived = _share_at(times, alive, age, "left"), _share_at(times, alive, age, "right")
+    reached, outlived = (
+        _compute_share_at(times, alive, age, "left"),
+        _compute_share_at(times, alive, age, "right"),
+    )
     levels = np.concatenate(([outlived], alive[within]))
     rest = float((np.diff(knots) * levels).sum())
     beyond = _tail(_index(lengths, ended, longest), longest, age + horizon - longest)
@@ -149,7 +156,7 @@ def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> 
     return rest / reached if reached > 0 else 0.0
 
 
-def survival(lengths: Floats, ended: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def compute_survival(lengths: Floats, ended: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Return the lengths at which the continuing share changes, and the share after each."""
     times = np.unique(lengths)
     at_risk = lengths.size - np.searchsorted(np.sort(lengths), times, side="left")
@@ -183,7 +190,9 @@ def _tail(index: float, base: float, horizon: float) -> float:
     )
 
 
-def _share_at(times: Floats, alive: Floats, age: float, side: Literal["left", "right"]) -> float:
+def _compute_share_at(
+    times: Floats, alive: Floats, age: float, side: Literal["left", "right"]
+) -> float:
     """Return the share that reaches an age (left), or continues after it (right)."""
     index = int(np.searchsorted(times, age, side=side)) - 1
     return 1.0 if index < 0 else float(alive[index])

@@ -42,10 +42,10 @@ class IdleHistory(msgspec.Struct, frozen=True):
         keys = tuple(
             (r["cluster"], r["namespace"], r["workload_kind"], r["workload"]) for r in rows
         )
-        ends = np.array([_epoch(r["end"]) for r in rows])
+        ends = np.array([_convert_epoch(r["end"]) for r in rows])
         stops: dict[WorkloadKey, list[float]] = {}
         for action in actions:
-            stops.setdefault(_key(action), []).append(action.at.timestamp())
+            stops.setdefault(_build_key(action), []).append(action.at.timestamp())
         ended_by_us = [
             any(abs(end - at) <= FRESH_S for at in stops.get(key, ()))
             for key, end in zip(keys, ends.tolist(), strict=True)
@@ -53,7 +53,7 @@ class IdleHistory(msgspec.Struct, frozen=True):
         return cls(
             keys,
             np.array([key[2] for key in keys], dtype=np.str_),
-            np.array([_epoch(r["start"]) for r in rows]),
+            np.array([_convert_epoch(r["start"]) for r in rows]),
             ends,
             np.unique(
                 np.array(["/".join(key) for key in keys], dtype=np.str_), return_inverse=True
@@ -80,7 +80,7 @@ class IdleHistory(msgspec.Struct, frozen=True):
 
     def _since(self, action: MeasuredAction, at: float) -> float:
         """Return since when a workload had been idle at the act."""
-        key = _key(action)
+        key = _build_key(action)
         is_current = (self.starts < at) & (self.ends >= at - FRESH_S)
         return min(
             (float(self.starts[n]) for n in np.flatnonzero(is_current) if self.keys[n] == key),
@@ -88,9 +88,9 @@ class IdleHistory(msgspec.Struct, frozen=True):
         )
 
 
-def _key(action: MeasuredAction) -> WorkloadKey:
+def _build_key(action: MeasuredAction) -> WorkloadKey:
     return action.cluster, action.namespace, action.workload_kind, action.workload
 
 
-def _epoch(timestamp: datetime) -> float:
+def _convert_epoch(timestamp: datetime) -> float:
     return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).timestamp()

@@ -26,7 +26,7 @@ from actions.savings.forecast import (
     HOUR_S,
     IdleStretches,
     SavingForecast,
-    expected_rest,
+    compute_expected_rest,
     forecast_savings,
 )
 from actions.savings.idle_history import IdleHistory
@@ -97,10 +97,10 @@ def measure_savings(
     return [
         entry
         for action in actions
-        for entry in _entries(
+        for entry in _list_entries(
             action,
             parts[action.action],
-            (ends[action.action], _horizon(action, now)),
+            (ends[action.action], _find_horizon(action, now)),
             past,
             startups,
         )
@@ -124,7 +124,7 @@ def predict_savings(
     stretches = []
     for action in actions:
         lengths, ended, age, numbers = past.before(action)
-        last = _horizon(action, now)
+        last = _find_horizon(action, now)
         gpus_and_horizons = tuple(
             (gpus, (min(taken_at or last, last) - action.at).total_seconds() / HOUR_S)
             for gpus, taken_at in parts[action.action].shares
@@ -135,12 +135,14 @@ def predict_savings(
 
 def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Row]]) -> None:
     """Assign every second of one stretch of a device since the act to one kind."""
-    since, until = _utc(row["since"]), _utc(row["until"])
+    since, until = _convert_utc(row["since"]), _convert_utc(row["until"])
     length = (until - since).total_seconds()
     share, weight = float(row["kept"]), float(row["weight"] or 0.0)
     if row["is_first"]:
         taken_at = row["taken_over"]
-        parts.shares.append((float(row["share"]) * weight, _utc(taken_at) if taken_at else None))
+        parts.shares.append(
+            (float(row["share"]) * weight, _convert_utc(taken_at) if taken_at else None)
+        )
     gone_s, unknown_s = _split_absence(row, since, until)
     own_s = min(row["own_s"], share * length)
     served_s = min(row["served_s"], share * length - own_s)
@@ -148,7 +150,7 @@ def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Ro
     unknown_s = min(unknown_s * share, share * length - own_s - served_s - gone_s)
     free_s = share * length - own_s - served_s - gone_s - unknown_s
     parts.unknown_hours += unknown_s * weight / HOUR_S
-    rate = _rate(rates.get((row["cluster"], row["device"]), []), since, until, weight)
+    rate = _compute_rate(rates.get((row["cluster"], row["device"]), []), since, until, weight)
     parts.held_hours += share * length * weight / HOUR_S
     if rate is not None:
         parts.held_usd += rate * Decimal(repr(share * length * weight / HOUR_S))
@@ -170,15 +172,17 @@ def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Ro
 
 def _split_absence(row: Row, since: datetime, until: datetime) -> tuple[float, float]:
     """Return the seconds a device's node was gone, and those its state was unknown before that."""
-    gone_at = until if row["gone_at"] is None else min(max(_utc(row["gone_at"]), since), until)
+    gone_at = (
+        until if row["gone_at"] is None else min(max(_convert_utc(row["gone_at"]), since), until)
+    )
     gone_s = (until - gone_at).total_seconds()
-    seen_until = _utc(row["seen_until"]) if row["seen_until"] else since
+    seen_until = _convert_utc(row["seen_until"]) if row["seen_until"] else since
     silent_s = (gone_at - max(min(seen_until, gone_at), since)).total_seconds()
-    end = _utc(row["back"]) if row["gone_at"] is None else gone_at
+    end = _convert_utc(row["back"]) if row["gone_at"] is None else gone_at
     return gone_s, silent_s if (end - seen_until).total_seconds() > GONE_S else 0.0
 
 
-def _entries(
+def _list_entries(
     action: MeasuredAction,
     parts: SavingParts,
     until: tuple[datetime, datetime],
@@ -247,7 +251,7 @@ def _predict_gpu_hours(
         last = now if taken_at is None else min(taken_at, now)
         if last not in remaining:
             within = (last - action.at).total_seconds() / HOUR_S
-            remaining[last] = expected_rest(lengths, ended, age, within)
+            remaining[last] = compute_expected_rest(lengths, ended, age, within)
         predicted += gpus * remaining[last]
     return predicted
 
@@ -256,7 +260,8 @@ def _read_devices_after(
     views: Views, actions: Sequence[MeasuredAction], ends: Mapping[str, datetime]
 ) -> list[dict[str, Any]]:
     documents = [
-        {**_to_names(a), "acted": _naive(a.at), "back": _naive(ends[a.action])} for a in actions
+        {**_to_names(a), "acted": _format_naive(a.at), "back": _format_naive(ends[a.action])}
+        for a in actions
     ]
     parameters = {
         "acts": msgspec.json.encode(documents).decode(),
@@ -264,16 +269,18 @@ def _read_devices_after(
         "gone_s": GONE_S,
         "removals": list(REMOVALS),
     }
-    rows: list[dict[str, Any]] = views.query(_sql("after"), parameters).to_pylist()
+    rows: list[dict[str, Any]] = views.query(_load_sql("after"), parameters).to_pylist()
     return rows
 
 
 def _read_startups(views: Views, actions: Sequence[MeasuredAction]) -> dict[str, Row]:
-    documents = [{**_to_names(a), "back": _naive(a.returned_at)} for a in actions if a.returned_at]
+    documents = [
+        {**_to_names(a), "back": _format_naive(a.returned_at)} for a in actions if a.returned_at
+    ]
     if not documents:
         return {}
     parameters = {"acts": msgspec.json.encode(documents).decode(), "within_s": STARTUP_S}
-    return {row["action"]: row for row in views.query(_sql("startup"), parameters).to_pylist()}
+    return {row["action"]: row for row in views.query(_load_sql("startup"), parameters).to_pylist()}
 
 
 def _group_rates(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
@@ -283,11 +290,16 @@ def _group_rates(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     return by_device
 
 
-def _rate(rows: Sequence[Row], start: datetime, end: datetime, weight: float) -> Decimal | None:
+def _compute_rate(
+    rows: Sequence[Row], start: datetime, end: datetime, weight: float
+) -> Decimal | None:
     """Return the mean rate per GPU-hour over a time; None where a part of it has no price."""
     total, seconds = Decimal(), 0.0
     for row in rows:
-        since, until = max(_utc(row["from_at"]), start), min(_utc(row["to_at"]), end)
+        since, until = (
+            max(_convert_utc(row["from_at"]), start),
+            min(_convert_utc(row["to_at"]), end),
+        )
         length = (until - since).total_seconds()
         if length > 0 and row["loaded_usd_h"] is not None:
             total += Decimal(str(row["loaded_usd_h"])) * Decimal(repr(length))
@@ -307,11 +319,11 @@ def _to_names(action: MeasuredAction) -> dict[str, str]:
     return {name: getattr(action, name) for name in names}
 
 
-def _naive(timestamp: datetime | None) -> str | None:
+def _format_naive(timestamp: datetime | None) -> str | None:
     return None if timestamp is None else timestamp.astimezone(UTC).replace(tzinfo=None).isoformat()
 
 
-def _utc(timestamp: datetime) -> datetime:
+def _convert_utc(timestamp: datetime) -> datetime:
     return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
 
 
@@ -323,9 +335,9 @@ def _round_up(usd: Decimal) -> Decimal:
     return usd.quantize(SMALLEST, ROUND_UP)
 
 
-def _horizon(action: MeasuredAction, now: datetime) -> datetime:
+def _find_horizon(action: MeasuredAction, now: datetime) -> datetime:
     return now if action.until is None else min(action.until, now)
 
 
-def _sql(name: str) -> str:
+def _load_sql(name: str) -> str:
     return read_text("actions.savings", f"{name}.sql")

@@ -123,14 +123,14 @@ def _batch(
             "workload_kind": [w[1] for w in subjects],
             "workload": [w[3] for w in subjects],
             "verb": [t.action.decision.verb for t in states],
-            "start": [_naive(e.start) for e in entries],
-            "end": [_naive(e.end) for e in entries],
-            "measured_at": [_naive(now)] * len(entries),
+            "start": [_drop_zone(e.start) for e in entries],
+            "end": [_drop_zone(e.end) for e in entries],
+            "measured_at": [_drop_zone(now)] * len(entries),
             "is_final": [e.action in finished for e in entries],
             **{name: [getattr(e, name) for e in entries] for name in _MEASURES},
         },
     )
 
 
-def _naive(timestamp: datetime) -> datetime:
+def _drop_zone(timestamp: datetime) -> datetime:
     return timestamp.astimezone(UTC).replace(tzinfo=None)

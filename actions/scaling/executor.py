@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.objects import Object, annotations, get_path, labels, to_target
+from actions.cluster.objects import Object, get_annotations, get_labels, get_path, to_target
 from actions.scaling import manifests
 from actions.scaling.manifests import HOURS_PER_DAY, POOL_LABEL, PRIORITY_CLASS, WarmPool
 from fallow.action_models import Change, Decision, Intent, Target
@@ -75,7 +75,7 @@ class WarmPoolExecutor:
         keda = cluster.collection("ScaledObject", KEDA, pool.namespace)
         if deployment is None:
             return _create_pool(pool, namespace, f"{root}", keda, cluster)
-        if labels(deployment).get(POOL_LABEL) != pool.name:
+        if get_labels(deployment).get(POOL_LABEL) != pool.name:
             raise RefusedError(f"Deployment {pool.namespace}/{pool.name} is somebody else's")
         return _update_pool(pool, deployment, f"{root}/{pool.name}", keda, cluster)
 
@@ -117,26 +117,26 @@ def _create_pool(
 ) -> Intent:
     """Return the POSTs of a new pool; after the undo no placeholder runs."""
     namespace_target = to_target(namespace, cluster.name, "Namespace", "v1")
-    steady = _median_replicas(pool)
+    steady = _compute_median_replicas(pool)
     changes = []
     classes = cluster.collection("PriorityClass", "scheduling.k8s.io")
     if classes is not None and cluster.get(f"{classes}/{PRIORITY_CLASS}") is None:
-        priority_class = manifests.priority_class()
+        priority_class = manifests.build_priority_class()
         changes.append(
             _build_post(
                 namespace_target, classes, priority_class, {"/value": priority_class["value"]}
             )
         )
-    deployment = manifests.placeholders(pool, 0 if keda else steady)
+    deployment = manifests.build_placeholders(pool, 0 if keda else steady)
     marks = {f"/metadata/labels/{POOL_LABEL.replace('/', '~1')}": pool.name}
     changes.append(_build_post(namespace_target, root, deployment, marks))
     path = f"{root}/{pool.name}"
     if keda is None:
         undo = [_build_scale(namespace_target, path, steady, 0)]
-        return _intent(namespace_target, changes, undo, pool, keda)
-    changes.append(_build_post(namespace_target, keda, manifests.scaler(pool), marks))
+        return _build_intent(namespace_target, changes, undo, pool, keda)
+    changes.append(_build_post(namespace_target, keda, manifests.build_scaler(pool), marks))
     undo = [_build_pause(namespace_target, f"{keda}/{pool.name}", None, "0")]
-    return _intent(namespace_target, changes, undo, pool, keda)
+    return _build_intent(namespace_target, changes, undo, pool, keda)
 
 
 def _update_pool(
@@ -146,25 +146,28 @@ def _update_pool(
     pool_target = to_target(deployment, cluster.name, "Deployment", "apps/v1")
     scaler = cluster.get(f"{keda}/{pool.name}") if keda else None
     if keda is None or scaler is None:
-        current, steady = int(get_path(deployment, "spec", "replicas") or 0), _median_replicas(pool)
+        current, steady = (
+            int(get_path(deployment, "spec", "replicas") or 0),
+            _compute_median_replicas(pool),
+        )
         if current == steady:
             raise RefusedError(f"{current} placeholders stand there already")
         changes, undo = (
             _build_scale(pool_target, path, current, steady),
             _build_scale(pool_target, path, steady, current),
         )
-        return _intent(pool_target, [changes], [undo], pool, keda)
+        return _build_intent(pool_target, [changes], [undo], pool, keda)
     pool_target = to_target(scaler, cluster.name, "ScaledObject", f"{KEDA}/{keda.split('/')[3]}")
-    scaler_wanted = manifests.scaler(pool)
+    scaler_wanted = manifests.build_scaler(pool)
     before, after = _schedule_fields(scaler), _schedule_fields(scaler_wanted)
     if before == after:
         raise RefusedError("the placeholders follow this schedule already")
     scaler_path = f"{keda}/{pool.name}"
-    change = _build_patch(pool_target, scaler_path, _body(scaler_wanted), before, after)
-    return _intent(
+    change = _build_patch(pool_target, scaler_path, _build_body(scaler_wanted), before, after)
+    return _build_intent(
         pool_target,
         [change],
-        [_build_patch(pool_target, scaler_path, _body(scaler), after, before)],
+        [_build_patch(pool_target, scaler_path, _build_body(scaler), after, before)],
         pool,
         keda,
     )
@@ -173,16 +176,16 @@ def _update_pool(
 def _schedule_fields(scaler: Object) -> dict[str, Any]:
     """Return the fields of a ScaledObject that an intent writes: its schedule, and no pause."""
     spec = {f"/spec/{k}": get_path(scaler, "spec", k) for k in _FIELDS}
-    return {**spec, _PAUSED_AT: annotations(scaler).get(PAUSED)}
+    return {**spec, _PAUSED_AT: get_annotations(scaler).get(PAUSED)}
 
 
-def _body(scaler: Object) -> dict[str, Any]:
+def _build_body(scaler: Object) -> dict[str, Any]:
     spec = {k: get_path(scaler, "spec", k) for k in _FIELDS}
-    paused = {"annotations": {PAUSED: annotations(scaler).get(PAUSED)}}
+    paused = {"annotations": {PAUSED: get_annotations(scaler).get(PAUSED)}}
     return {"metadata": paused, "spec": spec}
 
 
-def _intent(
+def _build_intent(
     pool_target: Target, changes: list[Change], undo: list[Change], pool: WarmPool, keda: str | None
 ) -> Intent:
     notes = [
@@ -190,7 +193,7 @@ def _intent(
         "let the pool of nodes shrink to none by itself: the placeholders keep what is worth it",
     ]
     if keda is None:
-        manifest = manifests.hpa(pool) if pool.metric else manifests.by_schedule(pool)
+        manifest = manifests.build_hpa(pool) if pool.metric else manifests.build_by_schedule(pool)
         notes.append(f"no KEDA here; for people to review:\n{manifests.to_yaml([manifest])}")
     lost = "a Deployment without pods and its PriorityClass stay: nothing is deleted"
     return Intent(
@@ -198,7 +201,7 @@ def _intent(
     )
 
 
-def _median_replicas(pool: WarmPool) -> int:
+def _compute_median_replicas(pool: WarmPool) -> int:
     """Return the placeholders that run at all hours: those of the median hour."""
     return sorted(pool.replicas(hour) for hour in range(HOURS_PER_DAY))[HOURS_PER_DAY // 2]
 

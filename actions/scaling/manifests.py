@@ -69,7 +69,7 @@ class WarmPool(msgspec.Struct, frozen=True):
         return max(self.replicas(hour) for hour in range(HOURS_PER_DAY))
 
 
-def priority_class() -> Object:
+def build_priority_class() -> Object:
     """Return the priority class of placeholders: the lowest, and never preempting."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -82,7 +82,7 @@ def priority_class() -> Object:
     }
 
 
-def placeholders(pool: WarmPool, replicas: int) -> Object:
+def build_placeholders(pool: WarmPool, replicas: int) -> Object:
     """Return the Deployment of placeholders."""
     labels = {POOL_LABEL: pool.name}
     amounts = {pool.resource: str(pool.gpus_per_pod), "cpu": "10m", "memory": "16Mi"}
@@ -112,7 +112,7 @@ def placeholders(pool: WarmPool, replicas: int) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {**_meta(pool), "annotations": keep},
+        "metadata": {**_build_metadata(pool), "annotations": keep},
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": labels},
@@ -122,7 +122,7 @@ def placeholders(pool: WarmPool, replicas: int) -> Object:
     }
 
 
-def stretches(pool: WarmPool) -> list[tuple[int, int, int]]:
+def list_stretches(pool: WarmPool) -> list[tuple[int, int, int]]:
     """Return begin, end (hours of the day, UTC) and placeholders; hours without any are left out.
 
     A stretch over midnight is one stretch.
@@ -135,9 +135,9 @@ def stretches(pool: WarmPool) -> list[tuple[int, int, int]]:
     return [(a, b, hours[a]) for a, b in zip(edges, ends, strict=True) if hours[a]]
 
 
-def by_schedule(pool: WarmPool) -> Object:
+def build_by_schedule(pool: WarmPool) -> Object:
     """Return KEDA's ScaledObject that follows the hours of the day."""
-    hour_ranges = stretches(pool)
+    hour_ranges = list_stretches(pool)
     is_constant = len(hour_ranges) == 1 and hour_ranges[0][:2] == (0, HOURS_PER_DAY)
     triggers = [
         {
@@ -152,15 +152,15 @@ def by_schedule(pool: WarmPool) -> Object:
         for begin, end, replicas in hour_ranges
     ]
     minimum = hour_ranges[0][2] if is_constant else 0
-    return _scaled_object(pool, minimum, triggers)
+    return _build_scaled_object(pool, minimum, triggers)
 
 
-def scaler(pool: WarmPool) -> Object:
+def build_scaler(pool: WarmPool) -> Object:
     """Return KEDA's ScaledObject: by the metric if one is set, else by the hour."""
-    return by_metric(pool) if pool.metric else by_schedule(pool)
+    return build_by_metric(pool) if pool.metric else build_by_schedule(pool)
 
 
-def by_metric(pool: WarmPool) -> Object:
+def build_by_metric(pool: WarmPool) -> Object:
     """Return KEDA's ScaledObject that follows a metric of Fallow's in a Prometheus."""
     metadata = {
         "serverAddress": pool.prometheus,
@@ -168,10 +168,10 @@ def by_metric(pool: WarmPool) -> Object:
         "threshold": str(pool.gpus_per_pod),
         "ignoreNullValues": "false",
     }
-    return _scaled_object(pool, 0, [{"type": "prometheus", "metadata": metadata}])
+    return _build_scaled_object(pool, 0, [{"type": "prometheus", "metadata": metadata}])
 
 
-def hpa(pool: WarmPool) -> Object:
+def build_hpa(pool: WarmPool) -> Object:
     """Return an HPA on the same metric, where an adapter serves it as an external one.
 
     An HPA without the alpha gate for zero keeps one placeholder at least.
@@ -186,9 +186,9 @@ def hpa(pool: WarmPool) -> Object:
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
-        "metadata": _meta(pool),
+        "metadata": _build_metadata(pool),
         "spec": {
-            "scaleTargetRef": _reference(pool),
+            "scaleTargetRef": _build_reference(pool),
             "minReplicas": 1,
             "maxReplicas": max(1, pool.most),
             "metrics": [metric],
@@ -201,13 +201,13 @@ def to_yaml(objects: Sequence[Object]) -> str:
     return yaml.safe_dump_all(objects, sort_keys=False)
 
 
-def _scaled_object(pool: WarmPool, minimum: int, triggers: Sequence[Object]) -> Object:
+def _build_scaled_object(pool: WarmPool, minimum: int, triggers: Sequence[Object]) -> Object:
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
-        "metadata": _meta(pool),
+        "metadata": _build_metadata(pool),
         "spec": {
-            "scaleTargetRef": _reference(pool),
+            "scaleTargetRef": _build_reference(pool),
             "minReplicaCount": minimum,
             "maxReplicaCount": max(1, pool.most),
             "cooldownPeriod": 300,
@@ -216,10 +216,10 @@ def _scaled_object(pool: WarmPool, minimum: int, triggers: Sequence[Object]) -> 
     }
 
 
-def _meta(pool: WarmPool) -> Object:
+def _build_metadata(pool: WarmPool) -> Object:
     labels = {POOL_LABEL: pool.name, "app.kubernetes.io/managed-by": "fallow"}
     return {"name": pool.name, "namespace": pool.namespace, "labels": labels}
 
 
-def _reference(pool: WarmPool) -> Object:
+def _build_reference(pool: WarmPool) -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "name": pool.name}

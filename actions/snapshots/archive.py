@@ -90,9 +90,9 @@ def archive_folder(
     digest, size = hashlib.sha256(), 0
     compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
     command = ["tar", "-C", "/", "-cf", "-"]
-    command += [f"--exclude={_relative(p)}" for p in folder.without]
+    command += [f"--exclude={_get_relative_path(p)}" for p in folder.without]
     command += [f"--exclude={pattern}" for pattern in exclude]
-    command += [_relative(folder.path) or "."]
+    command += [_get_relative_path(folder.path) or "."]
     with store.write(key) as writer:
 
         def keep(piece: bytes) -> None:
@@ -102,7 +102,7 @@ def archive_folder(
                 size += len(piece)
                 writer.add(piece)
 
-        with closing(_streamed(shell, container, command)) as pieces:
+        with closing(_stream_archive(shell, container, command)) as pieces:
             tree = read_tree(pieces, lambda p: keep(compressor.compress(p)), max_bytes=max_bytes)
         keep(compressor.flush())
         writer.commit()
@@ -128,7 +128,7 @@ def is_verified(store: SnapshotStore, part: SnapshotPart) -> bool:
     """Read a stored archive back and return whether it equals what was sent."""
     digest = hashlib.sha256()
     try:
-        tree = read_tree(_unpacked(store.blocks(part.key), digest.update))
+        tree = read_tree(_unpack_archive(store.blocks(part.key), digest.update))
     except (FallowError, FileNotFoundError, zlib.error):
         return False
     return digest.hexdigest() == part.sha256 and tree.hash == part.tree
@@ -151,7 +151,7 @@ def restore_part(
             return RestoredPart(
                 part, "kept" if is_same else "left", "" if is_same else "changed since"
             )
-        pieces = _unpacked(store.blocks(part.key), lambda _piece: None)
+        pieces = _unpack_archive(store.blocks(part.key), lambda _piece: None)
         for _ in shell.run(container, ["tar", "-C", "/", "-xpf", "-"], pieces):
             pass
         tree = read_current_tree(shell, container, part)
@@ -167,8 +167,10 @@ def read_current_tree(
 ) -> FileTree:
     """Return the current tree of a part's folder."""
     command = ["tar", "-C", "/", "-cf", "-"]
-    command += [f"--exclude={_relative(p)}" for p in part.without]
-    with closing(_streamed(shell, container, [*command, _relative(part.path) or "."])) as pieces:
+    command += [f"--exclude={_get_relative_path(p)}" for p in part.without]
+    with closing(
+        _stream_archive(shell, container, [*command, _get_relative_path(part.path) or "."])
+    ) as pieces:
         return read_tree(pieces)
 
 
@@ -209,14 +211,16 @@ def keep_bytes(
     )
 
 
-def _streamed(
+def _stream_archive(
     shell: CommandRunner, container: ContainerRef, command: list[str]
 ) -> Generator[bytes, None, None]:
     """Yield a command's output; a generator always, so that it can be closed early."""
     yield from shell.run(container, command)
 
 
-def _unpacked(blocks: Iterator[bytes], on_block: Callable[[bytes], object]) -> Iterator[bytes]:
+def _unpack_archive(
+    blocks: Iterator[bytes], on_block: Callable[[bytes], object]
+) -> Iterator[bytes]:
     decompressor = zlib.decompressobj(GZIP)
     for block in blocks:
         on_block(block)
@@ -228,5 +232,5 @@ def _unpacked(blocks: Iterator[bytes], on_block: Callable[[bytes], object]) -> I
         yield piece
 
 
-def _relative(path: str) -> str:
+def _get_relative_path(path: str) -> str:
     return path.strip("/")

@@ -63,7 +63,7 @@ class KubernetesRunner:
             if stdin is not None:
                 self._feed(stream, stdin)
             errors = yield from self._read(stream, container)
-            code = _code(stream.read_channel(_ERROR_CHANNEL))
+            code = _get_exit_code(stream.read_channel(_ERROR_CHANNEL))
         finally:
             stream.sock.shutdown()  # close() would wait for the other side's close frame
         if code is None:
@@ -91,7 +91,7 @@ class KubernetesRunner:
             return untyped.WSClient(configuration, url, headers, capture_all=False, binary=True)
         except WebSocketBadStatusException as error:
             text = bytes(error.resp_body or b"").decode("utf-8", "replace")
-            why = f"exec in {container.namespace}/{container.pod}: {_message(text)}"
+            why = f"exec in {container.namespace}/{container.pod}: {_get_message(text)}"
             if error.status_code in {400, 401, 403, 404}:
                 raise RefusedError(why) from error
             raise TemporaryError(why) from error
@@ -132,7 +132,7 @@ class KubernetesRunner:
                 )
 
 
-def _code(status: bytes) -> int | None:
+def _get_exit_code(status: bytes) -> int | None:
     """Return the exit code of a status, None = there is no status."""
     if not status:
         return None
@@ -144,7 +144,7 @@ def _code(status: bytes) -> int | None:
     return int(text) if text.isdigit() else 1
 
 
-def _message(body: str) -> str:
+def _get_message(body: str) -> str:
     try:
         return str(msgspec.json.decode(body).get("message", body))[:_MAX_MESSAGE]
     except (msgspec.DecodeError, AttributeError):

@@ -226,13 +226,13 @@ class Snapshotter:
 def _choose_container(pod: Mapping[str, Any]) -> ContainerRef:
     """Return the container that requests GPUs, else the first."""
     containers = pod["spec"]["containers"]
-    with_gpus = (c for c in containers if _requests_gpus(c))
+    with_gpus = (c for c in containers if _is_requesting_gpus(c))
     container = next(with_gpus, containers[0])
     meta = pod["metadata"]
     return ContainerRef(meta["namespace"], meta["name"], container["name"])
 
 
-def _requests_gpus(container: Mapping[str, Any]) -> bool:
+def _is_requesting_gpus(container: Mapping[str, Any]) -> bool:
     limits = (container.get("resources") or {}).get("limits") or {}
     return any(name.startswith(_GPU) for name in limits)
 

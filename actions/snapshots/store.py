@@ -90,7 +90,7 @@ class _File:
         self._temporary = final.with_name(f".{final.name}.{os.getpid()}")
         try:
             final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = open(self._temporary, "xb", opener=_private)  # noqa: SIM115  (Path.open has no opener)
+            self._file = open(self._temporary, "xb", opener=_open_private)  # noqa: SIM115  (Path.open has no opener)
         except OSError as error:
             raise TemporaryError(f"snapshots cannot be written: {error}") from error
 
@@ -120,7 +120,7 @@ class _File:
             os.close(folder)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, mode=0o600)
 
 

@@ -61,7 +61,7 @@ def request_snapshot(
         raise VolumeSnapshotError(
             f"claim {namespace}/{claim} has no storage class that says its driver"
         )
-    snapshot_class = _class(cluster, driver)
+    snapshot_class = _find_class(cluster, driver)
     name = f"fallow-{snapshot}-{claim}"[:_LONGEST].rstrip("-.")
     path = f"{base}/namespaces/{namespace}/volumesnapshots"
     body = {
@@ -101,7 +101,7 @@ def await_ready(
     parts: dict[str, SnapshotPart] = {}
     while True:
         for path in paths:
-            if path not in parts and (part := _part(path, cluster.get(path))) is not None:
+            if path not in parts and (part := _build_part(path, cluster.get(path))) is not None:
                 parts[path] = part
         if len(parts) == len(paths):
             break
@@ -116,7 +116,7 @@ def await_ready(
     return [parts[path] for path in paths]
 
 
-def _part(path: str, volume_snapshot: Mapping[str, Any] | None) -> SnapshotPart | None:
+def _build_part(path: str, volume_snapshot: Mapping[str, Any] | None) -> SnapshotPart | None:
     if volume_snapshot is None:
         return SnapshotPart("volume", path, verified=False, note="it is gone")
     status = volume_snapshot.get("status") or {}
@@ -129,7 +129,7 @@ def _part(path: str, volume_snapshot: Mapping[str, Any] | None) -> SnapshotPart 
     return None
 
 
-def _class(cluster: ClusterReader, driver: str) -> str:
+def _find_class(cluster: ClusterReader, driver: str) -> str:
     """Return the class for a driver: the default one, else the first by name."""
     collection = cluster.collection("VolumeSnapshotClass", GROUP)
     fitting = (

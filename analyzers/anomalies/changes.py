@@ -110,8 +110,8 @@ def _measure_change(  # noqa: PLR0917
             for column in (*names, "allocated")
         )
     priced = bool(grid.priced[row])
-    hours = _total_sums(parts, 0, GPU_HOUR)
-    usd = _total_sums(parts, 1, DOLLAR) if priced else None
+    hours = _compute_total_sums(parts, 0, GPU_HOUR)
+    usd = _compute_total_sums(parts, 1, DOLLAR) if priced else None
     causes, change = _split_causes(parts, measure, priced)
     return SpendChange(
         key=key,
@@ -157,7 +157,7 @@ def _sum_hours(  # noqa: PLR0917
     return usual, Fraction(int(line[now].sum()))
 
 
-def _total_sums(parts: Parts, place: int, unit: int) -> Two:
+def _compute_total_sums(parts: Parts, place: int, unit: int) -> Two:
     usual = sum((p[place][0] for p in parts.values()), Fraction()) / unit
     return usual, sum((p[place][1] for p in parts.values()), Fraction()) / unit
 
@@ -177,7 +177,9 @@ def _split_causes(parts: Parts, measure: str, priced: bool) -> tuple[dict[str, D
         ModelChange(*(sum((p[n] for p in some), Fraction()) for n in range(4)))
         for _, some in sorted(models.items())
     ]
-    allocated = AllocatedHours(*_total_sums(parts, 2, GPU_HOUR)) if measure == "waste" else None
+    allocated = (
+        AllocatedHours(*_compute_total_sums(parts, 2, GPU_HOUR)) if measure == "waste" else None
+    )
     effects = split_effects(summed, allocated)
     if not priced:
         effects = {name: value for name, value in effects.items() if name not in {"mix", "price"}}

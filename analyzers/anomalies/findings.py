@@ -7,7 +7,7 @@ from typing import Any
 from analyzers.anomalies.changes import SpendChange
 from analyzers.anomalies.rows import WorkloadSpend
 from analyzers.money import SMALLEST
-from fallow.models import Claim, Finding, Recommendation, State, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, State, Subject, compute_finding_id
 from fallow.window import Window
 
 ANALYZER = "anomalies"
@@ -29,7 +29,7 @@ def build_finding(change: SpendChange, workloads: Sequence[WorkloadSpend]) -> Fi
     more = max(float(change.gpu_hours - change.gpu_hours_usual), 0.0)
     usd = change.change if change.usd is not None else None
     return Finding(
-        id=finding_id(ANALYZER, kind, about, change.onset),
+        id=compute_finding_id(ANALYZER, kind, about, change.onset),
         analyzer=ANALYZER,
         kind=kind,
         subject=about,

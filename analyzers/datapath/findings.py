@@ -10,7 +10,7 @@ from analyzers.datapath.tiers import MONTH, ReadRange, TierMove
 from analyzers.money import CENT
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
 from fallow.datapath_settings import Dataset
-from fallow.models import Finding, Recommendation, State, Subject, finding_id
+from fallow.models import Finding, Recommendation, State, Subject, compute_finding_id
 from fallow.window import Window
 
 ANALYZER = "datapath"
@@ -30,7 +30,7 @@ def build_wait(row: WorkloadWaits, money: WorkloadCosts, window: Window) -> Iter
         f"{row.input_bps / 1e6:,.0f} MB/s come in for each"
     )
     yield Finding(
-        id=finding_id(ANALYZER, "data_bound", about, window.start),
+        id=compute_finding_id(ANALYZER, "data_bound", about, window.start),
         analyzer=ANALYZER,
         kind="data_bound",
         subject=about,
@@ -149,7 +149,7 @@ def _build_storage(  # noqa: PLR0917
     length = Fraction(str(window.seconds)) / 86_400
     ratio = [float(r * MONTH / Fraction(data.gib)) for r in (reads.least, reads.most)]
     return Finding(
-        id=finding_id(ANALYZER, kind, about, window.start),
+        id=compute_finding_id(ANALYZER, kind, about, window.start),
         analyzer=ANALYZER,
         kind=kind,
         subject=about,

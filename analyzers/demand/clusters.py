@@ -20,7 +20,7 @@ from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
 from analyzers.queue_demand import read_demand
 from fallow.capacity_settings import DemandSettings
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -147,7 +147,8 @@ def _build_capacity(rows: pl.DataFrame) -> ClusterCapacity | None:
     if rows.is_empty():
         return None
     names = {
-        m: gpu_model.gpu_model if (gpu_model := canonical(m)) else m for m in rows["model"].unique()
+        m: gpu_model.gpu_model if (gpu_model := find_gpu_model(m)) else m
+        for m in rows["model"].unique()
     }
     rows = rows.with_columns(
         hour=pl.col("hour").dt.epoch("s") // 3600, model=pl.col("model").replace(names)

@@ -15,7 +15,7 @@ from analyzers.demand.headroom import Headroom, compute_critical_ratio, compute_
 from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
 from analyzers.money import CENT, compute_dollars
 from fallow.capacity_settings import DemandSettings
-from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
 from fallow.window import Window, format_duration
 
 ANALYZER = "demand"
@@ -226,7 +226,7 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
     days = Decimal(repr(window.seconds / 86_400))
     usd = None if usd_h is None else compute_dollars(gpu_hours, usd_h)
     return Finding(
-        id=finding_id(ANALYZER, kind, about, window.start),
+        id=compute_finding_id(ANALYZER, kind, about, window.start),
         analyzer=ANALYZER,
         kind=kind,
         subject=about,

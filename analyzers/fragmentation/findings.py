@@ -27,7 +27,7 @@ from analyzers.money import SMALLEST
 from analyzers.pending import Pending, sum_gpus
 from fallow.capacity_settings import FragmentationSettings
 from fallow.fragmentation import FragmentationMeasure
-from fallow.models import Evidence, Finding, Subject, finding_id
+from fallow.models import Evidence, Finding, Subject, compute_finding_id
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -75,7 +75,7 @@ def build_pool_finding(
         "assumptions": [*state.notes, *([NO_HOURS] if state.still else [])],
     }
     return Finding(
-        id=finding_id("fragmentation", FREE, subject, window.start),
+        id=compute_finding_id("fragmentation", FREE, subject, window.start),
         analyzer="fragmentation",
         kind=FREE,
         subject=subject,
@@ -118,7 +118,7 @@ def build_mig_finding(
     again = build_parameters(views, state.cluster, window.end, cut)
     loss = PoolLoss(subject, pool.pool, pool.model, money, window)
     return Finding(
-        id=finding_id("fragmentation", STRANDED, subject, window.start),
+        id=compute_finding_id("fragmentation", STRANDED, subject, window.start),
         analyzer="fragmentation",
         kind=STRANDED,
         subject=subject,

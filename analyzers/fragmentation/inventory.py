@@ -6,7 +6,7 @@ import msgspec
 
 from analyzers.fragmentation.rows import DeviceShare, InventoryNode
 from analyzers.pending import NodeTotals
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 from fallow.node_requirements import BlockingTaint, read_taints
 
 WHOLE = 1000
@@ -40,7 +40,7 @@ class GpuNode(msgspec.Struct, frozen=True):
 
 def name_model(text: str | None) -> str:
     """Return the canonical name of a model, else the site's own name."""
-    model = canonical(text)
+    model = find_gpu_model(text)
     return model.gpu_model if model else (text or "")
 
 

@@ -55,7 +55,7 @@ def read_mig_devices(rows: Sequence[DeviceShare], demand: RequestMix) -> list[Mi
 
 def _find_variant(model: str, names: Sequence[str | None]) -> str | None:
     """Return the model whose table has all the profiles; GPU variants differ in memory."""
-    models = mig.models()
+    models = mig.read_models()
     fits = [m for m in models if m.startswith(model) and all(n in models[m] for n in names)]
     return fits[0] if model and fits else None
 
@@ -63,7 +63,7 @@ def _find_variant(model: str, names: Sequence[str | None]) -> str | None:
 def _build_mig_device(
     where: tuple[str, str, str], allocated: list[str], free: list[str], demand: RequestMix
 ) -> MigGpu:
-    kinds = mig.profiles(where[2])
+    kinds = mig.list_profiles(where[2])
     slices = max(kind.size for kind in kinds.values())
     left = slices - sum(kinds[name].size for name in allocated)
     wanted = [(name, weight) for name, weight in demand.profiles if name in kinds]
@@ -77,7 +77,7 @@ def _build_mig_device(
 
     # Exporters do not report where instances start: every full layout with those in use is tried.
     keep = Counter(allocated)
-    sets = [names for names in mig.multisets(where[2]) if not keep - Counter(names)]
+    sets = [names for names in mig.list_multisets(where[2]) if not keep - Counter(names)]
     best = min(((lost(Counter(names) - keep), names) for names in sets), default=None)
     now = lost(Counter(free)), tuple(sorted([*allocated, *free]))
     again = now if best is None or best[0] >= now[0] else best

@@ -6,7 +6,7 @@ import msgspec
 
 from analyzers.fragmentation.rows import RequestedType
 from analyzers.pending import parse_models
-from fallow.fragmentation import PodType, popular, typical_mix
+from fallow.fragmentation import PodType, read_typical_mix, select_popular
 
 WHOLE = 1000
 
@@ -50,7 +50,7 @@ class RequestMix(msgspec.Struct, frozen=True):
         seen = sum(counts.values())
         assumed = seen < least_pods or not any(kind.gpus for kind in counts)
         return cls(
-            typical_mix() if assumed else popular(counts, cover),
+            read_typical_mix() if assumed else select_popular(counts, cover),
             seen,
             len(counts),
             assumed,

@@ -12,7 +12,7 @@ from analyzers.idle.rows import JudgedStretch, NumberedDevice
 from analyzers.money import SMALLEST
 from analyzers.workload_kinds import read_idle_kinds
 from fallow.idle_settings import IdleSettings
-from fallow.models import Finding, Subject, finding_id
+from fallow.models import Finding, Subject, compute_finding_id
 from fallow.window import Window, format_duration
 from warehouse.signals.runs import MICRO
 
@@ -79,7 +79,7 @@ def build_finding(case: IdleCase, settings: IdleSettings) -> Finding:
         raise ValueError(f"no finding without evidence: {case.judgement.reasons}")
     partly = case.kind == PARTLY
     return Finding(
-        id=finding_id("idle", case.kind, case.subject, case.window.start),
+        id=compute_finding_id("idle", case.kind, case.subject, case.window.start),
         analyzer="idle",
         kind=case.kind,
         subject=case.subject,

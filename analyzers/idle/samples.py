@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from analyzers.idle.rows import AllocatedDevice, count_samples, read_devices, read_measures
 from analyzers.queries import compose_steps, load_sql
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.window import Window
@@ -84,7 +84,7 @@ def plan_query(
 
 def _number_devices(devices: Sequence[AllocatedDevice]) -> pl.DataFrame:
     """Return devices with a number and the power figures of their model."""
-    models = [canonical(device.model) for device in devices]
+    models = [find_gpu_model(device.model) for device in devices]
     return pl.DataFrame(
         {
             "number": range(len(devices)),
@@ -149,7 +149,7 @@ def read_parts(
             if following is not None:
                 ahead = reader.submit(_read, views, chosen, following)
             samples = _build_samples(table, settings, bucketed=chosen.source != "sample")
-            yield with_states(samples, states, chosen.accounted)
+            yield add_states(samples, states, chosen.accounted)
 
 
 def _read(
@@ -160,7 +160,7 @@ def _read(
     return views.query(load_statement(chosen), parameters), states
 
 
-def with_states(
+def add_states(
     samples: DeviceSamples, states: pa.Table, accounted: tuple[int, int]
 ) -> DeviceSamples:
     """Set the kind of samples to what the ledger counts: `states` are the rows of `states.sql`.

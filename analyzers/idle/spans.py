@@ -124,11 +124,11 @@ def sum_samples(
         "still": still,
         "contrary": contrary,
         "low": mean(activity),
-        "silent_us": _silent(samples, low, high),
+        "silent_us": _is_silent(samples, low, high),
     }
 
 
-def _silent(samples: DeviceSamples, low: Any, high: Any) -> Any:
+def _is_silent(samples: DeviceSamples, low: Any, high: Any) -> Any:
     """Return the microseconds without a valid sample: the ledger counts them as unknown."""
     spoken = samples.validity * VALIDITY
     if samples.bucketed:

@@ -18,7 +18,7 @@ from analyzers.pools.rows import PodFacts
 from analyzers.pools.shapes import WHOLE, PodShape, Sharing
 from analyzers.rows import decode_frame
 from fallow.capacity_settings import PoolsSettings
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 
 MIB = 2**20
 PRODUCT_LABELS = (
@@ -222,7 +222,7 @@ def _read_gpus(row: PodFacts) -> tuple[int, int, Sharing, int]:
         return _read_mig_instance(resource, request)
     memory, cores = row.gpu_mem_request_bytes, row.gpu_core_request_pct
     if request is None:  # only memory is requested: its share of the GPU, if known
-        model = canonical(row.gpu_model)
+        model = find_gpu_model(row.gpu_model)
         part = memory / (model.memory_gib * 1024 * MIB) if memory and model else 1.0
         return 1, _round_milli(part), "share" if part < 1 else "", 0
     number = round(request / (cores / 100)) if cores and 0 < cores < 100 else 1  # noqa: PLR2004
@@ -250,7 +250,7 @@ def _round_milli(part: float) -> int:
 
 
 def _find_vendor(row: PodFacts) -> str:
-    model = canonical(row.gpu_model)
+    model = find_gpu_model(row.gpu_model)
     prefix = (row.gpu_resource or "").partition("/")[0]
     return VENDORS.get(prefix) or (model.vendor if model else "")
 
@@ -265,7 +265,7 @@ def _list_models(row: PodFacts, selector: Mapping[str, list[str]]) -> tuple[str,
 
 def name_model(text: str) -> str:
     """Return the canonical name of a GPU model, or the text itself."""
-    model = canonical(text)
+    model = find_gpu_model(text)
     return model.gpu_model if model else text
 
 

@@ -15,7 +15,7 @@ from analyzers.pools.planning import NodeMix
 from analyzers.pools.rows import FreeHours
 from analyzers.pools.sizing import PoolSizing
 from analyzers.rows import decode_frame
-from fallow.models import Claim, Finding, Recommendation, Saving, State, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, Saving, State, Subject, compute_finding_id
 from fallow.window import Window
 
 ANALYZER = "pools"
@@ -63,7 +63,7 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
     if pool.pending_gpus and saving == "capacity":
         caution.insert(0, f"pods for {pool.pending_gpus:g} GPUs wait: see why they cannot run here")
     return Finding(
-        id=finding_id(ANALYZER, kind, about, window.start),
+        id=compute_finding_id(ANALYZER, kind, about, window.start),
         analyzer=ANALYZER,
         kind=kind,
         subject=about,

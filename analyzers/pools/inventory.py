@@ -23,7 +23,7 @@ from analyzers.pools.shapes import PodShape, TypeOffer
 from analyzers.queries import LAST_SCRAPES, compose_steps
 from analyzers.rows import decode_frame
 from fallow.capacity_settings import PoolsSettings
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 from fallow.node_requirements import read_taints
 from fallow.protocols import Views
 from fallow.window import Window
@@ -258,7 +258,7 @@ def build_own_offers(
     for name in pool.types:
         members = pool.nodes.filter(pl.col("type") == name)
         first = decode_frame(members.head(1), PoolNode)[0]
-        model = canonical(first.gpu_model)
+        model = find_gpu_model(first.gpu_model)
         cpu, memory = (
             _find_least(members, "cpu_milli", 1),
             _find_least(members, "memory_bytes", MIB),

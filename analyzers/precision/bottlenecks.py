@@ -13,7 +13,7 @@ from analyzers.precision.gains import (
 )
 from analyzers.precision.rows import WorkloadPipes
 from analyzers.workload_kinds import is_gang, is_interactive
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from fallow.workload_settings import PrecisionSettings
 
 Kind = Literal["fp32_asleep", "low_bit_weights", "fp8"]
@@ -48,7 +48,7 @@ def is_asleep(tensor: float, sm: float, settings: PrecisionSettings) -> bool:
 
 def read_archs() -> dict[str, str]:
     """Return the architecture of each NVIDIA model."""
-    return {m.gpu_model: m.arch for m in gpu_models() if m.vendor == "nvidia"}
+    return {m.gpu_model: m.arch for m in read_gpu_models() if m.vendor == "nvidia"}
 
 
 def _classify(

@@ -15,7 +15,7 @@ from analyzers.work import (
     compute_per_day,
     compute_share,
 )
-from fallow.models import Finding, Recommendation, Subject, finding_id
+from fallow.models import Finding, Recommendation, Subject, compute_finding_id
 from fallow.window import Window
 
 ANALYZER = "precision"
@@ -59,7 +59,7 @@ def build_format_finding(
     if cost.usd is None:
         assumed.append("some of its hours have no price: no dollars")
     return Finding(
-        id=finding_id(ANALYZER, kind, subject, start),
+        id=compute_finding_id(ANALYZER, kind, subject, start),
         analyzer=ANALYZER,
         kind=kind,
         subject=subject,
@@ -135,7 +135,7 @@ def build_fragmentation_finding(row: AllocatorMemory, window: Window) -> Finding
         f"{unused:,.1f} GiB of each pod's {row.reserved / GIB:,.1f}"
     )
     return Finding(
-        id=finding_id(ANALYZER, "allocator_fragmentation", about, window.start),
+        id=compute_finding_id(ANALYZER, "allocator_fragmentation", about, window.start),
         analyzer=ANALYZER,
         kind="allocator_fragmentation",
         subject=about,

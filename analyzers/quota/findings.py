@@ -22,7 +22,7 @@ from fallow.models import (
     Recommendation,
     State,
     Subject,
-    finding_id,
+    compute_finding_id,
 )
 from fallow.window import Window
 
@@ -256,7 +256,7 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
     usd = None if usd_h is None else compute_dollars(gpu_hours, usd_h)
     days = window.seconds / 86_400
     return Finding(
-        id=finding_id(ANALYZER, kind, about, window.start),
+        id=compute_finding_id(ANALYZER, kind, about, window.start),
         analyzer=ANALYZER,
         kind=kind,
         subject=about,

@@ -6,7 +6,7 @@ from datetime import datetime
 import polars as pl
 
 from analyzers.queries import LAST_SCRAPES, compose_steps
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 from fallow.protocols import Views
 
 
@@ -50,7 +50,9 @@ def _read_hourly(views: Views, name: str, span: Mapping[str, datetime]) -> pl.Da
     """Return GPUs by cluster, hour and canonical model (empty = any)."""
     rows = pl.DataFrame(views.query(compose_steps(LAST_SCRAPES, f"quota/{name}"), span))
     rows = rows.rename({"product": "model"}, strict=False)
-    names = {m: model.gpu_model if (model := canonical(m)) else m for m in rows["model"].unique()}
+    names = {
+        m: model.gpu_model if (model := find_gpu_model(m)) else m for m in rows["model"].unique()
+    }
     return (
         rows.with_columns(
             pl.col("hour").dt.epoch("s") // 3600,

@@ -28,7 +28,7 @@ from analyzers.reliability.findings import (
     round_value,
 )
 from analyzers.workload_rows import Owner
-from fallow.checkpointing import mtbf
+from fallow.checkpointing import compute_mtbf
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.reliability_settings import ReliabilitySettings
@@ -66,7 +66,7 @@ class ReliabilityAnalyzer:
         if not site.nodes:
             return {}
         hours = sum(node.hours for node in site.nodes.values())
-        measured = mtbf(count_incidents(site.failures), hours)
+        measured = compute_mtbf(count_incidents(site.failures), hours)
         steps = [f.seconds for f in site.failures if f.seconds]
         return {
             "failures_of_work": dict(sorted(Counter(f.cause for f in site.failures).items())),

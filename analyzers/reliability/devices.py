@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from analyzers.reliability.rows import DeviceXid, MemorySign
-from fallow.xids import xid_meaning
+from fallow.xids import get_xid_meaning
 
 Key = tuple[str, str]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -73,7 +73,7 @@ def find_application_errors(xids: Iterable[DeviceXid]) -> set[tuple[str, str, st
     """Return the pods (cluster, namespace, pod, code) with an XID on several GPUs."""
     where: dict[tuple[str, str, str, int], set[str]] = defaultdict(set)
     for xid in xids:
-        if xid.pod and xid_meaning(xid.code).class_ in {"application", "log"}:
+        if xid.pod and get_xid_meaning(xid.code).class_ in {"application", "log"}:
             where[xid.cluster, xid.namespace, xid.pod, xid.code].add(xid.device)
     return {key for key, devices in where.items() if len(devices) > 1}
 
@@ -102,12 +102,12 @@ def _judge_device(  # noqa: PLR0917  (one caller)
 
 def _select_hardware_xids(seen: Sequence[DeviceXid]) -> tuple[list[DeviceXid], list[DeviceXid]]:
     """Return the fatal XIDs, and the warnings that no application causes."""
-    fatal = [x for x in seen if xid_meaning(x.code).severity == "fatal"]
+    fatal = [x for x in seen if get_xid_meaning(x.code).severity == "fatal"]
     warned = [
         x
         for x in seen
-        if xid_meaning(x.code).severity == "warn"
-        and xid_meaning(x.code).class_ not in {"application", "log"}
+        if get_xid_meaning(x.code).severity == "warn"
+        and get_xid_meaning(x.code).class_ not in {"application", "log"}
     ]
     return fatal, warned
 
@@ -150,9 +150,9 @@ def _choose_action(
     if fatal:
         codes = [x.code for x in fatal]
         often = max(codes.count(code) for code in codes) > MOST_REBOOTS
-        return INSPECT if often else xid_meaning(fatal[-1].code).action
+        return INSPECT if often else get_xid_meaning(fatal[-1].code).action
     if len(warned) > 1 or (warned and memory):
-        return xid_meaning(warned[-1].code).action
+        return get_xid_meaning(warned[-1].code).action
     return None
 
 
@@ -161,7 +161,7 @@ def _count_affected_pods(seen: Sequence[DeviceXid], theirs: set[tuple[str, str, 
     unexplained = [
         x
         for x in seen
-        if xid_meaning(x.code).class_ == "application"
+        if get_xid_meaning(x.code).class_ == "application"
         and x.pod
         and (x.cluster, x.namespace, x.pod, x.code) not in theirs
     ]
@@ -178,6 +178,6 @@ def _is_near(times: Sequence[datetime], others: Sequence[datetime]) -> bool:
 
 
 def _describe_xid(xid: DeviceXid) -> str:
-    meaning = xid_meaning(xid.code).meaning
+    meaning = get_xid_meaning(xid.code).meaning
     when = "before the window" if xid.older else f"{xid.at:%Y-%m-%dT%H:%MZ}"
     return f"XID {xid.code}" + (f" ({meaning})" if meaning else "") + f", {when}"

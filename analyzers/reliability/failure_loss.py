@@ -9,7 +9,7 @@ import msgspec
 from analyzers.checkpoints import Checkpoints
 from analyzers.queries import load_records
 from analyzers.reliability.failures import Failure
-from fallow.checkpointing import daly, mtbf
+from fallow.checkpointing import compute_daly_interval, compute_mtbf
 from fallow.reliability_settings import ReliabilitySettings
 from fallow.rows import Row
 from fallow.window import Window
@@ -91,10 +91,12 @@ def plan_checkpoints(
     write_h = (checkpoints.write_s or settings.write.total_seconds()) / 3600
     span = window.seconds / 3600
     # A checkpoint helps with any interruption, including a spot node that is reclaimed.
-    between = mtbf(len(failed), span).mean_h or span
+    between = compute_mtbf(len(failed), span).mean_h or span
     steps = list_steps(failed)
     restart = sum(sum(s.values()) for s in steps) / len(steps) / 3600 if steps else 0.0
-    return CheckpointPlan(checkpoints, write_h, between, restart, daly(write_h, between))
+    return CheckpointPlan(
+        checkpoints, write_h, between, restart, compute_daly_interval(write_h, between)
+    )
 
 
 def list_steps(failed: Sequence[Failure]) -> list[Mapping[str, float]]:

@@ -15,7 +15,7 @@ import msgspec
 
 from analyzers.reliability.rows import DeviceXid, FailureEvent, PodLifetime
 from analyzers.workload_rows import Owner
-from fallow.xids import xid_meaning
+from fallow.xids import get_xid_meaning
 
 Place = tuple[str, str]
 Cause = Literal["spot", "preemption", "node", "device", "application"]
@@ -92,7 +92,7 @@ def sort_signs(
             name = event.cluster, event.namespace or "", event.name
             pods[name].append((event.ts, "preemption"))
     for xid in xids:
-        meaning = xid_meaning(xid.code)
+        meaning = get_xid_meaning(xid.code)
         bad = meaning.severity in {"fatal", "warn"} and meaning.class_ not in {"application", "log"}
         if bad and not xid.older:
             devices[xid.cluster, xid.node].append(xid.at)

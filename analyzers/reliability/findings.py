@@ -27,8 +27,8 @@ from analyzers.reliability.failures import STEPS, Failure
 from analyzers.reliability.gpu_costs import GpuCost, build_claims, sum_states
 from analyzers.reliability.rows import MissingDevices, NodeLifetime
 from analyzers.workload_rows import Owner
-from fallow.checkpointing import daly, mtbf, time_per_work
-from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, finding_id
+from fallow.checkpointing import compute_daly_interval, compute_mtbf, compute_time_per_work
+from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, compute_finding_id
 from fallow.reliability_settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
@@ -166,7 +166,7 @@ def build_outages(  # noqa: PLR0917  (one caller)
                 Claim(cluster, None, None, None, None, "unavailable", saved,
                       away[place].part(saved), place[1])
             )  # fmt: skip
-    measured = mtbf(len(lengths), node_hours)
+    measured = compute_mtbf(len(lengths), node_hours)
     mean = sum(lengths) / len(lengths)
     return build_finding(
         "outages",
@@ -366,7 +366,7 @@ def _describe_interruptions(
 ) -> dict[str, Any]:
     """Return the hours between interruptions; the MTBF leaves out spot and preemption."""
     faults = sum(f.cause not in {"spot", "preemption"} for f in failed)
-    measured = mtbf(faults, window.seconds / 3600)
+    measured = compute_mtbf(faults, window.seconds / 3600)
     return {
         "hours_between_interruptions": round_value(plan.between_h),
         "mtbf_hours": round_value(measured.mean_h),
@@ -382,10 +382,12 @@ def _describe_checkpoints(plan: CheckpointPlan) -> dict[str, Any]:
         "write_seconds": round(plan.write_h * 3600, 1),
         "best_interval_hours": round(plan.best_h, 3),
         "stretch_now": _drop_infinite(
-            time_per_work(checkpoints.interval_h, plan.write_h, plan.between_h, plan.restart_h)
+            compute_time_per_work(
+                checkpoints.interval_h, plan.write_h, plan.between_h, plan.restart_h
+            )
         ),
         "stretch_best": _drop_infinite(
-            time_per_work(plan.best_h, plan.write_h, plan.between_h, plan.restart_h)
+            compute_time_per_work(plan.best_h, plan.write_h, plan.between_h, plan.restart_h)
         ),
         "media": _compare_media(plan.write_h, plan.between_h, plan.restart_h),
     }
@@ -416,13 +418,13 @@ def _compare_media(write_h: float, between: float, restart: float) -> list[dict[
     media = []
     for medium in read_media():
         write = write_h / (medium.gb_per_s / read_media()[0].gb_per_s)
-        best = daly(write, between)
+        best = compute_daly_interval(write, between)
         media.append(
             {
                 "medium": medium.medium,
                 "write_seconds": round(write * 3600, 1),
                 "best_interval_hours": round(best, 3),
-                "stretch": _drop_infinite(time_per_work(best, write, between, restart)),
+                "stretch": _drop_infinite(compute_time_per_work(best, write, between, restart)),
             }
         )
     return media
@@ -453,7 +455,7 @@ def build_finding(  # noqa: PLR0917  (one place where findings are made)
     saved = sum(c.gpu_hours for c in claims)
     usd = sum((c.usd or Decimal() for c in claims), Decimal())
     return Finding(
-        id=finding_id(ANALYZER, kind, about, window.start),
+        id=compute_finding_id(ANALYZER, kind, about, window.start),
         analyzer=ANALYZER,
         kind=kind,
         subject=about,

@@ -7,7 +7,7 @@ from analyzers.scaling.families import STEPS, JobThroughput
 from analyzers.scaling.rows import JobPace
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
 from analyzers.workload_rows import Owner
-from fallow.models import Evidence, Finding, Recommendation, State, Subject, finding_id
+from fallow.models import Evidence, Finding, Recommendation, State, Subject, compute_finding_id
 from fallow.service_levels import ScalingSettings
 from fallow.window import Window
 
@@ -38,7 +38,7 @@ def build_finding(
         f"{worst.base_gpus} ({worst.unit} of family {worst.family})"
     )
     return Finding(
-        id=finding_id(ANALYZER, "poor_scaling", subject, window.start),
+        id=compute_finding_id(ANALYZER, "poor_scaling", subject, window.start),
         analyzer=ANALYZER,
         kind="poor_scaling",
         subject=subject,

@@ -7,7 +7,7 @@ from typing import Any
 from analyzers.services.levels import InferenceService, ServiceLevel
 from analyzers.services.rows import ReplicaUse
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
-from fallow.models import Finding, Recommendation, State, finding_id
+from fallow.models import Finding, Recommendation, State, compute_finding_id
 from fallow.service_levels import ServicesSettings
 from fallow.window import Window
 
@@ -26,7 +26,7 @@ def build_missed(service: InferenceService, window: Window) -> Finding | None:
         return None
     why = "; ".join(level.spoken() for level in bad)
     return Finding(
-        id=finding_id(ANALYZER, "slo_missed", service.subject, window.start),
+        id=compute_finding_id(ANALYZER, "slo_missed", service.subject, window.start),
         analyzer=ANALYZER,
         kind="slo_missed",
         subject=service.subject,
@@ -73,7 +73,7 @@ def build_spare_replicas(
     )
     enough = round(needed * row.devices, 3)
     return Finding(
-        id=finding_id(ANALYZER, "slo_headroom", service.subject, window.start),
+        id=compute_finding_id(ANALYZER, "slo_headroom", service.subject, window.start),
         analyzer=ANALYZER,
         kind="slo_headroom",
         subject=service.subject,

@@ -14,7 +14,7 @@ from analyzers.work import (
     compute_share,
 )
 from analyzers.workload_rows import Owner
-from fallow.models import Claim, Evidence, Finding, Recommendation, Subject, finding_id
+from fallow.models import Claim, Evidence, Finding, Recommendation, Subject, compute_finding_id
 from fallow.window import Window
 
 ANALYZER = "sizing"
@@ -51,7 +51,7 @@ def build_finding(
         ],
     }
     return Finding(
-        id=finding_id(ANALYZER, sign.kind, subject, start),
+        id=compute_finding_id(ANALYZER, sign.kind, subject, start),
         analyzer=ANALYZER,
         kind=sign.kind,
         subject=subject,
@@ -81,7 +81,7 @@ def build_blocking(  # noqa: PLR0917  (one call)
     """Return the finding of a workload whose requests make GPUs of its node unusable."""
     usd = [c.usd for c in claims]
     return Finding(
-        id=finding_id(ANALYZER, kind, subject, window.start),
+        id=compute_finding_id(ANALYZER, kind, subject, window.start),
         analyzer=ANALYZER,
         kind=kind,
         subject=subject,

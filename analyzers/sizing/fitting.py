@@ -15,7 +15,7 @@ from analyzers.gpu_peaks import GpuPeaks, read_gpu_peaks
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.rows import WorkloadUse
 from fallow import mig
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from fallow.workload_settings import SizingSettings
 
 Option = tuple[str, float, dict[str, Any]]
@@ -54,7 +54,7 @@ def list_options(
 
 def _find_instance(row: WorkloadUse, need: float, settings: SizingSettings) -> list[Option]:
     """Return the smallest MIG profile that fits it, for pods of one device."""
-    profiles = mig.models().get(row.model or "", {})
+    profiles = mig.read_models().get(row.model or "", {})
     now = profiles.get(row.profile or "")
     if not profiles or not _is_of_one_device(row) or (row.instance and now is None):
         return []
@@ -108,7 +108,7 @@ def _find_model(
     if here is None or not paid or row.instance or row.kinds != 1:
         return []
     linked = row.pod_gpus > 1
-    gib = {m.gpu_model: m.memory_gib for m in gpu_models()}
+    gib = {m.gpu_model: m.memory_gib for m in read_gpu_models()}
     for model, price in sorted(prices.items(), key=lambda pair: (pair[1], pair[0])):
         there = read_gpu_peaks().get(model)
         ratio = price / paid

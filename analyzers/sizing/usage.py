@@ -4,7 +4,7 @@ import polars as pl
 
 from analyzers.sizing.limits import get_limit
 from analyzers.workload_rows import OWNER
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 
 MEANS = ("act", "engine", "sm", "tensor", "fp32", "dram", "power_w", "pcie_bps", "nvlink_bps")
 PEAKS = ("act_peak", "sm_peak", "dram_peak", "mem_most")
@@ -20,7 +20,7 @@ def sum_workloads(work: pl.DataFrame) -> pl.DataFrame:
     busiest part (telemetry-and-waste.md#signals), null without profiling counters.
     """
     facts = pl.DataFrame(
-        [(m.gpu_model, m.tdp_w, m.idle_context_w) for m in gpu_models()],
+        [(m.gpu_model, m.tdp_w, m.idle_context_w) for m in read_gpu_models()],
         schema={"gpu_model": pl.String, "tdp_w": pl.Float64, "rest_w": pl.Float64},
         orient="row",
     )

@@ -9,7 +9,7 @@ import msgspec
 from analyzers.money import CENT, SMALLEST
 from analyzers.spot.plans import SpotPlan, find_surviving_checkpoints
 from analyzers.spot.tolerance import NO_BUDGET, ToleranceSignals
-from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
 from fallow.window import Window
 
 ANALYZER = "spot"
@@ -46,7 +46,7 @@ def build_finding(
         "assumed": doubts,
     }
     return Finding(
-        id=finding_id(ANALYZER, kind, subject, window.start),
+        id=compute_finding_id(ANALYZER, kind, subject, window.start),
         analyzer=ANALYZER,
         kind=kind,
         subject=subject,

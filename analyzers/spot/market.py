@@ -19,7 +19,7 @@ from analyzers.spot.rows import (
     read_node_prices,
     read_published_risks,
 )
-from fallow.checkpointing import hazard, mtbf
+from fallow.checkpointing import compute_hazard, compute_mtbf
 from fallow.protocols import Views
 from fallow.window import Window
 from fallow.workload_settings import SpotSettings
@@ -114,7 +114,7 @@ class SpotMarket:
         """Return how long a node of a type runs: by own events, else by the published band."""
         seen = self._seen.get(key)
         if seen is not None and seen.node_hours >= LEAST_NODE_HOURS:
-            measured = mtbf(seen.interruptions, seen.node_hours)
+            measured = compute_mtbf(seen.interruptions, seen.node_hours)
             facts: dict[str, Any] = {
                 "interruptions": seen.interruptions,
                 "node_hours": round(seen.node_hours, 1),
@@ -127,7 +127,7 @@ class SpotMarket:
             return None
         low = published.low_pct_per_month / 100
         high = published.high_pct_per_month
-        best = 1 / hazard(high / 100 if high else low)
+        best = 1 / compute_hazard(high / 100 if high else low)
         cautious = self._settings.assumed_mtbf.total_seconds() / 3600
         facts = {
             "band_pct_per_month": f"{low:.0%}-{high}%" if high else f">{low:.0%}",

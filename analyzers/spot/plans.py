@@ -17,7 +17,7 @@ from analyzers.spot.market import InterruptionRisk, SpotMarket, SpotOffer
 from analyzers.spot.progress import draw_capacity, run_uniform_progress
 from analyzers.spot.rows import NodeType, WorkedHours
 from analyzers.spot.tolerance import ToleranceSignals
-from fallow.checkpointing import realised_share, time_per_work
+from fallow.checkpointing import compute_realised_share, compute_time_per_work
 from fallow.workload_settings import SpotSettings
 
 TRACES = 200
@@ -141,10 +141,10 @@ def _plan_job(
         return _plan_deadline(signals, good[0], risk, rate, settings)
 
     def longer(hours: float) -> float:
-        return time_per_work(interval, 0.0, hours / signals.nodes, restart)
+        return compute_time_per_work(interval, 0.0, hours / signals.nodes, restart)
 
     stretched = longer(risk.hours)
-    share = realised_share(good[0].usd_per_gpu_hour, rate, stretched)
+    share = compute_realised_share(good[0].usd_per_gpu_hour, rate, stretched)
     facts = {
         "work_between_saves_hours": round(interval, 3),
         "nodes_at_risk": signals.nodes,
@@ -175,7 +175,7 @@ def _plan_replicas(
     # The replacement is paid for while the next replica starts.
     stretched = 1 + restart / risk.hours
     price = sum(o.usd_per_gpu_hour for o in used) / zones
-    share = part * realised_share(price, rate, stretched)
+    share = part * compute_realised_share(price, rate, stretched)
     best = None if risk.best_hours is None else 1 + restart / risk.best_hours
     facts = {
         "replicas": many,

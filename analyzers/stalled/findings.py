@@ -8,7 +8,7 @@ from analyzers.stalled.gangs import TrainingJob
 from analyzers.stalled.judge import StalledJob
 from analyzers.stalled.rows import QuietStretch
 from analyzers.work import ALLOCATED, MOST_NAMED, WorkloadCosts
-from fallow.models import Finding, State, Subject, finding_id
+from fallow.models import Finding, State, Subject, compute_finding_id
 from fallow.window import Window, format_duration
 
 ANALYZER, KIND = "stalled", "stalled_job"
@@ -28,7 +28,7 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
     confirmed = stall.evidence == "confirmed"
     checkpoints = stall.checkpoints
     return Finding(
-        id=finding_id(ANALYZER, KIND, subject, start),
+        id=compute_finding_id(ANALYZER, KIND, subject, start),
         analyzer=ANALYZER,
         kind=KIND,
         subject=subject,

@@ -12,7 +12,7 @@ from analyzers.work import (
     compute_per_day,
     compute_share,
 )
-from fallow.models import Evidence, Finding, Recommendation, Subject, finding_id
+from fallow.models import Evidence, Finding, Recommendation, Subject, compute_finding_id
 from fallow.window import Window
 
 ANALYZER, KIND = "topology", "spread_gang"
@@ -43,7 +43,7 @@ def build_finding(
     wasted_hours = round(hours * share, 6)
     why = _explain(gang, then)
     return Finding(
-        id=finding_id(ANALYZER, KIND, subject, start),
+        id=compute_finding_id(ANALYZER, KIND, subject, start),
         analyzer=ANALYZER,
         kind=KIND,
         subject=subject,

@@ -9,13 +9,13 @@ from collectors.series import is_exporter
 from fallow.addresses import is_ip
 
 
-def node_addresses(node: Node) -> Iterator[tuple[str, str]]:
+def list_node_addresses(node: Node) -> Iterator[tuple[str, str]]:
     """Yield a node's own addresses with its name."""
     for entry in node.status.addresses or ():
         yield entry.address, node.metadata.name
 
 
-def pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
+def list_pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
     """Yield the address of an exporter's pod with its node; other pods yield nothing."""
     if is_exporter(pod.metadata.name) and pod.status.pod_ip and pod.spec.node_name:
         yield pod.status.pod_ip, pod.spec.node_name

@@ -8,7 +8,7 @@ import msgspec
 from collectors.kube.shapes import CustomObject
 
 
-def budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict[str, Any]:
+def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict[str, Any]:
     """Return one row; a budget that no controller has evaluated yet allows nothing.
 
     Without a selector a budget covers no pod and its selector is null; an empty selector covers all
@@ -25,8 +25,8 @@ def budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict[str, 
         "selector": msgspec.json.encode(selector, order="sorted").decode()
         if isinstance(selector, dict)
         else None,
-        "min_available": _amount_text(spec.get("minAvailable")),
-        "max_unavailable": _amount_text(spec.get("maxUnavailable")),
+        "min_available": _format_amount(spec.get("minAvailable")),
+        "max_unavailable": _format_amount(spec.get("maxUnavailable")),
         "disruptions_allowed": _count(status.get("disruptionsAllowed")) or 0,
         "healthy": _count(status.get("currentHealthy")),
         "wanted_healthy": _count(status.get("desiredHealthy")),
@@ -34,7 +34,7 @@ def budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict[str, 
     }
 
 
-def _amount_text(amount: object) -> str:
+def _format_amount(amount: object) -> str:
     """Return pods or a percentage as written; empty, not null, so that a change is kept."""
     return str(amount) if isinstance(amount, (int, str)) else ""
 

@@ -6,12 +6,12 @@ from typing import Any
 from collectors.kube.collection import Collection, ObjectChange
 from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import Meta, Node, Pod
-from collectors.kube.survey import Survey, in_group
+from collectors.kube.survey import Survey, is_in_group
 
 Row = dict[str, Any]
 
 
-def changed_nodes(survey: Survey, changes: Iterable[ObjectChange[Node]]) -> Iterator[Row]:
+def list_changed_nodes(survey: Survey, changes: Iterable[ObjectChange[Node]]) -> Iterator[Row]:
     """Yield a row per changed node; a deleted node yields none, so that it is not seen any more."""
     for change in changes:
         row = survey.node(change.object, change.at)
@@ -19,26 +19,26 @@ def changed_nodes(survey: Survey, changes: Iterable[ObjectChange[Node]]) -> Iter
             yield {**row, "first_seen": change.first_at}
 
 
-def changed_pods(
+def list_changed_pods(
     survey: Survey, changes: Sequence[ObjectChange[Pod]], collection: Collection[Pod]
 ) -> Iterator[Row]:
     """Yield a row per changed pod; all pods that share a GPU through one holder are included."""
     grouped: dict[str, tuple[Meta, Row]] = {}
     for change in changes:
-        row = _row(survey, change)
-        if in_group(change.object.metadata):
+        row = _build_row(survey, change)
+        if is_in_group(change.object.metadata):
             grouped[row["uid"]] = (change.object.metadata, row)
         else:
             yield row
     if grouped:
         objects, at = collection.current() or ((), None)
         for pod in objects:
-            if in_group(pod.metadata) and pod.metadata.uid not in grouped:
+            if is_in_group(pod.metadata) and pod.metadata.uid not in grouped:
                 grouped[pod.metadata.uid] = (pod.metadata, survey.pod(pod, at))
         yield from remap(grouped.values())
 
 
-def _row(survey: Survey, change: ObjectChange[Pod]) -> Row:
+def _build_row(survey: Survey, change: ObjectChange[Pod]) -> Row:
     row: Mapping[str, Any] = survey.pod(change.object, change.at)
     if not change.deleted:
         return {**row, "first_seen": change.first_at}

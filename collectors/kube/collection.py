@@ -57,12 +57,12 @@ class Collection(Generic[T]):
             elif step.kind == "SYNCED":
                 self._replace()
             elif item is not None and step.kind == "LISTED":
-                self._listed[_key(item)] = item
+                self._listed[_get_key(item)] = item
             elif item is not None and step.kind == "DELETED":
-                self._objects.pop(_key(item), None)
+                self._objects.pop(_get_key(item), None)
                 self._note(item, deleted=True)
             elif item is not None:
-                self._objects[_key(item)] = item
+                self._objects[_get_key(item)] = item
                 self._note(item)
 
     def confirm(self) -> None:
@@ -89,7 +89,7 @@ class Collection(Generic[T]):
         """Put back changes that were taken but not stored; later changes of an object win."""
         with self._lock:
             for change in changes:
-                key = _key(change.object)
+                key = _get_key(change.object)
                 newer = self._changes.get(key)
                 if newer is not None:
                     change = msgspec.structs.replace(newer, first_at=change.first_at)  # noqa: PLW2901  (the same change, told with its first moment)
@@ -103,22 +103,22 @@ class Collection(Generic[T]):
                 self._note(item, deleted=True)
         for key, item in self._objects.items():
             previous = before.get(key)
-            if previous is None or _version(previous) != _version(item):
+            if previous is None or _get_version(previous) != _get_version(item):
                 self._note(item)
         self.synced = True
         self._confirmed = self._clock()
 
     def _note(self, item: T, *, deleted: bool = False) -> None:
-        now, key = self._clock(), _key(item)
+        now, key = self._clock(), _get_key(item)
         waiting = self._changes.get(key)
         first = now if waiting is None else waiting.first_at
         self._changes[key] = ObjectChange(item, first, now, deleted)
 
 
-def _key(item: Node | Pod) -> str:
+def _get_key(item: Node | Pod) -> str:
     meta = item.metadata
     return meta.uid or f"{meta.namespace}/{meta.name}"
 
 
-def _version(item: Node | Pod) -> str:
+def _get_version(item: Node | Pod) -> str:
     return item.metadata.resource_version

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
-from collectors.inventory import batches
-from collectors.kube.changes import changed_nodes, changed_pods
+from collectors.inventory import build_batches
+from collectors.kube.changes import list_changed_nodes, list_changed_pods
 from collectors.kube.list_watch import WatchProgress
 from collectors.kube.polls import Polls
 from collectors.kube.survey import Survey
@@ -21,7 +21,7 @@ from fallow.window import Window
 NAME = "kubernetes"
 
 
-def utc_now() -> datetime:
+def get_utc_now() -> datetime:
     """Return the current time."""
     return datetime.now(UTC)
 
@@ -36,7 +36,7 @@ class KubernetesCollector:
         self,
         settings: KubernetesSettings,
         cluster: str,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] = get_utc_now,
         *,
         api: ApiConnection | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class KubernetesCollector:
         with suppress(TemporaryError):  # already recorded; no other kind would get an answer
             yield from survey.batches()
             self._survey = survey
-        yield from batches("scrape", polls.rows)
+        yield from build_batches("scrape", polls.rows)
 
     def nodes_and_pods(self) -> Iterator[Batch]:
         """Yield rows of nodes and pods as they are now, without the rest of `collect`.
@@ -72,8 +72,8 @@ class KubernetesCollector:
         """
         survey = self._begin(Polls(self._cluster, self._clock, NAME))
         survey.prepare()
-        yield from batches("node", survey.nodes())
-        yield from batches("pod", survey.pods())
+        yield from build_batches("node", survey.nodes())
+        yield from build_batches("pod", survey.pods())
 
     @contextmanager
     def watch(
@@ -114,13 +114,13 @@ class KubernetesCollector:
         try:
             survey = self._prepared(polls)
             rows = [
-                *batches("node", changed_nodes(survey, nodes)),
-                *batches("pod", changed_pods(survey, pods, watches.pods)),
+                *build_batches("node", list_changed_nodes(survey, nodes)),
+                *build_batches("pod", list_changed_pods(survey, pods, watches.pods)),
             ]
             while watches.failures:
                 target, at, error = watches.failures.popleft()
                 polls.record(target, at, 0, error, end=at)
-            yield [*rows, *batches("scrape", polls.take())]
+            yield [*rows, *build_batches("scrape", polls.take())]
         except BaseException:
             watches.nodes.put_back(nodes)
             watches.pods.put_back(pods)

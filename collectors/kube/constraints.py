@@ -9,7 +9,7 @@ ANY = "*"
 """Means namespaces that a selector chooses: it may be any namespace."""
 
 
-def constraints(spec: PodSpec) -> dict[str, Any]:
+def read_constraints(spec: PodSpec) -> dict[str, Any]:
     """Return `apart` and `beside` (pod affinity), `spread` and `ports`; absent ones are left out.
 
     Each term has its topology and selector, and the namespaces that it names besides its own.
@@ -22,8 +22,8 @@ def constraints(spec: PodSpec) -> dict[str, Any]:
         if port.host_port
     )
     result = {
-        "apart": _terms(affinity.pod_anti_affinity) if affinity else [],
-        "beside": _terms(affinity.pod_affinity) if affinity else [],
+        "apart": _list_terms(affinity.pod_anti_affinity) if affinity else [],
+        "beside": _list_terms(affinity.pod_affinity) if affinity else [],
         "spread": [
             {"topology": s.topology_key, "skew": s.max_skew, "selector": s.label_selector}
             for s in spec.topology_spread_constraints or ()
@@ -34,14 +34,14 @@ def constraints(spec: PodSpec) -> dict[str, Any]:
     return {name: terms for name, terms in result.items() if terms}
 
 
-def _terms(affinity: PodAffinity | None) -> list[dict[str, Any]]:
+def _list_terms(affinity: PodAffinity | None) -> list[dict[str, Any]]:
     required: Iterable[PodTerm] = (affinity.required if affinity else None) or ()
     return [
         {"topology": term.topology_key, "selector": term.label_selector}
-        | ({"namespaces": names} if (names := _namespaces(term)) else {})
+        | ({"namespaces": names} if (names := _list_namespaces(term)) else {})
         for term in required
     ]
 
 
-def _namespaces(term: PodTerm) -> list[str]:
+def _list_namespaces(term: PodTerm) -> list[str]:
     return [*(term.namespaces or ()), *([ANY] if term.namespace_selector is not None else ())]

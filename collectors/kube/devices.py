@@ -51,7 +51,7 @@ class SliceDevice(msgspec.Struct, frozen=True):
     node: str | None
 
 
-def hami_registered(annotations: Mapping[str, str] | None) -> list[HamiDevice]:
+def read_hami_register(annotations: Mapping[str, str] | None) -> list[HamiDevice]:
     """Return the physical devices of a HAMi node; both the JSON and the older text form."""
     devices: dict[str, HamiDevice] = {}
     for key, text in (annotations or {}).items():
@@ -75,7 +75,7 @@ def _parse_register(text: str) -> list[HamiDevice]:
     return out
 
 
-def hami_devices(
+def read_hami_devices(
     annotations: Mapping[str, str] | None, memory_mib: Mapping[str, float]
 ) -> list[PodDevice]:
     """Return what HAMi allocated to a pod: `UUID,type,memMB,cores:` per device, `;` per container.
@@ -94,7 +94,7 @@ def hami_devices(
         if len(fields) != _HAMI_FIELDS or not fields[0]:
             continue
         uuid = fields[0].partition("[")[0]  # an instance is UUID[template-position]
-        mib, cores = _number(fields[2]), _number(fields[3])
+        mib, cores = _parse_number(fields[2]), _parse_number(fields[3])
         total = memory_mib.get(uuid) or math.inf  # unknown memory does not limit the share
         shares_known = max(cores / _PERCENT, mib / total)
         memory[uuid] = memory.get(uuid, 0) + int(mib * 2**20)
@@ -108,7 +108,7 @@ def hami_devices(
     ]
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     """Return an amount; a text that is no number, or a negative number, is 0."""
     try:
         value = float(text)

@@ -9,19 +9,25 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from collectors.inventory import batches, scrape_row
-from collectors.kube.addresses import address_rows, node_addresses, pod_addresses
-from collectors.kube.budgets import budget_row
-from collectors.kube.devices import Dra, hami_registered
-from collectors.kube.events import event_row, refusal
-from collectors.kube.nodes import node_gpus, node_row
-from collectors.kube.owners import Owners, Resolver, by_template_hash, from_index, split_api_version
-from collectors.kube.pods import PodContext, pod_row
+from collectors.inventory import build_batches, build_scrape_row
+from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
+from collectors.kube.budgets import build_budget_row
+from collectors.kube.devices import Dra, read_hami_register
+from collectors.kube.events import build_event_row, is_refusal
+from collectors.kube.nodes import build_node_row, read_node_gpus
+from collectors.kube.owners import (
+    Owners,
+    Resolver,
+    build_lookup,
+    find_by_template_hash,
+    split_api_version,
+)
+from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import Queues
-from collectors.kube.quotas import quota_kinds, quota_rows
+from collectors.kube.quotas import list_quota_rows, read_quota_kinds
 from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
-from collectors.kube.survey import SHARED, in_group
+from collectors.kube.survey import SHARED, is_in_group
 from fallow.collector_settings import KubernetesSettings
 from fallow.errors import UsageError
 from fallow.kube.api_objects import ApiObject
@@ -115,13 +121,15 @@ def import_kubectl(
         dump.of("resource.k8s.io", "ResourceClaim", CustomObject),
     )
     nodes = dump.of("", "Node", Node)
-    gpus_by_node = {node.metadata.name: node_gpus(node, dra) for node in nodes}
-    yield from batches("node", (node_row(n, cluster=cluster, now=now, dra=dra) for n in nodes))
+    gpus_by_node = {node.metadata.name: read_node_gpus(node, dra) for node in nodes}
+    yield from build_batches(
+        "node", (build_node_row(n, cluster=cluster, now=now, dra=dra) for n in nodes)
+    )
     spaces = dump.of("", "Namespace", Partial)
     context = PodContext(
         cluster=cluster,
         now=lambda: now,
-        resolve=_resolver(dump),
+        resolve=_build_resolver(dump),
         team_labels=KubernetesSettings().team_labels if team_labels is None else team_labels,
         namespaces={n.metadata.name: n.metadata.labels or {} for n in spaces},
         protections={
@@ -133,34 +141,38 @@ def import_kubectl(
             for name, g in gpus_by_node.items()
             if g.sharing in SHARED and g.replicas
         },
-        memory_mib={d.id: d.devmem for n in nodes for d in hami_registered(n.metadata.annotations)},
-        queues=_queues(dump),
+        memory_mib={
+            d.id: d.devmem for n in nodes for d in read_hami_register(n.metadata.annotations)
+        },
+        queues=_read_queues(dump),
         dra=dra,
     )
     pod_objects = dump.of("", "Pod", Pod)
-    pairs = chain.from_iterable([*map(node_addresses, nodes), *map(pod_addresses, pod_objects)])
-    yield from batches("address", address_rows(pairs, cluster=cluster, now=now))
-    pods = [(pod.metadata, pod_row(pod, context)) for pod in pod_objects]
-    yield from batches("pod", (row for meta, row in pods if not in_group(meta)))
-    yield from batches("pod", remap(pair for pair in pods if in_group(pair[0])))
-    yield from batches("quota", _quotas(dump, cluster, now, context.queues))
-    budgets = dump.of("policy", "PodDisruptionBudget", CustomObject)
-    yield from batches(
-        "disruption_budget", (budget_row(b, cluster=cluster, now=now) for b in budgets)
+    pairs = chain.from_iterable(
+        [*map(list_node_addresses, nodes), *map(list_pod_addresses, pod_objects)]
     )
-    yield from batches("event", _events(dump, cluster))
-    row = scrape_row(
+    yield from build_batches("address", address_rows(pairs, cluster=cluster, now=now))
+    pods = [(pod.metadata, build_pod_row(pod, context)) for pod in pod_objects]
+    yield from build_batches("pod", (row for meta, row in pods if not is_in_group(meta)))
+    yield from build_batches("pod", remap(pair for pair in pods if is_in_group(pair[0])))
+    yield from build_batches("quota", _list_quotas(dump, cluster, now, context.queues))
+    budgets = dump.of("policy", "PodDisruptionBudget", CustomObject)
+    yield from build_batches(
+        "disruption_budget", (build_budget_row(b, cluster=cluster, now=now) for b in budgets)
+    )
+    yield from build_batches("event", _list_events(dump, cluster))
+    row = build_scrape_row(
         "kubectl", str(path), cluster=cluster, start=now, end=now, samples=len(dump), error=None
     )
-    yield from batches("scrape", [row])
+    yield from build_batches("scrape", [row])
 
 
-def _resolver(dump: Dump) -> Resolver:
-    owners = Owners(from_index(dump.metadata()))
-    return lambda pod: owners.top(pod) or by_template_hash(pod)
+def _build_resolver(dump: Dump) -> Resolver:
+    owners = Owners(build_lookup(dump.metadata()))
+    return lambda pod: owners.top(pod) or find_by_template_hash(pod)
 
 
-def _queues(dump: Dump) -> Queues:
+def _read_queues(dump: Dump) -> Queues:
     queues = Queues()
     for group in ("scheduling.volcano.sh", "scheduling.run.ai"):
         queues.add_groups(dump.of(group, "PodGroup", CustomObject))
@@ -168,16 +180,16 @@ def _queues(dump: Dump) -> Queues:
     return queues
 
 
-def _quotas(dump: Dump, cluster: str, now: datetime, queues: Queues) -> Iterator[Row]:
-    for kind in quota_kinds():
+def _list_quotas(dump: Dump, cluster: str, now: datetime, queues: Queues) -> Iterator[Row]:
+    for kind in read_quota_kinds():
         for item in dump.of(kind.group, kind.kind.partition(".")[0], CustomObject):
-            yield from quota_rows(kind, item, cluster=cluster, now=now, queues=queues)
+            yield from list_quota_rows(kind, item, cluster=cluster, now=now, queues=queues)
 
 
-def _events(dump: Dump, cluster: str) -> Iterator[Row]:
+def _list_events(dump: Dump, cluster: str) -> Iterator[Row]:
     for event in dump.of("", "Event", Event):
-        if event.involved_object.kind in {"Pod", "Node"} or refusal(event):
-            yield event_row(event, cluster=cluster)
+        if event.involved_object.kind in {"Pod", "Node"} or is_refusal(event):
+            yield build_event_row(event, cluster=cluster)
 
 
 def _read(path: Path) -> KubectlDocument:
@@ -195,14 +207,14 @@ def _read(path: Path) -> KubectlDocument:
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is JSON, but no List: {error}", hint=COMMAND) from error
     except msgspec.DecodeError as error:
-        raise UsageError(f"{path}: {_why_not_json(data, error)}", hint=COMMAND) from error
+        raise UsageError(f"{path}: {_explain_bad_json(data, error)}", hint=COMMAND) from error
     if not document.kind.endswith("List") or document.items is None:
         description = f"one {document.kind}" if document.kind else "a JSON object"
         raise UsageError(f"{path} holds {description}, not a List", hint=COMMAND)
     return document
 
 
-def _why_not_json(data: bytes, error: msgspec.DecodeError) -> str:
+def _explain_bad_json(data: bytes, error: msgspec.DecodeError) -> str:
     head = data[:200].lstrip()
     if head.startswith((b"apiVersion:", b"---")):
         return "this is YAML, not JSON: ask kubectl for -o json"

@@ -14,18 +14,18 @@ REFUSALS = ("FailedCreate", "FailedCreatePod")
 """Reasons of such events: Kubernetes' own controllers', the training operator's."""
 
 
-def event_row(event: Event, *, cluster: str) -> dict[str, Any]:
+def build_event_row(event: Event, *, cluster: str) -> dict[str, Any]:
     """Return one row of the `event` table; `ts` is when it was last seen."""
     about, series = event.involved_object, event.series
     count = event.count or (series.count if series else None)
     uid = event.metadata.uid
-    if count and count > 1 and (about.kind == "Node" or refusal(event)):
+    if count and count > 1 and (about.kind == "Node" or is_refusal(event)):
         # A repeated event: the server counts it and drops the earlier times.
         uid = f"{uid}#{count}"
     return {
         "cluster": cluster,
         "uid": uid,
-        "ts": last_seen(event),
+        "ts": find_last_seen(event),
         "namespace": about.namespace or event.metadata.namespace,
         "kind": about.kind,
         "name": about.name,
@@ -36,12 +36,12 @@ def event_row(event: Event, *, cluster: str) -> dict[str, Any]:
     }
 
 
-def refusal(event: Event) -> bool:
+def is_refusal(event: Event) -> bool:
     """Return whether an event reports a pod that a quota refused."""
     return event.reason in REFUSALS and REFUSED in (event.message or "")
 
 
-def last_seen(event: Event) -> datetime | None:
+def find_last_seen(event: Event) -> datetime | None:
     """Return when an event was last seen; reporters fill different fields."""
     series = event.series.last_observed_time if event.series else None
     times = (series, event.last_timestamp, event.event_time, event.first_timestamp)

@@ -57,7 +57,7 @@ class LiveLookup:
                 for page in Listing(self._api, path, _pages, limit=self._limit, accept=PARTIAL):
                     poll.samples += len(page)
                     for item in page:
-                        meta = _without_labels(item.metadata)
+                        meta = _drop_labels(item.metadata)
                         index[meta.namespace, meta.name] = meta
             self._listed[group, kind] = None if poll.failed else index
         return self._listed[group, kind]
@@ -65,14 +65,14 @@ class LiveLookup:
     def _read(self, path: str) -> Meta:
         try:
             body = self._api.get(path, accept=_SINGLE_READ)
-            return _without_labels(msgspec.json.decode(body, type=Partial).metadata)
+            return _drop_labels(msgspec.json.decode(body, type=Partial).metadata)
         except ApiError as error:
             raise (AbsentOwnerError if error.code == _NOT_FOUND else UnknownOwnerError) from error
         except msgspec.DecodeError as error:
             raise UnknownOwnerError from error
 
 
-def _without_labels(meta: Meta) -> Meta:
+def _drop_labels(meta: Meta) -> Meta:
     """Remove labels and annotations that protect nothing: they are most of the size."""
     protections = select_protections(meta.labels, meta.annotations)
     return msgspec.structs.replace(meta, labels=None, annotations=protections or None)

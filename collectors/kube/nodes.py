@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from collectors.inventory import document
-from collectors.kube.devices import Dra, hami_registered
-from collectors.kube.resources import gpus
+from collectors.kube.devices import Dra, read_hami_register
+from collectors.kube.resources import select_gpus
 from collectors.kube.shapes import Node
-from collectors.kube.table import table
-from fallow.gpu_models import canonical
+from collectors.kube.table import parse_table
+from fallow.gpu_models import find_gpu_model
 from fallow.kube.gpu_resources import MIG_SLICES, GpuResource
 from fallow.kube.pod_requests import read_amounts
-from fallow.kube.quantities import milli, whole
+from fallow.kube.quantities import parse_milli, parse_whole
 
 _PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure"}
 _SUFFIX = re.compile(r"(-SHARED)$|-(MIG-[0-9]+g\.[0-9]+gb.*)$")
@@ -39,13 +39,13 @@ class Gpus(msgspec.Struct, frozen=True):
     """Physical GPUs that the kubelet can allocate; null where instances or shares hide the GPUs."""
 
 
-def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, Any]:
+def build_node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, Any]:
     """Return one row of the `node` table; `first_seen` is the node's creation."""
     meta, labels = node.metadata, node.metadata.labels or {}
     allocatable = read_amounts(node.status.allocatable)
-    gpus_of_node = node_gpus(node, dra)
+    gpus_of_node = read_node_gpus(node, dra)
     ready = next((c for c in node.status.conditions or () if c.type == "Ready"), None)
-    provider = _provider(node.spec.provider_id)
+    provider = _find_provider(node.spec.provider_id)
     return {
         "cluster": cluster,
         "node": meta.name,
@@ -59,8 +59,8 @@ def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, 
         "capacity_type": read_labels("capacity_type", labels)
         or ("on-demand" if provider in _PROVIDERS.values() else None),
         "pool": read_labels("pool", labels),
-        "cpu_milli": milli(allocatable.get("cpu")),
-        "memory_bytes": whole(allocatable.get("memory")),
+        "cpu_milli": parse_milli(allocatable.get("cpu")),
+        "memory_bytes": parse_whole(allocatable.get("memory")),
         "gpu_resource": gpus_of_node.resource,
         "gpu_count": gpus_of_node.count,
         "gpu_allocatable": gpus_of_node.allocatable,
@@ -74,24 +74,24 @@ def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, 
     }
 
 
-def node_gpus(node: Node, dra: Dra) -> Gpus:
+def read_node_gpus(node: Node, dra: Dra) -> Gpus:
     """Return a node's physical GPUs from capacity, labels, HAMi's register or DRA slices."""
     labels = node.metadata.labels or {}
     model = read_labels("gpu_model", labels)
-    registered = hami_registered(node.metadata.annotations)
-    device_counts = gpus(read_amounts(node.status.capacity))
+    registered = read_hami_register(node.metadata.annotations)
+    device_counts = select_gpus(read_amounts(node.status.capacity))
     if registered:
         name = max(device_counts, key=lambda r: device_counts[r]).name if device_counts else None
         model = model or registered[0].type or None
         return Gpus(name, len(registered), model, max(d.count for d in registered), "hami")
     if not device_counts:
-        return _from_slices(node, dra, model)
-    replicas = next(filter(None, (_integer(labels.get(label)) for label in _REPLICAS)), None)
+        return _read_slices(node, dra, model)
+    replicas = next(filter(None, (_parse_integer(labels.get(label)) for label in _REPLICAS)), None)
     product, profile = model, None
     if model is not None and (cut := _SUFFIX.search(model)):
         product, profile = model[: cut.start()], cut.group(2)
-    sharing = _sharing(labels, model, replicas, device_counts, profile)
-    count = _physical(device_counts, labels, replicas or 1, profile, product)
+    sharing = _find_sharing(labels, model, replicas, device_counts, profile)
+    count = _count_physical(device_counts, labels, replicas or 1, profile, product)
     replicas_sharing = replicas if sharing in {"time-slicing", "mps"} else None
     main = max(device_counts, key=lambda r: (r.form != "mig", device_counts[r]))
     plain = profile is None and all(r.form != "mig" for r in device_counts)
@@ -100,19 +100,19 @@ def node_gpus(node: Node, dra: Dra) -> Gpus:
     if plain:
         # A GPU that fell off the bus keeps its label until discovery runs again, and it is paid
         # for.
-        count = max(count, _integer(labels.get("nvidia.com/gpu.count")) or 0)
+        count = max(count, _parse_integer(labels.get("nvidia.com/gpu.count")) or 0)
         if slice_devices:
-            allocatable = min(count, _gpu_count(gpus(slice_devices), replicas or 1))
+            allocatable = min(count, _count_gpus(select_gpus(slice_devices), replicas or 1))
     return Gpus(main.name, count, product, replicas_sharing, sharing, allocatable)
 
 
-def _from_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
+def _read_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
     slice_devices = dra.on_node(node.metadata.name)
     labels = node.metadata.labels or {}
     if (
         not slice_devices
     ):  # GPUs that discovery found although no device plugin offers them are paid for too
-        labelled_count = _integer(labels.get("nvidia.com/gpu.count"))
+        labelled_count = _parse_integer(labels.get("nvidia.com/gpu.count"))
         cut = _SUFFIX.search(model or "")
         if labelled_count is None or (cut is not None and cut.group(2)):
             return Gpus()
@@ -122,7 +122,7 @@ def _from_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
     return Gpus(None, len(gpu_count), product, None, "none")
 
 
-def _sharing(
+def _find_sharing(
     labels: Mapping[str, str],
     model: str | None,
     replicas: int | None,
@@ -141,7 +141,7 @@ def _sharing(
     return "mig" if profile or any(r.form == "mig" for r in device_counts) else "none"
 
 
-def _physical(
+def _count_physical(
     device_counts: Mapping[GpuResource, Fraction],
     labels: Mapping[str, str],
     replicas: int,
@@ -154,24 +154,24 @@ def _physical(
     label with the number of GPUs. The GPUs are assumed to be fully partitioned; telemetry corrects
     this later.
     """
-    gpu_count = _gpu_count(device_counts, replicas)
+    gpu_count = _count_gpus(device_counts, replicas)
     if profile:
-        return math.ceil(Fraction(gpu_count, instances_per_gpu(profile, product)))
+        return math.ceil(Fraction(gpu_count, count_instances_per_gpu(profile, product)))
     slices = sum(
         (n * (r.slices or 0) for r, n in device_counts.items() if r.form == "mig"), Fraction(0)
     )
     if slices:
         gpu_count += math.ceil(slices / MIG_SLICES)
-        gpu_count = max(gpu_count, _integer(labels.get("nvidia.com/gpu.count")) or 0)
+        gpu_count = max(gpu_count, _parse_integer(labels.get("nvidia.com/gpu.count")) or 0)
     return gpu_count
 
 
-def _gpu_count(device_counts: Mapping[GpuResource, Fraction], replicas: int) -> int:
+def _count_gpus(device_counts: Mapping[GpuResource, Fraction], replicas: int) -> int:
     whole_or_shared = sum((n for r, n in device_counts.items() if r.form != "mig"), Fraction(0))
     return math.ceil(whole_or_shared / replicas)
 
 
-def instances_per_gpu(profile: str, model: str | None) -> int:
+def count_instances_per_gpu(profile: str, model: str | None) -> int:
     """Return how many instances of one profile fill a GPU.
 
     Compute slices: 7 (A30: 4); memory slices: 8 (A30: 4). Source:
@@ -181,7 +181,7 @@ def instances_per_gpu(profile: str, model: str | None) -> int:
     if match is None:
         return 1
     compute, gigabytes = int(match.group(1)), int(match.group(2))
-    gpu_model = canonical(model)
+    gpu_model = find_gpu_model(model)
     slices = (gpu_model.mig_slices if gpu_model else None) or MIG_SLICES
     memory_slices = 8 if slices == MIG_SLICES else slices
     per_instance = max(
@@ -191,9 +191,9 @@ def instances_per_gpu(profile: str, model: str | None) -> int:
 
 
 @cache
-def _labels() -> dict[str, list[tuple[str, str, str]]]:
+def _select_labels() -> dict[str, list[tuple[str, str, str]]]:
     out: dict[str, list[tuple[str, str, str]]] = {}
-    for row in table("node_labels"):
+    for row in parse_table("node_labels"):
         out.setdefault(row["field"], []).append(
             (row["label"].lower(), row["value"].lower(), row["means"])
         )
@@ -203,7 +203,7 @@ def _labels() -> dict[str, list[tuple[str, str, str]]]:
 def read_labels(field: str, labels: Mapping[str, str]) -> str | None:
     """Return a node's labels by `node_labels.csv`; upper and lower case differ between clouds."""
     lowered = {key.lower(): value for key, value in labels.items()}
-    for label, value, means in _labels()[field]:
+    for label, value, means in _select_labels()[field]:
         label_value = lowered.get(label)
         if label_value and not value:
             return label_value
@@ -212,11 +212,11 @@ def read_labels(field: str, labels: Mapping[str, str]) -> str | None:
     return None
 
 
-def _provider(provider_id: str | None) -> str | None:
+def _find_provider(provider_id: str | None) -> str | None:
     if not provider_id:
         return None
     return _PROVIDERS.get(provider_id.partition(":")[0], "other")
 
 
-def _integer(text: str | None) -> int | None:
+def _parse_integer(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() and int(text) > 0 else None

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from collectors.kube.shapes import Meta, OwnerRef
-from fallow.kube.owner_links import kind_in_rows, owner_links
+from fallow.kube.owner_links import get_row_kind, read_owner_links
 from fallow.protections import select_protections
 
 MAX_DEPTH = 10
@@ -61,7 +61,7 @@ class Owners:
         own = TopOwner("Pod", pod.name, pod.uid)
         try:
             owner = self._climb(pod, own, 0)
-            if owner.kind not in {j.kind for j in owner_links()}:
+            if owner.kind not in {j.kind for j in read_owner_links()}:
                 owner = self._jump(pod, owner)
         except UnknownOwnerError:
             return None
@@ -70,7 +70,7 @@ class Owners:
     def _climb(self, meta: Meta, own_top: TopOwner, depth: int) -> TopOwner:
         if depth > MAX_DEPTH:
             raise UnknownOwnerError
-        ref = controller(meta)
+        ref = find_controller(meta)
         if ref is None:
             return own_top
         group, version = split_api_version(ref.api_version)
@@ -92,14 +92,14 @@ class Owners:
             if ref.uid and meta.uid and ref.uid != meta.uid:  # another object with that name
                 return None
             protections = select_protections(meta.labels, meta.annotations)
-            own_top = TopOwner(kind_in_rows(group, ref.kind), ref.name, meta.uid or ref.uid)
+            own_top = TopOwner(get_row_kind(group, ref.kind), ref.name, meta.uid or ref.uid)
             owner = self._climb(meta, own_top, depth + 1)
-            return _with(owner, protections)
+            return _add_protections(owner, protections)
         except (UnknownOwnerError, AbsentOwnerError):
             return None
 
     def _jump(self, pod: Meta, owner: TopOwner) -> TopOwner:
-        for jump in owner_links():
+        for jump in read_owner_links():
             name = jump.end(pod.labels or {}, pod.annotations or {})
             if name is None:
                 continue
@@ -110,11 +110,13 @@ class Owners:
             except AbsentOwnerError:  # a label is only a hint: the chain of references wins
                 continue
             protections = select_protections(owner.protections, meta.labels, meta.annotations)
-            return _with(self._climb(meta, TopOwner(jump.kind, name, meta.uid), 1), protections)
+            return _add_protections(
+                self._climb(meta, TopOwner(jump.kind, name, meta.uid), 1), protections
+            )
         return owner
 
 
-def _with(top: TopOwner, protections: dict[str, str]) -> TopOwner:
+def _add_protections(top: TopOwner, protections: dict[str, str]) -> TopOwner:
     """Return the topmost owner with the protections of an owner below it added."""
     if not protections:
         return top
@@ -123,7 +125,7 @@ def _with(top: TopOwner, protections: dict[str, str]) -> TopOwner:
     )
 
 
-def controller(meta: Meta) -> OwnerRef | None:
+def find_controller(meta: Meta) -> OwnerRef | None:
     """Return the one owner that controls an object."""
     return next((r for r in meta.owner_references or () if r.controller), None)
 
@@ -134,20 +136,20 @@ def split_api_version(api_version: str) -> tuple[str, str]:
     return group, version
 
 
-def by_template_hash(pod: Meta) -> TopOwner | None:
+def find_by_template_hash(pod: Meta) -> TopOwner | None:
     """Return the Deployment of a ReplicaSet's pod by the names that its controller gives.
 
     The deployment controller names a ReplicaSet `<deployment>-<hash>` and labels its pods with that
     hash. Where only pods are known (a dump), this is certain enough to name the owner.
     """
-    ref = controller(pod)
+    ref = find_controller(pod)
     tail = "-" + (pod.labels or {}).get(HASH_LABEL, "\0")
     if ref is None or ref.kind != "ReplicaSet" or not ref.name.endswith(tail):
         return None
     return TopOwner("Deployment", ref.name.removesuffix(tail), None)
 
 
-def from_index(index: dict[tuple[str, str, str, str], Meta]) -> Lookup:
+def build_lookup(index: dict[tuple[str, str, str, str], Meta]) -> Lookup:
     """Look up objects in an index by (group, kind, namespace, name)."""
 
     def lookup(group: str, kind: str, namespace: str, name: str, version: str) -> Meta:

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 
 from collectors.inventory import document
-from collectors.kube.constraints import constraints
-from collectors.kube.devices import Dra, PodDevice, hami_devices
-from collectors.kube.owners import Resolver, TopOwner, controller
+from collectors.kube.constraints import read_constraints
+from collectors.kube.devices import Dra, PodDevice, read_hami_devices
+from collectors.kube.owners import Resolver, TopOwner, find_controller
 from collectors.kube.queues import Queues
-from collectors.kube.resources import gpus, hint, limits, requests
+from collectors.kube.resources import read_hint, select_gpus, sum_limits, sum_requests
 from collectors.kube.shapes import Meta, Pod, Term
-from collectors.kube.table import table
-from fallow.kube.gpu_resources import MIG_SLICES, GpuResource, gpu_resource
+from collectors.kube.table import parse_table
+from fallow.kube.gpu_resources import MIG_SLICES, GpuResource, find_gpu_resource
 from fallow.kube.pod_requests import Amounts
-from fallow.kube.quantities import milli, quantity, whole
+from fallow.kube.quantities import parse_milli, parse_quantity, parse_whole
 from fallow.protections import NAMESPACE, OWNERS, select_protections
 from fallow.stored_annotations import AFFINITY, CLAIMS, LOCAL_VOLUMES, SELECTOR, TOLERATIONS
 
@@ -53,12 +53,12 @@ class PodContext(msgspec.Struct, frozen=True):
     dra: Dra = msgspec.field(default_factory=Dra)
 
 
-def pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
+def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
     """Return one row of the `pod` table; an owner that cannot be resolved is null."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    requested_amounts, capped = requests(spec), limits(spec)
-    devices = [*context.dra.devices(meta), *hami_devices(meta.annotations, context.memory_mib)]
-    owner, top, now = controller(meta), context.resolve(meta), context.now()
+    requested_amounts, capped = sum_requests(spec), sum_limits(spec)
+    devices = [*context.dra.devices(meta), *read_hami_devices(meta.annotations, context.memory_mib)]
+    owner, top, now = find_controller(meta), context.resolve(meta), context.now()
     return {
         "cluster": context.cluster,
         "uid": meta.uid,
@@ -72,13 +72,13 @@ def pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
         "workload_kind": top.kind if top else None,
         "workload": top.name if top else None,
         "workload_uid": top.uid if top else None,
-        "team": _team(meta, context),
+        "team": _find_team(meta, context),
         "queue": context.queues.of(meta, top.uid if top else None),
         "priority_class": spec.priority_class_name,
-        **_gpu_columns(pod, requested_amounts, devices, context),
-        "cpu_request_milli": milli(requested_amounts.get("cpu")),
-        "cpu_limit_milli": milli(capped.get("cpu")),
-        "memory_request_bytes": whole(requested_amounts.get("memory")),
+        **_build_gpu_columns(pod, requested_amounts, devices, context),
+        "cpu_request_milli": parse_milli(requested_amounts.get("cpu")),
+        "cpu_limit_milli": parse_milli(capped.get("cpu")),
+        "memory_request_bytes": parse_whole(requested_amounts.get("memory")),
         "created_at": meta.creation_timestamp,
         "scheduled_at": next(
             (
@@ -89,21 +89,21 @@ def pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
             None,
         ),
         "started_at": status.start_time,
-        "finished_at": _finished_at(pod),
+        "finished_at": _find_end(pod),
         "deleted_at": meta.deletion_timestamp,
         "first_seen": now,
         "last_seen": now,
         "labels": document(meta.labels),
         "annotations": document(
-            _kept_annotations(pod, top, context.protections.get(meta.namespace))
+            _select_annotations(pod, top, context.protections.get(meta.namespace))
         ),
-        "devices": devices_document(devices),
-        "constraints": document(constraints(spec)),
-        "containers": document(containers(pod)) if spec.containers else None,
+        "devices": build_devices_document(devices),
+        "constraints": document(read_constraints(spec)),
+        "containers": document(list_containers(pod)) if spec.containers else None,
     }
 
 
-def containers(pod: Pod) -> list[dict[str, Any]]:
+def list_containers(pod: Pod) -> list[dict[str, Any]]:
     """Return what each container requests and may use, and whether it was killed for memory.
 
     Missing amounts are left out. A missing request is its limit, as the API server fills it in.
@@ -120,78 +120,87 @@ def containers(pod: Pod) -> list[dict[str, Any]]:
         capped = (sides and sides.limits) or {}
         requested_amounts = {**capped, **((sides and sides.requests) or {})}
         amounts = {
-            "cpu_milli": milli(_amount(requested_amounts, "cpu")),
-            "memory_bytes": whole(_amount(requested_amounts, "memory")),
-            "cpu_limit_milli": milli(_amount(capped, "cpu")),
-            "memory_limit_bytes": whole(_amount(capped, "memory")),
+            "cpu_milli": parse_milli(_parse_amount(requested_amounts, "cpu")),
+            "memory_bytes": parse_whole(_parse_amount(requested_amounts, "memory")),
+            "cpu_limit_milli": parse_milli(_parse_amount(capped, "cpu")),
+            "memory_limit_bytes": parse_whole(_parse_amount(capped, "memory")),
         }
         rows.append(
             {
                 "name": container.name,
                 **{key: value for key, value in amounts.items() if value is not None},
-                **({"gpu": True} if any(gpu_resource(name) for name in requested_amounts) else {}),
+                **(
+                    {"gpu": True}
+                    if any(find_gpu_resource(name) for name in requested_amounts)
+                    else {}
+                ),
                 **({"oom_killed": True} if container.name in killed else {}),
             }
         )
     return rows
 
 
-def _amount(annotation_map: Mapping[str, str | int], resource: str) -> Fraction | None:
-    return quantity(annotation_map[resource]) if resource in annotation_map else None
+def _parse_amount(annotation_map: Mapping[str, str | int], resource: str) -> Fraction | None:
+    return parse_quantity(annotation_map[resource]) if resource in annotation_map else None
 
 
-def devices_document(devices: Iterable[PodDevice]) -> str | None:
+def build_devices_document(devices: Iterable[PodDevice]) -> str | None:
     """Return `pod.devices` as JSON; null where no source names the devices."""
     return document(list(devices))
 
 
-def _gpu_columns(
+def _build_gpu_columns(
     pod: Pod, requested_amounts: Amounts, devices: Sequence[PodDevice], context: PodContext
 ) -> dict[str, Any]:
-    device_counts = gpus(requested_amounts)
+    device_counts = select_gpus(requested_amounts)
     if not device_counts:
-        return _without_resource(pod, devices)
+        return _drop_resource(pod, devices)
     main = max(device_counts, key=lambda r: device_counts[r])
     replicas = context.replicas.get(pod.spec.node_name or "", 1)
     vgpus = sum(device_counts.values(), Fraction(0))
     memory, percent, cores = (
-        hint(requested_amounts, f) for f in ("memory_mib", "memory_pct", "cores_pct")
+        read_hint(requested_amounts, f) for f in ("memory_mib", "memory_pct", "cores_pct")
     )
     parts = [p / _PERCENT for p in (percent, cores) if p is not None]
-    amount = sum((_gpu_count(r, n, replicas) for r, n in device_counts.items()), Fraction(0))
+    amount = sum((_count_gpus(r, n, replicas) for r, n in device_counts.items()), Fraction(0))
     return {
         "gpu_resource": main.name,
         "gpu_request": float(amount * min(max(parts, default=Fraction(1)), Fraction(1))),
-        "gpu_mem_request_bytes": None if memory is None else whole(memory * _MIB * vgpus),
+        "gpu_mem_request_bytes": None if memory is None else parse_whole(memory * _MIB * vgpus),
         "gpu_core_request_pct": None if cores is None else float(cores),
     }
 
 
-def _gpu_count(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
+def _count_gpus(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
     """Return the number of physical GPUs for a count of devices."""
     if resource.form == "mig":
         return count * (resource.slices or MIG_SLICES) / MIG_SLICES
     return count / replicas
 
 
-def _without_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
+def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
     """Read the request of a pod without a GPU resource: KAI's annotations, DRA devices, or none."""
     annotation_map = pod.metadata.annotations or {}
-    count = quantity(annotation_map.get(KAI_DEVICES, "1")) or Fraction(1)
-    fraction = quantity(annotation_map[KAI_FRACTION]) if KAI_FRACTION in annotation_map else None
-    memory = quantity(annotation_map[KAI_MEMORY]) if KAI_MEMORY in annotation_map else None
+    count = parse_quantity(annotation_map.get(KAI_DEVICES, "1")) or Fraction(1)
+    fraction = (
+        parse_quantity(annotation_map[KAI_FRACTION]) if KAI_FRACTION in annotation_map else None
+    )
+    memory = parse_quantity(annotation_map[KAI_MEMORY]) if KAI_MEMORY in annotation_map else None
     if fraction is not None or memory is not None:
         return {
             "gpu_resource": "nvidia.com/gpu",
             "gpu_request": None if fraction is None else float(fraction * count),
-            "gpu_mem_request_bytes": None if memory is None else whole(memory * _MIB * count),
+            "gpu_mem_request_bytes": None if memory is None else parse_whole(memory * _MIB * count),
         }
     if devices:
-        return {"gpu_resource": f"claim/{devices[0].source}", "gpu_request": _claimed_gpus(devices)}
+        return {
+            "gpu_resource": f"claim/{devices[0].source}",
+            "gpu_request": _count_claimed_gpus(devices),
+        }
     return {"gpu_request": 0.0}
 
 
-def _claimed_gpus(devices: Sequence[PodDevice]) -> float:
+def _count_claimed_gpus(devices: Sequence[PodDevice]) -> float:
     """Count claimed GPUs; an instance is its profile's compute slices of one."""
     total = 0.0
     for device in devices:
@@ -200,7 +209,7 @@ def _claimed_gpus(devices: Sequence[PodDevice]) -> float:
     return total
 
 
-def _team(meta: Meta, context: PodContext) -> str | None:
+def _find_team(meta: Meta, context: PodContext) -> str | None:
     for label_set in (meta.labels or {}, context.namespaces.get(meta.namespace) or {}):
         for label in context.team_labels:
             if label_set.get(label):
@@ -208,7 +217,7 @@ def _team(meta: Meta, context: PodContext) -> str | None:
     return None
 
 
-def _finished_at(pod: Pod) -> datetime | None:
+def _find_end(pod: Pod) -> datetime | None:
     if pod.status.phase not in {"Succeeded", "Failed"}:
         return None
     ends = [
@@ -220,16 +229,16 @@ def _finished_at(pod: Pod) -> datetime | None:
 
 
 @cache
-def _prefixes() -> tuple[str, ...]:
-    return tuple(row["prefix"] for row in table("pod_annotations"))
+def _list_prefixes() -> tuple[str, ...]:
+    return tuple(row["prefix"] for row in parse_table("pod_annotations"))
 
 
-def _kept_annotations(
+def _select_annotations(
     pod: Pod, top: TopOwner | None, space: Mapping[str, str] | None
 ) -> dict[str, Any]:
     annotation_map = pod.metadata.annotations or {}
     kept_values: dict[str, Any] = {
-        k: v for k, v in annotation_map.items() if k.startswith(_prefixes())
+        k: v for k, v in annotation_map.items() if k.startswith(_list_prefixes())
     }
     kept_values |= select_protections(annotation_map)
     if top is not None and top.protections:
@@ -256,14 +265,14 @@ def _describe_placement(pod: Pod) -> dict[str, Any]:
         if t.key not in _EVERYWHERE
     ]
     described = {
-        SELECTOR: node_selector(pod),
-        AFFINITY: node_affinity(pod),
+        SELECTOR: read_node_selector(pod),
+        AFFINITY: read_node_affinity(pod),
         TOLERATIONS: tolerations,
     }
     return {key: value for key, value in described.items() if value}
 
 
-def node_selector(pod: Pod) -> dict[str, list[str]]:
+def read_node_selector(pod: Pod) -> dict[str, list[str]]:
     """Return the labels that a pod's node must have, each with its legal values.
 
     If a required node affinity has several alternatives, only labels that all of them require
@@ -280,7 +289,7 @@ def node_selector(pod: Pod) -> dict[str, list[str]]:
     return {key: sorted(values) for key, values in sorted(selector.items())}
 
 
-def node_affinity(pod: Pod) -> list[list[tuple[str, str, list[str]]]]:
+def read_node_affinity(pod: Pod) -> list[list[tuple[str, str, list[str]]]]:
     """Return the alternatives of the required node affinity that `node_selector` cannot express.
 
     An alternative without expressions matches no node; one that names a node by its fields is left

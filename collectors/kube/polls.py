@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from collectors.inventory import scrape_row
+from collectors.inventory import build_scrape_row
 from fallow.errors import SourceError, TemporaryError
 from fallow.kube.api import format_failure
 
@@ -72,7 +72,7 @@ class Polls:
     ) -> None:
         """Add one row; without an `end` the poll ends now."""
         self.rows.append(
-            scrape_row(
+            build_scrape_row(
                 self._collector,
                 target,
                 cluster=self._cluster,

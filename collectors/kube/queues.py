@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from collectors.kube.shapes import CustomObject, Meta
-from collectors.kube.table import table
-from fallow.kube.quantities import quantity
+from collectors.kube.table import parse_table
+from fallow.kube.quantities import parse_quantity
 
 _GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "pod-group-name")
 _KUEUE_OWNER = "kueue.x-k8s.io/job-uid"
@@ -34,7 +34,7 @@ class Queues:
                 self._by_group[group.metadata.namespace, group.metadata.name] = str(queue)
             if queue and _map(group.status).get("phase") in _WAITING_GROUPS:
                 minimum = _map(_map(group.spec).get("minResources"))
-                self._wait("Queue.volcano", "", str(queue), _amounts(minimum))
+                self._wait("Queue.volcano", "", str(queue), _parse_amounts(minimum))
 
     def add_workloads(self, workloads: Iterable[CustomObject]) -> None:
         """Store the queue of each Kueue Workload's owner."""
@@ -44,7 +44,9 @@ class Queues:
                 continue
             meta = workload.metadata
             if _is_waiting(workload):
-                self._wait("LocalQueue", meta.namespace, str(queue), _requested_resources(workload))
+                self._wait(
+                    "LocalQueue", meta.namespace, str(queue), _sum_requested_resources(workload)
+                )
             owners = {(meta.labels or {}).get(_KUEUE_OWNER)}
             owners |= {ref.uid for ref in meta.owner_references or ()}
             self._by_owner.update({uid: str(queue) for uid in owners if uid})
@@ -61,7 +63,7 @@ class Queues:
     def of(self, pod: Meta, top_uid: str | None) -> str | None:
         """Return the queue of a pod by the UID of its topmost owner."""
         labels, annotations = pod.labels or {}, pod.annotations or {}
-        for source, key in _keys():
+        for source, key in _list_keys():
             metadata_map = labels if source == "label" else annotations
             if metadata_map.get(key):
                 return metadata_map[key]
@@ -76,8 +78,8 @@ class Queues:
 
 
 @cache
-def _keys() -> tuple[tuple[str, str], ...]:
-    return tuple((row["source"], row["key"]) for row in table("queue_labels"))
+def _list_keys() -> tuple[tuple[str, str], ...]:
+    return tuple((row["source"], row["key"]) for row in parse_table("queue_labels"))
 
 
 def _is_waiting(workload: CustomObject) -> bool:
@@ -91,22 +93,22 @@ def _is_waiting(workload: CustomObject) -> bool:
     )
 
 
-def _requested_resources(workload: CustomObject) -> Counter[str]:
+def _sum_requested_resources(workload: CustomObject) -> Counter[str]:
     """Sum the requests of the containers of a Workload's pods; a missing request is the limit."""
     total: Counter[str] = Counter()
-    for pod_set in _maps(_map(workload.spec).get("podSets")):
+    for pod_set in _list_maps(_map(workload.spec).get("podSets")):
         count = pod_set.get("count")
         spec = _map(_map(pod_set.get("template")).get("spec"))
-        for container in _maps(spec.get("containers")):
+        for container in _list_maps(spec.get("containers")):
             resources = _map(container.get("resources"))
             both = {**_map(resources.get("limits")), **_map(resources.get("requests"))}
-            for name, amount in _amounts(both).items():
+            for name, amount in _parse_amounts(both).items():
                 total[name] += amount * (count if isinstance(count, int) else 1)  # type: ignore[assignment]
     return total
 
 
-def _amounts(resources: Mapping[str, Any]) -> dict[str, float]:
-    read = {n: quantity(v) for n, v in resources.items() if isinstance(v, (str, int, float))}
+def _parse_amounts(resources: Mapping[str, Any]) -> dict[str, float]:
+    read = {n: parse_quantity(v) for n, v in resources.items() if isinstance(v, (str, int, float))}
     return {name: float(amount) for name, amount in read.items() if amount is not None}
 
 
@@ -114,5 +116,5 @@ def _map(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _maps(value: object) -> Iterator[Mapping[str, Any]]:
+def _list_maps(value: object) -> Iterator[Mapping[str, Any]]:
     yield from (v for v in value if isinstance(v, dict)) if isinstance(value, list) else ()

@@ -13,8 +13,8 @@ import msgspec
 
 from collectors.kube.queues import Queues
 from collectors.kube.shapes import CustomObject
-from collectors.kube.table import table
-from fallow.kube.quantities import quantity
+from collectors.kube.table import parse_table
+from fallow.kube.quantities import parse_quantity
 
 UNLIMITED = -1
 """KAI's value for no limit."""
@@ -39,12 +39,12 @@ class QuotaKind(msgspec.Struct, frozen=True):
 
 
 @cache
-def quota_kinds() -> tuple[QuotaKind, ...]:
+def read_quota_kinds() -> tuple[QuotaKind, ...]:
     """Return the kinds of `quota_kinds.csv`."""
-    return tuple(QuotaKind(**row) for row in table("quota_kinds"))
+    return tuple(QuotaKind(**row) for row in parse_table("quota_kinds"))
 
 
-def quota_rows(
+def list_quota_rows(
     kind: QuotaKind,
     item: CustomObject,
     *,
@@ -78,88 +78,91 @@ def quota_rows(
         }
 
 
-def _resource_quota(item: CustomObject) -> dict[str, Row]:
+def _read_resource_quota(item: CustomObject) -> dict[str, Row]:
     hard = _map(_map(item.status).get("hard")) or _map(_map(item.spec).get("hard"))
     used = _map(_map(item.status).get("used"))
     out: dict[str, Row] = {}
     for name, amount in hard.items():
         if name.startswith("limits.") and name not in _METERED_LIMITS:
             continue
-        value = _number(amount)
+        value = _parse_number(amount)
         out[name.removeprefix("requests.")] = {
             "nominal": value,
             "limit": value,
-            "used": _number(used.get(name)),
+            "used": _parse_number(used.get(name)),
         }
     return out
 
 
-def _cluster_queue(item: CustomObject) -> dict[str, Row]:
+def _read_cluster_queue(item: CustomObject) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
     cohort = spec.get("cohortName") or spec.get("cohort") or None
-    usage = _by_flavor(status.get("flavorsUsage"))
+    usage = _group_by_flavor(status.get("flavorsUsage"))
     out: dict[str, Row] = {}
-    for name, amounts in _quotas(spec, borrows=bool(cohort)).items():
+    for name, amounts in _read_quotas(spec, borrows=bool(cohort)).items():
         used = usage.get(name, {})
         out[name] = {
             **amounts,
-            "used": _number(used.get("total")),
-            "borrowed": _number(used.get("borrowed")),
-            "pending": _integer(status.get("pendingWorkloads")),
+            "used": _parse_number(used.get("total")),
+            "borrowed": _parse_number(used.get("borrowed")),
+            "pending": _parse_integer(status.get("pendingWorkloads")),
             "parent": cohort,
         }
     return out
 
 
-def _cohort(item: CustomObject) -> dict[str, Row]:
+def _read_cohort(item: CustomObject) -> dict[str, Row]:
     """Read a cohort's own quota and limits; a cohort without any still names its parent."""
     spec = _map(item.spec)
     parent = spec.get("parentName") or None
-    rows = _quotas(spec, borrows=bool(parent))
+    rows = _read_quotas(spec, borrows=bool(parent))
     return {name: {**row, "parent": parent} for name, row in rows.items()} or {
         "cohorts": {"parent": parent}
     }
 
 
-def _quotas(spec: Mapping[str, Any], *, borrows: bool) -> dict[str, Row]:
+def _read_quotas(spec: Mapping[str, Any], *, borrows: bool) -> dict[str, Row]:
     """Return nominal quota, limit and lending limit of resource groups, by resource and flavor."""
     out: dict[str, Row] = {}
-    for flavor, resource in _flavors(spec.get("resourceGroups")):
-        nominal, limit = _number(resource.get("nominalQuota")), None
+    for flavor, resource in _list_flavors(spec.get("resourceGroups")):
+        nominal, limit = _parse_number(resource.get("nominalQuota")), None
         if borrows:
-            extra = _number(resource.get("borrowingLimit"))
+            extra = _parse_number(resource.get("borrowingLimit"))
             limit = None if extra is None or nominal is None else nominal + extra
         else:
             limit = nominal
         out[f"{resource.get('name')}@{flavor}"] = {
             "nominal": nominal,
             "limit": limit,
-            "lending": _number(resource.get("lendingLimit")),
+            "lending": _parse_number(resource.get("lendingLimit")),
         }
     return out
 
 
-def _local_queue(item: CustomObject) -> dict[str, Row]:
+def _read_local_queue(item: CustomObject) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
-    usage = _by_flavor(status.get("flavorsUsage") or status.get("flavorUsage"))
-    pending, parent = _integer(status.get("pendingWorkloads")), spec.get("clusterQueue")
+    usage = _group_by_flavor(status.get("flavorsUsage") or status.get("flavorUsage"))
+    pending, parent = _parse_integer(status.get("pendingWorkloads")), spec.get("clusterQueue")
     rows: dict[str, Row] = {
-        name: {"used": _number(used.get("total")), "pending": pending, "parent": parent}
+        name: {"used": _parse_number(used.get("total")), "pending": pending, "parent": parent}
         for name, used in usage.items()
     }
     return rows or {"workloads": {"pending": pending, "parent": parent}}
 
 
-def _volcano_queue(item: CustomObject) -> dict[str, Row]:
+def _read_volcano_queue(item: CustomObject) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
     nominal, limit = _map(spec.get("deserved")), _map(spec.get("capability"))
     used = _map(status.get("allocated"))
-    shared = {"pending": _integer(status.get("pending")), "parent": spec.get("parent") or None}
+    shared = {
+        "pending": _parse_integer(status.get("pending")),
+        "parent": spec.get("parent") or None,
+    }
     names = sorted({*nominal, *limit, *used}) or ["podgroups"]
-    return {name: {**_quota_row(nominal, limit, used, name), **shared} for name in names}
+    return {name: {**_build_quota_row(nominal, limit, used, name), **shared} for name in names}
 
 
-def _kai_queue(item: CustomObject) -> dict[str, Row]:
+def _read_kai_queue(item: CustomObject) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
     used, parent = _map(status.get("allocated")), spec.get("parentQueue") or None
     requested = _map(status.get("requested"))
@@ -168,18 +171,18 @@ def _kai_queue(item: CustomObject) -> dict[str, Row]:
         if field not in _KAI:
             continue
         name, scale = _KAI[field]
-        quota, limit = (_number(_map(amounts).get(k)) for k in ("quota", "limit"))
+        quota, limit = (_parse_number(_map(amounts).get(k)) for k in ("quota", "limit"))
         out[name] = {
             "nominal": None if quota in {None, UNLIMITED} else (quota or 0) * scale,
             "limit": None if limit in {None, UNLIMITED} else (limit or 0) * scale,
-            "used": _number(used.get(name)),
+            "used": _parse_number(used.get(name)),
             "parent": parent,
-            **_waiting(requested, used, name),
+            **_build_waiting_row(requested, used, name),
         }
     return out
 
 
-def _elastic_quota(item: CustomObject) -> dict[str, Row]:
+def _read_elastic_quota(item: CustomObject) -> dict[str, Row]:
     spec, used = _map(item.spec), _map(_map(item.status).get("used"))
     nominal, limit = _map(spec.get("min")), _map(spec.get("max"))
     parent = (item.metadata.labels or {}).get(f"{_KOORDINATOR}/parent")
@@ -187,41 +190,41 @@ def _elastic_quota(item: CustomObject) -> dict[str, Row]:
     names = sorted({*nominal, *limit, *used})
     return {
         name: {
-            **_quota_row(nominal, limit, used, name),
+            **_build_quota_row(nominal, limit, used, name),
             "parent": parent,
-            **_waiting(requested, used, name),
+            **_build_waiting_row(requested, used, name),
         }
         for name in names
     }
 
 
 _SHAPES: dict[str, Callable[[CustomObject], dict[str, Row]]] = {
-    "resource_quota": _resource_quota,
-    "cluster_queue": _cluster_queue,
-    "cohort": _cohort,
-    "local_queue": _local_queue,
-    "volcano_queue": _volcano_queue,
-    "kai_queue": _kai_queue,
-    "elastic_quota": _elastic_quota,
+    "resource_quota": _read_resource_quota,
+    "cluster_queue": _read_cluster_queue,
+    "cohort": _read_cohort,
+    "local_queue": _read_local_queue,
+    "volcano_queue": _read_volcano_queue,
+    "kai_queue": _read_kai_queue,
+    "elastic_quota": _read_elastic_quota,
 }
 
 
-def _quota_row(
+def _build_quota_row(
     nominal: Mapping[str, Any], limit: Mapping[str, Any], used: Mapping[str, Any], name: str
 ) -> Row:
     return {
-        "nominal": _number(nominal.get(name)),
-        "limit": _number(limit.get(name)),
-        "used": _number(used.get(name)),
+        "nominal": _parse_number(nominal.get(name)),
+        "limit": _parse_number(limit.get(name)),
+        "used": _parse_number(used.get(name)),
     }
 
 
-def _waiting(requested: Mapping[str, Any], used: Mapping[str, Any], name: str) -> Row:
+def _build_waiting_row(requested: Mapping[str, Any], used: Mapping[str, Any], name: str) -> Row:
     """Return the requests above what is allocated, where the object has the requests."""
-    requested_amount = _number(requested.get(name))
+    requested_amount = _parse_number(requested.get(name))
     if requested_amount is None:
         return {}
-    return {"waiting": max(0.0, requested_amount - (_number(used.get(name)) or 0.0))}
+    return {"waiting": max(0.0, requested_amount - (_parse_number(used.get(name)) or 0.0))}
 
 
 def _parse_amounts(text: str | None) -> Mapping[str, Any]:
@@ -232,18 +235,18 @@ def _parse_amounts(text: str | None) -> Mapping[str, Any]:
         return {}
 
 
-def _flavors(groups: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for group in _maps(groups):
-        for flavor in _maps(group.get("flavors")):
-            for resource in _maps(flavor.get("resources")):
+def _list_flavors(groups: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for group in _list_maps(groups):
+        for flavor in _list_maps(group.get("flavors")):
+            for resource in _list_maps(flavor.get("resources")):
                 yield str(flavor.get("name")), resource
 
 
-def _by_flavor(usage: object) -> dict[str, Mapping[str, Any]]:
+def _group_by_flavor(usage: object) -> dict[str, Mapping[str, Any]]:
     return {
         f"{resource.get('name')}@{flavor.get('name')}": resource
-        for flavor in _maps(usage)
-        for resource in _maps(flavor.get("resources"))
+        for flavor in _list_maps(usage)
+        for resource in _list_maps(flavor.get("resources"))
     }
 
 
@@ -251,14 +254,14 @@ def _map(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _maps(value: object) -> list[Mapping[str, Any]]:
+def _list_maps(value: object) -> list[Mapping[str, Any]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
-def _number(value: object) -> float | None:
-    parsed = quantity(value) if isinstance(value, (str, int, float)) else None
+def _parse_number(value: object) -> float | None:
+    parsed = parse_quantity(value) if isinstance(value, (str, int, float)) else None
     return None if parsed is None else float(parsed)
 
 
-def _integer(value: object) -> int | None:
+def _parse_integer(value: object) -> int | None:
     return value if isinstance(value, int) else None

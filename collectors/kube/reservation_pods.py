@@ -12,9 +12,9 @@ import msgspec
 
 from collectors.inventory import document
 from collectors.kube.devices import PodDevice
-from collectors.kube.pods import KAI_FRACTION, devices_document
+from collectors.kube.pods import KAI_FRACTION, build_devices_document
 from collectors.kube.shapes import Meta
-from fallow.kube.quantities import quantity
+from fallow.kube.quantities import parse_quantity
 
 GROUP = "runai-gpu-group"
 MULTI_GROUP_PREFIX = f"{GROUP}/"
@@ -29,7 +29,7 @@ HELD_BY = "fallow.held_by"
 """Annotation of a user's row: the holder, as namespace/pod, that telemetry names instead."""
 
 
-def groups(meta: Meta) -> set[str]:
+def find_groups(meta: Meta) -> set[str]:
     """Return the GPU groups a pod belongs to."""
     result = set()
     for key, value in (meta.labels or {}).items():
@@ -41,7 +41,7 @@ def groups(meta: Meta) -> set[str]:
 def is_holder(meta: Meta) -> bool:
     """Return whether a pod only reserves a GPU."""
     if meta.namespace in HOLDER_NAMESPACES:
-        return bool(groups(meta)) or RESERVED in (meta.annotations or {})
+        return bool(find_groups(meta)) or RESERVED in (meta.annotations or {})
     return RESERVED in (meta.annotations or {})
 
 
@@ -51,11 +51,11 @@ def remap(rows: Iterable[tuple[Meta, dict[str, Any]]]) -> list[dict[str, Any]]:
     A holder with exactly one user takes over that user's workload; with several it has none.
     """
     pairs = list(rows)
-    holders = {g: (m, r) for m, r in pairs if is_holder(m) for g in groups(m)}
+    holders = {g: (m, r) for m, r in pairs if is_holder(m) for g in find_groups(m)}
     users: dict[str, list[tuple[Meta, dict[str, Any]]]] = {}
     for meta, row in pairs:
         if not is_holder(meta):
-            for group in sorted(groups(meta)):
+            for group in sorted(find_groups(meta)):
                 users.setdefault(group, []).append((meta, row))
                 _give(meta, row, holders.get(group))
     for group, (_, row) in holders.items():
@@ -64,7 +64,7 @@ def remap(rows: Iterable[tuple[Meta, dict[str, Any]]]) -> list[dict[str, Any]]:
         for column in ("workload_kind", "workload", "workload_uid", "team", "queue"):
             row[column] = only.get(column)
         row["gpu_request"] = 0.0  # the users' fractions are the demand
-        row["annotations"] = _with(
+        row["annotations"] = _set_key(
             row["annotations"], HOLDS_FOR, [f"{m.namespace}/{m.name}" for m, _ in sharing]
         )
     return [row for _, row in pairs]
@@ -75,15 +75,15 @@ def _give(meta: Meta, row: dict[str, Any], holder: tuple[Meta, dict[str, Any]] |
         return
     member, _ = holder
     uuid = (member.annotations or {}).get(RESERVED, "")
-    row["annotations"] = _with(row["annotations"], HELD_BY, f"{member.namespace}/{member.name}")
+    row["annotations"] = _set_key(row["annotations"], HELD_BY, f"{member.namespace}/{member.name}")
     if not uuid or uuid == "-1":  # the holder has no GPU yet
         return
-    fraction = quantity((meta.annotations or {}).get(KAI_FRACTION, ""))
+    fraction = parse_quantity((meta.annotations or {}).get(KAI_FRACTION, ""))
     device = PodDevice(uuid, None if fraction is None else float(fraction), "kai")
     devices = msgspec.json.decode(row["devices"] or "[]", type=list[PodDevice])
-    row["devices"] = devices_document([*(d for d in devices if d.device != uuid), device])
+    row["devices"] = build_devices_document([*(d for d in devices if d.device != uuid), device])
 
 
-def _with(text: str | None, key: str, value: object) -> str | None:
+def _set_key(text: str | None, key: str, value: object) -> str | None:
     document_map = msgspec.json.decode(text) if text else {}
     return document({**document_map, key: value})

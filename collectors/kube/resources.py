@@ -4,58 +4,58 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from collectors.kube.shapes import ContainerSpec, PodSpec, Resources
-from fallow.kube.gpu_resources import COUNTED, GpuResource, gpu_resource
+from fallow.kube.gpu_resources import COUNTED, GpuResource, find_gpu_resource
 from fallow.kube.pod_requests import SIDECAR, Amounts, add_amounts, read_amounts, reserve
 
 
-def gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
+def select_gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
     """Return the resources among the amounts that count devices and are more than zero."""
-    devices = ((gpu_resource(name), value) for name, value in amounts.items() if value > 0)
+    devices = ((find_gpu_resource(name), value) for name, value in amounts.items() if value > 0)
     return {r: value for r, value in devices if r is not None and r.form in COUNTED}
 
 
-def hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
+def read_hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
     """Return the request per shared device: `memory_mib`, `memory_pct` or `cores_pct`."""
     for name, value in amounts.items():
-        resource = gpu_resource(name)
+        resource = find_gpu_resource(name)
         if resource is not None and resource.form == form and value > 0:
             return value
     return None
 
 
-def requests(spec: PodSpec) -> Amounts:
+def sum_requests(spec: PodSpec) -> Amounts:
     """Return what the scheduler reserves for a pod.
 
     Pod-level requests win for the resources they name; overhead comes on top of `reserve`.
     Source: k8s.io/component-helpers/resource/helpers.go, PodRequests.
     """
-    return _reserved_amounts(spec, "requests")
+    return _sum_reserved_amounts(spec, "requests")
 
 
-def limits(spec: PodSpec) -> Amounts:
+def sum_limits(spec: PodSpec) -> Amounts:
     """Return a pod's limits; a resource that one container leaves unlimited has none."""
-    total = _reserved_amounts(spec, "limits")
+    total = _sum_reserved_amounts(spec, "limits")
     pod_level = read_amounts(spec.resources.limits) if spec.resources else {}
-    running = [*(spec.containers or ()), *_sidecars(spec)]
+    running = [*(spec.containers or ()), *_list_sidecars(spec)]
     for container in running:
-        container_limits = _of(container.resources, "limits")
+        container_limits = _get_amounts(container.resources, "limits")
         for name in [n for n in total if n not in container_limits and n not in pod_level]:
             del total[name]
     return total
 
 
-def _reserved_amounts(spec: PodSpec, side: str) -> Amounts:
+def _sum_reserved_amounts(spec: PodSpec, side: str) -> Amounts:
     total = reserve(
-        (_of(c.resources, side) for c in spec.containers or ()),
-        ((_of(c.resources, side), c.restart_policy) for c in spec.init_containers or ()),
+        (_get_amounts(c.resources, side) for c in spec.containers or ()),
+        ((_get_amounts(c.resources, side), c.restart_policy) for c in spec.init_containers or ()),
     )
     if spec.resources is not None:
-        total.update(_of(spec.resources, side))
+        total.update(_get_amounts(spec.resources, side))
     add_amounts(total, read_amounts(spec.overhead))
     return total
 
 
-def _of(resources: Resources | None, side: str) -> Amounts:
+def _get_amounts(resources: Resources | None, side: str) -> Amounts:
     """Return the requests or the limits; a missing request is the limit (API server's default)."""
     if resources is None:
         return {}
@@ -64,5 +64,5 @@ def _of(resources: Resources | None, side: str) -> Amounts:
     return {**read_amounts(resources.limits), **read_amounts(resources.requests)}
 
 
-def _sidecars(spec: PodSpec) -> list[ContainerSpec]:
+def _list_sidecars(spec: PodSpec) -> list[ContainerSpec]:
     return [c for c in spec.init_containers or () if c.restart_policy == SIDECAR]

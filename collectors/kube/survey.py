@@ -6,20 +6,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from collectors.inventory import batches
-from collectors.kube.addresses import address_rows, node_addresses, pod_addresses
-from collectors.kube.budgets import budget_row
+from collectors.inventory import build_batches
+from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
+from collectors.kube.budgets import build_budget_row
 from collectors.kube.collection import Collection
-from collectors.kube.devices import Dra, hami_registered
-from collectors.kube.events import REFUSALS, event_row, refusal
+from collectors.kube.devices import Dra, read_hami_register
+from collectors.kube.events import REFUSALS, build_event_row, is_refusal
 from collectors.kube.lookup import LiveLookup
-from collectors.kube.nodes import node_gpus, node_row
+from collectors.kube.nodes import build_node_row, read_node_gpus
 from collectors.kube.owners import Owners
-from collectors.kube.pods import PodContext, pod_row
+from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.polls import Polls
 from collectors.kube.queues import Queues
-from collectors.kube.quotas import quota_kinds, quota_rows
-from collectors.kube.reservation_pods import groups, is_holder, remap
+from collectors.kube.quotas import list_quota_rows, read_quota_kinds
+from collectors.kube.reservation_pods import find_groups, is_holder, remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.unlisted_pods import UnlistedPods
 from collectors.kube.watches import NODES, PODS, Watches
@@ -82,13 +82,13 @@ class Survey:
             TemporaryError: the server does not respond (already recorded).
         """
         self.prepare()
-        yield from batches("node", self.nodes())
-        yield from batches("pod", self.pods())
+        yield from build_batches("node", self.nodes())
+        yield from build_batches("pod", self.pods())
         rows = address_rows(self._addresses.items(), cluster=self._cluster, now=self._clock())
-        yield from batches("address", rows)
-        yield from batches("quota", self._quotas())
-        yield from batches("disruption_budget", self._budgets())
-        yield from batches("event", self._events())
+        yield from build_batches("address", rows)
+        yield from build_batches("quota", self._quotas())
+        yield from build_batches("disruption_budget", self._budgets())
+        yield from build_batches("event", self._events())
 
     def prepare(self) -> None:
         """Read what the rows of nodes and pods refer to: claims, namespaces, queues."""
@@ -123,7 +123,7 @@ class Survey:
             pods_listed = self._from_watch(PODS, self._watches.pods)
         for pod, at in pods_listed:
             row = self.pod(pod, at)
-            if in_group(pod.metadata):
+            if is_in_group(pod.metadata):
                 reserved_rows.append((pod.metadata, row))
             else:
                 yield row
@@ -144,21 +144,21 @@ class Survey:
 
     def node(self, node: Node, at: datetime | None = None) -> Row:
         """Return one node's row as of a time (now), and store what its pods' rows need."""
-        name, gpus_of_node = node.metadata.name, node_gpus(node, self._dra)
-        self._addresses.update(node_addresses(node))
+        name, gpus_of_node = node.metadata.name, read_node_gpus(node, self._dra)
+        self._addresses.update(list_node_addresses(node))
         if gpus_of_node.sharing in SHARED and gpus_of_node.replicas:
             self._replicas[name] = gpus_of_node.replicas
         else:
             self._replicas.pop(name, None)
-        for device in hami_registered(node.metadata.annotations):
+        for device in read_hami_register(node.metadata.annotations):
             self._memory_mib[device.id] = device.devmem
         if gpus_of_node.count:
             self._gpu_nodes.add(name)
-        return node_row(node, cluster=self._cluster, now=at or self._clock(), dra=self._dra)
+        return build_node_row(node, cluster=self._cluster, now=at or self._clock(), dra=self._dra)
 
     def pod(self, pod: Pod, at: datetime | None = None) -> Row:
         """Return one pod's row as of a time (now)."""
-        row = pod_row(
+        row = build_pod_row(
             pod,
             PodContext(
                 cluster=self._cluster,
@@ -174,23 +174,23 @@ class Survey:
             ),
         )
         self._unlisted.saw(row)
-        self._addresses.update(pod_addresses(pod))
+        self._addresses.update(list_pod_addresses(pod))
         if row.get("gpu_resource"):
             self._gpu_pods.add(pod.metadata.uid)
         return row
 
     def _quotas(self) -> Iterator[Row]:
         now = self._clock()
-        for kind in quota_kinds():
+        for kind in read_quota_kinds():
             for item in self._custom(kind.group, kind.plural):
-                yield from quota_rows(
+                yield from list_quota_rows(
                     kind, item, cluster=self._cluster, now=now, queues=self._queues
                 )
 
     def _budgets(self) -> Iterator[Row]:
         now = self._clock()
         for item in self._custom("policy", "poddisruptionbudgets"):
-            yield budget_row(item, cluster=self._cluster, now=now)
+            yield build_budget_row(item, cluster=self._cluster, now=now)
 
     def _events(self) -> Iterator[Row]:
         for kind, names_wanted in (("Pod", self._gpu_pods), ("Node", self._gpu_nodes)):
@@ -200,11 +200,11 @@ class Survey:
             for event in self._list(EVENTS, Event, query=query):
                 about = event.involved_object
                 if (about.uid if kind == "Pod" else about.name) in names_wanted:
-                    yield event_row(event, cluster=self._cluster)
+                    yield build_event_row(event, cluster=self._cluster)
         for reason in REFUSALS:
             for event in self._list(EVENTS, Event, query={"fieldSelector": f"reason={reason}"}):
-                if refusal(event):
-                    yield event_row(event, cluster=self._cluster)
+                if is_refusal(event):
+                    yield build_event_row(event, cluster=self._cluster)
 
     def _custom(self, group: str, plural: str) -> Iterator[CustomObject]:
         """Yield the objects of a kind that may not be served here."""
@@ -242,6 +242,6 @@ class Survey:
                         yield item
 
 
-def in_group(meta: Meta) -> bool:
+def is_in_group(meta: Meta) -> bool:
     """Return whether a pod shares a GPU through KAI, or holds one for pods that do."""
-    return is_holder(meta) or bool(groups(meta))
+    return is_holder(meta) or bool(find_groups(meta))

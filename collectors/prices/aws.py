@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from collectors.prices.card import CardRow, built_in
+from collectors.prices.card import CardRow, read_built_in
 from collectors.prices.parts import GPU_BASE, split
-from collectors.prices.rate_card import batch, gpu_bases
+from collectors.prices.rate_card import batch, compute_gpu_bases
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError
 from fallow.tables import Batch
 from fallow.window import Window
@@ -23,13 +23,13 @@ Client = Any
 ClientFactory = Callable[[str, str], Client]
 
 
-def _boto(service: str, region: str) -> Client:
+def _build_client(service: str, region: str) -> Client:
     import boto3
 
     return boto3.client(service, region_name=region)  # type: ignore[call-overload]
 
 
-def _now() -> datetime:
+def _get_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -46,18 +46,18 @@ class AwsPrices:
         instance_types: Sequence[str] = (),
         *,
         spot: bool = True,
-        client: ClientFactory = _boto,
-        clock: Callable[[], datetime] = _now,
+        client: ClientFactory = _build_client,
+        clock: Callable[[], datetime] = _get_now,
     ) -> None:
         """Take the regions to query; credentials follow the AWS chain."""
-        card = {r.instance_type: r for r in built_in() if r.provider == "aws"}
+        card = {r.instance_type: r for r in read_built_in() if r.provider == "aws"}
         self._regions = tuple(regions)
         self._types = tuple(instance_types) or tuple(card)
         self._spot = spot
         self._client = client
         self._clock = clock
         self._shapes = card
-        self._bases = gpu_bases(tuple(card.values()))
+        self._bases = compute_gpu_bases(tuple(card.values()))
 
     def rates(self, window: Window) -> Batch:
         """Return `rate` rows: on-demand as of now, spot by zone with its changes in the window.
@@ -122,7 +122,7 @@ class AwsPrices:
         ):
             for change in page["SpotPriceHistory"]:
                 key = change["InstanceType"], change["AvailabilityZone"]
-                usd = _money(change["SpotPrice"], f"spot price of {key[0]} in {key[1]}")
+                usd = _parse_money(change["SpotPrice"], f"spot price of {key[0]} in {key[1]}")
                 if usd is not None:
                     changes_by_type.setdefault(key, {})[change["Timestamp"].astimezone(UTC)] = usd
         for (name, zone), changes in sorted(changes_by_type.items()):
@@ -181,11 +181,13 @@ def _list_price(text: str, name: str) -> Decimal | None:
         raise SourceError(
             f"AWS Pricing API: the product of {name} has no readable price"
         ) from error
-    prices_read = [usd for p in prices if (usd := _money(p, f"list price of {name}")) is not None]
+    prices_read = [
+        usd for p in prices if (usd := _parse_money(p, f"list price of {name}")) is not None
+    ]
     return prices_read[0] if prices_read else None
 
 
-def _money(text: str, price_name: str) -> Decimal | None:
+def _parse_money(text: str, price_name: str) -> Decimal | None:
     """Return a price, or None for zero: AWS has 0 where it offers nothing."""
     try:
         usd = Decimal(text)

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import msgspec
 
 from fallow.errors import UsageError
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from fallow.resources import read_text
 
 Term = Literal["on-demand", "spot", "reserved", "amortised"]
@@ -44,13 +44,13 @@ class CardRow(msgspec.Struct, frozen=True):
 COLUMNS = CardRow.__struct_fields__
 
 
-def built_in() -> tuple[CardRow, ...]:
+def read_built_in() -> tuple[CardRow, ...]:
     """Return the rate card that ships with Fallow."""
     text = read_text("collectors.prices", "rate_card.csv")
     return read(text.splitlines(), "the built-in rate card")
 
 
-def from_file(path: Path) -> tuple[CardRow, ...]:
+def read_card_file(path: Path) -> tuple[CardRow, ...]:
     """Read a site's own rate card.
 
     Raises:
@@ -86,7 +86,7 @@ def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:
     lines_by_key: dict[tuple[object, ...], int] = {}
     for record in reader:
         line = reader.line_num
-        row = _row(record, f"{where}, line {line}")
+        row = _parse_row(record, f"{where}, line {line}")
         offer = (*row.offer, row.as_of)
         if offer in lines_by_key:
             raise UsageError(
@@ -101,21 +101,25 @@ def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:
     return tuple(rows)
 
 
-def _row(record: dict[str, str], at: str) -> CardRow:
+def _parse_row(record: dict[str, str], at: str) -> CardRow:
     if None in record or None in record.values():
         raise UsageError(f"{at}: the line does not have {len(COLUMNS)} values")
     values = {name: value.strip() for name, value in record.items()}
     for name in ("provider", "instance_type", "reference"):
         if not values[name]:
             raise UsageError(f"{at}: {name} is empty", hint="every price has all three")
-    models = [m.gpu_model for m in gpu_models()]
-    _one_of(at, "gpu_model", values["gpu_model"], models)
-    _one_of(at, "term", values["term"], TERMS)
-    _one_of(at, "confirmed", values["confirmed"], ("yes", "no"))
-    count = _number(at, "gpu_count", values["gpu_count"])
+    models = [m.gpu_model for m in read_gpu_models()]
+    _check_one_of(at, "gpu_model", values["gpu_model"], models)
+    _check_one_of(at, "term", values["term"], TERMS)
+    _check_one_of(at, "confirmed", values["confirmed"], ("yes", "no"))
+    count = _parse_number(at, "gpu_count", values["gpu_count"])
     if count != int(count):
         raise UsageError(f"{at}: gpu_count is {values['gpu_count']!r}, not a whole number of GPUs")
-    price = _number(at, "usd_per_hour", values["usd_per_hour"]) if values["usd_per_hour"] else None
+    price = (
+        _parse_number(at, "usd_per_hour", values["usd_per_hour"])
+        if values["usd_per_hour"]
+        else None
+    )
     if price in NO_PRICE:
         raise UsageError(
             f"{at}: usd_per_hour is {price}, which catalogues print for 'no price'",
@@ -127,17 +131,17 @@ def _row(record: dict[str, str], at: str) -> CardRow:
         instance_type=values["instance_type"],
         gpu_model=values["gpu_model"],
         gpu_count=int(count),
-        vcpu=_number(at, "vcpu", values["vcpu"], zero=True),
-        memory_gib=_number(at, "memory_gib", values["memory_gib"], zero=True),
+        vcpu=_parse_number(at, "vcpu", values["vcpu"], zero=True),
+        memory_gib=_parse_number(at, "memory_gib", values["memory_gib"], zero=True),
         term=values["term"],
         usd_per_hour=price,
-        as_of=_date(at, values["as_of"]),
+        as_of=_parse_date(at, values["as_of"]),
         reference=values["reference"],
         confirmed=values["confirmed"] == "yes",
     )
 
 
-def _number(at: str, name: str, text: str, *, zero: bool = False) -> Decimal:
+def _parse_number(at: str, name: str, text: str, *, zero: bool = False) -> Decimal:
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -148,7 +152,7 @@ def _number(at: str, name: str, text: str, *, zero: bool = False) -> Decimal:
     return number
 
 
-def _date(at: str, text: str) -> datetime:
+def _parse_date(at: str, text: str) -> datetime:
     try:
         date_read = datetime.fromisoformat(text)
     except ValueError as error:
@@ -158,7 +162,7 @@ def _date(at: str, text: str) -> datetime:
     return date_read.replace(tzinfo=UTC) if date_read.tzinfo is None else date_read.astimezone(UTC)
 
 
-def _one_of(at: str, name: str, value: str, legal: Iterable[str]) -> None:
+def _check_one_of(at: str, name: str, value: str, legal: Iterable[str]) -> None:
     legal = tuple(legal)
     if value not in legal:
         raise UsageError(f"{at}: {name} is {value!r}", hint=f"legal: {', '.join(legal)}")

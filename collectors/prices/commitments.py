@@ -35,7 +35,7 @@ class Commitment(msgspec.Struct, frozen=True):
             raise UsageError(f"commitment {self.name!r} ends before it starts")
 
 
-def _now() -> datetime:
+def _get_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -43,7 +43,7 @@ class Commitments:
     """A site's commitments as a price source: rows with term `reserved`."""
 
     def __init__(
-        self, commitments: Sequence[Commitment], clock: Callable[[], datetime] = _now
+        self, commitments: Sequence[Commitment], clock: Callable[[], datetime] = _get_now
     ) -> None:
         """Take the commitments that may overlap in time."""
         self._commitments = tuple(commitments)
@@ -70,34 +70,3 @@ class Commitments:
             for c in self._commitments
             if c.start < window.end and c.end > window.start
         )
-
-
-def committed_node_hours(commitment: Commitment, window: Window) -> Decimal:
-    """Return the committed node-hours within the window."""
-    start, end = max(window.start, commitment.start), min(window.end, commitment.end)
-    seconds = Decimal(str(max(0.0, (end - start).total_seconds())))
-    return commitment.nodes * seconds / 3600
-
-
-def utilisation(used_node_hours: Decimal, commitment: Commitment, window: Window) -> Decimal | None:
-    """Return used over committed node-hours, at most 1; null when nothing was committed."""
-    committed = committed_node_hours(commitment, window)
-    return min(used_node_hours, committed) / committed if committed else None
-
-
-def coverage(
-    used_node_hours: Decimal, eligible_node_hours: Decimal, commitment: Commitment, window: Window
-) -> Decimal | None:
-    """Return used committed hours over eligible hours; null when none were eligible."""
-    used = min(used_node_hours, committed_node_hours(commitment, window))
-    return used / eligible_node_hours if eligible_node_hours else None
-
-
-def unused_usd(used_node_hours: Decimal, commitment: Commitment, window: Window) -> Decimal:
-    """Return what the unused part of a commitment cost in USD.
-
-    It is a shared cost: it is never charged to the workloads that ran on demand
-    (telemetry-and-waste.md#money).
-    """
-    committed = committed_node_hours(commitment, window)
-    return max(Decimal(), committed - used_node_hours) * commitment.usd_per_node_hour

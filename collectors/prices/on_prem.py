@@ -28,7 +28,7 @@ class AmortisedCost(msgspec.Struct, frozen=True):
         return (self.capital + self.energy + self.running).quantize(QUANTUM)
 
 
-def _now() -> datetime:
+def _get_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -54,7 +54,7 @@ class OnPrem:
         gpu_model: str = "",
         instance_type: str = "",
         cluster: str = "",
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = _get_now,
     ) -> None:
         """Take one server's figures; empty model, type and cluster mean any.
 

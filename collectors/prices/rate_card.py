@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from collectors.prices.card import CardRow, built_in, from_file
+from collectors.prices.card import CardRow, read_built_in, read_card_file
 from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, PriceParts, split
 from fallow.errors import UsageError
-from fallow.gpu_models import gpu_models, model_name
+from fallow.gpu_models import get_model_name, read_gpu_models
 from fallow.price_settings import PriceSettings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -20,7 +20,7 @@ ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest known price of an offer is also used for the time before its date."""
 
 
-def _now() -> datetime:
+def _get_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -33,7 +33,7 @@ class RateCard:
     """
 
     def __init__(
-        self, settings: PriceSettings | None = None, clock: Callable[[], datetime] = _now
+        self, settings: PriceSettings | None = None, clock: Callable[[], datetime] = _get_now
     ) -> None:
         """Read the card; a site's own rows replace the built-in rows of the same offers.
 
@@ -43,7 +43,7 @@ class RateCard:
         self._settings = settings or PriceSettings()
         self._clock = clock
         self.card = _merge_cards(self._settings.rate_card)
-        models = {m.gpu_model for m in gpu_models()}
+        models = {m.gpu_model for m in read_gpu_models()}
         for model, usd in self._settings.by_model.items():
             if model not in models:
                 raise UsageError(
@@ -70,7 +70,7 @@ class RateCard:
             prices[""] = self._settings.usd_per_gpu_hour
         for model, usd in prices.items():
             key = f"by_model.{model}" if model else "usd_per_gpu_hour"
-            yield flat(
+            yield build_flat_rate(
                 usd,
                 source="settings",
                 gpu_model=model,
@@ -79,14 +79,14 @@ class RateCard:
             )
 
     def _offers(self) -> Iterator[dict[str, Any]]:
-        bases = gpu_bases(self.card)
+        bases = compute_gpu_bases(self.card)
         for _, offers in groupby(sorted(self.card, key=lambda r: (r.offer, r.as_of)), _offer):
             dated = list(offers)
             for at, row in enumerate(dated):
                 if row.usd_per_hour is None:
                     continue
                 after = dated[at + 1].as_of if at + 1 < len(dated) else None
-                yield _rate_row(row, self._net(row), bases) | {
+                yield _build_rate_row(row, self._net(row), bases) | {
                     "source": "rate-card",
                     "provider": row.provider,
                     "region": row.region,
@@ -97,9 +97,9 @@ class RateCard:
                 }
 
     def _derived(self) -> Iterator[dict[str, Any]]:
-        bases = gpu_bases(self.card)
-        for model, row in sorted(cheapest(self.card).items()):
-            parts = _parts(row, self._net(row), bases)
+        bases = compute_gpu_bases(self.card)
+        for model, row in sorted(find_cheapest(self.card).items()):
+            parts = _split_parts(row, self._net(row), bases)
             yield {
                 "source": "derived",
                 "provider": "derived",
@@ -125,7 +125,7 @@ class RateCard:
         return (listed * (1 - off)).quantize(QUANTUM)
 
 
-def flat(
+def build_flat_rate(
     usd_per_gpu_hour: Decimal,
     *,
     source: str,
@@ -160,22 +160,22 @@ def batch(records: Iterable[dict[str, Any]]) -> Batch:
             **dict.fromkeys(_TEXT_KEY, ""),
             "valid_to": None,
             **r,
-            "gpu_model": model_name(r.get("gpu_model")) or "",
+            "gpu_model": get_model_name(r.get("gpu_model")) or "",
         }
         for r in records
     ]
     names = sorted({name for row in rows for name in row})
-    return Batch.of("rate", {n: [_plain(row.get(n)) for row in rows] for n in names})
+    return Batch.of("rate", {n: [_convert_plain(row.get(n)) for row in rows] for n in names})
 
 
-def gpu_bases(card: Sequence[CardRow]) -> dict[str, Decimal]:
+def compute_gpu_bases(card: Sequence[CardRow]) -> dict[str, Decimal]:
     """Return the base USD per GPU-hour of each model.
 
     The median over the card's on-demand rows of what remains per GPU after cores and memory at
     OpenCost's base prices; OpenCost's 0.95 where nothing remains.
     """
     left: dict[str, list[Decimal]] = {}
-    for row in _on_demand(card):
+    for row in _select_on_demand(card):
         price = row.usd_per_hour or Decimal()
         rest = price - row.vcpu * CPU_BASE - row.memory_gib * MEMORY_BASE
         if rest > 0:
@@ -183,15 +183,15 @@ def gpu_bases(card: Sequence[CardRow]) -> dict[str, Decimal]:
     return {model: median(values) for model, values in left.items()}
 
 
-def cheapest(card: Sequence[CardRow]) -> dict[str, CardRow]:
+def find_cheapest(card: Sequence[CardRow]) -> dict[str, CardRow]:
     """Return, by GPU model, the on-demand row with the lowest price per GPU."""
     best: dict[str, CardRow] = {}
-    for row in sorted(_on_demand(card), key=lambda r: (r.usd_per_hour or 0) / r.gpu_count):
+    for row in sorted(_select_on_demand(card), key=lambda r: (r.usd_per_hour or 0) / r.gpu_count):
         best.setdefault(row.gpu_model, row)
     return best
 
 
-def _on_demand(card: Sequence[CardRow]) -> list[CardRow]:
+def _select_on_demand(card: Sequence[CardRow]) -> list[CardRow]:
     return [r for r in card if r.term == "on-demand" and r.usd_per_hour is not None]
 
 
@@ -200,21 +200,21 @@ def _offer(row: CardRow) -> tuple[str, str, str, str]:
 
 
 def _merge_cards(path: str) -> tuple[CardRow, ...]:
-    ours = built_in()
+    ours = read_built_in()
     if not path:
         return ours
-    theirs = from_file(Path(path))
+    theirs = read_card_file(Path(path))
     replaced = {row.offer for row in theirs}
     return (*(row for row in ours if row.offer not in replaced), *theirs)
 
 
-def _parts(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> PriceParts:
+def _split_parts(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> PriceParts:
     base = bases.get(row.gpu_model, GPU_BASE)
     return split(usd, row.gpu_count, row.vcpu, row.memory_gib, gpu_base=base)
 
 
-def _rate_row(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> dict[str, Any]:
-    parts = _parts(row, usd, bases)
+def _build_rate_row(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> dict[str, Any]:
+    parts = _split_parts(row, usd, bases)
     return {
         "gpu_model": row.gpu_model,
         "term": row.term,
@@ -229,7 +229,7 @@ def _rate_row(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> dict[str
     }
 
 
-def _plain(value: object) -> object:
+def _convert_plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.astimezone(UTC).replace(tzinfo=None)
     return value

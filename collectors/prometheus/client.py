@@ -218,18 +218,18 @@ class PrometheusClient:
                 f"{self.url} refused our credentials (HTTP {status})",
                 hint="set prometheus.bearer_token, or prometheus.username and password",
             )
-        problem = _problem(body)
+        problem = _find_problem(body)
         reason = problem.error if problem else ""
         if reason and _is_too_much(status, problem, reason):
-            raise TooMuchError(f"{self.url}: {_short(reason)}", hint="lower prometheus.chunk")
+            raise TooMuchError(f"{self.url}: {_shorten(reason)}", hint="lower prometheus.chunk")
         if status in _RETRIED:
             after = headers.get("Retry-After", "")
             wait = f", retry after {after} s" if after else ""
-            busy = BusyError(f"{self.url}: HTTP {status}{wait}: {_short(reason) or 'no reason'}")
+            busy = BusyError(f"{self.url}: HTTP {status}{wait}: {_shorten(reason) or 'no reason'}")
             busy.after_s = min(float(after), MAX_WAIT_S) if after.isdecimal() else 0.0
             raise busy
         if status in _REFUSED and reason:
-            raise SourceError(f"{self.url} refused the query: {_short(reason)}")
+            raise SourceError(f"{self.url} refused the query: {_shorten(reason)}")
         if status == _NOT_FOUND:
             raise SourceError(
                 f"{self.url} has no Prometheus API (HTTP 404)",
@@ -243,7 +243,7 @@ class PrometheusClient:
             answer = msgspec.json.decode(body, type=_Problem)
             partly = [w for w in answer.warnings or () if not w.startswith(_ABOUT_THE_QUERY)]
             if answer.isPartial or partly:
-                why = _short(partly[0]) if partly else "isPartial"
+                why = _shorten(partly[0]) if partly else "isPartial"
                 raise TemporaryError(f"{self.url}: the server calls its answer partial: {why}")
         return body
 
@@ -262,7 +262,7 @@ class PrometheusClient:
             raise TemporaryError(f"{self.url}: the answer was cut short after {len(body)} bytes")
         raise SourceError(
             f"{self.url} does not answer as Prometheus does (HTTP {status}): "
-            f"{_short(body[:200].decode(errors='replace'))}",
+            f"{_shorten(body[:200].decode(errors='replace'))}",
             hint=_IS_IT,
         )
 
@@ -318,7 +318,7 @@ def _compare_clocks(headers: Mapping[str, str]) -> timedelta:
         return timedelta(0)
 
 
-def _problem(body: bytes) -> _Problem | None:
+def _find_problem(body: bytes) -> _Problem | None:
     try:
         return msgspec.json.decode(body, type=_Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -334,10 +334,10 @@ def _stamp(timestamp: datetime) -> str:
     return f"{timestamp.timestamp():.3f}"
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return " ".join(text.split())[:300]
 
 
-def failure(error: FallowError) -> str:
+def format_failure(error: FallowError) -> str:
     """Return an error as one line for a `scrape` row."""
     return str(error)

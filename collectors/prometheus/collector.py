@@ -6,19 +6,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from collectors.inventory import batches, scrape_row
+from collectors.inventory import build_batches, build_scrape_row
 from collectors.kube.addresses import address_rows
 from collectors.prometheus import cursors, kube_state, pod_identity
-from collectors.prometheus.client import SKEW, PrometheusClient, failure
+from collectors.prometheus.client import SKEW, PrometheusClient, format_failure
 from collectors.prometheus.cursors import Piece
-from collectors.prometheus.decode import Matrix, vector
+from collectors.prometheus.decode import Matrix, decode_vector
 from collectors.prometheus.gaps import MEMORY, Silences
-from collectors.prometheus.grid import holders, whole_steps
+from collectors.prometheus.grid import build_holders_query, find_whole_steps
 from collectors.prometheus.latencies import Latencies
 from collectors.prometheus.progress import ProgressQueries
-from collectors.prometheus.raw import LEAST, samples, selector
+from collectors.prometheus.raw import LEAST, build_selector, read_samples
 from collectors.prometheus.steps import Steps
-from collectors.prometheus.telemetry import SOURCE, Telemetry, metric_names
+from collectors.prometheus.telemetry import SOURCE, Telemetry, list_metric_names
 from collectors.prometheus.usage import CONTAINERS, Usage
 from fallow.collector_settings import KubernetesSettings, PrometheusSettings
 from fallow.errors import FallowError
@@ -42,7 +42,7 @@ Each run leaves out the newest data and the stretch that has not ended."""
 _TELEMETRY, _INVENTORY = "telemetry", "inventory"
 
 
-def _utc_now() -> datetime:
+def _get_utc_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -59,7 +59,7 @@ class PrometheusCollector:
         self,
         settings: PrometheusSettings,
         cluster: str = "default",
-        clock: Callable[[], datetime] = _utc_now,
+        clock: Callable[[], datetime] = _get_utc_now,
         *,
         sleep: Callable[[float], None] = time.sleep,
         cursors: Mapping[str, datetime] | None = None,
@@ -75,7 +75,7 @@ class PrometheusCollector:
         self._settings = settings
         self._cluster = cluster
         self._clock = clock
-        self._cursors = {name: _aware(until) for name, until in (cursors or {}).items()}
+        self._cursors = {name: _add_zone(until) for name, until in (cursors or {}).items()}
         self._teams = KubernetesSettings().team_labels if team_labels is None else team_labels
         self._max_samples = max_samples
         self.client = PrometheusClient(settings, sleep=sleep)
@@ -120,16 +120,16 @@ class PrometheusCollector:
         except FallowError as error:
             self.failure = error
             now = self._clock()
-            row = scrape_row(
+            row = build_scrape_row(
                 SOURCE,
                 self.client.name,
                 cluster=self._cluster,
-                start=_naive(now),
-                end=_naive(now),
+                start=_drop_zone(now),
+                end=_drop_zone(now),
                 samples=0,
-                error=failure(error),
+                error=format_failure(error),
             )
-            yield from batches("scrape", [row])
+            yield from build_batches("scrape", [row])
 
     def _settled(self, window: Window) -> Window | None:
         start = window.start.replace(microsecond=0)
@@ -147,7 +147,7 @@ class PrometheusCollector:
             for chunk in piece.chunks(step):
                 yield from self._chunk(groups, chunk)
                 yield from self._mark(piece, chunk.end)
-        metric_names_present = metric_names(self.client, window)
+        metric_names_present = list_metric_names(self.client, window)
         if "kube_pod_info" in metric_names_present or "kube_node_info" in metric_names_present:
             yield from self._inventory(
                 window, metric_names_present, self._telemetry.list_signal_names(groups)
@@ -161,7 +161,7 @@ class PrometheusCollector:
     def _pieces(self, window: Window, part: str) -> list[Piece]:
         settled_until, prefix = self._clock() - YOUNG, self.prefix(part)
         window = cursors.join_cursor(window, prefix, self._cursors, within=BEFORE, overlap=OVERLAP)
-        return cursors.pieces(
+        return cursors.list_pieces(
             window, prefix, self._cursors, overlap=OVERLAP, settled_until=settled_until
         )
 
@@ -183,19 +183,19 @@ class PrometheusCollector:
         silences = self._heard(groups, window.start)
         chunk = self._telemetry.chunk(window, self._fetched(list(groups.values()), window))
         yield from self._telemetry.batches(chunk)
-        seen = scrape_row(
+        seen = build_scrape_row(
             SOURCE,
             self.client.name,
             cluster=self._cluster,
-            start=_naive(window.start),
-            end=_naive(window.end),
+            start=_drop_zone(window.start),
+            end=_drop_zone(window.end),
             samples=chunk.samples,
             rejected=chunk.rejected,
         )
         seen["seconds"] = time.perf_counter() - began
         rows = [seen, *silences.rows(chunk)]
         self._silences = (window.end, silences)
-        yield from batches("scrape", rows)
+        yield from build_batches("scrape", rows)
 
     def _heard(self, groups: Mapping[str, Sequence[str]], start: datetime) -> Silences:
         if self._silences is not None and self._silences[0] == start:
@@ -228,13 +228,13 @@ class PrometheusCollector:
             for chunk in piece.chunks(self._settings.chunk):
                 state = self._state(metric_names_present, chunk)
                 end = chunk.end
-                nodes = list(kube_state.node_rows(state, cluster=self._cluster, now=end))
-                yield from batches("node", nodes)
-                address_pairs = kube_state.addresses(state)
-                yield from batches(
+                nodes = list(kube_state.build_node_rows(state, cluster=self._cluster, now=end))
+                yield from build_batches("node", nodes)
+                address_pairs = kube_state.list_addresses(state)
+                yield from build_batches(
                     "address", address_rows(address_pairs, cluster=self._cluster, now=end)
                 )
-                rows = kube_state.pod_rows(
+                rows = kube_state.build_pod_rows(
                     state,
                     cluster=self._cluster,
                     now=end,
@@ -242,11 +242,13 @@ class PrometheusCollector:
                     holder_pods=self._holders(held_by, chunk),
                     replicas={n["node"]: n["gpu_replicas"] for n in nodes if n["gpu_replicas"]},
                 )
-                yield from batches("pod", rows)
+                yield from build_batches("pod", rows)
                 yield from self._mark(piece, chunk.end)
 
     def _holders(self, held_by: Sequence[str], window: Window) -> frozenset[tuple[str, str]]:
-        holder_query = holders(held_by, self._settings.selector, f"{round(window.seconds)}s")
+        holder_query = build_holders_query(
+            held_by, self._settings.selector, f"{round(window.seconds)}s"
+        )
         holder_rows = self._query(holder_query, window.end)
         return frozenset((w.get("namespace", ""), w.get("pod", "")) for w, _ in holder_rows)
 
@@ -254,11 +256,11 @@ class PrometheusCollector:
         """Query the last values of kube-state-metrics in a window, also of deleted objects."""
         span = f"[{round(window.seconds)}s]"
         metrics_present = [
-            m for m in kube_state.inventory() if m["metric"] in set(metric_names_present)
+            m for m in kube_state.read_inventory() if m["metric"] in set(metric_names_present)
         ]
         series = {}
         for metric in metrics_present:
-            selected = selector([metric["metric"]], self._settings.selector)
+            selected = build_selector([metric["metric"]], self._settings.selector)
             only = f" == {metric['only']}" if metric["only"] else ""
             series[metric["metric"]] = self._query(
                 f"last_over_time({selected}{span}){only}", window.end
@@ -278,7 +280,7 @@ class PrometheusCollector:
 
     def _recreated(self, window: Window) -> list[pod_identity.Name]:
         """Return the names under which a pod was created again in a window."""
-        selected = selector([pod_identity.CREATED], self._settings.selector)
+        selected = build_selector([pod_identity.CREATED], self._settings.selector)
         by = "namespace, pod, exported_namespace, exported_pod"
         first, last = (
             f"{side} by ({by}) ({side}_over_time({selected}[{round(window.seconds)}s]))"
@@ -288,13 +290,13 @@ class PrometheusCollector:
 
     def _raw(self, names: Sequence[str], which: str, window: Window) -> Matrix:
         matchers = ", ".join(part for part in (self._settings.selector, which) if part)
-        return samples(self.client, selector(names, matchers), window)
+        return read_samples(self.client, build_selector(names, matchers), window)
 
     def _lives(
         self, metric: str, labels: Sequence[str], window: Window
     ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
         """Return each series' start and end in a window, to the minute (or 1/360 of the window)."""
-        selected = f"timestamp({selector([metric], self._settings.selector)})"
+        selected = f"timestamp({build_selector([metric], self._settings.selector)})"
         interval_s = max(60, round(window.seconds / 360))
         span = f"[{round(window.seconds)}s:{interval_s}s]"
         first, last = (
@@ -302,10 +304,10 @@ class PrometheusCollector:
             for side in ("min", "max")
         )
         start = window.start.timestamp()
-        return _lives([*((w, max(v, start)) for w, v in first), *last], labels)
+        return _find_lives([*((w, max(v, start)) for w, v in first), *last], labels)
 
     def _query(self, expression: str, at: datetime) -> kube_state.Rows:
-        return vector(self.client.query(expression, at))
+        return decode_vector(self.client.query(expression, at))
 
     def _by_grid(
         self,
@@ -318,11 +320,11 @@ class PrometheusCollector:
         """Yield a part whose rows are valid for whole stretches of the clock's grid."""
         interval_s = grid_query.every
         # The pass before this one left out the newest data, and with them the end of a stretch.
-        inside = whole_steps(Window(window.start - SETTLE, window.end), interval_s)
+        inside = find_whole_steps(Window(window.start - SETTLE, window.end), interval_s)
         step = max(self._settings.chunk // interval_s * interval_s, interval_s)
         for piece in self._pieces(inside, part) if inside else ():
             for chunk in piece.chunks(step):
-                span = whole_steps(chunk, interval_s)
+                span = find_whole_steps(chunk, interval_s)
                 batch = grid_query.batch(wanted, held_by, span) if span else None
                 if batch is not None:
                     yield batch
@@ -340,18 +342,18 @@ class PrometheusCollector:
         # A clock that is set back during a pass would leave a cursor in the future.
         until = min(until, self._clock())
         until = max(until, self._cursors.get(piece.source, until))
-        row: dict[str, Any] = {"source": piece.source, "done_until": _naive(until)}
-        yield from batches("cursor", [row])
+        row: dict[str, Any] = {"source": piece.source, "done_until": _drop_zone(until)}
+        yield from build_batches("cursor", [row])
         self._cursors[piece.source] = until
 
 
-def _lives(
+def _find_lives(
     edges: kube_state.Rows, labels: Sequence[str]
 ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
     """Join the first and last timestamps (unix seconds) of the same series."""
     edges_found: dict[tuple[str, ...], list[float]] = {}
     for label_sets, value in edges:
-        key = tuple(pod_identity.own(label_sets, label) for label in labels)
+        key = tuple(pod_identity.find_own_label(label_sets, label) for label in labels)
         edges_found.setdefault(key, []).append(value)
     return {
         key: (datetime.fromtimestamp(min(seconds), UTC), datetime.fromtimestamp(max(seconds), UTC))
@@ -359,9 +361,9 @@ def _lives(
     }
 
 
-def _naive(timestamp: datetime) -> datetime:
+def _drop_zone(timestamp: datetime) -> datetime:
     return timestamp.astimezone(UTC).replace(tzinfo=None)
 
 
-def _aware(timestamp: datetime) -> datetime:
+def _add_zone(timestamp: datetime) -> datetime:
     return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)

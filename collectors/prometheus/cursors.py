@@ -38,7 +38,7 @@ def name(prefix: str, since: datetime) -> str:
     return f"{prefix}{_SINCE}{since.astimezone(UTC).strftime(_FORM)}"
 
 
-def pieces(
+def list_pieces(
     window: Window,
     prefix: str,
     cursors: Mapping[str, datetime],
@@ -54,7 +54,7 @@ def pieces(
     stretches = sorted(
         (since, min(until, window.end), source)
         for source, until in cursors.items()
-        if (since := _since(source, prefix)) is not None and since < until
+        if (since := _find_start(source, prefix)) is not None and since < until
     )
     left: list[Piece] = []
     at, source, anchor = window.start, name(prefix, window.start), window.start
@@ -86,7 +86,7 @@ def join_cursor(
     near = [
         (until, since)
         for source, until in cursors.items()
-        if (since := _since(source, prefix)) is not None
+        if (since := _find_start(source, prefix)) is not None
         and window.start - within <= until < window.start
     ]
     if not near:
@@ -95,7 +95,7 @@ def join_cursor(
     return Window(max(until - overlap, since), window.end)
 
 
-def _since(source: str, prefix: str) -> datetime | None:
+def _find_start(source: str, prefix: str) -> datetime | None:
     if not source.startswith(prefix + _SINCE):
         return None
     text = source.removeprefix(prefix + _SINCE)

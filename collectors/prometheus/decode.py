@@ -80,7 +80,7 @@ class _Vector(msgspec.Struct):
     data: _Points
 
 
-def matrix(body: bytes) -> Matrix:
+def decode_matrix(body: bytes) -> Matrix:
     """Decode a matrix.
 
     Raises:
@@ -92,7 +92,7 @@ def matrix(body: bytes) -> Matrix:
     texts = [bytes(s.values) for s in data.result]
     # [[t,"v"],[t,"v"]]: two numbers and one comma per sample, one comma between samples.
     lengths = np.array([(t.count(b",") + 1) // 2 if len(t) > 2 else 0 for t in texts], np.int64)  # noqa: PLR2004
-    numbers = _numbers(b",".join(t for t in texts if len(t) > 2))  # noqa: PLR2004
+    numbers = _decode_numbers(b",".join(t for t in texts if len(t) > 2))  # noqa: PLR2004
     if len(numbers) != 2 * int(lengths.sum()):
         raise SourceError("the server's matrix does not hold pairs of numbers")
     micros = np.rint(numbers[0::2] * 1e6).astype(np.int64)
@@ -104,7 +104,7 @@ def matrix(body: bytes) -> Matrix:
     )
 
 
-def vector(body: bytes) -> list[tuple[dict[str, str], float]]:
+def decode_vector(body: bytes) -> list[tuple[dict[str, str], float]]:
     """Decode an instant vector: label set and value of each series.
 
     Raises:
@@ -117,7 +117,7 @@ def vector(body: bytes) -> list[tuple[dict[str, str], float]]:
         raise SourceError(f"the server's vector holds what is no number: {error}") from error
 
 
-def names(body: bytes) -> list[str]:
+def decode_names(body: bytes) -> list[str]:
     """Decode a list of label values.
 
     Raises:
@@ -126,7 +126,7 @@ def names(body: bytes) -> list[str]:
     return _decode(body, _Names).data
 
 
-def labels(text: bytes) -> dict[str, str]:
+def decode_labels(text: bytes) -> dict[str, str]:
     """Decode one label set."""
     return msgspec.json.decode(text, type=dict[str, str])
 
@@ -138,7 +138,7 @@ def _decode(body: bytes, kind: type[T]) -> T:
         raise SourceError(f"the server's answer has another form: {error}") from error
 
 
-def _numbers(text_joined: bytes) -> Floats:
+def _decode_numbers(text_joined: bytes) -> Floats:
     if not text_joined:
         return np.zeros(0)
     plain = text_joined.translate(None, b'[]" \t\r\n')
@@ -147,12 +147,12 @@ def _numbers(text_joined: bytes) -> Floats:
     except pa.ArrowInvalid:
         # Go writes +Inf; Arrow reads no sign before a word or a number.
         try:
-            return _cast(plain.replace(b"+", b"") if b"e+" not in plain else _unsigned(plain))
+            return _cast(plain.replace(b"+", b"") if b"e+" not in plain else _strip_sign(plain))
         except pa.ArrowInvalid as error:
             raise SourceError(f"the server's matrix holds what is no number: {error}") from error
 
 
-def _unsigned(plain: bytes) -> bytes:
+def _strip_sign(plain: bytes) -> bytes:
     return plain.replace(b",+", b",")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from collectors.inventory import scrape_row
+from collectors.inventory import build_scrape_row
 from collectors.prometheus.telemetry import SOURCE, TelemetryChunk
 from fallow.window import format_duration
 
@@ -36,7 +36,7 @@ class Silences:
 
     def rows(self, chunk: TelemetryChunk) -> list[dict[str, Any]]:
         """Return `scrape` rows with `up` false, one per gap, cut at the chunk's ends."""
-        start, end = _naive(chunk.window.start), _naive(chunk.window.end)
+        start, end = _drop_zone(chunk.window.start), _drop_zone(chunk.window.end)
         scrape_times = chunk.scrape_times
         pairs = np.unique(np.stack([scrape_times.node, scrape_times.ts.astype(np.int64)]), axis=1)
         bounds = np.searchsorted(pairs[0], np.arange(len(scrape_times.nodes) + 1))
@@ -68,7 +68,7 @@ class Silences:
     def _row(self, node: str, start: np.datetime64, end: np.datetime64) -> dict[str, Any]:
         first, last = start.astype(datetime), end.astype(datetime)
         seconds = (last - first).total_seconds()
-        return scrape_row(
+        return build_scrape_row(
             SOURCE,
             node,
             cluster=self._cluster,
@@ -79,5 +79,5 @@ class Silences:
         )
 
 
-def _naive(timestamp: datetime) -> np.datetime64:
+def _drop_zone(timestamp: datetime) -> np.datetime64:
     return np.datetime64(timestamp.replace(tzinfo=None), "us")

@@ -11,15 +11,15 @@ from functools import cache
 import numpy as np
 
 from collectors.prometheus.client import PrometheusClient, TooMuchError
-from collectors.prometheus.decode import Floats, Matrix, labels, matrix
-from collectors.prometheus.raw import selector
-from collectors.prometheus.tables import table
+from collectors.prometheus.decode import Floats, Matrix, decode_labels, decode_matrix
+from collectors.prometheus.raw import build_selector
+from collectors.prometheus.tables import load_table
 from fallow.window import Window
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def whole_steps(window: Window, step: timedelta) -> Window | None:
+def find_whole_steps(window: Window, step: timedelta) -> Window | None:
     """Return the stretches of the grid that begin or lie in a window and have ended in it.
 
     The stretch in which the window begins is included: otherwise two short windows in sequence
@@ -46,25 +46,27 @@ def query_grid(
         return [
             m for part in window.chunks(half) for m in query_grid(client, expression, part, step)
         ]
-    return [matrix(body)]
+    return [decode_matrix(body)]
 
 
-def series_values(
+def decode_series_values(
     parts: Sequence[Matrix], window: Window, step: timedelta
 ) -> Iterator[tuple[dict[str, str], Floats]]:
     """Yield each series' labels and its values by stretch, NaN where there is none."""
     steps = round((window.end - window.start) / step)
-    start = grid_times(window, step)[0]
+    start = list_grid_times(window, step)[0]
     for part in parts:
         ends = np.cumsum(part.lengths)
         for text, low, high in zip(part.labels, ends - part.lengths, ends, strict=True):
             line = np.full(steps, np.nan)
             at = (part.ts[low:high] - start) // np.timedelta64(step) - 1
             line[at] = part.values[low:high]
-            yield labels(text), line
+            yield decode_labels(text), line
 
 
-def grid_times(window: Window, step: timedelta) -> np.ndarray[tuple[int], np.dtype[np.datetime64]]:
+def list_grid_times(
+    window: Window, step: timedelta
+) -> np.ndarray[tuple[int], np.dtype[np.datetime64]]:
     """Return when each stretch begins."""
     steps = round((window.end - window.start) / step)
     start = np.datetime64(window.start.replace(tzinfo=None), "us")
@@ -73,12 +75,12 @@ def grid_times(window: Window, step: timedelta) -> np.ndarray[tuple[int], np.dty
 
 
 @cache
-def replicas() -> str:
+def list_replica_labels() -> str:
     """Return the labels that distinguish replicas of one Prometheus (`replica_labels.csv`)."""
-    return ", ".join(row["label"] for row in table("replica_labels"))
+    return ", ".join(row["label"] for row in load_table("replica_labels"))
 
 
-def by_pod(expression: str, namespace_label: str, pod_label: str) -> str:
+def build_pod_query(expression: str, namespace_label: str, pod_label: str) -> str:
     """Give an expression's series the labels `namespace` and `pod`, whatever their own names."""
     for label, theirs in (("namespace", namespace_label), ("pod", pod_label)):
         if theirs != label:
@@ -86,15 +88,17 @@ def by_pod(expression: str, namespace_label: str, pod_label: str) -> str:
     return expression
 
 
-def holders(names: Sequence[str], matchers: str, span: str) -> str:
+def build_holders_query(names: Sequence[str], matchers: str, span: str) -> str:
     """Return an expression for the pods that held devices within `span`.
 
     Its labels are `namespace` and `pod`, whether or not the scraper renamed them `exported_*`.
     """
     parts = []
     for name in names:
-        plain = selector([name], ", ".join(p for p in (matchers, 'exported_pod="", pod!=""') if p))
-        other = selector([name], ", ".join(p for p in (matchers, 'exported_pod!=""') if p))
+        plain = build_selector(
+            [name], ", ".join(p for p in (matchers, 'exported_pod="", pod!=""') if p)
+        )
+        other = build_selector([name], ", ".join(p for p in (matchers, 'exported_pod!=""') if p))
         renamed = f"last_over_time({other}[{span}])"
         for label in ("pod", "namespace"):
             renamed = f'label_replace({renamed}, "{label}", "$1", "exported_{label}", "(.+)")'

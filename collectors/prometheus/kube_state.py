@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from collectors.kube.devices import Dra
-from collectors.kube.nodes import node_row
-from collectors.kube.owners import TopOwner, by_template_hash, controller
-from collectors.kube.pods import OOM_KILLED, PodContext, pod_row
+from collectors.kube.nodes import build_node_row
+from collectors.kube.owners import TopOwner, find_by_template_hash, find_controller
+from collectors.kube.pods import OOM_KILLED, PodContext, build_pod_row
 from collectors.kube.shapes import (
     Condition,
     ContainerSpec,
@@ -35,13 +35,13 @@ from collectors.kube.shapes import (
     Taint,
     TerminatedState,
 )
-from collectors.kube.table import table
+from collectors.kube.table import parse_table
 from collectors.prometheus import tables
-from collectors.prometheus.pod_identity import own
+from collectors.prometheus.pod_identity import find_own_label
 from collectors.series import is_exporter
-from fallow.kube.gpu_resources import gpu_resource
-from fallow.kube.owner_links import owner_links
-from fallow.protections import annotations, notes, select_protections
+from fallow.kube.gpu_resources import find_gpu_resource
+from fallow.kube.owner_links import read_owner_links
+from fallow.protections import read_annotations, read_notes, select_protections
 
 Rows = list[tuple[dict[str, str], float]]
 _NONE = {"", "<none>"}
@@ -79,39 +79,39 @@ class KubeState(msgspec.Struct):
     node_lives: Mapping[str, tuple[datetime, datetime]]
 
 
-def inventory() -> tuple[dict[str, str], ...]:
+def read_inventory() -> tuple[dict[str, str], ...]:
     """Return the rows of `inventory.csv`: the metrics to query."""
-    return tables.table("inventory")
+    return tables.load_table("inventory")
 
 
-def resource(name: str) -> str:
+def format_resource(name: str) -> str:
     """Return a resource's name as Kubernetes writes it."""
-    for row in tables.table("resources"):
+    for row in tables.load_table("resources"):
         changed, count = re.subn(row["pattern"], row["name"], name)
         if count:
             return changed
     return name
 
 
-def node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterator[dict[str, Any]]:
+def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterator[dict[str, Any]]:
     """Yield one row of `node` per node."""
     nodes: dict[str, dict[str, str]] = {}
     for label_set, _ in state.series.get("kube_node_info", ()):
-        nodes[own(label_set, "node")] = label_set
-    labelled = _labels_by_owner(state.series.get("kube_node_labels", ()), "node")
-    created = _values(state, "kube_node_created", "node")
-    cordoned = _values(state, "kube_node_spec_unschedulable", "node")
+        nodes[find_own_label(label_set, "node")] = label_set
+    labelled = _group_labels_by_owner(state.series.get("kube_node_labels", ()), "node")
+    created = _select_values(state, "kube_node_created", "node")
+    cordoned = _select_values(state, "kube_node_spec_unschedulable", "node")
     taints: dict[str, list[Taint]] = {}
     for label_set, _ in state.series.get("kube_node_spec_taint", ()):
         taint = Taint(label_set.get("key", ""), label_set.get("effect", ""), label_set.get("value"))
-        taints.setdefault(own(label_set, "node"), []).append(taint)
+        taints.setdefault(find_own_label(label_set, "node"), []).append(taint)
     ready = {
-        own(label_set, "node"): label_set.get("status", "").capitalize()
+        find_own_label(label_set, "node"): label_set.get("status", "").capitalize()
         for label_set, _ in state.series.get("kube_node_status_condition", ())
         if label_set.get("condition") == "Ready"
     }
     sizes = {
-        side: _amounts(state.series.get(f"kube_node_status_{side}", ()), ("node",))
+        side: _sum_amounts(state.series.get(f"kube_node_status_{side}", ()), ("node",))
         for side in ("allocatable", "capacity")
     }
     for name, info in nodes.items():
@@ -122,7 +122,7 @@ def node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterator[dict
             Meta(
                 name,
                 uid=info.get("system_uuid", ""),
-                creation_timestamp=_at(created, (name,)),
+                creation_timestamp=_convert_time(created, (name,)),
                 labels=labelled.get(name),
             ),
             NodeSpec(
@@ -134,20 +134,20 @@ def node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterator[dict
                 [Condition("Ready", ready[name])] if name in ready else None,
             ),
         )
-        row = node_row(node, cluster=cluster, now=first, dra=Dra())
+        row = build_node_row(node, cluster=cluster, now=first, dra=Dra())
         yield {**row, "last_seen": last}
 
 
-def addresses(state: KubeState) -> Iterator[tuple[str, str]]:
+def list_addresses(state: KubeState) -> Iterator[tuple[str, str]]:
     """Yield the addresses of nodes and of exporters' pods, each with its node's name."""
     for label_set, _ in state.series.get("kube_node_info", ()):
-        yield label_set.get("internal_ip", ""), own(label_set, "node")
+        yield label_set.get("internal_ip", ""), find_own_label(label_set, "node")
     for label_set, _ in state.series.get("kube_pod_info", ()):
-        if is_exporter(own(label_set, "pod")):
-            yield label_set.get("pod_ip", ""), own(label_set, "node")
+        if is_exporter(find_own_label(label_set, "pod")):
+            yield label_set.get("pod_ip", ""), find_own_label(label_set, "node")
 
 
-def pod_rows(
+def build_pod_rows(
     state: KubeState,
     *,
     cluster: str,
@@ -166,42 +166,42 @@ def pod_rows(
         now=lambda: now,
         resolve=facts.resolve,
         team_labels=team_labels,
-        namespaces=_labels_by_owner(
+        namespaces=_group_labels_by_owner(
             state.series.get("kube_namespace_labels", ()), "namespace", tuple(team_labels)
         ),
-        protections=_protecting(state, "namespace", "namespace"),
+        protections=_select_protecting(state, "namespace", "namespace"),
         replicas=replicas or {},
     )
     workloads: set[tuple[str, str, str]] = set()
     other_pods: list[tuple[tuple[str, str, str], Pod]] = []
     for key, info in facts.pods.items():
         pod = facts.pod(key, info, tuple(team_labels))
-        if key[:2] not in holder_pods and not _requests_devices(pod):
+        if key[:2] not in holder_pods and not _is_requesting_devices(pod):
             other_pods.append((key, pod))
             continue
-        row = _pod_row(state, key, pod, context)
+        row = _build_pod_row(state, key, pod, context)
         if row["workload"]:
             workloads.add((row["namespace"], row["workload_kind"], row["workload"]))
         yield row
     for key, pod in other_pods:
         top = facts.resolve(pod.metadata)
         if top is not None and (pod.metadata.namespace, top.kind, top.name) in workloads:
-            yield _pod_row(state, key, pod, context)
+            yield _build_pod_row(state, key, pod, context)
 
 
-def _pod_row(
+def _build_pod_row(
     state: KubeState, key: tuple[str, str, str], pod: Pod, context: PodContext
 ) -> dict[str, Any]:
     now = context.now()
     first, last = state.pod_lives.get(key, (now, now))
-    return {**pod_row(pod, context), "first_seen": first, "last_seen": last}
+    return {**build_pod_row(pod, context), "first_seen": first, "last_seen": last}
 
 
-def _requests_devices(pod: Pod) -> bool:
+def _is_requesting_devices(pod: Pod) -> bool:
     for container in pod.spec.containers or ():
         sides = container.resources
         for name in {**((sides and sides.requests) or {}), **((sides and sides.limits) or {})}:
-            if gpu_resource(name) is not None:
+            if find_gpu_resource(name) is not None:
                 return True
     return False
 
@@ -212,29 +212,34 @@ class _PodFacts:
     def __init__(self, state: KubeState) -> None:
         self.pods: dict[tuple[str, str, str], dict[str, str]] = {}
         for label_set, _ in state.series.get("kube_pod_info", ()):
-            key = (own(label_set, "namespace"), own(label_set, "pod"), own(label_set, "uid"))
+            key = (
+                find_own_label(label_set, "namespace"),
+                find_own_label(label_set, "pod"),
+                find_own_label(label_set, "uid"),
+            )
             facts_known = self.pods.setdefault(key, {})
             # Before and after binding there are two series of one pod: a value wins over no value.
             facts_known.update({k: v for k, v in label_set.items() if v})
         keys = ("namespace", "pod", "uid")
-        self._owner = {_key(w, keys): w for w, _ in state.series.get("kube_pod_owner", ())}
+        self._owner = {_build_key(w, keys): w for w, _ in state.series.get("kube_pod_owner", ())}
         self._phase = {
-            _key(w, keys): w.get("phase") for w, _ in state.series.get("kube_pod_status_phase", ())
+            _build_key(w, keys): w.get("phase")
+            for w, _ in state.series.get("kube_pod_status_phase", ())
         }
         self._qos = {
-            _key(w, keys): w.get("qos_class")
+            _build_key(w, keys): w.get("qos_class")
             for w, _ in state.series.get("kube_pod_status_qos_class", ())
         }
         self._words: dict[tuple[str, ...], dict[str, str]] = {}
         for label_set, _ in state.series.get("kube_pod_labels", ()):
-            self._words.setdefault(_key(label_set, keys), {}).update(label_set)
-        self._notes = _protecting(state, "pod", *keys)
+            self._words.setdefault(_build_key(label_set, keys), {}).update(label_set)
+        self._notes = _select_protecting(state, "pod", *keys)
         self._owners = {
-            kind: _protecting(state, kind.lower(), "namespace", label)
+            kind: _select_protecting(state, kind.lower(), "namespace", label)
             for kind, label in OWNERS_WITH_ANNOTATIONS.items()
         }
         self._when = {
-            name: _values(state, f"kube_pod_{name}", *keys)
+            name: _select_values(state, f"kube_pod_{name}", *keys)
             for name in (
                 "created",
                 "start_time",
@@ -245,7 +250,7 @@ class _PodFacts:
         }
         places = (*keys, "container")
         self._requested = {
-            side: _amounts(state.series.get(f"kube_pod_container_resource_{side}", ()), places)
+            side: _sum_amounts(state.series.get(f"kube_pod_container_resource_{side}", ()), places)
             for side in ("requests", "limits")
         }
         self._containers: dict[tuple[str, ...], list[str]] = {}
@@ -256,10 +261,10 @@ class _PodFacts:
             "kube_pod_container_status_last_terminated_reason", ()
         ):
             if label_set.get("reason") == OOM_KILLED:
-                place = _key(label_set, places)
+                place = _build_key(label_set, places)
                 self._killed.setdefault(place[:-1], []).append(place[-1])
         self._above = {
-            kind: {_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
+            kind: {_build_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
             for kind, label, metric in (
                 ("ReplicaSet", "replicaset", "kube_replicaset_owner"),
                 ("Job", "job_name", "kube_job_owner"),
@@ -269,11 +274,11 @@ class _PodFacts:
     def pod(self, key: tuple[str, str, str], info: Mapping[str, str], team: Sequence[str]) -> Pod:
         """Return one pod as the API would return it."""
         namespace, name, uid = at = key
-        when = {n: _at(values, at) for n, values in self._when.items()}
+        when = {n: _convert_time(values, at) for n, values in self._when.items()}
         ended = when["completion_time"]
         bound = when["status_scheduled_time"]
         label_set = self._words.get(at)
-        owner = _owner(self._owner.get(at), "owner") or _owner(info, "created_by")
+        owner = _find_owner(self._owner.get(at), "owner") or _find_owner(info, "created_by")
         return Pod(
             Meta(
                 name,
@@ -286,7 +291,7 @@ class _PodFacts:
                 owner_references=(owner,) if owner else (),
             ),
             PodSpec(
-                own(info, "node") or None,
+                find_own_label(info, "node") or None,
                 info.get("priority_class") or None,
                 [self._container(at, c) for c in self._containers.get(at, ())],
             ),
@@ -320,7 +325,7 @@ class _PodFacts:
 
     def resolve(self, pod: Meta) -> TopOwner | None:
         """Return the topmost owner that the series lead to; None where the chain is incomplete."""
-        ref = controller(pod)
+        ref = find_controller(pod)
         if ref is None:
             return TopOwner("Pod", pod.name, pod.uid)
         kind, name = ref.kind, ref.name
@@ -328,8 +333,8 @@ class _PodFacts:
         if kind in self._above:
             above = self._above[kind].get((pod.namespace, name))
             if above is None:
-                return by_template_hash(pod)
-            upper = _owner(above, "owner")
+                return find_by_template_hash(pod)
+            upper = _find_owner(above, "owner")
             if upper is not None:
                 kind, name = upper.kind, upper.name
                 protections = select_protections(
@@ -344,7 +349,7 @@ class _PodFacts:
         return self._owners.get(kind, {}).get((namespace, name))
 
 
-def _owner(label_set: Mapping[str, str] | None, prefix: str) -> OwnerRef | None:
+def _find_owner(label_set: Mapping[str, str] | None, prefix: str) -> OwnerRef | None:
     if label_set is None:
         return None
     kind, name = label_set.get(f"{prefix}_kind", ""), label_set.get(f"{prefix}_name", "")
@@ -353,15 +358,17 @@ def _owner(label_set: Mapping[str, str] | None, prefix: str) -> OwnerRef | None:
     return OwnerRef(kind, name, controller=True)
 
 
-def _key(label_set: Mapping[str, str], labels: Sequence[str]) -> tuple[str, ...]:
-    return tuple(own(label_set, label) for label in labels)
+def _build_key(label_set: Mapping[str, str], labels: Sequence[str]) -> tuple[str, ...]:
+    return tuple(find_own_label(label_set, label) for label in labels)
 
 
-def _values(state: KubeState, metric: str, *labels: str) -> dict[tuple[str, ...], float]:
-    return {_key(label_set, labels): value for label_set, value in state.series.get(metric, ())}
+def _select_values(state: KubeState, metric: str, *labels: str) -> dict[tuple[str, ...], float]:
+    return {
+        _build_key(label_set, labels): value for label_set, value in state.series.get(metric, ())
+    }
 
 
-def _at(values: Mapping[tuple[str, ...], float], key: tuple[str, ...]) -> datetime | None:
+def _convert_time(values: Mapping[tuple[str, ...], float], key: tuple[str, ...]) -> datetime | None:
     seconds = values.get(key)
     if not seconds or not 0 < seconds < _FAR:
         return None
@@ -371,28 +378,30 @@ def _at(values: Mapping[tuple[str, ...], float], key: tuple[str, ...]) -> dateti
 _FAR = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 
 
-def _amounts(
+def _sum_amounts(
     rows: Sequence[tuple[dict[str, str], float]], labels: Sequence[str]
 ) -> dict[tuple[str, ...], dict[str, str | int]]:
     amounts_by_key: dict[tuple[str, ...], dict[str, str | int]] = {}
     for label_set, value in rows:
-        name = resource(label_set.get("resource", ""))
-        amounts_by_key.setdefault(_key(label_set, labels), {})[name] = f"{value:.3f}"
+        name = format_resource(label_set.get("resource", ""))
+        amounts_by_key.setdefault(_build_key(label_set, labels), {})[name] = f"{value:.3f}"
     return amounts_by_key
 
 
-def _labels_by_owner(
+def _group_labels_by_owner(
     rows: Sequence[tuple[dict[str, str], float]], about: str, more: Sequence[str] = ()
 ) -> dict[str, dict[str, str]]:
-    return {own(label_set, about): _restore_names(label_set, more) for label_set, _ in rows}
+    return {
+        find_own_label(label_set, about): _restore_names(label_set, more) for label_set, _ in rows
+    }
 
 
-def _protecting(state: KubeState, noun: str, *about: str) -> dict[Any, dict[str, str]]:
+def _select_protecting(state: KubeState, noun: str, *about: str) -> dict[Any, dict[str, str]]:
     """Return what the table of protections names on objects of a kind, from their series.
 
     With one label that label is the key, with several the key is their tuple.
     """
-    keys = {_LETTERS.sub("", key.lower()): key for key in (*annotations(), *notes())}
+    keys = {_LETTERS.sub("", key.lower()): key for key in (*read_annotations(), *read_notes())}
     protections_by_key: dict[Any, dict[str, str]] = {}
     for prefix in ("label_", "annotation_"):
         for label_set, _ in state.series.get(f"kube_{noun}_{prefix.strip('_')}s", ()):
@@ -402,7 +411,11 @@ def _protecting(state: KubeState, noun: str, *about: str) -> dict[Any, dict[str,
                 if label.startswith(prefix)
                 and (spelled := _LETTERS.sub("", label.removeprefix(prefix).lower())) in keys
             }
-            key = _key(label_set, about) if len(about) > 1 else own(label_set, about[0])
+            key = (
+                _build_key(label_set, about)
+                if len(about) > 1
+                else find_own_label(label_set, about[0])
+            )
             protections_by_key[key] = select_protections(protections_by_key.get(key), protected)
     return protections_by_key
 
@@ -412,7 +425,7 @@ def _restore_names(label_set: Mapping[str, str], more: Sequence[str]) -> dict[st
 
     Names that no table has keep kube-state-metrics' spelling.
     """
-    known_names = {_LETTERS.sub("", name.lower()): name for name in (*_known_labels(), *more)}
+    known_names = {_LETTERS.sub("", name.lower()): name for name in (*_list_known_labels(), *more)}
     labels_named = {}
     for label, value in label_set.items():
         if label.startswith("label_"):
@@ -422,7 +435,10 @@ def _restore_names(label_set: Mapping[str, str], more: Sequence[str]) -> dict[st
 
 
 @cache
-def _known_labels() -> tuple[str, ...]:
-    label_set = [r["label"] for r in table("node_labels")]
-    label_set += [*(r["key"] for r in table("queue_labels")), *(j.key for j in owner_links())]
-    return (*label_set, *_MORE_LABELS, *annotations(), *notes())
+def _list_known_labels() -> tuple[str, ...]:
+    label_set = [r["label"] for r in parse_table("node_labels")]
+    label_set += [
+        *(r["key"] for r in parse_table("queue_labels")),
+        *(j.key for j in read_owner_links()),
+    ]
+    return (*label_set, *_MORE_LABELS, *read_annotations(), *read_notes())

@@ -18,15 +18,15 @@ import pyarrow as pa
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats
 from collectors.prometheus.grid import (
-    by_pod,
-    grid_times,
-    holders,
+    build_holders_query,
+    build_pod_query,
+    decode_series_values,
+    list_grid_times,
+    list_replica_labels,
     query_grid,
-    replicas,
-    series_values,
 )
-from collectors.prometheus.raw import selector
-from collectors.prometheus.tables import table
+from collectors.prometheus.raw import build_selector
+from collectors.prometheus.tables import load_table
 from fallow.service_levels import LatencyMetric
 from fallow.tables import Batch
 from fallow.window import Window
@@ -38,12 +38,12 @@ Pod = tuple[str, str]
 
 
 @cache
-def latency_metrics() -> tuple[LatencyMetric, ...]:
+def read_latency_metrics() -> tuple[LatencyMetric, ...]:
     """Return the latencies of `service_metrics.csv`."""
     names = LatencyMetric.model_fields
     return tuple(
         LatencyMetric.model_validate({k: v for k, v in row.items() if k in names})
-        for row in table("service_metrics")
+        for row in load_table("service_metrics")
     )
 
 
@@ -61,7 +61,7 @@ class Latencies:
         own: Sequence[LatencyMetric] = (),
     ) -> None:
         self._client, self._cluster, self._matchers = client, cluster, matchers
-        self._metrics = {m.name: m for m in (*latency_metrics(), *own)}
+        self._metrics = {m.name: m for m in (*read_latency_metrics(), *own)}
 
     def wanted(self, present: Sequence[str]) -> list[LatencyMetric]:
         """Return the latencies that the server has."""
@@ -72,7 +72,7 @@ class Latencies:
         self, wanted: Sequence[LatencyMetric], held_by: Sequence[str], window: Window
     ) -> Batch | None:
         """Return the `latency_sample` rows of a window whose ends lie on the grid."""
-        holder_query = holders(held_by, self._matchers, RANGE)
+        holder_query = build_holders_query(held_by, self._matchers, RANGE)
         parts = [b for m in wanted if (b := self._read_metric(m, holder_query, window)) is not None]
         if not parts:
             return None
@@ -92,7 +92,7 @@ class Latencies:
         else:
             buckets = self._lines(metric, f"{metric.name}_bucket", holder_query, window, "le")
             bounds = {pod: sorted(map(float, by)) for pod, by in buckets.items()}
-            counts_by_pod = {pod: _counts(by) for pod, by in buckets.items()}
+            counts_by_pod = {pod: _decode_counts(by) for pod, by in buckets.items()}
         return self._rows(metric, window, counts_by_pod, bounds, total)
 
     def _lines(
@@ -100,12 +100,12 @@ class Latencies:
     ) -> dict[Pod, dict[str, Floats]]:
         matchers = ", ".join(p for p in (self._matchers, metric.matchers) if p)
         by = ", ".join(p for p in (metric.namespace_label, metric.pod_label, bound) if p)
-        increases = f"increase({selector([name], matchers)}[{RANGE}])"
-        summed = f"sum by ({by}) (max without ({replicas()}) ({increases}))"
-        pod_expression = by_pod(summed, metric.namespace_label, metric.pod_label)
+        increases = f"increase({build_selector([name], matchers)}[{RANGE}])"
+        summed = f"sum by ({by}) (max without ({list_replica_labels()}) ({increases}))"
+        pod_expression = build_pod_query(summed, metric.namespace_label, metric.pod_label)
         question = f"({pod_expression}) and on (namespace, pod) ({holder_query})"
         buckets: dict[Pod, dict[str, Floats]] = {}
-        for label_set, values_seen in series_values(
+        for label_set, values_seen in decode_series_values(
             query_grid(self._client, question, window, GRID), window, GRID
         ):
             pod = (label_set.get("namespace", ""), label_set.get("pod", ""))
@@ -121,7 +121,7 @@ class Latencies:
         bounds: Mapping[Pod, list[float]],
         total: Mapping[Pod, Mapping[str, Floats]],
     ) -> Batch | None:
-        at = grid_times(window, GRID)
+        at = list_grid_times(window, GRID)
         columns: dict[str, list[object]] = {
             name: [] for name in ("ts", "namespace", "pod", "count", "total_s", "bounds", "counts")
         }
@@ -156,7 +156,7 @@ class Latencies:
         )
 
 
-def _counts(by: Mapping[str, Floats]) -> Floats:
+def _decode_counts(by: Mapping[str, Floats]) -> Floats:
     """Return [bucket, hour] counts of a pod's cumulative increases, NaN where not known."""
     ordered = sorted(by, key=float)
     if float(ordered[-1]) != INFINITE:

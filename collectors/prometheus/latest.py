@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from string import Template
 from typing import Any
 
-from collectors.inventory import batches, scrape_row
-from collectors.prometheus.client import SKEW, PrometheusClient, failure
-from collectors.prometheus.decode import vector
-from collectors.prometheus.grid import replicas
-from collectors.prometheus.tables import table
+from collectors.inventory import build_batches, build_scrape_row
+from collectors.prometheus.client import SKEW, PrometheusClient, format_failure
+from collectors.prometheus.decode import decode_vector
+from collectors.prometheus.grid import list_replica_labels
+from collectors.prometheus.tables import load_table
 from collectors.prometheus.telemetry import SOURCE
-from collectors.prometheus.usage import sidecars
+from collectors.prometheus.usage import match_sidecars
 from fallow.collector_settings import PrometheusSettings
 from fallow.errors import FallowError, SourceError
 from fallow.tables import Batch
@@ -26,7 +26,7 @@ ZERO = timedelta(0)
 _SPECIAL = '.\\+*?()[]{}|^$"'
 
 
-def latest(
+def read_latest(
     settings: PrometheusSettings,
     cluster: str,
     pods: Sequence[tuple[str, str]],
@@ -44,24 +44,24 @@ def latest(
     try:
         for space in sorted({namespace for namespace, _ in pods}):
             names = sorted(name for namespace, name in pods if namespace == space)
-            rows += _rows(prometheus, settings.selector, cluster, space, names, at)
+            rows += _build_rows(prometheus, settings.selector, cluster, space, names, at)
         _require_one_clock(prometheus)
     except FallowError as raised:
         error, rows = raised, []
     finally:
         if client is None:
             prometheus.close()
-    yield from batches("pod_sample", rows)
-    known_series = scrape_row(
+    yield from build_batches("pod_sample", rows)
+    known_series = build_scrape_row(
         SOURCE,
         prometheus.name,
         cluster=cluster,
-        start=_naive(at),
-        end=_naive(at),
+        start=_drop_zone(at),
+        end=_drop_zone(at),
         samples=len(rows),
-        error=None if error is None else failure(error),
+        error=None if error is None else format_failure(error),
     )
-    yield from batches("scrape", [known_series])
+    yield from build_batches("scrape", [known_series])
 
 
 def _require_one_clock(client: PrometheusClient) -> None:
@@ -81,7 +81,7 @@ def _require_one_clock(client: PrometheusClient) -> None:
     )
 
 
-def _rows(  # noqa: PLR0917  (one caller)
+def _build_rows(  # noqa: PLR0917  (one caller)
     client: PrometheusClient,
     matchers: str,
     cluster: str,
@@ -89,22 +89,22 @@ def _rows(  # noqa: PLR0917  (one caller)
     pods: Sequence[str],
     at: datetime,
 ) -> list[dict[str, Any]]:
-    one_of = "|".join(_escaped(pod) for pod in pods)
-    pod_matcher = f'namespace="{_escaped(namespace)}",pod=~"{one_of}"'
+    one_of = "|".join(_escape(pod) for pod in pods)
+    pod_matcher = f'namespace="{_escape(namespace)}",pod=~"{one_of}"'
     selector = f"{matchers},{pod_matcher}" if matchers else pod_matcher
     span = f"{round(RANGE.total_seconds())}s"
     rows_by_pod: dict[str, dict[str, Any]] = {}
-    for query in table("queries"):
+    for query in load_table("queries"):
         expression = Template(query["expression"]).substitute(
-            selector=selector, range=span, sidecars=sidecars(), replicas=replicas()
+            selector=selector, range=span, sidecars=match_sidecars(), replicas=list_replica_labels()
         )
-        for label_set, value in vector(client.query(expression, at)):
+        for label_set, value in decode_vector(client.query(expression, at)):
             row = rows_by_pod.setdefault(label_set.get("pod", ""), {})
             row[query["column"]] = value if value == value else None  # noqa: PLR0124  (NaN)
     return [
         {
             "cluster": cluster,
-            "ts": _naive(at - RANGE),
+            "ts": _drop_zone(at - RANGE),
             "namespace": namespace,
             "pod": pod,
             "interval_s": RANGE.total_seconds(),
@@ -115,9 +115,9 @@ def _rows(  # noqa: PLR0917  (one caller)
     ]
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return "".join(f"\\\\{c}" if c in _SPECIAL else c for c in name)
 
 
-def _naive(timestamp: datetime) -> datetime:
+def _drop_zone(timestamp: datetime) -> datetime:
     return timestamp.astimezone(UTC).replace(tzinfo=None)

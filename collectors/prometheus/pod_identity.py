@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import numpy as np
 
-from collectors.inventory import pod_uid
-from collectors.prometheus.decode import Floats, Matrix, Timestamps, labels
+from collectors.inventory import derive_pod_uid
+from collectors.prometheus.decode import Floats, Matrix, Timestamps, decode_labels
 
 Rows = list[tuple[dict[str, str], float]]
 Name = tuple[str, str]
@@ -48,14 +48,14 @@ class _Line(msgspec.Struct, frozen=True):
     values: Floats
 
 
-def own(label_set: Mapping[str, str], label: str) -> str:
+def find_own_label(label_set: Mapping[str, str], label: str) -> str:
     """Return the series' own label: `exported_<label>` where the scraper renamed it."""
     return label_set.get(f"exported_{label}") or label_set.get(label) or ""
 
 
 def name_of(label_set: Mapping[str, str]) -> Name:
     """Return the pod's namespace and name."""
-    return own(label_set, "namespace"), own(label_set, "pod")
+    return find_own_label(label_set, "namespace"), find_own_label(label_set, "pod")
 
 
 def identify(
@@ -87,13 +87,13 @@ def identify(
     for metric, rows in about.items():
         rows_by_metric[metric] = _add_uids(rows, single, several)
     lifetimes_by_pod = {
-        (*n, u or single.uid(n)): lifetime for n, u, lifetime in _each(uids, several)
+        (*n, u or single.uid(n)): lifetime for n, u, lifetime in _list_each(uids, several)
     }
-    for name, lines in _unnamed_series(several & lacking, list(about), fetch):
-        lifetimes_of = _lives(name, uids[name], lines, cluster)
+    for name, lines in _list_unnamed_series(several & lacking, list(about), fetch):
+        lifetimes_of = _find_lives(name, uids[name], lines, cluster)
         lifetimes_by_pod |= {(*name, uid): lifetime for uid, lifetime in lifetimes_of.items()}
         for line in lines:
-            rows_by_metric[line.metric] += _by_life(line, lifetimes_of, only.get(line.metric))
+            rows_by_metric[line.metric] += _split_by_life(line, lifetimes_of, only.get(line.metric))
     return IdentifiedSeries(rows_by_metric, lifetimes_by_pod)
 
 
@@ -137,11 +137,11 @@ class _Single:
         return (
             uids_stated[0]
             if uids_stated
-            else pod_uid(self._cluster, *name, self._created.get(name))
+            else derive_pod_uid(self._cluster, *name, self._created.get(name))
         )
 
 
-def _each(
+def _list_each(
     uids: Mapping[Name, Mapping[str, Lifetime]], several: set[Name]
 ) -> Iterator[tuple[Name, str, Lifetime]]:
     """Yield lifetimes with a certain uid: given, or of the only pod of a name."""
@@ -151,7 +151,7 @@ def _each(
                 yield name, uid, lifetime
 
 
-def _unnamed_series(
+def _list_unnamed_series(
     names: Iterable[Name], metrics: Sequence[str], fetch: Fetch
 ) -> Iterator[tuple[Name, list[_Line]]]:
     """Yield each name with its series without a uid, and their samples."""
@@ -161,23 +161,26 @@ def _unnamed_series(
         which = "|".join(sorted({re.escape(pod).replace("\\", "\\\\") for _, pod in part}))
         by_name: dict[Name, list[_Line]] = defaultdict(list)
         for label in ("pod", "exported_pod"):
-            for line in _lines(fetch(metrics, f'{label}=~"{which}"')):
+            for line in _split_lines(fetch(metrics, f'{label}=~"{which}"')):
                 label_set = line.words
-                if name_of(label_set) in part and own(label_set, "pod") == label_set[label]:
+                if (
+                    name_of(label_set) in part
+                    and find_own_label(label_set, "pod") == label_set[label]
+                ):
                     by_name[name_of(label_set)].append(line)
         yield from by_name.items()
 
 
-def _lines(matrix_found: Matrix) -> Iterator[_Line]:
+def _split_lines(matrix_found: Matrix) -> Iterator[_Line]:
     ends = np.cumsum(matrix_found.lengths)
     for text, low, high in zip(matrix_found.labels, ends - matrix_found.lengths, ends, strict=True):
-        label_set = labels(text)
+        label_set = decode_labels(text)
         if high > low and not label_set.get("uid"):
             metric = label_set.pop("__name__", "")
             yield _Line(metric, label_set, matrix_found.ts[low:high], matrix_found.values[low:high])
 
 
-def _lives(
+def _find_lives(
     name: Name, lifetimes_known: Mapping[str, Lifetime], lines: Sequence[_Line], cluster: str
 ) -> dict[str, Lifetime]:
     """Return each pod's lifetime by uid: the given ones, else one per creation time."""
@@ -189,26 +192,31 @@ def _lives(
         if line.metric == CREATED:
             for value in np.unique(line.values).tolist():
                 creation_times = line.ts[line.values == value]
-                spans[value] += [_aware(creation_times[0]), _aware(creation_times[-1])]
-    return {pod_uid(cluster, *name, value): (min(span), max(span)) for value, span in spans.items()}
+                spans[value] += [_add_zone(creation_times[0]), _add_zone(creation_times[-1])]
+    return {
+        derive_pod_uid(cluster, *name, value): (min(span), max(span))
+        for value, span in spans.items()
+    }
 
 
-def _by_life(
+def _split_by_life(
     line: _Line, lifetimes_of: Mapping[str, Lifetime], only: float | None
 ) -> Iterator[tuple[dict[str, str], float]]:
     """Yield a series' last value in each lifetime that it overlaps."""
     for uid, (first, last) in lifetimes_of.items():
-        inside = (line.ts >= _timestamp(first - _NEAR)) & (line.ts <= _timestamp(last + _NEAR))
+        inside = (line.ts >= _convert_timestamp(first - _NEAR)) & (
+            line.ts <= _convert_timestamp(last + _NEAR)
+        )
         if inside.any():
             value = float(line.values[inside][-1])
             if only is None or value == only:
                 yield {**line.words, "uid": uid}, value
 
 
-def _timestamp(timestamp: datetime) -> np.datetime64:
+def _convert_timestamp(timestamp: datetime) -> np.datetime64:
     return np.datetime64(timestamp.astimezone(UTC).replace(tzinfo=None), "us")
 
 
-def _aware(timestamp: np.datetime64) -> datetime:
+def _add_zone(timestamp: np.datetime64) -> datetime:
     aware: datetime = timestamp.astype("datetime64[us]").item()
     return aware.replace(tzinfo=UTC)

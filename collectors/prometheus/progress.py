@@ -13,12 +13,17 @@ from datetime import timedelta
 import numpy as np
 import pyarrow as pa
 
-from collectors.progress import progress_metrics
+from collectors.progress import read_progress_metrics
 from collectors.prometheus.client import PrometheusClient
-from collectors.prometheus.decode import Floats, vector
-from collectors.prometheus.grid import holders, query_grid, replicas, series_values
-from collectors.prometheus.raw import selector
-from collectors.prometheus.usage import Key, merge, rows
+from collectors.prometheus.decode import Floats, decode_vector
+from collectors.prometheus.grid import (
+    build_holders_query,
+    decode_series_values,
+    list_replica_labels,
+    query_grid,
+)
+from collectors.prometheus.raw import build_selector
+from collectors.prometheus.usage import Key, build_rows, merge
 from fallow.service_levels import METRIC_NAME
 from fallow.tables import Batch
 from fallow.window import Window
@@ -45,7 +50,7 @@ class ProgressQueries:
         own: Sequence[str] = (),
     ) -> None:
         self._client, self._cluster, self._matchers = client, cluster, matchers
-        self._names = (*progress_metrics(), *own)
+        self._names = (*read_progress_metrics(), *own)
         self._present: frozenset[str] = frozenset()
 
     def wanted(self, present: Sequence[str]) -> list[str]:
@@ -58,7 +63,7 @@ class ProgressQueries:
         names = [name for name in wanted if name != ANNOTATIONS]
         if ANNOTATIONS in wanted:
             names += self._annotated(window)
-        holder_query = holders(held_by, self._matchers, RANGE)
+        holder_query = build_holders_query(held_by, self._matchers, RANGE)
         batches = [self._read_metric(name, holder_query, window) for name in dict.fromkeys(names)]
         parts = [batch.rows for batch in batches if batch is not None]
         if not parts:
@@ -66,16 +71,18 @@ class ProgressQueries:
         return Batch("progress_sample", pa.concat_tables(parts).combine_chunks())
 
     def _read_metric(self, name: str, holder_query: str, window: Window) -> Batch | None:
-        last = f"last_over_time({selector([name], self._matchers)}[{RANGE}])"
-        rank_expression = f"sum by (namespace, pod) (max without ({replicas()}) ({last}))"
+        last = f"last_over_time({build_selector([name], self._matchers)}[{RANGE}])"
+        rank_expression = (
+            f"sum by (namespace, pod) (max without ({list_replica_labels()}) ({last}))"
+        )
         question = f"({rank_expression}) and on (namespace, pod) ({holder_query})"
         column: dict[Key, Floats] = {}
-        for label_set, values_seen in series_values(
+        for label_set, values_seen in decode_series_values(
             query_grid(self._client, question, window, GRID), window, GRID
         ):
             merge(column, label_set, values_seen)
         metric_names = dict.fromkeys(column, name)
-        batch_rows = rows(
+        batch_rows = build_rows(
             "progress_sample",
             {"value": column},
             window,
@@ -83,25 +90,27 @@ class ProgressQueries:
             cluster=self._cluster,
             texts={"metric": metric_names},
         )
-        return batch_rows and _at_the_end(batch_rows)
+        return batch_rows and _build_last_rows(batch_rows)
 
     def _annotated(self, window: Window) -> list[str]:
         """Return the metrics that annotations name and the server has."""
         matchers = ", ".join(p for p in (self._matchers, f'{LABEL}!=""') if p)
         span = f"{max(round(window.seconds), 600)}s"
-        annotations_expression = f"last_over_time({selector([ANNOTATIONS], matchers)}[{span}])"
-        annotation_rows = vector(
+        annotations_expression = (
+            f"last_over_time({build_selector([ANNOTATIONS], matchers)}[{span}])"
+        )
+        annotation_rows = decode_vector(
             self._client.query(f"count by ({LABEL}) ({annotations_expression})", window.end)
         )
-        return sorted(_names(label_set for label_set, _ in annotation_rows) & self._present)
+        return sorted(_list_names(label_set for label_set, _ in annotation_rows) & self._present)
 
 
-def _names(label_set: Iterable[Mapping[str, str]]) -> set[str]:
+def _list_names(label_set: Iterable[Mapping[str, str]]) -> set[str]:
     metric_names = {labels_found.get(LABEL, "") for labels_found in label_set}
     return {name for name in metric_names if re.match(METRIC_NAME, name)}
 
 
-def _at_the_end(batch: Batch) -> Batch:
+def _build_last_rows(batch: Batch) -> Batch:
     """Date rows by the time at which their value was the last one: the end of the minute."""
     place = batch.rows.schema.get_field_index("ts")
     ts = batch.rows["ts"].to_numpy() + np.timedelta64(GRID)

@@ -12,7 +12,7 @@ from datetime import timedelta
 import numpy as np
 
 from collectors.prometheus.client import PrometheusClient, TooMuchError
-from collectors.prometheus.decode import Matrix, matrix
+from collectors.prometheus.decode import Matrix, decode_matrix
 from fallow.window import Window
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -20,7 +20,7 @@ LEAST = timedelta(minutes=1)
 """A stretch that a server refuses because of its size is halved down to this."""
 
 
-def selector(names: Sequence[str], matchers: str) -> str:
+def build_selector(names: Sequence[str], matchers: str) -> str:
     """Return one selector for several names of one thing."""
     if len(names) == 1 and not matchers:
         return names[0]
@@ -28,7 +28,7 @@ def selector(names: Sequence[str], matchers: str) -> str:
     return f"{{{', '.join(p for p in (which, matchers) if p)}}}"
 
 
-def samples(client: PrometheusClient, selected: str, window: Window) -> Matrix:
+def read_samples(client: PrometheusClient, selected: str, window: Window) -> Matrix:
     """Return the samples of a selector in [start, end), series by series in time order.
 
     A stretch that is too large for the server is queried in halves.
@@ -43,12 +43,12 @@ def samples(client: PrometheusClient, selected: str, window: Window) -> Matrix:
     except TooMuchError:
         if window.end - window.start <= LEAST:
             raise
-        halves = window.chunks(_half(window))
-        return Matrix.joined([samples(client, selected, half) for half in halves])
-    return _cut(matrix(body), window)
+        halves = window.chunks(_get_half(window))
+        return Matrix.joined([read_samples(client, selected, half) for half in halves])
+    return _cut(decode_matrix(body), window)
 
 
-def _half(window: Window) -> timedelta:
+def _get_half(window: Window) -> timedelta:
     minutes = max(int((window.end - window.start) / LEAST) // 2, 1)
     return minutes * LEAST
 

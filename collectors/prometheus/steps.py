@@ -6,10 +6,16 @@ from functools import cache
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats
-from collectors.prometheus.grid import by_pod, holders, query_grid, replicas, series_values
-from collectors.prometheus.raw import selector
-from collectors.prometheus.tables import table
-from collectors.prometheus.usage import GRID, RANGE, Key, merge, rows
+from collectors.prometheus.grid import (
+    build_holders_query,
+    build_pod_query,
+    decode_series_values,
+    list_replica_labels,
+    query_grid,
+)
+from collectors.prometheus.raw import build_selector
+from collectors.prometheus.tables import load_table
+from collectors.prometheus.usage import GRID, RANGE, Key, build_rows, merge
 from fallow.service_levels import StepMetric
 from fallow.tables import Batch
 from fallow.window import Window
@@ -20,12 +26,12 @@ SUMMED = ("work_per_s", "allocated_bytes", "reserved_bytes")
 
 
 @cache
-def step_metrics() -> tuple[StepMetric, ...]:
+def read_step_metrics() -> tuple[StepMetric, ...]:
     """Return the metrics of `step_metrics.csv`."""
     names = StepMetric.model_fields
     return tuple(
         StepMetric.model_validate({k: v for k, v in row.items() if k in names})
-        for row in table("step_metrics")
+        for row in load_table("step_metrics")
     )
 
 
@@ -43,7 +49,7 @@ class Steps:
         own: Sequence[StepMetric] = (),
     ) -> None:
         self._client, self._cluster, self._matchers = client, cluster, matchers
-        self._metrics = {(m.name, m.column): m for m in (*step_metrics(), *own)}
+        self._metrics = {(m.name, m.column): m for m in (*read_step_metrics(), *own)}
 
     def wanted(self, present: Sequence[str]) -> list[StepMetric]:
         """Return the metrics that the server has."""
@@ -54,25 +60,25 @@ class Steps:
         self, wanted: Sequence[StepMetric], held_by: Sequence[str], window: Window
     ) -> Batch | None:
         """Return the `step_sample` rows of a window whose ends lie on the grid."""
-        holder_query = holders(held_by, self._matchers, RANGE)
+        holder_query = build_holders_query(held_by, self._matchers, RANGE)
         columns_found: dict[str, dict[Key, Floats]] = {}
         work: dict[Key, str] = {}
         for metric in wanted:
             question = f"({self._expression(metric)}) and on (namespace, pod) ({holder_query})"
             parts = query_grid(self._client, question, window, GRID)
-            for label_set, values_seen in series_values(parts, window, GRID):
+            for label_set, values_seen in decode_series_values(parts, window, GRID):
                 pod: Key = (label_set.get("namespace", ""), label_set.get("pod", ""))
                 if metric.column in WORK and work.setdefault(pod, metric.name) != metric.name:
                     continue  # two throughput metrics of one pod are never mixed
                 merge(columns_found.setdefault(metric.column, {}), label_set, values_seen)
-        return rows(
+        return build_rows(
             "step_sample", columns_found, window, GRID, cluster=self._cluster, texts={"work": work}
         )
 
     def _expression(self, metric: StepMetric) -> str:
         def of(suffix: str, function: str) -> str:
-            series = selector([f"{metric.name}{suffix}"], self._matchers)
-            return f"max without ({replicas()}) ({function}({series}[{RANGE}]))"
+            series = build_selector([f"{metric.name}{suffix}"], self._matchers)
+            return f"max without ({list_replica_labels()}) ({function}({series}[{RANGE}]))"
 
         fold = "sum" if metric.column in SUMMED else "max"
         times = "" if metric.scale == 1 else f" * {metric.scale!r}"
@@ -87,7 +93,7 @@ class Steps:
         else:
             function = "rate" if metric.form == "counter" else "avg_over_time"
             expression = f"{fold} {by} ({of('', function)}){times}"
-        return by_pod(f"({expression})", metric.namespace_label, metric.pod_label)
+        return build_pod_query(f"({expression})", metric.namespace_label, metric.pod_label)
 
 
 def _needs(metric: StepMetric) -> tuple[str, ...]:

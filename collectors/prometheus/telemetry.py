@@ -14,9 +14,16 @@ import numpy as np
 from collectors.canonical import CodedSeries, SeriesCatalog, resolve
 from collectors.frame import Ints
 from collectors.prometheus.client import PrometheusClient
-from collectors.prometheus.decode import Floats, Matrix, Timestamps, labels, names, vector
-from collectors.prometheus.raw import samples, selector
-from collectors.series import labels_meaning, measure_of, metrics, node_of
+from collectors.prometheus.decode import (
+    Floats,
+    Matrix,
+    Timestamps,
+    decode_labels,
+    decode_names,
+    decode_vector,
+)
+from collectors.prometheus.raw import build_selector, read_samples
+from collectors.series import find_node, list_labels_of, measure_of, read_metrics
 from fallow.errors import AuthError, SourceError
 from fallow.tables import Batch
 from fallow.window import Window
@@ -95,7 +102,9 @@ class Telemetry:
         Raises:
             SourceError: it has none.
         """
-        names_present = [n for n in metric_names(self._client, window) if measure_of(n) is not None]
+        names_present = [
+            n for n in list_metric_names(self._client, window) if measure_of(n) is not None
+        ]
         groups: dict[str, list[str]] = {}
         for name in names_present:
             measure = measure_of(name)
@@ -117,15 +126,15 @@ class Telemetry:
 
         Measured at the window's end, else its middle, else its start; 0 = no values there.
         """
-        all_series = selector(
+        all_series = build_selector(
             [n for names_found in groups.values() for n in names_found], self._matchers
         )
-        signal_selector = selector(self.list_signal_names(groups), self._matchers)
+        signal_selector = build_selector(self.list_signal_names(groups), self._matchers)
         for share in (0.0, 0.5, 0.9):
             at = window.end - share * (window.end - window.start)
-            count_rows = vector(self._client.query(f"count({all_series})", at))
+            count_rows = decode_vector(self._client.query(f"count({all_series})", at))
             scrapes = f"max(count_over_time({signal_selector}[10m]))"
-            scrape_rows = vector(self._client.query(scrapes, at))
+            scrape_rows = decode_vector(self._client.query(scrapes, at))
             if count_rows and scrape_rows:
                 return float(count_rows[0][1] * min(scrape_rows[0][1] / 600, 1 / self._step_s))
         return 0.0
@@ -134,11 +143,11 @@ class Telemetry:
         self, groups: Mapping[str, Sequence[str]], window: Window
     ) -> tuple[dict[str, np.datetime64], dict[str, np.timedelta64]]:
         """Return when nodes with series in a window were last seen, and their recent interval."""
-        by = ", ".join(dict.fromkeys((*labels_meaning("node"), "instance")))
+        by = ", ".join(dict.fromkeys((*list_labels_of("node"), "instance")))
         last_seen: dict[str, np.datetime64] = {}
         intervals: dict[str, np.timedelta64] = {}
         for name in self.list_signal_names(groups):
-            series = selector([name], self._matchers)
+            series = build_selector([name], self._matchers)
             timestamps_expression, span = f"timestamp({series})", f"[{round(window.seconds)}s:5m]"
             # Steps are on the clock's grid: the newest sample may be five minutes after the last
             # step.
@@ -154,8 +163,8 @@ class Telemetry:
         return last_seen, intervals
 
     def _by_node(self, query: str, at: datetime) -> Iterator[tuple[str, float]]:
-        for label_set, value in vector(self._client.query(query, at)):
-            node = node_of(label_set)
+        for label_set, value in decode_vector(self._client.query(query, at)):
+            node = find_node(label_set)
             if node is not None:
                 yield node, value
 
@@ -166,7 +175,7 @@ class Telemetry:
 
     def fetch(self, names_found: Sequence[str], window: Window) -> Matrix:
         """Return the raw samples of some names; safe to run in another thread."""
-        return samples(self._client, selector(names_found, self._matchers), window)
+        return read_samples(self._client, build_selector(names_found, self._matchers), window)
 
     def chunk(self, window: Window, matrices: Iterator[Matrix]) -> TelemetryChunk:
         """Add every metric of a chunk of time."""
@@ -186,7 +195,7 @@ class Telemetry:
         self._parts = [CodedSeries.joined(self._parts)]
         coded, interval = self._parts[0], chunk.scrape_times.interval_s
         device_of = np.array(self._device_of)
-        for part in _slices(chunk):
+        for part in _list_slices(chunk):
             series = np.concatenate([h.series for h in part])
             ts = np.concatenate([h.ts for h in part])
             values = np.concatenate([h.values for h in part])
@@ -222,7 +231,7 @@ class Telemetry:
     def _place(self, text: bytes) -> int:
         place = self._rows.get(text)
         if place is None:
-            label_set = labels(text)
+            label_set = decode_labels(text)
             series = resolve(label_set.pop("__name__", ""), label_set)
             place = -1
             if series is not None:
@@ -246,7 +255,7 @@ class Telemetry:
                 devices_seen[device[fresh]] = True
         series = np.concatenate([p[0] for p in parts]) if parts else np.zeros(0, np.int64)
         ts = np.concatenate([p[1] for p in parts]) if parts else np.zeros(0, "datetime64[us]")
-        interval = _median_spacing(series, device_of, ts, len(devices_seen))
+        interval = _compute_median_spacing(series, device_of, ts, len(devices_seen))
         usual = float(np.nanmedian(interval)) if np.isfinite(interval).any() else self._step_s
         near = ~(np.abs(interval - usual) > _SNAP * usual)  # also where there is no value
         interval = np.where(near, usual, interval)
@@ -271,18 +280,18 @@ class Names:
         return names_found
 
 
-def metric_names(client: PrometheusClient, window: Window) -> list[str]:
+def list_metric_names(client: PrometheusClient, window: Window) -> list[str]:
     """Return every metric name of a window; if the server refuses, the names that Fallow knows."""
     parameters = {"start": window.start.timestamp(), "end": window.end.timestamp()}
     try:
-        return names(client.get("label/__name__/values", parameters))
+        return decode_names(client.get("label/__name__/values", parameters))
     except AuthError:
         raise
     except SourceError:
-        return list(metrics())
+        return list(read_metrics())
 
 
-def _median_spacing(series: Ints, device_of: Ints, ts: Timestamps, devices: int) -> Floats:
+def _compute_median_spacing(series: Ints, device_of: Ints, ts: Timestamps, devices: int) -> Floats:
     """Return the median seconds between two samples by device; NaN where there are not two."""
     out = np.full(devices, np.nan)
     if len(ts) < 2:  # noqa: PLR2004
@@ -300,7 +309,7 @@ def _median_spacing(series: Ints, device_of: Ints, ts: Timestamps, devices: int)
     return np.where(out <= 0, np.nan, out)
 
 
-def _slices(chunk: TelemetryChunk) -> Iterator[list[MetricSamples]]:
+def _list_slices(chunk: TelemetryChunk) -> Iterator[list[MetricSamples]]:
     """Cut a chunk into slices of time of at most about `SLICE` values, in order of time."""
     pieces = -(-sum(len(h) for h in chunk.metric_samples) // SLICE)
     if pieces == 1:

@@ -19,8 +19,14 @@ import numpy as np
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats
-from collectors.prometheus.grid import grid_times, holders, query_grid, replicas, series_values
-from collectors.prometheus.tables import available, table
+from collectors.prometheus.grid import (
+    build_holders_query,
+    decode_series_values,
+    list_grid_times,
+    list_replica_labels,
+    query_grid,
+)
+from collectors.prometheus.tables import list_available, load_table
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -43,9 +49,9 @@ CONTAINERS = UsageTable("container_sample", "container_queries", ("namespace", "
 
 
 @cache
-def sidecars() -> str:
+def match_sidecars() -> str:
     """Return a matcher of the containers whose CPU is not the pod's own work (`sidecars.csv`)."""
-    return "|".join(row["container"] for row in table("sidecars"))
+    return "|".join(row["container"] for row in load_table("sidecars"))
 
 
 class Usage:
@@ -68,17 +74,20 @@ class Usage:
 
     def wanted(self, present: Sequence[str]) -> list[dict[str, str]]:
         """Return the queries whose metrics the server has."""
-        return available(self._table.queries, present)
+        return list_available(self._table.queries, present)
 
     def batch(
         self, wanted: Sequence[Mapping[str, str]], held_by: Sequence[str], window: Window
     ) -> Batch | None:
         """Return the table's rows of a window whose ends lie on the grid."""
-        holder_query = holders(held_by, self._matchers, RANGE)
+        holder_query = build_holders_query(held_by, self._matchers, RANGE)
         columns_found: dict[str, dict[Key, Floats]] = {}
         for query in wanted:
             expression = Template(query["expression"]).substitute(
-                selector=self._matchers, range=RANGE, sidecars=sidecars(), replicas=replicas()
+                selector=self._matchers,
+                range=RANGE,
+                sidecars=match_sidecars(),
+                replicas=list_replica_labels(),
             )
             parts = query_grid(
                 self._client,
@@ -87,9 +96,9 @@ class Usage:
                 GRID,
             )
             column = columns_found.setdefault(query["column"], {})
-            for label_set, values_seen in series_values(parts, window, GRID):
+            for label_set, values_seen in decode_series_values(parts, window, GRID):
                 merge(column, label_set, values_seen, self._table.labels)
-        return rows(
+        return build_rows(
             self._table.name,
             columns_found,
             window,
@@ -112,7 +121,7 @@ def merge(
         column[key] = line if earlier is None else np.where(np.isnan(line), earlier, line)
 
 
-def rows(
+def build_rows(
     table: str,
     columns_found: Mapping[str, Mapping[Key, Floats]],
     window: Window,
@@ -123,7 +132,7 @@ def rows(
     labels: Key = PODS.labels,
 ) -> Batch | None:
     """Return a row per key and stretch with any value; `texts` are by key only."""
-    at = grid_times(window, step)
+    at = list_grid_times(window, step)
     keys = list(dict.fromkeys(key for column in columns_found.values() for key in column))
     if not keys:
         return None

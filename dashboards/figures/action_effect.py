@@ -62,7 +62,7 @@ class ActionEffect(msgspec.Struct, frozen=True):
 
 def list_actions(views: Views, window: Window, filters: Filters) -> tuple[ActionRow, ...]:
     """Return the actions of a window and the open ones, the newest first."""
-    rows = policy_actions.actions_done(views, window, filters).to_pylist()
+    rows = policy_actions.read_actions_done(views, window, filters).to_pylist()
     names = ActionRow.__struct_fields__
     return tuple(ActionRow(**{name: row[name] for name in names}) for row in rows)
 
@@ -73,29 +73,29 @@ def measure(views: Views, accounted: Window, filters: Filters, row: ActionRow) -
     `accounted`: the time that the ledger covers.
     """
     hour = Window(row.time, row.time + timedelta(microseconds=1)).whole()
-    before = _window(max(accounted.start, hour.start - SPAN), min(hour.start, accounted.end))
-    after = _window(max(accounted.start, hour.end), min(hour.end + SPAN, accounted.end))
+    before = _build_window(max(accounted.start, hour.start - SPAN), min(hour.start, accounted.end))
+    after = _build_window(max(accounted.start, hour.end), min(hour.end + SPAN, accounted.end))
     only = msgspec.structs.replace(filters, cluster=row.cluster)
 
     def total(window: Window | None) -> TimelineTotals | None:
         if window is None:
             return None
-        return timeline.totals(views, window, only, row.timeline_subject)
+        return timeline.read_totals(views, window, only, row.timeline_subject)
 
     return ActionEffect(before, after, total(before), total(after))
 
 
-def per_day(window: Window, totals: TimelineTotals) -> Decimal | None:
+def read_per_day(window: Window, totals: TimelineTotals) -> Decimal | None:
     """Return dollars per day; None = no part has a price, 0 = it held nothing."""
     if not totals.gpu_hours:
         return Decimal()
     return None if totals.usd is None else totals.usd * Decimal(_DAY_S / window.seconds)
 
 
-def mean_gpus(window: Window, totals: TimelineTotals) -> float:
+def read_mean_gpus(window: Window, totals: TimelineTotals) -> float:
     """Return how many GPUs it held, on the mean of a window."""
     return totals.gpu_hours * 3600 / window.seconds
 
 
-def _window(start: datetime, end: datetime) -> Window | None:
+def _build_window(start: datetime, end: datetime) -> Window | None:
     return Window(start, end) if start < end else None

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from dashboards.figures.query import run_query
-from fallow.plugins import installed
+from fallow.plugins import find_installed
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -44,31 +44,31 @@ class MissingFindings(msgspec.Struct, frozen=True):
         return " ".join(filter(None, (self.summary or none, *self.why)))
 
 
-def runs(views: Views) -> tuple[LastPluginRun, ...]:
+def read_runs(views: Views) -> tuple[LastPluginRun, ...]:
     """Return the result of each plugin's last run."""
     return tuple(
         LastPluginRun(**row) for row in run_query(views, ("data_health/plugins",), None).to_pylist()
     )
 
 
-def faults(views: Views) -> tuple[LastPluginRun, ...]:
+def read_faults(views: Views) -> tuple[LastPluginRun, ...]:
     """Return the plugins whose last run ended with an exception."""
-    return tuple(run for run in runs(views) if run.result == "failed")
+    return tuple(run for run in read_runs(views) if run.result == "failed")
 
 
-def fault(run: LastPluginRun) -> str:
+def read_fault(run: LastPluginRun) -> str:
     """Return a sentence about a plugin that failed; its names come from outside."""
     return f"The {run.kind} {run.plugin} of cluster {run.cluster} is left out: {run.reason}."
 
 
-def absence(views: Views, window: Window, analyzers: Sequence[str] = ()) -> MissingFindings:
+def explain_absence(views: Views, window: Window, analyzers: Sequence[str] = ()) -> MissingFindings:
     """Return why these analyzers (none = all installed) have nothing to show over a window.
 
     Not analysed: no run of it judged any part of the window. Not judged: it ran, but data were
     missing or it failed.
     """
-    names = [*(analyzers or installed("analyzers"))]
-    analyzer_runs = [r for r in runs(views) if r.kind == "analyzer" and r.plugin in names]
+    names = [*(analyzers or find_installed("analyzers"))]
+    analyzer_runs = [r for r in read_runs(views) if r.kind == "analyzer" and r.plugin in names]
     recent_runs = [run for run in analyzer_runs if run.touches(window)]
     missing = [name for name in names if name not in {run.plugin for run in recent_runs}]
     unsure = {run.plugin: run.reason for run in recent_runs if run.result != "done"}

@@ -51,12 +51,12 @@ def list_findings(
     return tuple(FindingRow(**_read(row)) for row in rows)
 
 
-def mapping(value: object) -> Mapping[str, Any]:
+def get_mapping(value: object) -> Mapping[str, Any]:
     """Return a part of a document if it is a mapping; another version may have written it."""
     return value if isinstance(value, Mapping) else {}
 
 
-def documents_of(value: object) -> list[Mapping[str, Any]]:
+def get_documents(value: object) -> list[Mapping[str, Any]]:
     """Return the documents of a list, if it is a list."""
     return (
         [document for document in value if isinstance(document, Mapping)]
@@ -65,12 +65,12 @@ def documents_of(value: object) -> list[Mapping[str, Any]]:
     )
 
 
-def number(value: object) -> float:
+def get_number(value: object) -> float:
     """Return a number of a document; 0 if it is not a number."""
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _read(row: dict[str, Any]) -> dict[str, Any]:
     times = {name: row[name].replace(tzinfo=UTC) for name in ("start", "end", "found_at")}
-    details = mapping(msgspec.json.decode(row["details"]) if row["details"] else None)
+    details = get_mapping(msgspec.json.decode(row["details"]) if row["details"] else None)
     return row | times | {"details": details, "models": tuple(row["models"])}

@@ -37,7 +37,7 @@ class TeamBudget(msgspec.Struct, frozen=True):
         return "may be over" if self.high > self.budget else "within"
 
 
-def usual(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_usual(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return each hour's dollars beside the median of the same hour in up to eight weeks before.
 
     Columns: hour (UTC), usd, wasted_usd (idle and lost), usual_usd (null = no week before), weeks.
@@ -53,7 +53,7 @@ def usual(views: Views, window: Window, filters: Filters) -> pa.Table:
     )
 
 
-def budget_time(window: Window, accounted: datetime | None, now: datetime) -> datetime:
+def read_budget_time(window: Window, accounted: datetime | None, now: datetime) -> datetime:
     """Return the time at which budgets are reported: now, to the hour.
 
     For a window that ends before the newest `accounted` hour, it is the window's end. Old data
@@ -64,14 +64,14 @@ def budget_time(window: Window, accounted: datetime | None, now: datetime) -> da
     return max(window.end, now.replace(minute=0, second=0, microsecond=0))
 
 
-def budgets(
+def read_budgets(
     views: Views, until: datetime, filters: Filters, planned: Mapping[str, Decimal]
 ) -> tuple[TeamBudget, ...]:
     """Return the state of each budgeted team's month at a time, the worst first."""
     budget_rows = []
     for team, budget in planned.items():
         only = msgspec.structs.replace(filters, team=team, namespace=None, model=None, pool=None)
-        month = spend.month(views, until.astimezone(UTC), only, budget)
+        month = spend.read_month(views, until.astimezone(UTC), only, budget)
         budget_rows.append(TeamBudget(team, budget, month.usd, month.forecast, month.high))
     return tuple(
         sorted(budget_rows, key=lambda b: (-((b.forecast or Decimal()) / b.budget), b.team))

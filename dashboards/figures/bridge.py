@@ -51,7 +51,7 @@ def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
         (*BY_HOUR, "bridge/segments"),
         Window(before.start, after.end),
         filters,
-        cut=_naive(after.start),
+        cut=_drop_zone(after.start),
     ).to_pylist()
     hours_before = sum(r["hours_before"] for r in rows)
     if hours_before <= 0:
@@ -66,8 +66,8 @@ def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
         for r in rows
         if r["hours_before"] > 0 and r["hours_after"] > 0
     )
-    volume = _usd((hours_after - waste[1] - hours_before + waste[0]) * rate)
-    wasted, priced = _usd((waste[1] - waste[0]) * rate), _usd(price)
+    volume = _parse_usd((hours_after - waste[1] - hours_before + waste[0]) * rate)
+    wasted, priced = _parse_usd((waste[1] - waste[0]) * rate), _parse_usd(price)
     return Bridge(
         before=before,
         after=after,
@@ -84,9 +84,9 @@ def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
     )
 
 
-def _usd(amount: float) -> Decimal:
+def _parse_usd(amount: float) -> Decimal:
     return Decimal(repr(amount)).quantize(_SMALLEST)
 
 
-def _naive(timestamp: datetime) -> datetime:
+def _drop_zone(timestamp: datetime) -> datetime:
     return timestamp.replace(tzinfo=None)

@@ -15,7 +15,7 @@ from fallow.window import Window
 STEPS = (*BY_HOUR, "chargeback/owned", "chargeback/shares", "chargeback/teams")
 
 
-def teams(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_teams(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a line per team, the most expensive first and `(platform)` last.
 
     Columns: team, gpu_hours, used_gpu_hours, idle_gpu_hours, unpriced_gpu_hours (GPU h), busy_pct
@@ -27,25 +27,25 @@ def teams(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, STEPS, window, Filters(cluster=filters.cluster))
 
 
-def lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
+def read_lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
     """Return a team's allocations: a line per workload, pool and model, the most expensive first.
 
     Columns: cluster, namespace, workload, pool, model, gpu_hours, used_gpu_hours, idle_gpu_hours,
     usd_gpu, usd_node, usd_loaded, usd_per_gpu_hour, busy_pct, effective_pct, price_as_of. They
     sum to the team's usd_loaded.
     """
-    return run_query(views, (*BY_DAY, "chargeback/lines"), window, _only(filters, team))
+    return run_query(views, (*BY_DAY, "chargeback/lines"), window, _select_team(filters, team))
 
 
-def workloads(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
+def read_workloads(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
     """Return a team's allocations: a row per workload, the most expensive first.
 
     Columns: cluster, namespace, workload, model (all of them), gpu_hours, used_gpu_hours,
     idle_gpu_hours, usd_gpu, usd_loaded, usd_per_gpu_hour, busy_pct, effective_pct (null = not
     measured). They sum to the team's usd_loaded, as `lines` do.
     """
-    return run_query(views, (*BY_DAY, "chargeback/workloads"), window, _only(filters, team))
+    return run_query(views, (*BY_DAY, "chargeback/workloads"), window, _select_team(filters, team))
 
 
-def _only(filters: Filters, team: str) -> Filters:
+def _select_team(filters: Filters, team: str) -> Filters:
     return msgspec.structs.replace(filters, team=team, namespace=None, model=None, pool=None)

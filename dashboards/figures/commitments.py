@@ -50,7 +50,7 @@ class CommitmentUse(msgspec.Struct, frozen=True):
     """From the end of the window; negative = it has ended."""
 
 
-def commitments(
+def read_commitments(
     views: Views, window: Window, filters: Filters, promised: Sequence[ReservedCapacity]
 ) -> tuple[CommitmentUse, ...]:
     """Return the commitments that run in the window or later, the earliest end first."""
@@ -62,13 +62,13 @@ def commitments(
             continue
         kind = (promise.instance_type, promise.region)
         uses.append(
-            _commitment_use(views, whole_window, filters, promise, nodes_before.get(kind, 0))
+            _build_commitment_use(views, whole_window, filters, promise, nodes_before.get(kind, 0))
         )
         nodes_before[kind] = nodes_before.get(kind, 0) + promise.nodes
     return tuple(sorted(uses, key=lambda c: (c.end, c.name)))
 
 
-def _commitment_use(
+def _build_commitment_use(
     views: Views, window: Window, filters: Filters, promise: ReservedCapacity, before: int
 ) -> CommitmentUse:
     parameters = {"instance_type": promise.instance_type, "region": promise.region}
@@ -110,11 +110,11 @@ def _commitment_use(
         utilisation=running / committed if committed else None,
         coverage=running / float(pool_hours.sum()) if pool_hours.sum() else None,
         break_even=float(rate / price[0]["node_usd_h"]) if price else None,
-        committed_usd=_usd(committed, rate),
-        unused_usd=_usd(max(0.0, committed - running), rate),
+        committed_usd=_parse_usd(committed, rate),
+        unused_usd=_parse_usd(max(0.0, committed - running), rate),
         days_left=(promise.end - window.end).total_seconds() / 86400,
     )
 
 
-def _usd(hours: float, rate: Decimal) -> Decimal:
+def _parse_usd(hours: float, rate: Decimal) -> Decimal:
     return (Decimal(repr(hours)) * rate).quantize(_CENT)

@@ -32,14 +32,14 @@ class CollectorHealth(msgspec.Struct, frozen=True):
         return self.succeeded == 0
 
 
-def audits(views: Views, window: Window) -> str | None:
+def read_audits(views: Views, window: Window) -> str | None:
     """Return the banner of the audits that fail over a window; None = the ledger adds up."""
     if not isinstance(views, Warehouse):  # rows of a test have no ledger
         return None
     return format_banner(read_failures(views, window))
 
 
-def collector_health(views: Views, until: datetime) -> tuple[CollectorHealth, ...]:
+def read_collector_health(views: Views, until: datetime) -> tuple[CollectorHealth, ...]:
     """Return the results of each collector's newest scrapes, of the day before a time."""
     recent = (until - RECENT).replace(tzinfo=None)
     rows = run_query(views, ("data_health/collectors",), None, recent=recent).to_pylist()

@@ -19,7 +19,7 @@ class DataExtent(msgspec.Struct, frozen=True):
     accounted: datetime | None
 
 
-def extent(views: Views) -> DataExtent | None:
+def read_extent(views: Views) -> DataExtent | None:
     """Return the time that the warehouse covers; None = no sample of any device."""
     row = run_query(views, ("extent/bounds",), None).to_pylist()[0]
     first, last, hour = row["first_sample"], row["last_sample"], row["last_hour"]
@@ -33,7 +33,7 @@ def extent(views: Views) -> DataExtent | None:
     )
 
 
-def names(views: Views, window: Window) -> dict[str, tuple[str, ...]]:
+def read_names(views: Views, window: Window) -> dict[str, tuple[str, ...]]:
     """Return the names of clusters, teams, namespaces, models and pools, the largest first."""
     rows = run_query(
         views, (*BY_HOUR, "extent/names"), window, Filters(), most=MOST_NAMES

@@ -27,41 +27,41 @@ class StateRate(msgspec.Struct, frozen=True):
     usd_h: Decimal | None
 
 
-def hour(until: datetime) -> Window:
+def find_hour(until: datetime) -> Window:
     """Return the hour that contains or ends at a time, up to that time."""
     inside = until - timedelta(microseconds=1)
     return Window(inside.replace(minute=0, second=0, microsecond=0), until)
 
 
-def states(views: Views, until: datetime, filters: Filters) -> tuple[StateRate, ...]:
+def read_states(views: Views, until: datetime, filters: Filters) -> tuple[StateRate, ...]:
     """Return how many GPUs are in each state, most first; `usd` sums to the hour's bill."""
     rows = run_query(
-        views, (*BY_DEVICE, "fleet/span", "fleet/states"), hour(until), filters
+        views, (*BY_DEVICE, "fleet/span", "fleet/states"), find_hour(until), filters
     ).to_pylist()
     return tuple(StateRate(**row) for row in rows)
 
 
-def cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
+def read_cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
     """Return a row per GPU, or per node and state of a fleet of more than `MOST_CELLS`.
 
     Columns: cluster, pool, node, device (null = several), state (the longest of the hour), model,
     devices, gpus (physical), usd_h, idle_usd_h, workload (null = several), workloads, node_gpus.
     """
     steps = (*BY_DEVICE, "fleet/span", "fleet/newest_hour", "fleet/cells")
-    return run_query(views, steps, hour(until), filters, most=MOST_CELLS)
+    return run_query(views, steps, find_hour(until), filters, most=MOST_CELLS)
 
 
-def nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
+def read_nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
     """Return the nodes with the highest idle cost.
 
     Columns: cluster, pool, node, model, gpus, idle_gpus, free_gpus, unknown_gpus, idle_usd_h,
     usd_h, workload (the one that holds most of the node).
     """
     steps = (*BY_DEVICE, "fleet/span", "fleet/newest_hour", "fleet/nodes")
-    return run_query(views, steps, hour(until), filters, most=MOST_ROWS)
+    return run_query(views, steps, find_hour(until), filters, most=MOST_ROWS)
 
 
-def devices(views: Views, at: datetime, filters: Filters) -> pa.Table:
+def read_devices(views: Views, at: datetime, filters: Filters) -> pa.Table:
     """Return every GPU with its telemetry at a time, those with the highest idle cost first.
 
     The telemetry is the mean of the five minutes up to the time, or of its hour where the five
@@ -79,21 +79,25 @@ def devices(views: Views, at: datetime, filters: Filters) -> pa.Table:
             "fleet/device_measures",
             "fleet/devices",
         )
-        more = {"step": _step(at, step), "most": MOST_DEVICES}
-        table = run_query(views, steps, hour(at), filters, **more)
+        more = {"step": _find_step(at, step), "most": MOST_DEVICES}
+        table = run_query(views, steps, find_hour(at), filters, **more)
         if not all(table["no_samples"].to_pylist()):
             return table
     return table
 
 
-def _step(at: datetime, step: timedelta) -> datetime:
+def _find_step(at: datetime, step: timedelta) -> datetime:
     """Return the start of the step that contains or ends at a time, naive UTC."""
     inside = (at - timedelta(microseconds=1)).replace(tzinfo=None)
     return inside - (inside - datetime.min) % step  # noqa: DTZ901  (both are naive UTC)
 
 
-def holders(views: Views, until: datetime, filters: Filters) -> pa.Table:
+def read_holders(views: Views, until: datetime, filters: Filters) -> pa.Table:
     """Return owners of idle GPUs: cluster, team, workload, model, idle_gpus, idle_usd_h, nodes."""
     return run_query(
-        views, (*BY_DEVICE, "fleet/span", "fleet/holders"), hour(until), filters, most=MOST_ROWS
+        views,
+        (*BY_DEVICE, "fleet/span", "fleet/holders"),
+        find_hour(until),
+        filters,
+        most=MOST_ROWS,
     )

@@ -9,10 +9,10 @@ import msgspec
 
 from dashboards.figures.analyzer_findings import (
     FindingRow,
-    documents_of,
+    get_documents,
+    get_mapping,
+    get_number,
     list_findings,
-    mapping,
-    number,
 )
 from dashboards.figures.query import Filters
 from fallow.protocols import Views
@@ -89,10 +89,10 @@ class Cut(msgspec.Struct, frozen=True):
     cut_again: str
 
 
-def pools(views: Views, window: Window, filters: Filters) -> tuple[PoolFragmentation, ...]:
+def read_pools(views: Views, window: Window, filters: Filters) -> tuple[PoolFragmentation, ...]:
     """Return the last analysis' result for each pool, the most unusable GPUs first."""
     pools_found = [
-        _pool(finding)
+        _build_pool(finding)
         for finding in list_findings(views, window, filters, "fragmentation")
         if finding.kind == "fragmented_gpus" and _is_selected(finding, filters)
     ]
@@ -101,18 +101,18 @@ def pools(views: Views, window: Window, filters: Filters) -> tuple[PoolFragmenta
     )
 
 
-def cuts(views: Views, window: Window, filters: Filters) -> tuple[Cut, ...]:
+def read_cuts(views: Views, window: Window, filters: Filters) -> tuple[Cut, ...]:
     """Return the layouts of GPUs in MIG mode that strand slices, by the last analysis."""
     return tuple(
         Cut(
             finding.id,
             finding.workload,
-            int(number(layout.get("boards"))),
-            *(_names(layout.get(name)) for name in ("held", "free", "cut_again")),
+            int(get_number(layout.get("boards"))),
+            *(_join_names(layout.get(name)) for name in ("held", "free", "cut_again")),
         )
         for finding in list_findings(views, window, filters, "fragmentation")
         if finding.kind == "mig_slices" and _is_selected(finding, filters)
-        for layout in documents_of(finding.details.get("layouts"))
+        for layout in get_documents(finding.details.get("layouts"))
     )
 
 
@@ -121,11 +121,13 @@ def _is_selected(finding: FindingRow, filters: Filters) -> bool:
     return filters.pool is None or filters.pool in (pool, finding.workload)
 
 
-def _pool(finding: FindingRow) -> PoolFragmentation:
+def _build_pool(finding: FindingRow) -> PoolFragmentation:
     details = finding.details
-    causes = {name: number(mapping(details.get("unusable_by_cause")).get(name)) for name in CAUSES}
-    packing = mapping(details.get("packing"))
-    sizes = sorted((int(size), mapping(fit)) for size, fit in packing.items() if size.isdigit())
+    causes = {
+        name: get_number(get_mapping(details.get("unusable_by_cause")).get(name)) for name in CAUSES
+    }
+    packing = get_mapping(details.get("packing"))
+    sizes = sorted((int(size), get_mapping(fit)) for size, fit in packing.items() if size.isdigit())
     return PoolFragmentation(
         id=finding.id,
         cluster=finding.cluster,
@@ -135,18 +137,22 @@ def _pool(finding: FindingRow) -> PoolFragmentation:
         evidence=finding.evidence,
         gpu_hours=finding.gpu_hours,
         usd=finding.usd,
-        idle_gpus=number(details.get("idle_gpus")),
-        unusable_gpus=number(details.get("unusable_gpus")),
-        whole_free_gpus=number(details.get("whole_free_gpus")),
-        largest_job_gpus=number(details.get("largest_job_gpus")),
-        gang_slots=number(details.get("gang_slots")),
+        idle_gpus=get_number(details.get("idle_gpus")),
+        unusable_gpus=get_number(details.get("unusable_gpus")),
+        whole_free_gpus=get_number(details.get("whole_free_gpus")),
+        largest_job_gpus=get_number(details.get("largest_job_gpus")),
+        gang_slots=get_number(details.get("gang_slots")),
         causes=tuple(sorted(((n, g) for n, g in causes.items() if g), key=lambda c: -c[1])),
         packing=tuple(
-            (size, int(number(fit.get("jobs_that_fit"))), _maybe(fit.get("packability")))
+            (
+                size,
+                int(get_number(fit.get("jobs_that_fit"))),
+                _parse_optional(fit.get("packability")),
+            )
             for size, fit in sizes
         ),
-        caused_by=tuple(documents_of(details.get("caused_by"))),
-        plan=_plan(mapping(details.get("plan"))),
+        caused_by=tuple(get_documents(details.get("caused_by"))),
+        plan=_plan(get_mapping(details.get("plan"))),
     )
 
 
@@ -154,36 +160,36 @@ def _plan(plan_details: Mapping[str, Any]) -> DefragPlan:
     moves = tuple(
         PodMove(
             str(move.get("pod")),
-            number(move.get("gpus")),
+            get_number(move.get("gpus")),
             str(move.get("from")),
             str(move.get("to")),
         )
-        for move in documents_of(plan_details.get("moves"))
+        for move in get_documents(plan_details.get("moves"))
     )
     return DefragPlan(
         moves=moves,
-        slot_gpus=_count(mapping(plan_details.get("slot")).get("gpus")),
+        slot_gpus=_count(get_mapping(plan_details.get("slot")).get("gpus")),
         slots_now=_count(plan_details.get("slots_now")),
         slots_wanted=_count(plan_details.get("slots_wanted")),
-        slots_freed=int(number(plan_details.get("slots_freed"))),
-        restarts=int(number(plan_details.get("restarts"))),
+        slots_freed=int(get_number(plan_details.get("slots_freed"))),
+        restarts=int(get_number(plan_details.get("restarts"))),
         fewest=_count(plan_details.get("fewest_possible")),
         proven=plan_details.get("proven_fewest") is True,
-        gained_gpus=_maybe(plan_details.get("usable_gpus_gained")),
+        gained_gpus=_parse_optional(plan_details.get("usable_gpus_gained")),
         on_nodes=tuple(str(name) for name in plan_details.get("on_nodes") or ()),
         stay={
-            str(why): int(number(n))
-            for why, n in mapping(plan_details.get("pods_that_stay")).items()
+            str(why): int(get_number(n))
+            for why, n in get_mapping(plan_details.get("pods_that_stay")).items()
         },
         why=plan_details.get("why"),
     )
 
 
-def _names(names: Sequence[str] | None) -> str:
+def _join_names(names: Sequence[str] | None) -> str:
     return ", ".join(str(name) for name in names or ())
 
 
-def _maybe(value: object) -> float | None:
+def _parse_optional(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 from dashboards.figures.query import BY_DAY, BY_DEVICE, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
-from fallow.xids import xid_meaning
+from fallow.xids import get_xid_meaning
 
 MOST = 300
 DEVICES = (*BY_DEVICE, "health/devices")
@@ -15,7 +15,7 @@ LEAST_PEERS = 4
 """A median of fewer devices is not used."""
 
 
-def away(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_away(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return unavailable and lost time per node; sums equal those of `fallow spend --by state`.
 
     Columns: cluster, pool, node, unavailable_gpu_hours, unavailable_usd, lost_gpu_hours, lost_usd,
@@ -24,7 +24,7 @@ def away(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, (*BY_DAY, "health/away"), window, filters)
 
 
-def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_xids(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the XIDs that devices showed, the newest first.
 
     Columns: cluster, node, device, model, xid, first_hour, last_hour (UTC), hours (in which it was
@@ -34,13 +34,13 @@ def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
     rows = run_query(
         views, (*BY_DEVICE, "health/devices", "health/xids"), window, filters, most=MOST
     )
-    meanings = [xid_meaning(code) for code in rows["xid"].to_pylist()]
+    meanings = [get_xid_meaning(code) for code in rows["xid"].to_pylist()]
     for name in ("severity", "meaning", "action"):
         rows = rows.append_column(name, pa.array([getattr(s, name) for s in meanings], pa.string()))
     return rows
 
 
-def clocks(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_clocks(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the devices that throttled or were slower than their model's others, the worst first.
 
     Columns: cluster, node, device, model, busy_hours, clock_mhz (mean while busy), peers_mhz,
@@ -52,7 +52,7 @@ def clocks(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, steps, window, filters, most=MOST, slow=SLOW, least_peers=LEAST_PEERS)
 
 
-def failures(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_failures(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the failures that lost work: day (UTC), cause, pods, gpu_hours.
 
     cause: spot, preemption, node, device, application or unknown. Team, model and pool do not
@@ -61,7 +61,7 @@ def failures(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, ("health/failures",), window, filters)
 
 
-def events(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_events(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return events of nodes: ts, cluster, node, reason, type, message, count."""
     return run_query(
         views, (*BY_DEVICE, "health/devices", "health/events"), window, filters, most=MOST

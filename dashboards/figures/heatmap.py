@@ -32,7 +32,7 @@ class WeekPart(msgspec.Struct, frozen=True):
     idle_usd: Decimal | None
 
 
-def week(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
+def read_week(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
     """Return a row per hour of the week that was accounted; they sum to the window's bill.
 
     Columns: weekday (1 = Monday), hour (in the office's zone), days (with data), gpu_hours, usd,
@@ -41,13 +41,15 @@ def week(views: Views, window: Window, filters: Filters, office: Office) -> pa.T
     return _query_week(views, "week", window, filters, office)
 
 
-def halves(views: Views, window: Window, filters: Filters, office: Office) -> tuple[WeekPart, ...]:
+def read_halves(
+    views: Views, window: Window, filters: Filters, office: Office
+) -> tuple[WeekPart, ...]:
     """Return office hours first, then the rest of the week; a part without data is left out."""
     rows = _query_week(views, "halves", window, filters, office).to_pylist()
     return tuple(WeekPart(**row) for row in rows)
 
 
-def teams(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
+def read_teams(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
     """Return the teams with idle GPUs outside office hours, the most expensive first.
 
     Columns: team, idle_usd, idle_gpu_hours (outside), office_idle_gpu_hours, outside_pct.

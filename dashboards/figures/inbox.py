@@ -124,11 +124,11 @@ def read_finding(views: Views, finding: str) -> FindingDetail | None:
         **row,
         why=str(details.get("why", "")),
         details=describe_details(row["analyzer"], details),
-        advice=tuple(_advice(item) for item in document.get("recommendations") or ()),
+        advice=tuple(_build_advice(item) for item in document.get("recommendations") or ()),
     )
 
 
-def _advice(recommendation: dict[str, Any]) -> dict[str, Any]:
+def _build_advice(recommendation: dict[str, Any]) -> dict[str, Any]:
     names = ("verb", "target", "why", "caution", "undo")
     texts = {
         name: str(recommendation[name]) if recommendation.get(name) else None for name in names

@@ -31,14 +31,14 @@ class PeriodTotals(msgspec.Struct, frozen=True):
     allocated_gpu_hours: float
 
 
-def totals(views: Views, window: Window, filters: Filters) -> PeriodTotals:
+def read_totals(views: Views, window: Window, filters: Filters) -> PeriodTotals:
     """Return a window in one row; its dollars are those of `spend.totals`."""
     steps = (*BY_DAY, "overview/period")
     (row,) = run_query(views, steps, window, filters, wasted=[*WASTED]).to_pylist()
     return PeriodTotals(**row)
 
 
-def window_before(window: Window) -> Window:
+def get_window_before(window: Window) -> Window:
     """Return the window of the same length that ends where this one begins."""
     whole = align_window(window)
     return Window(whole.start - (whole.end - whole.start), whole.start)

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 
 from dashboards.figures.query import ADVICE, BY_DAY, BY_DEVICE, Filters, run_query
-from dashboards.figures.supply import with_finding_words
-from fallow.precision_lines import framework_lines
+from dashboards.figures.supply import add_finding_words
+from fallow.precision_lines import read_framework_lines
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -18,7 +18,7 @@ Owners = tuple[str, ...]
 """Teams and namespaces."""
 
 
-def workloads(views: Views, window: Window, filters: Filters, owners: Owners) -> pa.Table:
+def read_workloads(views: Views, window: Window, filters: Filters, owners: Owners) -> pa.Table:
     """Return the owners' workloads of the window, the most expensive first.
 
     Columns: cluster, workload, team, gpu_hours, usd, idle_usd, idle_gpu_hours, productive_pct,
@@ -47,7 +47,7 @@ def workloads(views: Views, window: Window, filters: Filters, owners: Owners) ->
     return rows.set_column(place, "state", state)
 
 
-def coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
+def read_coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
     """Return what policies plan for the owners' workloads, the soonest first.
 
     Columns: cluster, subject, namespace, workload_kind, workload, owner, verb, policy, finding,
@@ -58,7 +58,9 @@ def coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
     return run_query(views, steps, None, filters, owners=[*owners])
 
 
-def actions_taken(views: Views, filters: Filters, owners: Owners, oldest: datetime) -> pa.Table:
+def read_actions_taken(
+    views: Views, filters: Filters, owners: Owners, oldest: datetime
+) -> pa.Table:
     """Return the actions on the owners' workloads since a time, the newest first.
 
     Columns: id, cluster, at, subject, owner, namespace, verb, policy, result, why, freed_gpus,
@@ -69,7 +71,9 @@ def actions_taken(views: Views, filters: Filters, owners: Owners, oldest: dateti
     return run_query(views, steps, None, filters, owners=[*owners], oldest=naive, most=MOST)
 
 
-def hints(views: Views, window: Window, filters: Filters, owners: Owners) -> list[dict[str, Any]]:
+def read_hints(
+    views: Views, window: Window, filters: Filters, owners: Owners
+) -> list[dict[str, Any]]:
     """Return advice that only the owner can follow, the largest saving first, with lines to write.
 
     Columns: id, analyzer, kind, workload, team, evidence, verb, effort, gpu_hours, usd, why,
@@ -78,10 +82,10 @@ def hints(views: Views, window: Window, filters: Filters, owners: Owners) -> lis
     steps = (*ADVICE, "owner_workloads/hints")
     parameters = {"analyzers": [*HINTS], "owners": [*owners], "most": MOST}
     rows = run_query(views, steps, window, filters, **parameters).to_pylist()
-    return [hint | {"lines": _lines(hint)} for hint in map(with_finding_words, rows)]
+    return [hint | {"lines": _split_lines(hint)} for hint in map(add_finding_words, rows)]
 
 
-def _lines(row: dict[str, Any]) -> list[dict[str, str]]:
+def _split_lines(row: dict[str, Any]) -> list[dict[str, str]]:
     """Return the lines of the formats that the advice names, else of all its ranges."""
     ranges = row["details"].get("ranges") or ()
     formats = [str(entry.get("format")) for entry in ranges if isinstance(entry, dict)]
@@ -94,5 +98,5 @@ def _lines(row: dict[str, Any]) -> list[dict[str, str]]:
             "source": entry.source,
         }
         for name in dict.fromkeys(formats_named or formats)
-        for entry in framework_lines().get(name, ())
+        for entry in read_framework_lines().get(name, ())
     ]

@@ -25,7 +25,7 @@ def plan(views: Views, filters: Filters) -> pa.Table:
     return run_query(views, ("planned", "policy_actions/plan"), None, filters, most=MOST)
 
 
-def refused_by_gate(views: Views, filters: Filters) -> list[dict[str, Any]]:
+def count_refused_by_gate(views: Views, filters: Filters) -> list[dict[str, Any]]:
     """Return what the last plan refuses, holds or only notifies, by gate, the most expensive first.
 
     Keys: gate, decision (refused, held, notified only), cases, gpus, usd_per_day, example (the
@@ -41,7 +41,7 @@ def refused_by_gate(views: Views, filters: Filters) -> list[dict[str, Any]]:
     ]
 
 
-def waiting(views: Views, filters: Filters) -> pa.Table:
+def read_waiting(views: Views, filters: Filters) -> pa.Table:
     """Return pending approvals: id of the request, subject, verb, policy, requester and time.
 
     `planned`: the case is still in the plan; approved_by: the first approver where two are
@@ -52,7 +52,7 @@ def waiting(views: Views, filters: Filters) -> pa.Table:
     )
 
 
-def actions_done(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_actions_done(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the actions of the window and the open ones, the newest first.
 
     Columns: id, cluster, at, subject, owner, verb, policy, result, why, actor, freed_gpus,
@@ -64,16 +64,16 @@ def actions_done(views: Views, window: Window, filters: Filters) -> pa.Table:
     )
 
 
-def refused(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_refused(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the loop's refusals before an action: at, subject, policy, why, actor, decision."""
     return run_query(views, ("journal", "policy_actions/refused"), window, filters, most=MOST)
 
 
-def frozen(views: Views, filters: Filters) -> pa.Table:
+def read_frozen(views: Views, filters: Filters) -> pa.Table:
     """Return the clusters where nothing acts: cluster, at, actor, why."""
     return run_query(views, ("journal", "policy_actions/frozen"), None, filters)
 
 
-def undo_state(result: str | None, at: datetime, now: datetime, watch: timedelta) -> bool:
+def can_undo(result: str | None, at: datetime, now: datetime, watch: timedelta) -> bool:
     """Return whether an action can still be undone; timestamps are naive UTC."""
     return result in STANDS and now - at < watch

@@ -24,7 +24,7 @@ def list_policies(views: Views, filters: Filters) -> pa.Table:
     return run_query(views, steps, None, filters, most=MOST)
 
 
-def by_hand(row: Mapping[str, Any]) -> str:
+def explain_by_hand(row: Mapping[str, Any]) -> str:
     """Return who trusts the policy of a row of `listed` by hand, as text; empty = no one does."""
     if not row["trusted_by"]:
         return ""
@@ -32,7 +32,7 @@ def by_hand(row: Mapping[str, Any]) -> str:
     return f"trusted by hand by {row['trusted_by']} on {when}: {row['trust_reason']}"
 
 
-def backtests(views: Views, filters: Filters) -> pa.Table:
+def read_backtests(views: Views, filters: Filters) -> pa.Table:
     """Return the backtests, the newest first.
 
     Columns: policy, at, actor, since, until (UTC), stops, judged, reversed, rate_pct with its

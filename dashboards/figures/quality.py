@@ -26,7 +26,7 @@ class LedgerDoubts(msgspec.Struct, frozen=True):
     """Devices with samples in the day before the window's end, but not in its last hour."""
 
 
-def collectors(views: Views, window: Window, filters: Filters, now: datetime) -> pa.Table:
+def read_collectors(views: Views, window: Window, filters: Filters, now: datetime) -> pa.Table:
     """Return the results of every collector's scrapes and polls, the worst first.
 
     Columns: cluster, collector, targets, looks (scrapes or polls), up_pct, last_success (UTC),
@@ -37,7 +37,7 @@ def collectors(views: Views, window: Window, filters: Filters, now: datetime) ->
     return run_query(views, ("quality/collectors",), window, filters, most=MOST, now=timestamp)
 
 
-def limits(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_limits(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the limits that refused scrapes, the most frequent first.
 
     Columns: cluster, collector, limit_name (such as sample_limit), targets, scrapes, last_refusal
@@ -46,7 +46,7 @@ def limits(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, ("quality/limits",), window, filters, most=MOST)
 
 
-def coverage(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_coverage(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per hour: coverage_pct (samples over expected samples), conflict_pct, blind_pct.
 
     Conflict: signals contradict each other; blind: there are samples, but no compute signal.
@@ -54,7 +54,7 @@ def coverage(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, ("quality/coverage",), window, filters)
 
 
-def ledger_doubts(views: Views, window: Window, filters: Filters) -> LedgerDoubts:
+def read_ledger_doubts(views: Views, window: Window, filters: Filters) -> LedgerDoubts:
     """Return what is not known about the window's GPU-hours."""
     return LedgerDoubts(
         **run_query(views, (*BY_HOUR, "quality/books"), window, filters).to_pylist()[0]

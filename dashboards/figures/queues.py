@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.analyzer_findings import FindingRow, list_findings, mapping, number
+from dashboards.figures.analyzer_findings import FindingRow, get_mapping, get_number, list_findings
 from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
@@ -38,7 +38,7 @@ class BlockedPair(msgspec.Struct, frozen=True):
     id: str
 
 
-def waiting(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_waiting(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return what waits at the window's end, by workload, the most waited GPU-hours first.
 
     Columns: cluster, team, workload, queue, priority, pods, gpus, since (UTC), hours (longest),
@@ -49,7 +49,7 @@ def waiting(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, steps, window, filters, most=MOST)
 
 
-def waits(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
+def read_waits(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return how long pods waited, a row per name of `key`.
 
     Columns: name, placed and waiting (pods), gpu_hours (waited in the window), p50_minutes,
@@ -63,13 +63,13 @@ def waits(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     return run_query(views, (*DEMAND_STEPS, "queues/waits"), window, filters, by=key, most=MOST)
 
 
-def hours(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_hours(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return at (UTC), waiting_gpus, free_gpus and idle_gpus, on the mean of each step."""
     steps = (*BY_HOUR, *DEMAND_STEPS, "queues/hours")
-    return run_query(views, steps, window, filters, step_s=step_s(window))
+    return run_query(views, steps, window, filters, step_s=choose_step_s(window))
 
 
-def quotas(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_quotas(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return each quota of GPUs in its last state.
 
     Columns: cluster, kind, name, parent, resource, nominal, limit, used, borrowed, pending
@@ -78,15 +78,17 @@ def quotas(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, ("queues/quotas",), window, filters, most=MOST)
 
 
-def pairs(views: Views, window: Window, filters: Filters) -> tuple[BlockedPair, ...]:
+def read_pairs(views: Views, window: Window, filters: Filters) -> tuple[BlockedPair, ...]:
     """Return blocked workloads and what blocks them, by the last quota analysis, largest first."""
     blocked_pairs = [
-        p for finding in list_findings(views, window, filters, "quota") for p in _pairs(finding)
+        p
+        for finding in list_findings(views, window, filters, "quota")
+        for p in _build_pairs(finding)
     ]
     return tuple(sorted(blocked_pairs, key=lambda p: (-p.gpu_hours, p.waits, p.because_of)))
 
 
-def blockers(
+def read_blockers(
     waiting_row: Mapping[str, Any], blocked_pairs: Sequence[BlockedPair]
 ) -> tuple[str, ...]:
     """Return who blocks a row of `waiting`, by its workload, queue, team or namespace."""
@@ -99,34 +101,34 @@ def blockers(
     return tuple(dict.fromkeys(blocking))
 
 
-def step_s(window: Window) -> int:
+def choose_step_s(window: Window) -> int:
     """Return the seconds of a step: whole hours, at most `MOST_STEPS` of them."""
     return 3600 * max(1, math.ceil(align_window(window).seconds / 3600 / MOST_STEPS))
 
 
-def _pairs(finding: FindingRow) -> list[BlockedPair]:
+def _build_pairs(finding: FindingRow) -> list[BlockedPair]:
     name = f"{finding.namespace}/{finding.workload}" if finding.namespace else finding.workload
     details = finding.details
     match finding.kind:
         case "starved_queue":
-            starved = number(details.get("starved_gpu_hours"))
+            starved = get_number(details.get("starved_gpu_hours"))
             rows = [
                 (name, borrower, "above its guarantee meanwhile", hours)
-                for borrower, hours in _hours(details, "above_their_guarantee_meanwhile")
+                for borrower, hours in _list_hours(details, "above_their_guarantee_meanwhile")
             ] or [(name, "no pod of its group", "its guarantee was broken", starved)]
         case "hoarded_quota":
             rows = [
                 (waiter, name, "holds GPUs idle", hours)
-                for waiter, hours in _hours(details, "who_waited")
+                for waiter, hours in _list_hours(details, "who_waited")
             ]
         case "stranded_quota":
-            lenders = ", ".join(lender for lender, _ in _hours(details, "unused_quota_of"))
+            lenders = ", ".join(lender for lender, _ in _list_hours(details, "unused_quota_of"))
             rows = [
                 (waiter, lenders, "leaves its quota unused while GPUs are free", hours)
-                for waiter, hours in _hours(details, "would_have_served")
+                for waiter, hours in _list_hours(details, "would_have_served")
             ]
         case "ghost_reservation":
-            reserved = number(details.get("reserved_gpu_hours"))
+            reserved = get_number(details.get("reserved_gpu_hours"))
             rows = [("others of the cluster", name, "reserved, without a pod", reserved)]
         case _:
             rows = []
@@ -147,6 +149,6 @@ def _pairs(finding: FindingRow) -> list[BlockedPair]:
     ]
 
 
-def _hours(value: object, name: str) -> list[tuple[str, float]]:
-    parts = mapping(mapping(value).get(name))
+def _list_hours(value: object, name: str) -> list[tuple[str, float]]:
+    parts = get_mapping(get_mapping(value).get(name))
     return [(str(who), float(n)) for who, n in parts.items() if isinstance(n, int | float)]

@@ -50,8 +50,10 @@ class Reconciliation(msgspec.Struct, frozen=True):
         """Return the dollars of savings that are part of the waste, in cents."""
         if self.saves_usd is None:
             return None
-        beside = money.cents(self.in_use_usd or Decimal()) + money.cents(self.earlier_usd)
-        return money.cents(self.saves_usd) - beside
+        beside = money.round_to_cents(self.in_use_usd or Decimal()) + money.round_to_cents(
+            self.earlier_usd
+        )
+        return money.round_to_cents(self.saves_usd) - beside
 
     def savings(self, usd: Callable[[Decimal], str]) -> str:
         """Return how the possible savings relate to the waste; "" = nothing could be saved.
@@ -69,10 +71,11 @@ class Reconciliation(msgspec.Struct, frozen=True):
         of_waste = self.of_waste_usd
         if self.saves_usd is None or self.wasted_usd is None or of_waste is None:
             saves, in_use = round(self.saves_gpu_hours, 1), round(self.in_use_gpu_hours, 1)
-            rest = f" and {_hours(in_use)} from hours in use ({by})" if by else ""
+            rest = f" and {_format_hours(in_use)} from hours in use ({by})" if by else ""
             return (
-                f"Of {_hours(saves)} that could be saved {_hours(saves - in_use)} are part of the "
-                f"{_hours(self.wasted_gpu_hours)} wasted{rest}."
+                f"Of {_format_hours(saves)} that could be saved "
+                f"{_format_hours(saves - in_use)} are part of the "
+                f"{_format_hours(self.wasted_gpu_hours)} wasted{rest}."
             )
         parts = [f"{usd(of_waste)} is part of the {usd(self.wasted_usd)} wasted"]
         if self.in_use_usd and self.in_use_usd >= LEAST_USD:
@@ -81,7 +84,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
             parts.append(f"{usd(self.earlier_usd)} of findings acted upon earlier")
         more = of_waste - self.wasted_usd >= LEAST_USD
         mark = "; findings count evenly over the time they cover, more than was wasted here"
-        return f"Of {usd(self.saves_usd)} that could be saved {_listed(parts)}{mark * more}."
+        return f"Of {usd(self.saves_usd)} that could be saved {_format_list(parts)}{mark * more}."
 
     def idle(self) -> str:
         """Return which idle hours findings claim, so that parts add up; "" = nothing is idle."""
@@ -89,8 +92,8 @@ class Reconciliation(msgspec.Struct, frozen=True):
             return ""
         whole, claimed = round(self.idle_gpu_hours, 1), round(self.idle_claimed_gpu_hours, 1)
         return (
-            f"Idle: {_hours(whole)} = {_hours(claimed)} in findings + "
-            f"{_hours(whole - claimed)} idle, no finding."
+            f"Idle: {_format_hours(whole)} = {_format_hours(claimed)} in findings + "
+            f"{_format_hours(whole - claimed)} idle, no finding."
         )
 
 
@@ -141,9 +144,9 @@ def _sum_by_analyzer(in_use: Sequence[Saving]) -> dict[str, Decimal]:
     return by
 
 
-def _hours(gpu_hours: float) -> str:
+def _format_hours(gpu_hours: float) -> str:
     return f"{gpu_hours:,.1f} GPU-h"
 
 
-def _listed(parts: list[str]) -> str:
+def _format_list(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -43,13 +43,13 @@ class Stages(msgspec.Struct, frozen=True):
     """Cases that wait for an approval."""
 
 
-def stages(views: Views, window: Window, filters: Filters) -> Stages:
+def read_stages(views: Views, window: Window, filters: Filters) -> Stages:
     """Return how far the findings of the window progressed."""
     steps = (*ADVICE, "savings/cases", "savings/stages")
     return Stages(**run_query(views, steps, window, filters).to_pylist()[0])
 
 
-def cases(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_cases(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the cases with a request, an approval or an action, the newest first.
 
     Columns: id (of the finding), stage, team, workload, kind, gpu_hours and usd it would save,
@@ -59,7 +59,7 @@ def cases(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, steps, window, filters, most=MOST)
 
 
-def verified(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_verified(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the measured savings of actions begun in the window, a row per kind of dollars.
 
     Columns: kind (`KINDS`), actions, gpu_hours, usd, predicted_gpu_hours, predicted_usd,

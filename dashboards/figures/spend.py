@@ -119,13 +119,13 @@ class Month(msgspec.Struct, frozen=True):
         )
 
 
-def totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
+def read_totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
     """Return the window in one row."""
     row = run_query(views, (*BY_HOUR, "spend/totals"), window, filters).to_pylist()[0]
     return SpendTotals(**row)
 
 
-def by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
+def read_by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return a row per name of `key`, the most expensive first; rows sum to `totals`.
 
     Columns: name, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
@@ -147,15 +147,17 @@ def by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     )
 
 
-def daily(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_daily(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return day, state, gpu_hours and usd of each day (UTC) of the window."""
     return run_query(views, (*BY_HOUR, "spend/daily"), window, filters)
 
 
-def month(views: Views, until: datetime, filters: Filters, budget: Decimal | None = None) -> Month:
+def read_month(
+    views: Views, until: datetime, filters: Filters, budget: Decimal | None = None
+) -> Month:
     """Return month to date, run rate, forecast and their daily path at a time (UTC)."""
     until = until.astimezone(UTC)
-    start = _month_of(until)
+    start = _find_month(until)
     end = (start + timedelta(days=32)).replace(day=1)
     wide = Window(min(start, until - HISTORY), until)
     rows = run_query(views, (*BY_HOUR, "spend/hourly"), wide, filters)
@@ -167,31 +169,33 @@ def month(views: Views, until: datetime, filters: Filters, budget: Decimal | Non
     recent = [(hour, float(usd)) for hour, usd in priced_hours if usd is not None]
     last = [usd for hour, usd in recent if hour >= until - timedelta(days=1)]
     fresh = len(last) >= HALF_DAY
-    outlook = _outlook(recent, until) if fresh else None
-    ahead = _hours(until, end)
-    forecast, low, high = _ends(usd_to_date, outlook, ahead)
+    outlook = _forecast_month(recent, until) if fresh else None
+    ahead = _convert_hours(until, end)
+    forecast, low, high = _compute_ends(usd_to_date, outlook, ahead)
     return Month(
         start=start,
         until=until,
         end=end,
         usd=usd_to_date,
-        run_rate=_cents(sum(last) / len(last) * _hours(start, end)) if fresh else None,
+        run_rate=_round_to_cents(sum(last) / len(last) * _convert_hours(start, end))
+        if fresh
+        else None,
         forecast=forecast,
         low=low,
         high=high,
         budget=budget,
-        missing_hours=max(0, math.ceil(_hours(start, until)) - len(month_hours)),
-        path=_path(month_hours, usd_to_date, outlook, until, end),
+        missing_hours=max(0, math.ceil(_convert_hours(start, until)) - len(month_hours)),
+        path=_compute_path(month_hours, usd_to_date, outlook, until, end),
     )
 
 
-def _month_of(until: datetime) -> datetime:
+def _find_month(until: datetime) -> datetime:
     # The first instant of a month belongs to the month that ended.
     inside = until - timedelta(microseconds=1)
     return inside.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def _outlook(hours: list[tuple[datetime, float]], until: datetime) -> Outlook | None:
+def _forecast_month(hours: list[tuple[datetime, float]], until: datetime) -> Outlook | None:
     days: dict[int, list[float]] = {}
     for hour, usd in hours:
         days.setdefault(int((until - hour).total_seconds() - 1) // 86400, []).append(usd)
@@ -204,20 +208,20 @@ def _outlook(hours: list[tuple[datetime, float]], until: datetime) -> Outlook | 
     return Outlook(float(rates.mean()), float(spread), len(rates))
 
 
-def _ends(
+def _compute_ends(
     usd_to_date: Decimal | None, outlook: Outlook | None, ahead: float
 ) -> tuple[Decimal | None, Decimal | None, Decimal | None]:
     if usd_to_date is None or outlook is None:
         return None, None, None
     more, half = outlook.after(ahead / 24)
     return (
-        usd_to_date + _cents(more),
-        usd_to_date + _cents(max(0.0, more - half)),
-        usd_to_date + _cents(more + half),
+        usd_to_date + _round_to_cents(more),
+        usd_to_date + _round_to_cents(max(0.0, more - half)),
+        usd_to_date + _round_to_cents(more + half),
     )
 
 
-def _path(
+def _compute_path(
     month_hours: list[tuple[datetime, Decimal | None]],
     usd_to_date: Decimal | None,
     outlook: Outlook | None,
@@ -235,7 +239,7 @@ def _path(
         return tuple(points)
     day = until
     while day < end:
-        more, half = outlook.after(_hours(until, day) / 24)
+        more, half = outlook.after(_convert_hours(until, day) / 24)
         at = float(usd_to_date) + more
         # A day is marked at its beginning; the sum is the one at its end.
         day_start = (day - timedelta(microseconds=1)).replace(
@@ -243,15 +247,15 @@ def _path(
         )
         points.append(Point(day_start, None, at, max(float(usd_to_date), at - half), at + half))
         day = min(end, day + timedelta(days=1))
-    more, half = outlook.after(_hours(until, end) / 24)
+    more, half = outlook.after(_convert_hours(until, end) / 24)
     at = float(usd_to_date) + more
     last = (end - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return (*points, Point(last, None, at, max(float(usd_to_date), at - half), at + half))
 
 
-def _hours(start: datetime, end: datetime) -> float:
+def _convert_hours(start: datetime, end: datetime) -> float:
     return (end - start).total_seconds() / 3600
 
 
-def _cents(usd: float) -> Decimal:
+def _round_to_cents(usd: float) -> Decimal:
     return Decimal(repr(usd)).quantize(CENT)

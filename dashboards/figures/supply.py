@@ -18,7 +18,7 @@ ANSWERING = (*POOLS, *SPOT, *DEMAND, "fragmentation")
 """The analyzers whose advice is about capacity."""
 
 
-def pools(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_pools(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per pool, the most expensive first.
 
     Columns: cluster, pool, nodes, gpus (mean), gpu_hours, usd, usd_h, productive_pct, idle_pct,
@@ -32,12 +32,12 @@ def pools(views: Views, window: Window, filters: Filters) -> pa.Table:
     return rows.add_column(2, "nodes", pa.array([nodes[name] for name in names], pa.int64()))
 
 
-def states(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_states(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return dollars by pool and state: columns name, state, usd."""
     return run_query(views, (*BY_HOUR, "supply/states"), window, filters)
 
 
-def advised(
+def read_advised(
     views: Views, window: Window, filters: Filters, analyzers: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     """Return the advice of these analyzers, a row per recommendation, the largest saving first.
@@ -47,10 +47,10 @@ def advised(
     """
     steps = (*ADVICE, "supply/advised")
     rows = run_query(views, steps, window, filters, analyzers=[*analyzers], most=MOST).to_pylist()
-    return [with_finding_words(row) for row in rows]
+    return [add_finding_words(row) for row in rows]
 
 
-def answers(views: Views, window: Window, filters: Filters) -> list[dict[str, Any]]:
+def read_answers(views: Views, window: Window, filters: Filters) -> list[dict[str, Any]]:
     """Return the advice about capacity with its answer: buy, give back or move.
 
     Columns: those of `advised`, and answer (`capacity_answers.csv` has it by kind of finding).
@@ -60,12 +60,12 @@ def answers(views: Views, window: Window, filters: Filters) -> list[dict[str, An
     }
     return [
         {**row, "answer": answer_by_kind[row["kind"]]}
-        for row in advised(views, window, filters, ANSWERING)
+        for row in read_advised(views, window, filters, ANSWERING)
         if row["kind"] in answer_by_kind
     ]
 
 
-def capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return GPU-hours by how nodes are bought: on-demand, spot, reserved.
 
     Columns: capacity, nodes, gpu_hours, usd, usd_per_gpu_hour, productive_pct, lost_gpu_hours.
@@ -73,7 +73,7 @@ def capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, (*BY_DAY, "supply/capacity"), window, filters)
 
 
-def with_finding_words(row: dict[str, Any]) -> dict[str, Any]:
+def add_finding_words(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of advice with fields of its finding instead of the document."""
     document = json.loads(row.pop("document") or "{}")
     recommendations = [

@@ -87,7 +87,7 @@ def find_workloads(views: Views, window: Window, filters: Filters, search: str) 
     return list_subjects(views, window, filters, TimelineSubject(), "workload", search=search)
 
 
-def totals(
+def read_totals(
     views: Views, window: Window, filters: Filters, subject: TimelineSubject
 ) -> TimelineTotals:
     """Return the subject in one row; it equals `fallow spend` of the subject."""
@@ -95,14 +95,23 @@ def totals(
     return TimelineTotals(**rows[0])
 
 
-def states(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
+def read_states(
+    views: Views, window: Window, filters: Filters, subject: TimelineSubject
+) -> pa.Table:
     """Return at, later (UTC), state, gpu_hours, usd, gpus and usd_h (means) by step."""
     return _query_timeline(
-        views, (*PAID, "timeline/states"), window, filters, subject, step_s=3600 * step_h(window)
+        views,
+        (*PAID, "timeline/states"),
+        window,
+        filters,
+        subject,
+        step_s=3600 * choose_step_h(window),
     )
 
 
-def places(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
+def read_places(
+    views: Views, window: Window, filters: Filters, subject: TimelineSubject
+) -> pa.Table:
     """Return which workload had which device, the most GPU-hours first, unallocated last.
 
     Columns: cluster, workload, team, node, device, model, first_hour, last_hour (UTC), gpu_hours,
@@ -111,7 +120,9 @@ def places(views: Views, window: Window, filters: Filters, subject: TimelineSubj
     return _query_timeline(views, (*PAID, "timeline/places"), window, filters, subject, most=MOST)
 
 
-def measures(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
+def read_measures(
+    views: Views, window: Window, filters: Filters, subject: TimelineSubject
+) -> pa.Table:
     """Return the telemetry, a row per step; null = no samples.
 
     Columns: at (UTC), activity_pct (mean of the devices), most_pct
@@ -122,20 +133,22 @@ def measures(views: Views, window: Window, filters: Filters, subject: TimelineSu
     rolled = f"timeline/{'fine' if fine else 'coarse'}/rolled"
     steps = ("timeline/allocations", rolled, "timeline/device_rollups", "timeline/measures")
     sample_every_s = 300 if fine else 3600
-    step_s = sample_every_s if fine else sample_every_s * step_h(window)
+    step_s = sample_every_s if fine else sample_every_s * choose_step_h(window)
     return _query_timeline(
         views, steps, window, filters, subject, sample_every_s=sample_every_s, step_s=step_s
     )
 
 
-def events(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
+def read_events(
+    views: Views, window: Window, filters: Filters, subject: TimelineSubject
+) -> pa.Table:
     """Return the events, the newest first: at (UTC), kind, detail."""
     return _query_timeline(
         views, (POD_OWNERS, "timeline/events"), window, filters, subject, most=MOST_EVENTS
     )
 
 
-def step_h(window: Window) -> int:
+def choose_step_h(window: Window) -> int:
     """Return the hours of a step: at most `MOST_STEPS` fit into the window."""
     hours = align_window(window).seconds / 3600
     return next((step for step in STEPS_H if hours / step <= MOST_STEPS), STEPS_H[-1])

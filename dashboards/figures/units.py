@@ -63,7 +63,7 @@ def bin_costs(values: Sequence[float], fence: float) -> list[tuple[float, float,
     return [*bins, (float(edges[-1]), float(edges[-1] + edges[1]), beyond)] if beyond else bins
 
 
-def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
+def read_by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return the cost of a productive GPU-hour per name of `key`, the most expensive name first.
 
     Columns: name, usd, gpu_hours, productive_gpu_hours, usd_per_gpu_hour,
@@ -77,7 +77,7 @@ def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Tab
     return run_query(views, (*BY_HOUR, "units/owners"), window, filters, by=key)
 
 
-def runs(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_runs(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per training or batch run with GPUs in the window, the most expensive first.
 
     Columns: cluster, team, workload, began, last_hour (UTC), gpu_hours, productive_gpu_hours, usd.
@@ -86,25 +86,25 @@ def runs(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, (*BY_DAY, "units/runs"), window, filters, kinds=[*RUNS])
 
 
-def served(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_served(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per workload that served in the window, the most expensive first.
 
     Columns: cluster, team, workload, gpu_hours, usd, requests, tokens (null = its telemetry counts
     none), usd_per_million_requests, usd_per_million_tokens.
     """
-    return run_query(views, _unit("served"), window, filters)
+    return run_query(views, _find_unit("served"), window, filters)
 
 
-def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
+def read_trained(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per workload that reports its training work, the most expensive first.
 
     Columns: cluster, team, workload, work (the metric counted), amount, gpu_hours, usd,
     usd_per_million (of what the metric counts).
     """
-    return run_query(views, _unit("trained"), window, filters)
+    return run_query(views, _find_unit("trained"), window, filters)
 
 
-def _unit(name: str) -> tuple[str, ...]:
+def _find_unit(name: str) -> tuple[str, ...]:
     """Return the steps of a unit of work: the amount by pods' workload, and its cost."""
     return (
         *BY_DAY,

@@ -12,7 +12,7 @@ KEYS = ("team", "namespace", "workload", "model", "pool", "cluster")
 STATES = WASTED
 
 
-def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
+def read_by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return a row per name of `key`, the most wasted dollars first.
 
     Columns: name, waste_gpu_hours (GPU h), waste_usd, dollars of each state (idle_usd, lost_usd,

@@ -66,7 +66,7 @@ class GpuHourWaterfall(msgspec.Struct, frozen=True):
     """Idle hours of findings without advice."""
 
 
-def waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfall:
+def compute_waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfall:
     """Return the stages of the paid hours, state by state, and what findings would save of them."""
     rows = {
         r["state"]: r
@@ -86,7 +86,7 @@ def waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfal
         )
         left_hours -= row["gpu_hours"]
         left_usd = None if left_usd is None else left_usd - (row["usd"] or 0)
-    savings = savings_of(views, window, filters)
+    savings = list_savings(views, window, filters)
     saved = sum(s.gpu_hours for s in savings)
     (unadvised,) = run_query(views, (LATEST, "waterfall/unadvised"), window, filters).to_pylist()
     remaining_hours = max(0.0, hours - saved)
@@ -95,7 +95,7 @@ def waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfal
     )
 
 
-def savings_of(views: Views, window: Window, filters: Filters) -> tuple[Saving, ...]:
+def list_savings(views: Views, window: Window, filters: Filters) -> tuple[Saving, ...]:
     """Return what the stored findings would save in the window, the most expensive first."""
     rows = run_query(views, (*ADVICE, "waterfall/steps"), window, filters).to_pylist()
     return tuple(Saving(**row) for row in rows)

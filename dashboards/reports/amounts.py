@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards.reports.document import Kind
-from dashboards.text import visible
+from dashboards.text import spell_out
 
 OPEN, CLOSE = "\u2068", "\u2069"
 """Marks around an outside name in a sentence; `visible` spells out such characters inside it."""
@@ -18,7 +18,7 @@ MUCH = 100
 
 def name(text: object, longest: int = LONGEST) -> str:
     """Return an outside name for a sentence: its characters, isolated, cut if too long."""
-    return f"{OPEN}{cut(visible(str(text)), longest)}{CLOSE}"
+    return f"{OPEN}{cut(spell_out(str(text)), longest)}{CLOSE}"
 
 
 def cut(text: str, longest: int) -> str:
@@ -31,19 +31,19 @@ def strip_marks(text: str) -> str:
     return text.replace(OPEN, "").replace(CLOSE, "")
 
 
-def usd(amount: Decimal | None) -> str:
+def format_usd(amount: Decimal | None) -> str:
     """Write dollars for a headline or a sentence."""
     if amount is None:
         return "no price"
     return f"{'-' if amount < 0 else ''}${abs(amount):,.{0 if abs(amount) >= MUCH else 2}f}"
 
 
-def hours(gpu_hours: float) -> str:
+def format_hours(gpu_hours: float) -> str:
     """Write GPU-hours."""
     return f"{gpu_hours:,.{0 if gpu_hours >= MUCH else 1}f} GPU-hours"
 
 
-def share(part: Any, whole: Any) -> str:
+def format_share(part: Any, whole: Any) -> str:
     """Write a part as a percentage of a whole."""
     return f"{float(part) / float(whole):.1%}" if part is not None and whole else "-"
 
@@ -69,4 +69,4 @@ def format_cell(value: Any, kind: Kind) -> str:
         case "moment":
             return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else str(value)
         case _:
-            return cut(visible(str(value)), LONGEST + 30)
+            return cut(spell_out(str(value)), LONGEST + 30)

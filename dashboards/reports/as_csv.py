@@ -21,20 +21,20 @@ def write(document: ReportDocument) -> bytes:
         for section in document.sections
         for block in section.blocks
         if isinstance(block, ReportTable)
-        for row in _rows(section.title, block)
+        for row in _build_rows(section.title, block)
     )
     return write_rows([HEAD, *rows]).encode()
 
 
-def _rows(section: str, table: ReportTable) -> list[list[Any]]:
+def _build_rows(section: str, table: ReportTable) -> list[list[Any]]:
     first, *value_columns = table.columns
     return [
         [
             section,
-            _value(row.get(first.name)),
-            _value(next((row[n] for n in OWNER_COLUMNS if row.get(n)), None)),
+            _format_value(row.get(first.name)),
+            _format_value(next((row[n] for n in OWNER_COLUMNS if row.get(n)), None)),
             column.label,
-            _value(row[column.name]),
+            _format_value(row[column.name]),
             UNITS[column.kind] or ("GPU-hours" if "gpu_hours" in column.name else ""),
         ]
         for row in table.rows
@@ -43,5 +43,5 @@ def _rows(section: str, table: ReportTable) -> list[list[Any]]:
     ]
 
 
-def _value(value: Any) -> Any:
+def _format_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value

@@ -29,18 +29,25 @@ def write(document: ReportDocument) -> bytes:
             f"{document.made_at:%Y-%m-%d %H:%M} UTC"
         ),
         "",
-        *(f"> {_sentence(line)}\n" for line in document.warnings),
-        *([f"**{_sentence(document.verdict)}**", ""] if document.verdict else []),
+        *(f"> {_render_sentence(line)}\n" for line in document.warnings),
+        *([f"**{_render_sentence(document.verdict)}**", ""] if document.verdict else []),
         "| | | |",
         "|---|--:|---|",
         *(
-            f"| {f.label} | **{_sentence(f.value)}** | {_sentence(f.about)} |"
+            f"| {f.label} | **{_render_sentence(f.value)}** | {_render_sentence(f.about)} |"
             for f in document.figures
         ),
         "",
-        *_changes(document.figures),
-        *([f"## {ACTIONS_TITLE}", "", *_table(document.actions)] if document.actions else []),
-        *(f"- **{statement.about}**: {_sentence(statement.text)}" for statement in document.story),
+        *_render_changes(document.figures),
+        *(
+            [f"## {ACTIONS_TITLE}", "", *_render_table(document.actions)]
+            if document.actions
+            else []
+        ),
+        *(
+            f"- **{statement.about}**: {_render_sentence(statement.text)}"
+            for statement in document.story
+        ),
         "",
     ]
     for section in document.sections:
@@ -50,8 +57,8 @@ def write(document: ReportDocument) -> bytes:
     return "\n".join(lines).encode()
 
 
-def _changes(figures: tuple[HeadlineFigure, ...]) -> list[str]:
-    changes = [f"- {f.label}: {_sentence(f.change)}" for f in figures if f.change]
+def _render_changes(figures: tuple[HeadlineFigure, ...]) -> list[str]:
+    changes = [f"- {f.label}: {_render_sentence(f.change)}" for f in figures if f.change]
     return ["Against the period before:", "", *changes, ""] if changes else []
 
 
@@ -61,13 +68,13 @@ def _block(block: Block) -> list[str]:
             return []
         case TextBlock(texts, points):
             head, gap = ("- ", []) if points else ("", [""])
-            lines = [line for text in texts for line in (head + _sentence(text), *gap)]
+            lines = [line for text in texts for line in (head + _render_sentence(text), *gap)]
             return [*lines, ""] if points else lines
         case ReportTable():
-            return _table(block)
+            return _render_table(block)
 
 
-def _table(table: ReportTable) -> list[str]:
+def _render_table(table: ReportTable) -> list[str]:
     if not table.rows:
         return ["nothing", ""]
     rows = [*table.rows, *([table.total] if table.total else [])]
@@ -77,14 +84,16 @@ def _table(table: ReportTable) -> list[str]:
     ]
     lines += [
         "| "
-        + " | ".join(_cell(c, row.get(c.name)) if c.name in row else "" for c in table.columns)
+        + " | ".join(
+            _render_cell(c, row.get(c.name)) if c.name in row else "" for c in table.columns
+        )
         + " |"
         for row in rows
     ]
     return [*lines, "", *([f"and {table.left_out:,} more", ""] if table.left_out else [])]
 
 
-def _cell(column: ReportColumn, value: object) -> str:
+def _render_cell(column: ReportColumn, value: object) -> str:
     text = amounts.format_cell(value, column.kind)
     return _name(text) if column.kind == "text" else text.replace("$", "\\$")
 
@@ -94,7 +103,7 @@ def _name(text: str) -> str:
     return re.sub(r"(?i)(https?|www)", "\\1\u2060", _MARKUP.sub(r"\\\1", amounts.cut(text, 90)))
 
 
-def _sentence(text: str) -> str:
+def _render_sentence(text: str) -> str:
     parts = amounts.NAMED.split(text)
     return "".join(
         _name(part) if odd % 2 else _OURS.sub(r"\\\1", part) for odd, part in enumerate(parts)

@@ -50,7 +50,7 @@ def write(document: ReportDocument) -> bytes:
             for f in document.figures
         ],
         "actions_title": ACTIONS_TITLE,
-        "actions": [_table(document.actions)] if document.actions else [],
+        "actions": [_render_table(document.actions)] if document.actions else [],
         "story": [{"about": s.about, "text": amounts.strip_marks(s.text)} for s in document.story],
         "first": [_block(block, drawings) for block in document.first],
         "sections": [
@@ -73,13 +73,13 @@ def _block(block: Block, drawings: dict[str, bytes]) -> dict[str, Any]:
             return {"kind": "text", "lines": text_lines, "points": points, "small": small}
         case ReportChart(chart, alt):
             name = f"picture-{len(drawings)}.svg"
-            drawings[name] = svg_charts.for_print(svg_charts.svg(chart, WIDTH, FONT))
+            drawings[name] = svg_charts.convert_for_print(svg_charts.render_svg(chart, WIDTH, FONT))
             return {"kind": "picture", "file": name, "alt": alt}
         case ReportTable():
-            return _table(block)
+            return _render_table(block)
 
 
-def _table(table: ReportTable) -> dict[str, Any]:
+def _render_table(table: ReportTable) -> dict[str, Any]:
     def cells(row: Any) -> list[str]:
         return [
             amounts.format_cell(row[c.name], c.kind) if c.name in row else "" for c in table.columns

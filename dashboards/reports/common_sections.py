@@ -10,7 +10,7 @@ from dashboards.reports.document import (
     ReportSection,
     TextBlock,
 )
-from dashboards.reports.report_request import ReportRequest, table
+from dashboards.reports.report_request import ReportRequest, build_table
 
 STATES = (
     ReportColumn("state", "state"),
@@ -56,7 +56,7 @@ CASES = (
 )
 
 
-def waterfall_section(
+def build_waterfall_section(
     request: ReportRequest,
     waterfall_total: waterfall.GpuHourWaterfall,
     stages: savings.Stages,
@@ -78,15 +78,15 @@ def waterfall_section(
         (
             ReportChart(
                 charts.draw_waterfall(
-                    chart_data.waterfall_bars(waterfall_total), "GPU-hours", height=220
+                    chart_data.build_waterfall_bars(waterfall_total), "GPU-hours", height=220
                 ),
                 "From paid to working GPU-hours",
             ),
-            table(request, rows, STATES, total=("gpu_hours", "usd")),
+            build_table(request, rows, STATES, total=("gpu_hours", "usd")),
             TextBlock(
                 (
                     summary.use_sentence(paid),
-                    *summary.reconciliation_sentence(request, waterfall_total, stages),
+                    *summary.write_reconciliation(request, waterfall_total, stages),
                 ),
                 points=True,
                 small=True,
@@ -95,14 +95,14 @@ def waterfall_section(
     )
 
 
-def advice(request: ReportRequest, rows: list[dict[str, object]]) -> tuple[Block, ...]:
+def build_advice(request: ReportRequest, rows: list[dict[str, object]]) -> tuple[Block, ...]:
     """Return the advice, a row per workload, the largest saving first."""
     if not rows:
         return (
             TextBlock(("No finding touches this window: fallow analyze or fallow up find waste.",)),
         )
     return (
-        table(request, rows, ADVICE, total=("gpu_hours", "usd")),
+        build_table(request, rows, ADVICE, total=("gpu_hours", "usd")),
         TextBlock(
             ("No GPU-hour is saved twice: each line saves this much on top of those above it.",),
             small=True,
@@ -110,7 +110,7 @@ def advice(request: ReportRequest, rows: list[dict[str, object]]) -> tuple[Block
     )
 
 
-def saving(
+def build_saving(
     request: ReportRequest, stages: savings.Stages, verified: list[dict[str, object]]
 ) -> ReportSection:
     """Return how far findings progressed, and the measured savings."""
@@ -123,9 +123,9 @@ def saving(
         }
         for stage in ("identified", "approved", "acted", "verified")
     ]
-    blocks: list[Block] = [table(request, rows, STAGES)]
+    blocks: list[Block] = [build_table(request, rows, STAGES)]
     if stages.identified_usd:
-        picture = charts.funnel(chart_data.savings_stages(stages))
+        picture = charts.draw_funnel(chart_data.build_savings_stages(stages))
         blocks.insert(
             0, ReportChart(picture, "Dollars identified, approved, acted upon and verified")
         )
@@ -133,14 +133,14 @@ def saving(
         rows_explained = [
             {**row, "told": savings.KINDS.get(str(row["kind"]), "")} for row in verified
         ]
-        blocks.append(table(request, rows_explained, VERIFIED))
-    cases = savings.cases(request.views, request.window, request.filters)
+        blocks.append(build_table(request, rows_explained, VERIFIED))
+    cases = savings.read_cases(request.views, request.window, request.filters)
     if cases.num_rows:
-        blocks.append(table(request, cases, CASES))
+        blocks.append(build_table(request, cases, CASES))
     return ReportSection("What was done, and what it saved", tuple(blocks))
 
 
-def notes(paid: spend.SpendTotals) -> ReportSection:
+def build_notes(paid: spend.SpendTotals) -> ReportSection:
     """Return how to read the numbers."""
     priced = f"{paid.price_as_of:%Y-%m-%d}" if paid.price_as_of else "no date is known"
     return ReportSection(

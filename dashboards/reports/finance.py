@@ -15,7 +15,7 @@ from dashboards.figures import (
     waterfall,
 )
 from dashboards.reports import common_sections, first_page, report_request, summary
-from dashboards.reports.amounts import hours, share, usd
+from dashboards.reports.amounts import format_hours, format_share, format_usd
 from dashboards.reports.document import (
     Block,
     HeadlineFigure,
@@ -26,7 +26,7 @@ from dashboards.reports.document import (
     Statement,
     TextBlock,
 )
-from dashboards.reports.report_request import ReportRequest, table
+from dashboards.reports.report_request import ReportRequest, build_table
 
 WASTE = (
     ReportColumn("name", "team"),
@@ -86,36 +86,36 @@ UNITS = (
 def document(request: ReportRequest) -> ReportDocument:
     """Return the report; its numbers are those of Finance's pages."""
     views, window, filters = request.views, request.window, request.filters
-    waterfall_total = waterfall.waterfall(views, window, filters)
-    paid = spend.totals(views, window, filters)
-    stages = savings.stages(views, window, filters)
-    owners = waste.by_owner(views, window, filters, "team")
+    waterfall_total = waterfall.compute_waterfall(views, window, filters)
+    paid = spend.read_totals(views, window, filters)
+    stages = savings.read_stages(views, window, filters)
+    owners = waste.read_by_owner(views, window, filters, "team")
     advice = first_page.order_by_dollars(first_page.list_workloads(request))
-    now = overview.totals(views, window, filters)
+    now = overview.read_totals(views, window, filters)
     before = first_page.read_before(request)
-    verified = savings.verified(views, window, filters)
-    month = spend.month(views, window.end, filters, request.settings.finance.usd_per_month)
-    lost = report_request.waste_by_state(waterfall_total)
+    verified = savings.read_verified(views, window, filters)
+    month = spend.read_month(views, window.end, filters, request.settings.finance.usd_per_month)
+    lost = report_request.sum_waste_by_state(waterfall_total)
     worked = next((s.gpu_hours for s in waterfall_total.steps if s.state == "productive"), 0.0)
     figures = (
         *first_page.build_figures(now, stages, before),
         HeadlineFigure(
             "Worked",
-            share(worked, waterfall_total.gpu_hours),
-            f"{hours(worked)}; {summary.effective(paid)}",
+            format_share(worked, waterfall_total.gpu_hours),
+            f"{format_hours(worked)}; {summary.format_effective(paid)}",
             "good",
         ),
     )
     story = (
-        Statement("Paid", summary.paid_sentence(request, waterfall_total, worked)),
-        Statement("Wasted", summary.waste_sentence(lost, waterfall_total)),
-        Statement("Whose", summary.owner_sentence(owners.to_pylist(), lost.usd)),
-        Statement("Done", summary.done_sentence(stages)),
-        Statement("To do", summary.advice_sentence(request, advice)),
-        Statement("Saved", summary.savings_sentence(verified.to_pylist())),
-        Statement(f"{month.start:%B}", _month_sentence(month)),
+        Statement("Paid", summary.write_paid_sentence(request, waterfall_total, worked)),
+        Statement("Wasted", summary.write_waste_sentence(lost, waterfall_total)),
+        Statement("Whose", summary.write_owner_sentence(owners.to_pylist(), lost.usd)),
+        Statement("Done", summary.write_done_sentence(stages)),
+        Statement("To do", summary.write_advice_sentence(request, advice)),
+        Statement("Saved", summary.write_savings_sentence(verified.to_pylist())),
+        Statement(f"{month.start:%B}", _write_month_sentence(month)),
     )
-    daily = spend.daily(views, window, filters)
+    daily = spend.read_daily(views, window, filters)
     unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
     return ReportDocument(
         title="GPU spend and waste",
@@ -125,26 +125,26 @@ def document(request: ReportRequest) -> ReportDocument:
         subject=", ".join(filters.named.values()) or "every cluster",
         figures=figures,
         story=story,
-        warnings=report_request.warnings(request, paid),
+        warnings=report_request.list_warnings(request, paid),
         verdict=first_page.write_verdict(request, now, stages, before, advice),
         actions=first_page.list_actions(advice),
         first=(
             ReportChart(
-                charts.states_over_time(daily, unit, height=190),
+                charts.draw_states_over_time(daily, unit, height=190),
                 "Per day, by what the GPUs did",
             ),
         ),
         sections=(
-            common_sections.waterfall_section(request, waterfall_total, stages, paid),
+            common_sections.build_waterfall_section(request, waterfall_total, stages, paid),
             *_change_section(request),
-            _owner_section(request, owners.to_pylist()),
-            _chargeback_section(request),
-            ReportSection("What to do", common_sections.advice(request, advice)),
-            common_sections.saving(request, stages, verified.to_pylist()),
-            *_budget_section(request, month),
-            *_commitment_section(request),
-            _units(request),
-            common_sections.notes(paid),
+            _build_owner_section(request, owners.to_pylist()),
+            _build_chargeback_section(request),
+            ReportSection("What to do", common_sections.build_advice(request, advice)),
+            common_sections.build_saving(request, stages, verified.to_pylist()),
+            *_build_budget_section(request, month),
+            *_build_commitment_section(request),
+            _build_units(request),
+            common_sections.build_notes(paid),
         ),
     )
 
@@ -177,13 +177,13 @@ def _change_section(request: ReportRequest) -> tuple[ReportSection, ...]:
                     charts.draw_waterfall(chart_data.bridge_bars(bill_bridge), "USD", height=200),
                     "From the bill before to this one",
                 ),
-                table(request, rows, BRIDGE),
+                build_table(request, rows, BRIDGE),
             ),
         ),
     )
 
 
-def _owner_section(request: ReportRequest, owners: list[dict[str, object]]) -> ReportSection:
+def _build_owner_section(request: ReportRequest, owners: list[dict[str, object]]) -> ReportSection:
     owners_with_waste = [row for row in owners if row["waste_usd"]][:10]
     owner_bars = [
         {"name": row["name"], "state": state, "usd": row[f"{state}_usd"]}
@@ -193,18 +193,18 @@ def _owner_section(request: ReportRequest, owners: list[dict[str, object]]) -> R
     ]
     blocks: list[Block] = []
     if owner_bars:
-        chart = charts.stacked_bars(
+        chart = charts.draw_stacked_bars(
             owner_bars,
             names=[str(r["name"]) for r in owners_with_waste],
             title="USD wasted",
         )
         blocks.append(ReportChart(chart, "Dollars wasted, by team and state"))
     sums = [c.name for c in WASTE if c.kind == "usd"]
-    return ReportSection("Whose it is", (*blocks, table(request, owners, WASTE, total=sums)))
+    return ReportSection("Whose it is", (*blocks, build_table(request, owners, WASTE, total=sums)))
 
 
-def _chargeback_section(request: ReportRequest) -> ReportSection:
-    rows = chargeback.teams(request.views, request.window, request.filters)
+def _build_chargeback_section(request: ReportRequest) -> ReportSection:
+    rows = chargeback.read_teams(request.views, request.window, request.filters)
     sums = [c.name for c in TEAMS if c.kind in ("usd", "number")]
     explanation = TextBlock(
         (
@@ -217,35 +217,35 @@ def _chargeback_section(request: ReportRequest) -> ReportSection:
         small=True,
     )
     return ReportSection(
-        "Chargeback by team", (table(request, rows, TEAMS, total=sums, most=60), explanation)
+        "Chargeback by team", (build_table(request, rows, TEAMS, total=sums, most=60), explanation)
     )
 
 
-def _budget_section(request: ReportRequest, month: spend.Month) -> tuple[ReportSection, ...]:
+def _build_budget_section(request: ReportRequest, month: spend.Month) -> tuple[ReportSection, ...]:
     blocks: list[Block] = []
     if month.path and month.forecast is not None:
-        chart = charts.month_end(chart_data.month_days(month), height=180)
+        chart = charts.draw_month_end(chart_data.build_month_days(month), height=180)
         blocks.append(ReportChart(chart, f"{month.start:%B}: paid so far, then expected"))
         blocks.append(TextBlock((f"Line: {month.method}.",), small=True))
     planned = request.settings.finance.teams_usd_per_month
     if planned:
-        data_extent = extent.extent(request.views)
-        at = anomalies.budget_time(
+        data_extent = extent.read_extent(request.views)
+        at = anomalies.read_budget_time(
             request.window, data_extent.accounted if data_extent else None, request.now
         )
-        team_budgets = anomalies.budgets(request.views, at, request.filters, planned)
+        team_budgets = anomalies.read_budgets(request.views, at, request.filters, planned)
         rows = [
             {**{n: getattr(b, n) for n in b.__struct_fields__}, "stands": b.stands}
             for b in team_budgets
         ]
-        blocks.append(table(request, rows, BUDGETS))
+        blocks.append(build_table(request, rows, BUDGETS))
     return (ReportSection("The month and its budgets", tuple(blocks)),) if blocks else ()
 
 
-def _commitment_section(request: ReportRequest) -> tuple[ReportSection, ...]:
+def _build_commitment_section(request: ReportRequest) -> tuple[ReportSection, ...]:
     promised = tuple(request.settings.prices.commitments)
     commitment_uses = (
-        commitments.commitments(request.views, request.window, request.filters, promised)
+        commitments.read_commitments(request.views, request.window, request.filters, promised)
         if promised
         else ()
     )
@@ -261,24 +261,26 @@ def _commitment_section(request: ReportRequest) -> tuple[ReportSection, ...]:
         }
         for commitment in commitment_uses
     ]
-    return (ReportSection("Commitments", (table(request, rows, COMMITTED),)),)
+    return (ReportSection("Commitments", (build_table(request, rows, COMMITTED),)),)
 
 
-def _units(request: ReportRequest) -> ReportSection:
-    rows = units.by_owner(request.views, request.window, request.filters, "team")
-    return ReportSection("What an hour that worked cost", (table(request, rows, UNITS),))
+def _build_units(request: ReportRequest) -> ReportSection:
+    rows = units.read_by_owner(request.views, request.window, request.filters, "team")
+    return ReportSection("What an hour that worked cost", (build_table(request, rows, UNITS),))
 
 
-def _month_sentence(month: spend.Month) -> str:
-    about = _budget_sentence(month)
+def _write_month_sentence(month: spend.Month) -> str:
+    about = _write_budget_sentence(month)
     if month.forecast is None:
         return f"The end of the month is unknown: {month.doubt or 'nothing of it has a price'}."
-    return f"The month will end at {usd(month.forecast)}; {about}."
+    return f"The month will end at {format_usd(month.forecast)}; {about}."
 
 
-def _budget_sentence(month: spend.Month) -> str:
+def _write_budget_sentence(month: spend.Month) -> str:
     if month.budget is not None and month.forecast is not None:
-        return f"budget {usd(month.budget)}, {share(month.forecast, month.budget)} of it"
+        return (
+            f"budget {format_usd(month.budget)}, {format_share(month.forecast, month.budget)} of it"
+        )
     if month.low is not None and month.low != month.high:
-        return f"8 in 10: {usd(month.low)} to {usd(month.high)}"
+        return f"8 in 10: {format_usd(month.low)} to {format_usd(month.high)}"
     return "no budget is set"

@@ -7,7 +7,7 @@ import msgspec
 
 from dashboards.figures import analysis_runs, inbox, overview, savings
 from dashboards.reports import amounts
-from dashboards.reports.amounts import count, hours, share, usd
+from dashboards.reports.amounts import count, format_hours, format_share, format_usd
 from dashboards.reports.document import HeadlineFigure, ReportColumn, ReportTable, Tone
 from dashboards.reports.report_request import ReportRequest
 from fallow.window import Window, format_duration
@@ -72,7 +72,7 @@ def list_actions(rows: list[dict[str, Any]]) -> ReportTable | None:
 def read_before(request: ReportRequest) -> PeriodBefore:
     """Return the period of the same length before; it needs data in every hour of both."""
     views, filters = request.views, request.filters
-    window = overview.window_before(request.window)
+    window = overview.get_window_before(request.window)
     length = format_duration(window.seconds)
     for period, words in ((window, f"the {length} before"), (request.window, "this period")):
         data = coverage.measure_coverage(views, period, {}, filters.cluster)
@@ -82,12 +82,12 @@ def read_before(request: ReportRequest) -> PeriodBefore:
             return PeriodBefore(
                 window, why=f"only {data.hours_with_data} of {data.hours} h of {words} have data"
             )
-    runs = analysis_runs.runs(views)
+    runs = analysis_runs.read_runs(views)
     starts = [run.start for run in runs if run.kind == "analyzer" and run.start]
     return PeriodBefore(
         window,
-        overview.totals(views, window, filters),
-        savings.stages(views, window, filters),
+        overview.read_totals(views, window, filters),
+        savings.read_stages(views, window, filters),
         bool(starts) and max(starts) <= window.start.replace(tzinfo=None),
     )
 
@@ -97,7 +97,7 @@ def build_figures(
 ) -> tuple[HeadlineFigure, ...]:
     """Return paid, used, wasted, saveable and verified dollars, each with its change."""
     totals = before.totals
-    of_bill = "" if now.usd is None else f"{share(now.wasted_usd, now.usd)} of the bill; "
+    of_bill = "" if now.usd is None else f"{format_share(now.wasted_usd, now.usd)} of the bill; "
     earlier_stages = before.stages
     saveable = earlier_stages.identified_usd if earlier_stages and before.is_analyzed else None
     verified = (earlier_stages.verified_usd or Decimal()) if earlier_stages else None
@@ -108,23 +108,27 @@ def build_figures(
         why = before.why
         if totals and label == "Could be saved" and not before.is_analyzed:
             why = "the last analysis did not judge the period before"
-        return HeadlineFigure(label, usd(value), about, tone, describe_change(value, earlier, why))
+        return HeadlineFigure(
+            label, format_usd(value), about, tone, describe_change(value, earlier, why)
+        )
 
     return (
-        build("Paid", now.usd, totals.usd if totals else None, hours(now.gpu_hours), "plain"),
+        build(
+            "Paid", now.usd, totals.usd if totals else None, format_hours(now.gpu_hours), "plain"
+        ),
         build(
             "Used",
             now.used_usd,
             totals.used_usd if totals else None,
-            f"{share(now.used_gpu_hours, now.gpu_hours)} of the hours",
+            f"{format_share(now.used_gpu_hours, now.gpu_hours)} of the hours",
             "good",
         ),
         build(
             "Wasted",
             now.wasted_usd,
             totals.wasted_usd if totals else None,
-            f"{of_bill}{hours(now.wasted_gpu_hours)}, "
-            f"{share(now.wasted_gpu_hours, now.gpu_hours)} of the hours",
+            f"{of_bill}{format_hours(now.wasted_gpu_hours)}, "
+            f"{format_share(now.wasted_gpu_hours, now.gpu_hours)} of the hours",
             "waste",
         ),
         build(
@@ -150,8 +154,8 @@ def describe_change(now: Decimal | None, before: Decimal | None, why: str = "") 
         return f"change unknown: {why or 'no price'}"
     share_changed = overview.change(now, before)
     if share_changed is None:
-        return f"{usd(before)} before"
-    return f"{share_changed:+.1%}, {usd(before)} before"
+        return f"{format_usd(before)} before"
+    return f"{share_changed:+.1%}, {format_usd(before)} before"
 
 
 def write_verdict(
@@ -165,13 +169,15 @@ def write_verdict(
     length = format_duration(before.window.seconds)
     earlier = before.totals
     if now.usd is None:
-        part = share(now.wasted_gpu_hours, now.gpu_hours)
-        lead = f"{part} of {hours(now.gpu_hours)} was wasted (no price)"
+        part = format_share(now.wasted_gpu_hours, now.gpu_hours)
+        lead = f"{part} of {format_hours(now.gpu_hours)} was wasted (no price)"
         change = overview.change(
             now.wasted_gpu_hours, earlier.wasted_gpu_hours if earlier else None
         )
     else:
-        lead = f"{share(now.wasted_usd, now.usd)} of the {usd(now.usd)} paid was wasted"
+        lead = (
+            f"{format_share(now.wasted_usd, now.usd)} of the {format_usd(now.usd)} paid was wasted"
+        )
         change = overview.change(now.wasted_usd, earlier.wasted_usd if earlier else None)
     if change is None:
         compared = f"the change against the {length} before is unknown"
@@ -181,10 +187,10 @@ def write_verdict(
         more = "more" if change >= 0 else "less"
         compared = f"{abs(change):.1%} {more} than in the {length} before"
     if not rows:
-        absence = analysis_runs.absence(request.views, request.window)
+        absence = analysis_runs.explain_absence(request.views, request.window)
         advice = "what could be saved is unknown" if absence.summary else "nothing is advised"
         return f"{lead}, {compared}; {advice}."
-    saves = usd(stages.identified_usd) if stages.identified_usd is not None else "hours"
+    saves = format_usd(stages.identified_usd) if stages.identified_usd is not None else "hours"
     advised = f"{count(len(rows), 'workload')} could save {saves}"
     team = order_by_dollars(rows)[0]["team"]
     most = f", most of all in team {amounts.name(team, 40)}" if team else ""

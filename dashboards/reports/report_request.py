@@ -59,7 +59,7 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
             f"the window begins {window.start:%Y-%m-%d %H:%M} UTC, in the future",
             hint="--window 30d is the last thirty days; START/END are times",
         )
-    data_extent = extent.extent(views)
+    data_extent = extent.read_extent(views)
     if data_extent is None:
         raise EmptyWarehouseError(
             "the warehouse holds no telemetry yet", hint="bring some in: fallow collect --once"
@@ -81,18 +81,7 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
     return align_window(Window(max(window.start, data_extent.samples.start), end))
 
 
-def of_bill(lost: WasteByState, waterfall_total: waterfall.GpuHourWaterfall) -> str:
-    """Return the line under wasted dollars: their share, then the hours and their share."""
-    of_hours = (
-        f"{amounts.hours(lost.gpu_hours)}, "
-        f"{amounts.share(lost.gpu_hours, waterfall_total.gpu_hours)}"
-    )
-    if lost.usd is None:
-        return f"{of_hours} of the hours"
-    return f"{amounts.share(lost.usd, waterfall_total.usd)} of the bill; {of_hours} of the hours"
-
-
-def waste_by_state(waterfall_total: waterfall.GpuHourWaterfall) -> WasteByState:
+def sum_waste_by_state(waterfall_total: waterfall.GpuHourWaterfall) -> WasteByState:
     """Return the wasted states, the most expensive first; unknown is never one."""
     steps = [step for step in waterfall_total.steps if step.state in waste.STATES]
     amounts_known = [step.usd for step in steps if step.usd is not None]
@@ -103,14 +92,14 @@ def waste_by_state(waterfall_total: waterfall.GpuHourWaterfall) -> WasteByState:
     )
 
 
-def warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str, ...]:
+def list_warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str, ...]:
     """Return what makes the report's numbers incomplete."""
-    failed = data_health.audits(request.views, request.window)
+    failed = data_health.read_audits(request.views, request.window)
     sentences = [failed] if failed else []
-    sentences += [analysis_runs.fault(run) for run in analysis_runs.faults(request.views)]
+    sentences += [analysis_runs.read_fault(run) for run in analysis_runs.read_faults(request.views)]
     down = [
         collector
-        for collector in data_health.collector_health(request.views, request.window.end)
+        for collector in data_health.read_collector_health(request.views, request.window.end)
         if collector.down
     ]
     sentences += [
@@ -131,19 +120,21 @@ def warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str, ...]
     sentences += [f"{line[0].upper()}{line[1:]}." for line in late]
     if paid.unpriced_gpu_hours:
         sentences.append(
-            f"{amounts.hours(paid.unpriced_gpu_hours)} "
-            f"({amounts.share(paid.unpriced_gpu_hours, paid.gpu_hours)}) have no price and are in "
+            f"{amounts.format_hours(paid.unpriced_gpu_hours)} "
+            f"({amounts.format_share(paid.unpriced_gpu_hours, paid.gpu_hours)}) have no price "
+            "and are in "
             "no figure of dollars."
         )
     if paid.unknown_gpu_hours > paid.gpu_hours / 20:
         sentences.append(
-            f"{amounts.share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours have no "
+            f"{amounts.format_share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours "
+            "have no "
             "telemetry: they are neither waste nor work."
         )
     return tuple(sentences)
 
 
-def table(
+def build_table(
     request: ReportRequest,
     rows: pa.Table | Sequence[Mapping[str, Any]],
     columns: Sequence[ReportColumn],
@@ -161,7 +152,7 @@ def table(
         amounts_known = [row[name] for row in records if row[name] is not None]
         summed[name] = sum(amounts_known[1:], amounts_known[0]) if amounts_known else None
         if any(column.name == name and column.kind == "usd" for column in columns):
-            summed[name] = money.total([row[name] for row in records])
+            summed[name] = money.sum_money([row[name] for row in records])
             parts = money.apportion([row[name] for row in records])
             records = [{**row, name: part} for row, part in zip(records, parts, strict=True)]
     rows_shown = records if request.whole else records[:most]

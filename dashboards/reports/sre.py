@@ -6,7 +6,7 @@ from typing import Any
 from dashboards import charts
 from dashboards.figures import data_health, fleet, overview, savings, spend, waterfall
 from dashboards.reports import amounts, common_sections, first_page, report_request, summary
-from dashboards.reports.amounts import count, share, usd
+from dashboards.reports.amounts import count, format_share, format_usd
 from dashboards.reports.document import (
     Block,
     HeadlineFigure,
@@ -18,7 +18,7 @@ from dashboards.reports.document import (
     Statement,
     TextBlock,
 )
-from dashboards.reports.report_request import ReportRequest, table
+from dashboards.reports.report_request import ReportRequest, build_table
 
 NOW = (
     ReportColumn("state", "state"),
@@ -75,16 +75,16 @@ COLLECTORS = (
 def document(request: ReportRequest) -> ReportDocument:
     """Return the report; its numbers are those of the SRE's pages."""
     views, window, filters = request.views, request.window, request.filters
-    now = fleet.states(views, window.end, filters)
-    paid = spend.totals(views, window, filters)
-    waterfall_total = waterfall.waterfall(views, window, filters)
-    stages = savings.stages(views, window, filters)
-    verified = savings.verified(views, window, filters).to_pylist()
+    now = fleet.read_states(views, window.end, filters)
+    paid = spend.read_totals(views, window, filters)
+    waterfall_total = waterfall.compute_waterfall(views, window, filters)
+    stages = savings.read_stages(views, window, filters)
+    verified = savings.read_verified(views, window, filters).to_pylist()
     advice = first_page.list_workloads(request)
     by_dollars = first_page.order_by_dollars(advice)
-    totals = overview.totals(views, window, filters)
+    totals = overview.read_totals(views, window, filters)
     before = first_page.read_before(request)
-    looking = data_health.collector_health(views, window.end)
+    looking = data_health.read_collector_health(views, window.end)
     state = {rate.state: rate for rate in now}
     up = sum(1 for collector in looking if not collector.down)
     known_share = 1 - paid.unknown_gpu_hours / paid.gpu_hours if paid.gpu_hours else 0.0
@@ -97,17 +97,23 @@ def document(request: ReportRequest) -> ReportDocument:
         figures=(
             HeadlineFigure(
                 "Working now",
-                share(_gpus(state, "productive", "low"), sum(p.gpus for p in now)),
-                f"{_gpus(state, 'productive', 'low'):,.1f} of {sum(p.gpus for p in now):,.0f} GPUs",
+                format_share(_count_gpus(state, "productive", "low"), sum(p.gpus for p in now)),
+                f"{_count_gpus(state, 'productive', 'low'):,.1f} of "
+                f"{sum(p.gpus for p in now):,.0f} GPUs",
                 "good",
             ),
             HeadlineFigure(
-                "Idle now", f"{_pace(state, 'idle')} an hour", _some(state, "idle"), "waste"
+                "Idle now",
+                f"{_format_pace(state, 'idle')} an hour",
+                _format_some(state, "idle"),
+                "waste",
             ),
-            HeadlineFigure("Free now", f"{_pace(state, 'free')} an hour", _some(state, "free")),
+            HeadlineFigure(
+                "Free now", f"{_format_pace(state, 'free')} an hour", _format_some(state, "free")
+            ),
             HeadlineFigure(
                 "Could be saved",
-                usd(stages.identified_usd if stages.identified else Decimal()),
+                format_usd(stages.identified_usd if stages.identified else Decimal()),
                 count(stages.identified, "finding"),
                 "warn",
             ),
@@ -122,52 +128,53 @@ def document(request: ReportRequest) -> ReportDocument:
             ),
         ),
         story=(
-            Statement("Now", _now(state)),
+            Statement("Now", _format_now(state)),
             Statement(
                 "Wasted",
-                summary.waste_sentence(
-                    report_request.waste_by_state(waterfall_total), waterfall_total
+                summary.write_waste_sentence(
+                    report_request.sum_waste_by_state(waterfall_total), waterfall_total
                 ),
             ),
-            Statement("To do", summary.advice_sentence(request, by_dollars)),
-            Statement("Done", summary.done_sentence(stages)),
-            Statement("Saved", summary.savings_sentence(verified)),
-            Statement("Data", _data(looking, paid)),
+            Statement("To do", summary.write_advice_sentence(request, by_dollars)),
+            Statement("Done", summary.write_done_sentence(stages)),
+            Statement("Saved", summary.write_savings_sentence(verified)),
+            Statement("Data", _write_data_sentence(looking, paid)),
         ),
-        warnings=report_request.warnings(request, paid),
+        warnings=report_request.list_warnings(request, paid),
         verdict=first_page.write_verdict(request, totals, stages, before, advice),
         actions=first_page.list_actions(advice),
-        first=(_daily(request, waterfall_total),),
+        first=(_draw_daily(request, waterfall_total),),
         sections=(
             ReportSection(
                 "Findings by dollars over disruption",
-                (table(request, advice, INBOX, total=SAVES), _how_to_read()),
+                (build_table(request, advice, INBOX, total=SAVES), _explain_reading()),
             ),
-            _fleet(request, now),
-            common_sections.waterfall_section(request, waterfall_total, stages, paid),
-            *_findings_section(request, waterfall_total),
-            common_sections.saving(request, stages, verified),
-            _quality(request, looking),
-            common_sections.notes(paid),
+            _build_fleet(request, now),
+            common_sections.build_waterfall_section(request, waterfall_total, stages, paid),
+            *_build_findings_section(request, waterfall_total),
+            common_sections.build_saving(request, stages, verified),
+            _build_quality(request, looking),
+            common_sections.build_notes(paid),
         ),
     )
 
 
-def _gpus(state: dict[str, fleet.StateRate], *names: str) -> float:
+def _count_gpus(state: dict[str, fleet.StateRate], *names: str) -> float:
     return sum(state[name].gpus for name in names if name in state)
 
 
-def _pace(state: dict[str, fleet.StateRate], name: str) -> str:
-    return usd(state[name].usd_h if name in state else Decimal())
+def _format_pace(state: dict[str, fleet.StateRate], name: str) -> str:
+    return format_usd(state[name].usd_h if name in state else Decimal())
 
 
-def _some(state: dict[str, fleet.StateRate], name: str) -> str:
-    return f"{_gpus(state, name):,.1f} GPUs"
+def _format_some(state: dict[str, fleet.StateRate], name: str) -> str:
+    return f"{_count_gpus(state, name):,.1f} GPUs"
 
 
-def _now(state: dict[str, fleet.StateRate]) -> str:
+def _format_now(state: dict[str, fleet.StateRate]) -> str:
     state_texts = [
-        f"{rate.gpus:,.1f} GPUs {summary.WORDS.get(rate.state, rate.state)} ({usd(rate.usd_h)}/h)"
+        f"{rate.gpus:,.1f} GPUs {summary.WORDS.get(rate.state, rate.state)} "
+        f"({format_usd(rate.usd_h)}/h)"
         for rate in state.values()
         if rate.gpus
     ]
@@ -178,26 +185,29 @@ def _now(state: dict[str, fleet.StateRate]) -> str:
     )
 
 
-def _data(looking: tuple[data_health.CollectorHealth, ...], paid: spend.SpendTotals) -> str:
+def _write_data_sentence(
+    looking: tuple[data_health.CollectorHealth, ...], paid: spend.SpendTotals
+) -> str:
     down = [amounts.name(collector.collector) for collector in looking if collector.down]
     collector_sentence = (
         f"{summary.join_words(down)} did not answer." if down else "Every collector answers."
     )
     return (
-        f"{collector_sentence} {share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours "
+        f"{collector_sentence} {format_share(paid.unknown_gpu_hours, paid.gpu_hours)} of the "
+        "GPU-hours "
         "are unknown."
     )
 
 
-def _daily(request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall) -> ReportChart:
-    daily = spend.daily(request.views, request.window, request.filters)
+def _draw_daily(request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall) -> ReportChart:
+    daily = spend.read_daily(request.views, request.window, request.filters)
     unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
     return ReportChart(
-        charts.states_over_time(daily, unit, height=170), "Per day, by what the GPUs did"
+        charts.draw_states_over_time(daily, unit, height=170), "Per day, by what the GPUs did"
     )
 
 
-def _how_to_read() -> TextBlock:
+def _explain_reading() -> TextBlock:
     sentences = (
         "Disruption: one, and one more for each time that an owner took back what was done to the "
         "workload. No GPU-hour is saved twice."
@@ -205,18 +215,18 @@ def _how_to_read() -> TextBlock:
     return TextBlock((sentences,), small=True)
 
 
-def _fleet(request: ReportRequest, now: tuple[fleet.StateRate, ...]) -> ReportSection:
+def _build_fleet(request: ReportRequest, now: tuple[fleet.StateRate, ...]) -> ReportSection:
     rows: list[dict[str, Any]] = [{n: getattr(p, n) for n in p.__struct_fields__} for p in now]
     until, filters = request.window.end, request.filters
-    blocks: list[Block] = [table(request, rows, NOW, total=("gpus", "usd_h"))]
-    for figure, columns in ((fleet.holders, HOLDERS), (fleet.nodes, NODES)):
+    blocks: list[Block] = [build_table(request, rows, NOW, total=("gpus", "usd_h"))]
+    for figure, columns in ((fleet.read_holders, HOLDERS), (fleet.read_nodes, NODES)):
         figure_rows = figure(request.views, until, filters)
         if figure_rows.num_rows:
-            blocks.append(table(request, figure_rows, columns, most=15))
+            blocks.append(build_table(request, figure_rows, columns, most=15))
     return ReportSection("The fleet in the last accounted hour", tuple(blocks))
 
 
-def _findings_section(
+def _build_findings_section(
     request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall
 ) -> tuple[ReportSection, ...]:
     if not waterfall_total.savings:
@@ -224,22 +234,22 @@ def _findings_section(
     rows = [{n: getattr(s, n) for n in s.__struct_fields__} for s in waterfall_total.savings]
     return (
         ReportSection(
-            "Who found what", (table(request, rows, SAVINGS, total=("gpu_hours", "usd")),)
+            "Who found what", (build_table(request, rows, SAVINGS, total=("gpu_hours", "usd")),)
         ),
     )
 
 
-def _quality(
+def _build_quality(
     request: ReportRequest, looking: tuple[data_health.CollectorHealth, ...]
 ) -> ReportSection:
     rows = [
         {n: getattr(collector, n) for n in collector.__struct_fields__} for collector in looking
     ]
     blocks: list[ReportTable | TextBlock] = [
-        table(request, rows, COLLECTORS)
+        build_table(request, rows, COLLECTORS)
         if rows
         else TextBlock(("No collector looked in the day before the window's end.",))
     ]
-    failed = data_health.audits(request.views, request.window)
+    failed = data_health.read_audits(request.views, request.window)
     blocks.append(TextBlock((failed or "Every audit of the ledger holds in this window.",)))
     return ReportSection("Data quality", tuple(blocks))

@@ -6,7 +6,7 @@ import msgspec
 
 from dashboards.figures import analysis_runs, reconciliation, savings, spend, waterfall
 from dashboards.reports import amounts, report_request
-from dashboards.reports.amounts import count, hours, share, usd
+from dashboards.reports.amounts import count, format_hours, format_share, format_usd
 from dashboards.reports.report_request import ReportRequest
 from fallow.models import PLATFORM
 
@@ -20,47 +20,51 @@ WORDS = {
 UNPAID = "nothing of it has a price"
 
 
-def paid_sentence(
+def write_paid_sentence(
     request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall, worked: float
 ) -> str:
     """Return a sentence about what was paid and how much of it worked."""
     rate = (
         ""
         if waterfall_total.usd is None or not worked
-        else f" A GPU-hour that worked cost {usd(waterfall_total.usd / Decimal(repr(worked)))}."
+        else " A GPU-hour that worked cost "
+        f"{format_usd(waterfall_total.usd / Decimal(repr(worked)))}."
     )
     return (
-        f"{report_request.format_window(request.window)}: {usd(waterfall_total.usd)} for "
-        f"{hours(waterfall_total.gpu_hours)}, of which "
-        f"{share(worked, waterfall_total.gpu_hours)} worked.{rate}"
+        f"{report_request.format_window(request.window)}: {format_usd(waterfall_total.usd)} for "
+        f"{format_hours(waterfall_total.gpu_hours)}, of which "
+        f"{format_share(worked, waterfall_total.gpu_hours)} worked.{rate}"
     )
 
 
-def waste_sentence(
+def write_waste_sentence(
     lost: report_request.WasteByState, waterfall_total: waterfall.GpuHourWaterfall
 ) -> str:
     """Return a sentence about what was wasted, and how."""
     if not lost.gpu_hours:
         return "Every GPU-hour that was paid for was at work, starting up, or of unknown use."
     parts = [
-        f"{usd(step.usd)} {WORDS[step.state]}"
+        f"{format_usd(step.usd)} {WORDS[step.state]}"
         if step.usd is not None
-        else f"{hours(step.gpu_hours)} {WORDS[step.state]}"
+        else f"{format_hours(step.gpu_hours)} {WORDS[step.state]}"
         for step in lost.steps
         if step.gpu_hours
     ]
     if lost.usd is None:
-        part = share(lost.gpu_hours, waterfall_total.gpu_hours)
-        return f"{hours(lost.gpu_hours)}, {part} of the hours: {join_words(parts)}."
+        part = format_share(lost.gpu_hours, waterfall_total.gpu_hours)
+        return f"{format_hours(lost.gpu_hours)}, {part} of the hours: {join_words(parts)}."
     return (
-        f"{usd(lost.usd)}, {share(lost.usd, waterfall_total.usd)} of the bill: {join_words(parts)}."
+        f"{format_usd(lost.usd)}, {format_share(lost.usd, waterfall_total.usd)} of the "
+        f"bill: {join_words(parts)}."
     )
 
 
 def use_sentence(paid: spend.SpendTotals) -> str:
     """Return a sentence about busy time and effective utilisation; not measured is not zero."""
     busy = "-" if paid.busy is None else f"{paid.busy:.1%}"
-    sentence = f"Busy time: {busy} of the {hours(paid.known_gpu_hours)} held whose use is known."
+    sentence = (
+        f"Busy time: {busy} of the {format_hours(paid.known_gpu_hours)} held whose use is known."
+    )
     if paid.effective is None:
         return (
             f"{sentence} Effective utilisation: not measured (no tensor or SM activity is "
@@ -68,18 +72,18 @@ def use_sentence(paid: spend.SpendTotals) -> str:
         )
     return (
         f"{sentence} Effective utilisation: {paid.effective:.1%} of "
-        f"{hours(paid.measured_gpu_hours)} "
+        f"{format_hours(paid.measured_gpu_hours)} "
         "measured, by what limits the work over its practical peak."
     )
 
 
-def effective(paid: spend.SpendTotals) -> str:
+def format_effective(paid: spend.SpendTotals) -> str:
     """Return the effective utilisation in two words, for a figure."""
     share_text = "not measured" if paid.effective is None else f"{paid.effective:.1%}"
     return f"effective utilisation {share_text}"
 
 
-def reconciliation_sentence(
+def write_reconciliation(
     request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall, stages: savings.Stages
 ) -> tuple[str, ...]:
     """Return how idle hours relate to findings, and possible savings to waste."""
@@ -93,33 +97,36 @@ def reconciliation_sentence(
     )
 
 
-def owner_sentence(owners: list[dict[str, object]], total_usd: Decimal | None) -> str:
+def write_owner_sentence(owners: list[dict[str, object]], total_usd: Decimal | None) -> str:
     """Return a sentence about the owners, the largest first; the platform's is unallocated."""
     team_rows = [r for r in owners if r["name"] != PLATFORM and r["waste_usd"]]
     platform_row = next((r for r in owners if r["name"] == PLATFORM and r["waste_usd"]), None)
     if not team_rows and platform_row is None:
         return "Nobody's: nothing was wasted." if total_usd is not None else f"Not known: {UNPAID}."
     parts = [
-        f"{amounts.name(r['name'], 40)} {_waste(r)} ({share(r['waste_usd'], total_usd)})"
+        f"{amounts.name(r['name'], 40)} {_format_waste(r)} "
+        f"({format_share(r['waste_usd'], total_usd)})"
         for r in team_rows[:3]
     ]
     if len(team_rows) > len(parts):
         rest = sum((Decimal(str(r["waste_usd"])) for r in team_rows[3:]), Decimal())
-        parts.append(f"{count(len(team_rows) - 3, 'other team')} {usd(rest)}")
+        parts.append(f"{count(len(team_rows) - 3, 'other team')} {format_usd(rest)}")
     if platform_row is not None:
-        parts.append(f"nobody's, so the platform's, {_waste(platform_row)}")
+        parts.append(f"nobody's, so the platform's, {_format_waste(platform_row)}")
     return f"{join_words(parts)}."
 
 
-def _waste(row: dict[str, object]) -> str:
-    return usd(Decimal(str(row["waste_usd"])))
+def _format_waste(row: dict[str, object]) -> str:
+    return format_usd(Decimal(str(row["waste_usd"])))
 
 
-def done_sentence(stages: savings.Stages) -> str:
+def write_done_sentence(stages: savings.Stages) -> str:
     """Return a sentence about what was acted upon, was approved, or waits."""
     if not stages.approved and not stages.waiting:
         return "Nothing was acted upon yet: no finding was approved."
-    parts = [f"{count(stages.acted, 'finding')} acted upon ({usd(stages.acted_usd or Decimal())})"]
+    parts = [
+        f"{count(stages.acted, 'finding')} acted upon ({format_usd(stages.acted_usd or Decimal())})"
+    ]
     if stages.approved > stages.acted:
         parts.append(f"{stages.approved - stages.acted} more approved")
     if stages.waiting:
@@ -127,30 +134,31 @@ def done_sentence(stages: savings.Stages) -> str:
     return f"{join_words(parts)}."
 
 
-def advice_sentence(request: ReportRequest, advice: list[dict[str, object]]) -> str:
+def write_advice_sentence(request: ReportRequest, advice: list[dict[str, object]]) -> str:
     """Return a sentence about the first step, or about why there is no advice."""
     if not advice:
-        absence = analysis_runs.absence(request.views, request.window)
+        absence = analysis_runs.explain_absence(request.views, request.window)
         return absence.sentence("Nothing is advised: no finding touches this window.")
     parts = [
-        f"{row['verb']} {amounts.name(row['workload'], 48)}{_owner(row)} ({_saves(row)})"
+        f"{row['verb']} {amounts.name(row['workload'], 48)}{_format_owner(row)} "
+        f"({_format_saving(row)})"
         for row in advice[:3]
     ]
     rest = len(advice) - len(parts)
     return f"{'; '.join(parts)}{f'; and {rest:,} more' if rest else ''}."
 
 
-def _owner(row: dict[str, object]) -> str:
+def _format_owner(row: dict[str, object]) -> str:
     return f" of {amounts.name(row['team'], 32)}" if row["team"] else ""
 
 
-def _saves(row: dict[str, object]) -> str:
+def _format_saving(row: dict[str, object]) -> str:
     if row["usd"] is None:
-        return hours(float(str(row["gpu_hours"])))
-    return usd(Decimal(str(row["usd"])))
+        return format_hours(float(str(row["gpu_hours"])))
+    return format_usd(Decimal(str(row["usd"])))
 
 
-def savings_sentence(verified: list[dict[str, object]]) -> str:
+def write_savings_sentence(verified: list[dict[str, object]]) -> str:
     """Return a sentence about the measured savings, in each kind of dollars."""
     if not verified:
         return "Nothing yet: a saving counts once it was measured after the act."

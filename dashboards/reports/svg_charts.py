@@ -15,7 +15,7 @@ _IDS = re.compile(r'(\bid="|url\(#|href="#)')
 HOW = "pip install 'fallow[reports]' brings what draws them: typst, vl-convert-python and altair"
 
 
-def svg(chart: "Chart", width: int, font: str) -> str:
+def render_svg(chart: "Chart", width: int, font: str) -> str:
     """Return a chart as SVG; it never loads an outside address.
 
     Raises:
@@ -40,7 +40,7 @@ def inline(svg_text: str, number: int, alt: str) -> str:
     return f'{head} role="img" aria-label="{escape(alt)}">{rest}'
 
 
-def for_print(svg_text: str) -> bytes:
+def convert_for_print(svg_text: str) -> bytes:
     """Return an SVG for paper: dark ink, pale lines."""
     return svg_text.replace(INK, "#1f2937").replace(LINE, "#e2e5ea").encode()
 

@@ -6,7 +6,7 @@ from typing import Any
 from dashboards import charts
 from dashboards.figures import chargeback, overview, savings, spend, waterfall
 from dashboards.reports import amounts, common_sections, first_page, report_request, summary
-from dashboards.reports.amounts import count, hours, share, usd
+from dashboards.reports.amounts import count, format_hours, format_share, format_usd
 from dashboards.reports.document import (
     HeadlineFigure,
     ReportChart,
@@ -16,7 +16,7 @@ from dashboards.reports.document import (
     Statement,
     TextBlock,
 )
-from dashboards.reports.report_request import ReportRequest, table
+from dashboards.reports.report_request import ReportRequest, build_table
 
 STATEMENT = (
     ReportColumn("line", "line"),
@@ -42,18 +42,20 @@ def document(request: ReportRequest) -> ReportDocument:
     views, window, filters = request.views, request.window, request.filters
     team = str(filters.team)
     bill = next(
-        row for row in chargeback.teams(views, window, filters).to_pylist() if row["team"] == team
+        row
+        for row in chargeback.read_teams(views, window, filters).to_pylist()
+        if row["team"] == team
     )
-    workloads = chargeback.workloads(views, window, filters, team)
-    waterfall_total = waterfall.waterfall(views, window, filters)
-    paid = spend.totals(views, window, filters)
+    workloads = chargeback.read_workloads(views, window, filters, team)
+    waterfall_total = waterfall.compute_waterfall(views, window, filters)
+    paid = spend.read_totals(views, window, filters)
     advice = first_page.order_by_dollars(first_page.list_workloads(request))
-    now = overview.totals(views, window, filters)
+    now = overview.read_totals(views, window, filters)
     before = first_page.read_before(request)
-    stages = savings.stages(views, window, filters)
-    verified = savings.verified(views, window, filters).to_pylist()
-    lost = report_request.waste_by_state(waterfall_total)
-    daily = spend.daily(views, window, filters)
+    stages = savings.read_stages(views, window, filters)
+    verified = savings.read_verified(views, window, filters).to_pylist()
+    lost = report_request.sum_waste_by_state(waterfall_total)
+    daily = spend.read_daily(views, window, filters)
     unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
     return ReportDocument(
         title="GPU statement",
@@ -63,52 +65,61 @@ def document(request: ReportRequest) -> ReportDocument:
         subject=team,
         figures=(
             HeadlineFigure(
-                "Fully loaded", usd(bill["total_usd"]), "own GPUs, nodes, a share of the free"
+                "Fully loaded",
+                format_usd(bill["total_usd"]),
+                "own GPUs, nodes, a share of the free",
             ),
-            HeadlineFigure("GPU only", usd(bill["total_usd_gpu"]), "own GPUs, a share of the free"),
-            HeadlineFigure("Held", hours(bill["gpu_hours"]), count(workloads.num_rows, "workload")),
+            HeadlineFigure(
+                "GPU only", format_usd(bill["total_usd_gpu"]), "own GPUs, a share of the free"
+            ),
+            HeadlineFigure(
+                "Held", format_hours(bill["gpu_hours"]), count(workloads.num_rows, "workload")
+            ),
             HeadlineFigure(
                 "Used",
-                share(bill["used_gpu_hours"], bill["gpu_hours"]),
-                f"{hours(bill['used_gpu_hours'])}; {summary.effective(paid)}",
+                format_share(bill["used_gpu_hours"], bill["gpu_hours"]),
+                f"{format_hours(bill['used_gpu_hours'])}; {summary.format_effective(paid)}",
                 "good",
             ),
             HeadlineFigure(
                 "Idle",
-                usd(bill["idle_usd"]),
-                f"{share(bill['idle_usd'], bill['usd_loaded'])} of its own dollars; "
-                f"{hours(bill['idle_gpu_hours'])}",
+                format_usd(bill["idle_usd"]),
+                f"{format_share(bill['idle_usd'], bill['usd_loaded'])} of its own dollars; "
+                f"{format_hours(bill['idle_gpu_hours'])}",
                 "waste",
             ),
             HeadlineFigure(
                 "Could be saved",
-                usd(stages.identified_usd if stages.identified else Decimal()),
+                format_usd(stages.identified_usd if stages.identified else Decimal()),
                 count(stages.identified, "finding"),
                 "warn",
             ),
         ),
         story=(
-            Statement("Pays", _pays(request, bill)),
-            Statement("Wasted", summary.waste_sentence(lost, waterfall_total)),
-            Statement("Most of it", _most(workloads.to_pylist())),
-            Statement("To do", summary.advice_sentence(request, advice)),
-            Statement("Done", summary.done_sentence(stages)),
-            Statement("Saved", summary.savings_sentence(verified)),
+            Statement("Pays", _write_pay_sentence(request, bill)),
+            Statement("Wasted", summary.write_waste_sentence(lost, waterfall_total)),
+            Statement("Most of it", _format_most(workloads.to_pylist())),
+            Statement("To do", summary.write_advice_sentence(request, advice)),
+            Statement("Done", summary.write_done_sentence(stages)),
+            Statement("Saved", summary.write_savings_sentence(verified)),
         ),
-        warnings=report_request.warnings(request, paid),
+        warnings=report_request.list_warnings(request, paid),
         verdict=first_page.write_verdict(request, now, stages, before, advice),
         actions=first_page.list_actions(advice),
         first=(
             ReportChart(
-                charts.states_over_time(daily, unit, height=170), "Per day, by what they did"
+                charts.draw_states_over_time(daily, unit, height=170), "Per day, by what they did"
             ),
         ),
         sections=(
-            ReportSection("Statement", (table(request, _statement(bill), STATEMENT), _how())),
+            ReportSection(
+                "Statement",
+                (build_table(request, _build_statement(bill), STATEMENT), _explain_reading()),
+            ),
             ReportSection(
                 "Workloads",
                 (
-                    table(
+                    build_table(
                         request,
                         workloads,
                         WORKLOADS,
@@ -122,33 +133,35 @@ def document(request: ReportRequest) -> ReportDocument:
                     ),
                 ),
             ),
-            common_sections.waterfall_section(request, waterfall_total, stages, paid),
-            ReportSection("What to do", (*common_sections.advice(request, advice), _no())),
-            common_sections.saving(request, stages, verified),
-            common_sections.notes(paid),
+            common_sections.build_waterfall_section(request, waterfall_total, stages, paid),
+            ReportSection(
+                "What to do", (*common_sections.build_advice(request, advice), _write_absence())
+            ),
+            common_sections.build_saving(request, stages, verified),
+            common_sections.build_notes(paid),
         ),
     )
 
 
-def _pays(request: ReportRequest, bill: dict[str, Any]) -> str:
+def _write_pay_sentence(request: ReportRequest, bill: dict[str, Any]) -> str:
     return (
-        f"{report_request.format_window(request.window)}: {usd(bill['total_usd'])} for "
-        f"{hours(bill['gpu_hours'])}; "
-        f"{usd(bill['usd_loaded'])} of it for what the team held itself, "
-        f"{usd(bill['shared_usd'])} its share of what was not allocated."
+        f"{report_request.format_window(request.window)}: {format_usd(bill['total_usd'])} for "
+        f"{format_hours(bill['gpu_hours'])}; "
+        f"{format_usd(bill['usd_loaded'])} of it for what the team held itself, "
+        f"{format_usd(bill['shared_usd'])} its share of what was not allocated."
     )
 
 
-def _most(workloads: list[dict[str, Any]]) -> str:
+def _format_most(workloads: list[dict[str, Any]]) -> str:
     sentences = [
-        f"{amounts.name(row['workload'], 48)} ({usd(row['usd_loaded'])}, "
-        f"{share(row['idle_gpu_hours'], row['gpu_hours'])} idle)"
+        f"{amounts.name(row['workload'], 48)} ({format_usd(row['usd_loaded'])}, "
+        f"{format_share(row['idle_gpu_hours'], row['gpu_hours'])} idle)"
         for row in workloads[:3]
     ]
     return f"{summary.join_words(sentences)}." if sentences else "Nothing was held."
 
 
-def _statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
+def _build_statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {"line": "own GPUs", "told": "the GPU part of what it held", "usd": bill["usd_gpu"]},
         {
@@ -164,14 +177,14 @@ def _statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _how() -> TextBlock:
+def _explain_reading() -> TextBlock:
     sentences = (
         "The statements of all teams sum to the bill: what was not allocated is shared by dollars."
     )
     return TextBlock((sentences,), small=True)
 
 
-def _no() -> TextBlock:
+def _write_absence() -> TextBlock:
     sentences = (
         "A workload that must stay is kept with the annotation fallow.dev/keep, or with fallow "
         "keep: no policy touches it then. fallow explain says why it was found."

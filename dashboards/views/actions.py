@@ -4,7 +4,7 @@ import streamlit as st
 
 from dashboards import action_buttons, data, page, tabs
 from dashboards.figures import policy_actions
-from dashboards.page import PageRequest, plain
+from dashboards.page import PageRequest, escape
 from dashboards.views import actions_history, actions_plan, actions_policies, actions_savings
 
 TITLE, ICON = "Actions", ":material/bolt:"
@@ -22,16 +22,16 @@ TABS: tabs.Tabs = {
 def show(request: PageRequest) -> None:
     """Draw the page."""
     action_buttons.show_result()
-    page.card(frozen, request, height=0)
+    page.show_card(show_frozen, request, height=0)
     tabs.show_tabs(TABS, request, {"request": "Approvals", "action": "Done"})
 
 
-def frozen(request: PageRequest) -> None:
+def show_frozen(request: PageRequest) -> None:
     """Show where nothing acts, and why."""
-    for row in data.query(policy_actions.frozen, request.filters).to_pylist()[:3]:
+    for row in data.query(policy_actions.read_frozen, request.filters).to_pylist()[:3]:
         st.warning(
-            f"**Nothing acts on cluster {plain(row['cluster'])}:** frozen by "
-            f"{plain(row['actor'])} at {row['at']:%Y-%m-%d %H:%M} UTC: {plain(row['why'], 200)}. "
+            f"**Nothing acts on cluster {escape(row['cluster'])}:** frozen by "
+            f"{escape(row['actor'])} at {row['at']:%Y-%m-%d %H:%M} UTC: {escape(row['why'], 200)}. "
             "`fallow thaw` lets it act again.",
             icon=":material/ac_unit:",
         )

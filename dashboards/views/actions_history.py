@@ -4,17 +4,17 @@ from typing import Any
 
 from dashboards import action_buttons, data, links, page
 from dashboards.figures import policy_actions
-from dashboards.page import PageRequest, plain
+from dashboards.page import PageRequest, escape
 from dashboards.views.timeline_action import AROUND
 
 ACTION_COLUMNS = {
-    "at": page.time_column("when"),
-    "subject": page.workload(),
+    "at": page.configure_time("when"),
+    "subject": page.configure_workload(),
     "verb": page.name("what was done"),
-    AROUND: links.column("before and after"),
+    AROUND: links.configure_column("before and after"),
     "result": page.name("result", "small"),
-    "saved_usd": page.usd("saved so far, USD"),
-    "freed_gpus": page.number("GPUs freed"),
+    "saved_usd": page.configure_usd("saved so far, USD"),
+    "freed_gpus": page.configure_number("GPUs freed"),
     "why": page.name("why", "large"),
     "restored_by": page.name("undone by", "small"),
     "policy": page.name("policy", "small"),
@@ -22,12 +22,12 @@ ACTION_COLUMNS = {
     "id": page.name("action", "small"),
 }
 UNDONE = {
-    "at": page.time_column("when"),
-    "subject": page.workload(),
+    "at": page.configure_time("when"),
+    "subject": page.configure_workload(),
     "verb": page.name("what was done"),
-    AROUND: links.column("before and after"),
+    AROUND: links.configure_column("before and after"),
     "restored_by": page.name("undone by", "small"),
-    "restored_at": page.time_column("undone"),
+    "restored_at": page.configure_time("undone"),
     "result": page.name("result", "small"),
     "policy": page.name("policy", "small"),
     "id": page.name("action", "small"),
@@ -35,28 +35,28 @@ UNDONE = {
 BY_GATE = {
     "reason": page.name("why not"),
     "decision": page.name("decision"),
-    "cases": page.number("cases"),
-    "usd_per_day": page.usd("USD a day"),
-    "gpus": page.number("GPUs"),
+    "cases": page.configure_number("cases"),
+    "usd_per_day": page.configure_usd("USD a day"),
+    "gpus": page.configure_number("GPUs"),
     "change": page.name("what would change it", "large"),
-    "next_at": page.time_column("earliest next step"),
+    "next_at": page.configure_time("earliest next step"),
     "example": page.name("the most expensive case", "large"),
     "policies": page.name("policies", "small"),
     "gate": page.name("gate", "small"),
 }
 PLAN_REFUSED = {
-    "subject": page.workload(),
+    "subject": page.configure_workload(),
     "why": page.name("why", "large"),
     "gate": page.name("gate", "small"),
     "verb": page.name("what it would do"),
-    "usd_per_day": page.usd("USD a day"),
-    "gpus": page.number("GPUs"),
+    "usd_per_day": page.configure_usd("USD a day"),
+    "gpus": page.configure_number("GPUs"),
     "policy": page.name("policy", "small"),
     "owner": page.name("owner", "small"),
 }
 REFUSED = {
-    "at": page.time_column("when"),
-    "subject": page.workload(),
+    "at": page.configure_time("when"),
+    "subject": page.configure_workload(),
     "why": page.name("why", "large"),
     "policy": page.name("policy", "small"),
 }
@@ -64,24 +64,24 @@ REFUSED = {
 
 def show_done(request: PageRequest) -> None:
     """Draw the tab of actions."""
-    page.card(actions_done, request)
+    page.show_card(show_actions_done, request)
 
 
 def show_undone(request: PageRequest) -> None:
     """Draw the tab of undone actions."""
-    page.card(actions_undone, request)
+    page.show_card(show_actions_undone, request)
 
 
 def show_refusals(request: PageRequest) -> None:
     """Draw the tab of refusals."""
-    page.card(refusals_by_gate, request)
-    page.card(refusals, request)
-    page.card(late_refusals, request)
+    page.show_card(show_refusals_by_gate, request)
+    page.show_card(list_refusals, request)
+    page.show_card(show_late_refusals, request)
 
 
-def actions_done(request: PageRequest) -> None:
+def show_actions_done(request: PageRequest) -> None:
     """List the actions, with the button that undoes one."""
-    rows = data.query(policy_actions.actions_done, request.window, request.filters).to_pylist()
+    rows = data.query(policy_actions.read_actions_done, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
             "Nothing was done in this window.",
@@ -89,7 +89,7 @@ def actions_done(request: PageRequest) -> None:
         )
         return
     choice = action_buttons.choose(
-        [_linked(row) for row in rows],
+        [_add_link(row) for row in rows],
         ACTION_COLUMNS,
         key="action",
         label="Action",
@@ -99,21 +99,21 @@ def actions_done(request: PageRequest) -> None:
     if choice is None:
         return
     now = request.extent.samples.end.replace(tzinfo=None)
-    if not policy_actions.undo_state(
+    if not policy_actions.can_undo(
         choice["result"], choice["at"], now, request.settings.actions.watch
     ):
-        page.note(f"It is {plain(choice['result'])}: it cannot be undone.")
+        page.note(f"It is {escape(choice['result'])}: it cannot be undone.")
         return
     if choice["lost"]:
-        page.note(f"This is not restored: {plain(choice['lost'], 300)}.")
-    action_buttons.button(
+        page.note(f"This is not restored: {escape(choice['lost'], 300)}.")
+    action_buttons.show_button(
         "Undo", "undo", request, key="undo-it", owner=choice["owner"], body={"action": choice["id"]}
     )
 
 
-def actions_undone(request: PageRequest) -> None:
+def show_actions_undone(request: PageRequest) -> None:
     """List the actions that were undone, and by whom."""
-    rows = data.query(policy_actions.actions_done, request.window, request.filters).to_pylist()
+    rows = data.query(policy_actions.read_actions_done, request.window, request.filters).to_pylist()
     undone = [row for row in rows if row["restored_by"]]
     if not undone:
         page.show_nothing(
@@ -121,53 +121,53 @@ def actions_undone(request: PageRequest) -> None:
             "Owners undo an action on the page Mine, approvers in the tab Done.",
         )
         return
-    undone = [_linked(row) for row in undone]
-    page.table(undone, UNDONE, table_name="Actions that were undone, the newest first")
+    undone = [_add_link(row) for row in undone]
+    page.show_table(undone, UNDONE, table_name="Actions that were undone, the newest first")
 
 
-def refusals_by_gate(request: PageRequest) -> None:
+def show_refusals_by_gate(request: PageRequest) -> None:
     """Count the cases that are not acted upon by gate, and say what would change it."""
-    rows = data.query(policy_actions.refused_by_gate, request.filters)
-    page.heading("Why not, by gate")
+    rows = data.query(policy_actions.count_refused_by_gate, request.filters)
+    page.show_heading("Why not, by gate")
     if not rows:
         page.show_nothing(
             "No gate stops a case of the current plan.",
             "`fallow why-not WORKLOAD` shows the answer of every gate for one workload.",
         )
         return
-    page.table(rows, BY_GATE, table_name="Cases that are not acted upon, by gate")
+    page.show_table(rows, BY_GATE, table_name="Cases that are not acted upon, by gate")
     page.note(
         f"{sum(row['cases'] for row in rows):,} cases, each at its first gate; a held case goes on "
         "by itself. `fallow why-not WORKLOAD` shows the answer of every gate."
     )
 
 
-def refusals(request: PageRequest) -> None:
+def list_refusals(request: PageRequest) -> None:
     """List the cases that the current plan refuses, and the reasons."""
     rows = data.query(policy_actions.plan, request.filters).to_pylist()
     refused_rows = [row for row in rows if row["says"] == "refuses"]
-    page.heading("Refused by the plan")
+    page.show_heading("Refused by the plan")
     if not refused_rows:
         page.show_nothing(
             "The current plan refuses nothing.",
             "`fallow why-not WORKLOAD` shows the answer of every gate for one workload.",
         )
         return
-    page.table(refused_rows, PLAN_REFUSED, table_name="Cases that the plan refuses")
+    page.show_table(refused_rows, PLAN_REFUSED, table_name="Cases that the plan refuses")
 
 
-def late_refusals(request: PageRequest) -> None:
+def show_late_refusals(request: PageRequest) -> None:
     """List what a gate refused just before the action."""
-    rows = data.query(policy_actions.refused, request.window, request.filters)
-    page.heading("Refused just before the action")
+    rows = data.query(policy_actions.read_refused, request.window, request.filters)
+    page.show_heading("Refused just before the action")
     if not rows.num_rows:
         page.show_nothing(
             "No gate refused a planned action in this window.",
             "Every gate is checked again just before an action.",
         )
         return
-    page.table(rows, REFUSED, table_name="What gates refused although a plan allowed it")
+    page.show_table(rows, REFUSED, table_name="What gates refused although a plan allowed it")
 
 
-def _linked(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, AROUND: links.page_link("timeline", **{AROUND: row["id"]})}
+def _add_link(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, AROUND: links.build_page_link("timeline", **{AROUND: row["id"]})}

@@ -6,47 +6,47 @@ import streamlit as st
 
 from dashboards import action_buttons, data, links, page
 from dashboards.figures import policy_actions, policy_status
-from dashboards.page import PageRequest, money, plain
+from dashboards.page import PageRequest, escape, format_money
 
 FINDING = "finding_link"
 WAITING = {
-    "subject": page.workload(),
+    "subject": page.configure_workload(),
     "verb": page.name("what it would do"),
-    "usd_per_day": page.usd("saves, USD a day"),
-    "gpus": page.number("GPUs"),
+    "usd_per_day": page.configure_usd("saves, USD a day"),
+    "gpus": page.configure_number("GPUs"),
     "owner": page.name("owner", "small"),
     "policy": page.name("policy", "small"),
-    "requested_at": page.time_column("requested"),
+    "requested_at": page.configure_time("requested"),
     "approved_by": page.name("agreed already", "small"),
     "id": page.name("request", "small"),
 }
 PLAN = {
     "says": page.name("the plan"),
-    "usd_per_day": page.usd("USD a day"),
-    "subject": page.workload(),
+    "usd_per_day": page.configure_usd("USD a day"),
+    "subject": page.configure_workload(),
     "verb": page.name("what to do"),
     "why": page.name("why not now", "large"),
-    "next_at": page.time_column("goes on at"),
-    "gpus": page.number("GPUs"),
+    "next_at": page.configure_time("goes on at"),
+    "gpus": page.configure_number("GPUs"),
     "policy": page.name("policy", "small"),
     "owner": page.name("owner", "small"),
-    FINDING: action_buttons.findings(),
+    FINDING: action_buttons.configure_findings(),
 }
 
 
 def show_plan(request: PageRequest) -> None:
     """Draw the tab of the plan."""
-    page.card(plan, request)
+    page.show_card(plan, request)
 
 
 def show_approvals(request: PageRequest) -> None:
     """Draw the tab of approvals."""
-    page.card(waiting, request)
+    page.show_card(show_waiting, request)
 
 
-def waiting(request: PageRequest) -> None:
+def show_waiting(request: PageRequest) -> None:
     """List what waits for approval, with the button that approves."""
-    rows = data.query(policy_actions.waiting, request.filters).to_pylist()
+    rows = data.query(policy_actions.read_waiting, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
             "Nothing waits for approval.",
@@ -65,7 +65,7 @@ def waiting(request: PageRequest) -> None:
         return
     if not choice["planned"]:
         page.note("Its case is not in the last plan any more: an approval has no effect now.")
-    action_buttons.button(
+    action_buttons.show_button(
         "Approve",
         "approve",
         request,
@@ -90,8 +90,10 @@ def plan(request: PageRequest) -> None:
     decision = st.segmented_control(
         "The plan", names, key="says", bind="query-params", label_visibility="collapsed"
     )
-    rows_shown = [_linked(row) for row in rows if decision is None or row["says"] == decision]
-    page.table(rows_shown, PLAN, table_name="What policies decide about every case", height=420)
+    rows_shown = [_add_link(row) for row in rows if decision is None or row["says"] == decision]
+    page.show_table(
+        rows_shown, PLAN, table_name="What policies decide about every case", height=420
+    )
     first = rows[0]
     acts_now = "The service carries it out." if first["acts"] else "Nothing acts: a dry run."
     page.note(
@@ -100,16 +102,18 @@ def plan(request: PageRequest) -> None:
     )
     for rule in data.query(policy_status.list_policies, request.filters).to_pylist():
         if rule["trusted_by"]:
-            page.note(plain(f"Policy {rule['policy']} is {policy_status.by_hand(rule)}.", 700))
+            page.note(
+                escape(f"Policy {rule['policy']} is {policy_status.explain_by_hand(rule)}.", 700)
+            )
 
 
 def _count_by_decision(rows: list[dict[str, Any]]) -> None:
     aborted = next((row["aborted"] for row in rows if row["aborted"]), None)
     if aborted:
-        st.warning(f"**Nothing of the plan is done:** {plain(aborted, 300)}")
-    page.metrics(
+        st.warning(f"**Nothing of the plan is done:** {escape(aborted, 300)}")
+    page.show_metrics(
         *(
-            (label, f"{len(rows_of):,}", f"{money(_sum(rows_of))} a day")
+            (label, f"{len(rows_of):,}", f"{format_money(_sum(rows_of))} a day")
             for label, says in _SAYS
             for rows_of in [[row for row in rows if row["says"] == says]]
         )
@@ -118,11 +122,11 @@ def _count_by_decision(rows: list[dict[str, Any]]) -> None:
 
 def _sum(rows: list[dict[str, Any]]) -> Any:
     usd_known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
-    return sum(usd_known) if usd_known else (None if rows else page.exact(0))
+    return sum(usd_known) if usd_known else (None if rows else page.convert_exact(0))
 
 
-def _linked(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, FINDING: links.page_link("findings", finding=row["finding"])}
+def _add_link(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, FINDING: links.build_page_link("findings", finding=row["finding"])}
 
 
 _SAYS = (

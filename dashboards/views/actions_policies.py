@@ -4,19 +4,19 @@ from typing import Any
 
 from dashboards import data, page
 from dashboards.figures import policy_status
-from dashboards.page import PageRequest, money
+from dashboards.page import PageRequest, format_money
 
 POLICIES = {
     "policy": page.name("policy"),
     "stage": page.name("may it act"),
     "open": page.name("open now", "small"),
-    "does": page.number("acts on", "cases of the last plan that it acts on now"),
-    "tells": page.number("tells"),
-    "holds": page.number("holds"),
-    "refuses": page.number("refuses"),
-    "usd_per_day": page.usd("USD a day", "of what it does, tells or holds"),
-    "actions": page.number("actions ever"),
-    "taken_back": page.number("taken back"),
+    "does": page.configure_number("acts on", "cases of the last plan that it acts on now"),
+    "tells": page.configure_number("tells"),
+    "holds": page.configure_number("holds"),
+    "refuses": page.configure_number("refuses"),
+    "usd_per_day": page.configure_usd("USD a day", "of what it does, tells or holds"),
+    "actions": page.configure_number("actions ever"),
+    "taken_back": page.configure_number("taken back"),
     "stages": page.name("stages", "large"),
     "description": page.name("in words", "large"),
 }
@@ -33,26 +33,26 @@ TEXT = {
 BACKTESTS = {
     "policy": page.name("policy"),
     "verdict": page.name("reversals", "small"),
-    "rate_pct": page.percent("used again"),
-    "upper_pct": page.percent("upper end, 95 %"),
-    "declared_pct": page.percent("declared"),
-    "stops": page.number("would have stopped"),
-    "judged": page.number("of them judged"),
-    "gpu_hours": page.number("GPU-hours freed"),
+    "rate_pct": page.configure_percent("used again"),
+    "upper_pct": page.configure_percent("upper end, 95 %"),
+    "declared_pct": page.configure_percent("declared"),
+    "stops": page.configure_number("would have stopped"),
+    "judged": page.configure_number("of them judged"),
+    "gpu_hours": page.configure_number("GPU-hours freed"),
     "text": page.name("of which text", "small"),
-    "since": page.time_column("from"),
-    "until": page.time_column("to"),
-    "at": page.time_column("replayed"),
+    "since": page.configure_time("from"),
+    "until": page.configure_time("to"),
+    "at": page.configure_time("replayed"),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(policies, request)
-    page.card(backtests, request)
+    page.show_card(show_policies, request)
+    page.show_card(show_backtests, request)
 
 
-def policies(request: PageRequest) -> None:
+def show_policies(request: PageRequest) -> None:
     """List the policies: how far each may act, and its text."""
     rows = data.query(policy_status.list_policies, request.filters).to_pylist()
     if not rows:
@@ -64,25 +64,27 @@ def policies(request: PageRequest) -> None:
         return
     of = {stage: [r for r in rows if r["stage"] == stage] for stage in _STAGES}
     usd_known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
-    page.metrics(
+    page.show_metrics(
         ("May act", f"{len(of['may act'])}", f"of {len(rows)} policies"),
         ("Not trusted yet", f"{len(of['not trusted yet'])}", "no back-test proved their rate"),
         ("Demoted", f"{len(of['demoted'])}", "owners took back too much"),
         (
             "In their hands",
-            money(sum(usd_known) if usd_known else None),
+            format_money(sum(usd_known) if usd_known else None),
             "a day: done, notified or on hold",
         ),
     )
-    page.table([_row(row) for row in rows], POLICIES, table_name="Policies and how far they may go")
-    page.heading("What they say")
-    page.table([_row(row) for row in rows], TEXT, table_name="Policies in words")
+    page.show_table(
+        [_build_row(row) for row in rows], POLICIES, table_name="Policies and how far they may go"
+    )
+    page.show_heading("What they say")
+    page.show_table([_build_row(row) for row in rows], TEXT, table_name="Policies in words")
 
 
-def backtests(request: PageRequest) -> None:
+def show_backtests(request: PageRequest) -> None:
     """List the results of backtests."""
-    page.heading("Back-tests")
-    rows = data.query(policy_status.backtests, request.filters).to_pylist()
+    page.show_heading("Back-tests")
+    rows = data.query(policy_status.read_backtests, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
             "No policy was replayed over this site's past.",
@@ -90,8 +92,10 @@ def backtests(request: PageRequest) -> None:
             "proves the rate of reversals it declares.",
         )
         return
-    page.table(
-        [_backtest(row) for row in rows], BACKTESTS, table_name="Back-tests, the newest first"
+    page.show_table(
+        [_build_backtest_row(row) for row in rows],
+        BACKTESTS,
+        table_name="Back-tests, the newest first",
     )
     page.note(
         "Of what it would have stopped, the share that was used again within the time that the "
@@ -100,7 +104,7 @@ def backtests(request: PageRequest) -> None:
     )
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
+def _build_row(row: dict[str, Any]) -> dict[str, Any]:
     closed = row["closed"]
     until = f" until {row['opens_at']:%Y-%m-%d %H:%M} UTC" if row["opens_at"] else ""
     within = (row["reversal_within_s"] or 0) / 3600
@@ -108,13 +112,13 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     since = f" since {row['demoted_at']:%Y-%m-%d}" if row["demoted_at"] else ""
     return {
         **row,
-        "stage": ": ".join(filter(None, (stage + since, policy_status.by_hand(row)))),
+        "stage": ": ".join(filter(None, (stage + since, policy_status.explain_by_hand(row)))),
         "open": f"closed{until}: {closed}" if closed else "open",
         "declared": f"{row['reversal_rate'] or 0:.1%} within {within:g} h",
     }
 
 
-def _backtest(row: dict[str, Any]) -> dict[str, Any]:
+def _build_backtest_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "verdict": "met" if row["met"] else "not met",

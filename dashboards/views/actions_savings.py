@@ -4,32 +4,34 @@ from decimal import Decimal
 
 from dashboards import chart_data, charts, data, page
 from dashboards.figures import savings
-from dashboards.page import PageRequest, hours, money
+from dashboards.page import PageRequest, format_hours, format_money
 
 VERIFIED = {
     "kind": page.name("kind", "small"),
     "told": page.name("what it means"),
-    "usd": page.usd("saved, USD"),
-    "gpu_hours": page.number("GPU-hours"),
-    "predicted_usd": page.usd("predicted, USD"),
-    "restart_usd": page.usd("restarts, taken off"),
-    "held_usd": page.usd("of, USD", "what the devices cost since: savings are a part of it"),
-    "unknown_gpu_hours": page.number(
+    "usd": page.configure_usd("saved, USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "predicted_usd": page.configure_usd("predicted, USD"),
+    "restart_usd": page.configure_usd("restarts, taken off"),
+    "held_usd": page.configure_usd(
+        "of, USD", "what the devices cost since: savings are a part of it"
+    ),
+    "unknown_gpu_hours": page.configure_number(
         "unknown GPU-hours", "their telemetry ended: counted neither as saved nor as spent"
     ),
-    "actions": page.number("actions"),
-    "reversed": page.number("reversals", "taken back by their owner within 24 h"),
+    "actions": page.configure_number("actions"),
+    "reversed": page.configure_number("reversals", "taken back by their owner within 24 h"),
 }
 CASES = {
     "stage": page.name("stage", "small"),
-    "workload": page.workload(),
+    "workload": page.configure_workload(),
     "team": page.name("team", "small"),
     "kind": page.name("found"),
-    "usd": page.usd("would save"),
-    "verified_usd": page.usd("saved"),
-    "requested_at": page.time_column("requested"),
-    "approved_at": page.time_column("approved"),
-    "acted_at": page.time_column("acted"),
+    "usd": page.configure_usd("would save"),
+    "verified_usd": page.configure_usd("saved"),
+    "requested_at": page.configure_time("requested"),
+    "approved_at": page.configure_time("approved"),
+    "acted_at": page.configure_time("acted"),
     "result": page.name("result", "small"),
     "id": page.name("finding", "small"),
 }
@@ -37,14 +39,14 @@ CASES = {
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(stages, request)
-    page.card(verified, request)
-    page.card(cases, request)
+    page.show_card(show_stages, request)
+    page.show_card(show_verified, request)
+    page.show_card(show_cases, request)
 
 
-def stages(request: PageRequest) -> None:
+def show_stages(request: PageRequest) -> None:
     """Draw how far the findings progressed."""
-    stages_reached = data.query(savings.stages, request.window, request.filters)
+    stages_reached = data.query(savings.read_stages, request.window, request.filters)
     if not stages_reached.identified:
         page.show_no_findings(
             request,
@@ -59,26 +61,26 @@ def stages(request: PageRequest) -> None:
         if stages_reached.waiting
         else f"{stages_reached.approved} cases"
     )
-    page.metrics(
+    page.show_metrics(
         (
             "Identified",
-            money(stages_reached.identified_usd),
+            format_money(stages_reached.identified_usd),
             f"{stages_reached.identified} findings",
         ),
-        ("Approved", _some(stages_reached.approved, stages_reached.approved_usd), waiting),
+        ("Approved", _format_some(stages_reached.approved, stages_reached.approved_usd), waiting),
         (
             "Acted",
-            _some(stages_reached.acted, stages_reached.acted_usd),
+            _format_some(stages_reached.acted, stages_reached.acted_usd),
             f"{stages_reached.acted} cases",
         ),
         (
             "Verified",
-            _some(stages_reached.verified, stages_reached.verified_usd),
-            hours(stages_reached.verified_gpu_hours),
+            _format_some(stages_reached.verified, stages_reached.verified_usd),
+            format_hours(stages_reached.verified_gpu_hours),
         ),
     )
     page.chart(
-        charts.funnel(chart_data.savings_stages(stages_reached)),
+        charts.draw_funnel(chart_data.build_savings_stages(stages_reached)),
         "Dollars identified, approved, acted upon and verified",
     )
     page.note(
@@ -87,10 +89,10 @@ def stages(request: PageRequest) -> None:
     )
 
 
-def verified(request: PageRequest) -> None:
+def show_verified(request: PageRequest) -> None:
     """List the measured savings, by kind of dollars."""
-    page.heading("Verified")
-    rows = data.query(savings.verified, request.window, request.filters).to_pylist()
+    page.show_heading("Verified")
+    rows = data.query(savings.read_verified, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
             "No action was measured yet.",
@@ -99,17 +101,17 @@ def verified(request: PageRequest) -> None:
         )
         return
     rows_explained = [{**row, "told": savings.KINDS.get(row["kind"], "")} for row in rows]
-    page.table(rows_explained, VERIFIED, table_name="Verified savings by kind")
+    page.show_table(rows_explained, VERIFIED, table_name="Verified savings by kind")
     page.note("Only cash lowers the bill. The kinds are never one sum in it.")
 
 
-def cases(request: PageRequest) -> None:
+def show_cases(request: PageRequest) -> None:
     """List the requests, approvals and actions."""
-    rows = data.query(savings.cases, request.window, request.filters)
+    rows = data.query(savings.read_cases, request.window, request.filters)
     if rows.num_rows:
-        page.heading("Cases")
-        page.table(rows, CASES, table_name="Cases beyond being identified")
+        page.show_heading("Cases")
+        page.show_table(rows, CASES, table_name="Cases beyond being identified")
 
 
-def _some(count: int, usd: Decimal | None) -> str:
-    return money(usd) if count else money(Decimal())
+def _format_some(count: int, usd: Decimal | None) -> str:
+    return format_money(usd) if count else format_money(Decimal())

@@ -5,7 +5,7 @@ from typing import Any
 from dashboards import data, links, page, tabs
 from dashboards.detail_words import describe_kind
 from dashboards.figures import supply
-from dashboards.page import PageRequest, money
+from dashboards.page import PageRequest, format_money
 from dashboards.views import (
     capacity_demand,
     capacity_fragmentation,
@@ -21,9 +21,9 @@ TABS: tabs.Tabs = {
     "Demand": capacity_demand.show,
 }
 ANSWERS = {
-    "workload": page.workload("what"),
+    "workload": page.configure_workload("what"),
     "answer": page.name("answer", "small"),
-    "usd": page.usd("would save, USD", "in the window; no GPU-hour twice"),
+    "usd": page.configure_usd("would save, USD", "in the window; no GPU-hour twice"),
     "verb": page.name("how"),
     "kind": page.name("because"),
     "saving": page.name("saves", "small"),
@@ -37,14 +37,14 @@ MOST = 12
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(answers, request)
+    page.show_card(show_answers, request)
     tabs.show_tabs(TABS, request)
 
 
-def answers(request: PageRequest) -> None:
+def show_answers(request: PageRequest) -> None:
     """Show what to buy, give back and move, and list the answers that save most."""
-    rows = data.query(supply.answers, request.window, request.filters)
-    page.heading("What to buy, give back and move")
+    rows = data.query(supply.read_answers, request.window, request.filters)
+    page.show_heading("What to buy, give back and move")
     if not rows:
         page.show_no_findings(
             request,
@@ -53,9 +53,9 @@ def answers(request: PageRequest) -> None:
             "`fallow analyze` judges it again; choose a longer window, or clear a filter.",
         )
         return
-    page.metrics(*(_figure(rows, answer) for answer in HEADINGS))
+    page.show_metrics(*(_build_figure(rows, answer) for answer in HEADINGS))
     listed = [{**row, "kind": describe_kind(row["kind"])} for row in _choose(rows)]
-    page.table(
+    page.show_table(
         listed,
         ANSWERS,
         table_name="Answers about capacity",
@@ -76,11 +76,15 @@ def _choose(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*first, *(row for row in rows if row not in first)][:MOST]
 
 
-def _figure(rows: list[dict[str, Any]], answer: str) -> tuple[str, str, str]:
+def _build_figure(rows: list[dict[str, Any]], answer: str) -> tuple[str, str, str]:
     of_it = [row for row in rows if row["answer"] == answer]
     if not of_it:
         return HEADINGS[answer], "nothing", "no finding says so"
     usd = [row["usd"] for row in of_it if row["usd"] is not None]
-    saves = f"would save {money(sum(usd, page.exact(0)))}" if usd else "saving unknown: not priced"
+    saves = (
+        f"would save {format_money(sum(usd, page.convert_exact(0)))}"
+        if usd
+        else "saving unknown: not priced"
+    )
     count = len(of_it)
     return HEADINGS[answer], f"{count:,} answer{'s' * (count != 1)}", saves

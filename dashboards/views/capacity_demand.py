@@ -8,28 +8,28 @@ from dashboards.page import PageRequest
 
 FINDING = "finding_link"
 ADVICE = {
-    "workload": page.workload("queue or pool"),
-    "usd": page.usd("would save, USD"),
+    "workload": page.configure_workload("queue or pool"),
+    "usd": page.configure_usd("would save, USD"),
     "kind": page.name("kind"),
     "verb": page.name("what to do"),
-    "gpu_hours": page.number("GPU-hours"),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "saving": page.name("saves", "small"),
     "evidence": page.name("evidence", "small"),
     "why": page.name("why", "large"),
     "caution": page.name("caution", "large"),
-    FINDING: action_buttons.findings(),
+    FINDING: action_buttons.configure_findings(),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(advised, request)
+    page.show_card(show_advised, request)
 
 
-def advised(request: PageRequest) -> None:
+def show_advised(request: PageRequest) -> None:
     """List the advice about demand, head-room and reservations."""
-    page.heading("Head-room, reservations and demand above capacity")
-    rows = data.query(supply.advised, request.window, request.filters, supply.DEMAND)
+    page.show_heading("Head-room, reservations and demand above capacity")
+    rows = data.query(supply.read_advised, request.window, request.filters, supply.DEMAND)
     if not rows:
         page.show_no_findings(
             request,
@@ -38,9 +38,9 @@ def advised(request: PageRequest) -> None:
             "`fallow analyze demand` judges it again; forecasts need 21 days of history.",
         )
         return
-    page.table([_linked(row) for row in rows], ADVICE, table_name="Advice about demand")
+    page.show_table([_add_link(row) for row in rows], ADVICE, table_name="Advice about demand")
 
 
-def _linked(row: dict[str, Any]) -> dict[str, Any]:
+def _add_link(row: dict[str, Any]) -> dict[str, Any]:
     cells = {name: value for name, value in row.items() if name != "details"}
-    return {**cells, FINDING: links.page_link("findings", finding=row["id"])}
+    return {**cells, FINDING: links.build_page_link("findings", finding=row["id"])}

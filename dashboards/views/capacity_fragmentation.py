@@ -8,8 +8,8 @@ import altair as alt
 from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, fragmentation
 from dashboards.figures.fragmentation import PoolFragmentation
-from dashboards.page import PageRequest, hours, money
-from dashboards.views.fleet import now
+from dashboards.page import PageRequest, format_hours, format_money
+from dashboards.views.fleet import get_time
 
 ANALYZERS = ("fragmentation",)
 ALLOCATED_STATES = dict.fromkeys(("productive", "low", "idle", "startup", "lost"), "held")
@@ -22,12 +22,12 @@ COLOURS = {
 }
 POOLS = {
     "name": page.name("pool and model"),
-    "unusable_gpus": page.number("free, not usable"),
-    "idle_gpus": page.number("free GPUs"),
-    "whole_free_gpus": page.number("whole free GPUs"),
-    "largest_job_gpus": page.number("largest job that fits, GPUs"),
-    "usd": page.usd("USD of the window"),
-    "gpu_hours": page.number("GPU-hours"),
+    "unusable_gpus": page.configure_number("free, not usable"),
+    "idle_gpus": page.configure_number("free GPUs"),
+    "whole_free_gpus": page.configure_number("whole free GPUs"),
+    "largest_job_gpus": page.configure_number("largest job that fits, GPUs"),
+    "usd": page.configure_usd("USD of the window"),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "cause": page.name("most are lost to"),
     "evidence": page.name("evidence", "small"),
     "why": page.name("why", "large"),
@@ -36,28 +36,28 @@ POOLS = {
 MOVES = {
     "pool": page.name("pool and model"),
     "pod": page.name("pod", "large"),
-    "gpus": page.number("GPUs"),
+    "gpus": page.configure_number("GPUs"),
     "source": page.name("from"),
     "target": page.name("to"),
 }
 CAUSERS = {
-    "workload": page.workload(),
-    "timeline": links.column(),
-    "gpus_lost": page.number("GPUs lost to others"),
-    "by_its_cpu": page.number("by its CPU"),
-    "by_its_gpus": page.number("by its GPUs"),
-    "pods": page.number("pods"),
+    "workload": page.configure_workload(),
+    "timeline": links.configure_column(),
+    "gpus_lost": page.configure_number("GPUs lost to others"),
+    "by_its_cpu": page.configure_number("by its CPU"),
+    "by_its_gpus": page.configure_number("by its GPUs"),
+    "pods": page.configure_number("pods"),
     "pool": page.name("pool and model"),
 }
 PACKING = {
     "pool": page.name("pool and model"),
-    "size": page.number("job of so many GPUs"),
-    "fit": page.number("fit now"),
-    "used_pct": page.percent("of the free GPUs that they would use"),
+    "size": page.configure_number("job of so many GPUs"),
+    "fit": page.configure_number("fit now"),
+    "used_pct": page.configure_percent("of the free GPUs that they would use"),
 }
 CUTS = {
     "name": page.name("pool and model"),
-    "gpus": page.number("boards"),
+    "gpus": page.configure_number("boards"),
     "allocated": page.name("held"),
     "free": page.name("free"),
     "cut_again": page.name("cut again as"),
@@ -66,15 +66,15 @@ CUTS = {
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(headline, request)
-    page.card(pool_map, request, height=400)
-    page.card(plan, request)
-    page.card(more, request)
+    page.show_card(show_headline, request)
+    page.show_card(show_pool_map, request, height=400)
+    page.show_card(plan, request)
+    page.show_card(show_more, request)
 
 
-def headline(request: PageRequest) -> None:
+def show_headline(request: PageRequest) -> None:
     """Show how much is free and cannot be used."""
-    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    pools_found = data.query(fragmentation.read_pools, request.window, request.filters)
     if not pools_found:
         page.show_no_findings(
             request,
@@ -89,7 +89,7 @@ def headline(request: PageRequest) -> None:
     lost = sum(pool.unusable_gpus for pool in pools_found)
     moved = sum(pool.plan.restarts for pool in pools_found)
     slots = sum(pool.plan.slots_freed for pool in pools_found)
-    page.metrics(
+    page.show_metrics(
         (
             "Free in these pools",
             f"{free:,.1f}",
@@ -98,8 +98,8 @@ def headline(request: PageRequest) -> None:
         ("Not usable", f"{lost:,.1f}", "by the next GPU pod"),
         (
             "Cost of it",
-            money(sum(priced, page.exact(0)) if priced else None),
-            hours(sum(pool.gpu_hours for pool in pools_found)),
+            format_money(sum(priced, page.convert_exact(0)) if priced else None),
+            format_hours(sum(pool.gpu_hours for pool in pools_found)),
         ),
         ("The plan", f"{slots:,} slots", f"for {moved:,} restarts"),
     )
@@ -110,13 +110,13 @@ def headline(request: PageRequest) -> None:
     )
 
 
-def pool_map(request: PageRequest) -> None:
+def show_pool_map(request: PageRequest) -> None:
     """Draw allocated and free GPUs, and where the plan moves pods."""
-    rows = data.query(fleet.cells, now(request), request.filters).to_pylist()
+    rows = data.query(fleet.read_cells, get_time(request), request.filters).to_pylist()
     if not rows:
         page.show_no_data(request)
         return
-    roles = _roles(data.query(fragmentation.pools, request.window, request.filters))
+    roles = _assign_roles(data.query(fragmentation.read_pools, request.window, request.filters))
     order = [*COLOURS]
     pool_texts = [
         {
@@ -130,7 +130,7 @@ def pool_map(request: PageRequest) -> None:
     used = [state for state in order if any(row["state"] == state for row in pool_texts)]
     scale = alt.Scale(domain=used, range=[COLOURS[state] for state in used])
     page.chart(
-        maps.cells(
+        maps.draw_cells(
             pool_texts,
             colours=scale,
             roles=(("model", "model"), ("role", "in the plan")),
@@ -146,10 +146,10 @@ def pool_map(request: PageRequest) -> None:
 
 def plan(request: PageRequest) -> None:
     """List the moves."""
-    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    pools_found = data.query(fragmentation.read_pools, request.window, request.filters)
     if not pools_found:
         return
-    page.heading("The defragmentation plan")
+    page.show_heading("The defragmentation plan")
     rows = [
         {"pool": pool.name, "pod": m.pod, "gpus": m.gpus, "source": m.source, "target": m.target}
         for pool in pools_found
@@ -157,25 +157,30 @@ def plan(request: PageRequest) -> None:
     ]
     if not rows:
         page.show_nothing(
-            "No move would help now.", " ".join(_stand(pool) for pool in pools_found[:3])
+            "No move would help now.", " ".join(_format_state(pool) for pool in pools_found[:3])
         )
         return
-    page.table(rows, MOVES, table_name="Pods that the plan would restart elsewhere")
+    page.show_table(rows, MOVES, table_name="Pods that the plan would restart elsewhere")
     plan_texts = " ".join(_plan_text(pool) for pool in [p for p in pools_found if p.plan.moves][:3])
     page.note(f"{plan_texts} Nothing moves by itself: a policy and its approvals decide.")
 
 
-def more(request: PageRequest) -> None:
+def show_more(request: PageRequest) -> None:
     """Show the pools, what fits into them, the workloads in the way, or GPUs in MIG mode."""
-    parts = {"pools": pools, "what fits": fits, "whose place": causers, "MIG GPUs": cuts}
+    parts = {
+        "pools": show_pools,
+        "what fits": show_fits,
+        "whose place": show_causers,
+        "MIG GPUs": show_cuts,
+    }
     tabs.choose_tab(parts, request)
 
 
-def pools(request: PageRequest) -> None:
+def show_pools(request: PageRequest) -> None:
     """List the pools."""
-    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    pools_found = data.query(fragmentation.read_pools, request.window, request.filters)
     if not pools_found:
-        _none(request)
+        _show_nothing(request)
         return
     rows = [
         {
@@ -184,59 +189,59 @@ def pools(request: PageRequest) -> None:
         }
         for p in pools_found
     ]
-    page.table(rows, POOLS, table_name="Pools by free GPUs that cannot be used")
+    page.show_table(rows, POOLS, table_name="Pools by free GPUs that cannot be used")
 
 
-def fits(request: PageRequest) -> None:
+def show_fits(request: PageRequest) -> None:
     """List which jobs fit into the free GPUs."""
-    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    pools_found = data.query(fragmentation.read_pools, request.window, request.filters)
     rows = [
         {"pool": p.name, "size": size, "fit": fit, "used_pct": None if u is None else 100 * u}
         for p in pools_found
         for size, fit, u in p.packing
     ]
     if not rows:
-        _none(request)
+        _show_nothing(request)
         return
-    page.table(rows, PACKING, table_name="Jobs that fit into what is free")
+    page.show_table(rows, PACKING, table_name="Jobs that fit into what is free")
 
 
-def causers(request: PageRequest) -> None:
+def show_causers(request: PageRequest) -> None:
     """List the workloads whose placement makes other GPUs unusable."""
-    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    pools_found = data.query(fragmentation.read_pools, request.window, request.filters)
     rows = [
         {
             **workload,
             "pool": pool.name,
             "workload": _name(workload),
-            "timeline": links.timeline(cluster=pool.cluster, workload=_name(workload)),
+            "timeline": links.build_timeline_link(cluster=pool.cluster, workload=_name(workload)),
         }
         for pool in pools_found
         for workload in pool.caused_by
     ]
     if not rows:
-        _none(request)
+        _show_nothing(request)
         return
-    page.table(rows, CAUSERS, table_name="Workloads that keep free GPUs from being used")
+    page.show_table(rows, CAUSERS, table_name="Workloads that keep free GPUs from being used")
 
 
-def cuts(request: PageRequest) -> None:
+def show_cuts(request: PageRequest) -> None:
     """List the layouts of GPUs in MIG mode that strand slices."""
-    layouts = data.query(fragmentation.cuts, request.window, request.filters)
+    layouts = data.query(fragmentation.read_cuts, request.window, request.filters)
     if not layouts:
-        _none(request)
+        _show_nothing(request)
         return
     rows = [{name: getattr(cut, name) for name in CUTS} for cut in layouts]
-    page.table(rows, CUTS, table_name="Layouts of MIG GPUs that strand slices")
+    page.show_table(rows, CUTS, table_name="Layouts of MIG GPUs that strand slices")
 
 
-def _none(request: PageRequest) -> None:
+def _show_nothing(request: PageRequest) -> None:
     page.show_no_findings(
         request, ANALYZERS, "Nothing of this was found in this window.", "Choose a longer one."
     )
 
 
-def _roles(pools_found: tuple[PoolFragmentation, ...]) -> dict[tuple[str, str], str]:
+def _assign_roles(pools_found: tuple[PoolFragmentation, ...]) -> dict[tuple[str, str], str]:
     roles = {
         (pool.cluster, move.target): "takes pods"
         for pool in pools_found
@@ -257,16 +262,16 @@ def _plan_text(pool: PoolFragmentation) -> str:
         )
     gain = f"; {defrag_plan.gained_gpus:,.1f} GPUs become usable" if defrag_plan.gained_gpus else ""
     return (
-        f"{page.plain(pool.name)}: {defrag_plan.slots_freed} whole slots of "
+        f"{page.escape(pool.name)}: {defrag_plan.slots_freed} whole slots of "
         f"{defrag_plan.slot_gpus} GPUs for "
         f"{defrag_plan.restarts} restarts{proof_text}{gain}."
     )
 
 
-def _stand(pool: PoolFragmentation) -> str:
-    stay = ", ".join(f"{n} {page.plain(why)}" for why, n in pool.plan.stay.items())
-    reason = page.plain(pool.plan.why or "enough whole slots are free", 200)
-    return f"{page.plain(pool.name)}: {reason}{f' (pods that stay: {stay})' if stay else ''}."
+def _format_state(pool: PoolFragmentation) -> str:
+    stay = ", ".join(f"{n} {page.escape(why)}" for why, n in pool.plan.stay.items())
+    reason = page.escape(pool.plan.why or "enough whole slots are free", 200)
+    return f"{page.escape(pool.name)}: {reason}{f' (pods that stay: {stay})' if stay else ''}."
 
 
 def _name(workload: Mapping[str, Any]) -> str:

@@ -4,47 +4,49 @@ from typing import Any
 
 from dashboards import action_buttons, charts, data, links, page
 from dashboards.figures import supply
-from dashboards.page import PageRequest, money, share
+from dashboards.page import PageRequest, format_money, format_share
 
 FINDING = "finding_link"
 POOLS = {
     "pool": page.name("pool"),
-    "usd_h": page.usd("USD per hour", "mean of the window"),
-    "gpus": page.number("GPUs"),
-    "nodes": page.number("nodes"),
-    "productive_pct": page.percent("productive"),
-    "idle_pct": page.percent("allocated, idle"),
-    "free_pct": page.percent("free"),
-    "today_usd_h": page.usd("sized: today", "USD per hour when the analyzer sized it"),
-    "packed_usd_h": page.usd("packed", "a mix of types that holds the peak"),
-    "bound_usd_h": page.usd("lower bound", "no mix of the types on offer holds it for less"),
-    "today_nodes": page.number("nodes today"),
-    "packed_nodes": page.number("nodes packed"),
-    "usd": page.usd("USD"),
+    "usd_h": page.configure_usd("USD per hour", "mean of the window"),
+    "gpus": page.configure_number("GPUs"),
+    "nodes": page.configure_number("nodes"),
+    "productive_pct": page.configure_percent("productive"),
+    "idle_pct": page.configure_percent("allocated, idle"),
+    "free_pct": page.configure_percent("free"),
+    "today_usd_h": page.configure_usd("sized: today", "USD per hour when the analyzer sized it"),
+    "packed_usd_h": page.configure_usd("packed", "a mix of types that holds the peak"),
+    "bound_usd_h": page.configure_usd(
+        "lower bound", "no mix of the types on offer holds it for less"
+    ),
+    "today_nodes": page.configure_number("nodes today"),
+    "packed_nodes": page.configure_number("nodes packed"),
+    "usd": page.configure_usd("USD"),
     "cluster": page.name("cluster", "small"),
 }
 ADVICE = {
     "workload": page.name("about"),
-    "usd": page.usd("would save, USD"),
+    "usd": page.configure_usd("would save, USD"),
     "verb": page.name("what to do"),
-    "gpu_hours": page.number("GPU-hours"),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "saving": page.name("saves", "small"),
     "evidence": page.name("evidence", "small"),
     "why": page.name("how", "large"),
     "caution": page.name("caution", "large"),
-    FINDING: action_buttons.findings(),
+    FINDING: action_buttons.configure_findings(),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(pools, request)
-    page.card(advised, request)
+    page.show_card(show_pools, request)
+    page.show_card(show_advised, request)
 
 
-def pools(request: PageRequest) -> None:
+def show_pools(request: PageRequest) -> None:
     """Draw and list the pools."""
-    rows = data.query(supply.pools, request.window, request.filters).to_pylist()
+    rows = data.query(supply.read_pools, request.window, request.filters).to_pylist()
     if not rows:
         page.show_no_data(request)
         return
@@ -57,19 +59,19 @@ def pools(request: PageRequest) -> None:
     help_text = (
         f"per hour, of {len(sized)} pools that were sized" if sized else "no pool was sized yet"
     )
-    page.metrics(
-        ("Pools", f"{len(rows):,}", f"{money(sum(rate) if rate else None)} per hour"),
-        ("Free, and paid for", share(free, hours), "of GPU-hours"),
-        ("Allocated, idle", share(idle, hours), "of GPU-hours"),
-        ("Above the lower bound", money(above) if sized else "unknown", help_text),
+    page.show_metrics(
+        ("Pools", f"{len(rows):,}", f"{format_money(sum(rate) if rate else None)} per hour"),
+        ("Free, and paid for", format_share(free, hours), "of GPU-hours"),
+        ("Allocated, idle", format_share(idle, hours), "of GPU-hours"),
+        ("Above the lower bound", format_money(above) if sized else "unknown", help_text),
     )
-    bars = data.query(supply.states, request.window, request.filters).to_pylist()
+    bars = data.query(supply.read_states, request.window, request.filters).to_pylist()
     if bars:
         page.chart(
-            charts.stacked_bars(bars, names=[row["pool"] for row in rows], title="USD"),
+            charts.draw_stacked_bars(bars, names=[row["pool"] for row in rows], title="USD"),
             "Dollars of each pool, stacked by what its GPUs did",
         )
-    page.table(rows, POOLS, table_name="Node pools, the most expensive first")
+    page.show_table(rows, POOLS, table_name="Node pools, the most expensive first")
     if not sized:
         page.note(
             "A lower bound comes with the analyzer's findings `oversized_pool` and "
@@ -77,10 +79,10 @@ def pools(request: PageRequest) -> None:
         )
 
 
-def advised(request: PageRequest) -> None:
+def show_advised(request: PageRequest) -> None:
     """List the advice of the pool analyzer."""
-    page.heading("What to do about them")
-    rows = data.query(supply.advised, request.window, request.filters, supply.POOLS)
+    page.show_heading("What to do about them")
+    rows = data.query(supply.read_advised, request.window, request.filters, supply.POOLS)
     if not rows:
         page.show_no_findings(
             request,
@@ -89,9 +91,9 @@ def advised(request: PageRequest) -> None:
             "`fallow analyze pools` judges them again.",
         )
         return
-    page.table([_linked(row) for row in rows], ADVICE, table_name="Advice about node pools")
+    page.show_table([_add_link(row) for row in rows], ADVICE, table_name="Advice about node pools")
 
 
-def _linked(row: dict[str, Any]) -> dict[str, Any]:
+def _add_link(row: dict[str, Any]) -> dict[str, Any]:
     cells = {name: value for name, value in row.items() if name != "details"}
-    return {**cells, FINDING: links.page_link("findings", finding=row["id"])}
+    return {**cells, FINDING: links.build_page_link("findings", finding=row["id"])}

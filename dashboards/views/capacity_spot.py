@@ -4,63 +4,67 @@ from typing import Any
 
 from dashboards import action_buttons, charts, data, links, page
 from dashboards.figures import supply
-from dashboards.page import PageRequest, hours, money, share
+from dashboards.page import PageRequest, format_hours, format_money, format_share
 
 FINDING = "finding_link"
 CAPACITY = {
     "capacity": page.name("bought"),
-    "usd": page.usd("USD"),
-    "usd_per_gpu_hour": page.usd("per GPU-hour"),
-    "gpu_hours": page.number("GPU-hours"),
-    "nodes": page.number("nodes"),
-    "productive_pct": page.percent("productive"),
-    "lost_gpu_hours": page.number("GPU-hours lost", "work that was thrown away"),
+    "usd": page.configure_usd("USD"),
+    "usd_per_gpu_hour": page.configure_usd("per GPU-hour"),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "nodes": page.configure_number("nodes"),
+    "productive_pct": page.configure_percent("productive"),
+    "lost_gpu_hours": page.configure_number("GPU-hours lost", "work that was thrown away"),
 }
 ADVICE = {
-    "workload": page.workload(),
-    "usd": page.usd("would save, USD"),
-    "saved_pct": page.percent("of what it cost"),
-    "discount_pct": page.percent("below list"),
-    "stretch_pct": page.number("time more, %", "at worst, for interruptions"),
-    "mtbf_hours": page.number("hours between interruptions"),
+    "workload": page.configure_workload(),
+    "usd": page.configure_usd("would save, USD"),
+    "saved_pct": page.configure_percent("of what it cost"),
+    "discount_pct": page.configure_percent("below list"),
+    "stretch_pct": page.configure_number("time more, %", "at worst, for interruptions"),
+    "mtbf_hours": page.configure_number("hours between interruptions"),
     "verb": page.name("what to do"),
     "evidence": page.name("evidence", "small"),
     "team": page.name("team", "small"),
     "type": page.name("instance type", "small"),
     "caution": page.name("caution", "large"),
-    FINDING: action_buttons.findings(),
+    FINDING: action_buttons.configure_findings(),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(capacity, request)
-    page.card(advised, request)
+    page.show_card(show_capacity, request)
+    page.show_card(show_advised, request)
 
 
-def capacity(request: PageRequest) -> None:
+def show_capacity(request: PageRequest) -> None:
     """Show the on-demand, spot and reserved capacity."""
-    rows = data.query(supply.capacity, request.window, request.filters).to_pylist()
+    rows = data.query(supply.read_capacity, request.window, request.filters).to_pylist()
     if not rows:
         page.show_no_data(request)
         return
     total_hours = sum(row["gpu_hours"] for row in rows)
     spot = next((row for row in rows if row["capacity"] == "spot"), None)
-    spot_advice = data.query(supply.advised, request.window, request.filters, supply.SPOT)
+    spot_advice = data.query(supply.read_advised, request.window, request.filters, supply.SPOT)
     saves = [row["usd"] for row in spot_advice if row["usd"] is not None]
-    page.metrics(
-        ("On spot", share(spot["gpu_hours"] if spot else 0, total_hours), "of GPU-hours"),
+    page.show_metrics(
+        ("On spot", format_share(spot["gpu_hours"] if spot else 0, total_hours), "of GPU-hours"),
         ("Could run there", f"{len(spot_advice):,}", "workloads"),
-        ("Would save", money(sum(saves) if saves else None), "in this window, interruptions paid"),
-        ("Lost on spot", hours((spot or {}).get("lost_gpu_hours") or 0), "work thrown away"),
+        (
+            "Would save",
+            format_money(sum(saves) if saves else None),
+            "in this window, interruptions paid",
+        ),
+        ("Lost on spot", format_hours((spot or {}).get("lost_gpu_hours") or 0), "work thrown away"),
     )
-    page.table(rows, CAPACITY, table_name="GPU-hours by how nodes are bought")
+    page.show_table(rows, CAPACITY, table_name="GPU-hours by how nodes are bought")
 
 
-def advised(request: PageRequest) -> None:
+def show_advised(request: PageRequest) -> None:
     """Draw and list the work that could run on spot nodes."""
-    page.heading("Work that could run there")
-    advice_rows = data.query(supply.advised, request.window, request.filters, supply.SPOT)
+    page.show_heading("Work that could run there")
+    advice_rows = data.query(supply.read_advised, request.window, request.filters, supply.SPOT)
     if not advice_rows:
         page.show_no_findings(
             request,
@@ -69,32 +73,32 @@ def advised(request: PageRequest) -> None:
             "The analyzer needs prices of spot (`prices`), and work that survives an interruption.",
         )
         return
-    rows = [_row(row) for row in advice_rows]
+    rows = [_build_row(row) for row in advice_rows]
     bars = [{"name": r["workload"], "usd": r["usd"]} for r in rows if r["usd"]]
     if bars:
         page.chart(
-            charts.ranked_bars(bars, title="USD saved", most=10),
+            charts.draw_ranked_bars(bars, title="USD saved", most=10),
             "Dollars that spot nodes would save, by workload",
         )
-    page.table(rows, ADVICE, table_name="Work that could run on spot nodes")
+    page.show_table(rows, ADVICE, table_name="Work that could run on spot nodes")
     page.note("Savings are net of the time that interruptions cost, at their worst estimate.")
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
+def _build_row(row: dict[str, Any]) -> dict[str, Any]:
     details = row["details"]
     plans = details.get("plans") or [{}]
     first: dict[str, Any] = plans[0] if isinstance(plans[0], dict) else {}
     stretch = (first.get("stretch") or {}).get("pessimistic")
     cells = {name: value for name, value in row.items() if name != "details"}
     return cells | {
-        "saved_pct": _percent(first.get("realised_saving")),
-        "discount_pct": _percent(first.get("list_discount")),
+        "saved_pct": _compute_percent(first.get("realised_saving")),
+        "discount_pct": _compute_percent(first.get("list_discount")),
         "stretch_pct": None if stretch is None else 100 * (stretch - 1),
         "mtbf_hours": (first.get("risk") or {}).get("mtbf_hours"),
         "type": first.get("instance_type"),
-        FINDING: links.page_link("findings", finding=row["id"]),
+        FINDING: links.build_page_link("findings", finding=row["id"]),
     }
 
 
-def _percent(part: float | None) -> float | None:
+def _compute_percent(part: float | None) -> float | None:
     return None if part is None else 100 * part

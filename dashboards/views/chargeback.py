@@ -7,45 +7,47 @@ import streamlit as st
 
 from dashboards import data, links, page
 from dashboards.figures import chargeback
-from dashboards.page import PageRequest, hours, money, share
+from dashboards.page import PageRequest, format_hours, format_money, format_share
 from fallow.models import PLATFORM
 
 TITLE, ICON = "Chargeback", ":material/receipt_long:"
 
 TEAMS = {
     "team": page.name("team"),
-    "total_usd": page.usd("fully loaded", "with its share of what was not allocated", cents=True),
-    "total_usd_gpu": page.usd(
+    "total_usd": page.configure_usd(
+        "fully loaded", "with its share of what was not allocated", cents=True
+    ),
+    "total_usd_gpu": page.configure_usd(
         "GPU only",
         "GPU part, with its share of the GPU part that was not allocated",
         cents=True,
     ),
-    "usd_gpu": page.usd("own GPUs", cents=True),
-    "usd_node": page.usd(
+    "usd_gpu": page.configure_usd("own GPUs", cents=True),
+    "usd_node": page.configure_usd(
         "their part of the node", "CPU, memory and disk beside the GPUs", cents=True
     ),
-    "shared_usd": page.usd(
+    "shared_usd": page.configure_usd(
         "shared", "of what was not allocated, in proportion to its dollars", cents=True
     ),
-    "gpu_hours": page.number("GPU-hours"),
-    "used_gpu_hours": page.number("used"),
-    "idle_gpu_hours": page.number("idle"),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "used_gpu_hours": page.configure_number("used"),
+    "idle_gpu_hours": page.configure_number("idle"),
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
-    "idle_usd": page.usd("of own, idle", cents=True),
-    "unpriced_gpu_hours": page.number("without a price"),
+    "idle_usd": page.configure_usd("of own, idle", cents=True),
+    "unpriced_gpu_hours": page.configure_number("without a price"),
 }
 LINES = {
-    "workload": page.workload(),
-    "usd_loaded": page.usd("USD", cents=True),
-    "gpu_hours": page.number("GPU-hours"),
+    "workload": page.configure_workload(),
+    "usd_loaded": page.configure_usd("USD", cents=True),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "pool": page.name("pool", "small"),
     "model": page.name("model", "small"),
-    "usd_per_gpu_hour": page.usd("rate", cents=True),
-    "usd_gpu": page.usd("GPU part", cents=True),
-    "usd_node": page.usd("node part", cents=True),
-    "used_gpu_hours": page.number("used"),
-    "idle_gpu_hours": page.number("idle"),
+    "usd_per_gpu_hour": page.configure_usd("rate", cents=True),
+    "usd_gpu": page.configure_usd("GPU part", cents=True),
+    "usd_node": page.configure_usd("node part", cents=True),
+    "used_gpu_hours": page.configure_number("used"),
+    "idle_gpu_hours": page.configure_number("idle"),
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
 }
@@ -53,20 +55,20 @@ LINES = {
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(summary, request)
-    page.card(statement, request)
+    page.show_card(show_summary, request)
+    page.show_card(show_statement, request)
 
 
-def summary(request: PageRequest) -> None:
+def show_summary(request: PageRequest) -> None:
     """List every team's line; they sum to the bill."""
-    rows = data.query(chargeback.teams, request.window, request.filters)
+    rows = data.query(chargeback.read_teams, request.window, request.filters)
     if not rows.num_rows:
         page.show_no_data(request)
         return
-    page.heading("All teams")
+    page.show_heading("All teams")
     names = rows["team"].to_pylist()
 
-    page.table(
+    page.show_table(
         rows,
         TEAMS,
         table_name="Chargeback by team",
@@ -74,43 +76,44 @@ def summary(request: PageRequest) -> None:
     )
     total = [usd for usd in rows["total_usd"].to_pylist() if usd is not None]
     page.note(
-        f"Rows sum to the bill, {money(sum(total, Decimal()) if total else None, cents=True)}. "
+        "Rows sum to the bill, "
+        f"{format_money(sum(total, Decimal()) if total else None, cents=True)}. "
         "What was not allocated goes to the teams of its cluster in proportion to their dollars; "
         "it is the platform's line with the sign turned. Of the filters only the cluster counts "
         "here."
     )
 
 
-def statement(request: PageRequest) -> None:
+def show_statement(request: PageRequest) -> None:
     """Show one team's statement and its lines."""
-    rows = data.query(chargeback.teams, request.window, request.filters)
+    rows = data.query(chargeback.read_teams, request.window, request.filters)
     by_team = {row["team"]: row for row in rows.to_pylist()}
     if not by_team:
         return
-    page.heading("Statement of one team")
+    page.show_heading("Statement of one team")
     team = request.filters.team or next(iter(by_team))
-    st.text(page.visible(team))
+    st.text(page.spell_out(team))
     line = by_team.get(team)
     if line is None:
         page.show_nothing(
             "This team held no GPU in this window.", "Choose another team or a longer window."
         )
         return
-    page.metrics(
-        ("Fully loaded", money(line["total_usd"], cents=True), "own + node + shared"),
-        ("GPU only", money(line["total_usd_gpu"], cents=True), "own + shared GPU part"),
-        ("Shared", money(line["shared_usd"], cents=True), "of what was not allocated"),
+    page.show_metrics(
+        ("Fully loaded", format_money(line["total_usd"], cents=True), "own + node + shared"),
+        ("GPU only", format_money(line["total_usd_gpu"], cents=True), "own + shared GPU part"),
+        ("Shared", format_money(line["shared_usd"], cents=True), "of what was not allocated"),
         (
             "Idle",
-            money(line["idle_usd"], cents=True),
-            idle_of(line),
+            format_money(line["idle_usd"], cents=True),
+            format_idle(line),
         ),
     )
     if team == PLATFORM:
         page.note("Not allocated: free, stranded and broken GPUs, shared out above.")
-    detail = data.query(chargeback.lines, request.window, request.filters, team)
+    detail = data.query(chargeback.read_lines, request.window, request.filters, team)
     names = detail["workload"].to_pylist()
-    page.table(
+    page.show_table(
         detail,
         LINES,
         table_name="Lines of the statement",
@@ -122,7 +125,7 @@ def statement(request: PageRequest) -> None:
     )
 
 
-def idle_of(line: dict[str, Any]) -> str:
+def format_idle(line: dict[str, Any]) -> str:
     """Return the line under a row's idle dollars: their share, then the hours."""
-    part = share(line["idle_usd"], line["usd_loaded"])
-    return f"{part} of own, {hours(line['idle_gpu_hours'])}"
+    part = format_share(line["idle_usd"], line["usd_loaded"])
+    return f"{part} of own, {format_hours(line['idle_gpu_hours'])}"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from dashboards import charts, data, page
 from dashboards.figures import data_health, quality
-from dashboards.page import PageRequest, hours, share
+from dashboards.page import PageRequest, format_hours, format_share
 from fallow.window import format_duration
 
 TITLE, ICON = "Data", ":material/fact_check:"
@@ -12,24 +12,24 @@ TITLE, ICON = "Data", ":material/fact_check:"
 COLLECTORS = {
     "collector": page.name("collector"),
     "cluster": page.name("cluster", "small"),
-    "up_pct": page.percent("scrapes that succeeded"),
-    "last_success": page.time_column("last success"),
-    "lag_min": page.number("minutes ago", "before now"),
-    "targets": page.number("targets"),
-    "targets_failed": page.number("targets that failed"),
-    "scrapes": page.number("scrapes"),
-    "samples": page.number("values read"),
-    "rejected": page.number("values refused"),
-    "seconds": page.number("seconds a scrape"),
+    "up_pct": page.configure_percent("scrapes that succeeded"),
+    "last_success": page.configure_time("last success"),
+    "lag_min": page.configure_number("minutes ago", "before now"),
+    "targets": page.configure_number("targets"),
+    "targets_failed": page.configure_number("targets that failed"),
+    "scrapes": page.configure_number("scrapes"),
+    "samples": page.configure_number("values read"),
+    "rejected": page.configure_number("values refused"),
+    "seconds": page.configure_number("seconds a scrape"),
     "error": page.name("last error", "large"),
 }
 LIMITS = {
     "limit_name": page.name("limit"),
     "collector": page.name("collector", "small"),
     "cluster": page.name("cluster", "small"),
-    "targets": page.number("targets refused"),
-    "scrapes": page.number("scrapes refused"),
-    "last_refusal": page.time_column("last refusal"),
+    "targets": page.configure_number("targets refused"),
+    "scrapes": page.configure_number("scrapes refused"),
+    "last_refusal": page.configure_time("last refusal"),
     "error": page.name("newest error", "large"),
 }
 GAP = 90.0
@@ -38,23 +38,23 @@ GAP = 90.0
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(data_health_figures, request)
-    page.card(coverage, request)
-    page.card(collectors, request)
-    page.card(limits, request)
+    page.show_card(show_data_health_figures, request)
+    page.show_card(show_coverage, request)
+    page.show_card(show_collectors, request)
+    page.show_card(show_limits, request)
 
 
-def data_health_figures(request: PageRequest) -> None:
+def show_data_health_figures(request: PageRequest) -> None:
     """Show in four figures whether the data are reliable."""
-    doubts = data.query(quality.ledger_doubts, request.window, request.filters)
-    coverage_rows = data.query(quality.coverage, request.window, request.filters).to_pylist()
+    doubts = data.query(quality.read_ledger_doubts, request.window, request.filters)
+    coverage_rows = data.query(quality.read_coverage, request.window, request.filters).to_pylist()
     coverage_known = [
         row["coverage_pct"] for row in coverage_rows if row["coverage_pct"] is not None
     ]
     accounted = request.extent.accounted
-    failed = data.query_rarely(data_health.audits, request.window) if accounted else None
+    failed = data.query_rarely(data_health.read_audits, request.window) if accounted else None
     lag = (datetime.now(UTC) - accounted).total_seconds() if accounted else None
-    page.metrics(
+    page.show_metrics(
         (
             "Coverage",
             f"{sum(coverage_known) / len(coverage_known):.1f}%" if coverage_known else "unknown",
@@ -62,11 +62,15 @@ def data_health_figures(request: PageRequest) -> None:
             if coverage_known
             else "no scrape is expected in this window",
         ),
-        ("Unknown", share(doubts.unknown_gpu_hours, doubts.gpu_hours), "of GPU-hours"),
-        ("Without a price", share(doubts.unpriced_gpu_hours, doubts.gpu_hours), "of GPU-hours"),
+        ("Unknown", format_share(doubts.unknown_gpu_hours, doubts.gpu_hours), "of GPU-hours"),
+        (
+            "Without a price",
+            format_share(doubts.unpriced_gpu_hours, doubts.gpu_hours),
+            "of GPU-hours",
+        ),
         (
             "Ledger",
-            _audits(accounted, failed),
+            _describe_audits(accounted, failed),
             f"{format_duration(max(0.0, lag))} behind now" if lag is not None else "not done yet",
         ),
     )
@@ -74,22 +78,25 @@ def data_health_figures(request: PageRequest) -> None:
     page.note(
         f"Oldest price in the window: {oldest}. Devices silent for less than a day: "
         f"{doubts.silent_devices or 0}. Used by no known pod: "
-        f"{hours(doubts.ownerless_gpu_hours)}. Audits: states add up to capacity, costs to the "
+        f"{format_hours(doubts.ownerless_gpu_hours)}. Audits: states add up to capacity, "
+        "costs to the "
         "bill, "
         "no device is given away twice, energy agrees with power."
     )
 
 
-def _audits(accounted: datetime | None, failed: str | None) -> str:
+def _describe_audits(accounted: datetime | None, failed: str | None) -> str:
     if failed:
         return "does not add up"
     return "adds up" if accounted else "not written yet"
 
 
-def coverage(request: PageRequest) -> None:
+def show_coverage(request: PageRequest) -> None:
     """Draw coverage hour by hour."""
-    page.heading("Scrapes, of those expected")
-    rows, missing = data.query_by_time(quality.coverage, "hour", request.window, request.filters)
+    page.show_heading("Scrapes, of those expected")
+    rows, missing = data.query_by_time(
+        quality.read_coverage, "hour", request.window, request.filters
+    )
     page.show_unreadable(missing)
     if not rows.num_rows:
         page.show_nothing(
@@ -98,27 +105,27 @@ def coverage(request: PageRequest) -> None:
         )
         return
     recent = rows.slice(max(0, rows.num_rows - charts.MOST_POINTS // 3))
-    page.chart(charts.coverage_lines(recent), "Percent of the expected scrapes, hour by hour")
+    page.chart(charts.draw_coverage_lines(recent), "Percent of the expected scrapes, hour by hour")
 
 
-def collectors(request: PageRequest) -> None:
+def show_collectors(request: PageRequest) -> None:
     """List the results of collectors' scrapes and polls."""
-    page.heading("Collectors")
+    page.show_heading("Collectors")
     minute = datetime.now(UTC).replace(second=0, microsecond=0)
-    rows = data.query(quality.collectors, request.window, request.filters, minute)
+    rows = data.query(quality.read_collectors, request.window, request.filters, minute)
     if not rows.num_rows:
         page.show_nothing(
             "No collector looked in this window.",
             "`fallow doctor` says what sources lack; `fallow up` asks them.",
         )
         return
-    page.table(rows, COLLECTORS, table_name="Collectors, the worst first")
+    page.show_table(rows, COLLECTORS, table_name="Collectors, the worst first")
 
 
-def limits(request: PageRequest) -> None:
+def show_limits(request: PageRequest) -> None:
     """List the limits that refused scrapes: what they refused is missing from every figure."""
-    page.heading("Limits that refuse scrapes")
-    rows = data.query(quality.limits, request.window, request.filters)
+    page.show_heading("Limits that refuse scrapes")
+    rows = data.query(quality.read_limits, request.window, request.filters)
     if not rows.num_rows:
         page.show_nothing(
             "No limit refused a scrape in this window.",
@@ -126,7 +133,7 @@ def limits(request: PageRequest) -> None:
             "`prometheus.body_size_limit`.",
         )
         return
-    page.table(rows, LIMITS, table_name="Limits that refused scrapes")
+    page.show_table(rows, LIMITS, table_name="Limits that refused scrapes")
     page.note(
         "A refused scrape is missing as a whole: its GPUs are unknown for that time. Raise the "
         "limit of that name in the settings, or let the exporter give fewer series."

@@ -8,7 +8,7 @@ from dashboards import action_buttons, data, links, page
 from dashboards.detail_words import describe_kind
 from dashboards.figures import inbox
 from dashboards.figures.inbox import FindingChoice
-from dashboards.page import PageRequest, hours, money
+from dashboards.page import PageRequest, format_hours, format_money
 from dashboards.views import findings_anomalies, findings_detail
 
 TITLE, ICON = "Findings", ":material/inbox:"
@@ -17,18 +17,20 @@ OLD_TAB = "Anomalies"
 """The tab of earlier addresses that is now a kind."""
 
 WORKLOAD_COLUMNS = {
-    "usd_all": page.usd("saves, USD", "in the window, all its findings; no GPU-hour twice"),
-    "workload": page.workload(),
+    "usd_all": page.configure_usd(
+        "saves, USD", "in the window, all its findings; no GPU-hour twice"
+    ),
+    "workload": page.configure_workload(),
     "kind": page.name("finding"),
-    "gpu_hours_all": page.number("saves, GPU-hours"),
+    "gpu_hours_all": page.configure_number("saves, GPU-hours"),
     "verb": page.name("what to do"),
     "evidence": page.name("evidence", "small"),
-    "findings": page.number("findings"),
+    "findings": page.configure_number("findings"),
     "policy": page.name("policy", "small"),
     "team": page.name("team", "small"),
-    "since": page.time_column("since"),
-    "snoozed_until": page.time_column("snoozed until"),
-    "timeline": links.column(),
+    "since": page.configure_time("since"),
+    "snoozed_until": page.configure_time("snoozed until"),
+    "timeline": links.configure_column(),
 }
 ANALYZERS = {
     "idle": "Idle GPUs",
@@ -55,10 +57,10 @@ def show(request: PageRequest) -> None:
     action_buttons.show_result()
     if st.query_params.get("tab") == OLD_TAB and "analyzer" not in st.session_state:
         st.session_state["analyzer"] = ANOMALIES
-    page.card(findings, request, height=420)
+    page.show_card(show_findings, request, height=420)
 
 
-def findings(request: PageRequest) -> None:
+def show_findings(request: PageRequest) -> None:
     """List the workloads with findings, and show the findings of the chosen one."""
     kinds = data.query(inbox.list_kinds, request.window, request.filters).to_pylist()
     if not kinds:
@@ -74,7 +76,7 @@ def findings(request: PageRequest) -> None:
     arguments = (request.window, request.filters, choice)
     rows = data.query(inbox.list_workloads, *arguments).to_pylist()
     if choice.analyzer == ANOMALIES:
-        findings_anomalies.usual(request)
+        findings_anomalies.show_usual(request)
     if not rows and choice.analyzer == ANOMALIES:
         page.show_no_findings(
             request,
@@ -90,19 +92,19 @@ def findings(request: PageRequest) -> None:
         )
         return
     first = rows[0]
-    page.metrics(
+    page.show_metrics(
         (
             "Findings",
             f"{first['all_findings']:,}",
             f"{first['all_workloads']:,} workloads",
         ),
-        ("Would save", money(first["all_usd"]), "in this window"),
-        ("GPU-hours", hours(first["all_gpu_hours"]), "no hour is counted twice"),
+        ("Would save", format_money(first["all_usd"]), "in this window"),
+        ("GPU-hours", format_hours(first["all_gpu_hours"]), "no hour is counted twice"),
         ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "for a while"),
     )
     _open_linked(request, rows)
     row = action_buttons.choose(
-        [_cells(row) for row in rows],
+        [_build_cells(row) for row in rows],
         WORKLOAD_COLUMNS,
         key="finding",
         label="Workload",
@@ -176,13 +178,13 @@ def _open_linked(request: PageRequest, rows: list[dict[str, Any]]) -> None:
         st.session_state[findings_detail.LINKED] = linked
 
 
-def _cells(row: dict[str, Any]) -> dict[str, Any]:
+def _build_cells(row: dict[str, Any]) -> dict[str, Any]:
     kind = describe_kind(row["kind"])
     more = row["findings"] - 1
     return {
         **row,
         "kind": f"{kind}, and {more} more" if more else kind,
-        "timeline": links.timeline(cluster=row["cluster"], workload=row["workload"])
+        "timeline": links.build_timeline_link(cluster=row["cluster"], workload=row["workload"])
         if row["workload"].count("/") > 1
         else None,
     }

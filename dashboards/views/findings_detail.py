@@ -11,7 +11,7 @@ from dashboards.detail_words import describe_kind
 from dashboards.figures import anomalies, inbox, timeline
 from dashboards.figures.inbox import FindingChoice, FindingDetail
 from dashboards.figures.timeline import TimelineSubject
-from dashboards.page import PageRequest, hours, money, plain
+from dashboards.page import PageRequest, escape, format_hours, format_money
 
 LINKED = "finding-of-link"
 """The finding that a link named, in the state of the session."""
@@ -35,7 +35,7 @@ def show(request: PageRequest, choice: FindingChoice, workload: dict[str, Any]) 
         page.show_nothing("That finding does not exist any more.", "Choose another one.")
         return
     worst, *further = rows[:MOST]
-    page.heading(plain(workload["workload"], 200))
+    page.show_heading(escape(workload["workload"], 200))
     _show_finding(request, worst)
     if further:
         st.markdown("**Further findings of this workload**")
@@ -68,13 +68,14 @@ def _show_finding(request: PageRequest, row: dict[str, Any]) -> None:
         return
     kind = describe_kind(detail.kind)
     st.markdown(
-        f"**{plain(kind[:1].upper() + kind[1:])}**, {plain(detail.evidence)}: "
-        f"{plain(detail.why, 600)}"
+        f"**{escape(kind[:1].upper() + kind[1:])}**, {escape(detail.evidence)}: "
+        f"{escape(detail.why, 600)}"
     )
     page.note(
         f"{detail.start:%Y-%m-%d %H:%M} to {detail.end:%Y-%m-%d %H:%M} UTC · "
-        f"{hours(detail.gpu_hours)}, {money(detail.usd)} wasted · would save "
-        f"{money(row['usd'])} in this window{_disruption(row)}. {_decision(row)}"
+        f"{format_hours(detail.gpu_hours)}, {format_money(detail.usd)} wasted · would save "
+        f"{format_money(row['usd'])} in this window{_describe_disruption(row)}. "
+        f"{_describe_decision(row)}"
     )
     _show_evidence(request, detail)
     _show_advice(detail)
@@ -82,7 +83,7 @@ def _show_finding(request: PageRequest, row: dict[str, Any]) -> None:
     with left:
         length = st.selectbox("For", LENGTHS, index=1, key=f"snooze-for-{row['id']}") or LENGTHS[1]
     with middle:
-        action_buttons.button(
+        action_buttons.show_button(
             "Snooze",
             "snooze",
             request,
@@ -91,28 +92,28 @@ def _show_finding(request: PageRequest, row: dict[str, Any]) -> None:
         )
     with st.expander("What was measured"):
         listed = detail.details[:MOST_DETAILS]
-        lines = [f"- {plain(text, 500)}" for text in listed] or ["- no details"]
+        lines = [f"- {escape(text, 500)}" for text in listed] or ["- no details"]
         if len(detail.details) > MOST_DETAILS:
             lines.append(f"- and {len(detail.details) - MOST_DETAILS} more")
         st.markdown("\n".join(lines))
         page.note(
             f"Found {detail.found_at:%Y-%m-%d %H:%M} UTC by the analyzer "
-            f"{plain(detail.analyzer)}. `fallow explain {row['id']}` shows the rows behind it."
+            f"{escape(detail.analyzer)}. `fallow explain {row['id']}` shows the rows behind it."
         )
 
 
-def _disruption(row: dict[str, Any]) -> str:
+def _describe_disruption(row: dict[str, Any]) -> str:
     times = row["disruption"] - 1
     return f" · its owner took an action back {times:,} times" if times else ""
 
 
-def _decision(row: dict[str, Any]) -> str:
+def _describe_decision(row: dict[str, Any]) -> str:
     if not row["policy"]:
         return "No policy covers it."
     until = f" until {row['next_at']:%Y-%m-%d %H:%M} UTC" if row["next_at"] else ""
-    why = f": {plain(row['why'], 300)}" if row["why"] else ""
+    why = f": {escape(row['why'], 300)}" if row["why"] else ""
     decision = DECISIONS.get(row["ruling"] or "", "says")
-    return f"Policy {plain(row['policy'])} {decision} {plain(row['step'] or 'it')}{until}{why}."
+    return f"Policy {escape(row['policy'])} {decision} {escape(row['step'] or 'it')}{until}{why}."
 
 
 def _show_advice(detail: FindingDetail) -> None:
@@ -120,16 +121,17 @@ def _show_advice(detail: FindingDetail) -> None:
     lines = []
     for number, advice in enumerate(detail.advice, start=1):
         usd, gpu_hours = advice["usd_per_day"], advice["gpu_hours_per_day"]
-        saves = [f"{money(page.exact(usd))} a day"] if usd is not None else []
-        saves += [f"{hours(gpu_hours)} a day"] if gpu_hours else []
+        saves = [f"{format_money(page.convert_exact(usd))} a day"] if usd is not None else []
+        saves += [f"{format_hours(gpu_hours)} a day"] if gpu_hours else []
         text = (
-            f"{number}. **{plain(advice['verb'] or 'unknown', 120)}**: {plain(advice['why'], 600)}"
+            f"{number}. **{escape(advice['verb'] or 'unknown', 120)}**: "
+            f"{escape(advice['why'], 600)}"
         )
         text += f" — saves {', '.join(saves) or 'unknown: no price'}."
         if advice["caution"]:
-            text += f" Caution: {plain(advice['caution'], 500)}."
+            text += f" Caution: {escape(advice['caution'], 500)}."
         if advice["undo"]:
-            text += f" Undo: {plain(advice['undo'], 300)}."
+            text += f" Undo: {escape(advice['undo'], 300)}."
         lines.append(text)
     st.markdown("\n".join(["**What to do**", "", *(lines or ["Nothing is advised."])]))
 
@@ -139,15 +141,15 @@ def _show_evidence(request: PageRequest, detail: FindingDetail) -> None:
     if detail.analyzer == "anomalies":
         _show_rise(request, detail)
         return
-    subject = _subject(detail)
+    subject = _build_subject(detail)
     if subject is None:
         page.note(
-            f"No chart: it is about a {plain(detail.workload_kind)}, which has no activity of its "
+            f"No chart: it is about a {escape(detail.workload_kind)}, which has no activity of its "
             "own."
         )
         return
     filters = msgspec.structs.replace(request.filters, cluster=detail.cluster)
-    rows = data.query(timeline.measures, request.window, filters, subject).to_pylist()
+    rows = data.query(timeline.read_measures, request.window, filters, subject).to_pylist()
     if not any(row["activity_pct"] is not None or row["power_w"] is not None for row in rows):
         page.note("Activity and power are unknown: no sample of this window is of its GPUs.")
         return
@@ -177,13 +179,13 @@ def _show_rise(request: PageRequest, detail: FindingDetail) -> None:
     filters = msgspec.structs.replace(
         request.filters, **{"cluster": detail.cluster, owner_key: detail.workload}
     )
-    rows = data.query(anomalies.usual, request.window, filters)
+    rows = data.query(anomalies.read_usual, request.window, filters)
     if rows.num_rows:
         recent = rows.slice(max(0, rows.num_rows - charts.MOST_POINTS // 3))
-        page.chart(charts.usual_lines(recent, 180), "Dollars per hour beside the usual ones")
+        page.chart(charts.draw_usual_lines(recent, 180), "Dollars per hour beside the usual ones")
 
 
-def _subject(detail: FindingDetail) -> TimelineSubject | None:
+def _build_subject(detail: FindingDetail) -> TimelineSubject | None:
     if detail.workload_kind == "Node":
         return TimelineSubject(node=detail.workload)
     if not detail.namespace:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboards import data, links, maps, page, tabs
 from dashboards.figures import fleet
-from dashboards.page import PageRequest, money
+from dashboards.page import PageRequest, format_money
 
 TITLE, ICON = "Fleet", ":material/grid_view:"
 AT = "at"
@@ -14,13 +14,13 @@ AT = "at"
 
 NODES = {
     "node": page.name("node"),
-    "timeline": links.column(),
-    "idle_usd_h": page.usd("idle, USD per hour"),
-    "idle_gpus": page.number("idle GPUs"),
-    "free_gpus": page.number("free GPUs"),
-    "unknown_gpus": page.number("unknown"),
-    "gpus": page.number("GPUs"),
-    "usd_h": page.usd("USD per hour"),
+    "timeline": links.configure_column(),
+    "idle_usd_h": page.configure_usd("idle, USD per hour"),
+    "idle_gpus": page.configure_number("idle GPUs"),
+    "free_gpus": page.configure_number("free GPUs"),
+    "unknown_gpus": page.configure_number("unknown"),
+    "gpus": page.configure_number("GPUs"),
+    "usd_h": page.configure_usd("USD per hour"),
     "workload": page.name("most of it allocated to", "large"),
     "pool": page.name("pool", "small"),
     "model": page.name("model", "small"),
@@ -28,35 +28,35 @@ NODES = {
 DEVICES = {
     "node": page.name("node", "small"),
     "state": page.name("state", "small"),
-    "activity_pct": page.percent("utilisation", "mean of the five minutes"),
-    "power_w": page.number("power, W"),
-    "temp_c": page.number("temperature, °C", "the highest of the step"),
-    "memory_gb": page.number("memory, GB"),
-    "clock_mhz": page.number("SM clock, MHz"),
-    "tensor_pct": page.percent("tensor cores", "unknown where it is not exported"),
+    "activity_pct": page.configure_percent("utilisation", "mean of the five minutes"),
+    "power_w": page.configure_number("power, W"),
+    "temp_c": page.configure_number("temperature, °C", "the highest of the step"),
+    "memory_gb": page.configure_number("memory, GB"),
+    "clock_mhz": page.configure_number("SM clock, MHz"),
+    "tensor_pct": page.configure_percent("tensor cores", "unknown where it is not exported"),
     "model": page.name("model", "small"),
-    "workload": page.workload(),
-    "timeline": links.column(),
+    "workload": page.configure_workload(),
+    "timeline": links.configure_column(),
     "device": page.name("GPU", "large"),
     "pool": page.name("pool", "small"),
 }
 HOLDERS = {
-    "workload": page.workload(),
-    "timeline": links.column(),
-    "idle_usd_h": page.usd("idle, USD per hour"),
-    "idle_gpus": page.number("idle GPUs"),
+    "workload": page.configure_workload(),
+    "timeline": links.configure_column(),
+    "idle_usd_h": page.configure_usd("idle, USD per hour"),
+    "idle_gpus": page.configure_number("idle GPUs"),
     "team": page.name("team", "small"),
     "model": page.name("model", "small"),
-    "nodes": page.number("nodes"),
+    "nodes": page.configure_number("nodes"),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
     choose_time(request)
-    page.card(states, request)
-    page.card(cells, request, height=400)
-    page.card(more, request)
+    page.show_card(show_states, request)
+    page.show_card(show_cells, request, height=400)
+    page.show_card(show_more, request)
 
 
 def choose_time(request: PageRequest) -> None:
@@ -66,8 +66,8 @@ def choose_time(request: PageRequest) -> None:
         st.datetime_input(
             "At (UTC)",
             value=None,
-            min_value=_naive(request.extent.samples.start),
-            max_value=_naive(request.extent.samples.end),
+            min_value=_drop_zone(request.extent.samples.start),
+            max_value=_drop_zone(request.extent.samples.end),
             step=fleet.FIVE_MINUTES,
             format="YYYY-MM-DD",
             key=AT,
@@ -76,7 +76,7 @@ def choose_time(request: PageRequest) -> None:
         )
 
 
-def now(request: PageRequest) -> datetime:
+def get_time(request: PageRequest) -> datetime:
     """Return the page's time: the chosen one, else the end of the window or of the ledger."""
     accounted_until = request.extent.accounted
     end = min(request.window.end, accounted_until) if accounted_until else request.window.end
@@ -84,39 +84,44 @@ def now(request: PageRequest) -> datetime:
     return min(chosen.replace(tzinfo=UTC), end) if chosen else end
 
 
-def _naive(timestamp: datetime) -> datetime:
+def _drop_zone(timestamp: datetime) -> datetime:
     return timestamp.astimezone(UTC).replace(tzinfo=None, second=0, microsecond=0)
 
 
-def states(request: PageRequest) -> None:
+def show_states(request: PageRequest) -> None:
     """Show the fleet in four figures."""
-    rates = data.query(fleet.states, now(request), request.filters)
+    rates = data.query(fleet.read_states, get_time(request), request.filters)
     if not rates:
         page.show_no_data(request)
         return
     rate_by_state = {rate.state: rate for rate in rates}
     gpu_total = sum(rate.gpus for rate in rates)
     priced = [rate.usd_h for rate in rates if rate.usd_h is not None]
-    bill = sum(priced, page.exact(0)) if priced else None
-    page.metrics(
-        ("GPUs", f"{gpu_total:,.0f}", f"{money(bill)} per hour"),
-        *(_metric(label, rate_by_state.get(state), bool(priced)) for label, state in _CELL_FIELDS),
+    bill = sum(priced, page.convert_exact(0)) if priced else None
+    page.show_metrics(
+        ("GPUs", f"{gpu_total:,.0f}", f"{format_money(bill)} per hour"),
+        *(
+            _build_metric(label, rate_by_state.get(state), bool(priced))
+            for label, state in _CELL_FIELDS
+        ),
     )
-    hour = fleet.hour(now(request)).whole()
+    hour = fleet.find_hour(get_time(request)).whole()
     page.note(
         f"The hour {hour.start:%Y-%m-%d %H:%M} to {hour.end:%H:%M} UTC of the ledger. A cell shows "
         "the state that its GPU was in longest; the figures count seconds."
     )
 
 
-def cells(request: PageRequest) -> None:
+def show_cells(request: PageRequest) -> None:
     """Draw the GPUs."""
-    rows = data.query(fleet.cells, now(request), request.filters).to_pylist()
+    rows = data.query(fleet.read_cells, get_time(request), request.filters).to_pylist()
     if not rows:
         return
-    gpu_total = sum(rate.gpus for rate in data.query(fleet.states, now(request), request.filters))
+    gpu_total = sum(
+        rate.gpus for rate in data.query(fleet.read_states, get_time(request), request.filters)
+    )
     page.chart(
-        maps.cells(rows, roles=(("model", "model"), ("device", "device"))),
+        maps.draw_cells(rows, roles=(("model", "model"), ("device", "device"))),
         "GPUs as cells, node by node, coloured by what they do",
     )
     gpus_shown = sum(row["gpus"] for row in rows)
@@ -130,15 +135,17 @@ def cells(request: PageRequest) -> None:
         )
 
 
-def more(request: PageRequest) -> None:
+def show_more(request: PageRequest) -> None:
     """List every GPU, the workloads with idle GPUs, or the nodes."""
-    tabs.choose_tab({"GPUs": devices, "allocated, idle": holders, "nodes": nodes}, request)
+    tabs.choose_tab(
+        {"GPUs": show_devices, "allocated, idle": show_holders, "nodes": show_nodes}, request
+    )
 
 
-def devices(request: PageRequest) -> None:
+def show_devices(request: PageRequest) -> None:
     """List every GPU with its telemetry at the time."""
-    at = now(request)
-    rows = data.query(fleet.devices, at, request.filters).to_pylist()
+    at = get_time(request)
+    rows = data.query(fleet.read_devices, at, request.filters).to_pylist()
     if not rows:
         page.show_no_data(request)
         return
@@ -146,11 +153,11 @@ def devices(request: PageRequest) -> None:
         {
             **r,
             "workload": r["workload"] or "(not allocated)",
-            "timeline": links.timeline(cluster=r["cluster"], device=r["device"]),
+            "timeline": links.build_timeline_link(cluster=r["cluster"], device=r["device"]),
         }
         for r in rows
     ]
-    page.table(table_rows, DEVICES, table_name="GPUs by idle cost", height=420)
+    page.show_table(table_rows, DEVICES, table_name="GPUs by idle cost", height=420)
     silent = sum(row["no_samples"] for row in rows)
     silent_text = f" {silent:,} GPUs have no sample then: theirs is unknown." if silent else ""
     page.note(
@@ -161,28 +168,31 @@ def devices(request: PageRequest) -> None:
         page.note(f"The first {fleet.MOST_DEVICES:,}; filter by cluster or pool to see others.")
 
 
-def holders(request: PageRequest) -> None:
+def show_holders(request: PageRequest) -> None:
     """List the owners of idle GPUs."""
-    rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
+    rows = data.query(fleet.read_holders, get_time(request), request.filters).to_pylist()
     if not rows:
         page.show_nothing("No allocated GPU is idle then.", "Free ones are above, in grey.")
         return
     table_rows = [
-        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
+        {**r, "timeline": links.build_timeline_link(cluster=r["cluster"], workload=r["workload"])}
         for r in rows
     ]
-    page.table(table_rows, HOLDERS, table_name="Workloads with idle GPUs", height=320)
+    page.show_table(table_rows, HOLDERS, table_name="Workloads with idle GPUs", height=320)
 
 
-def nodes(request: PageRequest) -> None:
+def show_nodes(request: PageRequest) -> None:
     """List the nodes."""
-    rows = data.query(fleet.nodes, now(request), request.filters).to_pylist()
+    rows = data.query(fleet.read_nodes, get_time(request), request.filters).to_pylist()
     if not rows:
         return
     table_rows = [
-        {**r, "timeline": links.timeline(cluster=r["cluster"], node=r["node"])} for r in rows
+        {**r, "timeline": links.build_timeline_link(cluster=r["cluster"], node=r["node"])}
+        for r in rows
     ]
-    page.table(table_rows, NODES, table_name="Nodes by dollars that burn idle per hour", height=320)
+    page.show_table(
+        table_rows, NODES, table_name="Nodes by dollars that burn idle per hour", height=320
+    )
     if len(rows) == fleet.MOST_ROWS:
         page.note(f"The {fleet.MOST_ROWS} first; filter by cluster or pool to see others.")
 
@@ -195,6 +205,6 @@ _CELL_FIELDS = (
 )
 
 
-def _metric(label: str, rate: fleet.StateRate | None, priced: bool) -> tuple[str, str, str]:
-    usd = rate.usd_h if rate else (page.exact(0) if priced else None)
-    return label, f"{rate.gpus if rate else 0:,.1f}", f"{money(usd)} per hour"
+def _build_metric(label: str, rate: fleet.StateRate | None, priced: bool) -> tuple[str, str, str]:
+    usd = rate.usd_h if rate else (page.convert_exact(0) if priced else None)
+    return label, f"{rate.gpus if rate else 0:,.1f}", f"{format_money(usd)} per hour"

@@ -3,26 +3,26 @@
 from dashboards import chart_data, charts, data, page, tabs
 from dashboards.figures import savings as savings_ledger
 from dashboards.figures import waterfall
-from dashboards.page import PageRequest, hours, money, share
+from dashboards.page import PageRequest, format_hours, format_money, format_share
 from dashboards.views import gpu_hours_week
 
 TITLE, ICON = "GPU-hours", ":material/waterfall_chart:"
 
 STATES = {
     "state": page.name("state", "small"),
-    "usd": page.usd("USD"),
-    "gpu_hours": page.number("GPU-hours"),
-    "share_pct": page.percent("of the paid"),
+    "usd": page.configure_usd("USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "share_pct": page.configure_percent("of the paid"),
     "meaning": page.name("meaning"),
 }
 SAVINGS = {
     "analyzer": page.name("found by", "small"),
-    "usd": page.usd("USD"),
+    "usd": page.configure_usd("USD"),
     "evidence": page.name("evidence", "small"),
     "saving": page.name("saves", "small"),
-    "findings": page.number("findings"),
-    "gpu_hours": page.number("GPU-hours"),
-    "share_pct": page.percent("of the paid"),
+    "findings": page.configure_number("findings"),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "share_pct": page.configure_percent("of the paid"),
 }
 
 
@@ -33,13 +33,13 @@ def show(request: PageRequest) -> None:
 
 def show_waterfall(request: PageRequest) -> None:
     """Draw the tab of the waterfall."""
-    page.card(states, request)
-    page.card(savings, request)
+    page.show_card(show_states, request)
+    page.show_card(show_savings, request)
 
 
-def states(request: PageRequest) -> None:
+def show_states(request: PageRequest) -> None:
     """Draw the stages of the paid hours, state by state."""
-    waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
+    waterfall_total = data.query(waterfall.compute_waterfall, request.window, request.filters)
     if not waterfall_total.steps:
         page.show_no_data(request)
         return
@@ -47,28 +47,32 @@ def states(request: PageRequest) -> None:
     rate = (
         None
         if waterfall_total.usd is None or not waterfall_total.gpu_hours
-        else waterfall_total.usd / page.exact(waterfall_total.gpu_hours)
+        else waterfall_total.usd / page.convert_exact(waterfall_total.gpu_hours)
     )
-    page.metrics(
-        ("Paid GPU-hours", hours(waterfall_total.gpu_hours), money(waterfall_total.usd)),
+    page.show_metrics(
+        (
+            "Paid GPU-hours",
+            format_hours(waterfall_total.gpu_hours),
+            format_money(waterfall_total.usd),
+        ),
         (
             "Productive hours",
-            share(worked.gpu_hours if worked else 0, waterfall_total.gpu_hours),
-            hours(worked.gpu_hours if worked else 0),
+            format_share(worked.gpu_hours if worked else 0, waterfall_total.gpu_hours),
+            format_hours(worked.gpu_hours if worked else 0),
         ),
-        ("A paid GPU-hour", money(rate), "average of all states"),
+        ("A paid GPU-hour", format_money(rate), "average of all states"),
         (
             "A productive GPU-hour",
-            money(
+            format_money(
                 None
                 if waterfall_total.usd is None or not worked
-                else waterfall_total.usd / page.exact(worked.gpu_hours)
+                else waterfall_total.usd / page.convert_exact(worked.gpu_hours)
             ),
             "bill over working hours",
         ),
     )
     page.chart(
-        charts.draw_waterfall(chart_data.waterfall_bars(waterfall_total), "GPU-hours"),
+        charts.draw_waterfall(chart_data.build_waterfall_bars(waterfall_total), "GPU-hours"),
         "GPU-hours that were paid, less each state in which nothing grew",
     )
     rows = [
@@ -81,16 +85,18 @@ def states(request: PageRequest) -> None:
         }
         for s in waterfall_total.steps
     ]
-    page.table(rows, STATES, table_name="GPU-hours by state")
-    page.reconciled(
-        request, waterfall_total, data.query(savings_ledger.stages, request.window, request.filters)
+    page.show_table(rows, STATES, table_name="GPU-hours by state")
+    page.show_reconciliation(
+        request,
+        waterfall_total,
+        data.query(savings_ledger.read_stages, request.window, request.filters),
     )
 
 
-def savings(request: PageRequest) -> None:
+def show_savings(request: PageRequest) -> None:
     """List what findings would save, each hour once."""
-    page.heading("What could be saved")
-    waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
+    page.show_heading("What could be saved")
+    waterfall_total = data.query(waterfall.compute_waterfall, request.window, request.filters)
     if not waterfall_total.savings:
         page.show_no_findings(
             request,
@@ -108,11 +114,12 @@ def savings(request: PageRequest) -> None:
         }
         for s in waterfall_total.savings
     ]
-    page.table(rows, SAVINGS, table_name="What findings would save")
+    page.show_table(rows, SAVINGS, table_name="What findings would save")
     newest = max(s.found_at for s in waterfall_total.savings)
     page.note(
         f"As the last analysis found it, until {newest:%Y-%m-%d %H:%M} UTC. No GPU-hour is saved "
-        f"twice; {hours(waterfall_total.kept_gpu_hours)} would stay as they are. Cash: the bill "
+        f"twice; {format_hours(waterfall_total.kept_gpu_hours)} would stay as they are. Cash: "
+        "the bill "
         "falls; "
         "capacity: others get the GPUs; commitment: paid for whatever happens."
     )

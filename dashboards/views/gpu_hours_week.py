@@ -4,7 +4,13 @@ import streamlit as st
 
 from dashboards import charts, data, maps, page
 from dashboards.figures import heatmap
-from dashboards.page import PageRequest, hours, hours_of, money, share
+from dashboards.page import (
+    PageRequest,
+    format_hours,
+    format_hours_with_share,
+    format_money,
+    format_share,
+)
 
 MEASURES = {
     "productive": ("productive_pct", "% of paid GPU-hours that were productive", charts.BLUE),
@@ -19,26 +25,26 @@ MEASURES = {
 }
 TEAMS = {
     "team": page.name("team"),
-    "idle_usd": page.usd("idle outside office hours, USD"),
-    "idle_gpu_hours": page.number("GPU-hours"),
-    "office_idle_gpu_hours": page.number("GPU-hours in office hours"),
-    "outside_pct": page.percent("of its idle hours, outside"),
+    "idle_usd": page.configure_usd("idle outside office hours, USD"),
+    "idle_gpu_hours": page.configure_number("GPU-hours"),
+    "office_idle_gpu_hours": page.configure_number("GPU-hours in office hours"),
+    "outside_pct": page.configure_percent("of its idle hours, outside"),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(week, request, height=340)
-    page.card(halves, request)
-    page.card(teams, request)
+    page.show_card(show_week, request, height=340)
+    page.show_card(show_halves, request)
+    page.show_card(show_teams, request)
 
 
-def week(request: PageRequest) -> None:
+def show_week(request: PageRequest) -> None:
     """Draw the week."""
     measure_name = st.segmented_control(
         "Show", [*MEASURES], default="idle", required=True, key="measure", bind="query-params"
     )
-    rows = data.query(heatmap.week, request.window, request.filters, _office(request))
+    rows = data.query(heatmap.read_week, request.window, request.filters, _get_office(request))
     if not rows.num_rows:
         page.show_no_data(request)
         return
@@ -50,7 +56,7 @@ def week(request: PageRequest) -> None:
         )
         return
     page.chart(
-        maps.week(records, measure, title, colour), f"Each hour of the week: {title.lower()}"
+        maps.draw_week(records, measure, title, colour), f"Each hour of the week: {title.lower()}"
     )
     few = min(row["days"] for row in records)
     blank = (
@@ -61,51 +67,53 @@ def week(request: PageRequest) -> None:
     page.note(f"Hours by the clock of {zone}; each was seen {often} or more.{blank}")
 
 
-def halves(request: PageRequest) -> None:
+def show_halves(request: PageRequest) -> None:
     """Show the idle time in office hours and outside them."""
-    week_parts = data.query(heatmap.halves, request.window, request.filters, _office(request))
+    week_parts = data.query(
+        heatmap.read_halves, request.window, request.filters, _get_office(request)
+    )
     if not week_parts:
         return
-    page.metrics(
+    page.show_metrics(
         *(
             (
                 "Allocated, idle in office hours"
                 if part.in_office
                 else "Allocated, idle outside them",
-                money(part.idle_usd),
-                hours_of(part.idle_gpu_hours, part.gpu_hours),
+                format_money(part.idle_usd),
+                format_hours_with_share(part.idle_gpu_hours, part.gpu_hours),
             )
             for part in week_parts
         ),
         *(
             (
                 "Productive in office hours" if part.in_office else "Productive outside them",
-                share(part.productive_gpu_hours, part.gpu_hours),
-                f"of {hours(part.gpu_hours)}",
+                format_share(part.productive_gpu_hours, part.gpu_hours),
+                f"of {format_hours(part.gpu_hours)}",
             )
             for part in week_parts
         ),
     )
-    office = _office(request)
+    office = _get_office(request)
     page.note(
         f"Office hours: Monday to Friday, {office.first}:00 to {office.last}:00, {office.zone} "
         "(`dashboard.office_hours`, `dashboard.time_zone`)."
     )
 
 
-def teams(request: PageRequest) -> None:
+def show_teams(request: PageRequest) -> None:
     """List the teams with idle GPUs at night and at weekends."""
-    page.heading("Who holds GPUs idle outside office hours")
-    rows = data.query(heatmap.teams, request.window, request.filters, _office(request))
+    page.show_heading("Who holds GPUs idle outside office hours")
+    rows = data.query(heatmap.read_teams, request.window, request.filters, _get_office(request))
     if not rows.num_rows:
         page.show_nothing(
             "No allocated GPU is idle outside office hours.",
             "A policy for quiet hours would save nothing here.",
         )
         return
-    page.table(rows, TEAMS, table_name="Teams that hold GPUs idle outside office hours")
+    page.show_table(rows, TEAMS, table_name="Teams that hold GPUs idle outside office hours")
 
 
-def _office(request: PageRequest) -> heatmap.Office:
+def _get_office(request: PageRequest) -> heatmap.Office:
     dashboard_settings = request.settings.dashboard
     return heatmap.Office(dashboard_settings.time_zone, *dashboard_settings.office_hours)

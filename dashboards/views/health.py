@@ -8,18 +8,18 @@ import pyarrow.compute as pc
 from dashboards import charts, data, links, page, tabs
 from dashboards.detail_words import describe_kind
 from dashboards.figures import analyzer_findings, health, spend
-from dashboards.page import PageRequest, hours, money
+from dashboards.page import PageRequest, format_hours, format_money
 
 TITLE, ICON = "Health", ":material/monitor_heart:"
 BROKEN = ("unavailable", "lost")
 
 FINDING_COLUMNS = {
     "kind": page.name("what"),
-    "name": page.workload("of"),
-    "usd": page.usd("USD"),
-    "timeline": links.column(),
+    "name": page.configure_workload("of"),
+    "usd": page.configure_usd("USD"),
+    "timeline": links.configure_column(),
     "evidence": page.name("evidence", "small"),
-    "gpu_hours": page.number("GPU-hours"),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "why": page.name("why", "large"),
     "advice": page.name("what to do", "large"),
     "caution": page.name("beware"),
@@ -27,43 +27,43 @@ FINDING_COLUMNS = {
 }
 AWAY = {
     "node": page.name("node"),
-    "timeline": links.column(),
-    "unavailable_usd": page.usd("not available, USD"),
-    "unavailable_gpu_hours": page.number("GPU-hours"),
-    "lost_usd": page.usd("work lost, USD"),
-    "lost_gpu_hours": page.number("GPU-hours lost"),
+    "timeline": links.configure_column(),
+    "unavailable_usd": page.configure_usd("not available, USD"),
+    "unavailable_gpu_hours": page.configure_number("GPU-hours"),
+    "lost_usd": page.configure_usd("work lost, USD"),
+    "lost_gpu_hours": page.configure_number("GPU-hours lost"),
     "pool": page.name("pool", "small"),
     "cluster": page.name("cluster", "small"),
 }
 XIDS = {
     "node": page.name("node"),
     "device": page.name("device"),
-    "timeline": links.column(),
-    "xid": page.number("XID"),
+    "timeline": links.configure_column(),
+    "xid": page.configure_number("XID"),
     "meaning": page.name("what it says"),
     "severity": page.name("severity", "small"),
     "action": page.name("NVIDIA's immediate action"),
-    "first_hour": page.time_column("since"),
-    "last_hour": page.time_column("until"),
-    "hours": page.number("hours shown", "exporters show the last XID until they restart"),
+    "first_hour": page.configure_time("since"),
+    "last_hour": page.configure_time("until"),
+    "hours": page.configure_number("hours shown", "exporters show the last XID until they restart"),
     "pod": page.name("held then by"),
     "model": page.name("model", "small"),
 }
 CLOCKS = {
     "node": page.name("node"),
     "device": page.name("device"),
-    "timeline": links.column(),
-    "slower_pct": page.number("slower than its model, %"),
-    "clock_mhz": page.number("MHz while busy"),
-    "peers_mhz": page.number("median of the model"),
-    "hot_pct": page.percent("of busy hours throttled"),
+    "timeline": links.configure_column(),
+    "slower_pct": page.configure_number("slower than its model, %"),
+    "clock_mhz": page.configure_number("MHz while busy"),
+    "peers_mhz": page.configure_number("median of the model"),
+    "hot_pct": page.configure_percent("of busy hours throttled"),
     "reasons": page.name("by"),
-    "temp_c": page.number("hottest, °C"),
-    "busy_hours": page.number("busy hours"),
+    "temp_c": page.configure_number("hottest, °C"),
+    "busy_hours": page.configure_number("busy hours"),
     "model": page.name("model", "small"),
 }
 EVENTS = {
-    "ts": page.time_column("when"),
+    "ts": page.configure_time("when"),
     "node": page.name("node"),
     "reason": page.name("reason", "small"),
     "message": page.name("message", "large"),
@@ -74,25 +74,25 @@ EVENTS = {
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(headline, request)
-    page.card(findings, request)
-    page.card(failures, request)
-    page.card(more, request)
+    page.show_card(show_headline, request)
+    page.show_card(show_findings, request)
+    page.show_card(show_failures, request)
+    page.show_card(show_more, request)
 
 
-def headline(request: PageRequest) -> None:
+def show_headline(request: PageRequest) -> None:
     """Show the cost of failing hardware."""
-    rows = data.query(health.away, request.window, request.filters).to_pylist()
+    rows = data.query(health.read_away, request.window, request.filters).to_pylist()
     sick = data.query(
         analyzer_findings.list_findings, request.window, request.filters, "reliability"
     )
-    xid_rows = data.query(health.xids, request.window, request.filters)
+    xid_rows = data.query(health.read_xids, request.window, request.filters)
     of = {name: [row[f"{name}_usd"] for row in rows] for name in BROKEN}
     time = {name: sum(row[f"{name}_gpu_hours"] for row in rows) for name in BROKEN}
     kinds = [finding.kind for finding in sick]
-    page.metrics(
-        ("Not available", hours(time["unavailable"]), money(_sum(of["unavailable"]))),
-        ("Work lost", hours(time["lost"]), money(_sum(of["lost"]))),
+    page.show_metrics(
+        ("Not available", format_hours(time["unavailable"]), format_money(_sum(of["unavailable"]))),
+        ("Work lost", format_hours(time["lost"]), format_money(_sum(of["lost"]))),
         (
             "Sick nodes",
             f"{kinds.count('sick_node'):,}",
@@ -104,18 +104,18 @@ def headline(request: PageRequest) -> None:
             f"{xid_rows.num_rows:,} device and code pairs",
         ),
     )
-    daily = data.query(spend.daily, request.window, request.filters)
+    daily = data.query(spend.read_daily, request.window, request.filters)
     broken_rows = daily.filter(pc.is_in(daily["state"], pa.array(BROKEN)))
     if broken_rows.num_rows:
         page.chart(
-            charts.states_over_time(broken_rows, "gpu_hours", height=180),
+            charts.draw_states_over_time(broken_rows, "gpu_hours", height=180),
             "GPU-hours per day that were not available or lost",
         )
 
 
-def findings(request: PageRequest) -> None:
+def show_findings(request: PageRequest) -> None:
     """List the sick devices and nodes of the last analysis."""
-    page.heading("What the last analysis says")
+    page.show_heading("What the last analysis says")
     findings_listed = data.query(
         analyzer_findings.list_findings, request.window, request.filters, "reliability"
     )
@@ -136,11 +136,11 @@ def findings(request: PageRequest) -> None:
             if finding.namespace
             else f"{finding.workload_kind}/{finding.workload}",
             "kind": describe_kind(finding.kind),
-            "timeline": _timeline(finding),
+            "timeline": _build_timeline_link(finding),
         }
         for finding in findings_listed
     ]
-    page.table(
+    page.show_table(
         rows,
         FINDING_COLUMNS,
         table_name="Sick GPUs, outages, lost work and slow GPUs",
@@ -148,10 +148,10 @@ def findings(request: PageRequest) -> None:
     )
 
 
-def failures(request: PageRequest) -> None:
+def show_failures(request: PageRequest) -> None:
     """Draw the failures that lost work, per day and cause."""
-    page.heading("Failures by cause")
-    rows = data.query(health.failures, request.window, request.filters)
+    page.show_heading("Failures by cause")
+    rows = data.query(health.read_failures, request.window, request.filters)
     if not rows.num_rows:
         page.show_nothing(
             "No failure is known to have lost work in this window.",
@@ -160,89 +160,99 @@ def failures(request: PageRequest) -> None:
         )
         return
     page.chart(
-        charts.kinds_over_time(rows, "cause", "pods", title="pods that lost work"),
+        charts.draw_kinds_over_time(rows, "cause", "pods", title="pods that lost work"),
         "Pods that lost work per day, by cause",
     )
     lost = sum(amount or 0 for amount in rows["gpu_hours"].to_pylist())
-    page.note(f"{sum(rows['pods'].to_pylist()):,} pods lost {hours(lost)} of work in this window.")
+    page.note(
+        f"{sum(rows['pods'].to_pylist()):,} pods lost {format_hours(lost)} of work in this window."
+    )
 
 
-def more(request: PageRequest) -> None:
+def show_more(request: PageRequest) -> None:
     """Show the telemetry's and the cluster's own data."""
     parts = {
-        "XIDs": xids,
-        "throttled and slow": clocks,
-        "away": away,
-        "events of nodes": events,
+        "XIDs": show_xids,
+        "throttled and slow": show_clocks,
+        "away": show_away,
+        "events of nodes": show_events,
     }
     tabs.choose_tab(parts, request)
 
 
-def xids(request: PageRequest) -> None:
+def show_xids(request: PageRequest) -> None:
     """List the XIDs."""
-    rows = data.query(health.xids, request.window, request.filters).to_pylist()
+    rows = data.query(health.read_xids, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
             "No device showed an XID in this window.",
             "`fallow doctor` says whether the exporters give `DCGM_FI_DEV_XID_ERRORS`.",
         )
         return
-    page.table(_linked(rows), XIDS, table_name="XIDs by device")
+    page.show_table(_add_links(rows), XIDS, table_name="XIDs by device")
 
 
-def clocks(request: PageRequest) -> None:
+def show_clocks(request: PageRequest) -> None:
     """List the devices that throttled or were slow."""
-    rows = data.query(health.clocks, request.window, request.filters).to_pylist()
+    rows = data.query(health.read_clocks, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
             "No GPU throttled or ran below nine tenths of its model's clock while busy.",
             "`fallow doctor` says whether the exporters give clocks and throttle reasons.",
         )
         return
-    page.table(_linked(rows), CLOCKS, table_name="GPUs that throttled or ran slow while busy")
+    page.show_table(
+        _add_links(rows), CLOCKS, table_name="GPUs that throttled or ran slow while busy"
+    )
     page.note(
         "Beside all devices of the model that were busy half an hour or more. What is computed may "
         "clock lower too: a finding compares within one workload."
     )
 
 
-def away(request: PageRequest) -> None:
+def show_away(request: PageRequest) -> None:
     """List nodes that were not available."""
-    rows = data.query(health.away, request.window, request.filters).to_pylist()
+    rows = data.query(health.read_away, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing("Every node was there all the time.", "And no work is known to be lost.")
         return
     table_rows = [
-        {**r, "timeline": links.timeline(cluster=r["cluster"], node=r["node"])} for r in rows
+        {**r, "timeline": links.build_timeline_link(cluster=r["cluster"], node=r["node"])}
+        for r in rows
     ]
-    page.table(table_rows, AWAY, table_name="Nodes that were not available or lost work")
+    page.show_table(table_rows, AWAY, table_name="Nodes that were not available or lost work")
 
 
-def events(request: PageRequest) -> None:
+def show_events(request: PageRequest) -> None:
     """List the cluster's events of nodes."""
-    rows = data.query(health.events, request.window, request.filters)
+    rows = data.query(health.read_events, request.window, request.filters)
     if not rows.num_rows:
         page.show_nothing(
             "The cluster said nothing of its nodes in this window.",
             "Events come from the Kubernetes collector; `fallow doctor` says whether it runs.",
         )
         return
-    page.table(rows, EVENTS, table_name="Events of nodes", height=280)
+    page.show_table(rows, EVENTS, table_name="Events of nodes", height=280)
 
 
-def _linked(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+def _add_links(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     return [
-        {**r, "timeline": links.timeline(cluster=str(r["cluster"]), device=str(r["device"]))}
+        {
+            **r,
+            "timeline": links.build_timeline_link(
+                cluster=str(r["cluster"]), device=str(r["device"])
+            ),
+        }
         for r in rows
     ]
 
 
-def _timeline(finding: analyzer_findings.FindingRow) -> str | None:
+def _build_timeline_link(finding: analyzer_findings.FindingRow) -> str | None:
     if finding.namespace:
         name = f"{finding.namespace}/{finding.workload_kind}/{finding.workload}"
-        return links.timeline(cluster=finding.cluster, workload=name)
+        return links.build_timeline_link(cluster=finding.cluster, workload=name)
     return (
-        links.timeline(cluster=finding.cluster, node=finding.workload)
+        links.build_timeline_link(cluster=finding.cluster, node=finding.workload)
         if (finding.workload_kind == "Node")
         else None
     )

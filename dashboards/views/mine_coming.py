@@ -7,22 +7,22 @@ import streamlit as st
 
 from dashboards import action_buttons, data, owner_filter, page
 from dashboards.figures import owner_workloads, policy_actions
-from dashboards.page import PageRequest, money, plain
+from dashboards.page import PageRequest, escape, format_money
 
 COMING = {
-    "subject": page.workload(),
+    "subject": page.configure_workload(),
     "says": page.name("what will happen", "large"),
-    "next_at": page.time_column("when"),
-    "kept_until": page.time_column("kept until"),
-    "usd_per_day": page.usd("costs, USD a day"),
-    "gpus": page.number("GPUs"),
+    "next_at": page.configure_time("when"),
+    "kept_until": page.configure_time("kept until"),
+    "usd_per_day": page.configure_usd("costs, USD a day"),
+    "gpus": page.configure_number("GPUs"),
     "why": page.name("why not earlier", "large"),
-    "notified_at": page.time_column("notice given"),
+    "notified_at": page.configure_time("notice given"),
     "policy": page.name("policy", "small"),
 }
 ACTION_COLUMNS = {
-    "at": page.time_column("when"),
-    "subject": page.workload(),
+    "at": page.configure_time("when"),
+    "subject": page.configure_workload(),
     "verb": page.name("what was done"),
     "result": page.name("result", "small"),
     "lost": page.name("lost", "large"),
@@ -36,16 +36,16 @@ QUIET = "nothing: it is only watched"
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(coming, request)
-    page.card(actions_taken, request)
+    page.show_card(show_coming, request)
+    page.show_card(show_actions_taken, request)
 
 
-def coming(request: PageRequest) -> None:
+def show_coming(request: PageRequest) -> None:
     """List what policies plan, with the button that keeps a workload."""
-    owners = owner_filter.owners(request)
+    owners = owner_filter.choose_owners(request)
     if not owners:
         return
-    rows = data.query(owner_workloads.coming, request.filters, owners).to_pylist()
+    rows = data.query(owner_workloads.read_coming, request.filters, owners).to_pylist()
     busy = [row for row in rows if row["says"] not in (QUIET, "nothing")]
     if not busy:
         page.show_nothing(
@@ -58,9 +58,9 @@ def coming(request: PageRequest) -> None:
     soon = [row for row in busy if row["next_at"]]
     usd = [row["usd_per_day"] for row in busy if row["usd_per_day"] is not None]
     first = min((row["next_at"] for row in soon), default=None)
-    page.metrics(
+    page.show_metrics(
         ("Cases", f"{len(busy):,}", f"{len(rows) - len(busy):,} more are only watched"),
-        ("They cost", money(sum(usd) if usd else None), "a day"),
+        ("They cost", format_money(sum(usd) if usd else None), "a day"),
         ("The next", f"{first:%d %b %H:%M}" if first else "no date", "UTC"),
     )
     for number, row in enumerate(busy):
@@ -83,7 +83,7 @@ def coming(request: PageRequest) -> None:
     with left:
         length = st.selectbox("For", LENGTHS, key="keep-for") or LENGTHS[0]
     with right:
-        action_buttons.button(
+        action_buttons.show_button(
             "Keep",
             "keep",
             request,
@@ -96,26 +96,34 @@ def coming(request: PageRequest) -> None:
 def _describe(row: dict[str, Any]) -> str:
     """Say in words what will happen to a workload, when and why, and what its owner can do."""
     when = f" It is due {row['next_at']:%Y-%m-%d %H:%M} UTC." if row["next_at"] else ""
-    why = f" Why not earlier: {plain(row['why'], 400)}." if row["why"] else ""
+    why = f" Why not earlier: {escape(row['why'], 400)}." if row["why"] else ""
     usd = row["usd_per_day"]
-    cost = f"It costs {money(usd)} a day." if usd is not None else "Its cost is unknown: no price."
+    cost = (
+        f"It costs {format_money(usd)} a day."
+        if usd is not None
+        else "Its cost is unknown: no price."
+    )
     until = row["kept_until"]
     keep = f" You keep it until {until:%Y-%m-%d %H:%M} UTC." if until else ""
     return (
-        f"**{plain(row['subject'], 200)}**: {plain(row['says'], 200)}.{when} {cost}{why}{keep} "
-        f"Policy: {plain(row['policy'])}. Keep it if you still need it; a stop can be undone below."
+        f"**{escape(row['subject'], 200)}**: {escape(row['says'], 200)}.{when} {cost}{why}{keep} "
+        f"Policy: {escape(row['policy'])}. Keep it if you still need it; a stop can be undone "
+        "below."
     )
 
 
-def actions_taken(request: PageRequest) -> None:
+def show_actions_taken(request: PageRequest) -> None:
     """List the actions on the owner's workloads, with the button that undoes one."""
-    owners = owner_filter.names(request)
+    owners = owner_filter.list_names(request)
     if not owners:
         return
-    page.heading("What was done")
+    page.show_heading("What was done")
     now = request.extent.samples.end
     rows = data.query(
-        owner_workloads.actions_taken, request.filters, owners, now - request.settings.actions.watch
+        owner_workloads.read_actions_taken,
+        request.filters,
+        owners,
+        now - request.settings.actions.watch,
     )
     if not rows.num_rows:
         page.show_nothing(
@@ -133,12 +141,12 @@ def actions_taken(request: PageRequest) -> None:
     if choice is None:
         return
     at, watch = now.replace(tzinfo=None), request.settings.actions.watch
-    if not policy_actions.undo_state(
+    if not policy_actions.can_undo(
         choice["result"], choice["at"], at, watch + timedelta(minutes=1)
     ):
-        page.note(f"It is {plain(choice['result'])}: there is nothing to take back.")
+        page.note(f"It is {escape(choice['result'])}: there is nothing to take back.")
         return
-    action_buttons.button(
+    action_buttons.show_button(
         "Resume",
         "undo",
         request,

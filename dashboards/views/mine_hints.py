@@ -6,13 +6,13 @@ import streamlit as st
 
 from dashboards import action_buttons, data, owner_filter, page
 from dashboards.figures import owner_workloads
-from dashboards.page import PageRequest, hours, money, plain
+from dashboards.page import PageRequest, escape, format_hours, format_money
 
 HINTS = {
-    "workload": page.workload(),
+    "workload": page.configure_workload(),
     "verb": page.name("what to do", "large"),
-    "usd": page.usd("would save, USD"),
-    "gpu_hours": page.number("GPU-hours"),
+    "usd": page.configure_usd("would save, USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "faster": page.name("times as fast", "small"),
     "evidence": page.name("evidence", "small"),
     "effort": page.name("effort", "small"),
@@ -28,15 +28,15 @@ LINES = {
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(hints, request)
+    page.show_card(show_hints, request)
 
 
-def hints(request: PageRequest) -> None:
+def show_hints(request: PageRequest) -> None:
     """List the hints, and the lines of the chosen one."""
-    owners = owner_filter.owners(request)
+    owners = owner_filter.choose_owners(request)
     if not owners:
         return
-    hint_rows = data.query(owner_workloads.hints, request.window, request.filters, owners)
+    hint_rows = data.query(owner_workloads.read_hints, request.window, request.filters, owners)
     if not hint_rows:
         page.show_no_findings(
             request,
@@ -47,12 +47,12 @@ def hints(request: PageRequest) -> None:
         return
     usd = [row["usd"] for row in hint_rows if row["usd"] is not None]
     quick = [row for row in hint_rows if row["effort"] == "quick win"]
-    page.metrics(
+    page.show_metrics(
         ("Hints", f"{len(hint_rows):,}", f"{len(quick):,} quick wins"),
-        ("Would save", money(sum(usd) if usd else None), "in this window"),
-        ("GPU-hours", hours(sum(row["gpu_hours"] for row in hint_rows)), "no hour twice"),
+        ("Would save", format_money(sum(usd) if usd else None), "in this window"),
+        ("GPU-hours", format_hours(sum(row["gpu_hours"] for row in hint_rows)), "no hour twice"),
     )
-    rows = [_row(row, n) for n, row in enumerate(hint_rows)]
+    rows = [_build_row(row, n) for n, row in enumerate(hint_rows)]
     choice = action_buttons.choose(
         rows,
         HINTS,
@@ -64,15 +64,15 @@ def hints(request: PageRequest) -> None:
     if choice is None:
         return
     hint = hint_rows[choice["number"]]
-    st.markdown(f"**{plain(hint['verb'], 120)}**: {plain(hint['why'], 600)}")
+    st.markdown(f"**{escape(hint['verb'], 120)}**: {escape(hint['why'], 600)}")
     if hint["caution"]:
-        page.note(f"Caution: {plain(hint['caution'], 600)}")
+        page.note(f"Caution: {escape(hint['caution'], 600)}")
     if hint["lines"]:
-        page.table(hint["lines"], LINES, table_name="Lines to write, by framework")
+        page.show_table(hint["lines"], LINES, table_name="Lines to write, by framework")
         page.note("Nothing was changed. Sign the accuracy off yourself.")
 
 
-def _row(row: dict[str, Any], number: int) -> dict[str, Any]:
+def _build_row(row: dict[str, Any], number: int) -> dict[str, Any]:
     ranges = row["details"].get("ranges") or ()
     first = ranges[0].get("times_as_fast") if ranges and isinstance(ranges[0], dict) else None
     cells = {n: value for n, value in row.items() if n not in ("details", "lines")}

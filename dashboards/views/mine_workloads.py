@@ -2,34 +2,34 @@
 
 from dashboards import charts, data, links, owner_filter, page
 from dashboards.figures import owner_workloads
-from dashboards.page import PageRequest, hours, hours_of, money
+from dashboards.page import PageRequest, format_hours, format_hours_with_share, format_money
 
 COLUMNS = {
-    "workload": page.workload(),
-    "usd": page.usd("USD"),
-    "timeline": links.column(),
+    "workload": page.configure_workload(),
+    "usd": page.configure_usd("USD"),
+    "timeline": links.configure_column(),
     "state": page.name("now", "small"),
-    "idle_usd": page.usd("of it idle"),
-    "productive_pct": page.percent("computed"),
-    "gpu_hours": page.number("GPU-hours"),
+    "idle_usd": page.configure_usd("of it idle"),
+    "productive_pct": page.configure_percent("computed"),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "says": page.name("what is planned"),
-    "last_hour": page.time_column("last hour"),
+    "last_hour": page.configure_time("last hour"),
     "team": page.name("team", "small"),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(workloads, request)
+    page.show_card(show_workloads, request)
 
 
-def workloads(request: PageRequest) -> None:
+def show_workloads(request: PageRequest) -> None:
     """Draw and list the owner's workloads."""
-    owners = owner_filter.owners(request)
+    owners = owner_filter.choose_owners(request)
     if not owners:
         return
     rows = data.query(
-        owner_workloads.workloads, request.window, request.filters, owners
+        owner_workloads.read_workloads, request.window, request.filters, owners
     ).to_pylist()
     if not rows:
         owner_filter.show_no_allocations(owners)
@@ -39,24 +39,24 @@ def workloads(request: PageRequest) -> None:
     total_hours = sum(row["gpu_hours"] for row in rows)
     lost = sum(row["idle_gpu_hours"] for row in rows)
     planned = [r for r in rows if r["says"] and not r["says"].startswith("nothing")]
-    page.metrics(
-        ("Cost", money(sum(usd_known) if usd_known else None), f"{len(rows):,} workloads"),
-        ("GPU-hours", hours(total_hours), "in this window"),
+    page.show_metrics(
+        ("Cost", format_money(sum(usd_known) if usd_known else None), f"{len(rows):,} workloads"),
+        ("GPU-hours", format_hours(total_hours), "in this window"),
         (
             "Idle",
-            money(sum(idle) if idle else None),
-            hours_of(lost, total_hours),
+            format_money(sum(idle) if idle else None),
+            format_hours_with_share(lost, total_hours),
         ),
         ("Something is planned", f"{len(planned):,}", "see What is coming"),
     )
     bars = [{"name": r["workload"], "usd": r["usd"], "idle": r["idle_usd"]} for r in rows[:15]]
     if any(row["usd"] for row in bars):
         page.chart(
-            charts.ranked_bars(bars, part="idle", most=10),
+            charts.draw_ranked_bars(bars, part="idle", most=10),
             "Dollars by workload; the amber part was idle",
         )
     table_rows = [
-        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
+        {**r, "timeline": links.build_timeline_link(cluster=r["cluster"], workload=r["workload"])}
         for r in rows
     ]
-    page.table(table_rows, COLUMNS, table_name="My workloads, the most expensive first")
+    page.show_table(table_rows, COLUMNS, table_name="My workloads, the most expensive first")

@@ -7,7 +7,14 @@ import streamlit as st
 from dashboards import charts, data, links, page
 from dashboards.figures import inbox, overview, queues, savings, spend, waste, waterfall
 from dashboards.figures.overview import PeriodTotals
-from dashboards.page import PageRequest, hours, hours_of, money, plain, share
+from dashboards.page import (
+    PageRequest,
+    escape,
+    format_hours,
+    format_hours_with_share,
+    format_money,
+    format_share,
+)
 from dashboards.views.spend_waste import COLUMNS
 from fallow.models import PLATFORM
 from fallow.window import format_duration
@@ -20,11 +27,11 @@ COLUMN_NAMES = (
 WORST, STEPS = 10, 5
 QUOTAS = {
     "name": page.name("quota"),
-    "used_pct": page.percent("used, of the quota"),
-    "nominal": page.number("quota, GPUs"),
-    "used": page.number("used, GPUs"),
-    "borrowed": page.number("borrowed, GPUs"),
-    "waiting": page.number("requested and pending, GPUs"),
+    "used_pct": page.configure_percent("used, of the quota"),
+    "nominal": page.configure_number("quota, GPUs"),
+    "used": page.configure_number("used, GPUs"),
+    "borrowed": page.configure_number("borrowed, GPUs"),
+    "waiting": page.configure_number("requested and pending, GPUs"),
     "kind": page.name("kind", "small"),
     "cluster": page.name("cluster", "small"),
 }
@@ -32,67 +39,69 @@ QUOTAS = {
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(headline, request)
-    page.card(next_steps, request)
-    page.card(over_time, request)
-    page.card(worst, request)
-    page.card(quotas, request)
+    page.show_card(show_headline, request)
+    page.show_card(show_next_steps, request)
+    page.show_card(show_over_time, request)
+    page.show_card(show_worst, request)
+    page.show_card(show_quotas, request)
 
 
-def headline(request: PageRequest) -> None:
+def show_headline(request: PageRequest) -> None:
     """Show the window in eight figures, the change of each, and how they relate."""
-    waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
+    waterfall_total = data.query(waterfall.compute_waterfall, request.window, request.filters)
     if not waterfall_total.steps:
         page.show_no_data(request)
         return
-    stages_reached = data.query(savings.stages, request.window, request.filters)
-    now = data.query(overview.totals, request.window, request.filters)
-    paid = data.query(spend.totals, request.window, request.filters)
-    before_window = overview.window_before(request.window)
-    before: PeriodTotals | None = data.query(overview.totals, before_window, request.filters)
+    stages_reached = data.query(savings.read_stages, request.window, request.filters)
+    now = data.query(overview.read_totals, request.window, request.filters)
+    paid = data.query(spend.read_totals, request.window, request.filters)
+    before_window = overview.get_window_before(request.window)
+    before: PeriodTotals | None = data.query(overview.read_totals, before_window, request.filters)
     why = "no data before"
     if before is None or before_window.start < request.extent.samples.start:
         before = None
-    stages_before = data.query(savings.stages, before_window, request.filters) if before else None
+    stages_before = (
+        data.query(savings.read_stages, before_window, request.filters) if before else None
+    )
 
     def compare(name: str, rise: str, label: str, about: str) -> page.FigureCell:
         value = getattr(now, name)
         earlier = getattr(before, name) if before else None
         return page.FigureCell(
             label,
-            money(value),
+            format_money(value),
             about,
             overview.change(value, earlier),
-            f"{money(earlier)} before" if before else why,
+            f"{format_money(earlier)} before" if before else why,
             "bad" if rise == "bad" else "neutral",
         )
 
-    page.metrics(
-        compare("usd", "neutral", "Paid", hours(now.gpu_hours)),
+    page.show_metrics(
+        compare("usd", "neutral", "Paid", format_hours(now.gpu_hours)),
         compare(
             "used_usd",
             "neutral",
             "Used",
-            f"{share(now.used_gpu_hours, now.gpu_hours)} of hours",
+            f"{format_share(now.used_gpu_hours, now.gpu_hours)} of hours",
         ),
-        compare("wasted_usd", "bad", "Wasted", wasted_of(now)),
-        _saved(
+        compare("wasted_usd", "bad", "Wasted", format_wasted(now)),
+        _build_saved_figure(
             "Could be saved",
             stages_reached.identified_usd if stages_reached.identified else Decimal(),
             f"{stages_reached.identified:,} findings",
             stages_before.identified_usd if stages_before else None,
             why,
         ),
-        _saved(
+        _build_saved_figure(
             "Verified saved",
             stages_reached.verified_usd if stages_reached.verified else Decimal(),
             f"{stages_reached.verified:,} actions",
             (stages_before.verified_usd or Decimal()) if stages_before else None,
             why,
         ),
-        _part("Allocated", "allocated_gpu_hours", now, before, why),
-        _part("Productive hours", "productive_gpu_hours", now, before, why),
-        page.utilised(paid.effective, paid.measured_gpu_hours),
+        _build_part_figure("Allocated", "allocated_gpu_hours", now, before, why),
+        _build_part_figure("Productive hours", "productive_gpu_hours", now, before, why),
+        page.format_utilisation(paid.effective, paid.measured_gpu_hours),
     )
     compared = (
         f"Changes are against {before_window.start:%Y-%m-%d %H:%M} to "
@@ -102,32 +111,32 @@ def headline(request: PageRequest) -> None:
     )
     page.note(
         f"{compared}Paid = used + wasted + unknown; unknown: "
-        f"{hours_of(now.unknown_gpu_hours, now.gpu_hours)}."
+        f"{format_hours_with_share(now.unknown_gpu_hours, now.gpu_hours)}."
     )
-    page.reconciled(request, waterfall_total, stages_reached)
+    page.show_reconciliation(request, waterfall_total, stages_reached)
 
 
-def wasted_of(now: PeriodTotals) -> str:
+def format_wasted(now: PeriodTotals) -> str:
     """Return the line beside the wasted dollars: their share of the bill, or that of the hours."""
     if now.usd is None:
-        return f"{share(now.wasted_gpu_hours, now.gpu_hours)} of hours"
-    return f"{share(now.wasted_usd, now.usd)} of bill"
+        return f"{format_share(now.wasted_gpu_hours, now.gpu_hours)} of hours"
+    return f"{format_share(now.wasted_usd, now.usd)} of bill"
 
 
-def _saved(
+def _build_saved_figure(
     label: str, usd: Decimal | None, about: str, before: Decimal | None, why: str
 ) -> page.FigureCell:
     return page.FigureCell(
         label,
-        money(usd),
+        format_money(usd),
         about,
         overview.change(usd, before),
-        why if before is None else f"{money(before)} before",
+        why if before is None else f"{format_money(before)} before",
         "good" if label == "Verified saved" else "neutral",
     )
 
 
-def _part(
+def _build_part_figure(
     label: str, name: str, now: PeriodTotals, before: PeriodTotals | None, why: str
 ) -> page.FigureCell:
     part = getattr(now, name)
@@ -135,16 +144,16 @@ def _part(
     current = part / now.gpu_hours if now.gpu_hours else None
     return page.FigureCell(
         label,
-        share(part, now.gpu_hours),
-        hours(part),
+        format_share(part, now.gpu_hours),
+        format_hours(part),
         overview.change(current, earlier),
         why if earlier is None else f"{earlier:.1%} before",
     )
 
 
-def next_steps(request: PageRequest) -> None:
+def show_next_steps(request: PageRequest) -> None:
     """Show the five steps that save most now, each with the button that opens its finding."""
-    page.heading("Five things to do now, by dollars saved in this window")
+    page.show_heading("Five things to do now, by dollars saved in this window")
     rows = data.query(inbox.list_inbox, request.window, request.filters).to_pylist()
     rows = sorted((row for row in rows if row["usd"] is not None), key=lambda row: -row["usd"])
     # Of several findings about one workload the first is shown: its page has the others.
@@ -160,10 +169,10 @@ def next_steps(request: PageRequest) -> None:
     for number, row in enumerate(rows[:STEPS]):
         left, right = st.columns([5, 1], vertical_alignment="center")
         left.markdown(
-            f"**{money(row['usd'])}** {plain(row['verb'] or row['kind'])}: "
-            f"{plain(row['workload'])}"
-            + (f" ({plain(row['team'], 40)})" if row["team"] not in (None, PLATFORM) else "")
-            + f", {plain(row['evidence'])}"
+            f"**{format_money(row['usd'])}** {escape(row['verb'] or row['kind'])}: "
+            f"{escape(row['workload'])}"
+            + (f" ({escape(row['team'], 40)})" if row["team"] not in (None, PLATFORM) else "")
+            + f", {escape(row['evidence'])}"
         )
         # Each button has a name of its own: five buttons "Open" say nothing to a screen reader.
         if right.button(
@@ -176,24 +185,26 @@ def next_steps(request: PageRequest) -> None:
             st.rerun()
 
 
-def over_time(request: PageRequest) -> None:
+def show_over_time(request: PageRequest) -> None:
     """Draw dollars per day and state."""
-    rows = data.query(spend.daily, request.window, request.filters)
+    rows = data.query(spend.read_daily, request.window, request.filters)
     if rows.num_rows:
         priced = any(usd is not None for usd in rows["usd"].to_pylist())
         unit = "usd" if priced else "gpu_hours"
-        page.chart(charts.states_over_time(rows, unit), "Per day, stacked by state of the GPUs")
+        page.chart(
+            charts.draw_states_over_time(rows, unit), "Per day, stacked by state of the GPUs"
+        )
 
 
-def worst(request: PageRequest) -> None:
+def show_worst(request: PageRequest) -> None:
     """List the teams with the most waste."""
-    rows = data.query(waste.by_owner, request.window, request.filters, "team")
+    rows = data.query(waste.read_by_owner, request.window, request.filters, "team")
     if rows.num_rows:
-        page.heading("Teams by wasted dollars")
+        page.show_heading("Teams by wasted dollars")
         columns_shown = {name: COLUMNS[name] for name in COLUMN_NAMES}
         top = rows.slice(0, WORST)
         names = top["name"].to_pylist()
-        page.table(
+        page.show_table(
             top,
             columns_shown,
             table_name="The teams that wasted most",
@@ -201,10 +212,10 @@ def worst(request: PageRequest) -> None:
         )
 
 
-def quotas(request: PageRequest) -> None:
+def show_quotas(request: PageRequest) -> None:
     """List the quotas beside their use."""
-    rows = data.query(queues.quotas, request.window, request.filters).to_pylist()
-    page.heading("Quota against use")
+    rows = data.query(queues.read_quotas, request.window, request.filters).to_pylist()
+    page.show_heading("Quota against use")
     rows = [
         row | {"used_pct": None if row["used"] is None else 100 * row["used"] / row["nominal"]}
         for row in rows
@@ -216,4 +227,4 @@ def quotas(request: PageRequest) -> None:
             "The Kubernetes collector reads ResourceQuota, ElasticQuota and queues where they are.",
         )
         return
-    page.table(rows[:WORST], QUOTAS, table_name="Quotas of GPUs and their use")
+    page.show_table(rows[:WORST], QUOTAS, table_name="Quotas of GPUs and their use")

@@ -5,30 +5,30 @@ from typing import Any
 
 from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, queues
-from dashboards.page import PageRequest, hours, money
-from dashboards.views.fleet import HOLDERS, now
+from dashboards.page import PageRequest, format_hours, format_money
+from dashboards.views.fleet import HOLDERS, get_time
 
 TITLE, ICON = "Queues", ":material/hourglass_top:"
 
 WAITING = {
-    "workload": page.workload(),
-    "gpus": page.number("GPUs"),
-    "hours": page.number("hours", "the longest wait of its pods"),
+    "workload": page.configure_workload(),
+    "gpus": page.configure_number("GPUs"),
+    "hours": page.configure_number("hours", "the longest wait of its pods"),
     "why": page.name("why (the scheduler's words)", "large"),
     "blocked_by": page.name("blocked by"),
     "team": page.name("team", "small"),
     "queue": page.name("queue", "small"),
     "priority": page.name("priority", "small"),
-    "gpu_hours": page.number("GPU-hours waited"),
-    "pods": page.number("pods"),
-    "since": page.time_column("since"),
+    "gpu_hours": page.configure_number("GPU-hours waited"),
+    "pods": page.configure_number("pods"),
+    "since": page.configure_time("since"),
 }
 PAIRS = {
     "waits": page.name("waits"),
     "because_of": page.name("blocked by"),
     "how": page.name("which"),
-    "gpu_hours": page.number("GPU-hours"),
-    "usd": page.usd("finding, USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "usd": page.configure_usd("finding, USD"),
     "why": page.name("why", "large"),
     "kind": page.name("kind", "small"),
     "cluster": page.name("cluster", "small"),
@@ -36,25 +36,25 @@ PAIRS = {
 }
 WAITS = {
     "name": page.name("name"),
-    "p50_minutes": page.number("half waited less, minutes"),
-    "p95_minutes": page.number("19 of 20 waited less, minutes"),
-    "longest_minutes": page.number("longest, minutes"),
-    "placed": page.number("pods placed"),
-    "waiting": page.number("pods that wait"),
-    "gpu_hours": page.number("GPU-hours waited"),
+    "p50_minutes": page.configure_number("half waited less, minutes"),
+    "p95_minutes": page.configure_number("19 of 20 waited less, minutes"),
+    "longest_minutes": page.configure_number("longest, minutes"),
+    "placed": page.configure_number("pods placed"),
+    "waiting": page.configure_number("pods that wait"),
+    "gpu_hours": page.configure_number("GPU-hours waited"),
 }
 QUOTAS = {
     "name": page.name("quota"),
     "kind": page.name("kind", "small"),
     "parent": page.name("cohort or parent", "small"),
-    "nominal": page.number("guaranteed GPUs"),
-    "used": page.number("used"),
-    "borrowed": page.number("borrowed"),
-    "waiting": page.number("waited for"),
-    "pending": page.number("workloads waiting"),
-    "limit": page.number("limit"),
+    "nominal": page.configure_number("guaranteed GPUs"),
+    "used": page.configure_number("used"),
+    "borrowed": page.configure_number("borrowed"),
+    "waiting": page.configure_number("waited for"),
+    "pending": page.configure_number("workloads waiting"),
+    "limit": page.configure_number("limit"),
     "resource": page.name("resource"),
-    "ts": page.time_column("as of"),
+    "ts": page.configure_time("as of"),
     "cluster": page.name("cluster", "small"),
 }
 UNKNOWN, NOT_ACCOUNTED = "unknown", "the newest hour has no ledger yet"
@@ -67,18 +67,18 @@ LINES = {
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(headline, request)
-    page.card(waiting, request)
-    page.card(more, request)
+    page.show_card(show_headline, request)
+    page.show_card(show_waiting, request)
+    page.show_card(show_more, request)
 
 
-def headline(request: PageRequest) -> None:
+def show_headline(request: PageRequest) -> None:
     """Show how many GPUs are waited for, and draw them beside the free and idle ones."""
-    rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
-    over = data.query(queues.hours, request.window, request.filters).to_pylist()
+    rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
+    over = data.query(queues.read_hours, request.window, request.filters).to_pylist()
     last = over[-1] if over else {}
     idle, free = last.get("idle_gpus"), last.get("free_gpus")
-    page.metrics(
+    page.show_metrics(
         (
             "Waited for now",
             f"{sum(r['gpus'] for r in rows):,.0f} GPUs",
@@ -87,7 +87,7 @@ def headline(request: PageRequest) -> None:
         (
             "Longest wait now",
             f"{max((r['hours'] for r in rows), default=0.0):,.1f} h",
-            f"{hours(sum(r['gpu_hours'] for r in rows))} waited so far",
+            f"{format_hours(sum(r['gpu_hours'] for r in rows))} waited so far",
         ),
         (
             "Allocated, idle meanwhile",
@@ -116,26 +116,26 @@ def headline(request: PageRequest) -> None:
         page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
 
 
-def waiting(request: PageRequest) -> None:
+def show_waiting(request: PageRequest) -> None:
     """List the waiting workloads."""
-    page.heading("Who waits now")
-    rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
+    page.show_heading("Who waits now")
+    rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
     if not rows:
         page.show_nothing(
             "No pod waits for a GPU.",
             "Pods are known by the Kubernetes collector; `fallow doctor` says whether it runs.",
         )
         return
-    blocked_pairs = data.query(queues.pairs, request.window, request.filters)
+    blocked_pairs = data.query(queues.read_pairs, request.window, request.filters)
     table_rows = [
         {
             **row,
             "why": row["message"] or "unknown: no event of the scheduler was seen",
-            "blocked_by": ", ".join(queues.blockers(row, blocked_pairs)) or "no quota",
+            "blocked_by": ", ".join(queues.read_blockers(row, blocked_pairs)) or "no quota",
         }
         for row in rows
     ]
-    page.table(
+    page.show_table(
         table_rows,
         WAITING,
         table_name="Workloads that wait for GPUs",
@@ -153,23 +153,23 @@ def waiting(request: PageRequest) -> None:
     )
 
 
-def more(request: PageRequest) -> None:
+def show_more(request: PageRequest) -> None:
     """Show why they wait: blocking pairs, owners of idle GPUs, earlier waits, or quotas."""
     parts: tabs.Tabs = {
-        "allocated, idle meanwhile": holders,
-        "how long": waits,
-        "quotas": quotas,
+        "allocated, idle meanwhile": show_holders,
+        "how long": show_waits,
+        "quotas": show_quotas,
     }
-    if data.query(queues.pairs, request.window, request.filters):
-        parts = {"blocked by": pairs, **parts}
+    if data.query(queues.read_pairs, request.window, request.filters):
+        parts = {"blocked by": show_pairs, **parts}
     else:
-        parts = {**parts, "blocked by": pairs}
+        parts = {**parts, "blocked by": show_pairs}
     tabs.choose_tab(parts, request)
 
 
-def pairs(request: PageRequest) -> None:
+def show_pairs(request: PageRequest) -> None:
     """List blocked workloads with what blocks them."""
-    table_rows = data.query(queues.pairs, request.window, request.filters)
+    table_rows = data.query(queues.read_pairs, request.window, request.filters)
     if not table_rows:
         page.show_nothing(
             "No quota keeps anybody waiting, as far as the last analysis saw.",
@@ -178,7 +178,7 @@ def pairs(request: PageRequest) -> None:
         )
         return
     rows = [{name: getattr(pair, name) for name in PAIRS} for pair in table_rows]
-    page.table(
+    page.show_table(
         rows,
         PAIRS,
         table_name="Who waits, blocked by whom",
@@ -191,16 +191,16 @@ def pairs(request: PageRequest) -> None:
     )
 
 
-def holders(request: PageRequest) -> None:
+def show_holders(request: PageRequest) -> None:
     """List the owners of idle GPUs while others wait."""
-    rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
+    rows = data.query(fleet.read_holders, get_time(request), request.filters).to_pylist()
     if not rows:
         page.show_nothing(
             "No allocated GPU is idle now.", "Who waits needs GPUs that are not there."
         )
         return
     columns = {column: HOLDERS[column] for column in HOLDERS if column != "timeline"}
-    page.table(
+    page.show_table(
         rows,
         columns,
         table_name="Workloads that hold GPUs idle now",
@@ -209,33 +209,34 @@ def holders(request: PageRequest) -> None:
     )
     usd_known = [r["idle_usd_h"] for r in rows if r["idle_usd_h"] is not None]
     page.note(
-        f"{money(sum(usd_known, page.exact(0)) if usd_known else None)} per hour. Whether those "
+        f"{format_money(sum(usd_known, page.convert_exact(0)) if usd_known else None)} per "
+        "hour. Whether those "
         "who wait could use these GPUs, the scheduler's words above say. A click on a row opens "
         "the workload's timeline."
     )
 
 
-def waits(request: PageRequest) -> None:
+def show_waits(request: PageRequest) -> None:
     """Show how long pods waited."""
-    key = page.by(queues.KEYS)
-    rows = data.query(queues.waits, request.window, request.filters, key)
+    key = page.choose_by(queues.KEYS)
+    rows = data.query(queues.read_waits, request.window, request.filters, key)
     if not rows.num_rows:
         page.show_nothing("No pod asked for a GPU in this window.", "Choose a longer window.")
         return
-    page.table(rows, WAITS, table_name=f"Waits by {key}")
+    page.show_table(rows, WAITS, table_name=f"Waits by {key}")
     page.note("Minutes are of pods that were placed in the window; who waits still is not in them.")
 
 
-def quotas(request: PageRequest) -> None:
+def show_quotas(request: PageRequest) -> None:
     """List the quotas."""
-    rows = data.query(queues.quotas, request.window, request.filters)
+    rows = data.query(queues.read_quotas, request.window, request.filters)
     if not rows.num_rows:
         page.show_nothing(
             "No quota of GPUs was seen on the window's last day.",
             "The Kubernetes collector reads ResourceQuota, ElasticQuota and queues where they are.",
         )
         return
-    page.table(rows, QUOTAS, table_name="Quotas of GPUs as last seen", missing="not set")
+    page.show_table(rows, QUOTAS, table_name="Quotas of GPUs as last seen", missing="not set")
 
 
 def _open_workload(row: Mapping[str, Any]) -> None:

@@ -9,14 +9,16 @@ TITLE, ICON = "Spend", ":material/payments:"
 
 COLUMNS = {
     "name": page.name("name"),
-    "usd": page.usd("USD"),
-    "gpu_hours": page.number("GPU-hours"),
-    "share_pct": page.percent("of all GPU-hours"),
+    "usd": page.configure_usd("USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "share_pct": page.configure_percent("of all GPU-hours"),
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
-    "idle_usd": page.usd("of it idle", "held, and not used"),
-    "unknown_gpu_hours": page.number("unknown hours", "no telemetry, or it contradicts itself"),
-    "unpriced_gpu_hours": page.number("hours without a price"),
+    "idle_usd": page.configure_usd("of it idle", "held, and not used"),
+    "unknown_gpu_hours": page.configure_number(
+        "unknown hours", "no telemetry, or it contradicts itself"
+    ),
+    "unpriced_gpu_hours": page.configure_number("hours without a price"),
 }
 
 
@@ -27,31 +29,31 @@ def show(request: PageRequest) -> None:
 
 def show_dimensions(request: PageRequest) -> None:
     """Draw the tab of spend by any dimension of the ledger."""
-    page.card(spend_forecast.figures, request)
-    page.card(over_time, request)
-    page.card(by_name, request)
+    page.show_card(spend_forecast.show_figures, request)
+    page.show_card(show_over_time, request)
+    page.show_card(show_by_name, request)
 
 
-def over_time(request: PageRequest) -> None:
+def show_over_time(request: PageRequest) -> None:
     """Draw dollars per day and state."""
-    rows = data.query(spend.daily, request.window, request.filters)
+    rows = data.query(spend.read_daily, request.window, request.filters)
     if not rows.num_rows:
         page.show_no_data(request)
         return
     priced = any(usd is not None for usd in rows["usd"].to_pylist())
-    page.heading("What was paid, by what the GPUs did")
+    page.show_heading("What was paid, by what the GPUs did")
     unit = "usd" if priced else "gpu_hours"
-    page.chart(charts.states_over_time(rows, unit), "Per day, stacked by state of the GPUs")
+    page.chart(charts.draw_states_over_time(rows, unit), "Per day, stacked by state of the GPUs")
 
 
-def by_name(request: PageRequest) -> None:
+def show_by_name(request: PageRequest) -> None:
     """List the spend by name."""
-    page.heading("Who spent it")
-    key = page.by(spend.KEYS)
-    rows = data.query(spend.by, request.window, request.filters, key)
+    page.show_heading("Who spent it")
+    key = page.choose_by(spend.KEYS)
+    rows = data.query(spend.read_by, request.window, request.filters, key)
     if rows.num_rows:
         names = rows["name"].to_pylist()
-        page.table(
+        page.show_table(
             rows,
             COLUMNS,
             table_name=f"Spend by {key}",

@@ -4,30 +4,30 @@ from datetime import timedelta
 
 from dashboards import chart_data, charts, data, page
 from dashboards.figures import bridge
-from dashboards.page import PageRequest, hours, money
+from dashboards.page import PageRequest, format_hours, format_money
 from fallow.window import Window
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(steps, request)
+    page.show_card(show_steps, request)
 
 
-def steps(request: PageRequest) -> None:
+def show_steps(request: PageRequest) -> None:
     """Draw the steps from one bill to the next, and list them."""
     bill_bridge = data.query(bridge.bridge, request.window, request.filters)
     if bill_bridge is None:
-        _nothing(request)
+        _show_nothing(request)
         return
     change = bill_bridge.usd_after - bill_bridge.usd_before
-    page.metrics(
-        ("Before", money(bill_bridge.usd_before), window_text(bill_bridge.before)),
-        ("After", money(bill_bridge.usd_after), window_text(bill_bridge.after)),
-        ("Change", money(change), page.share(change, bill_bridge.usd_before)),
+    page.show_metrics(
+        ("Before", format_money(bill_bridge.usd_before), format_window(bill_bridge.before)),
+        ("After", format_money(bill_bridge.usd_after), format_window(bill_bridge.after)),
+        ("Change", format_money(change), page.format_share(change, bill_bridge.usd_before)),
         (
             "Wasted GPU-hours",
-            hours(bill_bridge.waste_after),
-            f"{hours(bill_bridge.waste_before)} before",
+            format_hours(bill_bridge.waste_after),
+            f"{format_hours(bill_bridge.waste_before)} before",
         ),
     )
     page.chart(
@@ -42,12 +42,16 @@ def steps(request: PageRequest) -> None:
         for step, meaning in chart_data.BRIDGE.items()
     ]
     rows = [
-        {"step": "before", "usd": bill_bridge.usd_before, "told": window_text(bill_bridge.before)},
+        {
+            "step": "before",
+            "usd": bill_bridge.usd_before,
+            "told": format_window(bill_bridge.before),
+        },
         *rows,
-        {"step": "after", "usd": bill_bridge.usd_after, "told": window_text(bill_bridge.after)},
+        {"step": "after", "usd": bill_bridge.usd_after, "told": format_window(bill_bridge.after)},
     ]
-    columns = {"step": page.name("step", "small"), "usd": page.usd("USD", cents=True)}
-    page.table(
+    columns = {"step": page.name("step", "small"), "usd": page.configure_usd("USD", cents=True)}
+    page.show_table(
         rows, {**columns, "told": page.name("what it is", "large")}, table_name="Bill bridge"
     )
     page.note(
@@ -55,13 +59,13 @@ def steps(request: PageRequest) -> None:
     )
 
 
-def window_text(window: Window) -> str:
+def format_window(window: Window) -> str:
     """Return a window in a few characters."""
     form = "%d %b" if window.seconds % 86400 == 0 else "%d %b %H:%M"
     return f"{window.start:{form}} to {window.end:{form}}"
 
 
-def _nothing(request: PageRequest) -> None:
+def _show_nothing(request: PageRequest) -> None:
     data_window = request.extent.samples
     longest = (data_window.end - data_window.start) / 2
     half = int(longest / timedelta(hours=1))

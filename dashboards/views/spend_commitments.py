@@ -4,32 +4,36 @@ from decimal import Decimal
 
 from dashboards import data, page
 from dashboards.figures import commitments
-from dashboards.page import PageRequest, money, share
+from dashboards.page import PageRequest, format_money, format_share
 
 SOON_DAYS = 60
 
 COLUMNS = {
     "name": page.name("commitment"),
     "instance_type": page.name("of"),
-    "nodes": page.number("nodes"),
-    "utilisation_pct": page.percent("utilisation", "committed node-hours that ran"),
-    "coverage_pct": page.percent("coverage", "of the node-hours of this kind that ran"),
-    "break_even_pct": page.percent("break-even", "used less than this, on demand is cheaper"),
-    "held_pct": page.percent("held", "of the committed node-hours: somebody had its GPUs"),
-    "used_pct": page.percent("worked", "of the committed node-hours: GPUs worked"),
-    "committed_usd": page.usd("committed, USD"),
-    "unused_usd": page.usd("did not run, USD", "a shared cost, of no team in particular"),
-    "end": page.time_column("ends"),
-    "days_left": page.number("days left"),
+    "nodes": page.configure_number("nodes"),
+    "utilisation_pct": page.configure_percent("utilisation", "committed node-hours that ran"),
+    "coverage_pct": page.configure_percent("coverage", "of the node-hours of this kind that ran"),
+    "break_even_pct": page.configure_percent(
+        "break-even", "used less than this, on demand is cheaper"
+    ),
+    "held_pct": page.configure_percent(
+        "held", "of the committed node-hours: somebody had its GPUs"
+    ),
+    "used_pct": page.configure_percent("worked", "of the committed node-hours: GPUs worked"),
+    "committed_usd": page.configure_usd("committed, USD"),
+    "unused_usd": page.configure_usd("did not run, USD", "a shared cost, of no team in particular"),
+    "end": page.configure_time("ends"),
+    "days_left": page.configure_number("days left"),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(commitments_table, request)
+    page.show_card(show_commitments_table, request)
 
 
-def commitments_table(request: PageRequest) -> None:
+def show_commitments_table(request: PageRequest) -> None:
     """List every commitment that runs in the window or later."""
     promised = tuple(request.settings.prices.commitments)
     if not promised:
@@ -39,7 +43,7 @@ def commitments_table(request: PageRequest) -> None:
             "nodes, gpus_per_node, usd_per_node_hour, start, end.",
         )
         return
-    uses = data.query(commitments.commitments, request.window, request.filters, promised)
+    uses = data.query(commitments.read_commitments, request.window, request.filters, promised)
     if not uses:
         page.show_nothing("Every commitment ended before this window.", "Choose an earlier window.")
         return
@@ -48,14 +52,16 @@ def commitments_table(request: PageRequest) -> None:
     hours = sum(c.committed_node_hours for c in uses)
     running_hours = sum(c.running_node_hours for c in uses)
     soon = [c for c in uses if 0 <= c.days_left <= SOON_DAYS]
-    page.metrics(
-        ("Committed", money(committed_total), f"{hours:,.0f} node-hours"),
-        ("Utilisation", share(running_hours, hours), f"{running_hours:,.0f} node-hours ran"),
-        ("Did not run", money(unused), share(unused, committed_total)),
+    page.show_metrics(
+        ("Committed", format_money(committed_total), f"{hours:,.0f} node-hours"),
+        ("Utilisation", format_share(running_hours, hours), f"{running_hours:,.0f} node-hours ran"),
+        ("Did not run", format_money(unused), format_share(unused, committed_total)),
         ("End within 60 days", str(len(soon)), f"of {len(uses)}"),
     )
-    page.table([_row(commitment) for commitment in uses], COLUMNS, table_name="Commitments")
-    too_little = [commitment for commitment in uses if _too_little(commitment)]
+    page.show_table(
+        [_build_row(commitment) for commitment in uses], COLUMNS, table_name="Commitments"
+    )
+    too_little = [commitment for commitment in uses if _is_too_little(commitment)]
     if too_little:
         page.note(
             f"{len(too_little)} of {len(uses)} run less than their break-even: so little use would "
@@ -67,12 +73,12 @@ def commitments_table(request: PageRequest) -> None:
     )
 
 
-def _too_little(commitment: commitments.CommitmentUse) -> bool:
+def _is_too_little(commitment: commitments.CommitmentUse) -> bool:
     has_break_even = commitment.utilisation is not None and commitment.break_even is not None
     return has_break_even and (commitment.utilisation or 0.0) < (commitment.break_even or 0.0)
 
 
-def _row(commitment: commitments.CommitmentUse) -> dict[str, object]:
+def _build_row(commitment: commitments.CommitmentUse) -> dict[str, object]:
     row: dict[str, object] = {
         name: getattr(commitment, name) for name in commitment.__struct_fields__
     }

@@ -7,78 +7,83 @@ import streamlit as st
 
 from dashboards import chart_data, charts, data, links, page
 from dashboards.figures import anomalies, spend
-from dashboards.page import PageRequest, hours, money, share
+from dashboards.page import PageRequest, format_hours, format_money, format_share
 
 BUDGETS = {
     "team": page.name("team"),
     "stands": page.name("state", "small"),
-    "budget": page.usd("budget of the month"),
-    "usd": page.usd("paid so far"),
-    "used_pct": page.percent("paid, of the budget"),
-    "forecast": page.usd("forecast"),
-    "high": page.usd("at most, 9 in 10"),
+    "budget": page.configure_usd("budget of the month"),
+    "usd": page.configure_usd("paid so far"),
+    "used_pct": page.configure_percent("paid, of the budget"),
+    "forecast": page.configure_usd("forecast"),
+    "high": page.configure_usd("at most, 9 in 10"),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(month, request)
-    page.card(budgets, request)
+    page.show_card(show_month, request)
+    page.show_card(show_budgets, request)
 
 
-def figures(request: PageRequest) -> None:
+def show_figures(request: PageRequest) -> None:
     """Show what the window and the month cost, and the forecast."""
-    month_spend = _month(request)
-    paid = data.query(spend.totals, request.window, request.filters)
+    month_spend = _read_month(request)
+    paid = data.query(spend.read_totals, request.window, request.filters)
     band = (
-        f"{money(month_spend.low)} to {money(month_spend.high)}"
+        f"{format_money(month_spend.low)} to {format_money(month_spend.high)}"
         if month_spend.low != month_spend.high
         else ""
     )
-    page.metrics(
-        ("Paid in this window", money(paid.usd), hours(paid.gpu_hours)),
-        (f"{month_spend.start:%B} so far", money(month_spend.usd), _missing(month_spend)),
-        ("A month at this rate", money(month_spend.run_rate), "the last 24 hours"),
+    page.show_metrics(
+        ("Paid in this window", format_money(paid.usd), format_hours(paid.gpu_hours)),
+        (
+            f"{month_spend.start:%B} so far",
+            format_money(month_spend.usd),
+            _describe_missing(month_spend),
+        ),
+        ("A month at this rate", format_money(month_spend.run_rate), "the last 24 hours"),
         (
             f"Forecast of {month_spend.start:%B}",
-            money(month_spend.forecast),
-            month_spend.doubt or band or _planned(month_spend),
+            format_money(month_spend.forecast),
+            month_spend.doubt or band or _describe_plan(month_spend),
         ),
     )
     if paid.unpriced_gpu_hours:
         page.note(
-            f"{hours(paid.unpriced_gpu_hours)} ({share(paid.unpriced_gpu_hours, paid.gpu_hours)}) "
+            f"{format_hours(paid.unpriced_gpu_hours)} "
+            f"({format_share(paid.unpriced_gpu_hours, paid.gpu_hours)}) "
             "have no price and are in no figure of dollars: `fallow doctor` names their nodes."
         )
 
 
-def month(request: PageRequest) -> None:
+def show_month(request: PageRequest) -> None:
     """Show the month in figures and draw it with its forecast and budget."""
-    figures(request)
-    month_spend = _month(request)
+    show_figures(request)
+    month_spend = _read_month(request)
     if month_spend.path:
         page.chart(
-            charts.month_end(chart_data.month_days(month_spend)),
+            charts.draw_month_end(chart_data.build_month_days(month_spend)),
             f"Dollars since the month began: {month_spend.usd or 0:,.0f} so far, "
             + (month_spend.doubt or f"{month_spend.forecast or 0:,.0f} expected at its end"),
         )
         page.note(
             f"Line: paid, then expected; band: {month_spend.method}. "
-            f"{_planned(month_spend).capitalize()}."
+            f"{_describe_plan(month_spend).capitalize()}."
         )
 
 
-def budgets(request: PageRequest) -> None:
+def show_budgets(request: PageRequest) -> None:
     """List the state of this month's budgets."""
-    page.heading("Budgets of teams")
+    page.show_heading("Budgets of teams")
     planned = request.settings.finance.teams_usd_per_month
     if not planned:
         page.show_nothing(
             "No team has a budget.", "Set `finance.teams_usd_per_month` to have it watched."
         )
         return
-    at = anomalies.budget_time(request.window, request.extent.accounted, datetime.now(UTC))
-    team_budgets = data.query(anomalies.budgets, at, request.filters, planned)
+    at = anomalies.read_budget_time(request.window, request.extent.accounted, datetime.now(UTC))
+    team_budgets = data.query(anomalies.read_budgets, at, request.filters, planned)
     rows = [
         {
             **{name: getattr(b, name) for name in b.__struct_fields__},
@@ -87,7 +92,7 @@ def budgets(request: PageRequest) -> None:
         }
         for b in team_budgets
     ]
-    page.table(
+    page.show_table(
         rows,
         BUDGETS,
         table_name="Budgets of teams",
@@ -98,7 +103,7 @@ def budgets(request: PageRequest) -> None:
         st.warning(f"{len(over)} of {len(team_budgets)} budgets are over or will be.")
 
 
-def budget(request: PageRequest) -> Decimal | None:
+def find_budget(request: PageRequest) -> Decimal | None:
     """Return the month's budget for the filters: a team's, or all teams'."""
     planned, filter_names = request.settings.finance, request.filters.named
     if set(filter_names) == {"team"}:
@@ -106,13 +111,15 @@ def budget(request: PageRequest) -> Decimal | None:
     return None if filter_names else planned.usd_per_month
 
 
-def _month(request: PageRequest) -> spend.Month:
-    return data.query(spend.month, request.window.end, request.filters, budget(request))
+def _read_month(request: PageRequest) -> spend.Month:
+    return data.query(spend.read_month, request.window.end, request.filters, find_budget(request))
 
 
-def _planned(month_spend: spend.Month) -> str:
-    return f"budget {money(month_spend.budget)}" if month_spend.budget else "no budget is set"
+def _describe_plan(month_spend: spend.Month) -> str:
+    return (
+        f"budget {format_money(month_spend.budget)}" if month_spend.budget else "no budget is set"
+    )
 
 
-def _missing(month_spend: spend.Month) -> str:
+def _describe_missing(month_spend: spend.Month) -> str:
     return f"{month_spend.missing_hours:,} h unknown" if month_spend.missing_hours else "UTC"

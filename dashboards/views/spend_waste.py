@@ -6,34 +6,34 @@ from typing import Any
 
 from dashboards import charts, data, links, page
 from dashboards.figures import waste
-from dashboards.page import PageRequest, hours, money, share
+from dashboards.page import PageRequest, format_hours, format_money, format_share
 
 COLUMNS = {
     "name": page.name("name"),
-    "waste_usd": page.usd("wasted, USD"),
-    "waste_usd_pct": page.percent("of its dollars"),
-    "waste_gpu_hours": page.number("wasted GPU-hours"),
-    "waste_pct": page.percent("of its GPU-hours"),
-    "idle_usd": page.usd("idle", "allocated, and not used"),
-    "lost_usd": page.usd("lost", "work thrown away"),
-    "free_usd": page.usd("free", "not allocated"),
-    "stranded_usd": page.usd("stranded", "free, but nothing fits"),
-    "unavailable_usd": page.usd("unavailable", "broken or cordoned"),
+    "waste_usd": page.configure_usd("wasted, USD"),
+    "waste_usd_pct": page.configure_percent("of its dollars"),
+    "waste_gpu_hours": page.configure_number("wasted GPU-hours"),
+    "waste_pct": page.configure_percent("of its GPU-hours"),
+    "idle_usd": page.configure_usd("idle", "allocated, and not used"),
+    "lost_usd": page.configure_usd("lost", "work thrown away"),
+    "free_usd": page.configure_usd("free", "not allocated"),
+    "stranded_usd": page.configure_usd("stranded", "free, but nothing fits"),
+    "unavailable_usd": page.configure_usd("unavailable", "broken or cordoned"),
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
-    "unknown_usd": page.usd("unknown", "never counted as waste"),
+    "unknown_usd": page.configure_usd("unknown", "never counted as waste"),
 }
 
 
 def show(request: PageRequest) -> None:
     """Draw the tab."""
-    page.card(owners, request)
+    page.show_card(show_owners, request)
 
 
-def owners(request: PageRequest) -> None:
+def show_owners(request: PageRequest) -> None:
     """Draw and list the waste by owner."""
-    key = page.by(waste.KEYS)
-    rows = data.query(waste.by_owner, request.window, request.filters, key)
+    key = page.choose_by(waste.KEYS)
+    rows = data.query(waste.read_by_owner, request.window, request.filters, key)
     if not rows.num_rows:
         page.show_no_data(request)
         return
@@ -41,11 +41,15 @@ def owners(request: PageRequest) -> None:
     idle, free = (_sum(records, name) for name in ("idle_usd", "free_usd"))
     whole, paid = _sum(records, "waste_usd"), _sum(records, "usd")
     lost = sum(row["waste_gpu_hours"] for row in records)
-    page.metrics(
-        ("Wasted", money(whole), share(whole, paid) + " of the bill"),
-        ("Idle and allocated", money(idle), share(idle, paid) + " of the bill"),
-        ("Free, and paid for", money(free), share(free, paid) + " of the bill"),
-        ("Wasted GPU-hours", hours(lost), share(lost, sum(r["gpu_hours"] for r in records))),
+    page.show_metrics(
+        ("Wasted", format_money(whole), format_share(whole, paid) + " of the bill"),
+        ("Idle and allocated", format_money(idle), format_share(idle, paid) + " of the bill"),
+        ("Free, and paid for", format_money(free), format_share(free, paid) + " of the bill"),
+        (
+            "Wasted GPU-hours",
+            format_hours(lost),
+            format_share(lost, sum(r["gpu_hours"] for r in records)),
+        ),
     )
     owners_with_waste = [row for row in records if row["waste_usd"]]
     if owners_with_waste:
@@ -56,13 +60,13 @@ def owners(request: PageRequest) -> None:
             if row[f"{state}_usd"]
         ]
         page.chart(
-            charts.stacked_bars(
+            charts.draw_stacked_bars(
                 parts, names=[r["name"] for r in owners_with_waste], title="USD wasted"
             ),
             f"Dollars wasted by {key}, stacked by state",
         )
     names = rows["name"].to_pylist()
-    page.table(
+    page.show_table(
         rows,
         COLUMNS,
         table_name=f"Waste by {key}",

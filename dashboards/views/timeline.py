@@ -5,38 +5,45 @@ import streamlit as st
 from dashboards import data, links, maps, page, tabs
 from dashboards.figures import timeline
 from dashboards.figures.timeline import TimelineSubject
-from dashboards.page import PageRequest, hours, hours_of, money, plain, share
+from dashboards.page import (
+    PageRequest,
+    escape,
+    format_hours,
+    format_hours_with_share,
+    format_money,
+    format_share,
+)
 from dashboards.views import timeline_action
 
 TITLE, ICON = "Timeline", ":material/timeline:"
 
 SUBJECT_COLUMNS = {
-    "name": page.workload(),
-    "idle_usd": page.usd("idle, USD"),
-    "idle_gpu_hours": page.number("idle GPU-hours"),
-    "usd": page.usd("USD"),
-    "gpu_hours": page.number("GPU-hours"),
+    "name": page.configure_workload(),
+    "idle_usd": page.configure_usd("idle, USD"),
+    "idle_gpu_hours": page.configure_number("idle GPU-hours"),
+    "usd": page.configure_usd("USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "team": page.name("team", "small"),
     "cluster": page.name("cluster", "small"),
 }
 PLACES = {
-    "workload": page.workload(),
-    "of_workload": links.column("its timeline"),
+    "workload": page.configure_workload(),
+    "of_workload": links.configure_column("its timeline"),
     "node": page.name("node"),
-    "of_node": links.column("its timeline"),
+    "of_node": links.configure_column("its timeline"),
     "device": page.name("device"),
-    "of_device": links.column("its timeline"),
-    "first_hour": page.time_column("from"),
-    "last_hour": page.time_column("until"),
-    "usd": page.usd("USD"),
-    "idle_usd": page.usd("idle, USD"),
-    "gpu_hours": page.number("GPU-hours"),
-    "idle_gpu_hours": page.number("idle GPU-hours"),
+    "of_device": links.configure_column("its timeline"),
+    "first_hour": page.configure_time("from"),
+    "last_hour": page.configure_time("until"),
+    "usd": page.configure_usd("USD"),
+    "idle_usd": page.configure_usd("idle, USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "idle_gpu_hours": page.configure_number("idle GPU-hours"),
     "team": page.name("team", "small"),
     "model": page.name("model", "small"),
 }
 EVENTS = {
-    "at": page.time_column("when"),
+    "at": page.configure_time("when"),
     "kind": page.name("what"),
     "detail": page.name("of whom", "large"),
 }
@@ -55,10 +62,10 @@ def show(request: PageRequest) -> None:
         timeline_action.show(request, action)
         return
     if not subject:
-        page.card(list_workloads, request)
+        page.show_card(list_workloads, request)
         return
-    page.card(tracks, request, height=600)
-    page.card(more, request)
+    page.show_card(show_tracks, request, height=600)
+    page.show_card(show_more, request)
 
 
 def choose_subject(request: PageRequest) -> TimelineSubject:
@@ -85,7 +92,7 @@ def choose_subject(request: PageRequest) -> TimelineSubject:
     return TimelineSubject(**picked)
 
 
-def subject() -> TimelineSubject:
+def get_subject() -> TimelineSubject:
     """Return the subject in the URL."""
     return TimelineSubject(**{key: st.session_state.get(key) or None for key in timeline.KEYS})
 
@@ -96,17 +103,17 @@ def list_workloads(request: PageRequest) -> None:
     rows = data.query(timeline.find_workloads, request.window, request.filters, search).to_pylist()
     if not rows and search:
         page.show_nothing(
-            f"No workload of this window has {plain(search)} in its name.",
+            f"No workload of this window has {escape(search)} in its name.",
             "Search for a shorter part of the name, or choose a longer window.",
         )
         return
     if not rows:
         page.show_no_data(request)
         return
-    page.heading("Choose a workload, a node or a device")
+    page.show_heading("Choose a workload, a node or a device")
     if search:
-        page.note(f"Workloads with {plain(search)} in their names.")
-    page.table(
+        page.note(f"Workloads with {escape(search)} in their names.")
+    page.show_table(
         rows,
         SUBJECT_COLUMNS,
         table_name="Workloads by idle cost",
@@ -116,10 +123,12 @@ def list_workloads(request: PageRequest) -> None:
     )
 
 
-def tracks(request: PageRequest) -> None:
+def show_tracks(request: PageRequest) -> None:
     """Show the subject in figures and draw it over time: allocation, use, cost and events."""
-    timeline_subject, span = subject(), (request.window.start, request.window.end)
-    subject_totals = data.query(timeline.totals, request.window, request.filters, timeline_subject)
+    timeline_subject, span = get_subject(), (request.window.start, request.window.end)
+    subject_totals = data.query(
+        timeline.read_totals, request.window, request.filters, timeline_subject
+    )
     if not subject_totals.gpu_hours:
         page.show_nothing(
             "Nothing is accounted for it in this window.",
@@ -127,17 +136,17 @@ def tracks(request: PageRequest) -> None:
             "see below what happened to it.",
         )
         return
-    page.metrics(
-        ("Cost", money(subject_totals.usd), hours(subject_totals.gpu_hours)),
+    page.show_metrics(
+        ("Cost", format_money(subject_totals.usd), format_hours(subject_totals.gpu_hours)),
         (
             "Productive",
-            share(subject_totals.productive_gpu_hours, subject_totals.gpu_hours),
-            hours(subject_totals.productive_gpu_hours),
+            format_share(subject_totals.productive_gpu_hours, subject_totals.gpu_hours),
+            format_hours(subject_totals.productive_gpu_hours),
         ),
         (
             "Allocated, idle",
-            money(subject_totals.idle_usd),
-            hours_of(subject_totals.idle_gpu_hours, subject_totals.gpu_hours),
+            format_money(subject_totals.idle_usd),
+            format_hours_with_share(subject_totals.idle_gpu_hours, subject_totals.gpu_hours),
         ),
         (
             "Where",
@@ -146,67 +155,71 @@ def tracks(request: PageRequest) -> None:
         ),
     )
     rows = data.query(
-        timeline.states, request.window, request.filters, timeline_subject
+        timeline.read_states, request.window, request.filters, timeline_subject
     ).to_pylist()
     page.chart(
-        maps.state_track(rows, span, value="gpus", title="GPUs", form=",.0f"),
+        maps.draw_state_track(rows, span, value="gpus", title="GPUs", form=",.0f"),
         "GPUs held, by what they did",
     )
     measure_rows = data.query(
-        timeline.measures, request.window, request.filters, timeline_subject
+        timeline.read_measures, request.window, request.filters, timeline_subject
     ).to_pylist()
     for key, title, lines in TRACKS:
         if any(row[key] is not None for row in measure_rows):
             page.chart(maps.track(measure_rows, lines, span, title=title), f"{title} over time")
     if any(row["usd_h"] is not None for row in rows):
         page.chart(
-            maps.state_track(rows, span, value="usd_h", title="USD per hour", form="$~s"),
+            maps.draw_state_track(rows, span, value="usd_h", title="USD per hour", form="$~s"),
             "Dollars per hour, by state",
         )
     events = data.query(
-        timeline.events, request.window, request.filters, timeline_subject
+        timeline.read_events, request.window, request.filters, timeline_subject
     ).to_pylist()
     if events:
-        page.chart(maps.marks(events, span, height=320), "What happened, as ticks over time")
-    unknown = share(subject_totals.unknown_gpu_hours, subject_totals.gpu_hours)
+        page.chart(maps.draw_marks(events, span, height=320), "What happened, as ticks over time")
+    unknown = format_share(subject_totals.unknown_gpu_hours, subject_totals.gpu_hours)
     page.note(
         "GPUs and dollars are those of the ledger, hour by hour; activity, memory and power what "
         f"telemetry said of the devices meanwhile. A gap: there is no sample. {unknown} is unknown."
     )
 
 
-def more(request: PageRequest) -> None:
+def show_more(request: PageRequest) -> None:
     """List which workload had which device, or the events."""
-    tabs.choose_tab({"where": places, "what happened": show_events}, request)
+    tabs.choose_tab({"where": show_places, "what happened": show_events}, request)
 
 
-def places(request: PageRequest) -> None:
+def show_places(request: PageRequest) -> None:
     """List which workload had which device."""
-    rows = data.query(timeline.places, request.window, request.filters, subject()).to_pylist()
+    rows = data.query(
+        timeline.read_places, request.window, request.filters, get_subject()
+    ).to_pylist()
     if not rows:
         page.show_nothing("None of its devices was allocated here.", "Choose a longer window.")
         return
     table_rows = [
         {
             **r,
-            "of_workload": links.timeline(cluster=r["cluster"], workload=r["workload"]),
-            "of_node": links.timeline(cluster=r["cluster"], node=r["node"]),
-            "of_device": links.timeline(cluster=r["cluster"], device=r["device"]),
+            "of_workload": links.build_timeline_link(cluster=r["cluster"], workload=r["workload"]),
+            "of_node": links.build_timeline_link(cluster=r["cluster"], node=r["node"]),
+            "of_device": links.build_timeline_link(cluster=r["cluster"], device=r["device"]),
         }
         for r in rows
     ]
-    page.table(table_rows, PLACES, table_name="Who had which device")
+    page.show_table(table_rows, PLACES, table_name="Who had which device")
     if len(rows) == timeline.MOST:
         page.note(f"The {timeline.MOST} with the most GPU-hours.")
 
 
 def show_events(request: PageRequest) -> None:
     """Draw and list the events."""
-    rows = data.query(timeline.events, request.window, request.filters, subject()).to_pylist()
+    rows = data.query(
+        timeline.read_events, request.window, request.filters, get_subject()
+    ).to_pylist()
     if not rows:
         page.show_nothing(
             "Nothing is known to have happened to it in this window.",
             "Pods and events come from the Kubernetes collector, findings from `fallow analyze`.",
         )
         return
-    page.table(rows, EVENTS, table_name="What happened, the newest first", height=320)
+    page.show_table(rows, EVENTS, table_name="What happened, the newest first", height=320)

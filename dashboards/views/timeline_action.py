@@ -12,8 +12,8 @@ from dashboards.figures import action_effect, timeline
 from dashboards.figures.action_effect import ActionEffect, ActionRow
 from dashboards.figures.query import Filters
 from dashboards.figures.timeline import TimelineTotals
-from dashboards.page import PageRequest, hours, money, plain
-from dashboards.text import three_digits, visible
+from dashboards.page import PageRequest, escape, format_hours, format_money
+from dashboards.text import format_three_digits, spell_out
 from fallow.window import Window, format_duration
 
 AROUND = "around"
@@ -65,7 +65,7 @@ def show(request: PageRequest, row: ActionRow) -> None:
     def compare(request: PageRequest) -> None:
         _compare(request, row)
 
-    page.card(compare, request, height=600)
+    page.show_card(compare, request, height=600)
 
 
 def _list_actions(request: PageRequest) -> Sequence[ActionRow]:
@@ -76,7 +76,7 @@ def _list_actions(request: PageRequest) -> Sequence[ActionRow]:
 
 
 def _compare(request: PageRequest, row: ActionRow) -> None:
-    page.heading(f"Before and after: {plain(row.verb)} {plain(row.subject)}")
+    page.show_heading(f"Before and after: {escape(row.verb)} {escape(row.subject)}")
     accounted = request.extent.accounted
     if accounted is None or accounted <= request.extent.samples.start:
         page.show_no_data(request)
@@ -84,17 +84,17 @@ def _compare(request: PageRequest, row: ActionRow) -> None:
     covered = Window(request.extent.samples.start, accounted)
     filters = Filters(view=request.filters.view)
     effect: ActionEffect = data.query(action_effect.measure, covered, filters, row)
-    page.metrics(
-        _side("Cost per day before", effect.before, effect.totals_before),
-        _side("Cost per day after", effect.after, effect.totals_after),
+    page.show_metrics(
+        _format_side("Cost per day before", effect.before, effect.totals_before),
+        _format_side("Cost per day after", effect.after, effect.totals_after),
         (
             "Verified saving",
-            "unknown" if row.saved_usd is None else money(row.saved_usd),
+            "unknown" if row.saved_usd is None else format_money(row.saved_usd),
             "not measured yet"
             if row.saved_gpu_hours is None
-            else f"{hours(row.saved_gpu_hours)}, measured",
+            else f"{format_hours(row.saved_gpu_hours)}, measured",
         ),
-        ("Result", plain(row.result or "unknown"), f"{row.at:%Y-%m-%d %H:%M} UTC"),
+        ("Result", escape(row.result or "unknown"), f"{row.at:%Y-%m-%d %H:%M} UTC"),
     )
     windows = [window for window in (effect.before, effect.after) if window]
     if not windows:
@@ -103,11 +103,11 @@ def _compare(request: PageRequest, row: ActionRow) -> None:
         )
         return
     _draw(row, filters, Window(windows[0].start, windows[-1].end))
-    origin = f"Done by the policy {plain(row.policy)}" if row.policy else "Done by hand"
-    origin += f": {plain(row.why, 300)}." if row.why else "."
+    origin = f"Done by the policy {escape(row.policy)}" if row.policy else "Done by hand"
+    origin += f": {escape(row.why, 300)}." if row.why else "."
     undone = ""
     if row.restored_by and row.restored_at:
-        undone = f" Undone by {plain(row.restored_by)}, {row.restored_at:%Y-%m-%d %H:%M} UTC."
+        undone = f" Undone by {escape(row.restored_by)}, {row.restored_at:%Y-%m-%d %H:%M} UTC."
     page.note(
         f"{origin}{undone} The hour of the action is in neither sum. The saving is measured by who "
         "held the devices afterwards and can differ from the change of the subject's own cost."
@@ -126,23 +126,23 @@ def _compare(request: PageRequest, row: ActionRow) -> None:
 def _draw(row: ActionRow, filters: Filters, window: Window) -> None:
     """Draw dollars, states and signals with the action's time marked."""
     span = (window.start, window.end)
-    timestamps: list[tuple[datetime, str]] = [(row.time, visible(row.verb))]
+    timestamps: list[tuple[datetime, str]] = [(row.time, spell_out(row.verb))]
     if row.restored_at:
         timestamps.append((row.restored_at.replace(tzinfo=row.time.tzinfo), "undone"))
     only = msgspec.structs.replace(filters, cluster=row.cluster)
     arguments = (window, only, row.timeline_subject)
-    states = data.query(timeline.states, *arguments).to_pylist()
+    states = data.query(timeline.read_states, *arguments).to_pylist()
     for value, title, form in (
         ("usd_h", "USD per hour", "$~s"),
         ("gpus", "GPUs", ",.3~g"),
     ):
         if any(state[value] is not None for state in states):
-            drawing = maps.state_track(states, span, value=value, title=title, form=form)
+            drawing = maps.draw_state_track(states, span, value=value, title=title, form=form)
             page.chart(
                 maps.mark_timestamps(drawing, timestamps, span),
                 f"{title} by state, before and after the action",
             )
-    measures: list[dict[str, Any]] = data.query(timeline.measures, *arguments).to_pylist()
+    measures: list[dict[str, Any]] = data.query(timeline.read_measures, *arguments).to_pylist()
     for key, title, lines in TRACKS:
         if any(step[key] is not None for step in measures):
             drawing = maps.track(measures, lines, span, title=title)
@@ -152,13 +152,15 @@ def _draw(row: ActionRow, filters: Filters, window: Window) -> None:
             )
 
 
-def _side(label: str, window: Window | None, totals: TimelineTotals | None) -> tuple[str, str, str]:
+def _format_side(
+    label: str, window: Window | None, totals: TimelineTotals | None
+) -> tuple[str, str, str]:
     if window is None or totals is None:
         return label, "unknown", "the ledger has no hour of it"
-    gpus = action_effect.mean_gpus(window, totals)
-    about = f"mean {three_digits(gpus)} GPUs, {format_duration(window.seconds)}"
-    return label, money(action_effect.per_day(window, totals)), about
+    gpus = action_effect.read_mean_gpus(window, totals)
+    about = f"mean {format_three_digits(gpus)} GPUs, {format_duration(window.seconds)}"
+    return label, format_money(action_effect.read_per_day(window, totals)), about
 
 
 def _name(row: ActionRow) -> str:
-    return visible(f"{row.at:%Y-%m-%d %H:%M} {row.verb} {row.subject}")[:LONGEST]
+    return spell_out(f"{row.at:%Y-%m-%d %H:%M} {row.verb} {row.subject}")[:LONGEST]

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dashboards import charts, data, page, tabs
 from dashboards.figures import units
-from dashboards.page import PageRequest, money
+from dashboards.page import PageRequest, format_money
 from fallow.models import PLATFORM
 
 TITLE, ICON = "Unit cost", ":material/straighten:"
@@ -18,39 +18,39 @@ LISTED = 1000
 
 OWNERS = {
     "name": page.name("name"),
-    "usd_per_productive_gpu_hour": page.usd("per productive GPU-hour"),
-    "usd_per_gpu_hour": page.usd("per paid GPU-hour"),
-    "usd": page.usd("USD"),
-    "productive_gpu_hours": page.number("productive GPU-hours"),
-    "gpu_hours": page.number("GPU-hours"),
+    "usd_per_productive_gpu_hour": page.configure_usd("per productive GPU-hour"),
+    "usd_per_gpu_hour": page.configure_usd("per paid GPU-hour"),
+    "usd": page.configure_usd("USD"),
+    "productive_gpu_hours": page.configure_number("productive GPU-hours"),
+    "gpu_hours": page.configure_number("GPU-hours"),
 }
 RUNS = {
-    "workload": page.workload("run"),
-    "usd": page.usd("USD"),
-    "gpu_hours": page.number("GPU-hours"),
+    "workload": page.configure_workload("run"),
+    "usd": page.configure_usd("USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
     "team": page.name("team", "small"),
-    "productive_gpu_hours": page.number("productive"),
-    "began": page.time_column("first hour"),
-    "last_hour": page.time_column("last hour"),
+    "productive_gpu_hours": page.configure_number("productive"),
+    "began": page.configure_time("first hour"),
+    "last_hour": page.configure_time("last hour"),
 }
 SERVED = {
-    "workload": page.workload(),
-    "usd_per_million_requests": page.usd("per 1M requests"),
-    "usd_per_million_tokens": page.usd("per 1M tokens"),
-    "usd": page.usd("USD"),
+    "workload": page.configure_workload(),
+    "usd_per_million_requests": page.configure_usd("per 1M requests"),
+    "usd_per_million_tokens": page.configure_usd("per 1M tokens"),
+    "usd": page.configure_usd("USD"),
     "team": page.name("team", "small"),
-    "requests": page.number("requests"),
-    "tokens": page.number("tokens"),
-    "gpu_hours": page.number("GPU-hours"),
+    "requests": page.configure_number("requests"),
+    "tokens": page.configure_number("tokens"),
+    "gpu_hours": page.configure_number("GPU-hours"),
 }
 TRAINED = {
-    "workload": page.workload(),
+    "workload": page.configure_workload(),
     "work": page.name("what its metric counts"),
-    "usd_per_million": page.usd("per million of them"),
+    "usd_per_million": page.configure_usd("per million of them"),
     "team": page.name("team", "small"),
-    "amount": page.number("amount"),
-    "usd": page.usd("USD"),
-    "gpu_hours": page.number("GPU-hours"),
+    "amount": page.configure_number("amount"),
+    "usd": page.configure_usd("USD"),
+    "gpu_hours": page.configure_number("GPU-hours"),
 }
 
 
@@ -61,28 +61,28 @@ def show(request: PageRequest) -> None:
 
 def show_runs(request: PageRequest) -> None:
     """Draw the tab of runs."""
-    page.card(runs, request)
+    page.show_card(draw_runs, request)
 
 
 def show_owners(request: PageRequest) -> None:
     """Draw the tab of productive GPU-hours."""
-    page.card(owners, request)
+    page.show_card(draw_owners, request)
 
 
 def show_served(request: PageRequest) -> None:
     """Draw the tab of requests and tokens."""
-    page.card(served, request)
+    page.show_card(list_served, request)
 
 
 def show_trained(request: PageRequest) -> None:
     """Draw the tab of training."""
-    page.card(trained, request)
+    page.show_card(list_trained, request)
 
 
-def owners(request: PageRequest) -> None:
+def draw_owners(request: PageRequest) -> None:
     """Show the cost of a productive hour, by owner."""
-    key = page.by(units.KEYS)
-    rows = data.query(units.by_owner, request.window, request.filters, key)
+    key = page.choose_by(units.KEYS)
+    rows = data.query(units.read_by_owner, request.window, request.filters, key)
     if not rows.num_rows:
         page.show_no_data(request)
         return
@@ -90,12 +90,12 @@ def owners(request: PageRequest) -> None:
     _show_distribution(
         records, "usd_per_productive_gpu_hour", "USD per productive GPU-hour", f"{key}s"
     )
-    page.table(rows, OWNERS, table_name=f"Cost of a productive GPU-hour by {key}")
+    page.show_table(rows, OWNERS, table_name=f"Cost of a productive GPU-hour by {key}")
 
 
-def runs(request: PageRequest) -> None:
+def draw_runs(request: PageRequest) -> None:
     """Show what training and batch runs cost, and list them."""
-    rows = data.query(units.runs, request.window, request.filters)
+    rows = data.query(units.read_runs, request.window, request.filters)
     if not rows.num_rows:
         page.show_nothing("No run held a GPU here.", "Jobs of any operator count as runs.")
         return
@@ -105,12 +105,12 @@ def runs(request: PageRequest) -> None:
         f"{rows.num_rows:,} runs. Of a run that goes beyond the window only its part in the window "
         "is counted."
     )
-    _table(rows, RUNS, "Training and batch runs")
+    _show_table(rows, RUNS, "Training and batch runs")
 
 
-def served(request: PageRequest) -> None:
+def list_served(request: PageRequest) -> None:
     """List services by the cost of their requests and tokens."""
-    rows = data.query(units.served, request.window, request.filters)
+    rows = data.query(units.read_served, request.window, request.filters)
     records = [row | {"name": row["workload"]} for row in rows.to_pylist()]
     _show_distribution(records, "usd_per_million_tokens", "USD per million tokens", "services")
     _show_distribution(records, "usd_per_million_requests", "USD per million requests", "services")
@@ -123,9 +123,9 @@ def served(request: PageRequest) -> None:
     )
 
 
-def trained(request: PageRequest) -> None:
+def list_trained(request: PageRequest) -> None:
     """List jobs by the cost of the work that they report."""
-    rows = data.query(units.trained, request.window, request.filters)
+    rows = data.query(units.read_trained, request.window, request.filters)
     records = [row | {"name": row["workload"]} for row in rows.to_pylist()]
     _show_distribution(records, "usd_per_million", "USD per million", "jobs")
     _show_rows(
@@ -145,11 +145,11 @@ def _show_distribution(
     costs = units.measure_distribution([float(row[value]) for row in priced])
     if costs is None:
         return
-    page.metrics(
-        ("Median", _dollars(costs.median), title),
-        ("90th percentile", _dollars(costs.p90), f"of {costs.count:,} with a price"),
-        ("Most expensive", _dollars(costs.most), title),
-        ("Outliers", f"{costs.outliers:,}", f"above {_dollars(costs.fence)}"),
+    page.show_metrics(
+        ("Median", _format_dollars(costs.median), title),
+        ("90th percentile", _format_dollars(costs.p90), f"of {costs.count:,} with a price"),
+        ("Most expensive", _format_dollars(costs.most), title),
+        ("Outliers", f"{costs.outliers:,}", f"above {_format_dollars(costs.fence)}"),
     )
     ranked = sorted(priced, key=lambda row: -float(row[value]))
     if len(ranked) > BARS:
@@ -167,21 +167,22 @@ def _show_distribution(
         drawing = charts.cost_histogram(bars, title, plural)
     else:
         capped = [{"name": r["name"], value: min(float(r[value]), costs.fence)} for r in ranked]
-        drawing = charts.ranked_bars(capped, value, title=f"{title}, capped", most=BARS)
+        drawing = charts.draw_ranked_bars(capped, value, title=f"{title}, capped", most=BARS)
     page.chart(drawing, f"How {plural} cost, in {title}, capped at {costs.fence:,.2f}")
     above = [row for row in ranked if float(row[value]) > costs.fence]
     if above:
         page.note(
-            f"Drawn up to {_dollars(costs.fence)}; outliers: "
+            f"Drawn up to {_format_dollars(costs.fence)}; outliers: "
             + "; ".join(
-                f"{page.plain(row['name'])} {_dollars(float(row[value]))}" for row in above[:NAMED]
+                f"{page.escape(row['name'])} {_format_dollars(float(row[value]))}"
+                for row in above[:NAMED]
             )
             + (f"; and {len(above) - NAMED:,} more in the table." if len(above) > NAMED else ".")
         )
 
 
-def _dollars(usd: float) -> str:
-    return money(page.exact(usd))
+def _format_dollars(usd: float) -> str:
+    return format_money(page.convert_exact(usd))
 
 
 def _show_rows(
@@ -189,14 +190,14 @@ def _show_rows(
 ) -> None:
     """Show rows; if there are none, show that and what to do."""
     if rows.num_rows:
-        _table(rows, columns, table_name)
+        _show_table(rows, columns, table_name)
     else:
         page.show_nothing(none, then)
 
 
-def _table(rows: pa.Table, columns: dict[str, Any], table_name: str) -> None:
+def _show_table(rows: pa.Table, columns: dict[str, Any], table_name: str) -> None:
     """Show the most expensive rows, and how many more there are."""
-    page.table(rows.slice(0, LISTED), columns, table_name=table_name)
+    page.show_table(rows.slice(0, LISTED), columns, table_name=table_name)
     if rows.num_rows > LISTED:
         many = f"{rows.num_rows:,}; `fallow spend --by workload` has all"
         page.note(f"The {LISTED:,} most expensive of {many}.")

@@ -302,7 +302,7 @@ def connect(
     except (config.ConfigException, OSError) as error:
         if context:
             raise SettingsError(
-                f"kubernetes.context {context!r}: {error}", hint=_legal_contexts(config)
+                f"kubernetes.context {context!r}: {error}", hint=_format_contexts(config)
             ) from error
         try:
             config.load_incluster_config(  # type: ignore[no-untyped-call]
@@ -318,7 +318,7 @@ def connect(
     return ApiConnection(client.ApiClient(settings), timeout_s=timeout_s, pause=pause)
 
 
-def _legal_contexts(config: Any) -> str:
+def _format_contexts(config: Any) -> str:
     try:
         contexts, _ = config.list_kube_config_contexts()
     except (config.ConfigException, OSError):

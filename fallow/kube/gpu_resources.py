@@ -24,15 +24,15 @@ class GpuResource(msgspec.Struct, frozen=True):
 
 
 @cache
-def _patterns() -> list[tuple[re.Pattern[str], str, str]]:
+def _read_patterns() -> list[tuple[re.Pattern[str], str, str]]:
     rows = read_table("fallow.kube", "gpu_resources.csv")
     return [(re.compile(r["pattern"]), r["vendor"], r["form"]) for r in rows]
 
 
 @cache
-def gpu_resource(name: str) -> GpuResource | None:
+def find_gpu_resource(name: str) -> GpuResource | None:
     """Return what the extended resource represents, or None where it is no GPU."""
-    for pattern, vendor, form in _patterns():
+    for pattern, vendor, form in _read_patterns():
         if match := pattern.match(name):
             slices = match.groupdict().get("slices")
             return GpuResource(name, vendor, form, int(slices) if slices else None)

@@ -74,7 +74,7 @@ class Listing(Generic[T]):
             self.objects += len(items)
             if items:
                 yield items
-            token = _token(page.metadata)
+            token = _get_token(page.metadata)
             if token is None:
                 return
 
@@ -85,5 +85,5 @@ class Listing(Generic[T]):
             raise SourceError(f"{self._api.host}{self._path}: not a list: {error}") from error
 
 
-def _token(metadata: ListMeta) -> str | None:
+def _get_token(metadata: ListMeta) -> str | None:
     return metadata.continue_ or None

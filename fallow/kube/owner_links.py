@@ -32,11 +32,11 @@ class OwnerLink(msgspec.Struct, frozen=True):
 
 
 @cache
-def owner_links() -> tuple[OwnerLink, ...]:
+def read_owner_links() -> tuple[OwnerLink, ...]:
     """Return the links in the order of the file."""
     return tuple(OwnerLink(**row) for row in read_table("fallow.kube", "owner_links.csv"))
 
 
-def kind_in_rows(group: str, kind: str) -> str:
+def get_row_kind(group: str, kind: str) -> str:
     """Return the name of a kind in rows."""
     return NAMESAKES.get((group, kind), kind)

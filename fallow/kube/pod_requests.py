@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from fallow.kube.quantities import quantity
+from fallow.kube.quantities import parse_quantity
 
 SIDECAR = "Always"
 """Restart policy of an init container that goes on beside the pod's containers."""
@@ -13,7 +13,7 @@ Amounts = dict[str, Fraction]
 
 def read_amounts(resources: Mapping[str, str | int] | None) -> Amounts:
     """Read a resource list; values that are no quantity are left out."""
-    read = ((name, quantity(text)) for name, text in (resources or {}).items())
+    read = ((name, parse_quantity(text)) for name, text in (resources or {}).items())
     return {name: value for name, value in read if value is not None}
 
 

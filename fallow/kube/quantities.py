@@ -24,7 +24,7 @@ _MOST = 6
 
 
 @lru_cache(maxsize=4096)
-def quantity(text: str | float) -> Fraction | None:
+def parse_quantity(text: str | float) -> Fraction | None:
     """Return a quantity exactly, or None where the text is not a quantity.
 
     Grammar: k8s.io/apimachinery/pkg/api/resource; an exponent excludes a suffix.
@@ -39,7 +39,7 @@ def quantity(text: str | float) -> Fraction | None:
     return value * _SUFFIX[suffix] if suffix else value
 
 
-def canonical(text: str | float) -> str | None:
+def write_canonical(text: str | float) -> str | None:
     """Return a quantity as the server stores it in a list of resources; None = not a quantity.
 
     `8192Mi` is stored as `8Gi`, `2000m` as `2`, `1.5Gi` as `1536Mi`, `0.1` as `100m`; `7476Mi`
@@ -48,19 +48,21 @@ def canonical(text: str | float) -> str | None:
     has no suffix). The server rewrites only built-in kinds: a custom resource keeps its text.
     """
     match = _QUANTITY.fullmatch(str(text).strip())
-    value = quantity(text)
+    value = parse_quantity(text)
     if match is None or value is None:
         return None
     if value == 0:
         return "0"
-    value = Fraction(_away(value * 1000), 1000)
+    value = Fraction(_round_away(value * 1000), 1000)
     _, exponent, suffix = match.groups()
     if suffix and suffix.endswith("i") and value.denominator == 1 and abs(value) >= 1024:  # noqa: PLR2004  (the base of binary suffixes)
-        power = _times(value, 1024, _MOST)
+        power = _count_times(value, 1024, _MOST)
         return f"{value / 1024**power}{_BINARY[power]}"
     # The number is written without zeros at its end, before the largest power of 1000 that leaves
     # it whole.
-    number, power = (value, _times(value, 1000, _MOST)) if value.denominator == 1 else (value, -1)
+    number, power = (
+        (value, _count_times(value, 1000, _MOST)) if value.denominator == 1 else (value, -1)
+    )
     number /= Fraction(1000) ** power
     if exponent is None:
         return f"{number}{_DECIMAL[power]}"
@@ -74,30 +76,30 @@ def is_same_value(left: Any, right: Any) -> bool:
     """
     if left == right:
         return bool(left == right)
-    left_value, right_value = _value(left), _value(right)
+    left_value, right_value = _parse_value(left), _parse_value(right)
     return left_value is not None and left_value == right_value
 
 
-def milli(value: Fraction | None) -> int | None:
+def parse_milli(value: Fraction | None) -> int | None:
     """Return thousandths, rounded up as Kubernetes does."""
     return None if value is None else math.ceil(value * 1000)
 
 
-def whole(value: Fraction | None) -> int | None:
+def parse_whole(value: Fraction | None) -> int | None:
     """Return the integer, rounded up as Kubernetes does."""
     return None if value is None else math.ceil(value)
 
 
-def _value(value: Any) -> Fraction | None:
-    return quantity(value) if isinstance(value, str | int | float) else None
+def _parse_value(value: Any) -> Fraction | None:
+    return parse_quantity(value) if isinstance(value, str | int | float) else None
 
 
-def _away(value: Fraction) -> int:
+def _round_away(value: Fraction) -> int:
     """Round away from zero."""
     return math.ceil(value) if value > 0 else math.floor(value)
 
 
-def _times(value: Fraction, base: int, limit: int) -> int:
+def _count_times(value: Fraction, base: int, limit: int) -> int:
     """Return how often a whole number can be divided by the base, at most `limit`."""
     times, number = 0, value.numerator
     while times < limit and number % base == 0:

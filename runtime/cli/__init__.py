@@ -34,7 +34,7 @@ def run(words: Sequence[str]) -> int:
     from fallow.errors import FallowError  # noqa: PLC0415
     from runtime.cli.app import build  # noqa: PLC0415
 
-    called = _program_name()
+    called = _get_program_name()
     try:
         code = build()(list(words), standalone_mode=False, prog_name=called)
     except FallowError as error:
@@ -73,7 +73,7 @@ def _print_thread_traceback(failure: threading.ExceptHookArgs) -> None:
         _print_traceback(failure.exc_type, failure.exc_value, failure.exc_traceback)
 
 
-def _program_name() -> str:
+def _get_program_name() -> str:
     """Return the words by which the user started Fallow: kubectl runs the script kubectl-fallow."""
     script = Path(sys.argv[0]).stem if sys.argv else ""
     return "kubectl fallow" if script == "kubectl-fallow" else "fallow"
@@ -93,13 +93,13 @@ def _command_words(words: Sequence[str]) -> list[str]:
 def _print_error(message: str, hint: str | None, code: int) -> int:
     colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     red, plain = ("\x1b[31m", "\x1b[0m") if colour else ("", "")
-    line = " ".join(_printable(redact(message)).split())
+    line = " ".join(_escape_control(redact(message)).split())
     print(f"{red}fallow: {line}{plain}", file=sys.stderr)  # noqa: T201  (stderr is diagnostics)
     if hint:
-        print(f"hint: {_printable(redact(hint))}", file=sys.stderr)  # noqa: T201
+        print(f"hint: {_escape_control(redact(hint))}", file=sys.stderr)  # noqa: T201
     return code
 
 
-def _printable(text: str) -> str:
+def _escape_control(text: str) -> str:
     """Remove control characters, so that a label from outside cannot control the terminal."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -72,14 +72,14 @@ def apply(
     A dry run asks the cluster whether it would take each write, and writes nothing.
     """
     settings = run.settings()
-    rules = plans.load_policies(settings, _paths(policies))
+    rules = plans.load_policies(settings, _list_paths(policies))
     cluster = live_actor.connect_cluster(settings)
     with (
         run.warehouse(settings, write=yes) as warehouse,
         _open_evidence(run, settings, warehouse, read=yes) as evidence,
         _record(run, settings, write=yes) as record,
     ):
-        actor = live_actor.actor(
+        actor = live_actor.build_actor(
             settings, record, evidence, cluster=cluster, policies=rules, clock=run.now
         )
         if yes:
@@ -103,7 +103,7 @@ def undo(
     """Give back what an action took: exactly, once, and only if nobody changed it since."""
     settings = run.settings()
     with _record(run, settings, write=True, by=by, needed=True) as record:
-        actor = live_actor.actor(
+        actor = live_actor.build_actor(
             settings,
             record,
             NoEvidence(),
@@ -152,7 +152,7 @@ def freeze(
 ) -> int:
     """Stop everything that acts, within one turn: the kill switch."""
     settings = run.settings()
-    failures = freeze_all(settings, run.now, _cluster_or_none(run, settings), why, by or "")
+    failures = freeze_all(settings, run.now, _open_cluster_or_none(run, settings), why, by or "")
     for text in failures:
         run.say(f"not switched: {text}")
     run.say("frozen: nothing acts until `fallow thaw`")
@@ -163,7 +163,7 @@ def thaw(run: CommandRun, *, by: By = None) -> int:
     """Allow acting again, once every switch is off."""
     settings = run.settings()
     with _record(run, settings, write=True, by=by) as record:
-        switch = live_actor.kill_switch(settings, record, _cluster_or_none(run, settings))
+        switch = live_actor.kill_switch(settings, record, _open_cluster_or_none(run, settings))
         failures = switch.thaw(record.journal.actor)
         reason = switch.why()
     for text in failures:
@@ -223,7 +223,7 @@ def canary(run: CommandRun, *, yes: Yes = False) -> int:
         run.say(f"would stop and restore {name} in {cluster.name}: fallow canary --yes")
         return 0
     with _record(run, settings, write=True) as record:
-        actor = live_actor.actor(
+        actor = live_actor.build_actor(
             settings,
             record,
             NoEvidence(),
@@ -281,10 +281,10 @@ def actions(
             run.data(
                 action_tables.action_rows(record),
                 noun="actions",
-                waiting=action_tables.approval_rows(record),
+                waiting=action_tables.build_approval_rows(record),
             )
         else:
-            waiting = action_tables.approval_rows(record)
+            waiting = action_tables.build_approval_rows(record)
             if waiting:
                 run.say(f"{len(waiting)} wait for approval: fallow approve ID")
             run.data([*waiting, *action_tables.action_rows(record)], noun="actions")
@@ -298,7 +298,7 @@ def _verify(run: CommandRun, settings: "Settings", anchor: str | None) -> int:
             copy = read_copied_hashes(warehouse, settings.cluster)
     except FallowError as error:
         run.say(f"without the warehouse's copy: {error.message}")
-    with live_actor.journal(settings, run.now, write=False) as journal:
+    with live_actor.open_journal(settings, run.now, write=False) as journal:
         broken = journal.verify(copy)
         if broken is not None:
             run.say(f"fallow: the journal is broken at row {broken.seq}: {broken.why}")
@@ -324,21 +324,21 @@ def _record(
     needed: bool = False,
 ) -> "Iterator[JournalState]":
     """Open the journal; a dry run without one reads an empty journal that is not stored."""
-    exists = live_actor.journal_path(settings).is_file()
+    exists = live_actor.get_journal_path(settings).is_file()
     if needed and not exists:
         raise UsageError(
-            f"there is no journal at {live_actor.journal_path(settings)}",
+            f"there is no journal at {live_actor.get_journal_path(settings)}",
             hint="nothing has acted, or been asked for, yet",
         )
     if write or exists:
-        with live_actor.journal(settings, run.now, write=write, actor=by or "") as journal:
+        with live_actor.open_journal(settings, run.now, write=write, actor=by or "") as journal:
             yield JournalState(journal).catch_up()
         return
-    with live_actor.empty_journal(run.now) as journal:
+    with live_actor.open_empty_journal(run.now) as journal:
         yield JournalState(journal)
 
 
-def _cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | None":
+def _open_cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | None":
     """Return the cluster's client; a kill switch also works without a cluster, and reports it."""
     try:
         return live_actor.connect_cluster(settings)
@@ -371,9 +371,9 @@ def _copy_journal(run: CommandRun, warehouse: "Warehouse", record: "JournalState
 
 
 def _show(run: CommandRun, report: TurnReport) -> None:
-    for line in action_tables.step_notes(report):
+    for line in action_tables.write_step_notes(report):
         run.say(line)
-    rows = action_tables.step_rows(report)
+    rows = action_tables.build_step_rows(report)
     if run.output is Output.json:
         run.data(rows, noun="steps", dry_run=report.dry_run, at=report.at)
     else:
@@ -400,5 +400,5 @@ def _open_evidence(
         yield LiveEvidence(warehouse, settings, readings.refresh, run.now, readings.reread)
 
 
-def _paths(names: list[str] | None) -> "list[Path]":
+def _list_paths(names: list[str] | None) -> "list[Path]":
     return [Path(name) for name in names or ()]

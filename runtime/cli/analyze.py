@@ -102,7 +102,7 @@ def _show(
         body = documents.describe_analysis(analysis, ranked, analyzer_names)
         run.text(document("findings", body))
     elif run.output is Output.csv:
-        run.data([findings.row(row) for row in ranked], noun="findings")
+        run.data([findings.build_row(row) for row in ranked], noun="findings")
     else:
         run.text(finding_tables.render_analysis(ranked, analysis.waterfall, run.output, top))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from fallow.plugins import PLUGIN_GROUPS, installed
+from fallow.plugins import PLUGIN_GROUPS, find_installed
 from runtime.cli.options import CommandRun, add_group, command
 
 
@@ -39,7 +39,7 @@ def list_plugins(run: CommandRun) -> None:
             "package": point.dist.name if point.dist else None,
         }
         for seam in PLUGIN_GROUPS
-        for name, point in installed(seam).items()
+        for name, point in find_installed(seam).items()
     ]
     run.data(rows, noun="plugins")
 

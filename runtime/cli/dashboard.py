@@ -48,7 +48,7 @@ def serve_pages(run: CommandRun, settings: "Settings", *, browser: bool = False)
     host, port = address(settings)
     require_dashboards()
     host_text = f"[{host}]" if ":" in host else host
-    url = f"http://{host_text}:{port}{_path(settings.dashboard.base_path)}"
+    url = f"http://{host_text}:{port}{_get_path(settings.dashboard.base_path)}"
     run.say(f"Fallow's dashboard: {url}")
     if browser:
         threading.Thread(target=_open_browser, args=(host, port, url), daemon=True).start()
@@ -79,5 +79,5 @@ def _open_browser(host: str, port: int, url: str) -> None:
         time.sleep(POLL_S)
 
 
-def _path(base: str) -> str:
+def _get_path(base: str) -> str:
     return f"/{base.strip('/')}" if base.strip("/") else ""

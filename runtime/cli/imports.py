@@ -42,9 +42,9 @@ def samples(
 ) -> None:
     """Import any table of samples (Parquet or CSV)."""
     settings = run.own_settings("fallow import samples")
-    pairs = _columns(columns)
+    pairs = _parse_columns(columns)
     seconds = parse_duration(interval).total_seconds()
-    price = _rate(rate)
+    price = _parse_rate(rate)
     batches = import_samples(file, pairs, seconds, settings.cluster)
     summary = Importer(settings, run.now()).import_batches(batches, rate=price)
     run.data([summary], noun="import")
@@ -102,7 +102,7 @@ def prometheus(
     run.data([summary], noun="import")
 
 
-def _columns(text: str) -> dict[str, str]:
+def _parse_columns(text: str) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     wrong = [ours + sign + theirs for ours, sign, theirs in pairs if not (ours and sign and theirs)]
     if wrong or not pairs:
@@ -113,7 +113,7 @@ def _columns(text: str) -> dict[str, str]:
     return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
-def _rate(text: str | None) -> Decimal | None:
+def _parse_rate(text: str | None) -> Decimal | None:
     if text is None:
         return None
     try:

@@ -34,14 +34,14 @@ class _Lazy(logging.Handler):
         """Write one record; a closed stderr is not an error."""
         try:
             if self._formatter is None:
-                self._formatter = _formatter()
+                self._formatter = _build_formatter()
             sys.stderr.write(redact(self._formatter.format(record)) + "\n")
             sys.stderr.flush()
         except (OSError, ValueError):
             return
 
 
-def _formatter() -> logging.Formatter:
+def _build_formatter() -> logging.Formatter:
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),

@@ -145,7 +145,7 @@ def command(
             [
                 inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
                 *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
-                *(p for p in _global_parameters() if output or p.name != "output"),
+                *(p for p in _list_global_parameters() if output or p.name != "output"),
             ]
         )
         app.command(name)(call)
@@ -185,7 +185,7 @@ def root_options(app: typer.Typer, epilog: str) -> None:
     remember.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-            *_global_parameters(),
+            *_list_global_parameters(),
             inspect.Parameter(
                 "version", inspect.Parameter.KEYWORD_ONLY, annotation=version, default=False
             ),
@@ -195,7 +195,7 @@ def root_options(app: typer.Typer, epilog: str) -> None:
     app.callback(invoke_without_command=True, epilog=epilog)(remember)
 
 
-def _global_parameters() -> list[inspect.Parameter]:
+def _list_global_parameters() -> list[inspect.Parameter]:
     defaults: dict[str, Any] = {"debug": False}
     return [
         inspect.Parameter(

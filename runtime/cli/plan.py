@@ -58,7 +58,7 @@ def plan(
     if run.output is Output.json:
         run.text(document("plan", plan_tables.document(plan_result)))
         return
-    all_rows = plan_tables.rows(plan_result)
+    all_rows = plan_tables.build_rows(plan_result)
     visible_rows = all_rows if run.output is Output.csv or not top else all_rows[:top]
     run.data(visible_rows, noun="plan")
     if len(visible_rows) < len(all_rows):
@@ -82,7 +82,7 @@ def why_not(
     settings, rules = _read_rules(run, policies)
     candidates = [_find_policy(rules, policy)] if policy else rules
     with run.warehouse(settings) as warehouse:
-        report = plans.why_not(
+        report = plans.explain_why_not(
             warehouse,
             settings,
             candidates,
@@ -146,13 +146,13 @@ def backtest(
     if not (dry_run or lax):
         plans.record_backtest(settings, result, run.now(), actor=settings.actions.actor)
     if run.output is Output.json:
-        run.text(document("backtest", plan_tables.backtest_document(result)))
+        run.text(document("backtest", plan_tables.build_backtest_document(result)))
     else:
         every = run.output is Output.csv or not top
         run.data(plan_tables.stop_rows(result, 0 if every else top), noun="backtest")
         if not every and len(result.stops) > top:
             run.say(f"{len(result.stops) - top} more stops: --top 0, or -o csv")
-        for line in plan_tables.backtest_notes(result, 0 if every else top):
+        for line in plan_tables.write_backtest_notes(result, 0 if every else top):
             run.say(line)
     return 0 if result.met else RefusedError.exit_code
 

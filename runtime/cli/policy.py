@@ -18,7 +18,7 @@ from runtime.cli.options import CommandRun, Output, add_group, command
 from runtime.operations import live_actor, plans
 from runtime.operations.admission_page import write_page
 from runtime.operations.plan_rows import describe_policy
-from runtime.operations.plans import missing_folder_error
+from runtime.operations.plans import explain_missing_folder
 from runtime.rendering.tables import document
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ def check(run: CommandRun, files: Files = None) -> int:
     """Check policies offline: one line per error, with file, line, key and what is legal."""
     settings = run.settings()
     policies, problems = parse_policies(
-        _paths(run, files, settings), interval=_sample_interval(settings)
+        _list_paths(run, files, settings), interval=_sample_interval(settings)
     )
     if run.output is Output.json:
         run.data(
-            [_row(policy) for policy in policies],
+            [_build_row(policy) for policy in policies],
             noun="policies",
             problems=[msgspec.to_builtins(problem) for problem in problems],
         )
     elif not problems:
-        run.data([_row(policy) for policy in policies], noun="policies")
+        run.data([_build_row(policy) for policy in policies], noun="policies")
     for problem in problems:
         run.say(f"fallow: {problem}")
     return 2 if problems else 0
@@ -70,9 +70,9 @@ def list_policies(run: CommandRun, files: Files = None) -> None:
     """List the policies, where each may act and what it would do in the end."""
     policies, settings = _read(run, files), run.settings()
     standings = plans.read_standings(settings, policies)
-    shipped = _are_shipped(files, settings)
+    shipped = _is_shipped(files, settings)
     rows = [
-        _row(policy) | (_SHIPPED if shipped else _trust(policy, standings.get(policy.name)))
+        _build_row(policy) | (_SHIPPED if shipped else _trust(policy, standings.get(policy.name)))
         for policy in policies
     ]
     run.data(rows, noun="policies", shipped=shipped)
@@ -161,14 +161,14 @@ def trust(
     """
     settings = run.settings()
     if revoke:
-        with live_actor.journal(settings, run.now, actor=by or "") as opened:
+        with live_actor.open_journal(settings, run.now, actor=by or "") as opened:
             journal.revoke(JournalState(opened), name, opened.actor, reason)
         run.say(f"policy {name} is trusted no more: it goes no further than a notice")
         return
-    if _are_shipped(files, settings):
-        raise _missing_folder_error(settings)
+    if _is_shipped(files, settings):
+        raise _explain_missing_folder(settings)
     policy = _find_policy(_read(run, files), name)
-    with live_actor.journal(settings, run.now, actor=by or "") as opened:
+    with live_actor.open_journal(settings, run.now, actor=by or "") as opened:
         record = JournalState(opened).catch_up()
         standing = journal.trust_by_hand(record, policy, opened.actor, reason)
     run.say(f"policy {name} ({policy.fingerprint}) is {standing.text}")
@@ -179,7 +179,7 @@ def trust(
 
 def schema(run: CommandRun) -> None:
     """Print the JSON schema of a policy, for editors."""
-    run.text(json.dumps(keys.schema(), indent=2))
+    run.text(json.dumps(keys.build_schema(), indent=2))
 
 
 def admission(
@@ -209,7 +209,7 @@ def admission(
 
 def _read(run: CommandRun, files: list[Path] | None) -> "tuple[Policy, ...]":
     settings = run.settings()
-    return read_policies(_paths(run, files, settings), interval=_sample_interval(settings))
+    return read_policies(_list_paths(run, files, settings), interval=_sample_interval(settings))
 
 
 def _find_policy(policies: "Sequence[Policy]", name: str) -> "Policy":
@@ -219,29 +219,29 @@ def _find_policy(policies: "Sequence[Policy]", name: str) -> "Policy":
     return named[name]
 
 
-def _paths(run: CommandRun, files: list[Path] | None, settings: "Settings") -> list[Path]:
+def _list_paths(run: CommandRun, files: list[Path] | None, settings: "Settings") -> list[Path]:
     """Return the named paths, else the site's folder, or without one the shipped policies."""
-    if not _are_shipped(files, settings):
+    if not _is_shipped(files, settings):
         return files or [settings.actions.policies]
-    missing = _missing_folder_error(settings)
+    missing = _explain_missing_folder(settings)
     run.say(f"{missing.message}: these come with Fallow, nothing enforces them")
     run.say(f"hint: {missing.hint}")
     return [get_folder()]
 
 
-def _are_shipped(files: list[Path] | None, settings: "Settings") -> bool:
+def _is_shipped(files: list[Path] | None, settings: "Settings") -> bool:
     return not files and not settings.actions.policies.exists()
 
 
-def _missing_folder_error(settings: "Settings") -> "UsageError":
-    return missing_folder_error(settings)
+def _explain_missing_folder(settings: "Settings") -> "UsageError":
+    return explain_missing_folder(settings)
 
 
 def _sample_interval(settings: "Settings") -> "timedelta":
     return max(settings.service.collect_every, settings.exporters.interval)
 
 
-def _row(policy: "Policy") -> dict[str, Any]:
+def _build_row(policy: "Policy") -> dict[str, Any]:
     act = policy.stage("act")
     return {
         "policy": policy.name,

@@ -56,7 +56,7 @@ def report(
     with run.warehouse(settings) as warehouse:
         cluster, lag = run.options.get("cluster"), settings.ledger.max_lag
         every = settings.service.collect_every
-        span = windows.covered_hours(warehouse, window_text, now, lag=lag, every=every)
+        span = windows.find_covered_hours(warehouse, window_text, now, lag=lag, every=every)
         result = reports.produce(
             warehouse,
             settings,

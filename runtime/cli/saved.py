@@ -41,7 +41,7 @@ def saved(
             rows = savings.read_cases(warehouse, since=since_at, cluster=cluster)
             run.data(rows, noun="cases")
             return
-        groups, total = savings.total_savings(warehouse, settings, since=since_at, by=by, now=now)
+        groups, total = savings.sum_savings(warehouse, settings, since=since_at, by=by, now=now)
     if run.output is Output.json:
         run.data(groups, noun="savings", by=by, since=since_at, until=now, total=total)
         return

@@ -7,9 +7,9 @@ import typer
 
 from fallow.errors import TemporaryError, UsageError
 from runtime.cli.options import CommandRun, add_group, command
-from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.delivery.sender import Deliveries
-from runtime.service.scheduling.clock import next_due
+from runtime.service.scheduling.clock import find_next_due
 
 if TYPE_CHECKING:
     from fallow.report_settings import Schedule
@@ -42,7 +42,7 @@ def list_schedules(run: CommandRun) -> None:
             "time_zone": entry.time_zone,
             "to": ", ".join(entry.to),
             "last": last.get(entry.name),
-            "next": next_due(entry, now),
+            "next": find_next_due(entry, now),
         }
         for entry in settings.reports.schedules
     ]
@@ -67,7 +67,7 @@ def run_schedule(
     settings, now = run.settings(), run.now()
     schedule = _find_schedule(settings, name)
     due_at = _parse_due(due) if due else now.replace(microsecond=0)
-    with run.warehouse(settings) as warehouse, Outbox.open(outbox_path(settings)) as outbox:
+    with run.warehouse(settings) as warehouse, Outbox.open(get_outbox_path(settings)) as outbox:
         if due is None:
             outbox.owe(name, due_at, schedule.to, now)
         elif not outbox.again(name, due_at, now):
@@ -81,7 +81,7 @@ def run_schedule(
                 "another process is sending reports", hint="it sends this one too, within a minute"
             )
         rows = outbox.of(name, due_at)
-    run.data([_row(delivery) for delivery in rows], noun="deliveries")
+    run.data([_build_row(delivery) for delivery in rows], noun="deliveries")
     return 0 if all(delivery.state == "sent" for delivery in rows) else 1
 
 
@@ -92,7 +92,7 @@ def list_deliveries(
     """List what came of reports, the newest first: to whom, how, when, and why not."""
     settings = run.settings()
     rows = [
-        _row(delivery)
+        _build_row(delivery)
         for delivery in _read_deliveries(settings)
         if name in (None, delivery.schedule)
     ]
@@ -100,9 +100,9 @@ def list_deliveries(
 
 
 def _read_deliveries(settings: "Settings") -> "list[Delivery]":
-    if not outbox_path(settings).is_file():
+    if not get_outbox_path(settings).is_file():
         return []
-    with Outbox.open(outbox_path(settings), write=False) as outbox:
+    with Outbox.open(get_outbox_path(settings), write=False) as outbox:
         return outbox.latest()
 
 
@@ -132,7 +132,7 @@ def _name_retryable(outbox: "Outbox", name: str) -> str:
     return f"those that did: {', '.join(due_times[:5])}" if due_times else "all of them were sent"
 
 
-def _row(delivery: "Delivery") -> dict[str, Any]:
+def _build_row(delivery: "Delivery") -> dict[str, Any]:
     return {
         "schedule": delivery.schedule,
         "due": delivery.due,

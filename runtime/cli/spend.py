@@ -50,7 +50,7 @@ def spend(
         raise UsageError(f"--view {view!r} is none of: {', '.join(VIEWS)}")
     settings = run.settings()
     with run.warehouse(settings) as warehouse:
-        table = ledger_totals.total_spend(
+        table = ledger_totals.read_total_spend(
             warehouse,
             windows.end_window(window, until, run.now()),
             now=run.now(),

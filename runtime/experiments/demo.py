@@ -20,7 +20,7 @@ from fallow.models import Finding
 from fallow.settings import Settings, load
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import Inventory
-from runtime.experiments.accuracy.truth import Truth, courses, gather
+from runtime.experiments.accuracy.truth import Truth, gather, list_courses
 from runtime.experiments.demo_actions import (
     LEAST_S,
     POLICIES,
@@ -45,8 +45,8 @@ from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
 from runtime.rendering.finding_tables import Progress
 from simulator.blocks import thin_block
-from simulator.exporters.device_rows import rows
-from simulator.exporters.host_spans import host_spans
+from simulator.exporters.device_rows import build_rows
+from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block
 from simulator.work.behaviours import Script
@@ -151,12 +151,12 @@ def run_fleet(
     for obj in build_ghost():
         world.store.create(obj["kind"], obj)
     scripts: dict[str, Script] = {}
-    truth = gather(_blocks(warehouse, world, window, scripts, progress, policies), ())
+    truth = gather(_list_blocks(warehouse, world, window, scripts, progress, policies), ())
     truth = msgspec.structs.replace(truth, allocations=tuple(world.cluster.allocations))
     return truth, scripts, world
 
 
-def _blocks(  # noqa: PLR0917  (one caller)
+def _list_blocks(  # noqa: PLR0917  (one caller)
     warehouse: "Warehouse",
     world: World,
     window: Window,
@@ -212,10 +212,10 @@ def _store(  # noqa: PLR0917  (one caller)
         inventory.batches(world.now_s),
         hide_lost_gpu(
             world,
-            rows(thin_block(block, INTERVAL_S), quirks, cluster=CLUSTER, allocations=shared),
+            build_rows(thin_block(block, INTERVAL_S), quirks, cluster=CLUSTER, allocations=shared),
         ),
         add_disk_reads(
-            host_spans(
+            build_host_spans(
                 allocations,
                 scripts,
                 np.arange(np.ceil(since_s / INTERVAL_S) * INTERVAL_S, world.now_s, INTERVAL_S),
@@ -242,7 +242,7 @@ def compare_planted(
     others = [finding for finding in findings if finding.analyzer != IDLE]
     priced = derive_device_rates(warehouse, window).to_pylist()
     rates = {r["device"]: float(r["loaded_usd_h"]) for r in priced if r["loaded_usd_h"] is not None}
-    result = compare(truth, courses(truth, scripts), idle_findings, rates)
+    result = compare(truth, list_courses(truth, scripts), idle_findings, rates)
     idle = sum(
         row["gpu_hours"]
         for row in read_spend(warehouse, window, ["state"]).to_pylist()
@@ -260,8 +260,8 @@ def compare_planted(
         missed_gpu_hours=_snap(result.planted_gpu_hours - result.covered_gpu_hours),
         extra_gpu_hours=_snap(result.found_gpu_hours - result.covered_gpu_hours),
         ledger_idle_gpu_hours=_snap(idle),
-        not_idle_gpu_hours=_snap(max(0.0, result.found_gpu_hours - _idle_hours(idle_findings))),
-        others_gpu_hours=_snap(_idle_hours(others)),
+        not_idle_gpu_hours=_snap(max(0.0, result.found_gpu_hours - _sum_idle_hours(idle_findings))),
+        others_gpu_hours=_snap(_sum_idle_hours(others)),
     )
 
 
@@ -270,7 +270,7 @@ def _snap(hours: float) -> float:
     return round(hours, money.MICRO_HOURS)
 
 
-def _idle_hours(findings: Sequence[Finding]) -> float:
+def _sum_idle_hours(findings: Sequence[Finding]) -> float:
     """Return the ledger's idle hours in findings, with or without advice."""
     claimed = sum(
         advice.marginal_idle_gpu_hours or 0.0

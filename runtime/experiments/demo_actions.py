@@ -103,7 +103,7 @@ def store_actions(
         plans.record_backtest(settings, result, window.end, actor=ADMIN)
     if not rules:
         return
-    with Journal.open(plans.journal_path(settings), lambda: window.end, actor=ADMIN) as journal:
+    with Journal.open(plans.get_journal_path(settings), lambda: window.end, actor=ADMIN) as journal:
         record = JournalState(journal).catch_up()
         store_savings(warehouse, record, settings.cluster, settings.actions.watch, window.end)
     PlanWriter(warehouse, settings).write_preview(findings, window.end)

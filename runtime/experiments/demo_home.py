@@ -13,7 +13,7 @@ import yaml
 
 from fallow.demo_marker import MARKER, is_demo_home
 from fallow.errors import UsageError
-from fallow.settings import default_home
+from fallow.settings import find_default_home
 from warehouse.lock import WriterLock
 
 NAME = "fallow-demo"
@@ -29,7 +29,7 @@ HEAD = """\
 
 def locate_demo_home() -> Path:
     """Return where the demo is kept unless `--home` names another folder."""
-    return default_home().with_name(NAME)
+    return find_default_home().with_name(NAME)
 
 
 def check_demo_home(home: Path, own_home: Path) -> None:

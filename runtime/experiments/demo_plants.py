@@ -16,7 +16,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.demo_actions import APPROVED
 from simulator.arrivals import replace_shares
-from simulator.cluster.nodes import SimulatedNode, fleet
+from simulator.cluster.nodes import SimulatedNode, build_fleet
 from simulator.hardware_faults import HardwareFault
 from simulator.world import Heat, Spec, World
 
@@ -80,7 +80,7 @@ def build_settings(home: Path, window: Window) -> dict[str, Any]:
 
 def plant_world(gpus: int, start_s: float, seconds: float) -> Spec:
     """Return the demo's world: the workload mix, and the faults of the nodes that it has."""
-    nodes = _mix_pools(fleet(gpus))
+    nodes = _mix_pools(build_fleet(gpus))
     node_names, end_s = {n.name for n in nodes}, start_s + seconds
     faults = [
         HardwareFault(at_s, node, why, at_s + hours * 3600, index)

@@ -14,8 +14,8 @@ import numpy as np
 
 from fallow.models import Finding
 from fallow.resources import read_table
-from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, runs
-from simulator.exporters.device_telemetry import key
+from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, list_runs
+from simulator.exporters.device_telemetry import get_key
 from simulator.models import TICK_S, Marks
 from simulator.world import Spec
 
@@ -64,23 +64,25 @@ def compare(
         subject = finding.subject
         owner = (subject.namespace, subject.workload_kind, subject.workload)
         by_owner.setdefault(owner, []).append(finding)
-    weights = {key(d): d.weight for d in truth.devices}
+    weights = {get_key(d): d.weight for d in truth.devices}
     planted = covered = 0.0
     usd: float | None = 0.0
     for owner, course in courses.items():
         for device, (gpus, idle) in course.by_device.items():
-            marks = _unused(course, gpus, idle)
+            marks = _mark_unused(course, gpus, idle)
             mine = _mark_findings(truth.ticks, by_owner.get(owner, ()), device)
-            hours = _hours(gpus[marks])
+            hours = _convert_hours(gpus[marks])
             planted += hours
-            covered += _hours(gpus[marks & mine])
+            covered += _convert_hours(gpus[marks & mine])
             rate = rates.get(device)
             if hours and (usd is None or rate is None):
                 usd = None
             elif hours and usd is not None and rate is not None:
                 usd += hours / weights[device] * rate
     hit = [
-        _true_hours(truth.ticks, courses, owner, f) for owner, fs in by_owner.items() for f in fs
+        _sum_true_hours(truth.ticks, courses, owner, f)
+        for owner, fs in by_owner.items()
+        for f in fs
     ]
     whole = sum(f.gpu_hours for f in findings)
     return Comparison(
@@ -106,8 +108,11 @@ def list_troubles(
     names them; random faults of other nodes are not included.
     """
     troubles = []
-    for kind, subject, hours in (*_work_done(courses, behaviours), *_planted_faults(spec)):
-        for row in _kinds():
+    for kind, subject, hours in (
+        *_list_work_done(courses, behaviours),
+        *_list_planted_faults(spec),
+    ):
+        for row in _list_kinds():
             if row["planted"] == kind and hours >= float(row["least_gpu_hours"]):
                 finding_ids = tuple(
                     f.id
@@ -120,15 +125,15 @@ def list_troubles(
     return troubles
 
 
-def _work_done(
+def _list_work_done(
     courses: Mapping[Owner, Course], behaviours: Mapping[Owner, str]
 ) -> Iterator[tuple[str, str, float]]:
     for owner, course in sorted(courses.items()):
-        worked = _hours(course.gpus[~course.idle])
+        worked = _convert_hours(course.gpus[~course.idle])
         yield behaviours.get(owner, ""), "/".join(owner), worked
 
 
-def _planted_faults(spec: Spec) -> Iterator[tuple[str, str, float]]:
+def _list_planted_faults(spec: Spec) -> Iterator[tuple[str, str, float]]:
     yield from sorted({(m.why, m.node, 0.0) for m in spec.planted})
     yield from sorted({("thermal", h.node, 0.0) for h in spec.heat})
 
@@ -141,15 +146,15 @@ def _is_about(finding: Finding, subject: str, of: str) -> bool:
 
 
 @cache
-def _kinds() -> tuple[dict[str, str], ...]:
+def _list_kinds() -> tuple[dict[str, str], ...]:
     return tuple(read_table("runtime.experiments", "planted.csv"))
 
 
-def _unused(course: Course, gpus: Doubles, idle: Marks) -> Marks:
+def _mark_unused(course: Course, gpus: Doubles, idle: Marks) -> Marks:
     """Return the long runs in which a device does nothing that its owner needs."""
     others = (course.gpus > 0) & ~course.idle
     marks = idle & (gpus > 0) & (~course.harm | others)
-    for begin, end in runs(marks):
+    for begin, end in list_runs(marks):
         if (end - begin) * TICK_S < MIN_IDLE_S:
             marks[begin:end] = False
     return marks
@@ -163,7 +168,7 @@ def _mark_findings(ticks: Doubles, findings: Iterable[Finding], device: str) -> 
     return marks
 
 
-def _true_hours(
+def _sum_true_hours(
     ticks: Doubles, courses: Mapping[Owner, Course], owner: Owner, finding: Finding
 ) -> float:
     """Return the GPU-hours of a finding that were truly idle."""
@@ -173,7 +178,7 @@ def _true_hours(
     span = _span(ticks, finding)
     devices = finding.details.get("devices", tuple(course.by_device))
     held_devices = [course.by_device[d] for d in devices if d in course.by_device]
-    hours = sum(_hours(gpus[span][idle[span]]) for gpus, idle in held_devices)
+    hours = sum(_convert_hours(gpus[span][idle[span]]) for gpus, idle in held_devices)
     return min(hours, finding.gpu_hours)
 
 
@@ -183,5 +188,5 @@ def _span(ticks: Doubles, finding: Finding) -> slice:
     return slice(begin, end)
 
 
-def _hours(gpus: Doubles) -> float:
+def _convert_hours(gpus: Doubles) -> float:
     return float(gpus.sum()) * TICK_S / HOUR_S

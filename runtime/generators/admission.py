@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from actions.hints.admission import API, LABEL, manifests
+from actions.hints.admission import API, LABEL, build_manifests
 
 HEAD = f"""\
 # Written by `python -m runtime.generators.admission deploy/admission` from
@@ -19,15 +19,17 @@ HEAD = f"""\
 """
 
 
-def page() -> str:
+def render_page() -> str:
     """Return `deploy/admission/precision.yaml`."""
-    return HEAD + yaml.safe_dump_all(manifests(), sort_keys=False, explicit_start=True, width=1000)
+    return HEAD + yaml.safe_dump_all(
+        build_manifests(), sort_keys=False, explicit_start=True, width=1000
+    )
 
 
 def main(folder: str) -> None:
     """Write the file into a folder."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    Path(folder, "precision.yaml").write_text(page(), encoding="utf-8")
+    Path(folder, "precision.yaml").write_text(render_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def read_architecture(root: Path = ROOT) -> Architecture:
     ]
     packages: list[str] = linter["root_packages"]
     contracts: list[dict[str, Any]] = linter["contracts"]
-    layered = [_layers(c["layers"]) for c in contracts if c["type"] == "layers"]
+    layered = [_read_layers(c["layers"]) for c in contracts if c["type"] == "layers"]
     outer = next(layers for layers in layered if "." not in layers[0][0])
     inner = {layers[0][0].partition(".")[0]: layers for layers in layered if layers is not outer}
     forbidden = {m for c in contracts for m in c.get("forbidden_modules", ()) if "." not in m}
@@ -86,9 +86,9 @@ def read_architecture(root: Path = ROOT) -> Architecture:
     restricted: dict[str, set[str]] = {}
     for package in packages:
         for path in sorted((root / package).rglob("*.py")):
-            name = _inner_name(path.relative_to(root).with_suffix("").parts, inner)
-            for module in imported_modules(path.read_text(encoding="utf-8")):
-                target = _inner_name(tuple(module.split(".")), inner)
+            name = _get_inner_name(path.relative_to(root).with_suffix("").parts, inner)
+            for module in list_imported_modules(path.read_text(encoding="utf-8")):
+                target = _get_inner_name(tuple(module.split(".")), inner)
                 if target.partition(".")[0] in packages:
                     imports.setdefault(name, set()).add(target)
                 elif target in forbidden:
@@ -99,7 +99,7 @@ def read_architecture(root: Path = ROOT) -> Architecture:
     return Architecture(outer, inner, imports, names, restricted)
 
 
-def imported_modules(text: str) -> Iterator[str]:
+def list_imported_modules(text: str) -> Iterator[str]:
     """Yield the full names of the modules that a file imports, inside functions too."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -108,11 +108,11 @@ def imported_modules(text: str) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _layers(rows: list[str]) -> Layers:
+def _read_layers(rows: list[str]) -> Layers:
     return [[name.strip() for name in row.replace(":", "|").split("|")] for row in rows]
 
 
-def _inner_name(parts: tuple[str, ...], inner: dict[str, Layers]) -> str:
+def _get_inner_name(parts: tuple[str, ...], inner: dict[str, Layers]) -> str:
     dotted = parts[0] in inner and len(parts) > 1
     return f"{parts[0]}.{parts[1]}" if dotted else parts[0]
 
@@ -142,7 +142,7 @@ def _reach(imports: Imports, name: str) -> set[str]:
     return reached
 
 
-def outer_imports(architecture: Architecture) -> Imports:
+def list_outer_imports(architecture: Architecture) -> Imports:
     """Return the imports between whole packages."""
     imports: Imports = {}
     for name, targets in architecture.imports.items():
@@ -156,19 +156,19 @@ def outer_imports(architecture: Architecture) -> Imports:
 def draw(root: Path = ROOT) -> str:
     """Return `docs/architecture.svg`."""
     architecture = read_architecture(root)
-    imports = outer_imports(architecture)
+    imports = list_outer_imports(architecture)
     boxes: dict[str, Box] = {}
     parts: list[str] = []
-    top, middle, below, base = _rows(architecture, imports)
+    top, middle, below, base = _list_rows(architecture, imports)
     y = 24.0
     for name in top:
         inside = architecture.inner.get(name, [])
         height, texts = _draw_inside(architecture, name, inside, y)
         boxes[name] = Box(name, MARGIN, y, WIDTH - 2 * MARGIN, height)
-        parts += [_rectangle(boxes[name]), _title(boxes[name]), *texts]
+        parts += [_draw_rectangle(boxes[name]), _draw_title(boxes[name]), *texts]
     y = max(box.bottom for box in boxes.values()) + BETWEEN
     width = (WIDTH - 2 * MARGIN - GAP * (len(middle) - 1)) / len(middle)
-    lines = {name: _contents(root, architecture, name, width) for name in middle}
+    lines = {name: _list_contents(root, architecture, name, width) for name in middle}
     height = TITLE + 12 + LINE * max(map(len, lines.values()))
     for number, name in enumerate(middle):
         x = MARGIN + number * (width + GAP)
@@ -177,20 +177,20 @@ def draw(root: Path = ROOT) -> str:
     for name in below:
         above = [boxes[n] for n in middle if name in imports.get(n, ())]
         left, right = above[0].x, above[-1].x + above[-1].width
-        text = _contents(root, architecture, name, right - left)
+        text = _list_contents(root, architecture, name, right - left)
         boxes[name] = Box(name, left, y, right - left, TITLE + 12 + LINE * len(text), text)
     y = max([y - BETWEEN, *(boxes[name].bottom for name in below)]) + BETWEEN
     for name in base:
         wide = WIDTH - 2 * MARGIN
-        text = _contents(root, architecture, name, wide)
+        text = _list_contents(root, architecture, name, wide)
         boxes[name] = Box(name, MARGIN, y, wide, TITLE + 12 + LINE * len(text), text)
     for name in (*middle, *below, *base):
-        parts += _text_box(boxes[name])
-    parts += [_arrow(boxes[a], boxes[b]) for a, b in sorted(reduce_imports(imports))]
-    return _svg(parts, boxes[base[-1]].bottom + 24)
+        parts += _draw_text_box(boxes[name])
+    parts += [_draw_arrow(boxes[a], boxes[b]) for a, b in sorted(reduce_imports(imports))]
+    return _draw_svg(parts, boxes[base[-1]].bottom + 24)
 
 
-def _rows(architecture: Architecture, imports: Imports) -> tuple[list[str], ...]:
+def _list_rows(architecture: Architecture, imports: Imports) -> tuple[list[str], ...]:
     """Return the rows of the picture; packages without a layer are at the end of the second row."""
     top, middle, *others, base = architecture.layers
     layered = {name for layer in architecture.layers for name in layer}
@@ -223,19 +223,21 @@ def _draw_inside(
             x = left + place * (width + GAP)
             boxes[name] = Box(name, x, start + number * (height + gap), width, height)
     total = len(layers) * (height + gap) - gap
-    parts = [p for box in boxes.values() for p in (_rectangle(box, "card"), _title(box, 22))]
+    parts = [
+        p for box in boxes.values() for p in (_draw_rectangle(box, "card"), _draw_title(box, 22))
+    ]
     inside = {n: architecture.imports.get(n, set()) & layered for n in layered}
     for a, b in sorted(reduce_imports(inside)):
-        parts.append(_arrow(boxes[a], boxes[b]))
+        parts.append(_draw_arrow(boxes[a], boxes[b]))
     for number, name in enumerate(apart):
         box = Box(name, left + wide + GAP, start + number * 60, side - GAP, total)
-        parts += [_rectangle(box, "card"), _title(box, 22)]
+        parts += [_draw_rectangle(box, "card"), _draw_title(box, 22)]
         middle = box.x + box.width / 2
-        parts.append(_text(middle, box.y + 44, "in no layer"))
+        parts.append(_draw_text(middle, box.y + 44, "in no layer"))
     return TITLE + 14 + total + 16, parts
 
 
-def _contents(
+def _list_contents(
     root: Path, architecture: Architecture, package: str, width: float
 ) -> tuple[str, ...]:
     """Return lines with the folders of a package, and the third parties that few may import."""
@@ -259,31 +261,31 @@ def _wrap(words: Iterable[str], width: float) -> Iterator[str]:
         yield line
 
 
-def _text_box(box: Box) -> list[str]:
+def _draw_text_box(box: Box) -> list[str]:
     middle = box.x + box.width / 2
     lines = [
-        _text(middle, box.y + TITLE + 18 + number * LINE, line)
+        _draw_text(middle, box.y + TITLE + 18 + number * LINE, line)
         for number, line in enumerate(box.lines)
     ]
-    return [_rectangle(box), _title(box), *lines]
+    return [_draw_rectangle(box), _draw_title(box), *lines]
 
 
-def _rectangle(box: Box, kind: str = "box") -> str:
+def _draw_rectangle(box: Box, kind: str = "box") -> str:
     size = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
     return f'<rect class="{kind}" {size} rx="8"/>'
 
 
-def _title(box: Box, down: float = TITLE) -> str:
+def _draw_title(box: Box, down: float = TITLE) -> str:
     name = box.name.rpartition(".")[2]
-    return _text(box.x + box.width / 2, box.y + down, name, "ink")
+    return _draw_text(box.x + box.width / 2, box.y + down, name, "ink")
 
 
-def _text(x: float, y: float, text: str, kind: str = "soft") -> str:
+def _draw_text(x: float, y: float, text: str, kind: str = "soft") -> str:
     font = 'font-size="15" font-weight="600"' if kind == "ink" else 'font-size="12.5"'
     return f'<text class="{kind}" x="{x:.0f}" y="{y:.0f}" {font}>{escape(text)}</text>'
 
 
-def _arrow(upper: Box, lower: Box) -> str:
+def _draw_arrow(upper: Box, lower: Box) -> str:
     """Return an arrow from a package down to one that it imports, or across to a neighbour."""
     if abs(upper.y - lower.y) < 1:
         y = upper.y + upper.height / 2
@@ -304,7 +306,7 @@ def _arrow(upper: Box, lower: Box) -> str:
     return f'<path class="wire" d="{line}"/><path class="head" d="{head}"/>'
 
 
-def _svg(parts: list[str], height: float) -> str:
+def _draw_svg(parts: list[str], height: float) -> str:
     font = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
     body = "\n".join(f"  {part}" for part in parts)
     return f"""\
@@ -320,10 +322,10 @@ aria-labelledby="t d" font-family="{font}" text-anchor="middle">
 """
 
 
-def page(written: str, root: Path = ROOT) -> str:
+def render_page(written: str, root: Path = ROOT) -> str:
     """Return `docs/architecture.md` with the tables of imports as the code has them."""
     architecture = read_architecture(root)
-    imports = outer_imports(architecture)
+    imports = list_outer_imports(architecture)
     lines = ["| package | imports |", "|---|---|"]
     rows = {**imports, **{n: t for n, t in architecture.imports.items() if "." in n}}
     for name in sorted(rows):
@@ -341,7 +343,7 @@ def main(folder: str) -> None:
     """Write the picture and the page's tables into a folder."""
     Path(folder, "architecture.svg").write_text(draw(), encoding="utf-8")
     path = Path(folder, "architecture.md")
-    path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(render_page(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from typing import Any
 import yaml
 
 from actions import executors
-from actions.rights import CANARY, OWN, roles, rules
+from actions.rights import CANARY, OWN, build_rules, list_roles
 from fallow.protocols import Right
 from fallow.resources import read_table
 from fallow.settings import Settings
-from runtime.generators.rbac import reader_rights
+from runtime.generators.rbac import list_reader_rights
 
 HEAD = (
     "# Written by `python -m runtime.generators.chart deploy/helm/fallow` from what the code "
@@ -32,7 +32,7 @@ MANAGED = ("home",)
 VALUES = "values.schema.json"
 
 
-def schema(own: dict[str, Any]) -> dict[str, Any]:
+def build_schema(own: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of the chart's values: `own` ones, and `settings` from pydantic.
 
     No secret is legal in `settings`, because it would be in a ConfigMap. Secrets are environment
@@ -54,7 +54,7 @@ def schema(own: dict[str, Any]) -> dict[str, Any]:
         }
     for definition in (settings, *defs.values()):
         _drop(definition, frozenset())
-        _plain(definition)
+        _simplify(definition)
     whole = json.loads(json.dumps(own))
     whole["properties"]["settings"] |= {
         key: settings[key] for key in ("type", "additionalProperties", "properties")
@@ -62,16 +62,16 @@ def schema(own: dict[str, Any]) -> dict[str, Any]:
     return {**whole, "$defs": {**whole.get("$defs", {}), **dict(sorted(defs.items()))}}
 
 
-def rights() -> dict[str, Any]:
+def list_rights() -> dict[str, Any]:
     """Return the rules of each role, those of the cluster apart from those of namespaces."""
-    every = roles(executors.load_executors())
+    every = list_roles(executors.load_executors())
     acting = {
         n.removeprefix(ACTS): _split_by_scope(r) for n, r in every.items() if n.startswith(ACTS)
     }
     return {
-        "reader": rules(reader_rights()),
-        "own": rules(OWN),
-        "canary": rules(CANARY),
+        "reader": build_rules(list_reader_rights()),
+        "own": build_rules(OWN),
+        "canary": build_rules(CANARY),
         "loop": _split_by_scope(every["fallow-actor"]),
         "annotate": _split_by_scope(every["fallow-annotate"]),
         "snapshot": _split_by_scope(every["fallow-snapshot"]),
@@ -80,23 +80,25 @@ def rights() -> dict[str, Any]:
     }
 
 
-def counters() -> str:
+def render_counters() -> str:
     """Return the counters file of dcgm-exporter: one field for each column that we keep."""
     lines = [HEAD.rstrip(), "# Format: DCGM field, Prometheus metric type, help"]
-    lines += [f"{row['metric']}, {row['kind']}, {row['help']}" for row in _rows("dcgm_counters")]
+    lines += [
+        f"{row['metric']}, {row['kind']}, {row['help']}" for row in _list_rows("dcgm_counters")
+    ]
     return "\n".join(lines) + "\n"
 
 
-def pages(chart: Path) -> dict[str, str]:
+def render_pages(chart: Path) -> dict[str, str]:
     """Return the files that are written into the chart's folder, by their place in it."""
     deploy = chart.parent.parent
     own = json.loads((chart.parent / "values.own.json").read_text(encoding="utf-8"))
     named = own["properties"]["rights"]["properties"]["executors"]["items"]
-    named["enum"] = sorted(rights()["executors"])
+    named["enum"] = sorted(list_rights()["executors"])
     return {
-        VALUES: json.dumps(schema(own), indent=2) + "\n",
-        "files/rights.yaml": HEAD + yaml.safe_dump(rights(), sort_keys=False),
-        "files/dcgm-metrics.csv": counters(),
+        VALUES: json.dumps(build_schema(own), indent=2) + "\n",
+        "files/rights.yaml": HEAD + yaml.safe_dump(list_rights(), sort_keys=False),
+        "files/dcgm-metrics.csv": render_counters(),
         "files/rules.yaml": (deploy / "prometheus" / "rules.yaml").read_text(encoding="utf-8"),
         "files/board.json": (deploy / "grafana" / "fallow.json").read_text(encoding="utf-8"),
     }
@@ -104,11 +106,11 @@ def pages(chart: Path) -> dict[str, str]:
 
 def _split_by_scope(role_rights: Iterable[Right]) -> dict[str, list[dict[str, Any]]]:
     """Split the rights that a RoleBinding cannot grant from those that it can (`namespaces`)."""
-    wide = {(row["group"], row["resource"]) for row in _rows("cluster_scoped")}
+    wide = {(row["group"], row["resource"]) for row in _list_rows("cluster_scoped")}
     listed = list(role_rights)
     return {
-        "namespaced": rules(r for r in listed if (r.group, r.resource) not in wide),
-        "cluster": rules(r for r in listed if (r.group, r.resource) in wide),
+        "namespaced": build_rules(r for r in listed if (r.group, r.resource) not in wide),
+        "cluster": build_rules(r for r in listed if (r.group, r.resource) in wide),
     }
 
 
@@ -126,7 +128,7 @@ def _drop(definition: dict[str, Any], secret_refs: Iterable[str]) -> None:
             del properties[name]
 
 
-def _plain(definition: dict[str, Any]) -> None:
+def _simplify(definition: dict[str, Any]) -> None:
     """Keep what Helm's validator reads as intended: no defaults, titles or Fallow's durations."""
     definition.pop("title", None)
     for value in definition.get("properties", {}).values():
@@ -149,13 +151,13 @@ def _loosen(node: Any) -> None:
             _loosen(inner)
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def _list_rows(name: str) -> list[dict[str, str]]:
     return read_table("runtime.generators", f"{name}.csv")
 
 
 def main(folder: str) -> None:
     """Write the files into the chart's folder."""
-    for name, text in pages(Path(folder)).items():
+    for name, text in render_pages(Path(folder)).items():
         path = Path(folder, name)
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -51,7 +51,7 @@ def render_chart(
     return templates
 
 
-def objects(templates: Mapping[str, str]) -> list[dict[str, Any]]:
+def list_objects(templates: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the objects of a rendering, in the order of their creation."""
     texts = [text for name, text in templates.items() if name.endswith(".yaml")]
     documents = [document for text in texts for document in yaml.safe_load_all(text) if document]
@@ -66,7 +66,7 @@ def objects(templates: Mapping[str, str]) -> list[dict[str, Any]]:
     return sorted(documents, key=place)
 
 
-def page(chart: Path, values: Path) -> str:
+def render_page(chart: Path, values: Path) -> str:
     """Return the manifests for a file of values, with their namespace."""
     chart_values = yaml.safe_load(values.read_text(encoding="utf-8"))
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -75,7 +75,7 @@ def page(chart: Path, values: Path) -> str:
         "kind": "Namespace",
         "metadata": {"name": NAMESPACE, "labels": level},
     }
-    every = [space, *objects(render_chart(chart, chart_values))]
+    every = [space, *list_objects(render_chart(chart, chart_values))]
     for manifest in every:
         _drop_helm_marks(manifest["metadata"])
     head = (
@@ -94,12 +94,12 @@ class _Blocks(yaml.SafeDumper):
         return data is not None
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Blocks.add_representer(str, _text)
+_Blocks.add_representer(str, _represent_text)
 
 
 def _drop_helm_marks(metadata: dict[str, Any]) -> None:
@@ -110,11 +110,11 @@ def _drop_helm_marks(metadata: dict[str, Any]) -> None:
             metadata[marks] = left
 
 
-def pages(deploy: Path) -> dict[str, str]:
+def render_pages(deploy: Path) -> dict[str, str]:
     """Return the files of `deploy/manifests` by name."""
     chart = deploy / "helm" / "fallow"
     return {
-        example.name: page(chart, example)
+        example.name: render_page(chart, example)
         for example in sorted((deploy / "helm" / "examples").glob("*.yaml"))
     }
 
@@ -123,7 +123,7 @@ def main(folder: str) -> None:
     """Write `manifests/` within a folder."""
     target = Path(folder, "manifests")
     target.mkdir(exist_ok=True)
-    for name, text in pages(Path(folder)).items():
+    for name, text in render_pages(Path(folder)).items():
         (target / name).write_text(text, encoding="utf-8")
 
 

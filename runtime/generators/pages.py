@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = ("| page | address | contents | picture |", "|---|---|---|---|")
 
 
-def pages_table(root: Path = ROOT) -> str:
+def render_pages_table(root: Path = ROOT) -> str:
     """Return a table of pages for each section of the navigation."""
     sections = ast.literal_eval(_find_value(root / "dashboards/app.py", "SECTIONS"))
     lines = []

@@ -13,30 +13,30 @@ from typing import Any
 import yaml
 
 from actions import executors
-from actions.reclaim.kinds import kinds
-from actions.reclaim.subjects import plural
-from actions.rights import manifests, rules
+from actions.reclaim.kinds import read_kinds
+from actions.reclaim.subjects import get_plural
+from actions.rights import build_manifests, build_rules
 from fallow.protocols import Right
 from fallow.resources import read_table
 
 HEAD = "# Written by `python -m runtime.generators.rbac deploy/rbac` from what the code declares.\n"
 
 
-def reader_rights() -> tuple[Right, ...]:
+def list_reader_rights() -> tuple[Right, ...]:
     """Return what collecting reads: `reads.csv`, and every kind that may own a GPU pod."""
     listed = [
         Right(row["group"], row["resource"], tuple(row["verbs"].split()))
         for row in read_table("collectors.kube", "reads.csv")
     ]
     owners = [
-        Right(kind.group, plural(name), ("get", "list"))
-        for name, kind in kinds().items()
+        Right(kind.group, get_plural(name), ("get", "list"))
+        for name, kind in read_kinds().items()
         if kind.switch != "hub"
     ]
     return (*listed, *owners)
 
 
-def pages() -> dict[str, str]:
+def render_pages() -> dict[str, str]:
     """Return the files of `deploy/rbac` by name."""
     reader = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -45,22 +45,22 @@ def pages() -> dict[str, str]:
             "name": "fallow-reader",
             "labels": {"app.kubernetes.io/part-of": "fallow"},
         },
-        "rules": rules(reader_rights()),
+        "rules": build_rules(list_reader_rights()),
     }
     return {
-        "reader.yaml": _page([reader]),
-        "actor.yaml": _page(manifests(executors.load_executors())),
+        "reader.yaml": _render_page([reader]),
+        "actor.yaml": _render_page(build_manifests(executors.load_executors())),
     }
 
 
-def _page(documents: list[dict[str, Any]]) -> str:
+def _render_page(documents: list[dict[str, Any]]) -> str:
     return HEAD + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
 
 
 def main(folder: str) -> None:
     """Write the files into a folder."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
+    for name, text in render_pages().items():
         Path(folder, name).write_text(text, encoding="utf-8")
 
 

@@ -21,8 +21,8 @@ from actions.reclaim import reference_table
 from fallow.settings import Settings
 from runtime.cli.app import build_whole
 from runtime.cli.options import GLOBALS
-from runtime.generators.pages import pages_table
-from runtime.service.metrics import metrics
+from runtime.generators.pages import render_pages_table
+from runtime.service.metrics import list_metrics
 
 SETTINGS_HEAD = """\
 # Settings
@@ -83,56 +83,62 @@ traffic of the GPUs, where dcgm-exporter's metrics are in the same Prometheus. H
 KINDS = ("<!-- kinds -->", "<!-- end of kinds -->")
 
 
-def settings_page() -> str:
+def render_settings() -> str:
     """Return `docs/settings.md`."""
     lines = [SETTINGS_HEAD]
     sections: dict[str, list[str]] = {}
-    for key, field, default in _fields(Settings, ""):
+    for key, field, default in _list_fields(Settings, ""):
         section = key.rpartition(".")[0]
         description = field.description or ""
         sections.setdefault(section, []).append(
-            f"| `{key}` | {_default(default)} | {description} |"
+            f"| `{key}` | {_format_default(default)} | {description} |"
         )
     for section, rows in sections.items():
-        model = _model(section)
+        model = _find_model(section)
         meaning = (model.__doc__ or "").strip().splitlines()[0]
         lines += [f"## {section or 'top level'}", "", meaning, ""]
         lines += ["| key | default | meaning |", "|---|---|---|", *rows, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def cli_page() -> str:
+def render_cli() -> str:
     """Return `docs/cli.md`."""
     root: Any = build_whole()
     shared = set(GLOBALS)
-    lines = [CLI_HEAD, "## Options of every command", "", *_options(root, shared, keep=True), ""]
-    for words, command in _commands(root, ()):
-        lines += [f"## fallow {' '.join(words)}", "", _prose(command.help), ""]
+    lines = [
+        CLI_HEAD,
+        "## Options of every command",
+        "",
+        *_list_options(root, shared, keep=True),
+        "",
+    ]
+    for words, command in _list_commands(root, ()):
+        lines += [f"## fallow {' '.join(words)}", "", _format_prose(command.help), ""]
         arguments = [p.display_name_raw for p in command.params if p.param_type_name == "argument"]
         usage = " ".join(["fallow", *words, *arguments, "[OPTIONS]"])
         lines += ["```", usage, "```", ""]
-        lines += [*_options(command, shared, keep=False), ""]
+        lines += [*_list_options(command, shared, keep=False), ""]
     text = "\n".join(lines)
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text.rstrip() + "\n"
 
 
-def actions_page(page: str) -> str:
+def render_actions(page: str) -> str:
     """Return `docs/actions.md` with the table of kinds as the executors have it."""
     head, _, rest = page.partition(KINDS[0])
     _, _, tail = rest.partition(KINDS[1])
-    return f"{head}{KINDS[0]}\n{reference_table.table()}\n{KINDS[1]}{tail}"
+    return f"{head}{KINDS[0]}\n{reference_table.render_table()}\n{KINDS[1]}{tail}"
 
 
-def policies_page(written: str) -> str:
+def render_policies(written: str) -> str:
     """Return `docs/policies.md` with the tables of gates and keys as the code has them."""
-    return _replace_tables(written, {"gates": gates.table(), "keys": keys.table()})
+    return _replace_tables(written, {"gates": gates.render_table(), "keys": keys.render_table()})
 
 
-def dashboards_page(written: str) -> str:
+def render_dashboards(written: str) -> str:
     """Return `docs/dashboards.md` with the tables of pages as `dashboards` has them."""
-    return _replace_tables(written, {"pages": pages_table()})
+    return _replace_tables(written, {"pages": render_pages_table()})
 
 
 def _replace_tables(written: str, tables: Mapping[str, str]) -> str:
@@ -143,30 +149,30 @@ def _replace_tables(written: str, tables: Mapping[str, str]) -> str:
     return written
 
 
-def metrics_page() -> str:
+def render_metrics() -> str:
     """Return `docs/metrics.md`."""
     lines = [
         METRICS_HEAD,
         "| metric | kind | labels | role | meaning |",
         "|---|---|---|---|---|",
     ]
-    for metric in metrics():
+    for metric in list_metrics():
         (name, *_) = metric.exported() if metric.kind == "counter" else (metric.name,)
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         lines.append(f"| `{name}` | {metric.kind} | {labels} | {metric.role} | {metric.meaning} |")
     return "\n".join(lines) + "\n"
 
 
-def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
+def _list_fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=False)
         if isinstance(default, BaseModel):
-            yield from _fields(type(default), f"{prefix}{name}.")
+            yield from _list_fields(type(default), f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", field, _plain(model, name, field)
+            yield f"{prefix}{name}", field, _simplify(model, name, field)
 
 
-def _plain(model: type[BaseModel], name: str, field: FieldInfo) -> Any:
+def _simplify(model: type[BaseModel], name: str, field: FieldInfo) -> Any:
     if name == "home":
         return "`$XDG_DATA_HOME/fallow`"
     if field.default_factory is not None:
@@ -174,14 +180,14 @@ def _plain(model: type[BaseModel], name: str, field: FieldInfo) -> Any:
     return model().model_dump(mode="json")[name]
 
 
-def _model(section: str) -> type[BaseModel]:
+def _find_model(section: str) -> type[BaseModel]:
     model: BaseModel = Settings()
     for name in filter(None, section.split(".")):
         model = getattr(model, name)
     return type(model)
 
 
-def _default(value: Any) -> str:
+def _format_default(value: Any) -> str:
     if isinstance(value, str) and value.startswith("`"):
         return value
     if value is None or value in ("", [], {}):
@@ -193,15 +199,15 @@ def _default(value: Any) -> str:
     return f"`{value}`"
 
 
-def _commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _list_commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from _commands(command, (*words, name))
+            yield from _list_commands(command, (*words, name))
         else:
             yield (*words, name), command
 
 
-def _options(command: Any, shared: set[str], *, keep: bool) -> list[str]:
+def _list_options(command: Any, shared: set[str], *, keep: bool) -> list[str]:
     rows = []
     for parameter in command.params:
         own = parameter.param_type_name == "option" and not parameter.name.endswith("_completion")
@@ -218,20 +224,20 @@ def _options(command: Any, shared: set[str], *, keep: bool) -> list[str]:
     return ["| option | default | meaning |", "|---|---|---|", *rows]
 
 
-def _prose(text: str | None) -> str:
+def _format_prose(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
 def main(folder: str) -> None:
     """Write the pages into a folder."""
-    pages = {"settings.md": settings_page(), "cli.md": cli_page()}
-    for name, page_of in (("policies.md", policies_page), ("dashboards.md", dashboards_page)):
+    pages = {"settings.md": render_settings(), "cli.md": render_cli()}
+    for name, page_of in (("policies.md", render_policies), ("dashboards.md", render_dashboards)):
         pages[name] = page_of(Path(folder, name).read_text(encoding="utf-8"))
-    pages["metrics.md"] = metrics_page()
+    pages["metrics.md"] = render_metrics()
     for name, page in pages.items():
         Path(folder, name).write_text(page, encoding="utf-8")
     actions = Path(folder, "actions.md")
-    actions.write_text(actions_page(actions.read_text(encoding="utf-8")), encoding="utf-8")
+    actions.write_text(render_actions(actions.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from typing import Any
 
 from actions import executors
 from actions.cluster.access import post_review
-from actions.rights import CANARY, OWN, RightCheck, check_rights, roles
+from actions.rights import CANARY, OWN, RightCheck, check_rights, list_roles
 from fallow.kube.api import ApiConnection, connect
 from fallow.settings import Settings
 
@@ -24,7 +24,7 @@ def review_access(
     """
     context = settings.actions.context or settings.kubernetes.context
     api = api or connect(context, timeout_s=settings.kubernetes.timeout.total_seconds())
-    rights = roles(executors.load_executors())
+    rights = list_roles(executors.load_executors())
     proofs = check_rights(lambda body: post_review(api, body), rights, namespaces)
     own = check_rights(
         lambda body: post_review(api, body), {"fallow-own": OWN}, [settings.actions.lease.namespace]
@@ -42,10 +42,13 @@ def review_access(
         "next_step": "is it the one you mean? actions.context names another",
     }
     names = dict.fromkeys(p.role for p in (*proofs, *own))
-    return [first, *(_row(name, [p for p in (*proofs, *own) if p.role == name]) for name in names)]
+    return [
+        first,
+        *(_build_row(name, [p for p in (*proofs, *own) if p.role == name]) for name in names),
+    ]
 
 
-def _row(role: str, proofs: Sequence[RightCheck]) -> dict[str, Any]:
+def _build_row(role: str, proofs: Sequence[RightCheck]) -> dict[str, Any]:
     lacking = [p for p in proofs if not p.allowed]
     if not lacking:
         return {

@@ -17,7 +17,7 @@ from actions.cluster.literal_values import hide_literals
 from actions.decide import decide
 from actions.gate_answers import answer_gates
 from actions.journal import event_types
-from actions.journal.log import canonical
+from actions.journal.log import encode_canonical
 from actions.loop.actor import find_by_prefix
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
@@ -64,7 +64,7 @@ def explain_action(
     """Return an action with all its evidence, and whether a replay gives the same verdict."""
     state = record.actions[action]
     (row,) = record.journal.entries("intent", key=action)
-    policy, facts = _policy(state), state.facts
+    policy, facts = _find_policy(state), state.facts
     usage_document = row.document.get("spent")
     usage = (
         None
@@ -84,7 +84,7 @@ def explain_action(
             "decision": replay_decision(state, policy, usage),
             "finding": replay_finding(warehouse, settings, state),
         },
-        "rows": [_event_row(entry) for entry in _rows(record, state)],
+        "rows": [_build_event_row(entry) for entry in _list_rows(record, state)],
         "savings": savings.read_action_savings(warehouse, settings, action, now),
     }
     # Rows of old versions have values of env; the replay above needs them, no reader does.
@@ -99,8 +99,8 @@ def replay_decision(state: "ActionState", policy: Any, usage: Any) -> str:
     if policy.fingerprint != state.policy.get("fingerprint"):
         return "the policy's stored text is not the one of its fingerprint"
     decision = state.action.decision
-    again = canonical(decide(policy, state.facts, usage, decision.at))
-    before = canonical(decision)
+    again = encode_canonical(decide(policy, state.facts, usage, decision.at))
+    before = encode_canonical(decision)
     if again == before:
         return SAME
     return _describe_difference(json.loads(before), json.loads(again))
@@ -112,7 +112,7 @@ def replay_finding(warehouse: "Warehouse", settings: Settings, state: "ActionSta
     if facts is None:
         return "the facts were not kept: it was journalled by an older Fallow"
     finding, cluster = facts.finding, facts.finding.subject.cluster
-    sample_end = _last_sample_end(warehouse, cluster, facts.at)
+    sample_end = _find_last_sample_end(warehouse, cluster, facts.at)
     if sample_end is None:
         return _explain_deleted_rows(settings, facts)
     views: Any = AsOf(warehouse, facts.at, devices_until=sample_end)
@@ -136,7 +136,7 @@ def replay_finding(warehouse: "Warehouse", settings: Settings, state: "ActionSta
     return SAME if before == after else _describe_difference(before, after)
 
 
-def _last_sample_end(warehouse: "Warehouse", cluster: str, at: datetime) -> datetime | None:
+def _find_last_sample_end(warehouse: "Warehouse", cluster: str, at: datetime) -> datetime | None:
     """Return until when the last sample before a time is valid; None = no sample is stored."""
     row = warehouse.query(
         "SELECT max(ts + to_seconds(coalesce(interval_s, 0))) AS last FROM sample "
@@ -159,12 +159,12 @@ def _is_same_case(first: Facts, second: Facts) -> bool:
     return keys[0] == keys[1]
 
 
-def _policy(state: "ActionState") -> Any:
+def _find_policy(state: "ActionState") -> Any:
     text = state.policy.get("text")
     return None if text is None else msgspec.convert(text, Policy, strict=False)
 
 
-def _rows(record: "JournalState", state: "ActionState") -> list["Entry"]:
+def _list_rows(record: "JournalState", state: "ActionState") -> list["Entry"]:
     """Return the rows about an action and, before it, about its case, in their order."""
     decision = state.action.decision
     mine = record.journal.entries(key=state.action.id)
@@ -178,7 +178,7 @@ def _rows(record: "JournalState", state: "ActionState") -> list["Entry"]:
     return [*of_case, *mine]
 
 
-def _event_row(entry: "Entry") -> dict[str, Any]:
+def _build_event_row(entry: "Entry") -> dict[str, Any]:
     document = {} if entry.kind == "intent" else entry.document
     return {
         "seq": entry.seq,
@@ -197,20 +197,24 @@ def _to_builtins(value: Any) -> Any:
 def _describe_difference(before: Any, after: Any) -> str:
     differences = [
         f"{path} ({_shorten(a)} then, {_shorten(b)} now)"
-        for path, a, b in _differing_leaves(before, after)
+        for path, a, b in _find_differing_leaves(before, after)
     ]
     more = f" and {len(differences) - MAX_NAMED} more" if len(differences) > MAX_NAMED else ""
     return f"differs in {', '.join(differences[:MAX_NAMED])}{more}"
 
 
-def _differing_leaves(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+def _find_differing_leaves(
+    before: Any, after: Any, path: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys([*before, *after]):
             where = f"{path}.{key}" if path else str(key)
-            yield from _differing_leaves(before.get(key, ABSENT), after.get(key, ABSENT), where)
+            yield from _find_differing_leaves(
+                before.get(key, ABSENT), after.get(key, ABSENT), where
+            )
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for n, (a, b) in enumerate(zip(before, after, strict=True)):
-            yield from _differing_leaves(a, b, f"{path}[{n}]")
+            yield from _find_differing_leaves(a, b, f"{path}[{n}]")
     elif before != after:
         yield path, before, after
 
@@ -268,10 +272,11 @@ def render_explanation(document: Mapping[str, Any]) -> str:
     if action.get("snapshot"):
         lines.append(f"snapshot {action['snapshot']}")
     rows = [
-        {**row, "document": _event_text(row), "hash": row["hash"][:12]} for row in document["rows"]
+        {**row, "document": _format_event(row), "hash": row["hash"][:12]}
+        for row in document["rows"]
     ]
     lines += ["", "what happened", *_indent(render(rows, "table", noun="rows"))]
-    lines += ["", "what it saved", *_indent(_savings_table(document["savings"]))]
+    lines += ["", "what it saved", *_indent(_choose_savings_table(document["savings"]))]
     return "\n".join(lines) + "\n"
 
 
@@ -287,11 +292,11 @@ def _write_lines(changes: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _event_text(row: Mapping[str, Any]) -> str:
+def _format_event(row: Mapping[str, Any]) -> str:
     return _shorten(dict(sorted(row["document"].items())), MAX_LINE)
 
 
-def _savings_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _choose_savings_table(rows: Sequence[Mapping[str, Any]]) -> str:
     names = ("kind", "predicted_gpu_hours", "gpu_hours", "predicted_usd", "usd", "restart_usd")
     brief = [{name: row[name] for name in (*names, "end", "is_reversed")} for row in rows]
     return render(brief, "table", noun="savings") if rows else "nothing is measured yet"

@@ -20,7 +20,7 @@ from fallow.plugin_runs import PluginRun
 from fallow.settings import Settings
 from runtime.operations import plans
 from runtime.operations.last_readings import open_last_readings
-from runtime.operations.live_actor import actor, connect_cluster, journal, open_notifier
+from runtime.operations.live_actor import build_actor, connect_cluster, open_journal, open_notifier
 from runtime.operations.live_evidence import LiveEvidence
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.plugin_runs import PluginRuns
@@ -74,10 +74,10 @@ def open_turns(
     clock = steps.watch(clock)
     with (
         open_last_readings(warehouse, settings, writer=writer, stop=stop) as readings,
-        journal(settings, clock) as opened,
+        open_journal(settings, clock) as opened,
     ):
         evidence = LiveEvidence(warehouse, settings, readings.refresh, clock, readings.reread)
-        acting = actor(
+        acting = build_actor(
             settings,
             JournalState(opened, steps).catch_up(),
             evidence,
@@ -91,10 +91,10 @@ def open_turns(
         measure = store_hourly(warehouse, acting.record, settings.cluster, watched, on_savings)
         plan_writer = PlanWriter(warehouse, settings)
         runs = PluginRuns(warehouse, on_plugin_runs)
-        step_canary = _canary_steps(acting, on_canary)
+        step_canary = _build_canary_steps(acting, on_canary)
 
         def store(report: "TurnReport") -> None:
-            runs.keep(executor_runs(report), report.at)
+            runs.keep(list_executor_runs(report), report.at)
             copy_journal(opened, warehouse, settings.cluster)
             if report.plan is not None:
                 plan_writer.write(report.plan, evidence.judged, acting.policies, report.at)
@@ -130,7 +130,7 @@ class CanaryStatus(NamedTuple):
     result: CanaryResult | None = None
 
 
-def _canary_steps(
+def _build_canary_steps(
     acting: "Actor", on_canary: "Callable[[CanaryStatus], None]"
 ) -> "Callable[[Sequence[Reason]], None]":
     """Return the canary's step of each turn; nothing where no image is set."""
@@ -152,7 +152,7 @@ def _canary_steps(
     return step
 
 
-def executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":
+def list_executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":
     """Yield the results of the executors that a turn called."""
     for step in report.steps:
         if step.run is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actions.recommend import with_recommendations
+from actions.recommend import add_recommendations
 from analyzers.overlaps import remove_overlaps
 from analyzers.query_cache import CachedViews
 from analyzers.ranking import rank_findings
@@ -102,7 +102,7 @@ def load_analyzers(settings: Settings, names: Sequence[str] = ()) -> dict[str, A
         UsageError: no analyzer of a name is installed, or a named analyzer cannot be loaded.
     """
     analyzers: dict[str, Analyzer] = {}
-    for name in dict.fromkeys(names or plugins.installed("analyzers")):
+    for name in dict.fromkeys(names or plugins.find_installed("analyzers")):
         try:
             analyzers[name] = _load_analyzer(settings, name)
         except FallowError:
@@ -133,7 +133,7 @@ def analyze(
     """
     analyzers = load_analyzers(settings, names)
     lag, every = settings.ledger.max_lag, settings.service.collect_every
-    span = windows.covered_hours(
+    span = windows.find_covered_hours(
         warehouse, window, now, cluster, inventory=True, lag=lag, every=every
     )
     guards = (
@@ -153,10 +153,10 @@ def analyze(
     )
     fault = audits.format_banner(audit_results.read_failures(warehouse, span.window))
     notes = (*span.notes, *([fault] if fault else []), *analysis.notes)
-    return msgspec.structs.replace(_with_case_ids(warehouse, analysis), notes=notes)
+    return msgspec.structs.replace(_add_case_ids(warehouse, analysis), notes=notes)
 
 
-def _with_case_ids(views: Views, analysis: Analysis) -> Analysis:
+def _add_case_ids(views: Views, analysis: Analysis) -> Analysis:
     """Return an analysis with the ids of the cases; its figures are those of its window."""
     ids = case_identity.resolve(views, analysis.findings).ids
     rows = (
@@ -211,7 +211,7 @@ def run_analyzers(
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     all_findings = apply_vetoes(
-        with_recommendations(remove_overlaps(all_findings)),
+        add_recommendations(remove_overlaps(all_findings)),
         _collect_vetoes(views, window, [*analyzers.values(), *guards]),
     )
     waterfall = build_waterfall(views, window, all_findings, cluster)
@@ -259,11 +259,11 @@ def _run_analyzer(
     else:
         results = [*analyzer.find(cached_views, window)]
     if report_unjudged and not results and isinstance(analyzer, ReportsUnjudged):
-        lacking = _main_reason(analyzer.unjudged(cached_views, window))
+        lacking = _find_main_reason(analyzer.unjudged(cached_views, window))
     return results, summary, lacking
 
 
-def _main_reason(unjudged: Iterable[UnjudgedWork]) -> str:
+def _find_main_reason(unjudged: Iterable[UnjudgedWork]) -> str:
     """Return the reason with the most GPU-hours that are not judged; "" = all are judged."""
     hours: dict[str, float] = {}
     for item in unjudged:
@@ -325,7 +325,7 @@ def check_unjudged(
 ) -> "list[CheckRow]":
     """Return what analyzers withhold as rows of `fallow doctor`; one ok row if it is nothing."""
     lag, every = settings.ledger.max_lag, settings.service.collect_every
-    span = windows.covered_hours(
+    span = windows.find_covered_hours(
         warehouse, window, now, cluster, inventory=True, lag=lag, every=every
     )
     rows = list_unjudged(warehouse, span.judged, load_analyzers(settings), cluster)
@@ -379,7 +379,7 @@ def store_findings(
     cases = case_identity.resolve(warehouse, analysis.findings)
     end, batches = analysis.window.end, []
     if cases.findings:
-        batches.append(findings.rows(cases.findings, found_at=end, uids=cases.uids))
+        batches.append(findings.build_rows(cases.findings, found_at=end, uids=cases.uids))
     if runs:
         mine = warehouse.settings.cluster
         batches.append(plugin_runs.to_batch(runs, cluster=mine, at=end, window=analysis.window))

@@ -17,7 +17,7 @@ from fallow.errors import FallowError, UsageError
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import analyzer_runs
-from runtime.operations.queries import sql
+from runtime.operations.queries import load_sql
 
 if TYPE_CHECKING:
     from runtime.operations.analyzer_runs import Analysis
@@ -52,13 +52,14 @@ def measure(
     parameters = {"since": span.start, "until": span.end, "cluster": cluster}
     return {
         "window": {"start": _format_time(span.start), "end": _format_time(span.end)},
-        "hours": _whole_hours(span),
+        "hours": _count_whole_hours(span),
         "cluster": cluster,
-        "bill": {"gpu_hours": analysis.waterfall.bill.gpu_hours, "usd": _usd(analysis)},
+        "bill": {"gpu_hours": analysis.waterfall.bill.gpu_hours, "usd": _format_usd(analysis)},
         "ledger": [
-            _encode_usd(row) for row in warehouse.query(sql("baseline"), parameters).to_pylist()
+            _encode_usd(row)
+            for row in warehouse.query(load_sql("baseline"), parameters).to_pylist()
         ],
-        "findings": _finding_totals(analysis),
+        "findings": _sum_findings(analysis),
         "notes": list(analysis.notes),
     }
 
@@ -74,7 +75,7 @@ def check_name(settings: Settings, name: str) -> None:
             f"{name!r} is no name for a baseline",
             hint=f"letters, digits, dot, dash and underscore, up to 64; not {', '.join(RESERVED)}",
         )
-    if _path(settings, name).exists():
+    if _get_path(settings, name).exists():
         raise UsageError(
             f"there is a baseline {name!r} already, and baselines do not change",
             hint="choose another name; fallow baseline list shows those taken",
@@ -91,7 +92,7 @@ def save(settings: Settings, name: str | None, measured: Mapping[str, Any], now:
     check_name(settings, file_name)
     body = {"schema": SCHEMA, "name": file_name, "made_at": _format_time(now), **measured}
     body["sha256"] = _hash(body)
-    path = _path(settings, file_name)
+    path = _get_path(settings, file_name)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -109,7 +110,7 @@ def read(settings: Settings, name: str) -> dict[str, Any]:
         UsageError: no baseline has that name.
         BaselineError: the file was changed.
     """
-    path = _path(settings, name)
+    path = _get_path(settings, name)
     if not _NAME.fullmatch(name) or not path.is_file():
         names = ", ".join(sorted(p.stem for p in path.parent.glob("*.json"))) or "none"
         raise UsageError(f"there is no baseline {name!r}", hint=f"stored: {names}")
@@ -126,16 +127,16 @@ def read(settings: Settings, name: str) -> dict[str, Any]:
 
 def decode_usd(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a baseline with its dollars as numbers; stored, they are text, exact for the hash."""
-    decoded = {**body, "bill": {**body["bill"], "usd": _decimal(body["bill"]["usd"])}}
+    decoded = {**body, "bill": {**body["bill"], "usd": _parse_decimal(body["bill"]["usd"])}}
     for name in ("ledger", "findings"):
-        decoded[name] = [{**row, "usd": _decimal(row["usd"])} for row in body[name]]
+        decoded[name] = [{**row, "usd": _parse_decimal(row["usd"])} for row in body[name]]
     return decoded
 
 
 def list_baselines(settings: Settings) -> list[dict[str, Any]]:
     """Return a row per stored baseline, in name order; a row shows whether its file was changed."""
     rows: list[dict[str, Any]] = []
-    for path in sorted(_path(settings, "x").parent.glob("*.json")):
+    for path in sorted(_get_path(settings, "x").parent.glob("*.json")):
         try:
             body = read(settings, path.stem)
         except BaselineError:
@@ -148,7 +149,7 @@ def list_baselines(settings: Settings) -> list[dict[str, Any]]:
                 "start": datetime.fromisoformat(body["window"]["start"]).replace(tzinfo=None),
                 "end": datetime.fromisoformat(body["window"]["end"]).replace(tzinfo=None),
                 "gpu_hours": body["bill"]["gpu_hours"],
-                "usd": _decimal(body["bill"]["usd"]),
+                "usd": _parse_decimal(body["bill"]["usd"]),
                 "findings": sum(row["count"] for row in body["findings"]),
                 "sha256": body["sha256"][:12],
             }
@@ -161,19 +162,23 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[st
 
     Rows: what, before and after in GPU-hours and dollars a day, the change of each in percent.
     """
-    was, now = _totals(before), _totals(after)
+    was, now = _sum_totals(before), _sum_totals(after)
     rows = []
     for label in dict.fromkeys([*was, *now]):
         old, new = was.get(label, _NOTHING), now.get(label, _NOTHING)
         rows.append(
             {
                 "what": label,
-                "before_gpu_hours_per_day": _daily(old[0], before),
-                "after_gpu_hours_per_day": _daily(new[0], after),
-                "gpu_hours_change_pct": _change(_daily(old[0], before), _daily(new[0], after)),
-                "before_usd_per_day": _daily(old[1], before),
-                "after_usd_per_day": _daily(new[1], after),
-                "usd_change_pct": _change(_daily(old[1], before), _daily(new[1], after)),
+                "before_gpu_hours_per_day": _compute_daily(old[0], before),
+                "after_gpu_hours_per_day": _compute_daily(new[0], after),
+                "gpu_hours_change_pct": _change(
+                    _compute_daily(old[0], before), _compute_daily(new[0], after)
+                ),
+                "before_usd_per_day": _compute_daily(old[1], before),
+                "after_usd_per_day": _compute_daily(new[1], after),
+                "usd_change_pct": _change(
+                    _compute_daily(old[1], before), _compute_daily(new[1], after)
+                ),
             }
         )
     return rows
@@ -182,8 +187,8 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[st
 _NOTHING = (0.0, Decimal(0))
 
 
-def _totals(body: Mapping[str, Any]) -> dict[str, tuple[float, Decimal | None]]:
-    totals = {"the bill": (body["bill"]["gpu_hours"], _decimal(body["bill"]["usd"]))}
+def _sum_totals(body: Mapping[str, Any]) -> dict[str, tuple[float, Decimal | None]]:
+    totals = {"the bill": (body["bill"]["gpu_hours"], _parse_decimal(body["bill"]["usd"]))}
     for key, title in (("state", "state {}"), ("team", "team {}")):
         for row in body["ledger"]:
             _add(totals, title.format(row[key]), row)
@@ -194,14 +199,14 @@ def _totals(body: Mapping[str, Any]) -> dict[str, tuple[float, Decimal | None]]:
 
 def _add(totals: dict[str, Any], label: str, row: Mapping[str, Any]) -> None:
     hours, usd = totals.get(label, _NOTHING)
-    more = _decimal(row["usd"])
+    more = _parse_decimal(row["usd"])
     totals[label] = (
         hours + row["gpu_hours"],
         None if usd is None or more is None else usd + more,
     )
 
 
-def _daily(value: float | Decimal | None, body: Mapping[str, Any]) -> float | None:
+def _compute_daily(value: float | Decimal | None, body: Mapping[str, Any]) -> float | None:
     return None if value is None else float(value) / body["hours"] * DAY_H
 
 
@@ -209,7 +214,7 @@ def _change(old: float | None, new: float | None) -> float | None:
     return None if not old or new is None else round(100 * (new / old - 1), 3) + 0.0
 
 
-def _finding_totals(analysis: "Analysis") -> list[dict[str, Any]]:
+def _sum_findings(analysis: "Analysis") -> list[dict[str, Any]]:
     steps = analysis.waterfall.steps
     keys = dict.fromkeys((s.analyzer, s.effort, s.saving, s.evidence) for s in steps)
     rows = []
@@ -232,16 +237,16 @@ def _encode_usd(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "usd": None if row["usd"] is None else str(row["usd"])}
 
 
-def _usd(analysis: "Analysis") -> str | None:
+def _format_usd(analysis: "Analysis") -> str | None:
     usd = analysis.waterfall.bill.usd
     return None if usd is None else str(usd)
 
 
-def _decimal(text: str | None) -> Decimal | None:
+def _parse_decimal(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 
 
-def _whole_hours(window: Window) -> float:
+def _count_whole_hours(window: Window) -> float:
     """Return the length of the ledger's hours that a window touches."""
     first = window.start.replace(minute=0, second=0, microsecond=0)
     hours = -((first - window.end).total_seconds() // 3600)
@@ -252,7 +257,7 @@ def _format_time(timestamp: datetime) -> str:
     return timestamp.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _path(settings: Settings, name: str) -> Path:
+def _get_path(settings: Settings, name: str) -> Path:
     return settings.home / "baselines" / f"{name}.json"
 
 

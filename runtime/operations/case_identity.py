@@ -20,7 +20,7 @@ from fallow import case_identity
 from fallow.case_identity import CaseKin, StoredCase, get_kin
 from fallow.models import Finding
 from fallow.protocols import Views
-from runtime.operations.queries import sql
+from runtime.operations.queries import load_sql
 
 LONGEST_SILENCE = timedelta(hours=6)
 """The length of an exporter outage that is repaired within one shift. After a longer gap it is not
@@ -106,7 +106,7 @@ def _find_silent_gaps(
         "since": min(begins),
         "until": max(ends),
     }
-    return {row["number"] for row in views.query(sql("unseen_gaps"), parameters).to_pylist()}
+    return {row["number"] for row in views.query(load_sql("unseen_gaps"), parameters).to_pylist()}
 
 
 def _read_stored_cases(
@@ -118,8 +118,8 @@ def _read_stored_cases(
         "analyzers": sorted(analyzers),
     }
     stretches: dict[CaseKin, list[StoredCase]] = {}
-    for row in views.query(sql("stored_cases"), parameters).to_pylist():
-        kin = (row["analyzer"], row["kind"], *_workload(row))
+    for row in views.query(load_sql("stored_cases"), parameters).to_pylist():
+        kin = (row["analyzer"], row["kind"], *_build_workload(row))
         stretch = StoredCase(
             id=row["id"],
             end=_to_aware_utc(row["end"]),
@@ -134,7 +134,7 @@ def _read_stored_cases(
 
 def _read_seen_cases(views: Views, since: datetime) -> dict[CaseKin, list[StoredCase]]:
     stretches: dict[CaseKin, list[StoredCase]] = {}
-    for row in views.query(sql("seen_cases"), {"since": _to_naive_utc(since)}).to_pylist():
+    for row in views.query(load_sql("seen_cases"), {"since": _to_naive_utc(since)}).to_pylist():
         document: Mapping[str, Any] = json.loads(row["document"])
         start, usd = document.get("start"), document.get("usd")
         stretch = StoredCase(
@@ -161,9 +161,11 @@ def _match_objects(
     """
     since = min(f.window.start for f in findings) - timedelta(hours=1)
     objects: dict[Workload, list[tuple[datetime, datetime, str]]] = {}
-    for row in views.query(sql("workload_objects"), {"since": _to_naive_utc(since)}).to_pylist():
+    for row in views.query(
+        load_sql("workload_objects"), {"since": _to_naive_utc(since)}
+    ).to_pylist():
         life = _to_aware_utc(row["born"]), _to_aware_utc(row["seen_until"]), row["uid"]
-        objects.setdefault(_workload(row), []).append(life)
+        objects.setdefault(_build_workload(row), []).append(life)
     uids, cut = {}, []
     for n, finding in enumerate(findings):
         lives = [
@@ -179,7 +181,7 @@ def _match_objects(
     return uids, cut
 
 
-def _workload(row: Mapping[str, Any]) -> Workload:
+def _build_workload(row: Mapping[str, Any]) -> Workload:
     return row["cluster"], row["workload_kind"], row["namespace"], row["workload"]
 
 

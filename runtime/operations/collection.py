@@ -44,7 +44,7 @@ MOST_ROWS = 400_000
 """Rows of a long chunk that wait to be stored: 0.2 GB of memory."""
 
 
-def _utc_now() -> datetime:
+def _get_utc_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -72,7 +72,7 @@ def load_collectors(
     settings: Settings,
     names: Sequence[str] | None = None,
     cursors: Mapping[str, datetime] | None = None,
-    clock: Callable[[], datetime] = _utc_now,
+    clock: Callable[[], datetime] = _get_utc_now,
     views: Views | None = None,
 ) -> dict[str, Collector]:
     """Return the collectors that the settings enable, or the named ones, by name.
@@ -92,18 +92,18 @@ def load_collectors(
                 hint=f"set {source.section}.{source.wanted_by} in fallow.yaml",
             )
     collectors = {
-        name: prometheus_collector(settings, cursors, clock)
+        name: build_prometheus_collector(settings, cursors, clock)
         if name == "prometheus"
         else _load_collector(name, settings)
         for name in wanted
         if name != "exporters"
     }
     if "exporters" in wanted:
-        collectors["exporters"] = _exporter_collector(settings, views)
+        collectors["exporters"] = _build_exporter_collector(settings, views)
     return {name: collectors[name] for name in wanted}
 
 
-def _exporter_collector(settings: Settings, views: Views | None) -> Collector:
+def _build_exporter_collector(settings: Settings, views: Views | None) -> Collector:
     def read_annotated(views: Views) -> set[str]:
         text = "SELECT DISTINCT annotations FROM pod WHERE contains(annotations, $key)"
         rows = views.query(text, {"key": METRIC}).to_pylist()
@@ -140,10 +140,10 @@ class LastNames:
             self._names = self._read()
 
 
-def prometheus_collector(
+def build_prometheus_collector(
     settings: Settings,
     cursors: Mapping[str, datetime] | None = None,
-    clock: Callable[[], datetime] = _utc_now,
+    clock: Callable[[], datetime] = _get_utc_now,
 ) -> "PrometheusCollector":
     """Return the Prometheus collector of these settings."""
     return PrometheusCollector(
@@ -234,7 +234,7 @@ def collect_once(
             "no source is configured",
             hint=f"set one of {', '.join(f'{s.section}.{s.wanted_by}' for s in SOURCES.values())}",
         )
-    window = Window(next_start(collectors.get("prometheus"), cursors, now), now)
+    window = Window(find_next_start(collectors.get("prometheus"), cursors, now), now)
     scrapes: list[dict[str, Any]] = []
     pipeline.run(
         warehouse,
@@ -248,7 +248,7 @@ def collect_once(
     return scrapes
 
 
-def next_start(collector: Any, cursors: Mapping[str, datetime], now: datetime) -> datetime:
+def find_next_start(collector: Any, cursors: Mapping[str, datetime], now: datetime) -> datetime:
     """Return where a pass begins: at the last pass's end, so that a late pass leaves no gap."""
     start = now - LOOKBACK
     if collector is None:

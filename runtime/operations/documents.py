@@ -50,7 +50,7 @@ def describe_analysis(
     body: dict[str, Any] = {
         "window": analysis.window.whole(),
         "findings": [findings.document(row.finding) for row in ranked],
-        "waterfall": finding_tables.waterfall_document(analysis.waterfall),
+        "waterfall": finding_tables.build_waterfall_document(analysis.waterfall),
         "reconciliation": reconcile.document(analysis.waterfall),
         "summaries": analysis.summaries,
     }

@@ -11,8 +11,8 @@ from fallow.models import Finding, Recommendation
 from fallow.protocols import Explainable, Views
 from fallow.settings import Settings
 from runtime.operations import action_history, analyzer_runs, findings
-from runtime.operations.plans import journal_path
-from runtime.operations.queries import sql
+from runtime.operations.plans import get_journal_path
+from runtime.operations.queries import load_sql
 from runtime.rendering.tables import format_value, render
 from warehouse.pricing import derive_device_rates
 
@@ -42,7 +42,7 @@ def explain_any(
     Raises:
         UsageError: no action and no finding, or several, begin with `prefix`.
     """
-    path = journal_path(settings)
+    path = get_journal_path(settings)
     if path.is_file():
         with Journal.open(path, lambda: now, write=False) as journal:
             record = JournalState(journal).catch_up()
@@ -64,7 +64,7 @@ def explain_finding(views: Views, prefix: str, settings: Settings | None = None)
         UsageError: no finding, or several, begin with `prefix`.
     """
     finding = findings.read(views, prefix)
-    statements = [*_proof_queries(finding, settings), *_claim_queries(finding)]
+    statements = [*_list_proof_queries(finding, settings), *_claim_queries(finding)]
     queries = [
         {
             "name": name,
@@ -98,8 +98,8 @@ def _format_amount(hours: float, usd: Decimal | None) -> str:
     return f"{hours:,.4f} GPU-hours, " + ("no price" if usd is None else f"${usd:,.2f}")
 
 
-def _proof_queries(finding: Finding, settings: Settings | None) -> Iterator[Query]:
-    if finding.analyzer in plugins.installed("analyzers"):
+def _list_proof_queries(finding: Finding, settings: Settings | None) -> Iterator[Query]:
+    if finding.analyzer in plugins.find_installed("analyzers"):
         analyzers = analyzer_runs.load_analyzers(settings or Settings(), [finding.analyzer])
         analyzer = analyzers[finding.analyzer]
         if isinstance(analyzer, Explainable):
@@ -108,7 +108,7 @@ def _proof_queries(finding: Finding, settings: Settings | None) -> Iterator[Quer
             return
     if finding.subject.namespace:
         for name, purpose in QUERIES.items():
-            yield name, purpose, sql(name), _query_parameters(finding)
+            yield name, purpose, load_sql(name), _query_parameters(finding)
 
 
 def _claim_queries(finding: Finding) -> Iterator[Query]:
@@ -133,7 +133,7 @@ def _claim_queries(finding: Finding) -> Iterator[Query]:
     }
     parameters |= {n: [getattr(c, column) for c in claims] for n, column in columns.items()}
     purpose = "what the ledger charged for the hours that its advice claims"
-    yield "claimed", purpose, sql("claimed"), parameters
+    yield "claimed", purpose, load_sql("claimed"), parameters
 
 
 def _read_rates(views: Views, finding: Finding, devices: set[str]) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ def document(finding: Finding) -> dict[str, Any]:
     return body
 
 
-def rows(
+def build_rows(
     findings: Sequence[Finding], *, found_at: datetime, uids: Mapping[int, str] | None = None
 ) -> Batch:
     """Return rows of the `finding` table; `uids` of the objects, by the finding's index."""
@@ -96,7 +96,7 @@ def format_subject(subject: Subject) -> str:
     return "/".join(filter(None, parts))
 
 
-def row(ranked: "RankedFinding") -> dict[str, Any]:
+def build_row(ranked: "RankedFinding") -> dict[str, Any]:
     """Return a finding as one line of a table."""
     finding = ranked.finding
     subject, advice = finding.subject, finding.recommendations

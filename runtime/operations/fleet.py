@@ -21,7 +21,7 @@ from runtime.operations import (
     windows,
 )
 from runtime.operations.idleness import Idleness, IdlenessReader
-from runtime.operations.queries import sql
+from runtime.operations.queries import load_sql
 from runtime.rendering.tables import round_body
 from warehouse.lake import Warehouse
 from warehouse.spend import KEYS
@@ -90,7 +90,7 @@ class WarehouseFleet:
     ) -> FleetTable:
         """Return GPU-hours and dollars that sum to the capacity and to the bill."""
         names = _split(by)
-        table = ledger_totals.total_spend(
+        table = ledger_totals.read_total_spend(
             self._warehouse,
             _format_window(window),
             now=self._clock(),
@@ -124,7 +124,7 @@ class WarehouseFleet:
         )
         ranked = documents.select_findings(analysis, evidence)
         document = round_body(documents.describe_analysis(analysis, ranked, analyzers))
-        rows = round_body({"findings": [findings.row(row) for row in ranked]})["findings"]
+        rows = round_body({"findings": [findings.build_row(row) for row in ranked]})["findings"]
         table = _to_arrow(rows, FINDING_COLUMNS)
         return FleetTable(table, analysis.window.whole(), analysis.notes, document)
 
@@ -150,13 +150,13 @@ class WarehouseFleet:
         """Return the ledger's rows of a window."""
         span = self.cover(window)
         rows = self._warehouse.query(
-            sql("ledger_rows"), {**span.window.bounds(), "cluster": self._cluster}
+            load_sql("ledger_rows"), {**span.window.bounds(), "cluster": self._cluster}
         )
         return FleetTable(rows, span.window, span.notes)
 
     def cover(self, window: str | Window | None = None) -> "CoveredHours":
         """Return the hours of a window that have data, with the notes about them."""
-        return windows.covered_hours(
+        return windows.find_covered_hours(
             self._warehouse,
             _format_window(window),
             self._clock(),
@@ -168,7 +168,7 @@ class WarehouseFleet:
     def why_not(self, workload: str) -> "WhyNotReport":
         """Return every gate's answer about a workload now, under each policy of the site."""
         rules = plans.load_policies(self._settings)
-        return plans.why_not(
+        return plans.explain_why_not(
             self._warehouse,
             self._settings,
             rules,

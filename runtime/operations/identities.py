@@ -20,9 +20,9 @@ from fallow.errors import FallowError
 from fallow.kube.api import BackOff
 from fallow.protocols import Views
 from fallow.settings import Settings
-from fallow.tables import schema
+from fallow.tables import get_schema
 from fallow.window import Window
-from runtime.operations.queries import sql
+from runtime.operations.queries import load_sql
 from warehouse.overlay import overlay_inventory
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _EvidencePod(NamedTuple):
     uid: str
 
 
-def views_with_identities(
+def build_views_with_identities(
     warehouse: "Warehouse", settings: Settings, window: Window, now: datetime
 ) -> Views:
     """Return views in which pods that hold devices have the owners that the API shows.
@@ -52,7 +52,7 @@ def views_with_identities(
     """
     if settings.kubernetes.enabled or not _has_live_source(settings):
         return warehouse
-    evidence_pods = _without_owner(warehouse, settings, window)
+    evidence_pods = _drop_owner(warehouse, settings, window)
     if not evidence_pods:
         return warehouse
     try:
@@ -71,7 +71,7 @@ def views_with_identities(
     return overlay_inventory(warehouse, nodes, workload_pods, window)
 
 
-def with_reasons(settings: Settings, facts: Sequence[Facts]) -> tuple[list[Facts], list[str]]:
+def add_reasons(settings: Settings, facts: Sequence[Facts]) -> tuple[list[Facts], list[str]]:
     """Return facts with the reason why their object is not known, and a note of the reasons."""
     if not any(identity.is_unresolved(f) for f in facts) or not _has_live_source(settings):
         return [*facts], []
@@ -97,11 +97,11 @@ def _has_live_source(settings: Settings) -> bool:
     return settings.actions.enabled or any(sources)
 
 
-def _without_owner(
+def _drop_owner(
     warehouse: "Warehouse", settings: Settings, window: Window
 ) -> dict[tuple[str, str], list[_EvidencePod]]:
     rows = warehouse.query(
-        sql("held_without_owner"),
+        load_sql("held_without_owner"),
         {"cluster": settings.cluster, "since": window.start, "until": window.end},
     ).to_pylist()
     pods: dict[tuple[str, str], list[_EvidencePod]] = defaultdict(list)
@@ -126,7 +126,7 @@ def _read_inventory(settings: Settings, now: datetime) -> tuple[pa.Table, pa.Tab
     for batch in collector.nodes_and_pods():
         parts[batch.table].append(batch.rows)
     nodes, pods = (
-        pa.concat_tables(parts[noun]) if parts[noun] else schema(noun).empty_table()
+        pa.concat_tables(parts[noun]) if parts[noun] else get_schema(noun).empty_table()
         for noun in ("node", "pod")
     )
     return nodes, pods

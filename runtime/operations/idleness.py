@@ -23,7 +23,7 @@ from fallow.settings import Settings
 from fallow.window import Window, format_duration
 from runtime.operations import analyzer_runs, plans
 from runtime.operations.plans import AnsweredCase
-from runtime.operations.queries import sql
+from runtime.operations.queries import load_sql
 
 if TYPE_CHECKING:
     from actions.policy.model import Policy
@@ -166,7 +166,7 @@ class _Evaluation:
         self._decisions: dict[tuple[str, ...], Decision] = {d.subject: d for d in plan.decisions}
         self._facts: dict[WorkloadKey, list[Facts]] = {}
         for case in facts:
-            self._facts.setdefault(_key(case.finding.subject), []).append(case)
+            self._facts.setdefault(_build_key(case.finding.subject), []).append(case)
 
     def answer(self, key: WorkloadKey) -> Idleness | None:
         allocation = self._allocations.get(key)
@@ -195,7 +195,7 @@ class _Evaluation:
         analyzer = analyzer_runs.load_analyzers(self._settings, (IDLE,))[IDLE]
         if isinstance(analyzer, ReportsUnjudged):
             for item in analyzer.unjudged(self._warehouse, window):
-                key = _key(item.subject)
+                key = _build_key(item.subject)
                 reasons[key] = tuple(dict.fromkeys((*reasons.get(key, ()), *item.reasons)))
         return reasons
 
@@ -226,7 +226,7 @@ class _Evaluation:
         self, key: WorkloadKey, finding: Finding, answers: Iterable[AnsweredCase]
     ) -> str | None:
         """Return the policy that the plan stops it by, if all its gates are open still."""
-        decision = self._decisions.get(_subject(key))
+        decision = self._decisions.get(_build_subject(key))
         if decision is None or self._aborted is not None or key[0] != self._settings.cluster:
             return None
         if (decision.finding, decision.step, decision.ruling) != (finding.id, "act", "allow"):
@@ -249,7 +249,7 @@ class _Evaluation:
             yield GateRefusal("", "match", self._no_rules)
         if self._aborted is not None:
             yield GateRefusal("", self._aborted.gate, self._aborted.text)
-        decision = self._decisions.get(_subject(key))
+        decision = self._decisions.get(_build_subject(key))
         if decision is not None and (decision.step, decision.ruling) != ("act", "allow"):
             text = f"the next step is {decision.step}, not the stop ({decision.ruling})"
             yield GateRefusal(decision.policy, "stage", text, decision.next_at)
@@ -332,7 +332,7 @@ def _read_allocations(warehouse: "Warehouse", at: datetime) -> dict[WorkloadKey,
     # Allocations are as new as the last accounting, which is behind the telemetry.
     behind = service.rollup_every + STALE_INTERVALS * service.collect_every
     rows = warehouse.query(
-        sql("recent_allocations"), {"at": at, "since": at - LATELY, "ended": at - behind}
+        load_sql("recent_allocations"), {"at": at, "since": at - LATELY, "ended": at - behind}
     )
     return {
         (row.cluster, row.namespace, row.workload_kind, row.workload): row
@@ -346,11 +346,11 @@ def _describe_rest(wanted: dict[str, Any]) -> ExpectedRest:
     )
 
 
-def _key(subject: Subject) -> WorkloadKey:
+def _build_key(subject: Subject) -> WorkloadKey:
     return subject.cluster, subject.namespace, subject.workload_kind, subject.workload
 
 
-def _subject(key: WorkloadKey) -> WorkloadKey:
+def _build_subject(key: WorkloadKey) -> WorkloadKey:
     """Return a workload as decisions name it: cluster, kind, namespace, name."""
     cluster, namespace, kind, name = key
     return cluster, kind, namespace, name

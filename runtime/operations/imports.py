@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collectors.openb import summary
+from collectors.openb import summarize_import
 from collectors.prices import rate_card
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -98,7 +98,7 @@ class Importer:
         extent = TelemetryExtent()
         with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
             cursors = collection.read_cursors(warehouse)
-            collector = collection.prometheus_collector(self.settings, cursors, self.clock)
+            collector = collection.build_prometheus_collector(self.settings, cursors, self.clock)
             added, duplicates = collection.drain(
                 warehouse, collector, window, progress, extent.observe
             )
@@ -138,7 +138,7 @@ class Importer:
     def _rate_batches(self, rate: Decimal | None) -> list[Batch]:
         if rate is None:
             return []
-        rate_row = rate_card.flat(
+        rate_row = rate_card.build_flat_rate(
             rate,
             source="import",
             as_of=self.now,
@@ -150,7 +150,7 @@ class Importer:
 
 def count_inventory(batches: Iterable[Batch]) -> list[dict[str, Any]]:
     """Count nodes, GPUs and pods by what they request."""
-    counted = summary(batches)
+    counted = summarize_import(batches)
     rows: list[tuple[str, float]] = [
         ("nodes", counted.nodes),
         ("nodes with GPUs", counted.gpu_nodes),

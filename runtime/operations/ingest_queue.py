@@ -21,7 +21,7 @@ import msgspec
 
 from fallow.errors import FallowError, TemporaryError, WarehouseError
 from fallow.tables import Batch
-from runtime.operations.spool import Spool, SpoolFile, SpoolFullError, oldest_age_s
+from runtime.operations.spool import Spool, SpoolFile, SpoolFullError, compute_oldest_age_s
 from warehouse.ingest import IngestResult, leave_out_future
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class IngestQueue:
             files=len(files),
             disk_rows=sum(file.rows for file in files),
             disk_bytes=sum(file.size for file in files),
-            oldest_s=oldest_age_s(files),
+            oldest_s=compute_oldest_age_s(files),
             refused=self._refused,
         )
 

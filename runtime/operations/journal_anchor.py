@@ -10,7 +10,7 @@ from datetime import datetime
 from actions.journal import Journal
 from fallow.errors import FallowError
 from fallow.settings import Settings
-from runtime.operations.plans import journal_path
+from runtime.operations.plans import get_journal_path
 
 LABEL = "Journal: "
 DIGITS = 16
@@ -29,7 +29,7 @@ def describe_anchor(journal: Journal) -> str:
 def read_anchor_line(settings: Settings, clock: Callable[[], datetime]) -> str:
     """Return the line for the journal of these settings; empty where there is none."""
     try:
-        with Journal.open(journal_path(settings), clock, write=False) as journal:
+        with Journal.open(get_journal_path(settings), clock, write=False) as journal:
             return describe_anchor(journal)
     except FallowError:
         return ""

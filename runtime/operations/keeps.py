@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from actions.journal import event_types
 from actions.journal.action_state import format_subject_key
 from actions.loop.annotate import KEPT_UNTIL
-from actions.reclaim.kinds import kinds
+from actions.reclaim.kinds import read_kinds
 from fallow.action_models import Change, Target
 from fallow.errors import RefusedError, UsageError
 from fallow.settings import Settings
@@ -38,7 +38,7 @@ def keep_workload(
             f"{workload!r} is no workload", hint="write Kind/namespace/name: Notebook/team-a/nb-1"
         )
     kind, space, name = parts
-    kind_info = kinds().get(kind)
+    kind_info = read_kinds().get(kind)
     api_kind, group = (kind_info.api_kind, kind_info.group) if kind_info else (kind, None)
     path = cluster.collection(api_kind, group, space)
     current = cluster.get(f"{path}/{name}") if path else None

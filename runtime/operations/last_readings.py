@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from collectors.prometheus.latest import latest
+from collectors.prometheus.latest import read_latest
 from fallow.action_models import Facts
 from fallow.daemon_threads import (
     DaemonThreads,
@@ -30,7 +30,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
-from runtime.operations.collection import drain, load_collectors, next_start, read_cursors
+from runtime.operations.collection import drain, find_next_start, load_collectors, read_cursors
 
 if TYPE_CHECKING:
     from warehouse.ingest import IngestResult
@@ -109,7 +109,7 @@ class LastReadings:
         """
         cursors = read_cursors(self._warehouse)
         collectors = load_collectors(self._settings, None, cursors, lambda: now, self._warehouse)
-        window = Window(next_start(collectors.get("prometheus"), cursors, now), now)
+        window = Window(find_next_start(collectors.get("prometheus"), cursors, now), now)
         self._read({name: partial(self._collect, c, window) for name, c in collectors.items()})
         accounted = Window(now - pipeline.LEDGER_LOOKBACK, now)
         self.write(lambda: pipeline.account(self._warehouse, accounted))
@@ -126,7 +126,7 @@ class LastReadings:
             return
 
         def read(reading: Reading) -> None:
-            rows = [*latest(settings.prometheus, settings.cluster, pods, now)]
+            rows = [*read_latest(settings.prometheus, settings.cluster, pods, now)]
             self._store(reading, rows)
 
         self._read({CASE: read})

@@ -45,7 +45,7 @@ class SpendTable(msgspec.Struct, frozen=True):
     """How savings relate to waste and idle hours to findings; None where no savings are shown."""
 
 
-def total_spend(
+def read_total_spend(
     warehouse: "Warehouse",
     window: str | None,
     *,
@@ -63,7 +63,7 @@ def total_spend(
     not the fully loaded ones in which savings are counted.
     """
     settings = warehouse.settings
-    span = windows.covered_hours(
+    span = windows.find_covered_hours(
         warehouse,
         window,
         now,
@@ -88,21 +88,21 @@ def total_spend(
     saved = None
     if view == "loaded" and not share_unallocated:
         saved = analyzer_runs.read_waterfall(warehouse, chosen, cluster)
-        notes.append(_savings_note(saved))
+        notes.append(_write_savings_note(saved))
         if saved is not None:
-            notes += reconcile.lines(saved[0])
+            notes += reconcile.format_lines(saved[0])
     _add_savings(rows, by, saved)
     _round_usd(rows)
-    total = _total(rows, by)
+    total = _sum_rows(rows, by)
     if not rows:
         return SpendTable(chosen, rows, total, notes, span.coverage)
-    notes += _unmeasured_notes(total)
-    visible_rows = [_with_use(row, by) for row in rows]
+    notes += _write_unmeasured_notes(total)
+    visible_rows = [_add_use(row, by) for row in rows]
     sums = None if saved is None else reconcile.document(saved[0])
-    return SpendTable(chosen, visible_rows, _with_use(total, by), notes, span.coverage, sums)
+    return SpendTable(chosen, visible_rows, _add_use(total, by), notes, span.coverage, sums)
 
 
-def _savings_note(saved: "StoredWaterfall | None") -> str:
+def _write_savings_note(saved: "StoredWaterfall | None") -> str:
     if saved is None:
         return "savings are not shown: no finding is stored (fallow analyze finds and stores them)"
     return f"savings are those of the findings stored until {saved[1]:%Y-%m-%d %H:%M} UTC"
@@ -130,7 +130,7 @@ def _round_usd(rows: list[dict[str, Any]]) -> None:
         row["usd"], row["idle_usd"], row["saves_usd"] = amounts
 
 
-def _with_use(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
+def _add_use(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
     """Return a row with its shares: of all hours, busy time, effective utilisation."""
     names = {name: row[name] for name in by}
     shares = {"gpu_hours": row["gpu_hours"], "share_pct": row["share_pct"]}
@@ -139,13 +139,13 @@ def _with_use(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
         **names,
         **shares,
         **rest,
-        "busy_pct": _percent(row["busy_gpu_hours"], row["known_gpu_hours"]),
-        "effective_pct": _percent(row["effective_gpu_hours"], row["measured_gpu_hours"]),
+        "busy_pct": _compute_percent(row["busy_gpu_hours"], row["known_gpu_hours"]),
+        "effective_pct": _compute_percent(row["effective_gpu_hours"], row["measured_gpu_hours"]),
         "measured_gpu_hours": row["measured_gpu_hours"],
     }
 
 
-def _unmeasured_notes(total: Mapping[str, Any]) -> list[str]:
+def _write_unmeasured_notes(total: Mapping[str, Any]) -> list[str]:
     """Return how much of the allocated time has no effective utilisation, if there is any."""
     missing = (total["known_gpu_hours"] or 0.0) - (total["measured_gpu_hours"] or 0.0)
     if missing <= MIN_SHARE * (total["known_gpu_hours"] or 0.0):
@@ -158,11 +158,11 @@ def _unmeasured_notes(total: Mapping[str, Any]) -> list[str]:
     return [note]
 
 
-def _percent(part: float | None, whole: float | None) -> float | None:
+def _compute_percent(part: float | None, whole: float | None) -> float | None:
     return 100 * part / whole if part is not None and whole else None
 
 
-def _total(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
+def _sum_rows(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
     total: dict[str, Any] = dict.fromkeys(by, "")
     total[by[0]] = "total"
     for name in rows[0] if rows else ():

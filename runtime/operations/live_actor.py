@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from actions.policy.model import Policy
 
 
-def journal_path(settings: Settings) -> Path:
+def get_journal_path(settings: Settings) -> Path:
     """Return the path of the journal."""
-    return plans.journal_path(settings)
+    return plans.get_journal_path(settings)
 
 
 def freeze_file(settings: Settings) -> Path:
@@ -47,7 +47,7 @@ def freeze_file(settings: Settings) -> Path:
     return plans.freeze_file(settings)
 
 
-def actor_name(settings: Settings) -> str:
+def get_actor_name(settings: Settings) -> str:
     """Return the actor's name for the journal: the setting, else the system's user name."""
     if settings.actions.actor:
         return settings.actions.actor
@@ -58,17 +58,17 @@ def actor_name(settings: Settings) -> str:
 
 
 @contextmanager
-def journal(
+def open_journal(
     settings: Settings, clock: Callable[[], datetime], *, write: bool = True, actor: str = ""
 ) -> "Iterator[Journal]":
     """Open the journal of these settings."""
-    path = journal_path(settings)
-    with Journal.open(path, clock, write=write, actor=actor or actor_name(settings)) as opened:
+    path = get_journal_path(settings)
+    with Journal.open(path, clock, write=write, actor=actor or get_actor_name(settings)) as opened:
         yield opened
 
 
 @contextmanager
-def empty_journal(clock: Callable[[], datetime]) -> "Iterator[Journal]":
+def open_empty_journal(clock: Callable[[], datetime]) -> "Iterator[Journal]":
     """Open an empty journal for a dry run without one; it is deleted afterwards."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -95,7 +95,7 @@ def connect_cluster(settings: Settings) -> "KubeClient":
     return connect(settings)
 
 
-def actor(
+def build_actor(
     settings: Settings,
     record: "JournalState",
     evidence: Any,
@@ -120,7 +120,7 @@ def actor(
         choose=choose_executor,
         clock=clock,
         settings=acting,
-        snapshotter=_snapshotter(settings, cluster, clock),
+        snapshotter=_build_snapshotter(settings, cluster, clock),
         ways=open_transports(settings),
         link=settings.notices.link,
         reviewer=getattr(evidence, "review", lambda _action, _now: None),
@@ -141,7 +141,9 @@ def open_transports(settings: Settings) -> "dict[str, Transport]":
     }
 
 
-def _snapshotter(settings: Settings, cluster: "KubeClient", clock: Callable[[], datetime]) -> Any:
+def _build_snapshotter(
+    settings: Settings, cluster: "KubeClient", clock: Callable[[], datetime]
+) -> Any:
     snapshot_settings = settings.snapshots
     shell = KubernetesRunner(cluster.client, timeout_s=snapshot_settings.timeout.total_seconds())
     store = open_store(snapshot_settings, settings.home)

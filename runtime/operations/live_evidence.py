@@ -74,8 +74,8 @@ class LiveEvidence:
         mine = facts.finding
         now = self._clock()  # a later time, because of the new samples
         current_facts = self._facts(now, (mine.analyzer,))
-        same = (mine.kind, _key(facts))
-        cases = [f for f in current_facts if (f.finding.kind, _key(f)) == same]
+        same = (mine.kind, _build_key(facts))
+        cases = [f for f in current_facts if (f.finding.kind, _build_key(f)) == same]
         # A window may have several stretches of a workload: use the case's own, else the last one.
         return max(
             cases, key=lambda f: (f.finding.id == mine.id, f.finding.window.end), default=None
@@ -112,13 +112,13 @@ class LiveEvidence:
     def _recheck_stalled(self, facts: Facts, now: datetime) -> "Recheck":
         read_at = self._sampled_at or now
         self._reread(facts, now)
-        readings = recheck_stalled.stalled_readings(
+        readings = recheck_stalled.read_stalled_readings(
             self._warehouse, facts, self._clock(), burst_bps=self._settings.reliability.burst_bps
         )
         judged = recheck_stalled.judge_stalled(readings, facts, read_at)
         away = find_unanswered(
             self._warehouse,
-            recheck_stalled.device_readings(readings),
+            recheck_stalled.convert_device_readings(readings),
             read_at,
             cluster=facts.finding.subject.cluster,
         )
@@ -193,6 +193,6 @@ class NoEvidence:
         return None
 
 
-def _key(facts: Facts) -> tuple[str, ...]:
+def _build_key(facts: Facts) -> tuple[str, ...]:
     subject = facts.finding.subject
     return subject.cluster, subject.namespace, subject.workload_kind, subject.workload

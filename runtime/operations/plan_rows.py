@@ -16,7 +16,7 @@ from actions.facts import gather_facts
 from actions.journal import Journal
 from actions.journal.warehouse_copy import copy_journal
 from actions.policy.schedule import get_blackout_end, is_blackout
-from fallow.action_models import Facts, Reason, decision_id
+from fallow.action_models import Facts, Reason, compute_decision_id
 from fallow.errors import FallowError
 from fallow.models import Finding
 from fallow.settings import Settings
@@ -51,7 +51,7 @@ class PlanWriter:
             return
         mine = {"cluster": self._settings.cluster}
         plan_batch = plan_rows(self._settings, plan, facts, at)
-        policy_batch = policy_rows(self._settings.cluster, policies, at)
+        policy_batch = build_policy_rows(self._settings.cluster, policies, at)
         try:
             self._warehouse.replace("plan", plan_batch.rows, OWN_CLUSTER, mine)
             self._warehouse.replace("policy", policy_batch.rows, OWN_CLUSTER, mine)
@@ -75,7 +75,7 @@ class PlanWriter:
 
     def _copy(self, at: datetime) -> None:
         """Copy the journal of an earlier actor: commands, or a service that acted once."""
-        path = plans.journal_path(self._settings)
+        path = plans.get_journal_path(self._settings)
         if path.is_file():
             with Journal.open(path, lambda: at, write=False) as journal:
                 copy_journal(journal, self._warehouse, self._settings.cluster)
@@ -86,11 +86,11 @@ def plan_rows(
 ) -> Batch:
     """Return a plan's decisions and refusals, a row per object."""
     aborted = None if plan.aborted is None else plan.aborted.text
-    by_object: dict[object, Facts] = {_subject_key(f): f for f in facts}
+    by_object: dict[object, Facts] = {_build_subject_key(f): f for f in facts}
     by_object |= {f.finding.id: f for f in facts}
     rows: list[dict[str, Any]] = []
     for decision in plan.decisions:
-        row = _subject_columns(
+        row = _build_subject_columns(
             decision.subject, decision.finding, decision.policy, decision.reasons
         )
         rows.append(
@@ -107,7 +107,9 @@ def plan_rows(
             }
         )
     for refused in plan.refused:
-        row = _subject_columns(refused.subject, refused.finding, refused.policy, refused.reasons)
+        row = _build_subject_columns(
+            refused.subject, refused.finding, refused.policy, refused.reasons
+        )
         case = by_object.get(refused.finding, by_object.get(refused.subject))
         if case is not None:
             row |= {
@@ -123,7 +125,7 @@ def plan_rows(
     return _batch("plan", mine)
 
 
-def policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Batch:
+def build_policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Batch:
     """Return the policies as text, and which of their blackouts is active."""
     rows = []
     for policy in policies:
@@ -164,12 +166,12 @@ def describe_policy(policy: "Policy") -> dict[str, str]:
     }
 
 
-def _subject_key(facts: Facts) -> tuple[str, str, str, str]:
+def _build_subject_key(facts: Facts) -> tuple[str, str, str, str]:
     subject = facts.finding.subject
     return subject.cluster, subject.workload_kind, subject.namespace, subject.workload
 
 
-def _subject_columns(
+def _build_subject_columns(
     subject: tuple[str, str, str, str], finding: str, policy: str, reasons: Sequence[Reason]
 ) -> dict[str, Any]:
     cluster, kind, namespace, name = subject
@@ -180,7 +182,7 @@ def _subject_columns(
         "workload": name,
         "policy": policy,
         "finding": finding,
-        "request": decision_id(policy, finding, "act"),
+        "request": compute_decision_id(policy, finding, "act"),
         "reasons": json.dumps([{"gate": r.gate, "text": r.text} for r in reasons]),
     }
 

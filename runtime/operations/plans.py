@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from actions.backtest import backtest as replay
+from actions.backtest import replay_policy as replay
 from actions.backtest.stepwise import replay_analyzer
 from actions.facts import gather_facts, read_fleet
 from actions.gate_answers import answer_gates, find_subject
 from actions.journal import Journal, JournalState, trust
-from actions.journal.trust import with_trust
+from actions.journal.trust import add_trust
 from actions.plan import plan as decided
 from actions.policy.budgets import get_horizon
-from actions.policy.matching import matches_any
+from actions.policy.matching import is_any_match
 from actions.policy.parser import read_policies
 from analyzers.overlaps import remove_overlaps
 from fallow import plugin_runs, plugins
@@ -26,7 +26,7 @@ from fallow.protocols import FindsLatest, Replayable, ReportsUnjudged
 from fallow.settings import Settings
 from fallow.window import Window, format_duration
 from runtime.operations import analyzer_runs, case_identity, windows
-from runtime.operations.identities import views_with_identities, with_reasons
+from runtime.operations.identities import add_reasons, build_views_with_identities
 
 if TYPE_CHECKING:
     from actions.backtest import Backtest
@@ -82,11 +82,11 @@ def load_policies(settings: Settings, named: Sequence[Path] = ()) -> "tuple[Poli
     """
     sample_interval = max(settings.service.collect_every, settings.exporters.interval)
     if not named and not settings.actions.policies.exists():
-        raise missing_folder_error(settings)
+        raise explain_missing_folder(settings)
     return read_policies(list(named) or [settings.actions.policies], interval=sample_interval)
 
 
-def missing_folder_error(settings: Settings) -> UsageError:
+def explain_missing_folder(settings: Settings) -> UsageError:
     """Return the error of a site that has no policies yet."""
     where = settings.actions.policies
     return UsageError(
@@ -147,7 +147,7 @@ def decide(
         ), same_cases
 
 
-def why_not(
+def explain_why_not(
     warehouse: "Warehouse",
     settings: Settings,
     rules: "Sequence[Policy]",
@@ -162,21 +162,21 @@ def why_not(
         UsageError: the text matches no workload, or several.
     """
     facts, _ = gather_cases(warehouse, settings, at=at, cluster=cluster)
-    extent = windows.extent(warehouse, cluster)
+    extent = windows.find_extent(warehouse, cluster)
     # If the data end in the past, the recent workloads are those of their last day.
     last = at if extent is None else min(at, extent.end)
     subject = find_subject(
-        workload, [*(f.finding.subject for f in facts), *_recent_workloads(warehouse, last)]
+        workload, [*(f.finding.subject for f in facts), *_list_recent_workloads(warehouse, last)]
     )
-    key = _key(subject)
-    mine = [f for f in facts if _key(f.finding.subject) == key]
+    key = _build_key(subject)
+    mine = [f for f in facts if _build_key(f.finding.subject) == key]
     if not mine and last < at:
         # The current plan has no case of it: the gates' results are for the time at which the data
         # end.
         facts, _ = gather_cases(warehouse, settings, at=last, cluster=cluster)
-        mine = [f for f in facts if _key(f.finding.subject) == key]
+        mine = [f for f in facts if _build_key(f.finding.subject) == key]
     answered_cases = answer_cases(warehouse, settings, rules, mine, at)
-    doubts = () if mine else _unjudged_reasons(warehouse, settings, last, key)
+    doubts = () if mine else _list_unjudged_reasons(warehouse, settings, last, key)
     return WhyNotReport(subject, at, answered_cases, doubts)
 
 
@@ -220,11 +220,11 @@ def run_backtest(
         UsageError: there is no history, it is too short, or the policy matches findings of several
             analyzers.
     """
-    window = history_window(warehouse, since, now, cluster)
+    window = find_history_window(warehouse, since, now, cluster)
     analyzer = _load_analyzer(settings, rule)
     is_replayable = isinstance(analyzer, Replayable)
-    times = time_grid(window, step or (STEP if is_replayable else SLOW_STEP))
-    extent = windows.extent(warehouse, cluster)
+    times = build_time_grid(window, step or (STEP if is_replayable else SLOW_STEP))
+    extent = windows.find_extent(warehouse, cluster)
     begin = max(window.start - WARM_UP, extent.start) if extent else window.start
     whole = Window(begin, times[-1])
     if isinstance(analyzer, Replayable):
@@ -235,7 +235,7 @@ def run_backtest(
     return replay(rule, past, warehouse, Window(begin, end), times, within, exact=not is_replayable)
 
 
-def history_window(
+def find_history_window(
     warehouse: "Warehouse", since: str, now: datetime, cluster: str | None = None
 ) -> Window:
     """Return the requested window, as far as there are rows.
@@ -243,7 +243,7 @@ def history_window(
     Raises:
         UsageError: there are no rows at all, or none in it, or it is in the future.
     """
-    extent = windows.extent(warehouse, cluster)
+    extent = windows.find_extent(warehouse, cluster)
     if extent is None:
         raise UsageError(
             "the warehouse holds no telemetry: there is nothing to replay",
@@ -260,7 +260,7 @@ def history_window(
     return Window(max(window.start, extent.start), min(window.end, extent.end, now))
 
 
-def time_grid(window: Window, step: timedelta) -> list[datetime]:
+def build_time_grid(window: Window, step: timedelta) -> list[datetime]:
     """Return the times of a replay: equally spaced, on multiples of five minutes.
 
     Raises:
@@ -285,7 +285,7 @@ def time_grid(window: Window, step: timedelta) -> list[datetime]:
     return [begin + n * step for n in range(count)]
 
 
-def journal_path(settings: Settings) -> Path:
+def get_journal_path(settings: Settings) -> Path:
     """Return the path of the journal."""
     return settings.actions.journal or settings.home / "journal.sqlite"
 
@@ -316,7 +316,7 @@ def record_backtest(
         "met": backtest.met,
     }
     who = actor or "fallow"
-    with Journal.open(journal_path(settings), lambda: now, actor=who) as journal:
+    with Journal.open(get_journal_path(settings), lambda: now, actor=who) as journal:
         rows = [("backtested", backtest.policy, figures)]
         if backtest.met:
             rows.append(("trusted", backtest.policy, {**figures, "by": "backtest"}))
@@ -327,7 +327,7 @@ class _JournalReader:
     """The journal, if there is one: its data about cases, and the used budgets."""
 
     def __init__(self, settings: Settings) -> None:
-        self._path = journal_path(settings)
+        self._path = get_journal_path(settings)
         self.record: JournalState | None = None
         self._file = freeze_file(settings)
 
@@ -365,7 +365,7 @@ class _JournalReader:
             concurrent=len(record.list_open()),
             acted=record.count_by_policy(),
         )
-        return with_trust(usage, record, rules)
+        return add_trust(usage, record, rules)
 
     def _explain_freeze(self) -> str | None:
         """Return why the journal or the freeze file stops everything; None = they do not."""
@@ -417,7 +417,7 @@ def gather_cases(
     longest = max(settings.idle.min_duration, settings.idle.service_duration) + LOOKBACK_MARGIN
     since = min(window.start, max(extent.start, window.end - settings.idle.history))
     longer = Window(since, window.end)
-    views = views_with_identities(warehouse, settings, window, at)
+    views = build_views_with_identities(warehouse, settings, window, at)
     findings: list[Finding] = []
     for name, analyzer in analyzer_runs.load_analyzers(settings, names).items():
         try:
@@ -433,13 +433,13 @@ def gather_cases(
             notes.append(f"{name} is withheld: {plugin_runs.log_failure('analyzer', name, error)}")
     whole = remove_overlaps([f for f in findings if cluster in (None, f.subject.cluster)])
     facts = gather_facts(views, case_identity.resolve(views, whole).findings, at)
-    facts, unknown = with_reasons(settings, facts)
+    facts, unknown = add_reasons(settings, facts)
     return facts, [*notes, *unknown]
 
 
 def _load_analyzer(settings: Settings, rule: "Policy") -> Any:
     wanted = rule.match.analyzer or ("*",)
-    names = [n for n in plugins.installed("analyzers") if matches_any(wanted, n)]
+    names = [n for n in plugins.find_installed("analyzers") if is_any_match(wanted, n)]
     if len(names) != 1:
         raise UsageError(
             f"policy {rule.name!r} matches findings of {len(names)} analyzers",
@@ -448,7 +448,7 @@ def _load_analyzer(settings: Settings, rule: "Policy") -> Any:
     return analyzer_runs.load_analyzers(settings, names)[names[0]]
 
 
-def _recent_workloads(warehouse: "Warehouse", at: datetime) -> list[Subject]:
+def _list_recent_workloads(warehouse: "Warehouse", at: datetime) -> list[Subject]:
     """Return the workloads that held GPUs in the day before a time."""
     rows = warehouse.query(
         "SELECT DISTINCT cluster, namespace, workload_kind, workload FROM allocation "
@@ -459,7 +459,7 @@ def _recent_workloads(warehouse: "Warehouse", at: datetime) -> list[Subject]:
     return [Subject(**row) for row in rows]
 
 
-def _unjudged_reasons(
+def _list_unjudged_reasons(
     warehouse: "Warehouse", settings: Settings, at: datetime, key: tuple[str, ...]
 ) -> tuple[str, ...]:
     window = Window(at - timedelta(days=1), at)
@@ -474,10 +474,13 @@ def _unjudged_reasons(
         except FallowError:
             continue
         reasons += [
-            f"{name}: {reason}" for d in doubts if _key(d.subject) == key for reason in d.reasons
+            f"{name}: {reason}"
+            for d in doubts
+            if _build_key(d.subject) == key
+            for reason in d.reasons
         ]
     return tuple(dict.fromkeys(reasons))
 
 
-def _key(subject: Subject) -> tuple[str, ...]:
+def _build_key(subject: Subject) -> tuple[str, ...]:
     return subject.cluster, subject.namespace, subject.workload_kind, subject.workload

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dashboards.figures.reconciliation import Reconciliation
-from dashboards.waste_report import money
+from dashboards.waste_report import format_money
 from fallow.models import WASTED
 
 if TYPE_CHECKING:
     from analyzers.waterfall import SavingsWaterfall
 
 
-def reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
+def compute_reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
     """Return how the steps' savings relate to the waste, and idle hours to findings."""
     saved, wasted = waterfall.saved(), waterfall.paid_in(WASTED)
     by: dict[str, Decimal] = {}
     for step in waterfall.steps:
         if step.in_use.gpu_hours:
             by[step.analyzer] = by.get(step.analyzer, Decimal()) + (step.in_use.usd or Decimal())
-    in_use = waterfall.saved_in([s for s in _states(waterfall) if s not in WASTED])
+    in_use = waterfall.saved_in([s for s in _list_states(waterfall) if s not in WASTED])
     return Reconciliation(
         wasted_gpu_hours=wasted.gpu_hours,
         wasted_usd=wasted.usd,
@@ -35,20 +35,20 @@ def reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
     )
 
 
-def lines(waterfall: "SavingsWaterfall") -> list[str]:
+def format_lines(waterfall: "SavingsWaterfall") -> list[str]:
     """Return its sentences, without empty ones."""
-    sums = reconciliation(waterfall)
-    return [line for line in (sums.idle(), sums.savings(money)) if line]
+    sums = compute_reconciliation(waterfall)
+    return [line for line in (sums.idle(), sums.savings(format_money)) if line]
 
 
 def document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
     """Return it for JSON; the parts of the savings and of the idle hours add up."""
-    sums = reconciliation(waterfall)
+    sums = compute_reconciliation(waterfall)
     body = msgspec.structs.asdict(sums)
     fields = {name: value for name, value in body.items() if name not in ("earlier_usd", "divided")}
     idle = sums.idle_without_finding_gpu_hours
     return {**fields, "of_waste_usd": sums.of_waste_usd, "idle_without_finding_gpu_hours": idle}
 
 
-def _states(waterfall: "SavingsWaterfall") -> list[str]:
+def _list_states(waterfall: "SavingsWaterfall") -> list[str]:
     return sorted(set(waterfall.cells["state"].to_pylist()))

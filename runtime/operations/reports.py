@@ -80,12 +80,12 @@ def produce(
         views, settings, window=window, mine=(cluster, team), now=now, whole=fmt == "csv"
     )
     if fmt == "focus":
-        return _focus(request, audience, team, focus_version, parquet=parquet)
-    document = _documents()[audience](request)
+        return _build_focus(request, audience, team, focus_version, parquet=parquet)
+    document = _list_documents()[audience](request)
     return Report(
-        name=file_name(audience, team, request.window, fmt),
+        name=build_file_name(audience, team, request.window, fmt),
         media_type=MEDIA[fmt],
-        body=_writers()[fmt](document),
+        body=_list_writers()[fmt](document),
         title=f"{document.title}, {format_window(request.window)}",
         summary=summarise(document),
     )
@@ -102,7 +102,7 @@ def _make_request(
 ) -> ReportRequest:
     checked_window = check_window(views, window, now)
     cluster, team = mine
-    names = extent.names(views, checked_window) if team or cluster else {}
+    names = extent.read_names(views, checked_window) if team or cluster else {}
     for label, name in (("cluster", cluster), ("team", team)):
         there = names.get(label, ())
         if name is not None and name not in there:
@@ -118,7 +118,7 @@ def _make_request(
     )
 
 
-def _documents() -> "dict[str, Callable[[ReportRequest], ReportDocument]]":
+def _list_documents() -> "dict[str, Callable[[ReportRequest], ReportDocument]]":
     try:
         from dashboards.reports import finance, sre, team  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -126,7 +126,7 @@ def _documents() -> "dict[str, Callable[[ReportRequest], ReportDocument]]":
     return {"finance": finance.document, "sre": sre.document, "team": team.document}
 
 
-def _writers() -> "dict[str, Callable[[ReportDocument], bytes]]":
+def _list_writers() -> "dict[str, Callable[[ReportDocument], bytes]]":
     from dashboards.reports import as_csv, as_html, as_md, as_pdf  # noqa: PLC0415
 
     return {
@@ -137,15 +137,15 @@ def _writers() -> "dict[str, Callable[[ReportDocument], bytes]]":
     }
 
 
-def _focus(
+def _build_focus(
     request: ReportRequest, audience: str, team: str | None, version: str, *, parquet: bool
 ) -> Report:
-    charges = focus.rows(request.views, request.window, request.filters, version)
+    charges = focus.read_rows(request.views, request.window, request.filters, version)
     kind = "parquet" if parquet else "focus"
     return Report(
-        name=file_name(audience, team, request.window, kind),
+        name=build_file_name(audience, team, request.window, kind),
         media_type=MEDIA[kind],
-        body=focus.as_parquet(charges.rows) if parquet else focus.as_csv(charges.rows),
+        body=focus.encode_parquet(charges.rows) if parquet else focus.encode_csv(charges.rows),
         title=f"FOCUS {version} charges, {format_window(request.window)}",
         summary=charges.summary,
     )
@@ -175,14 +175,14 @@ def check_options(*, audience: str, fmt: str, team: str | None, focus_version: s
         )
 
 
-def file_name(audience: str, team: str | None, window: Window, ending: str) -> str:
+def build_file_name(audience: str, team: str | None, window: Window, ending: str) -> str:
     """Return a file name that is legal in every file system, mail and bucket."""
-    audience_name = "-".join(filter(None, (audience, _safe(team or ""))))
+    audience_name = "-".join(filter(None, (audience, _make_safe(team or ""))))
     days = f"{window.start:%Y%m%d}-{window.end:%Y%m%d}"
     return f"fallow-{audience_name}-{days}.{ENDINGS.get(ending, ending)}"
 
 
-def _safe(text: str) -> str:
+def _make_safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._-")[:60]
 
 

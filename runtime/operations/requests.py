@@ -102,7 +102,7 @@ class ActionRequests:
             TemporaryError: another process is acting, or the cluster does not respond.
         """
         with self._record(by, needed=True) as record:
-            actor = live_actor.actor(
+            actor = live_actor.build_actor(
                 self._settings,
                 record,
                 NoEvidence(),
@@ -139,12 +139,12 @@ class ActionRequests:
 
     @contextmanager
     def _record(self, by: str, *, needed: bool = False) -> "Iterator[JournalState]":
-        path = live_actor.journal_path(self._settings)
+        path = live_actor.get_journal_path(self._settings)
         if needed and not path.is_file():
             raise UsageError(
                 f"there is no journal at {path}", hint="nothing has acted, or been asked for, yet"
             )
-        with live_actor.journal(self._settings, self._clock, actor=by) as journal:
+        with live_actor.open_journal(self._settings, self._clock, actor=by) as journal:
             yield JournalState(journal).catch_up()
         self.copy_soon()
 
@@ -164,7 +164,7 @@ class ActionRequests:
         try:
             with (
                 suppress(FallowError),
-                live_actor.journal(self._settings, self._clock, write=False) as journal,
+                live_actor.open_journal(self._settings, self._clock, write=False) as journal,
             ):
                 copy_journal(journal, self._warehouse, self._settings.cluster)
         finally:
@@ -180,12 +180,12 @@ def freeze_all(
 ) -> list[str]:
     """Turn every switch on that can be; return what could not, as sentences."""
     try:
-        with live_actor.journal(settings, clock, actor=by) as journal:
+        with live_actor.open_journal(settings, clock, actor=by) as journal:
             switch = live_actor.kill_switch(settings, JournalState(journal), cluster)
             return switch.freeze(why, journal.actor)
     except FallowError as error:  # a kill switch works whatever the state of the journal is
         switch = live_actor.kill_switch(settings, None, cluster)
-        return [error.message, *switch.freeze(why, by or live_actor.actor_name(settings))]
+        return [error.message, *switch.freeze(why, by or live_actor.get_actor_name(settings))]
 
 
 def verify_journal(
@@ -195,11 +195,15 @@ def verify_journal(
 
     None = there is no journal yet.
     """
-    if not live_actor.journal_path(settings).is_file():
+    if not live_actor.get_journal_path(settings).is_file():
         return None
-    with live_actor.journal(settings, clock, write=False) as journal:
+    with live_actor.open_journal(settings, clock, write=False) as journal:
         # The copy is made first: rows that are written meanwhile do not matter.
         broken = journal.verify(read_copied_hashes(warehouse, settings.cluster))
         rows = len(journal.entries())
-        waits = 0 if broken else len(action_tables.approval_rows(JournalState(journal).catch_up()))
+        waits = (
+            0
+            if broken
+            else len(action_tables.build_approval_rows(JournalState(journal).catch_up()))
+        )
     return rows, broken, waits

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from actions.backtest.result import wilson
+from actions.backtest.result import compute_wilson_interval
 from actions.journal import Journal, JournalState
 from actions.savings.storage import measure_watched
-from fallow.money import apportion, cents
+from fallow.money import apportion, round_to_cents
 from fallow.protocols import Views
 from fallow.settings import Settings
-from runtime.operations.plans import journal_path
-from runtime.operations.queries import sql
+from runtime.operations.plans import get_journal_path
+from runtime.operations.queries import load_sql
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -23,7 +23,7 @@ ABOUT = ("policy", "namespace", "workload_kind", "workload", "verb", "start", "e
 Row = dict[str, Any]
 
 
-def total_savings(
+def sum_savings(
     warehouse: "Warehouse", settings: Settings, *, since: datetime, by: str, now: datetime
 ) -> tuple[list[Row], Row]:
     """Return what actions since a time saved, by policy, action, team or kind, and the sum.
@@ -39,7 +39,7 @@ def total_savings(
     group_rows = [_sum_rows({by: key}, mine, by) for key, mine in groups.items()]
     group_rows.sort(key=lambda r: (-(r["usd"] or Decimal()), -r["gpu_hours"], str(r[by])))
     whole = _sum_rows({}, rows, "")
-    whole["usd"] = None if whole["usd"] is None else cents(whole["usd"])
+    whole["usd"] = None if whole["usd"] is None else round_to_cents(whole["usd"])
     for row, usd in zip(
         group_rows, apportion([r["usd"] for r in group_rows], whole["usd"]), strict=True
     ):
@@ -58,7 +58,9 @@ def _apportion_kinds(row: Row) -> None:
 
 def read_cases(views: Views, *, since: datetime, cluster: str | None) -> list[Row]:
     """Return the progress of each case since a time: identified, notified, acted upon, verified."""
-    rows: list[Row] = views.query(sql("cases"), {"since": since, "cluster": cluster}).to_pylist()
+    rows: list[Row] = views.query(
+        load_sql("cases"), {"since": since, "cluster": cluster}
+    ).to_pylist()
     return rows
 
 
@@ -81,7 +83,7 @@ def _read_rows(warehouse: "Warehouse", settings: Settings, now: datetime) -> lis
 
 def _measure_open(warehouse: "Warehouse", settings: Settings, now: datetime) -> list[Row]:
     """Measure the open actions now, if the journal is on this machine."""
-    path = journal_path(settings)
+    path = get_journal_path(settings)
     if not path.is_file():
         return []
     with Journal.open(path, lambda: now, write=False) as journal:
@@ -107,22 +109,22 @@ def _sum_rows(key: Mapping[str, Any], rows: Sequence[Row], by: str) -> Row:
         total["end"] = max(row["end"] for row in rows)
     total |= {
         "actions": len(actions),
-        "predicted_gpu_hours": _hours(rows, "predicted_gpu_hours"),
-        "gpu_hours": _hours(rows, "gpu_hours"),
-        "unknown_gpu_hours": _hours(rows, "unknown_gpu_hours"),
-        "predicted_usd": _usd(rows, "predicted_usd"),
-        "usd": _usd(rows, "usd"),
+        "predicted_gpu_hours": _convert_hours(rows, "predicted_gpu_hours"),
+        "gpu_hours": _convert_hours(rows, "gpu_hours"),
+        "unknown_gpu_hours": _convert_hours(rows, "unknown_gpu_hours"),
+        "predicted_usd": _parse_usd(rows, "predicted_usd"),
+        "usd": _parse_usd(rows, "usd"),
     }
     for kind in KINDS:
-        total[kind] = _usd([row for row in rows if row["kind"] == kind], "usd")
+        total[kind] = _parse_usd([row for row in rows if row["kind"] == kind], "usd")
     total["restart_usd"] = sum((row["restart_usd"] or Decimal() for row in rows), Decimal())
     if by == "kind":
         return {name: value for name, value in total.items() if name not in KINDS}
-    return total | _reversal_columns(reversed_count, len(actions))
+    return total | _build_reversal_columns(reversed_count, len(actions))
 
 
-def _reversal_columns(reversed_count: int, of: int) -> Row:
-    low, high = wilson(reversed_count, of) if of else (0.0, 1.0)
+def _build_reversal_columns(reversed_count: int, of: int) -> Row:
+    low, high = compute_wilson_interval(reversed_count, of) if of else (0.0, 1.0)
     rate = reversed_count / of if of else None
     return {
         "reversed": reversed_count,
@@ -132,11 +134,11 @@ def _reversal_columns(reversed_count: int, of: int) -> Row:
     }
 
 
-def _hours(rows: Iterable[Row], name: str) -> float:
+def _convert_hours(rows: Iterable[Row], name: str) -> float:
     return round(sum(row[name] or 0.0 for row in rows), 6)
 
 
-def _usd(rows: Iterable[Row], name: str) -> Decimal | None:
+def _parse_usd(rows: Iterable[Row], name: str) -> Decimal | None:
     values = [row[name] for row in rows]
     return None if any(v is None for v in values) else sum(values, Decimal())
 

@@ -37,7 +37,7 @@ def scan_prometheus(
     if not settings.prometheus.url:
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
     window = Window(parse_timestamp(since, now=now), now)
-    collector = collection.prometheus_collector(settings, clock=lambda: now)
+    collector = collection.build_prometheus_collector(settings, clock=lambda: now)
     with tempfile.TemporaryDirectory(prefix="fallow-scan-") as folder:
         own = WarehouseSettings(
             threads=settings.warehouse.threads, memory_limit=settings.warehouse.memory_limit

@@ -154,7 +154,7 @@ def list_waiting(folder: Path) -> list[SpoolFile]:
     return [SpoolFile(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
 
 
-def oldest_age_s(files: Sequence[SpoolFile]) -> float:
+def compute_oldest_age_s(files: Sequence[SpoolFile]) -> float:
     """Return for how many seconds the oldest file has waited; 0 = none waits."""
     return max(time.time() - files[0].written_at, 0.0) if files else 0.0
 
@@ -185,7 +185,7 @@ def _decode(content: bytes) -> Iterator[Batch]:
     for row in envelope.to_pylist():
         rows = pa.ipc.open_stream(row["rows"]).read_all()
         # An earlier version may have written it: columns that are new since then are null.
-        today = set(tables.schema(row["table"]).names)
+        today = set(tables.get_schema(row["table"]).names)
         columns = {name: rows.column(name) for name in rows.schema.names if name in today}
         # Its times were checked when the rows were read.
         yield msgspec.structs.replace(Batch.of(row["table"], columns), times_checked=True)

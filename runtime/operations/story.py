@@ -11,14 +11,14 @@ from dashboards.waste_report import (
     Story,
     UnjudgedWorkload,
     WasteRow,
-    in_order,
+    sort_states,
 )
 from fallow import money
 from fallow.models import Finding
 from fallow.protocols import Views
 from fallow.window import Window, format_duration
 from runtime.operations.findings import format_subject
-from runtime.operations.queries import sql
+from runtime.operations.queries import load_sql
 
 if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
@@ -41,8 +41,8 @@ def build_story(
     `findings` are reported as wastes of workloads, `others` by what they would save.
     """
     where = {"since": window.start, "until": window.end, "cluster": cluster}
-    states = views.query(sql("states"), where).to_pylist()
-    fleet = views.query(sql("fleet"), where).to_pylist()[0]
+    states = views.query(load_sql("states"), where).to_pylist()
+    fleet = views.query(load_sql("fleet"), where).to_pylist()[0]
     idle = [row["usd"] if row["state"] == "idle" else Decimal() for row in states]
     usd, _ = money.split([row["usd"] for row in states], idle)
     unpriced = sum(row["unpriced_gpu_hours"] or 0.0 for row in states)
@@ -53,18 +53,20 @@ def build_story(
         window=window,
         gpus=float(fleet["gpus"]),
         nodes=int(fleet["nodes"]),
-        states=in_order(
+        states=sort_states(
             [
-                StateTotal(row["state"], _hours(row["gpu_hours"]), paid)
+                StateTotal(row["state"], _convert_hours(row["gpu_hours"]), paid)
                 for row, paid in zip(states, usd, strict=True)
             ]
         ),
         wastes=tuple(sum_wastes(findings, window)),
-        others=tuple(_other(row) for row in others if row.gpu_hours or row.usd),
-        unjudged=tuple(_unjudged(row) for row in views.query(sql("unjudged"), where).to_pylist()),
+        others=tuple(_build_other_finding(row) for row in others if row.gpu_hours or row.usd),
+        unjudged=tuple(
+            _build_unjudged(row) for row in views.query(load_sql("unjudged"), where).to_pylist()
+        ),
         planted=planted,
         audit_failures=tuple(str(failure) for failure in failures),
-        prices=_prices(states),
+        prices=_describe_prices(states),
         notes=tuple(notes),
     )
 
@@ -78,7 +80,10 @@ def sum_wastes(findings: Sequence[Finding], window: Window) -> list[WasteRow]:
         groups.setdefault(key, []).append(finding)
     # In cents that sum to a total that is rounded once: the total of the findings.
     usd = money.apportion([_sum(group) for group in groups.values()])
-    wastes = [_waste(group, window, paid) for group, paid in zip(groups.values(), usd, strict=True)]
+    wastes = [
+        _build_waste_row(group, window, paid)
+        for group, paid in zip(groups.values(), usd, strict=True)
+    ]
     return sorted(wastes, key=lambda w: (-(w.usd or Decimal()), -w.gpu_hours, w.workload))
 
 
@@ -87,7 +92,7 @@ def _sum(group: Sequence[Finding]) -> Decimal | None:
     return sum(priced, Decimal()) if priced else None
 
 
-def _waste(group: Sequence[Finding], window: Window, usd: Decimal | None) -> WasteRow:
+def _build_waste_row(group: Sequence[Finding], window: Window, usd: Decimal | None) -> WasteRow:
     largest = max(group, key=lambda f: (f.gpu_hours, f.id))
     subject = largest.subject
     first = min(f.window.start for f in group)
@@ -103,7 +108,7 @@ def _waste(group: Sequence[Finding], window: Window, usd: Decimal | None) -> Was
         owner=f"{subject.team or subject.namespace} ({subject.workload_kind})",
         kind=largest.kind,
         since=f"{first:%a %Y-%m-%d %H:%M}{times}",
-        gpu_hours=_hours(sum(f.gpu_hours for f in group)),
+        gpu_hours=_convert_hours(sum(f.gpu_hours for f in group)),
         usd=usd,
         evidence=largest.evidence,
         why=describe_reason(largest),
@@ -112,15 +117,15 @@ def _waste(group: Sequence[Finding], window: Window, usd: Decimal | None) -> Was
     )
 
 
-def _other(row: "RankedFinding") -> OtherFinding:
+def _build_other_finding(row: "RankedFinding") -> OtherFinding:
     finding, advice = row.finding, row.finding.recommendations[0]
     return OtherFinding(
         subject=format_subject(finding.subject),
         analyzer=finding.analyzer,
         kind=finding.kind,
         saving=advice.saving,
-        gpu_hours=_hours(row.gpu_hours),
-        usd=_cents(row.usd),
+        gpu_hours=_convert_hours(row.gpu_hours),
+        usd=_round_to_cents(row.usd),
         evidence=finding.evidence,
         why=describe_reason(finding),
         advice=f"{advice.verb} {advice.target}",
@@ -133,13 +138,15 @@ def describe_reason(finding: Finding) -> str:
     return str(finding.details.get("why", finding.kind))
 
 
-def _unjudged(row: dict[str, Any]) -> UnjudgedWorkload:
+def _build_unjudged(row: dict[str, Any]) -> UnjudgedWorkload:
     contradicted = float(row["conflict_device_hours"]) > 0
     why = "signals contradict each other" if contradicted else "telemetry missing"
-    return UnjudgedWorkload(f"{row['namespace']}/{row['workload']}", _hours(row["gpu_hours"]), why)
+    return UnjudgedWorkload(
+        f"{row['namespace']}/{row['workload']}", _convert_hours(row["gpu_hours"]), why
+    )
 
 
-def _prices(states: Sequence[dict[str, Any]]) -> str:
+def _describe_prices(states: Sequence[dict[str, Any]]) -> str:
     oldest = [r["oldest_price"] for r in states if r["oldest_price"] is not None]
     newest = [r["newest_price"] for r in states if r["newest_price"] is not None]
     if not oldest:
@@ -150,7 +157,7 @@ def _prices(states: Sequence[dict[str, Any]]) -> str:
     return f"as of {first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
-def _hours(hours: float) -> float:
+def _convert_hours(hours: float) -> float:
     """Return hours without the noise of a sum of floats, whose order the engine does not fix.
 
     Five-minute buckets give ties such as 2,423.05: noise would round them up or down by chance.
@@ -158,5 +165,5 @@ def _hours(hours: float) -> float:
     return round(float(hours), money.MICRO_HOURS)
 
 
-def _cents(usd: Decimal | None) -> Decimal | None:
-    return None if usd is None else money.cents(usd)
+def _round_to_cents(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else money.round_to_cents(usd)

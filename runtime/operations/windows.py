@@ -16,7 +16,7 @@ STALE_AFTER = timedelta(hours=6)
 """If data end longer ago than this, the default window ends with them."""
 
 
-def extent(views: Views, cluster: str | None = None) -> Window | None:
+def find_extent(views: Views, cluster: str | None = None) -> Window | None:
     """Return the time from the first sample of any device to the last; None = no sample."""
     row = views.query(
         "SELECT min(first_seen) AS first, max(last_seen) AS last FROM device "
@@ -28,7 +28,7 @@ def extent(views: Views, cluster: str | None = None) -> Window | None:
     return Window(row["first"].replace(tzinfo=UTC), row["last"].replace(tzinfo=UTC))
 
 
-def inventory_extent(views: Views, cluster: str | None = None) -> Window | None:
+def find_inventory_extent(views: Views, cluster: str | None = None) -> Window | None:
     """Return the time from the first poll of any node or pod to the last; None = no poll."""
     row = views.query(
         "SELECT min(first_seen) AS first, max(last_seen) AS last "
@@ -51,9 +51,9 @@ def require_extent(views: Views, cluster: str | None = None, *, inventory: bool 
         EmptyWarehouseError: the warehouse has no telemetry.
         UsageError: it has none of this cluster.
     """
-    data_extent = extent(views, cluster)
+    data_extent = find_extent(views, cluster)
     if data_extent is None and inventory:
-        data_extent = inventory_extent(views, cluster)
+        data_extent = find_inventory_extent(views, cluster)
     if data_extent is None:
         if cluster is None:
             raise EmptyWarehouseError(
@@ -128,7 +128,7 @@ class CoveredHours(msgspec.Struct, frozen=True):
     coverage: WindowCoverage
 
 
-def covered_hours(
+def find_covered_hours(
     views: Views,
     text: str | None,
     now: datetime,
@@ -148,7 +148,7 @@ def covered_hours(
         UsageError: as `choose`.
     """
     newest = coverage.find_newest(views, lag, cluster)
-    data_extent = extent(views, cluster)
+    data_extent = find_extent(views, cluster)
     relative = (
         (text is None or "/" not in text) and data_extent is not None and data_extent.start < now
     )

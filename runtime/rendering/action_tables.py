@@ -13,17 +13,17 @@ from runtime.rendering.tables import document, render
 MOST_REASONS = 3
 
 
-def step_rows(report: TurnReport) -> list[dict[str, Any]]:
+def build_step_rows(report: TurnReport) -> list[dict[str, Any]]:
     """Return the steps that a turn took, or would take, then what it holds and refuses."""
     taken_keys = {(t.decision.policy, t.decision.finding) for t in report.steps}
     rows = [
-        _step_row(t.decision, t.result, t.reasons or t.decision.reasons, t.action)
+        _build_step_row(t.decision, t.result, t.reasons or t.decision.reasons, t.action)
         for t in report.steps
     ]
     if report.plan is None:
         return rows
     rows += [
-        _step_row(decision, decision.ruling, decision.reasons, None)
+        _build_step_row(decision, decision.ruling, decision.reasons, None)
         for decision in report.plan.decisions
         if (decision.policy, decision.finding) not in taken_keys and decision.step != "observe"
     ]
@@ -45,7 +45,7 @@ def step_rows(report: TurnReport) -> list[dict[str, Any]]:
     return rows
 
 
-def step_notes(report: TurnReport) -> list[str]:
+def write_step_notes(report: TurnReport) -> list[str]:
     """Return the notes beside the rows."""
     lines = [f"{reason.gate}: {reason.text}" for reason in report.halted]
     if report.plan is not None and report.plan.aborted is not None:
@@ -65,10 +65,10 @@ def step_notes(report: TurnReport) -> list[str]:
 
 def action_rows(record: JournalState) -> list[dict[str, Any]]:
     """Return every action, the newest first."""
-    return [_action_row(state) for state in sorted(record.actions.values(), key=_newest_first)]
+    return [_action_row(state) for state in sorted(record.actions.values(), key=_rank_newest_first)]
 
 
-def approval_rows(record: JournalState) -> list[dict[str, Any]]:
+def build_approval_rows(record: JournalState) -> list[dict[str, Any]]:
     """Return what waits for approval, in the shape of actions."""
     rows = []
     for request in record.approval_requests.values():
@@ -144,7 +144,7 @@ def _action_row(state: ActionState) -> dict[str, Any]:
     }
 
 
-def _step_row(decision: Any, result: str, reasons: Any, action: str | None) -> dict[str, Any]:
+def _build_step_row(decision: Any, result: str, reasons: Any, action: str | None) -> dict[str, Any]:
     return {
         "action": action,
         "policy": decision.policy,
@@ -169,5 +169,5 @@ def _format_reasons(reasons: Any) -> str | None:
     return "; ".join(texts[:MOST_REASONS]) + more or None
 
 
-def _newest_first(state: ActionState) -> float:
+def _rank_newest_first(state: ActionState) -> float:
     return -state.action.at.timestamp()

@@ -15,7 +15,7 @@ from dashboards.waste_report import Story
 from fallow import money
 from fallow.models import Saving
 from runtime.operations import reconcile
-from runtime.operations.findings import row as flat
+from runtime.operations.findings import build_row as flat
 from runtime.rendering.tables import Rows, document, render, write_text
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def render_story(story: Story, output: str) -> str:
     if output == "csv":
         return render([msgspec.structs.asdict(s) for s in story.states], "csv", noun="states")
     if output == "md":
-        return page.markdown(story)
+        return page.render_markdown(story)
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size((WIDE, 24)).columns if terminal else WIDE
     colour = terminal and not os.environ.get("NO_COLOR")
-    return page.terminal(story, width=max(NARROW, min(width, 120)), colour=colour)
+    return page.render_terminal(story, width=max(NARROW, min(width, 120)), colour=colour)
 
 
 def render_analysis(
@@ -82,54 +82,54 @@ def render_analysis(
     """Return findings by effort class, the `top` most expensive of each, and their waterfall."""
     parts: list[tuple[str, Rows]] = []
     for effort, title in CLASSES.items():
-        rows = [_finding_row(row) for row in ranked if row.effort == effort]
+        rows = [_build_finding_row(row) for row in ranked if row.effort == effort]
         if rows:
             top_rows = rows[:top] if top else rows
             counted = (
                 f"{len(top_rows)} of {len(rows)}" if len(top_rows) < len(rows) else f"{len(rows)}"
             )
             parts.append((f"{title} ({counted})", top_rows))
-    parts.append(("what they save together", waterfall_rows(waterfall)))
-    stands = "".join(f"\n{line}" for line in reconcile.lines(waterfall))
+    parts.append(("what they save together", build_waterfall_rows(waterfall)))
+    stands = "".join(f"\n{line}" for line in reconcile.format_lines(waterfall))
     text = render_tables(parts, output, "findings")
     return f"{text}{stands}\n" if stands else text
 
 
-def waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
+def build_waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
     """Return the waterfall as lines: the bill, what each analyzer's advice saves, what is left."""
     bill, whole = waterfall.bill, waterfall.saved()
-    lines = [_waterfall_row("the bill", "", waterfall, bill, len(waterfall.steps))]
+    lines = [_build_waterfall_row("the bill", "", waterfall, bill, len(waterfall.steps))]
     seen = dict.fromkeys((s.analyzer, s.saving, s.evidence) for s in waterfall.steps)
     for analyzer, saving, evidence in seen:
         only = {"analyzer": analyzer, "saving": saving, "evidence": evidence}
         count = sum(all(getattr(s, k) == v for k, v in only.items()) for s in waterfall.steps)
         kind = f"{saving}, {evidence}"
         lines.append(
-            _waterfall_row(f"- {analyzer}", kind, waterfall, waterfall.saved(**only), count)
+            _build_waterfall_row(f"- {analyzer}", kind, waterfall, waterfall.saved(**only), count)
         )
     left = bill.gpu_hours - whole.gpu_hours
     usd = None if bill.usd is None else bill.usd - (whole.usd or 0)
-    lines.append(_waterfall_row("= left", "", waterfall, type(bill)(left, usd), None))
+    lines.append(_build_waterfall_row("= left", "", waterfall, type(bill)(left, usd), None))
     if bill.usd is not None:
-        lines[0]["usd"] = money.cents(bill.usd)
+        lines[0]["usd"] = money.round_to_cents(bill.usd)
         parts = money.apportion([line["usd"] for line in lines[1:]], lines[0]["usd"])
         for line, part in zip(lines[1:], parts, strict=True):
             line["usd"] = part
     return lines
 
 
-def waterfall_document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
+def build_waterfall_document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
     """Return the waterfall for `fallow.findings/v1`: bill, savings by kind, every step."""
     whole = waterfall.saved()
     savings = {name: waterfall.saved(saving=name) for name in get_args(Saving)}
     kinds = {name: waterfall.saved(evidence=name) for name in ("confirmed", "suspected")}
     steps = dict(enumerate(step.marginal for step in waterfall.steps))
-    marginal = _in_cents(steps, whole)
+    marginal = _convert_to_cents(steps, whole)
     return {
         "bill": msgspec.structs.asdict(waterfall.bill),
         "saved": msgspec.structs.asdict(whole),
-        "by_saving": _in_cents(savings, whole),
-        "by_evidence": _in_cents(kinds, whole),
+        "by_saving": _convert_to_cents(savings, whole),
+        "by_evidence": _convert_to_cents(kinds, whole),
         "steps": [
             {
                 **msgspec.structs.asdict(step),
@@ -141,11 +141,11 @@ def waterfall_document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
     }
 
 
-def _in_cents(
+def _convert_to_cents(
     parts: "Mapping[Any, SavedAmount]", whole: "SavedAmount"
 ) -> dict[Any, dict[str, Any]]:
     """Return amounts whose dollars, in cents, sum to those of the whole."""
-    target = None if whole.usd is None else money.cents(whole.usd)
+    target = None if whole.usd is None else money.round_to_cents(whole.usd)
     usd = money.apportion([part.usd for part in parts.values()], target)
     return {
         name: {**msgspec.structs.asdict(part), "usd": paid}
@@ -153,12 +153,12 @@ def _in_cents(
     }
 
 
-def _finding_row(row: "RankedFinding") -> dict[str, Any]:
+def _build_finding_row(row: "RankedFinding") -> dict[str, Any]:
     whole = flat(row)
     return {name: whole[name] for name in TERMINAL_COLUMNS}
 
 
-def _waterfall_row(
+def _build_waterfall_row(
     label: str, kind: str, waterfall: "SavingsWaterfall", amount: "SavedAmount", count: int | None
 ) -> dict[str, Any]:
     bill = waterfall.bill

@@ -22,12 +22,12 @@ SIGNS = {"allow": {"act": "+", "snapshot": "+"}, "hold": {}, "deny": {}}
 PERCENT = 100
 
 
-def rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
+def build_rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
     """Return a plan as rows: what would be done, what is held, what is refused, with the reason."""
     by_hand = {s.policy: s.why for s in result.by_hand}
     table_rows = [
-        _decision_row(d, result, by_hand.get(d.policy, "")) for d in result.plan.decisions
-    ] + [_refusal_row(r, result) for r in result.plan.refused]
+        _build_decision_row(d, result, by_hand.get(d.policy, "")) for d in result.plan.decisions
+    ] + [_build_refusal_row(r, result) for r in result.plan.refused]
     order = "+~=-"
     table_rows.sort(key=lambda row: (order.index(row[""]), -(row["usd_per_day"] or 0)))
     return table_rows[:top] if top else table_rows
@@ -35,7 +35,7 @@ def rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
 
 def document(result: "PlanResult") -> dict[str, Any]:
     """Return a plan as `fallow.plan/v1`."""
-    allowed = allowed_decisions(result)
+    allowed = list_allowed_decisions(result)
     return {
         "at": result.at,
         "aborted": result.plan.aborted,
@@ -43,7 +43,7 @@ def document(result: "PlanResult") -> dict[str, Any]:
             "workloads": len(allowed),
             "gpus": round(sum(d.gpus for d in allowed), 6),
             "gpu_hours_per_day": round(sum(d.gpu_hours_per_day or 0 for d in allowed), 4),
-            "usd_per_day": _usd(allowed),
+            "usd_per_day": _parse_usd(allowed),
         },
         "decisions": msgspec.to_builtins(result.plan.decisions, builtin_types=(Decimal,)),
         "refused": msgspec.to_builtins(result.plan.refused),
@@ -58,7 +58,7 @@ def document(result: "PlanResult") -> dict[str, Any]:
     }
 
 
-def allowed_decisions(result: "PlanResult") -> list[Decision]:
+def list_allowed_decisions(result: "PlanResult") -> list[Decision]:
     """Return the decisions that would be carried out now."""
     if result.plan.aborted is not None:
         return []
@@ -70,10 +70,10 @@ def plan_notes(result: "PlanResult") -> list[str]:
     lines = [*result.notes, *(f"policy {s.policy} is {s.why}" for s in result.by_hand)]
     if result.plan.aborted is not None:
         lines.append(f"nothing is done: {result.plan.aborted.text}")
-    allowed = allowed_decisions(result)
+    allowed = list_allowed_decisions(result)
     if allowed:
         hours = sum(d.gpu_hours_per_day or 0 for d in allowed)
-        usd = _usd(allowed)
+        usd = _parse_usd(allowed)
         money = "at no known price" if usd is None else f"${usd:,.2f} a day"
         gpus = sum(d.gpus for d in allowed)
         lines.append(
@@ -88,7 +88,9 @@ def plan_notes(result: "PlanResult") -> list[str]:
     return lines
 
 
-def _decision_row(decision: Decision, result: "PlanResult", by_hand: str = "") -> dict[str, Any]:
+def _build_decision_row(
+    decision: Decision, result: "PlanResult", by_hand: str = ""
+) -> dict[str, Any]:
     cluster, kind, namespace, name = decision.subject
     del cluster
     why = _format_reasons(decision.reasons) if decision.ruling != "allow" else by_hand
@@ -99,7 +101,7 @@ def _decision_row(decision: Decision, result: "PlanResult", by_hand: str = "") -
         "step": decision.step,
         "ruling": decision.ruling,
         "workload": f"{kind}/{namespace}/{name}",
-        "since": _case_start(result, decision.finding),
+        "since": _find_case_start(result, decision.finding),
         "do": decision.verb,
         "policy": decision.policy,
         "gpus": decision.gpus,
@@ -110,7 +112,7 @@ def _decision_row(decision: Decision, result: "PlanResult", by_hand: str = "") -
     }
 
 
-def _refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str, Any]:
+def _build_refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str, Any]:
     _, kind, namespace, name = refused.subject
     facts = next((f for f in result.facts if f.finding.id == refused.finding), None)
     return {
@@ -118,7 +120,7 @@ def _refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str, Any]
         "step": "",
         "ruling": "deny",
         "workload": f"{kind}/{namespace}/{name}",
-        "since": _case_start(result, refused.finding),
+        "since": _find_case_start(result, refused.finding),
         "do": facts.recommendation.verb if facts else "",
         "policy": refused.policy or "none",
         "gpus": facts.gpus if facts else None,
@@ -129,7 +131,7 @@ def _refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str, Any]
     }
 
 
-def _case_start(result: "PlanResult", finding: str) -> datetime | None:
+def _find_case_start(result: "PlanResult", finding: str) -> datetime | None:
     """Return when a case began, as tables show times."""
     case = result.findings.get(finding)
     return None if case is None else case.window.start.replace(tzinfo=None)
@@ -149,7 +151,7 @@ def _format_reasons(reasons: Sequence[Reason]) -> str:
     return f"{first.gate}: {first.text}" + (f" (+{more})" if more else "")
 
 
-def _usd(decisions: Sequence[Decision]) -> Decimal | None:
+def _parse_usd(decisions: Sequence[Decision]) -> Decimal | None:
     prices = [d.usd_per_day for d in decisions]
     if not prices or None in prices:
         return None
@@ -229,7 +231,7 @@ def stop_rows(backtest: "Backtest", top: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def backtest_document(backtest: "Backtest") -> dict[str, Any]:
+def build_backtest_document(backtest: "Backtest") -> dict[str, Any]:
     """Return a backtest as `fallow.backtest/v1`."""
     low, high = backtest.interval
     return {
@@ -276,7 +278,7 @@ def backtest_document(backtest: "Backtest") -> dict[str, Any]:
     }
 
 
-def backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
+def write_backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
     """Return a backtest's verdict as sentences; `top`: number of named cases, 0 = all."""
     start, end = backtest.window.start, backtest.window.end
     usd = backtest.usd
@@ -306,10 +308,10 @@ def backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
             f"{len(backtest.aborted)} evaluations aborted whole, first at {at:%Y-%m-%d %H:%M}: "
             f"{reason.text}"
         )
-    return [*lines, *_unresolved_notes(backtest, top)]
+    return [*lines, *_write_unresolved_notes(backtest, top)]
 
 
-def _unresolved_notes(backtest: "Backtest", top: int) -> list[str]:
+def _write_unresolved_notes(backtest: "Backtest", top: int) -> list[str]:
     """Return the cases whose object could not be identified."""
     if not backtest.unresolved:
         return []

@@ -70,10 +70,10 @@ def render(rows: Any, output: str, *, noun: str, **extra: Any) -> str:
             listed = [
                 {name: _round_figure(value, name) for name, value in r.items()} for r in listed
             ]
-        return _csv(names, listed)
+        return _write_csv(names, listed)
     if output == "md":
-        return _markdown(names, listed)
-    return _table(names, listed, noun)
+        return _write_markdown(names, listed)
+    return _render_table(names, listed, noun)
 
 
 def get_width() -> int | None:
@@ -155,7 +155,7 @@ def _round_figure(value: Any, name: str) -> Any:
     parts = name.split("_")
     if "usd" in parts:
         exact = value if isinstance(value, Decimal) else Decimal(repr(value))
-        return exact.quantize(_RATE_STEP) if _RATE.search(name) else money.cents(exact)
+        return exact.quantize(_RATE_STEP) if _RATE.search(name) else money.round_to_cents(exact)
     if isinstance(value, float) and ("hours" in parts or name.endswith("_pct")):
         return round(value, money.MICRO_HOURS)
     return value
@@ -176,13 +176,13 @@ def _list_rows(rows: Any) -> tuple[list[str], Rows]:
     return list(names), rows
 
 
-def _csv(names: Sequence[str], rows: Rows) -> str:
+def _write_csv(names: Sequence[str], rows: Rows) -> str:
     cells = ([_format_csv(row.get(name)) for name in names] for row in rows)
     return write_rows([names, *cells])
 
 
-def _markdown(names: Sequence[str], rows: Rows) -> str:
-    right = _numeric_columns(names, rows)
+def _write_markdown(names: Sequence[str], rows: Rows) -> str:
+    right = _find_numeric_columns(names, rows)
     lines = [
         "| " + " | ".join(names) + " |",
         "|" + "|".join("--:" if name in right else "---" for name in names) + "|",
@@ -193,10 +193,10 @@ def _markdown(names: Sequence[str], rows: Rows) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(names: Sequence[str], rows: Rows, noun: str) -> str:
+def _render_table(names: Sequence[str], rows: Rows, noun: str) -> str:
     if not rows:
         return NOTHING
-    right = _numeric_columns(names, rows)
+    right = _find_numeric_columns(names, rows)
     cells = {name: [name.upper(), *(format_value(row.get(name)) for row in rows)] for name in names}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
     limit = get_width()
@@ -213,7 +213,7 @@ def _align(column: Sequence[str], width: int, *, right: bool) -> list[str]:
     return [cell.rjust(width) if right else cell.ljust(width) for cell in texts]
 
 
-def _numeric_columns(names: Sequence[str], rows: Rows) -> set[str]:
+def _find_numeric_columns(names: Sequence[str], rows: Rows) -> set[str]:
     return {
         name
         for name in names

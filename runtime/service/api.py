@@ -87,12 +87,16 @@ class ApiAccess:
         if self._token:
             header = headers.get("Authorization", "")
             if not hmac.compare_digest(header.encode(), f"Bearer {self._token}".encode()):
-                return _refusal(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
+                return _build_refusal(
+                    401, "the token is missing or wrong", "Authorization: Bearer TOKEN"
+                )
         elif not self._loopback:
             hint = "set service.token, or listen on 127.0.0.1"
-            return _refusal(403, "without service.token only loopback is answered", hint)
-        elif headers.get("Origin") or _host_name(headers.get("Host", "")) not in LOOPBACK:
-            return _refusal(403, "a web page of elsewhere is not answered", "set service.token")
+            return _build_refusal(403, "without service.token only loopback is answered", hint)
+        elif headers.get("Origin") or _get_host_name(headers.get("Host", "")) not in LOOPBACK:
+            return _build_refusal(
+                403, "a web page of elsewhere is not answered", "set service.token"
+            )
         return None
 
 
@@ -111,21 +115,21 @@ class WriteApi:
         verb = path.removeprefix(PREFIX)
         if verb not in REQUEST_TYPES:
             legal = ", ".join(PREFIX + name for name in REQUEST_TYPES)
-            return _refusal(404, f"there is no {path[:100]!r}", f"POST to one of: {legal}")
+            return _build_refusal(404, f"there is no {path[:100]!r}", f"POST to one of: {legal}")
         code, document = self._refuse(headers) or self._perform(verb, body)
         self._on_request(verb, code)
         return code, document
 
     def _refuse(self, headers: Mapping[str, str]) -> JsonAnswer | None:
         if headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
-            return _refusal(
+            return _build_refusal(
                 415, "the body is not called JSON", "send Content-Type: application/json"
             )
         refusal = self._access.refuse(headers)
         if refusal is not None:
             return refusal
         if self.people is None:
-            return _refusal(503, "the service is starting", "try again when /readyz says so")
+            return _build_refusal(503, "the service is starting", "try again when /readyz says so")
         return None
 
     def _perform(self, verb: str, body: bytes) -> JsonAnswer:
@@ -135,17 +139,17 @@ class WriteApi:
             _check_name(request.by)
             result = _dispatch(self.people, request)
         except msgspec.DecodeError as error:
-            return _refusal(
+            return _build_refusal(
                 400, f"the body is not what /v1/{verb} takes: {error}", _describe_keys(verb)
             )
         except UsageError as error:
-            return _refusal(400, error.message, error.hint)
+            return _build_refusal(400, error.message, error.hint)
         except RefusedError as error:
-            return _refusal(409, error.message, error.hint)
+            return _build_refusal(409, error.message, error.hint)
         except TemporaryError as error:
-            return _refusal(503, error.message, error.hint)
+            return _build_refusal(503, error.message, error.hint)
         except FallowError as error:
-            return _refusal(500, error.message, error.hint)
+            return _build_refusal(500, error.message, error.hint)
         log.info("request", extra={"verb": verb, "by": request.by, **_format_times(result)})
         return 200, {"schema": f"fallow.{verb}/v1", "by": request.by, **_format_times(result)}
 
@@ -173,7 +177,7 @@ def _check_name(by: str) -> None:
         raise UsageError(f"{by!r} is no name", hint="printable, without spaces around it")
 
 
-def _host_name(host: str) -> str:
+def _get_host_name(host: str) -> str:
     """Return a Host header without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -189,7 +193,7 @@ def _format_times(result: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in result.items()}
 
 
-def _refusal(code: int, message: str, hint: str | None) -> JsonAnswer:
+def _build_refusal(code: int, message: str, hint: str | None) -> JsonAnswer:
     return code, {"schema": "fallow.error/v1", "error": message, "hint": hint or ""}
 
 

@@ -29,7 +29,7 @@ LAST_LINES_S = 5.0
 """How long its last lines are waited for; what it left behind may hold its output open."""
 
 
-def missing_dashboard() -> str | None:
+def explain_missing_dashboard() -> str | None:
     """Return why there is no dashboard to start; None = there is."""
     for name, why in (
         ("runtime.cli.dashboard", "this version has none"),

@@ -46,7 +46,7 @@ class Endpoint:
         idleness: IdlenessApi | None = None,
     ) -> None:
         host, port = split_address(listen)
-        handler = _handler(_Answers(metrics, why_not, api, idleness))
+        handler = _build_handler(_Answers(metrics, why_not, api, idleness))
         try:
             self._server = _Server((host, port), handler)
         except OSError as error:
@@ -162,7 +162,7 @@ class _Answers:
         return EndpointAnswer(code, JSON, encode_answer(document))
 
 
-def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
+def _build_handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
     class ServiceRequestHandler(BaseHTTPRequestHandler):
         timeout = REQUEST_TIMEOUT_S
 

@@ -85,13 +85,13 @@ class IdlenessApi:
             workload = _parse_query(query)
             idleness = self._read(workload)
         except UsageError as error:
-            return _error(400, error.message, error.hint)
+            return _answer_error(400, error.message, error.hint)
         except TemporaryError as error:
-            return _error(503, error.message, error.hint, retry_s=RETRY_S)
+            return _answer_error(503, error.message, error.hint, retry_s=RETRY_S)
         except FallowError as error:
-            return _error(500, error.message, error.hint)
+            return _answer_error(500, error.message, error.hint)
         if idleness is None:
-            return _not_seen(workload)
+            return _answer_not_seen(workload)
         body = document("idleness", msgspec.structs.asdict(idleness))
         return IdlenessAnswer(200, body.encode(), {})
 
@@ -104,18 +104,18 @@ class IdlenessApi:
         """Return the refusal of a client without access, or of one request too many."""
         refusal = self._access.refuse(headers)
         if refusal is not None:
-            return _error(refusal[0], refusal[1]["error"], refusal[1]["hint"])
+            return _answer_error(refusal[0], refusal[1]["error"], refusal[1]["hint"])
         wait = math.ceil(self._limit.take())
         if not wait:
             return None
         hint = f"try again in {wait} s; service.idleness_per_minute is the limit"
-        return _error(429, "too many requests", hint, retry_s=wait)
+        return _answer_error(429, "too many requests", hint, retry_s=wait)
 
 
-def _not_seen(workload: Mapping[str, str]) -> IdlenessAnswer:
+def _answer_not_seen(workload: Mapping[str, str]) -> IdlenessAnswer:
     """Return the answer about a name that may be misspelt: no state, so that none is misread."""
     name = "/".join(workload[part] for part in ("kind", "namespace", "name"))
-    return _error(
+    return _answer_error(
         404,
         f"no workload {name!r} held a GPU in cluster {workload['cluster']!r} in the last day",
         "kind, namespace and name of the top owner, such as Deployment/ml/web; this does not "
@@ -151,7 +151,7 @@ def _parse_query(query: str) -> dict[str, str]:
     return {name: fields[name][0] for name in PARAMETERS}
 
 
-def _error(
+def _answer_error(
     code: int, message: str, hint: str | None, *, retry_s: int | None = None
 ) -> IdlenessAnswer:
     body: dict[str, Any] = {"error": message, "hint": hint or "", **UNDECIDED}

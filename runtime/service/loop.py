@@ -19,14 +19,14 @@ from fallow.errors import UsageError
 from fallow.settings import Settings
 from runtime.operations import analyzer_runs
 from runtime.operations.actor_turns import open_turns
-from runtime.operations.collection import load_collectors, next_start, read_cursors
+from runtime.operations.collection import find_next_start, load_collectors, read_cursors
 from runtime.operations.configmap_switch import ConfigMapSwitch
 from runtime.operations.idleness import IdlenessReader
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.requests import ActionRequests
 from runtime.service.api import ApiAccess, WriteApi
-from runtime.service.dashboard_process import COMMAND, DashboardProcess, missing_dashboard
-from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.dashboard_process import COMMAND, DashboardProcess, explain_missing_dashboard
+from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.delivery.sender import Deliveries
 from runtime.service.endpoint import Endpoint, is_loopback
 from runtime.service.idleness_api import IdlenessApi, RateLimit
@@ -35,7 +35,7 @@ from runtime.service.metrics import SelfMetrics
 from runtime.service.opening import StoppedError, open_queue, open_warehouse
 from runtime.service.readiness import Readiness
 from runtime.service.roles import WRITERS, Lane, ServiceJob, ServiceRole, expand_roles
-from runtime.service.schedule import ServiceThreads, run_jobs, utc_now
+from runtime.service.schedule import ServiceThreads, get_utc_now, run_jobs
 from runtime.service.scheduling.store import Timetable
 from runtime.service.stop_signals import handle_stop_signals, stop_on_signals
 from runtime.service.tracing import open_tracing
@@ -67,10 +67,10 @@ def serve(
     """
     mine, stop = expand_roles(roles), stop or threading.Event()
     _check_settings(settings, mine)
-    shows = ServiceRole.dashboard in mine and missing_dashboard() is None
+    shows = ServiceRole.dashboard in mine and explain_missing_dashboard() is None
     reported_roles = mine - (set() if settings.actions.enabled else {ServiceRole.actor})
     metrics = SelfMetrics(reported_roles - (set() if shows else {ServiceRole.dashboard}))
-    ready = Readiness(settings.service.grace, utc_now)
+    ready = Readiness(settings.service.grace, get_utc_now)
     api, idleness = _make_apis(settings, metrics) if ServiceRole.actor in mine else (None, None)
 
     threads, left = ServiceThreads(), list[str]()
@@ -114,14 +114,14 @@ def serve(
                     _open_report_job(settings, warehouse, metrics, stop)
                 )
                 jobs.append(job)
-            metrics.record_collectors(service.collectors, utc_now())
+            metrics.record_collectors(service.collectors, get_utc_now())
             for collector in select_watching(service.collectors).values():
                 stack.enter_context(collector.watch(stop))
             if api is not None and idleness is not None:
                 _open_apis(api, idleness, settings, warehouse)
             # People's requests are finished before the warehouse is closed.
             stack.callback(endpoint.close)
-        metrics.record_schedule(jobs, utc_now())
+        metrics.record_schedule(jobs, get_utc_now())
         ready.expects(jobs)
         if shows:
             url = settings.service.url or endpoint.url
@@ -130,7 +130,7 @@ def serve(
                 DashboardProcess(COMMAND, variables, lambda up: metrics.record_dashboard(up=up))
             )
         elif ServiceRole.dashboard in mine:
-            log.warning("no dashboard", extra={"why": missing_dashboard()})
+            log.warning("no dashboard", extra={"why": explain_missing_dashboard()})
         log.info(
             "up",
             extra={
@@ -162,7 +162,7 @@ def _make_apis(settings: Settings, metrics: SelfMetrics) -> tuple[WriteApi, Idle
     local = is_loopback(settings.service.listen)
     token = settings.service.token.get_secret_value()
     api = WriteApi(token, loopback=local, on_request=metrics.record_request)
-    api.people = ActionRequests(settings, None, utc_now)
+    api.people = ActionRequests(settings, None, get_utc_now)
     limit = RateLimit(settings.service.idleness_per_minute)
     access = ApiAccess(token, loopback=local)
     return api, IdlenessApi(access, limit, metrics.record_request)
@@ -172,10 +172,10 @@ def _open_apis(
     api: WriteApi, idleness: IdlenessApi, settings: Settings, warehouse: "Warehouse"
 ) -> None:
     """Let the endpoints of /v1 answer from the warehouse, which was waited for."""
-    api.people = ActionRequests(settings, warehouse, utc_now)
+    api.people = ActionRequests(settings, warehouse, get_utc_now)
     api.people.copy_soon()  # what people did while it was waited for
     freeze = ConfigMapSwitch(settings).why
-    idleness.reader = IdlenessReader(warehouse, settings, utc_now, freeze)
+    idleness.reader = IdlenessReader(warehouse, settings, get_utc_now, freeze)
 
 
 def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
@@ -187,7 +187,7 @@ def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
             "no source is configured",
             hint="set prometheus.url, exporters.targets or kubernetes.enabled in fallow.yaml",
         )
-    if mine == {ServiceRole.dashboard} and (why := missing_dashboard()) is not None:
+    if mine == {ServiceRole.dashboard} and (why := explain_missing_dashboard()) is not None:
         raise UsageError("there is no dashboard to run", hint=why)
 
 
@@ -215,8 +215,8 @@ def _make_loop(
         collectors=collectors,
         analyzers=analyzer_runs.load_analyzers(settings),
         metrics=metrics,
-        clock=utc_now,
-        since={"prometheus": next_start(past, cursors, utc_now())} if past else None,
+        clock=get_utc_now,
+        since={"prometheus": find_next_start(past, cursors, get_utc_now())} if past else None,
         act=act,
         roles=roles,
         stop=stop,
@@ -250,7 +250,7 @@ def _open_act_job(
     with open_turns(
         settings,
         warehouse,
-        utc_now,
+        get_utc_now,
         metrics.record_actor_turn,
         on_savings=metrics.record_savings,
         on_notices=metrics.record_notices,
@@ -268,12 +268,12 @@ def _open_report_job(
     settings: Settings, warehouse: "Warehouse", metrics: SelfMetrics, stop: threading.Event
 ) -> "Iterator[tuple[ServiceJob, Timetable]]":
     """Yield the job that sends reports, and the function that returns when one is due."""
-    with Outbox.open(outbox_path(settings)) as book:
+    with Outbox.open(get_outbox_path(settings)) as book:
         deliveries = Deliveries(
             settings,
             warehouse,
             book,
-            clock=utc_now,
+            clock=get_utc_now,
             on_result=metrics.record_delivery,
             on_backlog=metrics.record_backlog,
             stop=stop,

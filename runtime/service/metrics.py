@@ -26,7 +26,7 @@ from fallow.models import Evidence, Finding
 from fallow.protocols import WatchCounts
 from fallow.resources import read_table
 from fallow.window import Window
-from runtime.operations.queries import sql
+from runtime.operations.queries import load_sql
 from runtime.service.delivery.outbox import RESULTS
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse import audits, maintenance
@@ -71,7 +71,7 @@ class MetricSpec(msgspec.Struct, frozen=True):
 
 
 @cache
-def metrics() -> tuple[MetricSpec, ...]:
+def list_metrics() -> tuple[MetricSpec, ...]:
     """Return every metric there is."""
     return tuple(
         MetricSpec(
@@ -93,7 +93,7 @@ class SelfMetrics:
         self._all: dict[str, Any] = {}
         self._watched: dict[tuple[str, str], int] = {}
         self._refused_rows = 0
-        for metric in metrics():
+        for metric in list_metrics():
             mine = metric.role is ServiceRole.all or metric.role in roles
             registry = self.registry if mine else None  # a metric of other roles is not exported
             self._all[metric.name] = _make_metric(metric, registry)
@@ -183,7 +183,7 @@ class SelfMetrics:
         """Record the fleet's states, and which targets were scraped."""
         until = now.replace(minute=0, second=0, microsecond=0)
         parameters = {"since": until - SHARE_WINDOW, "until": until, "cluster": cluster}
-        states = warehouse.query(sql("shares"), parameters).to_pylist()
+        states = warehouse.query(load_sql("shares"), parameters).to_pylist()
         whole = sum(row["gpu_seconds"] for row in states)
         # If these hours have no data, older figures would look like current ones.
         for name in ("state_share", "state_usd_per_hour"):
@@ -206,7 +206,7 @@ class SelfMetrics:
         }
         self._of("targets").clear()
         self._of("targets_over_limit").clear()
-        for row in warehouse.query(sql("targets"), parameters).to_pylist():
+        for row in warehouse.query(load_sql("targets"), parameters).to_pylist():
             for state in STATES:
                 self._of("targets").labels(row["collector"], state).set(row[state])
             self._of("targets_over_limit").labels(row["collector"]).set(row["over_limit"])

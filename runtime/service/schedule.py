@@ -26,7 +26,7 @@ from runtime.service.readiness import Readiness
 from runtime.service.roles import Lane, ServiceJob
 from runtime.service.scheduling.store import Timetable
 from runtime.service.sources import MOST_SOURCES, JobInterrupted
-from runtime.service.tracing import SpanFactory, no_span
+from runtime.service.tracing import SpanFactory, trace_nothing
 
 log = logging.getLogger("fallow.service")
 
@@ -38,7 +38,7 @@ READS_END_S = 3.0
 """How long a stop waits for reads of sources: their rows can be read again, or are one scrape."""
 
 
-def utc_now() -> datetime:
+def get_utc_now() -> datetime:
     """Return the current time."""
     return datetime.now(UTC)
 
@@ -125,7 +125,7 @@ def run_jobs(
     try:
         for stage in _order_first_turns(jobs):
             first_turns = [threading.Event() for _ in stage]
-            now = utc_now()
+            now = get_utc_now()
             for order, (job, ended) in enumerate(zip(stage, first_turns, strict=True)):
                 arguments = (job, stop, metrics, ready, span)
                 scheduler.add_job(
@@ -164,7 +164,7 @@ def _follow_clock(
     The scheduler waits for instants of the wall clock: after a step back by an hour no job would
     run for an hour. Reports are due at such instants, so that they only have to be looked at again.
     """
-    now, count = clock_steps.watch(utc_now), len(clock_steps.steps)
+    now, count = clock_steps.watch(get_utc_now), len(clock_steps.steps)
     while not stop.wait(CLOCK_CHECK_S):
         timestamp = now()
         if len(clock_steps.steps) == count:
@@ -204,7 +204,7 @@ def run_job(
     stop: threading.Event,
     metrics: SelfMetrics,
     ready: Readiness,
-    span: SpanFactory = no_span,
+    span: SpanFactory = trace_nothing,
     *,
     ended: threading.Event | None = None,
 ) -> None:
@@ -218,11 +218,11 @@ def run_job(
     except (JobInterrupted, ThreadsClosedError):
         return
     except Exception as error:  # noqa: BLE001  (a service outlives one failed turn)
-        metrics.record_turn(job.name, time.monotonic() - began, utc_now(), well=False)
+        metrics.record_turn(job.name, time.monotonic() - began, get_utc_now(), well=False)
         log.error("job failed, will try again", extra={"job": job.name, "error": str(error)})  # noqa: TRY400
         return
     finally:
         if ended is not None:
             ended.set()
-    metrics.record_turn(job.name, time.monotonic() - began, utc_now(), well=True)
+    metrics.record_turn(job.name, time.monotonic() - began, get_utc_now(), well=True)
     ready.went_well(job.name)

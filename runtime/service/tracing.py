@@ -19,7 +19,7 @@ SWITCHES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 SpanFactory = Callable[[str], AbstractContextManager[Any]]
 
 
-def no_span(_name: str) -> AbstractContextManager[Any]:
+def trace_nothing(_name: str) -> AbstractContextManager[Any]:
     """Trace nothing."""
     return nullcontext()
 
@@ -28,7 +28,7 @@ def no_span(_name: str) -> AbstractContextManager[Any]:
 def open_tracing() -> Iterator[SpanFactory]:
     """Yield a function that wraps work in a named span; the rest is sent at the end."""
     if not any(os.environ.get(name) for name in SWITCHES):
-        yield no_span
+        yield trace_nothing
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
@@ -39,7 +39,7 @@ def open_tracing() -> Iterator[SpanFactory]:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError:
         log.warning("no traces", extra={"why": "install fallow[otel]"})
-        yield no_span
+        yield trace_nothing
         return
     named = {"service.name": "fallow", "service.version": __version__}
     provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)

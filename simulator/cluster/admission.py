@@ -10,26 +10,26 @@ from typing import Any
 
 from simulator.cluster.objects import (
     Object,
-    condition,
-    controller,
+    build_owner_references,
+    find_condition,
+    find_controller,
     format_time,
+    get_kind,
+    get_metadata_map,
+    get_namespace,
+    get_uid,
+    get_value,
     has_condition,
     has_ended,
+    hash_template,
     is_deleting,
     is_live,
-    kind_of,
-    metadata_map,
     name,
-    namespace,
-    owned_by,
     parse_time,
     set_conditions,
-    template_hash,
-    uid,
-    value_at,
 )
-from simulator.cluster.pod_requests import units, uses
-from simulator.cluster.podsets import is_suspended, pod_sets, suspend_patch, suspendable
+from simulator.cluster.pod_requests import count_units, sum_uses
+from simulator.cluster.podsets import is_suspended, list_pod_sets, list_suspendable, suspend_patch
 from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim, Refuse
 from simulator.cluster.quotas.cohort import ClusterQueue, Quota
 from simulator.cluster.quotas.kueue import Cohorts
@@ -58,27 +58,27 @@ class Admission:
         if kind in RULES:
             self._rules = self._stirred = True
         elif (
-            kind in suspendable()
-            and controller(obj) is None
-            and QUEUE in metadata_map(obj, "labels")
+            kind in list_suspendable()
+            and find_controller(obj) is None
+            and QUEUE in get_metadata_map(obj, "labels")
         ):
-            self._dirty[kind, namespace(obj), name(obj)] = None
+            self._dirty[kind, get_namespace(obj), name(obj)] = None
         elif kind == "Workload":
             self._stirred = True
             if deleted:
-                self._release(uid(obj))
-            reference = controller(obj)
+                self._release(get_uid(obj))
+            reference = find_controller(obj)
             if reference is not None:
-                self._dirty[reference["kind"], namespace(obj), reference["name"]] = None
+                self._dirty[reference["kind"], get_namespace(obj), reference["name"]] = None
         elif kind == "Pod" and (deleted or has_ended(obj)) and self._quota_held:
             top = self._view.top(obj)
-            if QUEUE in metadata_map(top, "labels"):
-                self._dirty[kind_of(top), namespace(top), name(top)] = None
+            if QUEUE in get_metadata_map(top, "labels"):
+                self._dirty[get_kind(top), get_namespace(top), name(top)] = None
 
     def queued_s(self, owner: Object) -> float | None:
         """Return since when an object's workload has waited, or did wait; None = no queue."""
-        for workload in self._view.children(uid(owner), "Workload"):
-            again = condition(workload, "Requeued")
+        for workload in self._view.children(get_uid(owner), "Workload"):
+            again = find_condition(workload, "Requeued")
             born = workload["metadata"]["creationTimestamp"]
             return parse_time((again or {}).get("lastTransitionTime") or born)
         return None
@@ -87,8 +87,8 @@ class Admission:
         """Return the workloads that want admission and do not have it, and since when."""
         owners = []
         for workload in self._view.of("Workload"):
-            if _requests_quota(workload) and not has_condition(workload, "Admitted"):
-                again = condition(workload, "Requeued")
+            if _is_requesting_quota(workload) and not has_condition(workload, "Admitted"):
+                again = find_condition(workload, "Requeued")
                 born = workload["metadata"]["creationTimestamp"]
                 since = (again or {}).get("lastTransitionTime") or born
                 owners.append((workload, parse_time(since)))
@@ -105,7 +105,11 @@ class Admission:
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             job = self._view.get(*key)
-            if job is not None and key[0] in suspendable() and QUEUE in metadata_map(job, "labels"):
+            if (
+                job is not None
+                and key[0] in list_suspendable()
+                and QUEUE in get_metadata_map(job, "labels")
+            ):
                 self._keep(job)
         if self._stirred:
             self._stirred = False
@@ -115,36 +119,36 @@ class Admission:
         for workload in self._view.of("Workload"):
             local = self._view.get(
                 "LocalQueue",
-                namespace(workload),
-                value_at(workload, "spec", "queueName", default=""),
+                get_namespace(workload),
+                get_value(workload, "spec", "queueName", default=""),
             )
-            stop = value_at(local or {}, "spec", "stopPolicy", default="None")
+            stop = get_value(local or {}, "spec", "stopPolicy", default="None")
             if has_condition(workload, "Admitted") and (
-                uid(workload) in drained or stop == "HoldAndDrain"
+                get_uid(workload) in drained or stop == "HoldAndDrain"
             ):
                 self._evict(workload, "ClusterQueueStopped", "The queue is stopped")
 
     def _keep(self, job: Object) -> None:
         """Synchronise one job and its workload."""
-        workload = next(iter(self._view.children(uid(job), "Workload")), None)
+        workload = next(iter(self._view.children(get_uid(job), "Workload")), None)
         ended = any(has_condition(job, word) for word in FINISHED_CONDITIONS) or (
-            value_at(job, "status", "jobStatus") in {"SUCCEEDED", "FAILED"}
+            get_value(job, "status", "jobStatus") in {"SUCCEEDED", "FAILED"}
         )
         if workload is None:
             if not ended and not is_deleting(job):
-                self._writer.create(_workload(job), KUEUE, job)
+                self._writer.create(_build_workload(job), KUEUE, job)
                 self._suspend(job, off=True)
             return
         if ended:
             if not has_condition(workload, "Finished"):
                 self._say(workload, ("Finished", True, "JobFinished", "Job finished"))
-            self._release(uid(workload))
+            self._release(get_uid(workload))
             return
         if has_condition(workload, "Admitted"):
             if has_condition(workload, "Evicted"):
                 self._suspend(job, off=True)
                 self._leave(job, workload)
-            elif not value_at(workload, "spec", "active", default=True):
+            elif not get_value(workload, "spec", "active", default=True):
                 self._evict(workload, "Deactivated", "The workload is deactivated")
             else:
                 self._suspend(job, off=False)
@@ -161,7 +165,7 @@ class Admission:
         changes = [("Evicted", True, reason, message)]
         if reason == "Preempted":
             changes.append(("Preempted", True, "InClusterQueue", message))
-        self._cohorts.leaving(uid(workload))
+        self._cohorts.leaving(get_uid(workload))
         self._say(workload, *changes)
         kind = "EvictedDueToPreempted" if reason == "Preempted" else f"EvictedDueTo{reason}"
         self._writer.event(workload, kind, message, KUEUE)
@@ -170,9 +174,9 @@ class Admission:
         """Release the quota after the last pod is deleted."""
         if any(is_live(p) or is_deleting(p) for p in self._pods(job)):
             return
-        self._release(uid(workload))
-        why = condition(workload, "Evicted") or {"reason": "Pending", "message": ""}
-        active = value_at(workload, "spec", "active", default=True)
+        self._release(get_uid(workload))
+        why = find_condition(workload, "Evicted") or {"reason": "Pending", "message": ""}
+        active = get_value(workload, "spec", "active", default=True)
         changes = [
             ("QuotaReserved", False, "Pending", why["message"]),
             ("Admitted", False, "NoReservation", "The workload has no reservation"),
@@ -190,7 +194,7 @@ class Admission:
 
     def _pods(self, obj: Object) -> list[Object]:
         pods = []
-        for there in self._view.children(uid(obj)):
+        for there in self._view.children(get_uid(obj)):
             pods += [there] if there["kind"] == "Pod" else self._pods(there)
         return pods
 
@@ -208,11 +212,11 @@ class Admission:
         """Admit, refuse, or preempt for the pending workloads."""
         claims = {}
         for workload in self._view.of("Workload"):
-            if _requests_quota(workload) and not has_condition(workload, "Admitted"):
+            if _is_requesting_quota(workload) and not has_condition(workload, "Admitted"):
                 claim = self._claim(workload)
                 if claim is not None:
                     claims[claim.uid] = (claim, workload)
-        by_uid = {uid(w): w for w in self._view.of("Workload")}
+        by_uid = {get_uid(w): w for w in self._view.of("Workload")}
         for claim, verdict in self._cohorts.cycle([claim for claim, _ in claims.values()]):
             workload = claims[claim.uid][1]
             if isinstance(verdict, Admit):
@@ -231,19 +235,21 @@ class Admission:
         self._say(workload, ("QuotaReserved", False, "Pending", verdict.message))
 
     def _claim(self, workload: Object) -> QuotaClaim | None:
-        local = self._view.get("LocalQueue", namespace(workload), workload["spec"]["queueName"])
-        if local is None or value_at(local, "spec", "stopPolicy", default="None") != "None":
+        local = self._view.get("LocalQueue", get_namespace(workload), workload["spec"]["queueName"])
+        if local is None or get_value(local, "spec", "stopPolicy", default="None") != "None":
             why = "is inactive" if local else "doesn't exist"
             queue = workload["spec"]["queueName"]
             self._refuse(workload, Refuse(f"LocalQueue {queue} {why}"))
             return None
         requested: dict[str, int] = {}
         for pod_set in workload["spec"]["podSets"]:
-            for resource, number in uses(pod_set["template"]["spec"]).items():
+            for resource, number in sum_uses(pod_set["template"]["spec"]).items():
                 requested[resource] = requested.get(resource, 0) + number * int(pod_set["count"])
         since = parse_time(workload["metadata"]["creationTimestamp"])
         priority = int(workload["spec"].get("priority") or 0)
-        return QuotaClaim(uid(workload), local["spec"]["clusterQueue"], requested, priority, since)
+        return QuotaClaim(
+            get_uid(workload), local["spec"]["clusterQueue"], requested, priority, since
+        )
 
     def _admit(self, workload: Object, claim: QuotaClaim, flavors: Mapping[str, str]) -> None:
         assigned = [
@@ -265,27 +271,29 @@ class Admission:
         self._writer.event(workload, "Admitted", f"Admitted by ClusterQueue {claim.queue}", KUEUE)
 
 
-def _requests_quota(workload: Object) -> bool:
-    active = value_at(workload, "spec", "active", default=True)
+def _is_requesting_quota(workload: Object) -> bool:
+    active = get_value(workload, "spec", "active", default=True)
     return bool(active) and not has_condition(workload, "Finished") and not is_deleting(workload)
 
 
-def _workload(job: Object) -> Object:
+def _build_workload(job: Object) -> Object:
     kind, called_so = job["kind"], name(job)
-    tail = template_hash([kind, called_so, uid(job)])[:5]
-    sets = [{"name": s.name, "count": s.count, "template": {"spec": s.spec}} for s in pod_sets(job)]
+    tail = hash_template([kind, called_so, get_uid(job)])[:5]
+    sets = [
+        {"name": s.name, "count": s.count, "template": {"spec": s.spec}} for s in list_pod_sets(job)
+    ]
     priorities = [int(s["template"]["spec"].get("priority") or 0) for s in sets]  # type: ignore[index]
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
         "metadata": {
             "name": f"{kind.lower()}-{called_so}-{tail}",
-            "namespace": namespace(job),
-            "labels": {JOB_UID: uid(job)},
-            "ownerReferences": owned_by(job),
+            "namespace": get_namespace(job),
+            "labels": {JOB_UID: get_uid(job)},
+            "ownerReferences": build_owner_references(job),
         },
         "spec": {
-            "queueName": metadata_map(job, "labels")[QUEUE],
+            "queueName": get_metadata_map(job, "labels")[QUEUE],
             "priority": max(priorities, default=0),
             "active": True,
             "podSets": sets,
@@ -301,10 +309,10 @@ def _queue(obj: Object) -> ClusterQueue:
         for flavor in group["flavors"]:
             for resource in flavor["resources"]:
                 limits = [
-                    None if resource.get(k) is None else units(resource["name"], resource[k])
+                    None if resource.get(k) is None else count_units(resource["name"], resource[k])
                     for k in ("borrowingLimit", "lendingLimit")
                 ]
-                nominal = units(resource["name"], resource["nominalQuota"])
+                nominal = count_units(resource["name"], resource["nominalQuota"])
                 quotas.setdefault(flavor["name"], {})[resource["name"]] = Quota(nominal, *limits)
     preemption = spec.get("preemption") or {}
     borrow = preemption.get("borrowWithinCohort") or {}

@@ -16,18 +16,18 @@ from simulator.cluster.controllers.loop import Loop
 from simulator.cluster.failures import Failures
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.kubelet import Kubelet
-from simulator.cluster.nodes import SimulatedNode, node_object
+from simulator.cluster.nodes import SimulatedNode, build_node_object
 from simulator.cluster.objects import (
     Object,
+    get_kind,
+    get_metadata_map,
+    get_namespace,
+    get_uid,
     is_live,
-    kind_of,
-    metadata_map,
     name,
-    namespace,
     parse_time,
-    uid,
 )
-from simulator.cluster.pod_requests import gpus
+from simulator.cluster.pod_requests import count_gpus
 from simulator.cluster.quota_status import QuotaStatus
 from simulator.cluster.scheduler.requests import POLICIES, Policy
 from simulator.cluster.scheduling import Scheduling
@@ -95,7 +95,7 @@ class SimulatedCluster:
         self._holders: dict[str, Holder] = {}
         self._waits: dict[str, GpuWait] = {}
         for spec in nodes:
-            self._writer.create(node_object(spec, self._writer.now_s), "kubelet")
+            self._writer.create(build_node_object(spec, self._writer.now_s), "kubelet")
 
     @property
     def devices(self) -> tuple[SimulatedDevice, ...]:
@@ -118,11 +118,11 @@ class SimulatedCluster:
         waits = list(self._waits.values())
         for workload, since in self._admission.waiting():
             requested = sum(
-                gpus(s["template"]["spec"]) * s["count"] for s in workload["spec"]["podSets"]
+                count_gpus(s["template"]["spec"]) * s["count"] for s in workload["spec"]["podSets"]
             )
             if requested:
-                owner = _workload_key(self._view.top(workload))
-                waits.append(GpuWait(uid(workload), owner, requested, since))
+                owner = _build_workload_key(self._view.top(workload))
+                waits.append(GpuWait(get_uid(workload), owner, requested, since))
         return waits
 
     def settle(self, now_s: float) -> None:
@@ -224,7 +224,7 @@ class SimulatedCluster:
 
     def _notice(self, change: StoreChange) -> None:
         obj, deleted = change.object, change.type == "DELETED"
-        kind = kind_of(obj)
+        kind = get_kind(obj)
         if kind == "Event" or self._quota_status.notice(obj, kind, deleted=deleted):
             return
         self._loop.notice(change)
@@ -241,31 +241,35 @@ class SimulatedCluster:
     def _remember(self, pod: Object) -> Holder:
         """Store the names of a pod and its topmost owner, and the end of its wait."""
         top = self._view.top(pod)
-        team = metadata_map(pod, "labels").get("team") or metadata_map(top, "labels").get(
+        team = get_metadata_map(pod, "labels").get("team") or get_metadata_map(top, "labels").get(
             "team", ""
         )
         first = pod["spec"]["containers"][0]["name"]
-        holder = Holder(uid(pod), namespace(pod), name(pod), first, top["kind"], name(top), team)
-        self._holders[uid(pod)] = holder
-        wait = self._waits.get(uid(pod))
+        holder = Holder(
+            get_uid(pod), get_namespace(pod), name(pod), first, top["kind"], name(top), team
+        )
+        self._holders[get_uid(pod)] = holder
+        wait = self._waits.get(get_uid(pod))
         if wait is not None:
-            self._waits[uid(pod)] = msgspec.structs.replace(wait, bound_s=self._writer.now_s)
+            self._waits[get_uid(pod)] = msgspec.structs.replace(wait, bound_s=self._writer.now_s)
         return holder
 
     def _count(self, pod: Object, *, deleted: bool) -> None:
         """Update the record of a pod's wait."""
-        wait = self._waits.get(uid(pod))
+        wait = self._waits.get(get_uid(pod))
         if wait is None and is_live(pod) and not deleted:
-            requested = gpus(pod["spec"])
+            requested = count_gpus(pod["spec"])
             if requested:
                 top = self._view.top(pod)
                 born = parse_time(pod["metadata"]["creationTimestamp"])
                 since = self._admission.queued_s(top)
                 since = born if since is None else since
-                self._waits[uid(pod)] = GpuWait(uid(pod), _workload_key(top), requested, since)
+                self._waits[get_uid(pod)] = GpuWait(
+                    get_uid(pod), _build_workload_key(top), requested, since
+                )
         elif wait is not None and wait.ended_s is None and (deleted or not is_live(pod)):
-            self._waits[uid(pod)] = msgspec.structs.replace(wait, ended_s=self._writer.now_s)
+            self._waits[get_uid(pod)] = msgspec.structs.replace(wait, ended_s=self._writer.now_s)
 
 
-def _workload_key(obj: Object) -> str:
-    return f"{obj['kind']}/{namespace(obj)}/{name(obj)}"
+def _build_workload_key(obj: Object) -> str:
+    return f"{obj['kind']}/{get_namespace(obj)}/{name(obj)}"

@@ -5,15 +5,15 @@ from typing import Literal
 from fallow.errors import UsageError
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.kubelet import Kubelet
-from simulator.cluster.nodes import node_object
+from simulator.cluster.nodes import build_node_object
 from simulator.cluster.objects import (
     Object,
+    get_uid,
+    get_value,
     is_deleting,
     is_live,
     name,
     set_conditions,
-    uid,
-    value_at,
 )
 from simulator.cluster.pod_requests import taint
 from simulator.cluster.store_writer import StoreWriter
@@ -84,7 +84,7 @@ class Failures:
         shut = bool(spec.get("unschedulable"))
         ready = any(
             c["type"] == "Ready" and c["status"] == "True"
-            for c in value_at(node, "status", "conditions", default=())
+            for c in get_value(node, "status", "conditions", default=())
         )
         if ready and not shut and name(node) not in self._kubelet.away:
             fleet.reopen(name(node))
@@ -119,12 +119,12 @@ class Failures:
         self._sick.setdefault(node, set()).add(index)
         self._hardware.fleet.lose_device(node, index)
         for pod in self._on(node):
-            running = self._hardware.fleet.running.get(uid(pod))
+            running = self._hardware.fleet.running.get(get_uid(pod))
             if running is not None and index in running.placement.devices and is_live(pod):
                 self._kubelet.close(
                     pod, ok=False, reason="Error", message=f"GPU {index} has fallen off the bus"
                 )
-                self._hardware.release(uid(pod), self._writer.now_s)
+                self._hardware.release(get_uid(pod), self._writer.now_s)
         self._each_of(node, index, "xid")
         self._offer(node)
         self._alarms.set(until_s, ("mend", node, index), lambda: self._mend(node, index))
@@ -156,7 +156,7 @@ class Failures:
                 plain = device.profile is None or single
                 many = self._hardware.specs[node].pool.replicas
                 sick += ["nvidia.com/gpu" if plain else f"nvidia.com/mig-{device.profile}"] * many
-        body = node_object(self._hardware.specs[node], self._writer.now_s, sick)
+        body = build_node_object(self._hardware.specs[node], self._writer.now_s, sick)
         offered = {k: v for k, v in body["status"]["allocatable"].items() if "/" in k}
         self._writer.status(current, {"allocatable": offered}, "")
 
@@ -172,7 +172,7 @@ class Failures:
         self._kubelet.away.add(node)
         self._hardware.fleet.close(node)
         for pod in self._on(node):
-            self._hardware.end(uid(pod), now)
+            self._hardware.end(get_uid(pod), now)
         self._outage(node, "node-lost")
         self._alarms.set(
             now + NOT_READY_AFTER_S, ("unheard", node), lambda: self._mark_not_ready(node)
@@ -203,7 +203,7 @@ class Failures:
     def _give_up(self, node: str) -> None:
         """Delete the pods, as the pod collector does after the cloud has deleted the node."""
         for pod in self._on(node):
-            self._hardware.release(uid(pod), self._writer.now_s)
+            self._hardware.release(get_uid(pod), self._writer.now_s)
             self._writer.event(
                 pod, "TaintManagerEviction", "Marking for deletion", "taint-eviction"
             )
@@ -218,13 +218,13 @@ class Failures:
         self._writer.event(current, "SpotInterruption", "Spot interruption notice", "node-handler")
         for pod in self._on(node):
             if not is_deleting(pod):
-                self._writer.delete(pod, grace_s=_within_notice(pod))
+                self._writer.delete(pod, grace_s=_draw_within_notice(pod))
         gone_s = self._writer.now_s + SPOT_NOTICE_S
         self._alarms.set(gone_s, ("reclaimed", node), lambda: self._remove(node, until_s))
 
     def _remove(self, node: str, until_s: float) -> None:
         for pod in self._on(node):
-            self._hardware.release(uid(pod), self._writer.now_s)
+            self._hardware.release(get_uid(pod), self._writer.now_s)
             self._writer.remove(pod)
         self._kubelet.away.add(node)
         self._outage(node, "spot")
@@ -244,7 +244,7 @@ class Failures:
         if current is None:
             self._shut.discard(node)
             self._outage(node, "")
-            body = node_object(self._hardware.specs[node], now)
+            body = build_node_object(self._hardware.specs[node], now)
             created = self._writer.create(body, "kubelet")
             if created is not None:
                 self._ready(created)
@@ -265,24 +265,24 @@ class Failures:
 
     def _resume(self, pod: Object, now: float) -> None:
         """Restart a pod that waited for its node, on its former devices."""
-        placement = self._hardware.fleet.running[uid(pod)].placement
+        placement = self._hardware.fleet.running[get_uid(pod)].placement
         if is_deleting(pod):
-            self._hardware.release(uid(pod), now)
+            self._hardware.release(get_uid(pod), now)
             self._writer.remove(pod)
             return
         self._kubelet.begin_again(pod, self._hardware.places(placement), placement.share)
 
     def _taint(self, node: Object, key: str, effect: str) -> None:
-        remaining = [t for t in value_at(node, "spec", "taints", default=()) if t["key"] != key]
+        remaining = [t for t in get_value(node, "spec", "taints", default=()) if t["key"] != key]
         self._writer.patch(
             node, {"spec": {"taints": [*remaining, {"key": key, "effect": effect}]}}, ""
         )
 
     def _untaint(self, node: Object, key: str) -> None:
-        remaining = [t for t in value_at(node, "spec", "taints", default=()) if t["key"] != key]
+        remaining = [t for t in get_value(node, "spec", "taints", default=()) if t["key"] != key]
         self._writer.patch(node, {"spec": {"taints": remaining or None}}, "")
 
 
-def _within_notice(pod: Object) -> float:
+def _draw_within_notice(pod: Object) -> float:
     own = float(pod["spec"].get("terminationGracePeriodSeconds", 30))
     return min(own, SPOT_NOTICE_S)

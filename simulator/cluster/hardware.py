@@ -5,16 +5,16 @@ from math import inf
 
 import msgspec
 
-from simulator.cluster.labels import labels
+from simulator.cluster.labels import build_labels
 from simulator.cluster.nodes import (
     MAX_PODS,
     MIB_PER_GIB,
     SimulatedNode,
+    count_resources,
     cut,
-    devices,
-    reserved,
-    resources,
-    taints,
+    get_reserved,
+    list_devices,
+    parse_taints,
 )
 from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.requests import (
@@ -37,10 +37,10 @@ class Hardware:
 
     def __init__(self, specs: Sequence[SimulatedNode], seed: int) -> None:
         self.specs = {spec.name: spec for spec in specs}
-        self.devices: tuple[SimulatedDevice, ...] = devices(specs, seed)
+        self.devices: tuple[SimulatedDevice, ...] = list_devices(specs, seed)
         self.allocations: list[DeviceAllocation] = []
         self.outages: list[Outage] = []
-        self.fleet = SchedulerFleet(_free(spec) for spec in specs)
+        self.fleet = SchedulerFleet(_compute_free(spec) for spec in specs)
         self.placed: dict[str, dict[str, Running]] = {spec.name: {} for spec in specs}
         """The fleet's running pods by node and uid."""
         self.freed = False
@@ -129,9 +129,9 @@ class Hardware:
             self.outages[number] = msgspec.structs.replace(self.outages[number], end_s=now_s)
 
 
-def _free(spec: SimulatedNode) -> NodeFree:
+def _compute_free(spec: SimulatedNode) -> NodeFree:
     pool = spec.pool
-    cpu, memory = reserved(pool)
+    cpu, memory = get_reserved(pool)
     mig_devices = [
         None if parts is None else MigDevice(tuple(MigInstance(p.profile, p.start) for p in parts))
         for parts in cut(pool)
@@ -146,6 +146,6 @@ def _free(spec: SimulatedNode) -> NodeFree:
         mig=tuple(mig_devices) if pool.mig else (),
         mig_strategy="single" if pool.mig_strategy == "single" else "mixed",
         replicas=pool.replicas,
-        labels=labels(spec.name, pool, resources(pool)),
-        taints=taints(pool),
+        labels=build_labels(spec.name, pool, count_resources(pool)),
+        taints=parse_taints(pool),
     )

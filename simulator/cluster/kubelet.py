@@ -8,14 +8,14 @@ from simulator.cluster.hardware import Hardware
 from simulator.cluster.objects import (
     Object,
     format_time,
+    get_metadata_map,
+    get_uid,
+    get_value,
     has_ended,
     is_deleting,
     is_live,
-    metadata_map,
     parse_time,
     set_conditions,
-    uid,
-    value_at,
 )
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.timers import Timers
@@ -59,32 +59,34 @@ class Kubelet:
     def notice(self, pod: Object, *, deleted: bool) -> None:
         """Process the changes of a pod."""
         if deleted or has_ended(pod):
-            self._alarms.clear(("start", uid(pod)))
-            self._starting.discard(uid(pod))
-            self._hardware.release(uid(pod), self._writer.now_s)
+            self._alarms.clear(("start", get_uid(pod)))
+            self._starting.discard(get_uid(pod))
+            self._hardware.release(get_uid(pod), self._writer.now_s)
             return
         node = pod["spec"].get("nodeName")
         if node and is_deleting(pod):
             self._end_later(pod)
-        elif node and value_at(pod, "status", "phase") == "Running":
+        elif node and get_value(pod, "status", "phase") == "Running":
             self._resize(pod)
         elif (
             node
-            and value_at(pod, "status", "phase") == "Pending"
-            and uid(pod) not in self._starting
+            and get_value(pod, "status", "phase") == "Pending"
+            and get_uid(pod) not in self._starting
         ):
-            self._starting.add(uid(pod))
+            self._starting.add(get_uid(pod))
             after = self._delay(pod, node)
             self._alarms.set(
-                self._writer.now_s + after, ("start", uid(pod)), lambda: self._start(uid(pod))
+                self._writer.now_s + after,
+                ("start", get_uid(pod)),
+                lambda: self._start(get_uid(pod)),
             )
 
     def _resize(self, pod: Object) -> None:
         """Give running containers their requested resources; report it as `pods/resize` does."""
         if not self.resizes or pod["spec"]["nodeName"] in self.away:
             return
-        allocated = {c["name"]: _allocated(c) for c in pod["spec"]["containers"]}
-        states = value_at(pod, "status", "containerStatuses", default=())
+        allocated = {c["name"]: _allocate_resources(c) for c in pod["spec"]["containers"]}
+        states = get_value(pod, "status", "containerStatuses", default=())
         if all((s.get("resources") or {}) == allocated.get(s["name"], {}) for s in states):
             return
         updated = [{**s, "resources": allocated.get(s["name"], {})} for s in states]
@@ -95,7 +97,7 @@ class Kubelet:
         first = (node, image) not in self._pulled
         self._pulled.add((node, image))
         minimum, maximum = PULL_S if first else START_S
-        key = f"{self._seed}/{node}/{image}" if first else f"{self._seed}/{uid(pod)}"
+        key = f"{self._seed}/{node}/{image}" if first else f"{self._seed}/{get_uid(pod)}"
         draw = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=4).digest(), "big")
         return float(round(minimum + (maximum - minimum) * draw / 2**32))
 
@@ -106,7 +108,7 @@ class Kubelet:
             return
         now = self._writer.now_s
         running = [
-            _container(c, {"running": {"startedAt": format_time(now)}}, restarts=0)
+            _find_container(c, {"running": {"startedAt": format_time(now)}}, restarts=0)
             for c in pod["spec"]["containers"]
         ]
         self._writer.status(
@@ -134,14 +136,14 @@ class Kubelet:
         meta = pod["metadata"]
         grace = float(meta.get("deletionGracePeriodSeconds") or 0)
         began = parse_time(meta["deletionTimestamp"]) - grace
-        if value_at(pod, "status", "phase") == "Running":
-            key = ("killing", uid(pod))
-            self._alarms.set(self._writer.now_s, key, lambda: self._killing(uid(pod)))
-            takes = min(grace, float(metadata_map(pod, "annotations").get(STOP, grace)))
+        if get_value(pod, "status", "phase") == "Running":
+            key = ("killing", get_uid(pod))
+            self._alarms.set(self._writer.now_s, key, lambda: self._killing(get_uid(pod)))
+            takes = min(grace, float(get_metadata_map(pod, "annotations").get(STOP, grace)))
         else:
             takes = 0.0
         at_s = max(began + takes, self._writer.now_s)
-        self._alarms.set(at_s, ("end", uid(pod)), lambda: self._end(uid(pod)))
+        self._alarms.set(at_s, ("end", get_uid(pod)), lambda: self._end(get_uid(pod)))
 
     def _killing(self, pod_uid: str) -> None:
         pod = self._view.pods.get(pod_uid)
@@ -170,7 +172,7 @@ class Kubelet:
         """End a pod finally: Succeeded or Failed."""
         now = self._writer.now_s
         phase = "Succeeded" if ok else "Failed"
-        began = value_at(pod, "status", "startTime", default=format_time(now))
+        began = get_value(pod, "status", "startTime", default=format_time(now))
         ended = {
             "startedAt": began,
             "finishedAt": format_time(now),
@@ -180,7 +182,7 @@ class Kubelet:
         why = "PodCompleted" if ok else "PodFailed"
         more = {"reason": reason, "message": message} if reason else {}
         terminated = [
-            _container(c, {"terminated": ended}, restarts=_restarts(pod))
+            _find_container(c, {"terminated": ended}, restarts=_count_restarts(pod))
             for c in pod["spec"]["containers"]
         ]
         self._writer.status(
@@ -197,9 +199,9 @@ class Kubelet:
         )
 
     def _restart(self, pod: Object, *, ok: bool, reason: str) -> None:
-        times, now = _restarts(pod) + 1, self._writer.now_s
+        times, now = _count_restarts(pod) + 1, self._writer.now_s
         ended = {
-            "startedAt": value_at(pod, "status", "startTime", default=format_time(now)),
+            "startedAt": get_value(pod, "status", "startTime", default=format_time(now)),
             "finishedAt": format_time(now),
             "exitCode": 0 if ok else OOM_EXIT if reason == OOM_KILLED else 1,
             "reason": "Completed" if ok else (reason or "Error"),
@@ -207,7 +209,9 @@ class Kubelet:
         after = 0.0 if ok else min(BACKOFF_S * 2 ** (times - 1), BACKOFF_MOST_S)
         wait = {"waiting": {"reason": "Completed" if ok else "CrashLoopBackOff"}}
         self._tell(pod, wait, times, up=False, last={"terminated": ended})
-        self._alarms.set(now + after, ("start", uid(pod)), lambda: self._again(uid(pod), times))
+        self._alarms.set(
+            now + after, ("start", get_uid(pod)), lambda: self._again(get_uid(pod), times)
+        )
 
     def _again(self, pod_uid: str, times: int) -> None:
         pod = self._view.pods.get(pod_uid)
@@ -221,7 +225,7 @@ class Kubelet:
         now = self._writer.now_s
         before = {
             s["name"]: s.get("lastState")
-            for s in value_at(pod, "status", "containerStatuses", default=())
+            for s in get_value(pod, "status", "containerStatuses", default=())
         }
         why = "" if up else "ContainersNotReady"
         self._writer.status(
@@ -231,7 +235,7 @@ class Kubelet:
                     pod, now, ("Ready", up, why, ""), ("ContainersReady", up, why, "")
                 ),
                 "containerStatuses": [
-                    _container(c, state, restarts=times, last=last or before.get(c["name"]))
+                    _find_container(c, state, restarts=times, last=last or before.get(c["name"]))
                     for c in pod["spec"]["containers"]
                 ],
             },
@@ -242,22 +246,24 @@ class Kubelet:
         """Start a pod again after its node's absence, on its former devices."""
         now = self._writer.now_s
         if devices:
-            self._hardware.begin(uid(pod), self._holder(pod), devices, share, now)
-        if value_at(pod, "status", "phase") == "Running":
+            self._hardware.begin(get_uid(pod), self._holder(pod), devices, share, now)
+        if get_value(pod, "status", "phase") == "Running":
             self._tell(
-                pod, {"running": {"startedAt": format_time(now)}}, _restarts(pod) + 1, up=True
+                pod, {"running": {"startedAt": format_time(now)}}, _count_restarts(pod) + 1, up=True
             )
         else:
-            self._starting.discard(uid(pod))
+            self._starting.discard(get_uid(pod))
             self.notice(pod, deleted=False)
 
 
-def _restarts(pod: Object) -> int:
-    statuses = value_at(pod, "status", "containerStatuses", default=())
+def _count_restarts(pod: Object) -> int:
+    statuses = get_value(pod, "status", "containerStatuses", default=())
     return max((int(c.get("restartCount", 0)) for c in statuses), default=0)
 
 
-def _container(spec: Any, state: Object, *, restarts: int, last: Object | None = None) -> Object:
+def _find_container(
+    spec: Any, state: Object, *, restarts: int, last: Object | None = None
+) -> Object:
     up = "running" in state
     return {
         "name": spec["name"],
@@ -267,11 +273,11 @@ def _container(spec: Any, state: Object, *, restarts: int, last: Object | None =
         "restartCount": restarts,
         "state": state,
         **({"lastState": last} if last else {}),
-        **({"resources": resources} if (resources := _allocated(spec)) else {}),
+        **({"resources": resources} if (resources := _allocate_resources(spec)) else {}),
     }
 
 
-def _allocated(spec: Any) -> Object:
+def _allocate_resources(spec: Any) -> Object:
     """Return a container's allocated resources: here its whole request, immediately."""
     resources = spec.get("resources") or {}
     return {side: dict(resources[side]) for side in ("limits", "requests") if resources.get(side)}

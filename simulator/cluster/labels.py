@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 
 if TYPE_CHECKING:
     from simulator.cluster.nodes import PoolSpec
@@ -19,7 +19,7 @@ COMPUTE = {
 }
 
 
-def labels(name: str, pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
+def build_labels(name: str, pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
     """Return all labels of one node; `extended` are the resources that its device plugin offers."""
     return {
         "kubernetes.io/hostname": name,
@@ -28,12 +28,12 @@ def labels(name: str, pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str
         "node.kubernetes.io/instance-type": pool.instance_type,
         "topology.kubernetes.io/region": pool.region,
         "topology.kubernetes.io/zone": pool.zone,
-        **_managed(pool),
-        **_discovered(pool, extended),
+        **_build_managed(pool),
+        **_build_discovered(pool, extended),
     }
 
 
-def _managed(pool: "PoolSpec") -> dict[str, str]:
+def _build_managed(pool: "PoolSpec") -> dict[str, str]:
     """Return the labels of the pool manager (as cloud providers write them)."""
     spot = pool.capacity_type == "spot"
     family, _, size = pool.instance_type.partition(".")
@@ -68,14 +68,14 @@ def _managed(pool: "PoolSpec") -> dict[str, str]:
             }
 
 
-def _discovered(pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
+def _build_discovered(pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
     """Return the labels of GPU feature discovery."""
-    facts = next(m for m in gpu_models() if m.gpu_model == pool.gpu_model)
+    facts = next(m for m in read_gpu_models() if m.gpu_model == pool.gpu_model)
     major, _, minor = COMPUTE.get(facts.arch, "8.0").partition(".")
     single = pool.mig_strategy == "single"
     product, count = pool.product, pool.gpu_count
     if single:
-        product += f"-MIG-{_profile(pool)}"
+        product += f"-MIG-{_format_profile(pool)}"
         count = extended["nvidia.com/gpu"]
     if pool.replicas > 1:
         product += "-SHARED"
@@ -102,5 +102,5 @@ def _discovered(pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]
     return discovered
 
 
-def _profile(pool: "PoolSpec") -> str:
+def _format_profile(pool: "PoolSpec") -> str:
     return pool.mig.partition(";")[0].partition("x")[2]

@@ -6,7 +6,7 @@ from functools import cache
 import msgspec
 
 from fallow.errors import UsageError
-from simulator.cluster.scheduler.mig import lay_out, profile
+from simulator.cluster.scheduler.mig import get_profile, lay_out
 
 FIRST_ID = {7: 0, 4: 2, 3: 1, 2: 3, 1: 7}
 """First GPU instance id that drivers assign to a profile of so many compute slices (transcripts of
@@ -30,20 +30,20 @@ GpuLayout = tuple[InstanceLayout, ...] | None
 """The instances on the GPU; None = a whole GPU."""
 
 
-def gpu_layouts(gpu_model: str, text: str, strategy: str, count: int) -> tuple[GpuLayout, ...]:
+def list_gpu_layouts(gpu_model: str, text: str, strategy: str, count: int) -> tuple[GpuLayout, ...]:
     """Return the layouts of a node's GPUs.
 
     Raises:
         UsageError: the text is no layout, or it does not fit a GPU of the model.
     """
-    laid: list[GpuLayout] = [layout(gpu_model, part) for part in text.split(";") if part]
+    laid: list[GpuLayout] = [build_layout(gpu_model, part) for part in text.split(";") if part]
     if strategy == "single":
         laid = [laid[0]] * count
     return (*laid[:count], *[None] * (count - len(laid)))
 
 
 @cache
-def layout(gpu_model: str, text: str) -> tuple[InstanceLayout, ...]:
+def build_layout(gpu_model: str, text: str) -> tuple[InstanceLayout, ...]:
     """Return the instances of one GPU by their start.
 
     Raises:
@@ -58,7 +58,7 @@ def layout(gpu_model: str, text: str) -> tuple[InstanceLayout, ...]:
     numbers: set[int] = set()
     parts = []
     for instance in lay_out(gpu_model, names):
-        compute = profile(gpu_model, instance.profile).compute
+        compute = get_profile(gpu_model, instance.profile).compute
         number = next(n for n in range(FIRST_ID[compute], 16) if n not in numbers)
         numbers.add(number)
         parts.append(InstanceLayout(instance.profile, number, instance.start, compute))

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from fallow.errors import UsageError
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from fallow.resources import read_table
-from simulator.cluster.labels import labels
-from simulator.cluster.mig import GpuLayout, gpu_layouts
+from simulator.cluster.labels import build_labels
+from simulator.cluster.mig import GpuLayout, list_gpu_layouts
 from simulator.cluster.objects import format_time
 from simulator.cluster.scheduler.requests import NodeTaint
 from simulator.models import SimulatedDevice
@@ -61,7 +61,7 @@ class SimulatedNode(msgspec.Struct, frozen=True):
 
 
 @cache
-def pools() -> Mapping[str, PoolSpec]:
+def read_pools() -> Mapping[str, PoolSpec]:
     """Return the pools by name."""
     rows = (
         msgspec.convert(row, PoolSpec, strict=False)
@@ -70,7 +70,7 @@ def pools() -> Mapping[str, PoolSpec]:
     return {row.name: row for row in rows}
 
 
-def nodes_of(counts: Mapping[str, int]) -> tuple[SimulatedNode, ...]:
+def build_nodes(counts: Mapping[str, int]) -> tuple[SimulatedNode, ...]:
     """Return so many nodes of each pool, by the pool's name.
 
     Raises:
@@ -78,16 +78,16 @@ def nodes_of(counts: Mapping[str, int]) -> tuple[SimulatedNode, ...]:
     """
     nodes: list[SimulatedNode] = []
     for name, count in counts.items():
-        pool = pools().get(name)
+        pool = read_pools().get(name)
         if pool is None:
-            raise UsageError(f"no node pool {name!r}", hint=f"legal: {', '.join(pools())}")
+            raise UsageError(f"no node pool {name!r}", hint=f"legal: {', '.join(read_pools())}")
         if count < 0:
             raise UsageError(f"pool {name!r} cannot have {count} nodes", hint="0 or more")
         nodes += [SimulatedNode(f"{name}-{place}", pool) for place in range(count)]
     return tuple(nodes)
 
 
-def fleet(gpus: int) -> tuple[SimulatedNode, ...]:
+def build_fleet(gpus: int) -> tuple[SimulatedNode, ...]:
     """Return nodes with exactly so many GPUs, spread over the pools by their shares.
 
     Raises:
@@ -95,26 +95,28 @@ def fleet(gpus: int) -> tuple[SimulatedNode, ...]:
     """
     if gpus < 1:
         raise UsageError(f"a fleet of {gpus} GPUs", hint="1 or more")
-    by_share = sorted(pools().values(), key=lambda p: (-p.share, p.name))
+    by_share = sorted(read_pools().values(), key=lambda p: (-p.share, p.name))
     counts = {p.name: int(p.share * gpus / p.gpu_count) for p in by_share}
-    left = gpus - sum(pools()[name].gpu_count * n for name, n in counts.items())
+    left = gpus - sum(read_pools()[name].gpu_count * n for name, n in counts.items())
     while left:
         owed = {p.name: p.share * gpus - counts[p.name] * p.gpu_count for p in by_share}
         fits = [p for p in by_share if p.gpu_count <= left]
         best = max(fits, key=lambda p: (owed[p.name], p.share))
         counts[best.name] += 1
         left -= best.gpu_count
-    return nodes_of(counts)
+    return build_nodes(counts)
 
 
-def devices(specs: Iterable[SimulatedNode], seed: int) -> tuple[SimulatedDevice, ...]:
+def list_devices(specs: Iterable[SimulatedNode], seed: int) -> tuple[SimulatedDevice, ...]:
     """Return every GPU and MIG instance, node by node, GPU by GPU."""
     devices: list[SimulatedDevice] = []
     for spec in specs:
         pool = spec.pool
-        slices = next((m.mig_slices for m in gpu_models() if m.gpu_model == pool.gpu_model), None)
+        slices = next(
+            (m.mig_slices for m in read_gpu_models() if m.gpu_model == pool.gpu_model), None
+        )
         for index, layout in enumerate(cut(pool)):
-            uuid = _uuid(f"{seed}/{spec.name}/{index}")
+            uuid = _derive_uuid(f"{seed}/{spec.name}/{index}")
             if layout is None:
                 devices.append(SimulatedDevice(uuid, spec.name, index, pool.gpu_model))
             for part in layout or ():
@@ -129,15 +131,15 @@ def devices(specs: Iterable[SimulatedNode], seed: int) -> tuple[SimulatedDevice,
 
 def cut(pool: PoolSpec) -> tuple[GpuLayout, ...]:
     """Return the layout of each GPU of a node of the pool."""
-    return gpu_layouts(pool.gpu_model, pool.mig, pool.mig_strategy, pool.gpu_count)
+    return list_gpu_layouts(pool.gpu_model, pool.mig, pool.mig_strategy, pool.gpu_count)
 
 
-def _uuid(text: str) -> str:
+def _derive_uuid(text: str) -> str:
     digits = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def taints(pool: PoolSpec) -> tuple[NodeTaint, ...]:
+def parse_taints(pool: PoolSpec) -> tuple[NodeTaint, ...]:
     """Return the taints of a pool: `key=value:Effect`, separated by semicolons."""
     result = []
     for text in filter(None, pool.taints.split(";")):
@@ -147,7 +149,7 @@ def taints(pool: PoolSpec) -> tuple[NodeTaint, ...]:
     return tuple(result)
 
 
-def reserved(pool: PoolSpec) -> tuple[int, int]:
+def get_reserved(pool: PoolSpec) -> tuple[int, int]:
     """Return the millicores and MiB that the system reserves on a node.
 
     CPU: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, on
@@ -167,25 +169,29 @@ def reserved(pool: PoolSpec) -> tuple[int, int]:
     return round(cpu * 1000), round(memory) + 100
 
 
-def resources(pool: PoolSpec) -> dict[str, int]:
+def count_resources(pool: PoolSpec) -> dict[str, int]:
     """Return the extended resources that the device plug-in offers on a node of the pool."""
     counts: dict[str, int] = {}
     for layout in cut(pool):
-        for name in ["gpu"] if layout is None else [_resource(pool, p.profile) for p in layout]:
+        for name in (
+            ["gpu"] if layout is None else [_name_resource(pool, p.profile) for p in layout]
+        ):
             key = f"nvidia.com/{name}"
             counts[key] = counts.get(key, 0) + pool.replicas
     return counts
 
 
-def _resource(pool: PoolSpec, profile: str) -> str:
+def _name_resource(pool: PoolSpec, profile: str) -> str:
     return "gpu" if pool.mig_strategy == "single" else f"mig-{profile}"
 
 
-def node_object(spec: SimulatedNode, now_s: float, sick: Sequence[str] = ()) -> dict[str, Any]:
+def build_node_object(
+    spec: SimulatedNode, now_s: float, sick: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the node as its kubelet registers it; `sick` are resources of unhealthy devices."""
     pool = spec.pool
-    cpu, memory = reserved(pool)
-    extended = resources(pool)
+    cpu, memory = get_reserved(pool)
+    extended = count_resources(pool)
     healthy = {name: n - sick.count(name) for name, n in extended.items()}
     common = {"pods": str(MAX_PODS), "ephemeral-storage": f"{pool.vcpu * 20}Gi"}
     timestamp = format_time(now_s)
@@ -194,10 +200,10 @@ def node_object(spec: SimulatedNode, now_s: float, sick: Sequence[str] = ()) -> 
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": spec.name, "labels": labels(spec.name, pool, extended)},
+        "metadata": {"name": spec.name, "labels": build_labels(spec.name, pool, extended)},
         "spec": {
-            "providerID": provider_id(spec),
-            **({"taints": [_taint(t) for t in taints(pool)]} if pool.taints else {}),
+            "providerID": build_provider_id(spec),
+            **({"taints": [_taint(t) for t in parse_taints(pool)]} if pool.taints else {}),
         },
         "status": {
             "capacity": {
@@ -230,7 +236,7 @@ def _taint(taint: NodeTaint) -> dict[str, str]:
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
 
 
-def provider_id(spec: SimulatedNode) -> str:
+def build_provider_id(spec: SimulatedNode) -> str:
     """Return the cloud's name of the machine, as the kubelet writes it."""
     pool = spec.pool
     digits = hashlib.blake2b(spec.name.encode(), digest_size=9).hexdigest()[:17]

@@ -36,14 +36,14 @@ def parse_time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def kind_of(obj: Mapping[str, Any]) -> str:
+def get_kind(obj: Mapping[str, Any]) -> str:
     """Return the kind's name in the store: `Pod`, or `Queue.scheduling.run.ai`."""
     kind: str = obj["kind"]
     group, _, _ = obj["apiVersion"].rpartition("/")
     return f"{kind}.{group}" if group in SHARED_KINDS else kind
 
 
-def uid(obj: Mapping[str, Any]) -> str:
+def get_uid(obj: Mapping[str, Any]) -> str:
     """Return an object's uid."""
     return str(obj["metadata"]["uid"])
 
@@ -53,17 +53,17 @@ def name(obj: Mapping[str, Any]) -> str:
     return str(obj["metadata"]["name"])
 
 
-def namespace(obj: Mapping[str, Any]) -> str:
+def get_namespace(obj: Mapping[str, Any]) -> str:
     """Return an object's namespace; empty for the cluster's own."""
     return str(obj["metadata"].get("namespace", ""))
 
 
-def metadata_map(obj: Mapping[str, Any], which: str) -> Mapping[str, str]:
+def get_metadata_map(obj: Mapping[str, Any], which: str) -> Mapping[str, str]:
     """Return labels or annotations."""
     return obj["metadata"].get(which) or {}
 
 
-def value_at(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
+def get_value(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
     """Return the value at a path of keys, or the default where a key is absent or null."""
     value: Any = obj
     for key in path:
@@ -73,34 +73,34 @@ def value_at(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
     return value
 
 
-def nested_patch(value: Any, *path: str) -> Object:
+def build_nested_patch(value: Any, *path: str) -> Object:
     """Return the merge patch that sets a value at a path of keys."""
     for key in reversed(path):
         value = {key: value}
     return value if isinstance(value, dict) else {}
 
 
-def controller(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def find_controller(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the reference to the one owner that controls an object."""
     references = obj["metadata"].get("ownerReferences") or ()
     return next((r for r in references if r.get("controller")), None)
 
 
-def owned_by(owner: Mapping[str, Any]) -> list[Object]:
+def build_owner_references(owner: Mapping[str, Any]) -> list[Object]:
     """Return the `ownerReferences` of an object that this one controls."""
     return [
         {
             "apiVersion": owner["apiVersion"],
             "kind": owner["kind"],
             "name": name(owner),
-            "uid": uid(owner),
+            "uid": get_uid(owner),
             "controller": True,
             "blockOwnerDeletion": True,
         }
     ]
 
 
-def template_hash(template: Any) -> str:
+def hash_template(template: Any) -> str:
     """Return ten letters as a pod template's hash, of those that real hashes use."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":"))
     digest = hashlib.blake2b(text.encode(), digest_size=10).digest()
@@ -133,13 +133,13 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
     """Return whether a condition of that type is True."""
-    match = condition(obj, kind)
+    match = find_condition(obj, kind)
     return match is not None and match["status"] == "True"
 
 
-def condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+def find_condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     """Return a condition by its type."""
-    conditions = value_at(obj, "status", "conditions", default=())
+    conditions = get_value(obj, "status", "conditions", default=())
     return next((c for c in conditions if c["type"] == kind), None)
 
 
@@ -150,7 +150,7 @@ def set_conditions(
 
     The transition time changes only when the status changes.
     """
-    by_type = {c["type"]: dict(c) for c in value_at(obj, "status", "conditions", default=())}
+    by_type = {c["type"]: dict(c) for c in get_value(obj, "status", "conditions", default=())}
     for kind, true, reason, message in changes:
         before = by_type.get(kind, {})
         status = "True" if true else "False"
@@ -166,17 +166,17 @@ def set_conditions(
     return list(by_type.values())
 
 
-def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+def is_selected(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
     """Return whether a selector (matchLabels, matchExpressions) matches; none matches nothing."""
     if selector is None:
         return False
     match_labels = selector.get("matchLabels") or {}
     if any(labels.get(k) != v for k, v in match_labels.items()):
         return False
-    return all(_term(t, labels) for t in selector.get("matchExpressions") or ())
+    return all(_match_term(t, labels) for t in selector.get("matchExpressions") or ())
 
 
-def _term(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _match_term(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     label, values = labels.get(term["key"]), term.get("values") or ()
     match term["operator"]:
         case "In":
@@ -189,6 +189,6 @@ def _term(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
             return label is None
 
 
-def oldest(objects: Iterable[Object]) -> list[Object]:
+def sort_by_age(objects: Iterable[Object]) -> list[Object]:
     """Return objects by creation, then name."""
     return sorted(objects, key=lambda o: (o["metadata"].get("creationTimestamp", ""), name(o)))

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from simulator.cluster.preemption import Shape, shape
-from simulator.cluster.scheduler.order import age, gangs, priority
+from simulator.cluster.preemption import Shape, build_shape
+from simulator.cluster.scheduler.order import get_creation, get_priority, sort_gangs
 from simulator.cluster.scheduler.requests import PodGang, PodRequest
 
 Key = tuple[int, float, str, str]
@@ -91,7 +91,7 @@ class PendingQueue:
             for gang_name in list(self._gang_entries):
                 self._part(gang_name)
         for gang_name in self._ganged.keys() - self._gang_entries.keys():
-            complete_gangs = gangs(self._ganged[gang_name].values(), min_members)
+            complete_gangs = sort_gangs(self._ganged[gang_name].values(), min_members)
             self._gang_entries[gang_name] = (
                 self._stand(complete_gangs[0]) if complete_gangs else None
             )
@@ -102,7 +102,7 @@ class PendingQueue:
     def after(self, entry: PendingGang) -> PendingGang | None:
         """Return the next after an entry, or after its empty place, with the same request."""
         entries = self._by_form.get(entry.form, [])
-        place = bisect_right(entries, entry.key, key=_key)
+        place = bisect_right(entries, entry.key, key=_build_key)
         return entries[place] if place < len(entries) else None
 
     def _entry(self, pod_uid: str) -> PendingGang | None:
@@ -115,14 +115,14 @@ class PendingQueue:
             self._leave(entry)
 
     def _stand(self, gang: PodGang) -> PendingGang:
-        key = (-priority(gang), age(gang), gang.name, gang.members[0].uid)
-        entry = PendingGang(key, self._forms.setdefault(shape(gang), len(self._forms)), gang)
-        insort(self._by_form.setdefault(entry.form, []), entry, key=_key)
+        key = (-get_priority(gang), get_creation(gang), gang.name, gang.members[0].uid)
+        entry = PendingGang(key, self._forms.setdefault(build_shape(gang), len(self._forms)), gang)
+        insort(self._by_form.setdefault(entry.form, []), entry, key=_build_key)
         return entry
 
     def _leave(self, entry: PendingGang) -> None:
         entries = self._by_form[entry.form]
-        del entries[bisect_left(entries, entry.key, key=_key)]
+        del entries[bisect_left(entries, entry.key, key=_build_key)]
         if not entries:
             del self._by_form[entry.form]
 
@@ -151,5 +151,5 @@ class QueuePass:
             heappush(self._ahead, behind)
 
 
-def _key(entry: PendingGang) -> Key:
+def _build_key(entry: PendingGang) -> Key:
     return entry.key

@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from fallow.gpu_models import canonical
+from fallow.gpu_models import find_gpu_model
 from simulator.cluster.objects import (
     Object,
-    metadata_map,
+    get_metadata_map,
+    get_namespace,
+    get_uid,
+    get_value,
     name,
-    namespace,
     parse_time,
-    uid,
-    value_at,
 )
 from simulator.cluster.scheduler.requests import WHOLE, NodeTaint, PodRequest, PodToleration
-from simulator.kube.amounts import amount, pod_amounts
+from simulator.kube.amounts import parse_amount, sum_pod_amounts
 
 MIB = 2**20
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
@@ -31,22 +31,22 @@ GANG_NOTES = ("scheduling.k8s.io/group-name", "pod-group-name")
 
 def request(pod: Object) -> PodRequest:
     """Return what one pod requests of a node."""
-    spec, requested = pod["spec"], pod_amounts(pod["spec"])
+    spec, requested = pod["spec"], sum_pod_amounts(pod["spec"])
     count, profile = int(requested.get(GPU, 0) or requested.get(SHARED, 0)), ""
     for resource, number in requested.items():
         if resource.startswith(MIG):
             count, profile = int(number), resource.removeprefix(MIG)
     share = int(requested.get(HAMI_CORES, 100) * 10)
     memory = int(requested.get(HAMI_MEMORY, 0))
-    notes = metadata_map(pod, "annotations")
+    notes = get_metadata_map(pod, "annotations")
     if KAI_FRACTION in notes or KAI_MEMORY in notes:
         count = int(notes.get(KAI_DEVICES, "1"))
         share = round(float(notes.get(KAI_FRACTION, "0")) * WHOLE) or 1
         memory = int(notes.get(KAI_MEMORY, "0"))
-    selector, models = _affinity(spec)
+    selector, models = _parse_affinity(spec)
     return PodRequest(
-        uid=uid(pod),
-        name=f"{namespace(pod)}/{name(pod)}",
+        uid=get_uid(pod),
+        name=f"{get_namespace(pod)}/{name(pod)}",
         cpu_milli=math.ceil(requested.get("cpu", Fraction(0)) * 1000),
         memory_mib=math.ceil(requested.get("memory", Fraction(0)) / MIB),
         gpus=count,
@@ -55,23 +55,23 @@ def request(pod: Object) -> PodRequest:
         profile=profile,
         gpu_models=models,
         selector=selector,
-        tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()),
+        tolerations=tuple(_parse_toleration(t) for t in spec.get("tolerations") or ()),
         priority=int(spec.get("priority") or 0),
         created_s=parse_time(pod["metadata"].get("creationTimestamp", "")),
         preempts=spec.get("preemptionPolicy") != "Never",
-        gang=gang(pod),
+        gang=get_gang(pod),
     )
 
 
-def gang(pod: Object) -> str:
+def get_gang(pod: Object) -> str:
     """Return the pod group that a pod belongs to, `namespace/name`; empty for none."""
-    labels, notes = metadata_map(pod, "labels"), metadata_map(pod, "annotations")
+    labels, notes = get_metadata_map(pod, "labels"), get_metadata_map(pod, "annotations")
     name = next((labels[k] for k in GANG_LABELS if k in labels), None)
     name = name or next((notes[k] for k in GANG_NOTES if k in notes), None)
-    return f"{namespace(pod)}/{name}" if name else ""
+    return f"{get_namespace(pod)}/{name}" if name else ""
 
 
-def _toleration(text: Mapping[str, Any]) -> PodToleration:
+def _parse_toleration(text: Mapping[str, Any]) -> PodToleration:
     return PodToleration(
         text.get("key") or "",
         text.get("operator") or "Equal",
@@ -85,7 +85,7 @@ def taint(text: Mapping[str, Any]) -> NodeTaint:
     return NodeTaint(text["key"], text.get("value") or "", text.get("effect") or "NoSchedule")
 
 
-def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return labels that must be equal, and GPU models: the simulated part of the node affinity.
 
     Of `requiredDuringScheduling` the first term's `In` counts: one value as a label, several
@@ -93,7 +93,7 @@ def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tup
     """
     labels = dict(spec.get("nodeSelector") or {})
     models: tuple[str, ...] = ()
-    required = value_at(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+    required = get_value(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms: list[Mapping[str, Any]] = required or [{}]
     for expression in terms[0].get("matchExpressions") or ():
         values: list[str] = expression.get("values") or []
@@ -102,15 +102,15 @@ def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tup
         if len(values) == 1:
             labels[expression["key"]] = values[0]
         elif expression["key"] == PRODUCT:
-            canonical_models = (canonical(value) for value in values)
+            canonical_models = (find_gpu_model(value) for value in values)
             models = tuple(dict.fromkeys(m.gpu_model for m in canonical_models if m is not None))
     return tuple(sorted(labels.items())), models
 
 
-def gpus(pod_spec: Mapping[str, Any]) -> float:
+def count_gpus(pod_spec: Mapping[str, Any]) -> float:
     """Return how many GPUs a pod requests, instances by their compute slices."""
     total = 0.0
-    for resource, number in uses(pod_spec).items():
+    for resource, number in sum_uses(pod_spec).items():
         if resource in {GPU, SHARED}:
             total += float(number)
         elif resource.startswith(MIG):
@@ -118,13 +118,13 @@ def gpus(pod_spec: Mapping[str, Any]) -> float:
     return total
 
 
-def units(resource: str, text: object) -> int:
+def count_units(resource: str, text: object) -> int:
     """Return a quantity as quotas count it: CPU in milli, the rest in ones."""
-    value = amount(text)
+    value = parse_amount(text)
     return math.ceil(value * 1000) if resource == "cpu" else math.ceil(value)
 
 
-def uses(pod_spec: Mapping[str, Any]) -> dict[str, int]:
+def sum_uses(pod_spec: Mapping[str, Any]) -> dict[str, int]:
     """Return a pod's use of each resource, as quotas count it; a missing request is the limit."""
-    amounts = {**pod_amounts(pod_spec, "limits"), **pod_amounts(pod_spec)}
+    amounts = {**sum_pod_amounts(pod_spec, "limits"), **sum_pod_amounts(pod_spec)}
     return {k: math.ceil(v * 1000) if k == "cpu" else math.ceil(v) for k, v in amounts.items()}

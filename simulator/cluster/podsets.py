@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fallow.resources import read_table
-from simulator.cluster.objects import Object, nested_patch, value_at
+from simulator.cluster.objects import Object, build_nested_patch, get_value
 
 
 class PodSet(msgspec.Struct, frozen=True):
@@ -23,33 +23,33 @@ class PodSet(msgspec.Struct, frozen=True):
 
 
 @cache
-def _rows() -> dict[str, dict[str, str]]:
+def _read_rows() -> dict[str, dict[str, str]]:
     return {row["kind"]: row for row in read_table("simulator.cluster", "suspendable.csv")}
 
 
-def suspendable() -> tuple[str, ...]:
+def list_suspendable() -> tuple[str, ...]:
     """Return the kinds that have a switch."""
-    return tuple(_rows())
+    return tuple(_read_rows())
 
 
 def is_suspended(obj: Object) -> bool:
     """Return whether an object is suspended."""
-    return bool(value_at(obj, "spec", *_rows()[obj["kind"]]["path"].split(".")))
+    return bool(get_value(obj, "spec", *_read_rows()[obj["kind"]]["path"].split(".")))
 
 
 def suspend_patch(obj: Object, *, off: bool) -> Object:
     """Return the merge patch that suspends an object, or lets it run."""
-    return nested_patch(off, "spec", *_rows()[obj["kind"]]["path"].split("."))
+    return build_nested_patch(off, "spec", *_read_rows()[obj["kind"]]["path"].split("."))
 
 
-def pod_sets(obj: Object) -> list[PodSet]:
+def list_pod_sets(obj: Object) -> list[PodSet]:
     """Return the pods that an object creates when it runs."""
     sets: list[PodSet] = []
-    for text in _rows()[obj["kind"]]["templates"].split():
+    for text in _read_rows()[obj["kind"]]["templates"].split():
         path, _, field = text.partition("*")
         for label, holder, template in _walk(obj["spec"], path.split("."), "main", obj["spec"]):
             count = int(holder.get(field) or 1) if field else 1
-            sets.append(PodSet(label.lower(), count * _inner(holder), _spec(template)))
+            sets.append(PodSet(label.lower(), count * _count_inner(holder), _get_spec(template)))
     return sets
 
 
@@ -72,12 +72,12 @@ def _walk(
         yield from _walk(inner, rest, label, inner if not rest and first == "trainer" else holder)
 
 
-def _inner(holder: dict[str, Any]) -> int:
+def _count_inner(holder: dict[str, Any]) -> int:
     """Return how many pods each job of a JobSet runs at once."""
-    return int(value_at(holder, "template", "spec", "parallelism", default=1))
+    return int(get_value(holder, "template", "spec", "parallelism", default=1))
 
 
-def _spec(template: dict[str, Any]) -> dict[str, Any]:
+def _get_spec(template: dict[str, Any]) -> dict[str, Any]:
     """Return a pod's spec; a TrainJob's trainer has only its container's requests."""
     if "spec" in template:
         spec: dict[str, Any] = template["spec"]

@@ -3,22 +3,22 @@
 from collections.abc import Callable
 
 from simulator.cluster.hardware import Hardware
-from simulator.cluster.objects import Object, is_deleting, uid
+from simulator.cluster.objects import Object, get_uid, is_deleting
 from simulator.cluster.scheduler.fleet import is_whole
-from simulator.cluster.scheduler.order import priority
-from simulator.cluster.scheduler.preempting import victims
-from simulator.cluster.scheduler.requests import PodGang, Policy, Running, size
+from simulator.cluster.scheduler.order import get_priority
+from simulator.cluster.scheduler.preempting import choose_victims
+from simulator.cluster.scheduler.requests import PodGang, Policy, Running, get_size
 from simulator.cluster.view import View
 
 Shape = tuple[object, ...]
 
 
-def shape(gang: PodGang) -> Shape:
+def build_shape(gang: PodGang) -> Shape:
     """Return the key that gangs share which fail for the same reason."""
     if len(gang.members) > 1 or gang.members[0].gang:
         return (gang.name,)
     alone = gang.members[0]
-    return (*size(alone), alone.priority, alone.preempts)
+    return (*get_size(alone), alone.priority, alone.preempts)
 
 
 class Preemption:
@@ -47,7 +47,7 @@ class Preemption:
 
     def ended(self, pod: Object) -> None:
         """Process a pod that was deleted or has ended."""
-        self._yielding.pop(uid(pod), None)
+        self._yielding.pop(get_uid(pod), None)
         node = pod["spec"].get("nodeName")
         if node and self._vain:
             rank = int(pod["spec"].get("priority") or 0)
@@ -67,10 +67,10 @@ class Preemption:
         if waiting:
             self._keep(waiting)
             return
-        above, key = priority(gang), shape(gang)
+        above, key = get_priority(gang), build_shape(gang)
         if not self._may_help(gang, above, key):
             return
-        victim_uids = victims(
+        victim_uids = choose_victims(
             gang, self._hardware.fleet, self._policy, lambda r: self._yields(r, above)
         )
         if victim_uids is None:

@@ -7,11 +7,19 @@ counts its namespace's pods that have a node. Both from the API's objects, as th
 from collections import Counter
 from fractions import Fraction
 
-from simulator.cluster.objects import Object, has_condition, is_live, name, namespace, uid, value_at
-from simulator.cluster.pod_requests import uses
+from simulator.cluster.objects import (
+    Object,
+    get_namespace,
+    get_uid,
+    get_value,
+    has_condition,
+    is_live,
+    name,
+)
+from simulator.cluster.pod_requests import sum_uses
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import View
-from simulator.kube.amounts import amount, format_amount
+from simulator.kube.amounts import format_amount, parse_amount
 
 ELASTIC = "ElasticQuota.scheduling.x-k8s.io"
 QUEUE = "ClusterQueue"
@@ -34,17 +42,17 @@ class QuotaStatus:
         """Process changes; return whether they were only our own writes."""
         if kind in {ELASTIC, QUEUE}:
             generation = int(obj["metadata"].get("generation", 0))
-            ours = not deleted and self._written.get(uid(obj)) == generation
-            self._written[uid(obj)] = generation
+            ours = not deleted and self._written.get(get_uid(obj)) == generation
+            self._written[get_uid(obj)] = generation
             if not ours and kind == QUEUE:
                 self._queues[name(obj)] = None
             elif not ours:
-                self._spaces[namespace(obj)] = None
+                self._spaces[get_namespace(obj)] = None
             return ours
         if kind == "Workload":
             self._keep(obj, deleted=deleted)
         elif kind == "Pod":
-            self._spaces[namespace(obj)] = None
+            self._spaces[get_namespace(obj)] = None
         return False
 
     def run(self) -> None:
@@ -61,31 +69,31 @@ class QuotaStatus:
 
     def _keep(self, workload: Object, *, deleted: bool) -> None:
         """Count a workload where it is admitted, else where its queue leads."""
-        before = self._queue_of.pop(uid(workload), "")
+        before = self._queue_of.pop(get_uid(workload), "")
         if before:
-            self._workloads[before].pop(uid(workload), None)
+            self._workloads[before].pop(get_uid(workload), None)
             self._queues[before] = None
-        local = self._view.get("LocalQueue", namespace(workload), workload["spec"]["queueName"])
-        queue = value_at(workload, "status", "admission", "clusterQueue") or value_at(
+        local = self._view.get("LocalQueue", get_namespace(workload), workload["spec"]["queueName"])
+        queue = get_value(workload, "status", "admission", "clusterQueue") or get_value(
             local or {}, "spec", "clusterQueue", default=""
         )
         if queue and not deleted and not has_condition(workload, "Finished"):
-            self._queue_of[uid(workload)] = queue
-            self._workloads.setdefault(queue, {})[uid(workload)] = workload
+            self._queue_of[get_uid(workload)] = queue
+            self._workloads.setdefault(queue, {})[get_uid(workload)] = workload
             self._queues[queue] = None
 
     def _of_queue(self, queue: Object) -> Object:
         usage: UsedByFlavor = Counter()
         reserving = admitted = waiting = 0
         for workload in self._workloads.get(name(queue), {}).values():
-            admission = value_at(workload, "status", "admission")
+            admission = get_value(workload, "status", "admission")
             if admission is None:
-                waiting += bool(value_at(workload, "spec", "active", default=True))
+                waiting += bool(get_value(workload, "spec", "active", default=True))
                 continue
             reserving += 1
             admitted += has_condition(workload, "Admitted")
-            usage.update(_usage(workload, admission))
-        flavors = _flavors(queue, usage)
+            usage.update(_sum_usage(workload, admission))
+        flavors = _list_flavors(queue, usage)
         return {
             "flavorsReservation": flavors,
             "flavorsUsage": flavors,
@@ -96,39 +104,41 @@ class QuotaStatus:
 
     def _of_space(self, quota: Object) -> Object:
         used: Counter[str] = Counter()
-        for pod in self._view.of("Pod", namespace(quota)):
+        for pod in self._view.of("Pod", get_namespace(quota)):
             if is_live(pod) and pod["spec"].get("nodeName"):
-                used.update(uses(pod["spec"]))
+                used.update(sum_uses(pod["spec"]))
         spec = quota["spec"]
         names = {**(spec.get("min") or {}), **(spec.get("max") or {})}
-        return {"used": {resource: _amount(resource, used[resource]) for resource in names}}
+        return {"used": {resource: _format_amount(resource, used[resource]) for resource in names}}
 
 
-def _usage(workload: Object, admission: Object) -> UsedByFlavor:
+def _sum_usage(workload: Object, admission: Object) -> UsedByFlavor:
     sets = {s["name"]: s for s in workload["spec"]["podSets"]}
     usage: UsedByFlavor = Counter()
     for assigned in admission["podSetAssignments"]:
-        requested = uses(sets[assigned["name"]]["template"]["spec"])
+        requested = sum_uses(sets[assigned["name"]]["template"]["spec"])
         for resource, flavor in assigned["flavors"].items():
             usage[flavor, resource] += requested.get(resource, 0) * int(assigned["count"])
     return usage
 
 
-def _flavors(queue: Object, usage: UsedByFlavor) -> list[Object]:
+def _list_flavors(queue: Object, usage: UsedByFlavor) -> list[Object]:
     flavors = []
-    for group in value_at(queue, "spec", "resourceGroups", default=()):
+    for group in get_value(queue, "spec", "resourceGroups", default=()):
         for flavor in group["flavors"]:
             resources = []
             for quota in flavor["resources"]:
                 total = usage[flavor["name"], quota["name"]]
-                nominal = amount(quota["nominalQuota"]) * (1000 if quota["name"] == "cpu" else 1)
+                nominal = parse_amount(quota["nominalQuota"]) * (
+                    1000 if quota["name"] == "cpu" else 1
+                )
                 borrowed = max(0, total - int(nominal))
                 amounts = {"total": total, "borrowed": borrowed}
-                texts = {k: _amount(quota["name"], v) for k, v in amounts.items()}
+                texts = {k: _format_amount(quota["name"], v) for k, v in amounts.items()}
                 resources.append({"name": quota["name"], **texts})
             flavors.append({"name": flavor["name"], "resources": resources})
     return flavors
 
 
-def _amount(resource: str, units: int) -> str:
+def _format_amount(resource: str, units: int) -> str:
     return format_amount(Fraction(units, 1000 if resource == "cpu" else 1))

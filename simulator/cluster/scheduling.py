@@ -6,22 +6,22 @@ from typing import Any
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.objects import (
     Object,
+    get_namespace,
+    get_uid,
+    get_value,
     has_ended,
     is_deleting,
     is_live,
     name,
-    namespace,
     set_conditions,
-    uid,
-    value_at,
 )
 from simulator.cluster.pending_queue import PendingQueue
-from simulator.cluster.pod_requests import request, units
-from simulator.cluster.preemption import Preemption, shape
+from simulator.cluster.pod_requests import count_units, request
+from simulator.cluster.preemption import Preemption, build_shape
 from simulator.cluster.quotas.claims import Preempt, QuotaClaim, Refuse, Verdict
 from simulator.cluster.quotas.elastic import ElasticQuota, ElasticQuotas
 from simulator.cluster.scheduler.placing import place, place_gang
-from simulator.cluster.scheduler.requests import Placement, PodGang, PodRequest, Policy, size
+from simulator.cluster.scheduler.requests import Placement, PodGang, PodRequest, Policy, get_size
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import View
 from simulator.models import Holder
@@ -72,15 +72,15 @@ class Scheduling:
         spec = obj["spec"]
         waits = is_live(obj) and not deleted and not spec.get("nodeName")
         if waits and not spec.get("schedulingGates"):
-            if uid(obj) not in self._pending:
+            if get_uid(obj) not in self._pending:
                 self._pending.add(request(obj))
                 self._stirred = True
         else:
-            self._pending.remove(uid(obj))
-            self._pending.forget(uid(obj))
+            self._pending.remove(get_uid(obj))
+            self._pending.forget(get_uid(obj))
         if deleted or has_ended(obj):
             self._evictions.ended(obj)
-            self._elastic.release(uid(obj))
+            self._elastic.release(get_uid(obj))
 
     def run(self) -> None:
         """Place all pods that can be placed now."""
@@ -93,8 +93,8 @@ class Scheduling:
         min_members = {}
         for kind in GROUPS:
             for group in self._view.of(kind):
-                key = f"{namespace(group)}/{name(group)}"
-                min_members[key] = int(value_at(group, "spec", "minMember", default=0))
+                key = f"{get_namespace(group)}/{name(group)}"
+                min_members[key] = int(get_value(group, "spec", "minMember", default=0))
         failed: set[int] = set()
         self._full.clear()
         self._judged.clear()
@@ -130,7 +130,7 @@ class Scheduling:
 
     def _together(self, gang: PodGang) -> tuple[Placement, ...] | None:
         """Place a gang, unless an equal one had no room in this turn: nothing became free since."""
-        sizes = {size(member) for member in gang.members}
+        sizes = {get_size(member) for member in gang.members}
         # Members of several sizes may fit in less room than the room in which they did not fit.
         form = (gang.min_members, len(gang.members), sizes.pop()) if len(sizes) == 1 else None
         if form in self._full:
@@ -149,7 +149,7 @@ class Scheduling:
         self._helped.clear()
         self._pending.remove(request.uid)
         self._evictions.forget(request.uid)
-        self._writer.store.bind(name(pod), namespace(pod), placement.node)
+        self._writer.store.bind(name(pod), get_namespace(pod), placement.node)
         where = f"Successfully assigned {request.name} to {placement.node}"
         self._writer.event(pod, "Scheduled", where, SCHEDULER)
 
@@ -198,13 +198,15 @@ class Scheduling:
         uses[f"nvidia.com/mig-{request.profile}" if request.profile else "nvidia.com/gpu"] = (
             request.gpus
         )
-        return QuotaClaim(request.uid, namespace(pod), uses, request.priority, request.created_s)
+        return QuotaClaim(
+            request.uid, get_namespace(pod), uses, request.priority, request.created_s
+        )
 
     def _within(self, gang: PodGang) -> bool:
         """Return whether the ElasticQuota admits the pods; evict those that owe it quota."""
         for member in gang.members:
             pod = self._view.pods[member.uid]
-            if namespace(pod) not in self._elastic.quotas:
+            if get_namespace(pod) not in self._elastic.quotas:
                 continue
             claim = self._claim(member, pod)
             verdict = self._verdict(claim)
@@ -228,7 +230,7 @@ class Scheduling:
 
         The plug-in tries nodes before it evicts, and pods that never preempt evict nobody.
         """
-        key = (shape(gang), victims)
+        key = (build_shape(gang), victims)
         if key not in self._helped:
             rest = self._hardware.fleet.copy()
             for victim in victims:
@@ -251,10 +253,11 @@ class Scheduling:
         self._quotas = False
 
         def amounts(obj: Object, field: str) -> dict[str, int]:
-            values: dict[str, Any] = value_at(obj, "spec", field, default={})
-            return {k: units(k, v) for k, v in values.items()}
+            values: dict[str, Any] = get_value(obj, "spec", field, default={})
+            return {k: count_units(k, v) for k, v in values.items()}
 
         elastic_quotas = self._view.of(ELASTIC)
         self._elastic.configure(
-            ElasticQuota(namespace(o), amounts(o, "min"), amounts(o, "max")) for o in elastic_quotas
+            ElasticQuota(get_namespace(o), amounts(o, "min"), amounts(o, "max"))
+            for o in elastic_quotas
         )

@@ -7,7 +7,15 @@ something in its namespace makes room.
 from collections import defaultdict, deque
 from typing import Any, Literal
 
-from simulator.cluster.objects import Object, format_time, kind_of, name, namespace, uid, value_at
+from simulator.cluster.objects import (
+    Object,
+    format_time,
+    get_kind,
+    get_namespace,
+    get_uid,
+    get_value,
+    name,
+)
 from simulator.kube.status import StatusError
 from simulator.kube.store import ObjectStore
 
@@ -31,19 +39,19 @@ class StoreWriter:
     def create(self, obj: Object, manager: str, owner: Object | None = None) -> Object | None:
         """Create an object; None when its namespace refuses it or has it already."""
         try:
-            created = self.store.create(kind_of(obj), obj, manager=manager)
+            created = self.store.create(get_kind(obj), obj, manager=manager)
         except StatusError as error:
             if error.code == CLASH:
                 return None
             if error.code != FORBIDDEN or owner is None:
                 raise
             why = str(error.message)
-            if uid(owner) not in self.refused[namespace(obj)]:
-                self.refused[namespace(obj)][uid(owner)] = why
+            if get_uid(owner) not in self.refused[get_namespace(obj)]:
+                self.refused[get_namespace(obj)][get_uid(owner)] = why
                 self.event(owner, "FailedCreate", f"Error creating: {why}", manager, "Warning")
             return None
         if owner is not None:
-            self.refused[namespace(obj)].pop(uid(owner), None)
+            self.refused[get_namespace(obj)].pop(get_uid(owner), None)
         return created
 
     def patch(
@@ -54,9 +62,9 @@ class StoreWriter:
             return
         try:
             self.store.patch(
-                kind_of(obj),
+                get_kind(obj),
                 name(obj),
-                namespace(obj),
+                get_namespace(obj),
                 body,
                 how="merge",
                 subresource=subresource,
@@ -74,7 +82,7 @@ class StoreWriter:
         """Delete an object if it is still the same one."""
         try:
             self.store.delete(
-                kind_of(obj), name(obj), namespace(obj), grace_s=grace_s, uid=uid(obj)
+                get_kind(obj), name(obj), get_namespace(obj), grace_s=grace_s, uid=get_uid(obj)
             )
         except StatusError as error:
             if error.code not in {NOT_FOUND, CLASH}:
@@ -82,16 +90,16 @@ class StoreWriter:
 
     def remove(self, pod: Object) -> None:
         """Delete a pod whose containers have ended, or whose node does not return."""
-        current = self.store.get("Pod", name(pod), namespace(pod))
-        if current is not None and uid(current) == uid(pod):
-            self.store.remove("Pod", name(pod), namespace(pod))
+        current = self.store.get("Pod", name(pod), get_namespace(pod))
+        if current is not None and get_uid(current) == get_uid(pod):
+            self.store.remove("Pod", name(pod), get_namespace(pod))
 
     def event(
         self, about: Object, reason: str, message: str, source: str, kind: str = "Normal"
     ) -> None:
         """Record an event; a repeated one counts up."""
-        key = (uid(about), reason, message)
-        space, timestamp = namespace(about) or "default", format_time(self.now_s)
+        key = (get_uid(about), reason, message)
+        space, timestamp = get_namespace(about) or "default", format_time(self.now_s)
         event_number = self._numbers.get(key)
         event = self.store.get("Event", event_number, space) if event_number else None
         if event is not None:
@@ -107,13 +115,16 @@ class StoreWriter:
             "apiVersion": about["apiVersion"],
             "kind": about["kind"],
             "name": name(about),
-            "uid": uid(about),
+            "uid": get_uid(about),
         }
         body = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": called_so, "namespace": space},
-            "involvedObject": {**involved, **({"namespace": space} if namespace(about) else {})},
+            "involvedObject": {
+                **involved,
+                **({"namespace": space} if get_namespace(about) else {}),
+            },
             "reason": reason,
             "message": message,
             "type": kind,
@@ -149,21 +160,21 @@ def is_merged(patch: Any, current: Any) -> bool:
     return bool(patch == current)
 
 
-def covers(expected: Any, actual: Any) -> bool:
+def is_covered(expected: Any, actual: Any) -> bool:
     """Return whether `actual` contains `expected`; it may have more (a server's defaults)."""
     if isinstance(expected, dict):
         return isinstance(actual, dict) and all(
-            covers(v, actual.get(k)) for k, v in expected.items()
+            is_covered(v, actual.get(k)) for k, v in expected.items()
         )
     if isinstance(expected, list):
         return (
             isinstance(actual, list)
             and len(expected) == len(actual)
-            and all(map(covers, expected, actual))
+            and all(map(is_covered, expected, actual))
         )
     return bool(expected == actual)
 
 
-def replicas(obj: Object) -> int:
+def get_replicas(obj: Object) -> int:
     """Return how many replicas an object requests; 1 without a number."""
-    return int(value_at(obj, "spec", "replicas", default=1))
+    return int(get_value(obj, "spec", "replicas", default=1))

@@ -6,7 +6,15 @@ It has the objects of the last `refresh`; they are the store's own and are never
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from simulator.cluster.objects import Object, controller, is_live, kind_of, name, namespace, uid
+from simulator.cluster.objects import (
+    Object,
+    find_controller,
+    get_kind,
+    get_namespace,
+    get_uid,
+    is_live,
+    name,
+)
 from simulator.kube.history import StoreChange
 from simulator.kube.store import ObjectStore
 
@@ -68,10 +76,10 @@ class View:
     def top(self, obj: Object) -> Object:
         """Return the topmost owner of an object; itself where it has none."""
         for _ in range(10):
-            reference = controller(obj)
+            reference = find_controller(obj)
             if reference is None:
                 return obj
-            above = self.get(kind_of(dict(reference)), namespace(obj), str(reference["name"]))
+            above = self.get(get_kind(dict(reference)), get_namespace(obj), str(reference["name"]))
             if above is None:
                 return obj
             obj = above
@@ -79,29 +87,29 @@ class View:
 
     def namespaces(self) -> list[str]:
         """Return the namespaces that hold pods which still run or may."""
-        return sorted({namespace(p) for p in self.pods.values() if is_live(p)})
+        return sorted({get_namespace(p) for p in self.pods.values() if is_live(p)})
 
     def _keep(self, obj: Object) -> None:
-        kind, key = kind_of(obj), (namespace(obj), name(obj))
+        kind, key = get_kind(obj), (get_namespace(obj), name(obj))
         before = self._every[kind].get(key)
-        if before is not None and uid(before) != uid(obj):
+        if before is not None and get_uid(before) != get_uid(obj):
             self._drop(before)
         self._every[kind][key] = obj
         self._within[kind, key[0]][key[1]] = obj
-        reference = controller(obj)
+        reference = find_controller(obj)
         if reference is not None:
-            self._children[reference["uid"]].setdefault(kind, {})[uid(obj)] = obj
+            self._children[reference["uid"]].setdefault(kind, {})[get_uid(obj)] = obj
         if kind == "Pod":
-            self.pods[uid(obj)] = obj
+            self.pods[get_uid(obj)] = obj
 
     def _drop(self, obj: Object) -> None:
-        kind, key = kind_of(obj), (namespace(obj), name(obj))
+        kind, key = get_kind(obj), (get_namespace(obj), name(obj))
         self._every[kind].pop(key, None)
         self._within[kind, key[0]].pop(key[1], None)
-        reference = controller(obj)
+        reference = find_controller(obj)
         if reference is not None:
             siblings = self._children[reference["uid"]]
-            siblings.get(kind, {}).pop(uid(obj), None)
+            siblings.get(kind, {}).pop(get_uid(obj), None)
             if not any(siblings.values()):
                 del self._children[reference["uid"]]
-        self.pods.pop(uid(obj), None)
+        self.pods.pop(get_uid(obj), None)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from simulator.exporters.dcgm import quoted
+from simulator.exporters.dcgm import quote_labels
 from simulator.models import HostSample
 
 _FAMILIES = (
@@ -67,11 +67,13 @@ class Counters:
             for container in ("", holder.container):
                 scope = f"{slice_}/cri-containerd-{container}.scope" if container else slice_
                 key = {"container": container, "id": scope, **pod}
-                values[_FAMILIES[0][0]].append(f"{{{quoted(key)}}} {count.cpu_s:.6f}\n")
-                values[_FAMILIES[1][0]].append(f"{{{quoted(key)}}} {sample.memory_bytes:.0f}\n")
+                values[_FAMILIES[0][0]].append(f"{{{quote_labels(key)}}} {count.cpu_s:.6f}\n")
+                values[_FAMILIES[1][0]].append(
+                    f"{{{quote_labels(key)}}} {sample.memory_bytes:.0f}\n"
+                )
             wire = {"container": "", "id": slice_, "interface": "eth0", **pod}
-            values[_FAMILIES[2][0]].append(f"{{{quoted(wire)}}} {count.received:.0f}\n")
-            values[_FAMILIES[3][0]].append(f"{{{quoted(wire)}}} {count.sent:.0f}\n")
+            values[_FAMILIES[2][0]].append(f"{{{quote_labels(wire)}}} {count.received:.0f}\n")
+            values[_FAMILIES[3][0]].append(f"{{{quote_labels(wire)}}} {count.sent:.0f}\n")
         parts = []
         for name, kind, help_text in _FAMILIES:
             parts += [f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"]

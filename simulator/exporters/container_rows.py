@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from fallow.tables import Batch
-from simulator.exporters.host_spans import pod_use, runs, stamps
+from simulator.exporters.host_spans import compute_pod_use, convert_times, mark_running
 from simulator.models import DeviceAllocation
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
 
 
-def container_rows(
+def build_container_rows(
     allocations: Sequence[DeviceAllocation],
     scripts: Mapping[str, Script],
     timestamps: Array,
@@ -27,15 +27,15 @@ def container_rows(
     for allocation in allocations:
         script, holder = scripts[allocation.holder.uid], allocation.holder
         now = timestamps[(timestamps >= allocation.start_s) & (timestamps < allocation.end_s)]
-        now = now[runs(script, now)]
+        now = now[mark_running(script, now)]
         if not len(now):
             continue
-        cores, memory = pod_use(script, now)
+        cores, memory = compute_pod_use(script, now)
         yield Batch.of(
             "container_sample",
             {
                 "cluster": [cluster] * len(now),
-                "ts": stamps(now),
+                "ts": convert_times(now),
                 "namespace": [holder.namespace] * len(now),
                 "pod": [holder.pod] * len(now),
                 "container": [holder.container] * len(now),

@@ -11,7 +11,14 @@ import msgspec
 import numpy as np
 
 from fallow.errors import UsageError
-from simulator.exporters.device_catalog import BLANKS, ExporterField, bus, fields, model_of, xids
+from simulator.exporters.device_catalog import (
+    BLANKS,
+    ExporterField,
+    format_bus,
+    get_model,
+    read_fields,
+    read_xids,
+)
 from simulator.exporters.device_telemetry import DeviceTelemetry, SharedSeries, distort
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block, DeviceAllocation, Holder, SimulatedDevice
@@ -39,7 +46,9 @@ class Texts:
 
     def __init__(self, quirks: Quirks, counters: str = RECOMMENDED) -> None:
         self._quirks = quirks
-        self._fields = [i for i, f in enumerate(fields()) if f.shipped or counters == RECOMMENDED]
+        self._fields = [
+            i for i, f in enumerate(read_fields()) if f.shipped or counters == RECOMMENDED
+        ]
         self._templates: dict[str, _Template] = {}
         self._block: Block | None = None
         self._tick = -1
@@ -104,7 +113,7 @@ class Texts:
         node_devices: list[int],
         copies: Sequence[SharedSeries],
     ) -> _Template:
-        xid = next(i for i, f in enumerate(fields()) if f.column == "xid")
+        xid = next(i for i, f in enumerate(read_fields()) if f.column == "xid")
         names = [
             telemetry.holders[h] if h >= 0 else None
             for h in telemetry.holder[node_devices, 0].tolist()
@@ -125,7 +134,7 @@ class Texts:
         return template
 
 
-def text(
+def render_text(
     block: Block,
     tick: int,
     node: str,
@@ -159,7 +168,7 @@ class _Writer:
     def template(self, field_numbers: Sequence[int], made_of: tuple[object, ...]) -> _Template:
         """Return the template of some fields."""
         for number in field_numbers:
-            field = fields()[number]
+            field = read_fields()[number]
             name = field.name_46 if self._names_46 else field.name
             start = len(self._lines)
             help_text = field.help.replace("%", "%%")
@@ -182,7 +191,7 @@ class _Writer:
             ):
                 gpus_written.add(device.uuid)
                 gpu = msgspec.structs.replace(device, profile=None, instance=None)
-                where = (len(fields()) + number) * size + at
+                where = (len(read_fields()) + number) * size + at
                 value = telemetry.gpu_values[number, place, 0]
                 self._line(name, field, self._labels(gpu, None, field, value), where)
             if not telemetry.printed[number, place]:
@@ -193,7 +202,7 @@ class _Writer:
                 labels = self._labels(device, self._names[at], field, value)
                 self._line(name, field, labels, number * size + at)
             for replica, (i, copy) in enumerate(copies):
-                where = 2 * len(fields()) * size + i * len(fields()) + number
+                where = 2 * len(read_fields()) * size + i * len(read_fields()) + number
                 share = str(replica) if copy.shared else None
                 value = copy.values[number, 0]
                 labels = self._labels(device, copy.holder, field, value, share)
@@ -219,9 +228,9 @@ class _Writer:
         labels = {
             "gpu": str(device.index),
             "UUID": device.uuid,
-            "pci_bus_id": bus(device.index),
+            "pci_bus_id": format_bus(device.index),
             "device": f"nvidia{device.index}",
-            "modelName": model_of(device).name,
+            "modelName": get_model(device).name,
         }
         if device.instance is not None:
             labels |= {"GPU_I_PROFILE": device.profile or "", "GPU_I_ID": str(device.instance)}
@@ -231,10 +240,10 @@ class _Writer:
         attributes = self._attributes(device, holder, share)
         if field.column == "xid":
             code = 0 if np.isnan(value) else int(value)
-            message = xids().get(code, "Unknown Error")
+            message = read_xids().get(code, "Unknown Error")
             attributes |= {"err_code": str(code), "err_msg": message}
         labels |= dict(sorted(attributes.items()))
-        return quoted(labels).replace("%", "%%")
+        return quote_labels(labels).replace("%", "%%")
 
     def _attributes(
         self, device: SimulatedDevice, holder: Holder | None, share: str | None
@@ -248,7 +257,7 @@ class _Writer:
             }
         if self._exported:
             labels_found = {f"exported_{name}": value for name, value in labels_found.items()}
-            labels_found |= {**_EXPORTER, "pod": exporter_pod(device.node)}
+            labels_found |= {**_EXPORTER, "pod": name_exporter_pod(device.node)}
         return labels_found if share is None else {**labels_found, "vgpu": share}
 
 
@@ -259,15 +268,15 @@ _INTEGER_BLANKS = {
 }
 
 
-def exporter_pod(node: str) -> str:
+def name_exporter_pod(node: str) -> str:
     """Return the name of the exporter's own pod on a node."""
     return f"dcgm-exporter-{sum(map(ord, node)) * 2654435761 % 2**24:06x}"
 
 
-def quoted(labels: Mapping[str, str]) -> str:
+def quote_labels(labels: Mapping[str, str]) -> str:
     """Return labels as they stand between braces."""
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

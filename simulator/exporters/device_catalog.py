@@ -53,43 +53,45 @@ class DriverModel(msgspec.Struct, frozen=True):
 
 
 @cache
-def fields() -> tuple[ExporterField, ...]:
+def read_fields() -> tuple[ExporterField, ...]:
     """Return every field in the order of the exporter's list."""
-    return tuple(msgspec.convert(row, ExporterField, strict=False) for row in _rows("fields.csv"))
+    return tuple(
+        msgspec.convert(row, ExporterField, strict=False) for row in _read_rows("fields.csv")
+    )
 
 
 @cache
-def models() -> dict[str, DriverModel]:
+def read_models() -> dict[str, DriverModel]:
     """Return the models by canonical name."""
-    rows = (msgspec.convert(row, DriverModel, strict=False) for row in _rows("models.csv"))
+    rows = (msgspec.convert(row, DriverModel, strict=False) for row in _read_rows("models.csv"))
     return {model.gpu_model: model for model in rows}
 
 
-def model_of(device: SimulatedDevice) -> DriverModel:
+def get_model(device: SimulatedDevice) -> DriverModel:
     """Return a device's model; a model that the table lacks keeps its name."""
-    model = models().get(device.gpu_model)
+    model = read_models().get(device.gpu_model)
     return model or DriverModel(device.gpu_model, device.gpu_model, _TYPICAL_MIB, 256, 1000, False)
 
 
-def memory_mib(device: SimulatedDevice) -> float:
+def get_memory_mib(device: SimulatedDevice) -> float:
     """Return how much memory a device has, used, free and reserved together."""
     slices = _PROFILE.match(device.profile or "")
     if slices is None:
-        return model_of(device).memory_mib
+        return get_model(device).memory_mib
     return int(slices[2]) * 1024 - 128 * (int(slices[1]) + 1)
 
 
 @cache
-def xids() -> dict[int, str]:
+def read_xids() -> dict[int, str]:
     """Return the message of each XID."""
-    return {int(r["xid"]): r["message"] for r in _rows("xids.csv")}
+    return {int(r["xid"]): r["message"] for r in _read_rows("xids.csv")}
 
 
-def bus(index: int) -> str:
+def format_bus(index: int) -> str:
     """Return the PCI address of the GPU with an index."""
     slot = _BUSES[index] if index < len(_BUSES) else f"{(0xC0 + index) & 0xFF:02X}"
     return f"00000000:{slot}:00.0"
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def _read_rows(name: str) -> list[dict[str, str]]:
     return read_table("simulator.exporters", name)

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fallow.tables import TYPES, Batch, columns
-from simulator.exporters.device_catalog import fields, model_of
+from fallow.tables import TYPES, Batch, list_columns
+from simulator.exporters.device_catalog import get_model, read_fields
 from simulator.exporters.device_telemetry import (
     Codes,
     DeviceTelemetry,
     Doubles,
     SharedSeries,
     distort,
-    key,
+    get_key,
 )
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block, DeviceAllocation, Marks
@@ -32,7 +32,7 @@ CELLS = 250_000
 _HOLDING_COLUMNS = ("gpu_util_pct", "mem_used_bytes")
 
 
-def rows(
+def build_rows(
     block: Block,
     quirks: Quirks,
     *,
@@ -58,7 +58,7 @@ def rows(
         yield from telemetry_rows.batches(answered, 0.0)
         if again_s:
             yield from telemetry_rows.batches(answered & telemetry.twice[:, None], again_s)
-        yield _scrapes(telemetry, cluster, source)
+        yield _build_scrapes(telemetry, cluster, source)
 
 
 class _Rows:
@@ -85,25 +85,25 @@ class _Rows:
         timestamps = self._timestamps(tick, device, later_s)
         data: dict[str, object] = {
             "ts": timestamps,
-            "device": _words([key(d) for d in telemetry.devices], device),
-            "node": _words([d.node for d in telemetry.devices], device),
-            "parent": _words(
+            "device": _build_words([get_key(d) for d in telemetry.devices], device),
+            "node": _build_words([d.node for d in telemetry.devices], device),
+            "parent": _build_words(
                 [d.uuid if d.instance is not None else None for d in telemetry.devices], device
             ),
             "vendor": pa.repeat(pa.scalar("nvidia"), len(tick)),
-            "model": _words([model_of(d).name for d in telemetry.devices], device),
-            "profile": _words([d.profile for d in telemetry.devices], device),
+            "model": _build_words([get_model(d).name for d in telemetry.devices], device),
+            "profile": _build_words([d.profile for d in telemetry.devices], device),
             "gpu_index": np.array([d.index for d in telemetry.devices])[device],
             "interval_s": np.full(len(tick), telemetry.every_s, np.float32),
             **self._constants(len(tick)),
         }
         holder = self._holder[device, tick]
         for name in ("namespace", "pod", "container"):
-            data[name] = _words([getattr(h, name) for h in self._holders], holder)
+            data[name] = _build_words([getattr(h, name) for h in self._holders], holder)
         sharers = self._sharers[device, tick]
         data["sharers"] = pa.array(sharers, mask=sharers == 0)
-        for number, field in enumerate(fields()):
-            data[field.column] = _numbers(
+        for number, field in enumerate(read_fields()):
+            data[field.column] = _build_numbers(
                 self._values[number, device, tick] * field.scale, field.column
             )
         yield Batch.of("sample", data)
@@ -126,7 +126,7 @@ class _Rows:
         first: dict[str, int] = {}
         for place in np.flatnonzero(telemetry.beside_instances).tolist():
             first_index = first.setdefault(telemetry.devices[place].uuid, place)
-            for number, field in enumerate(fields()):
+            for number, field in enumerate(read_fields()):
                 if field.per_gpu and telemetry.printed[number, place]:
                     own = self._values[number, place]
                     gpu_values = telemetry.gpu_values[number, first_index]
@@ -171,14 +171,14 @@ class _Rows:
                 continue
             used = {}
             for column in _HOLDING_COLUMNS:
-                number = next(i for i, f in enumerate(fields()) if f.column == column)
+                number = next(i for i, f in enumerate(read_fields()) if f.column == column)
                 blank = copy is None or not copy.shared or not telemetry.printed[number, device]
                 value = (
                     np.full(len(ticks), np.nan)
                     if blank
                     else telemetry.values[number, device, ticks]
                 )
-                used[column] = value * fields()[number].scale
+                used[column] = value * read_fields()[number].scale
             parts.append((ticks, device, code, used))
         if not parts:
             return None
@@ -187,18 +187,18 @@ class _Rows:
         holder = np.concatenate([np.full(len(p[0]), p[2]) for p in parts])
         data: dict[str, object] = {
             "ts": self._timestamps(tick, devices, later_s),
-            "device": _words([key(d) for d in telemetry.devices], devices),
+            "device": _build_words([get_key(d) for d in telemetry.devices], devices),
             **self._constants(len(tick)),
         }
         for name in ("namespace", "pod", "container"):
-            data[name] = _words([getattr(h, name) for h in self._holders], holder)
+            data[name] = _build_words([getattr(h, name) for h in self._holders], holder)
         for column in _HOLDING_COLUMNS:
             whole = np.concatenate([p[3][column] for p in parts])
-            data[column] = _numbers(whole, column, "holding")
+            data[column] = _build_numbers(whole, column, "holding")
         return Batch.of("holding", data)
 
 
-def _scrapes(telemetry: DeviceTelemetry, cluster: str, source: str) -> Batch:
+def _build_scrapes(telemetry: DeviceTelemetry, cluster: str, source: str) -> Batch:
     """Return a row per node and stretch in which its exporter answered, or did not."""
     spans: list[tuple[str, float, float, bool]] = []
     ends = np.append(telemetry.ticks, telemetry.ticks[-1] + telemetry.every_s)
@@ -213,8 +213,8 @@ def _scrapes(telemetry: DeviceTelemetry, cluster: str, source: str) -> Batch:
         "scrape",
         {
             "cluster": [cluster] * len(spans),
-            "ts": _stamps([s[1] for s in spans]),
-            "until": _stamps([s[2] for s in spans]),
+            "ts": _convert_times([s[1] for s in spans]),
+            "until": _convert_times([s[2] for s in spans]),
             "collector": [source] * len(spans),
             "target": [f"http://{s[0]}:9400/metrics" for s in spans],
             "up": [bool(s[3]) for s in spans],
@@ -225,18 +225,18 @@ def _scrapes(telemetry: DeviceTelemetry, cluster: str, source: str) -> Batch:
     )
 
 
-def _stamps(seconds: Sequence[float]) -> Timestamps:
+def _convert_times(seconds: Sequence[float]) -> Timestamps:
     return np.rint(np.array(seconds) * 1e6).astype(np.int64).astype("datetime64[us]")
 
 
-def _words(values: Sequence[str | None], codes: Codes) -> pa.Array:
+def _build_words(values: Sequence[str | None], codes: Codes) -> pa.Array:
     """Look codes up; -1 is null."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
-def _numbers(values: Doubles, name: str, table: str = "sample") -> pa.Array:
+def _build_numbers(values: Doubles, name: str, table: str = "sample") -> pa.Array:
     """Cast a column whose NaNs are nulls to its type."""
-    kind = TYPES[next(c.type for c in columns(table) if c.name == name)]
+    kind = TYPES[next(c.type for c in list_columns(table) if c.name == name)]
     missing = np.isnan(values)
     if pa.types.is_integer(kind):
         whole = np.rint(np.where(missing, 0.0, values)).astype(np.int64)

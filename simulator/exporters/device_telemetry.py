@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from simulator.exporters.device_catalog import ExporterField, fields, memory_mib, model_of
+from simulator.exporters.device_catalog import ExporterField, get_memory_mib, get_model, read_fields
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block, DeviceAllocation, Holder, Marks, SimulatedDevice
 
@@ -95,13 +95,15 @@ def distort(
         [d.instance is not None for d in devices]
     )
     view.blank(values)
-    printed = _printed(devices).copy()
+    printed = _mark_printed(devices).copy()
     _partition(values, printed, beside_instances)
     holder = view.seen(block.holder, source).astype(np.int64)
     restart = view.by_node("exporter-restart")
     gap = view.by_node("missing-pod-labels") | view.by_node("exporter-restart", "gap_s")
     holder[gap] = -1
-    sharing = _sharing(view, allocations, values, gap) if "time-slicing-copies" in quirks else []
+    sharing = (
+        _list_sharing(view, allocations, values, gap) if "time-slicing-copies" in quirks else []
+    )
     return DeviceTelemetry(
         ticks=ticks,
         every_s=block.every_s,
@@ -120,7 +122,9 @@ def distort(
         twice=view.of_node("duplicate-scrapes"),
         copies=(
             *sharing,
-            *_lingering(view, first, holder, gap, beside_instances | _shared(sharing, devices)),
+            *_list_lingering(
+                view, first, holder, gap, beside_instances | _mark_shared(sharing, devices)
+            ),
         ),
     )
 
@@ -138,7 +142,7 @@ class _View:
     ) -> None:
         self.block, self.quirks, self.places = block, quirks, places
         self.devices, self.ticks = devices, ticks
-        self.keys = [key(d) for d in devices]
+        self.keys = [get_key(d) for d in devices]
         self.uuids = [d.uuid for d in devices]
         self.nodes, code = np.unique([d.node for d in devices], return_inverse=True)
         self.node = code.reshape(-1)
@@ -181,24 +185,24 @@ class _View:
 
     def values(self, source: Codes) -> Doubles:
         """Return every field's true values as printed, then distorted; by [field, device, tick]."""
-        values = np.empty((len(fields()), *source.shape))
-        for i, field in enumerate(fields()):
+        values = np.empty((len(read_fields()), *source.shape))
+        for i, field in enumerate(read_fields()):
             values[i] = self._field(field, source)
-        prof = [i for i, f in enumerate(fields()) if f.prof]
+        prof = [i for i, f in enumerate(read_fields()) if f.prof]
         stuck = self.quirks.strikes("gr-engine-stuck-zero", self.keys, self.ticks).struck
         if stuck.any():
             values[np.ix_(prof)] = np.where(stuck, 0.0, values[prof])
         latched = self.quirks.strikes("gpu-util-latched-100", self.keys, self.ticks).struck
         if latched.any():
             most = self.quirks.value("gpu-util-latched-100", "empty_mib")
-            empty = latched & (values[_at("mem_used_bytes")] <= most)
-            values[_at("gpu_util_pct")][empty] = 100.0
-        self._reset(values[_at("energy_mj")])
+            empty = latched & (values[_find_index("mem_used_bytes")] <= most)
+            values[_find_index("gpu_util_pct")][empty] = 100.0
+        self._reset(values[_find_index("energy_mj")])
         old = self.quirks.strikes("xid-latched", self.uuids, self.ticks).struck
         if old.any():
             choice = self.quirks.chance("xid-latched", self.uuids, salt=2) * len(_OLD_XIDS)
             code = np.broadcast_to(_OLD_XIDS[choice.astype(int)][:, None], old.shape)
-            xid = values[_at("xid")]
+            xid = values[_find_index("xid")]
             xid[:] = np.where(old & (xid == 0), code, xid)
         return values
 
@@ -207,23 +211,23 @@ class _View:
         if column in _CONSTANT:
             return np.zeros(source.shape)
         facts = {
-            "mem_clock_mhz": lambda d: model_of(d).mem_clock_mhz,
-            "mem_reserved_bytes": lambda d: model_of(d).reserved_mib,
+            "mem_clock_mhz": lambda d: get_model(d).mem_clock_mhz,
+            "mem_reserved_bytes": lambda d: get_model(d).reserved_mib,
         }
         if column in facts:
             per_device = np.array([facts[column](d) for d in self.devices])
             return np.broadcast_to(per_device.reshape(-1, 1), source.shape)
         raw = self.seen(getattr(block, _SENSORS[column]), source).astype(np.float64)
         if column == "power_w":
-            raw = raw + np.where(raw > 0, _noise(block.ticks)[source], 0.0)
+            raw = raw + np.where(raw > 0, _draw_noise(block.ticks)[source], 0.0)
         elif column == "mem_temp_c":
             raw = raw + HBM_WARMER_C
         elif column == "mem_copy_util_pct":
             raw = raw * 100
         elif column == "mem_free_bytes":
-            whole = np.array([memory_mib(d) for d in self.devices])
+            whole = np.array([get_memory_mib(d) for d in self.devices])
             reserved_mib = np.array(
-                [0.0 if d.profile else model_of(d).reserved_mib for d in self.devices]
+                [0.0 if d.profile else get_model(d).reserved_mib for d in self.devices]
             )
             raw = np.maximum((whole - reserved_mib)[:, None] - np.rint(raw), 0.0)
         return np.asarray(np.rint(raw) if field.whole else np.round(raw, 6))
@@ -243,7 +247,7 @@ class _View:
         struck = self.quirks.strikes("sentinels", self.keys, self.ticks)
         if not struck.any:
             return
-        legal = np.array([i for i, f in enumerate(fields()) if f.blank])
+        legal = np.array([i for i, f in enumerate(read_fields()) if f.blank])
         for device in np.flatnonzero(struck.struck.any(axis=1)).tolist():
             ticks_struck = np.flatnonzero(struck.struck[device])
             slot = np.floor(struck.begin[device, ticks_struck])
@@ -252,11 +256,11 @@ class _View:
 
     def skew(self) -> Doubles:
         """Return by device by how much its node's clock is ahead; NaN = it is right."""
-        wrong = [skew_s(self.quirks, node) for node in self.nodes.tolist()]
+        wrong = [get_skew_s(self.quirks, node) for node in self.nodes.tolist()]
         return np.array([np.nan if s is None else s for s in wrong], np.float64)[self.node]
 
 
-def skew_s(quirks: Quirks, node: str) -> float | None:
+def get_skew_s(quirks: Quirks, node: str) -> float | None:
     """Return how many seconds a node's clock is ahead (negative: behind); None = it is right."""
     if not quirks.strikes("clock-skew", [node], np.zeros(1)).any:
         return None
@@ -264,12 +268,12 @@ def skew_s(quirks: Quirks, node: str) -> float | None:
     return quirks.value("clock-skew", "skew_s") * (1 if ahead else -1)
 
 
-def key(device: SimulatedDevice) -> str:
+def get_key(device: SimulatedDevice) -> str:
     """Return a device's canonical identity: the GPU's UUID, or `<UUID>/gi<N>`."""
     return device.uuid if device.instance is None else f"{device.uuid}/gi{device.instance}"
 
 
-def _sharing(
+def _list_sharing(
     view: _View, allocations: Sequence[DeviceAllocation], values: Doubles, gap: Marks
 ) -> list[SharedSeries]:
     """Return a copy per pod of every shared device."""
@@ -289,13 +293,13 @@ def _sharing(
     return copies
 
 
-def _shared(sharing: Sequence[SharedSeries], devices: Sequence[SimulatedDevice]) -> Marks:
+def _mark_shared(sharing: Sequence[SharedSeries], devices: Sequence[SimulatedDevice]) -> Marks:
     marks = np.zeros(len(devices), np.bool_)
     marks[[copy.device for copy in sharing]] = True
     return marks
 
 
-def _lingering(
+def _list_lingering(
     view: _View, first: int, holder: Codes, gap: Marks, spared: Marks
 ) -> list[SharedSeries]:
     """Return the series of pods that have just ended, with their last values."""
@@ -321,7 +325,7 @@ def _lingering(
             if when.any():
                 then = distort(
                     block,
-                    _without(quirks, "stale-series"),
+                    _drop_quirks(quirks, "stale-series"),
                     first=change - 1,
                     last=change,
                     device_indices=[int(view.places[device])],
@@ -333,13 +337,13 @@ def _lingering(
     return copies
 
 
-def _without(quirks: Quirks, name: str) -> Quirks:
+def _drop_quirks(quirks: Quirks, name: str) -> Quirks:
     return Quirks(quirks.seed, {n: parameters for n, parameters in quirks.on.items() if n != name})
 
 
 def _partition(values: Doubles, printed: Marks, beside_instances: Marks) -> None:
     """Let instances beside their GPUs report no use, and no memory."""
-    for i, field in enumerate(fields()):
+    for i, field in enumerate(read_fields()):
         if field.column == "gpu_util_pct":
             printed[i] |= beside_instances
             values[i][beside_instances] = 0.0
@@ -347,21 +351,21 @@ def _partition(values: Doubles, printed: Marks, beside_instances: Marks) -> None
             printed[i] &= ~beside_instances
 
 
-def _printed(devices: Sequence[SimulatedDevice]) -> Marks:
+def _mark_printed(devices: Sequence[SimulatedDevice]) -> Marks:
     plain = np.array([d.instance is None for d in devices])
-    hbm = np.array([model_of(d).hbm for d in devices])
+    hbm = np.array([get_model(d).hbm for d in devices])
     return np.stack(
-        [(plain | f.mig) & (hbm if f.column == "mem_temp_c" else True) for f in fields()]
+        [(plain | f.mig) & (hbm if f.column == "mem_temp_c" else True) for f in read_fields()]
     )
 
 
 @cache
-def _at(column: str) -> int:
+def _find_index(column: str) -> int:
     """Return the place of the field that fills a column."""
-    return next(i for i, f in enumerate(fields()) if f.column == column)
+    return next(i for i, f in enumerate(read_fields()) if f.column == column)
 
 
-def _noise(ticks: Doubles) -> Doubles:
+def _draw_noise(ticks: Doubles) -> Doubles:
     """Return the difference (watts) between a power reading and the true value, by its time.
 
     The last digits of a sensor that reads milliwatts change all the time: a reading without a

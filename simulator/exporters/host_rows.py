@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from fallow.tables import Batch
 from simulator.exporters import inference, jupyter
-from simulator.exporters.device_telemetry import skew_s
+from simulator.exporters.device_telemetry import get_skew_s
 from simulator.exporters.quirks import Quirks
 from simulator.models import HostSample
 
@@ -44,12 +44,12 @@ class HostRows:
                     "requests_per_s": rates,
                 },
             )
-        notebooks = [sample for sample in samples if jupyter.serves(sample)]
+        notebooks = [sample for sample in samples if jupyter.is_serving(sample)]
         if notebooks:
             yield self._notebooks(notebooks, node_of or {})
 
     def _rate(self, sample: HostSample) -> float | None:
-        if not inference.serves(sample) or sample.requests_total is None:
+        if not inference.is_serving(sample) or sample.requests_total is None:
             return None
         before = self._served.get(sample.holder.uid)
         self._served[sample.holder.uid] = (sample.at, sample.requests_total)
@@ -62,17 +62,17 @@ class HostRows:
 
     def _notebooks(self, samples: Sequence[HostSample], node_of: Mapping[str, str]) -> Batch:
         ahead = [
-            timedelta(seconds=skew_s(self._quirks, node_of.get(sample.holder.uid, "")) or 0.0)
+            timedelta(seconds=get_skew_s(self._quirks, node_of.get(sample.holder.uid, "")) or 0.0)
             for sample in samples
         ]
         kernels = [
-            _naive_utc(sample.at)
+            _convert_naive_utc(sample.at)
             if sample.kernel_busy
-            else _naive_utc(sample.kernel_last_activity, by)
+            else _convert_naive_utc(sample.kernel_last_activity, by)
             for sample, by in zip(samples, ahead, strict=True)
         ]
         shells = [
-            _naive_utc(sample.terminal_last_activity, by)
+            _convert_naive_utc(sample.terminal_last_activity, by)
             for sample, by in zip(samples, ahead, strict=True)
         ]
         return Batch.of(
@@ -91,12 +91,12 @@ class HostRows:
     def _names(self, samples: Sequence[HostSample]) -> dict[str, object]:
         return {
             "cluster": [self._cluster] * len(samples),
-            "ts": [_naive_utc(sample.at) for sample in samples],
+            "ts": [_convert_naive_utc(sample.at) for sample in samples],
             "namespace": [sample.holder.namespace for sample in samples],
             "pod": [sample.holder.pod for sample in samples],
         }
 
 
-def _naive_utc(timestamp: datetime | None, by: timedelta = timedelta()) -> datetime | None:
+def _convert_naive_utc(timestamp: datetime | None, by: timedelta = timedelta()) -> datetime | None:
     """Return a moment in UTC without its zone, as rows have it, moved by a clock's error."""
     return None if timestamp is None else (timestamp + by).astimezone(UTC).replace(tzinfo=None)

@@ -10,19 +10,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fallow.tables import Batch
-from simulator.exporters.device_telemetry import skew_s
+from simulator.exporters.device_telemetry import get_skew_s
 from simulator.exporters.quirks import Quirks
-from simulator.exporters.service_rows import latencies, steps
+from simulator.exporters.service_rows import build_latencies, build_steps
 from simulator.models import DeviceAllocation, Marks
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
 from simulator.work.host import MIB, REST_MIB
-from simulator.work.kinds import kinds
+from simulator.work.kinds import read_kinds
 
 Integers = npt.NDArray[np.int64]
 
 
-def host_spans(
+def build_host_spans(
     allocations: Sequence[DeviceAllocation],
     scripts: Mapping[str, Script],
     timestamps: Array,
@@ -48,20 +48,20 @@ def host_spans(
     for allocation in allocations:
         now = timestamps[(timestamps >= allocation.start_s) & (timestamps < allocation.end_s)]
         script = scripts[allocation.holder.uid]
-        levels += latencies(allocation, script, timestamps, cluster)
-        now = now[runs(script, now)]
+        levels += build_latencies(allocation, script, timestamps, cluster)
+        now = now[mark_running(script, now)]
         if not len(now):
             continue
         names = {
-            "cluster": _same(cluster, len(now)),
-            "ts": stamps(now),
-            "namespace": _same(allocation.holder.namespace, len(now)),
-            "pod": _same(allocation.holder.pod, len(now)),
+            "cluster": _repeat_text(cluster, len(now)),
+            "ts": convert_times(now),
+            "namespace": _repeat_text(allocation.holder.namespace, len(now)),
+            "pod": _repeat_text(allocation.holder.pod, len(now)),
         }
-        pods.append({**names, **_pod(script, now, every_s, allocation.start_s)})
-        levels += steps(allocation, script, now, cluster)
+        pods.append({**names, **_build_pod_columns(script, now, every_s, allocation.start_s)})
+        levels += build_steps(allocation, script, now, cluster)
         node = node_of.get(allocation.holder.uid, "")
-        notebook_rows = _notebook(script, now, skew_s(quirks, node) or 0.0)
+        notebook_rows = _build_notebook_columns(script, now, get_skew_s(quirks, node) or 0.0)
         if notebook_rows is not None:
             notebooks.append({**names, **notebook_rows})
     for table, parts in (("pod_sample", pods), ("notebook_sample", notebooks)):
@@ -74,15 +74,17 @@ def host_spans(
             yield Batch(table, pa.concat_tables(level_batches).combine_chunks())
 
 
-def _pod(script: Script, now: Array, every_s: float, start_s: float) -> dict[str, object]:
+def _build_pod_columns(
+    script: Script, now: Array, every_s: float, start_s: float
+) -> dict[str, object]:
     received, sent = script.net(now)
-    cores, memory = pod_use(script, now)
+    cores, memory = compute_pod_use(script, now)
     total = script.requests_total(now)
     rates: object = pa.nulls(len(now), pa.float32())
     if total is not None and every_s:
         before = script.requests_total(now - every_s)
         grown = total if before is None else total - before
-        unread = (now - every_s < start_s) | ~runs(script, now - every_s)
+        unread = (now - every_s < start_s) | ~mark_running(script, now - every_s)
         rates = pa.array(grown / every_s, mask=unread)
     return {
         "interval_s": np.full(len(now), every_s),
@@ -94,13 +96,13 @@ def _pod(script: Script, now: Array, every_s: float, start_s: float) -> dict[str
     }
 
 
-def pod_use(script: Script, now: Array) -> tuple[Array, Integers]:
+def compute_pod_use(script: Script, now: Array) -> tuple[Array, Integers]:
     """Return the cores and the bytes that a pod uses of its host."""
     memory = script.memory_mib(now, script.plan.first_rank)
     return script.cpu_cores(now), np.rint((REST_MIB + 0.5 * memory) * MIB).astype(np.int64)
 
 
-def _notebook(script: Script, now: Array, ahead_s: float) -> dict[str, object] | None:
+def _build_notebook_columns(script: Script, now: Array, ahead_s: float) -> dict[str, object] | None:
     busy, kernel = script.kernel_busy(now), script.kernel_last(now)
     if busy is None or kernel is None:
         return None
@@ -110,25 +112,25 @@ def _notebook(script: Script, now: Array, ahead_s: float) -> dict[str, object] |
         "kernels": whole,
         "busy_kernels": busy.astype(np.int32),
         # The age of a busy kernel is measured by the reader's clock, not by the notebook's.
-        "last_kernel_activity": stamps(np.where(busy, now, kernel + ahead_s)),
+        "last_kernel_activity": convert_times(np.where(busy, now, kernel + ahead_s)),
         "terminals": whole * (shell is not None),
         "last_terminal_activity": pa.nulls(len(now), pa.timestamp("us"))
         if shell is None
-        else stamps(shell + ahead_s),
+        else convert_times(shell + ahead_s),
         "connections": busy.astype(np.int32),
     }
 
 
-def runs(script: Script, now: Array) -> Marks:
+def mark_running(script: Script, now: Array) -> Marks:
     """Return whether a pod runs at some moments: its image is pulled, and it has begun."""
-    works: Marks = script.timeline.kind_at(now) != kinds().number("pull")
+    works: Marks = script.timeline.kind_at(now) != read_kinds().number("pull")
     return works & (now >= script.start_s)
 
 
-def _same(text: str, count: int) -> pa.Array:
+def _repeat_text(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 
 
-def stamps(timestamps: Array) -> npt.NDArray[np.datetime64]:
+def convert_times(timestamps: Array) -> npt.NDArray[np.datetime64]:
     """Return moments (epoch s) as the tables have them."""
     return np.rint(timestamps * 1e6).astype(np.int64).astype("datetime64[us]")

@@ -14,7 +14,7 @@ from simulator.models import HostSample
 APIS = ("kernels", "terminals", "status")
 
 
-def serves(sample: HostSample) -> bool:
+def is_serving(sample: HostSample) -> bool:
     """Return whether a pod is a notebook server."""
     return sample.kernel_busy is not None
 
@@ -23,7 +23,7 @@ def answer(sample: HostSample, api: str, *, started: datetime | None, skew_s: fl
     """Return the JSON of one of `APIS`; `skew_s` is how much its clock is ahead."""
     ahead = timedelta(seconds=skew_s)
     started_at = started or sample.at
-    kernel = _text((sample.kernel_last_activity or started_at) + ahead)
+    kernel = _format_time((sample.kernel_last_activity or started_at) + ahead)
     shells = sample.terminal_last_activity
     last = max(m for m in (started_at, sample.kernel_last_activity, shells) if m is not None)
     if api == "kernels":
@@ -37,16 +37,18 @@ def answer(sample: HostSample, api: str, *, started: datetime | None, skew_s: fl
             }
         ]
     elif api == "terminals":
-        body = [] if shells is None else [{"name": "1", "last_activity": _text(shells + ahead)}]
+        body = (
+            [] if shells is None else [{"name": "1", "last_activity": _format_time(shells + ahead)}]
+        )
     else:
         body = {
-            "started": _text(started_at + ahead),
-            "last_activity": _text(last + ahead),
+            "started": _format_time(started_at + ahead),
+            "last_activity": _format_time(last + ahead),
             "connections": int(bool(sample.kernel_busy)),
             "kernels": 1,
         }
     return msgspec.json.encode(body)
 
 
-def _text(timestamp: datetime) -> str:
+def _format_time(timestamp: datetime) -> str:
     return timestamp.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

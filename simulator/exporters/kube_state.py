@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from fallow.resources import read_table
-from simulator.exporters.dcgm import quoted
+from simulator.exporters.dcgm import quote_labels
 
 Object = Mapping[str, Any]
 Objects = Mapping[str, Sequence[Object]]
@@ -35,26 +35,28 @@ class _Lines:
     """Series by family."""
 
     def __init__(self) -> None:
-        self._families: dict[str, list[str]] = {name: [] for name, _, _ in _families()}
+        self._families: dict[str, list[str]] = {name: [] for name, _, _ in _read_families()}
 
     def add(self, metric: str, labels: Mapping[str, str], value: float) -> None:
         """Append one series."""
-        self._families[metric].append(f"{metric}{{{quoted(labels)}}} {_number(value)}\n")
+        self._families[metric].append(
+            f"{metric}{{{quote_labels(labels)}}} {_format_number(value)}\n"
+        )
 
     def add_time(self, metric: str, labels: Mapping[str, str], text: str | None) -> None:
         """Append a series whose value is a timestamp, where there is one."""
         if text:
-            self.add(metric, labels, seconds(text))
+            self.add(metric, labels, parse_seconds(text))
 
     def text(self) -> bytes:
         """Return all families, headers included, as kube-state-metrics does for empty ones too."""
         parts = []
-        for name, kind, help_text in _families():
+        for name, kind, help_text in _read_families():
             parts += [f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n", *self._families[name]]
         return "".join(parts).encode()
 
 
-def text(objects: Objects) -> bytes:
+def render_text(objects: Objects) -> bytes:
     """Return kube-state-metrics' text about a cluster's objects."""
     lines = _Lines()
     for kind, write in _WRITERS.items():
@@ -63,7 +65,7 @@ def text(objects: Objects) -> bytes:
     return lines.text()
 
 
-def _pod(lines: _Lines, pod: Object) -> None:
+def _add_pod(lines: _Lines, pod: Object) -> None:
     meta, spec, status = pod["metadata"], pod.get("spec", {}), pod.get("status", {})
     key = {"namespace": meta["namespace"], "pod": meta["name"], "uid": meta.get("uid", "")}
     owners = meta.get("ownerReferences") or []
@@ -82,9 +84,9 @@ def _pod(lines: _Lines, pod: Object) -> None:
         },
         1,
     )
-    _owners(lines, "kube_pod_owner", key, owners)
-    lines.add("kube_pod_labels", {**key, **labelled(meta.get("labels"))}, 1)
-    _annotations(lines, "pod", key, meta)
+    _add_owners(lines, "kube_pod_owner", key, owners)
+    lines.add("kube_pod_labels", {**key, **convert_labels(meta.get("labels"))}, 1)
+    _add_annotations(lines, "pod", key, meta)
     lines.add_time("kube_pod_created", key, meta.get("creationTimestamp"))
     lines.add_time("kube_pod_deletion_timestamp", key, meta.get("deletionTimestamp"))
     lines.add_time("kube_pod_start_time", key, status.get("startTime"))
@@ -101,10 +103,10 @@ def _pod(lines: _Lines, pod: Object) -> None:
     if states and all(states):
         ended = max((s.get("finishedAt") or "" for s in states if s), default="")
         lines.add_time("kube_pod_completion_time", key, ended)
-    _containers(lines, key, spec, status)
+    _add_containers(lines, key, spec, status)
 
 
-def _containers(lines: _Lines, key: Mapping[str, str], spec: Object, status: Object) -> None:
+def _add_containers(lines: _Lines, key: Mapping[str, str], spec: Object, status: Object) -> None:
     for container_status in status.get("containerStatuses") or ():
         reason = (container_status.get("lastState") or {}).get("terminated", {}).get("reason")
         if reason:
@@ -114,13 +116,13 @@ def _containers(lines: _Lines, key: Mapping[str, str], spec: Object, status: Obj
         resources = container.get("resources") or {}
         for side in ("requests", "limits"):
             for name, amount in (resources.get(side) or {}).items():
-                resource, unit = _resource(name)
+                resource, unit = _split_resource(name)
                 place = {**key, "container": container["name"], "node": spec.get("nodeName", "")}
                 labels = {**place, "resource": resource, "unit": unit}
-                lines.add(f"kube_pod_container_resource_{side}", labels, quantity(amount))
+                lines.add(f"kube_pod_container_resource_{side}", labels, parse_quantity(amount))
 
 
-def _node(lines: _Lines, node: Object) -> None:
+def _add_node(lines: _Lines, node: Object) -> None:
     meta, spec, status = node["metadata"], node.get("spec", {}), node.get("status", {})
     key = {"node": meta["name"]}
     node_info = status.get("nodeInfo") or {}
@@ -137,7 +139,7 @@ def _node(lines: _Lines, node: Object) -> None:
         },
         1,
     )
-    lines.add("kube_node_labels", {**key, **labelled(meta.get("labels"))}, 1)
+    lines.add("kube_node_labels", {**key, **convert_labels(meta.get("labels"))}, 1)
     lines.add_time("kube_node_created", key, meta.get("creationTimestamp"))
     lines.add("kube_node_spec_unschedulable", key, bool(spec.get("unschedulable")))
     for taint in spec.get("taints") or ():
@@ -149,64 +151,66 @@ def _node(lines: _Lines, node: Object) -> None:
             lines.add("kube_node_status_condition", labels, word == condition["status"].lower())
     for side in ("allocatable", "capacity"):
         for name, amount in (status.get(side) or {}).items():
-            resource, unit = _resource(name)
+            resource, unit = _split_resource(name)
             labels = {**key, "resource": resource, "unit": unit}
-            lines.add(f"kube_node_status_{side}", labels, quantity(amount))
+            lines.add(f"kube_node_status_{side}", labels, parse_quantity(amount))
 
 
-def _namespace(lines: _Lines, item: Object) -> None:
+def _add_namespace(lines: _Lines, item: Object) -> None:
     meta = item["metadata"]
-    words = labelled(meta.get("labels"))
+    words = convert_labels(meta.get("labels"))
     lines.add("kube_namespace_labels", {"namespace": meta["name"], **words}, 1)
-    _annotations(lines, "namespace", {"namespace": meta["name"]}, meta)
+    _add_annotations(lines, "namespace", {"namespace": meta["name"]}, meta)
 
 
-def _replicaset(lines: _Lines, item: Object) -> None:
+def _add_replicaset(lines: _Lines, item: Object) -> None:
     meta = item["metadata"]
     key = {"namespace": meta["namespace"], "replicaset": meta["name"]}
-    _owners(lines, "kube_replicaset_owner", key, meta.get("ownerReferences") or [])
-    _annotations(lines, "replicaset", key, meta)
+    _add_owners(lines, "kube_replicaset_owner", key, meta.get("ownerReferences") or [])
+    _add_annotations(lines, "replicaset", key, meta)
 
 
-def _job(lines: _Lines, item: Object) -> None:
+def _add_job(lines: _Lines, item: Object) -> None:
     meta = item["metadata"]
     key = {"namespace": meta["namespace"], "job_name": meta["name"]}
-    _owners(lines, "kube_job_owner", key, meta.get("ownerReferences") or [])
-    _annotations(lines, "job", key, meta)
-    lines.add("kube_job_labels", {**key, **labelled(meta.get("labels"))}, 1)
+    _add_owners(lines, "kube_job_owner", key, meta.get("ownerReferences") or [])
+    _add_annotations(lines, "job", key, meta)
+    lines.add("kube_job_labels", {**key, **convert_labels(meta.get("labels"))}, 1)
 
 
-def _workload(noun: str) -> Callable[[_Lines, Object], None]:
+def _add_workload(noun: str) -> Callable[[_Lines, Object], None]:
     """Return what writes the labels and annotations of a kind that has its name for a label."""
 
     def write(lines: _Lines, item: Object) -> None:
         meta = item["metadata"]
         key = {"namespace": meta["namespace"], noun: meta["name"]}
-        _annotations(lines, noun, key, meta)
-        lines.add(f"kube_{noun}_labels", {**key, **labelled(meta.get("labels"))}, 1)
+        _add_annotations(lines, noun, key, meta)
+        lines.add(f"kube_{noun}_labels", {**key, **convert_labels(meta.get("labels"))}, 1)
 
     return write
 
 
-def _annotations(lines: _Lines, noun: str, key: Mapping[str, str], meta: Object) -> None:
-    annotations = labelled(meta.get("annotations"), "annotation")
+def _add_annotations(lines: _Lines, noun: str, key: Mapping[str, str], meta: Object) -> None:
+    annotations = convert_labels(meta.get("annotations"), "annotation")
     if annotations:
         lines.add(f"kube_{noun}_annotations", {**key, **annotations}, 1)
 
 
 _WRITERS: dict[str, Callable[[_Lines, Object], None]] = {
-    "Deployment": _workload("deployment"),
-    "StatefulSet": _workload("statefulset"),
-    "CronJob": _workload("cronjob"),
-    "Pod": _pod,
-    "Node": _node,
-    "Namespace": _namespace,
-    "ReplicaSet": _replicaset,
-    "Job": _job,
+    "Deployment": _add_workload("deployment"),
+    "StatefulSet": _add_workload("statefulset"),
+    "CronJob": _add_workload("cronjob"),
+    "Pod": _add_pod,
+    "Node": _add_node,
+    "Namespace": _add_namespace,
+    "ReplicaSet": _add_replicaset,
+    "Job": _add_job,
 }
 
 
-def _owners(lines: _Lines, metric: str, key: Mapping[str, str], owners: Iterable[Object]) -> None:
+def _add_owners(
+    lines: _Lines, metric: str, key: Mapping[str, str], owners: Iterable[Object]
+) -> None:
     named = [(o["kind"], o["name"], str(bool(o.get("controller"))).lower()) for o in owners] or [
         ("<none>", "<none>", "<none>")
     ]
@@ -215,20 +219,20 @@ def _owners(lines: _Lines, metric: str, key: Mapping[str, str], owners: Iterable
         lines.add(metric, {**key, **owner}, 1)
 
 
-def labelled(labels: Mapping[str, str] | None, noun: str = "label") -> dict[str, str]:
+def convert_labels(labels: Mapping[str, str] | None, noun: str = "label") -> dict[str, str]:
     """Return an object's labels as labels of a series; keys that fall together are numbered.
 
     `noun`: what the series' labels begin with, `label` or `annotation`.
     """
     result: dict[str, str] = {}
     for name, value in sorted((labels or {}).items()):
-        spelled = f"{noun}_{_snake(name)}"
+        spelled = f"{noun}_{_convert_to_snake(name)}"
         name_count = sum(n == spelled or n.startswith(f"{spelled}_conflict") for n in result)
         result[f"{spelled}_conflict{name_count}" if name_count else spelled] = value
     return result
 
 
-def quantity(amount: str | float) -> float:
+def parse_quantity(amount: str | float) -> float:
     """Return a Kubernetes quantity as a number.
 
     Raises:
@@ -240,26 +244,26 @@ def quantity(amount: str | float) -> float:
     return float(match[1]) * _SIZES.get(match[2] or "", 1.0)
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """Return the API's text of a timestamp as seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp()
 
 
-def _resource(name: str) -> tuple[str, str]:
+def _split_resource(name: str) -> tuple[str, str]:
     return _UNITS.get(name) or (re.sub(r"[^a-zA-Z0-9_]", "_", name), "integer")
 
 
-def _snake(name: str) -> str:
+def _convert_to_snake(name: str) -> str:
     parted = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
     return re.sub(r"[^a-zA-Z0-9_]", "_", parted).lower()
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     """Return a number as Go prints it: whole ones without a point."""
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)  # noqa: PLR2004
 
 
 @cache
-def _families() -> tuple[tuple[str, str, str], ...]:
+def _read_families() -> tuple[tuple[str, str, str], ...]:
     rows = read_table("simulator.exporters", "kube_families.csv")
     return tuple((r["metric"], r["type"], r["help"]) for r in rows)

@@ -43,7 +43,7 @@ class QuirkMarks(msgspec.Struct, frozen=True):
 
 
 @cache
-def quirks_by_name() -> dict[str, Quirk]:
+def read_quirks() -> dict[str, Quirk]:
     """Return every quirk by name."""
     by_name = {}
     for row in read_table("simulator.exporters", "quirks.csv"):
@@ -72,10 +72,10 @@ class Quirks(msgspec.Struct, frozen=True):
         on: dict[str, dict[str, float]] = {}
         for text in names:
             name, _, text_values = text.partition(":")
-            for quirk_name in quirks_by_name() if name == "all" else (name,):
+            for quirk_name in read_quirks() if name == "all" else (name,):
                 on[quirk_name] = {
-                    **_quirk(quirk_name).values,
-                    **_parameters(quirk_name, text_values),
+                    **_build_quirk(quirk_name).values,
+                    **_parse_parameters(quirk_name, text_values),
                 }
         return cls(seed, on)
 
@@ -111,22 +111,22 @@ class Quirks(msgspec.Struct, frozen=True):
         text = (zlib.crc32(f"{self.seed}/{name}/{salt}/{key}".encode()) for key in keys)
         base = np.fromiter(text, np.uint64, len(keys))
         if slot is not None:
-            base = _mixed(base)[:, None] ^ slot.astype(np.int64).view(np.uint64)[None, :]
-        return np.asarray(_mixed(base) >> np.uint64(11), np.float64) * 2.0**-53
+            base = _mix_bits(base)[:, None] ^ slot.astype(np.int64).view(np.uint64)[None, :]
+        return np.asarray(_mix_bits(base) >> np.uint64(11), np.float64) * 2.0**-53
 
 
-def _quirk(name: str) -> Quirk:
-    quirk = quirks_by_name().get(name)
+def _build_quirk(name: str) -> Quirk:
+    quirk = read_quirks().get(name)
     if quirk is None:
         raise UsageError(
-            f"there is no quirk {name!r}", hint=f"legal names: all, {', '.join(quirks_by_name())}"
+            f"there is no quirk {name!r}", hint=f"legal names: all, {', '.join(read_quirks())}"
         )
     return quirk
 
 
-def _parameters(name: str, text: str) -> dict[str, float]:
+def _parse_parameters(name: str, text: str) -> dict[str, float]:
     values: dict[str, float] = {}
-    legal = quirks_by_name()[name].values
+    legal = read_quirks()[name].values
     for pair in filter(None, text.split(",")):
         key, _, value = pair.partition("=")
         try:
@@ -142,7 +142,7 @@ def _parameters(name: str, text: str) -> dict[str, float]:
     return values
 
 
-def _mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix_bits(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Scatter 64 bits (the finaliser of splitmix64)."""
     with np.errstate(over="ignore"):
         z = bits + np.uint64(0x9E3779B97F4A7C15)

@@ -26,8 +26,8 @@ from aiohttp import web
 from fallow.errors import UsageError
 from simulator.exporters import inference, jupyter, kube_state, training
 from simulator.exporters.cadvisor import Counters
-from simulator.exporters.dcgm import RECOMMENDED, Texts, exporter_pod
-from simulator.exporters.device_telemetry import skew_s
+from simulator.exporters.dcgm import RECOMMENDED, Texts, name_exporter_pod
+from simulator.exporters.device_telemetry import get_skew_s
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.snapshot import SnapshotSource, WorldSnapshot
 from simulator.models import HostSample
@@ -120,7 +120,7 @@ class ExporterServer:
             f"{h.holder.namespace}/{h.holder.pod}={self.url}/jupyter/{h.holder.namespace}/"
             f"{h.holder.pod}/"
             for h in hosts
-            if jupyter.serves(h)
+            if jupyter.is_serving(h)
         ]
 
     def targets(self, job: str = "") -> list[dict[str, Any]]:
@@ -131,7 +131,9 @@ class ExporterServer:
         """
         if job and job not in JOBS:
             raise UsageError(f"there is no job {job!r}", hint=f"jobs: {', '.join(JOBS)}")
-        return _targets(_index_snapshot(self._source.snapshot()), self._port, self._node_ports, job)
+        return _list_targets(
+            _index_snapshot(self._source.snapshot()), self._port, self._node_ports, job
+        )
 
     def write_targets(self, path: Path) -> None:
         """Write all targets into a file for Prometheus' file_sd."""
@@ -197,42 +199,42 @@ class ExporterServer:
             raise web.HTTPNotFound(text=str(error)) from error
         if body is None and request.transport is not None:
             request.transport.abort()
-        return _text(body or b"")
+        return _answer_text(body or b"")
 
     async def _kube_state(self, request: web.Request) -> web.StreamResponse:
         del request
         now = self._latest()
         if now.kube_state is None:
-            now.kube_state = kube_state.text(now.snapshot.objects)
-        return _text(now.kube_state)
+            now.kube_state = kube_state.render_text(now.snapshot.objects)
+        return _answer_text(now.kube_state)
 
     async def _cadvisor(self, request: web.Request) -> web.StreamResponse:
         now = self._latest()
         node = request.match_info["node"]
         if node not in now.nodes:
             raise web.HTTPNotFound(text=f"there is no node {node!r}")
-        return _text(self._counters.text(now.snapshot.hosts, now.node_of, node))
+        return _answer_text(self._counters.text(now.snapshot.hosts, now.node_of, node))
 
     async def _jupyter(self, request: web.Request) -> web.StreamResponse:
-        now, sample = self._host(request, jupyter.serves)
+        now, sample = self._host(request, jupyter.is_serving)
         api = request.match_info["api"]
         if api not in jupyter.APIS:
             raise web.HTTPNotFound(text=f"no such API: {', '.join(jupyter.APIS)}")
         pod = now.pods.get((sample.holder.namespace, sample.holder.pod), {})
         text = (pod.get("status") or {}).get("startTime")
-        ahead = skew_s(self._quirks, now.node_of.get(sample.holder.uid, "")) or 0.0
+        ahead = get_skew_s(self._quirks, now.node_of.get(sample.holder.uid, "")) or 0.0
         started_at = datetime.fromisoformat(text) if text else None
         body = jupyter.answer(sample, api, started=started_at, skew_s=ahead)
         return web.Response(body=body, content_type="application/json")
 
     async def _inference(self, request: web.Request) -> web.StreamResponse:
-        now, sample = self._host(request, inference.serves)
+        now, sample = self._host(request, inference.is_serving)
         pod = now.pods.get((sample.holder.namespace, sample.holder.pod))
-        return _text(inference.text(sample, inference.flavour(pod)))
+        return _answer_text(inference.render_text(sample, inference.find_flavour(pod)))
 
     async def _training(self, request: web.Request) -> web.StreamResponse:
-        _, sample = self._host(request, training.trains)
-        return _text(training.text(sample))
+        _, sample = self._host(request, training.is_training)
+        return _answer_text(training.render_text(sample))
 
     def _host(
         self, request: web.Request, wanted: Callable[[HostSample], bool]
@@ -248,7 +250,7 @@ class ExporterServer:
         job = request.query.get("job", "")
         if job and job not in JOBS:
             raise web.HTTPNotFound(text=f"there is no job {job!r}; jobs: {', '.join(JOBS)}")
-        return web.json_response(_targets(self._latest(), self._port, self._node_ports, job))
+        return web.json_response(_list_targets(self._latest(), self._port, self._node_ports, job))
 
 
 def _index_snapshot(snapshot: WorldSnapshot) -> _IndexedSnapshot:
@@ -266,7 +268,7 @@ def _index_snapshot(snapshot: WorldSnapshot) -> _IndexedSnapshot:
     )
 
 
-def _targets(
+def _list_targets(
     now: _IndexedSnapshot, port: int, node_ports: Mapping[str, int], job: str
 ) -> list[dict[str, Any]]:
     here = f"{HOST}:{port}"
@@ -283,17 +285,17 @@ def _targets(
         about = {
             "instance": f"{node}:9400",
             "namespace": "gpu-operator",
-            "pod": exporter_pod(node),
+            "pod": name_exporter_pod(node),
             "container": "dcgm-exporter",
         }
         add("dcgm-exporter", path, here if own is None else f"{HOST}:{own}", **about)
         add("cadvisor", f"/cadvisor/{node}/metrics", instance=f"{node}:10250")
     add("kube-state-metrics", "/kube-state-metrics/metrics", instance="kube-state-metrics:8080")
     for (namespace, pod), sample in now.hosts.items():
-        if inference.serves(sample):
+        if inference.is_serving(sample):
             path = f"/inference/{namespace}/{pod}/metrics"
             add("inference", path, instance=f"{pod}:8000", namespace=namespace, pod=pod)
-        if training.trains(sample):
+        if training.is_training(sample):
             path = f"/training/{namespace}/{pod}/metrics"
             add("training", path, instance=f"{pod}:8001", namespace=namespace, pod=pod)
     return targets
@@ -312,6 +314,6 @@ async def _listen(runner: web.AppRunner, port: int) -> int:
     return int(runner.addresses[-1][1])
 
 
-def _text(body: bytes) -> web.Response:
+def _answer_text(body: bytes) -> web.Response:
     kind = "text/plain; version=0.0.4; charset=utf-8"
     return web.Response(body=body, headers={"Content-Type": kind})

@@ -3,12 +3,12 @@
 from simulator.models import HostSample
 
 
-def trains(sample: HostSample) -> bool:
+def is_training(sample: HostSample) -> bool:
     """Return whether a pod's loop reports its throughput."""
     return sample.pace is not None
 
 
-def text(sample: HostSample) -> bytes:
+def render_text(sample: HostSample) -> bytes:
     """Return the gauges of one pod; the first rank reports the job's throughput and steps."""
     if sample.pace is None:
         return b""

@@ -5,9 +5,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from simulator.kube import quota
-from simulator.kube.amounts import amount, format_amount
+from simulator.kube.amounts import format_amount, parse_amount
 from simulator.kube.kinds import ApiKind
-from simulator.kube.status import forbidden, not_found
+from simulator.kube.status import build_forbidden, build_not_found
 
 if TYPE_CHECKING:
     from simulator.kube.store import ObjectStore
@@ -21,7 +21,7 @@ SYSTEM_PRIORITIES = {
 }
 
 
-def namespace(store: "ObjectStore", kind: ApiKind, name: str, space: str) -> None:
+def check_namespace(store: "ObjectStore", kind: ApiKind, name: str, space: str) -> None:
     """Refuse an object whose namespace does not exist or is being deleted.
 
     Raises:
@@ -31,10 +31,10 @@ def namespace(store: "ObjectStore", kind: ApiKind, name: str, space: str) -> Non
         return
     space_object = store.get("Namespace", space)
     if space_object is None:
-        raise not_found("", "namespaces", space)
+        raise build_not_found("", "namespaces", space)
     if "deletionTimestamp" in space_object["metadata"]:
         why = f"unable to create new content in namespace {space} because it is being terminated"
-        raise forbidden(kind.group, kind.plural, name, why)
+        raise build_forbidden(kind.group, kind.plural, name, why)
 
 
 def admit(store: "ObjectStore", kind: ApiKind, item: Object) -> Object:
@@ -59,11 +59,11 @@ def admit(store: "ObjectStore", kind: ApiKind, item: Object) -> Object:
         priority = SYSTEM_PRIORITIES[wanted]
     else:
         why = f"no PriorityClass with name {wanted} was found"
-        raise forbidden("", "pods", item["metadata"]["name"], why)
+        raise build_forbidden("", "pods", item["metadata"]["name"], why)
     return {**item, "spec": {**spec, "priorityClassName": wanted, "priority": priority}}
 
 
-def within_quota(store: "ObjectStore", kind: ApiKind, item: Object, *, dry_run: bool) -> None:
+def check_quota(store: "ObjectStore", kind: ApiKind, item: Object, *, dry_run: bool) -> None:
     """Refuse an object that exceeds a ResourceQuota, else count it there.
 
     A quota without a status enforces nothing yet.
@@ -98,14 +98,14 @@ def _charge(
     """
     name = quota_object["metadata"]["name"]
     object_name = item["metadata"]["name"]
-    usage = quota.usage(kind, item)
-    if kind.key == "Pod" and (missing := quota.missing_amounts(item["spec"], hard)):
+    usage = quota.count_usage(kind, item)
+    if kind.key == "Pod" and (missing := quota.list_missing_amounts(item["spec"], hard)):
         why = f"failed quota: {name}: must specify {','.join(missing)}"
-        raise forbidden(kind.group, kind.plural, object_name, why)
+        raise build_forbidden(kind.group, kind.plural, object_name, why)
     usage = {k: v for k, v in usage.items() if k in hard and v}
     used_amounts = quota_object["status"].get("used") or {}
-    used = {k: amount(used_amounts.get(k, "0")) for k in usage}
-    over = sorted(k for k in usage if used[k] + usage[k] > amount(hard[k]))
+    used = {k: parse_amount(used_amounts.get(k, "0")) for k in usage}
+    over = sorted(k for k in usage if used[k] + usage[k] > parse_amount(hard[k]))
     if over:
         parts = (
             ("requested", {k: format_amount(usage[k]) for k in over}),
@@ -114,7 +114,7 @@ def _charge(
         )
         message = ", ".join(f"{label}: {_join_amounts(amounts)}" for label, amounts in parts)
         why = f"exceeded quota: {name}, {message}"
-        raise forbidden(kind.group, kind.plural, object_name, why)
+        raise build_forbidden(kind.group, kind.plural, object_name, why)
     return _sum(used, usage)
 
 

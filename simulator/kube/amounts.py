@@ -21,7 +21,7 @@ _SUFFIX = {
 Amounts = dict[str, Fraction]
 
 
-def amount(text: object) -> Fraction:
+def parse_amount(text: object) -> Fraction:
     """Return a quantity.
 
     Raises:
@@ -50,7 +50,7 @@ def format_amount(value: Fraction) -> str:
     return f"{-(-value * 1000 // 1)}m"
 
 
-def pod_amounts(spec: Mapping[str, Any], side: str = "requests") -> Amounts:
+def sum_pod_amounts(spec: Mapping[str, Any], side: str = "requests") -> Amounts:
     """Return what a pod reserves (`requests`) or may use (`limits`) of each resource.
 
     Init containers run alone before the others, so the greater counts; those that restart always
@@ -58,28 +58,28 @@ def pod_amounts(spec: Mapping[str, Any], side: str = "requests") -> Amounts:
     """
     running: Amounts = {}
     for container in spec.get("containers") or ():
-        _add(running, _of(container, side))
+        _add(running, _get_amounts(container, side))
     stay: Amounts = {}
     most: Amounts = {}
     for container in spec.get("initContainers") or ():
-        own = _of(container, side)
+        own = _get_amounts(container, side)
         if container.get("restartPolicy") == "Always":
             _add(stay, own)
-            _most(most, stay)
+            _raise_to(most, stay)
         else:
-            _most(most, {k: own.get(k, Fraction(0)) + stay.get(k, Fraction(0)) for k in own})
+            _raise_to(most, {k: own.get(k, Fraction(0)) + stay.get(k, Fraction(0)) for k in own})
     _add(running, stay)
-    _most(running, most)
+    _raise_to(running, most)
     values = (spec.get("resources") or {}).get(side) or {}
-    running.update({k: amount(v) for k, v in values.items()})
-    overhead = {k: amount(v) for k, v in (spec.get("overhead") or {}).items()}
+    running.update({k: parse_amount(v) for k, v in values.items()})
+    overhead = {k: parse_amount(v) for k, v in (spec.get("overhead") or {}).items()}
     _add(running, {k: v for k, v in overhead.items() if side == "requests" or k in running})
     return running
 
 
-def _of(container: Mapping[str, Any], side: str) -> Amounts:
+def _get_amounts(container: Mapping[str, Any], side: str) -> Amounts:
     resources = container.get("resources") or {}
-    return {k: amount(v) for k, v in (resources.get(side) or {}).items()}
+    return {k: parse_amount(v) for k, v in (resources.get(side) or {}).items()}
 
 
 def _add(into: Amounts, more: Amounts) -> None:
@@ -87,7 +87,7 @@ def _add(into: Amounts, more: Amounts) -> None:
         into[key] = into.get(key, Fraction(0)) + value
 
 
-def _most(into: Amounts, other: Amounts) -> None:
+def _raise_to(into: Amounts, other: Amounts) -> None:
     for key, value in other.items():
         into[key] = max(into.get(key, Fraction(0)), value)
 

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fallow.kube.quantities import canonical
+from fallow.kube.quantities import write_canonical
 from simulator.kube.kinds import ApiKind
 
 Object = dict[str, Any]
@@ -51,18 +51,18 @@ def _rewrite(value: Any) -> Any:
     out = {}
     for key, inner in value.items():
         if key in _LISTS and isinstance(inner, Mapping):
-            out[key] = {k: _quantity(v) for k, v in inner.items()}
+            out[key] = {k: _write_quantity(v) for k, v in inner.items()}
         elif key in _ALONE:
-            out[key] = _quantity(inner)
+            out[key] = _write_quantity(inner)
         else:
             out[key] = _rewrite(inner)
     return out
 
 
-def _quantity(value: Any) -> Any:
+def _write_quantity(value: Any) -> Any:
     """Return a quantity in canonical form; a text that is no quantity is left to validation."""
     if isinstance(value, Mapping):  # a device's capacity: {"value": "80Gi"}
-        return {k: _quantity(v) if k == "value" else v for k, v in value.items()}
+        return {k: _write_quantity(v) if k == "value" else v for k, v in value.items()}
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return value
-    return canonical(value) or value
+    return write_canonical(value) or value

@@ -67,7 +67,7 @@ class Controllers:
             return
         if request.method == "GET" or "dryRun" in request.query:
             return
-        key = server_metadata.key(target.namespace, target.name)
+        key = server_metadata.build_key(target.namespace, target.name)
         with self._store.changed:
             for due in [d for d in self._due if (d.kind, d.key) == (target.kind.key, key)]:
                 self._write(due)
@@ -126,13 +126,13 @@ class Controllers:
         if current is None:
             return None
         return (
-            _tainted(current, self._store.now())
+            _add_taints(current, self._store.now())
             if kind == "Node"
-            else _observed_status(current, times)
+            else _build_observed_status(current, times)
         )
 
 
-def _observed_status(deployment: Object, times: int) -> Object | None:
+def _build_observed_status(deployment: Object, times: int) -> Object | None:
     """Return the status of a Deployment whose controller has seen its generation."""
     generation = deployment["metadata"].get("generation", 0)
     status = deployment.get("status") or {}
@@ -149,7 +149,7 @@ def _observed_status(deployment: Object, times: int) -> Object | None:
     return {"status": {"observedGeneration": generation, "conditions": conditions}}
 
 
-def _tainted(node: Object, now: float) -> Object | None:
+def _add_taints(node: Object, now: float) -> Object | None:
     """Return the taints of a node as its cordon asks for; None = they are so already."""
     spec = node.get("spec") or {}
     taints = list(spec.get("taints") or ())
@@ -157,5 +157,9 @@ def _tainted(node: Object, now: float) -> Object | None:
     cordoned = bool(spec.get("unschedulable"))
     if cordoned == (len(others) < len(taints)):
         return None
-    taint = {"key": CORDON_TAINT, "effect": "NoSchedule", "timeAdded": server_metadata.rfc3339(now)}
+    taint = {
+        "key": CORDON_TAINT,
+        "effect": "NoSchedule",
+        "timeAdded": server_metadata.format_rfc3339(now),
+    }
     return {"spec": {"taints": [*others, *([taint] if cordoned else [])] or None}}

@@ -6,7 +6,7 @@ import msgspec
 
 from simulator.kube import pods, server_metadata
 from simulator.kube.kinds import ApiKind
-from simulator.kube.status import StatusError, precondition
+from simulator.kube.status import StatusError, build_precondition
 
 Object = dict[str, Any]
 
@@ -36,10 +36,10 @@ def end_object(kind: ApiKind, old: Object, how: DeleteOptions, now: float) -> tu
         ("ResourceVersion", how.resource_version, meta["resourceVersion"]),
     ):
         if expected is not None and expected != own:
-            raise precondition(
+            raise build_precondition(
                 kind.group, kind.plural, meta["name"], field=field, expected=expected, own=own
             )
-    grace = pods.grace_seconds(old, how.grace_s) if kind.key == "Pod" else 0
+    grace = pods.get_grace_seconds(old, how.grace_s) if kind.key == "Pod" else 0
     finalizers = list(meta.get("finalizers") or ())
     extra = _FINALIZERS.get(how.propagation)
     if extra and "deletionTimestamp" not in meta:
@@ -56,7 +56,7 @@ def end_object(kind: ApiKind, old: Object, how: DeleteOptions, now: float) -> tu
         began = server_metadata.parse_time(meta["deletionTimestamp"]) - left
     elif meta.get("generation"):
         meta["generation"] += 1
-    meta["deletionTimestamp"] = server_metadata.rfc3339(began + grace)
+    meta["deletionTimestamp"] = server_metadata.format_rfc3339(began + grace)
     meta["deletionGracePeriodSeconds"] = grace
     new = {**old, "metadata": meta}
     if kind.key == "Namespace":

@@ -3,7 +3,7 @@
 from typing import Any
 
 from simulator.kube.kinds import ApiKind, KindCatalog
-from simulator.kube.status import no_such_path
+from simulator.kube.status import build_no_such_path
 
 Object = dict[str, Any]
 
@@ -37,23 +37,23 @@ def answer(catalog: KindCatalog, parts: list[str], host: str) -> Object | None:
             entry = {"kind": "APIVersions", "versions": ["v1"]}
             return {**entry, "serverAddressByClientCIDRs": addresses}
         case ["apis"]:
-            groups = [_group(name, versions) for name, versions in _groups(catalog).items()]
+            groups = [_group(name, versions) for name, versions in _build_groups(catalog).items()]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         case ["apis", name]:
-            return {"kind": "APIGroup", "apiVersion": "v1", **_one_group(catalog, name)}
+            return {"kind": "APIGroup", "apiVersion": "v1", **_build_group(catalog, name)}
         case ["api", version] | ["apis", _, version]:
-            return _resources(catalog, parts[1] if parts[0] == "apis" else "", version)
+            return _build_resources(catalog, parts[1] if parts[0] == "apis" else "", version)
     return None
 
 
-def _one_group(catalog: KindCatalog, name: str) -> Object:
-    versions = _groups(catalog).get(name)
+def _build_group(catalog: KindCatalog, name: str) -> Object:
+    versions = _build_groups(catalog).get(name)
     if not versions:
-        raise no_such_path()
+        raise build_no_such_path()
     return _group(name, versions)
 
 
-def _groups(catalog: KindCatalog) -> dict[str, list[str]]:
+def _build_groups(catalog: KindCatalog) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {REVIEWS[0]: [REVIEWS[1]]}
     for kind in catalog:
         if kind.group:
@@ -67,21 +67,21 @@ def _group(name: str, versions: list[str]) -> Object:
     return {"name": name, "versions": group_versions, "preferredVersion": group_versions[0]}
 
 
-def _resources(catalog: KindCatalog, group: str, version: str) -> Object:
+def _build_resources(catalog: KindCatalog, group: str, version: str) -> Object:
     resources = [
-        r for k in catalog if k.group == group and version in k.versions for r in _parts(k)
+        r for k in catalog if k.group == group and version in k.versions for r in _split_path(k)
     ]
     if (group, version) == REVIEWS[:2]:
         entry = {"name": REVIEWS[2], "singularName": "", "namespaced": False, "kind": REVIEWS[3]}
         resources.append({**entry, "verbs": ["create"]})
     if not resources:
-        raise no_such_path()
+        raise build_no_such_path()
     name = f"{group}/{version}" if group else version
     kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name}
     return {**kind, "resources": resources}
 
 
-def _parts(kind: ApiKind) -> list[Object]:
+def _split_path(kind: ApiKind) -> list[Object]:
     whole: Object = {
         "name": kind.plural,
         "singularName": kind.kind.lower(),

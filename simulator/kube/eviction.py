@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.kube import server_metadata
 from simulator.kube.deletion import DeleteOptions, end_object
-from simulator.kube.selectors import selects
-from simulator.kube.status import StatusError, not_found
+from simulator.kube.selectors import is_selected
+from simulator.kube.status import StatusError, build_not_found
 
 if TYPE_CHECKING:
     from simulator.kube.store import ObjectStore
@@ -37,17 +37,17 @@ def evict(
     """
     pod = store.get("Pod", name, namespace)
     if pod is None:
-        raise not_found("", "pods", name)
+        raise build_not_found("", "pods", name)
     if _needs_budget(pod):
         budgets = [
             b
             for b in store.list(PDB, namespace)
-            if selects(b["spec"].get("selector"), pod["metadata"].get("labels") or {})
+            if is_selected(b["spec"].get("selector"), pod["metadata"].get("labels") or {})
         ]
         if len(budgets) > 1:
             raise StatusError(500, "", SEVERAL)
         if budgets:
-            _spend(store, budgets[0], pod, dry_run=how.dry_run)
+            _spend_budget(store, budgets[0], pod, dry_run=how.dry_run)
     _, deleted = end_object(store.kind("Pod"), pod, how, store.now())  # may raise
     if how.dry_run:
         return
@@ -63,19 +63,19 @@ def _needs_budget(pod: Object) -> bool:
     return phase not in _UNGUARDED and "deletionTimestamp" not in pod["metadata"]
 
 
-def _spend(store: "ObjectStore", budget: Object, pod: Object, *, dry_run: bool) -> None:
+def _spend_budget(store: "ObjectStore", budget: Object, pod: Object, *, dry_run: bool) -> None:
     meta, status = budget["metadata"], budget.get("status") or {}
     allowed = status.get("disruptionsAllowed", 0)
     healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-    if not _ready(pod):
+    if not _is_ready(pod):
         always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
         if always or healthy >= wanted > 0:
             return  # the budget does not count it, so nothing is spent
     if status.get("observedGeneration", 0) < meta.get("generation", 0):
         message = f"The disruption budget {meta['name']} is still being processed by the server."
-        raise _too_many_requests(message, retry_after=RETRY_S)
+        raise _build_too_many_requests(message, retry_after=RETRY_S)
     if allowed <= 0:
-        raise _too_many_requests(
+        raise _build_too_many_requests(
             f"The disruption budget {meta['name']} needs {wanted} healthy pods and has "
             f"{healthy} currently"
         )
@@ -83,19 +83,19 @@ def _spend(store: "ObjectStore", budget: Object, pod: Object, *, dry_run: bool) 
         return
     new_status = {
         "disruptionsAllowed": allowed - 1,
-        "disruptedPods": {pod["metadata"]["name"]: server_metadata.rfc3339(store.now())},
+        "disruptedPods": {pod["metadata"]["name"]: server_metadata.format_rfc3339(store.now())},
     }
     store.patch(PDB, meta["name"], meta["namespace"], {"status": new_status}, subresource="status")
 
 
-def _too_many_requests(message: str, *, retry_after: int | None = None) -> StatusError:
+def _build_too_many_requests(message: str, *, retry_after: int | None = None) -> StatusError:
     details: Object = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
     if retry_after is not None:
         details["retryAfterSeconds"] = retry_after
     return StatusError(429, "TooManyRequests", VIOLATES, details, retry_after=retry_after)
 
 
-def _ready(pod: Object) -> bool:
+def _is_ready(pod: Object) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
@@ -107,7 +107,7 @@ def _mark(store: "ObjectStore", pod: Object, manager: str) -> None:
         "status": "True",
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
-        "lastTransitionTime": server_metadata.rfc3339(store.now()),
+        "lastTransitionTime": server_metadata.format_rfc3339(store.now()),
     }
     body = {"status": {"conditions": [condition]}}
     store.patch(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simulator.kube.status import StatusError, bad_request, not_found
+from simulator.kube.status import StatusError, build_bad_request, build_not_found
 from simulator.kube.store import ObjectStore
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -74,14 +74,14 @@ class ExecContainers:
         """
         pod_object: Any = store.get("Pod", pod, namespace)
         if pod_object is None:
-            raise not_found("", "pods", pod)
+            raise build_not_found("", "pods", pod)
         container = (query.get("container") or [""])[0]
         names = [c["name"] for c in pod_object["spec"].get("containers", ())]
         if container and container not in names:
-            raise bad_request(f"container {container} is not valid for pod {pod}")
+            raise build_bad_request(f"container {container} is not valid for pod {pod}")
         command = query.get("command") or []
         if not command:
-            raise bad_request("you must specify at least 1 command for the container")
+            raise build_bad_request("you must specify at least 1 command for the container")
         container_name = container or names[0]
         machine = self._machines.get((namespace, pod, container_name))
         machine = machine or self._machines.get((namespace, pod, "")) or self.default
@@ -102,7 +102,7 @@ def choose_protocol(offered: str) -> str | None:
     return next((p for p in (V5, V4) if p in names), None)
 
 
-def _reading(reader: Any) -> Callable[[int], bytes]:
+def _open_reader(reader: Any) -> Callable[[int], bytes]:
     def read(count: int) -> bytes:
         data = bytes(reader.read(count))
         if not data:
@@ -120,7 +120,7 @@ class ExecSession:
         from websocket._abnf import frame_buffer  # noqa: PLC0415  (it has no public name)
 
         self._frame = ABNF
-        self._buffer: Any = frame_buffer(_reading(reader), skip_utf8_validation=True)
+        self._buffer: Any = frame_buffer(_open_reader(reader), skip_utf8_validation=True)
         self._connection, self._protocol = connection, protocol
         self._lock = threading.Lock()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fallow.resources import read_table
 from simulator.kube.kinds import ApiKind
-from simulator.kube.status import InvalidField, bad_request, invalid
+from simulator.kube.status import InvalidField, build_bad_request, build_invalid
 
 Object = dict[str, Any]
 
@@ -17,16 +17,16 @@ _TOP = {"apiVersion", "kind", "metadata", "spec", "status"}
 
 
 @cache
-def _known_fields() -> dict[str, frozenset[str]]:
+def _read_known_fields() -> dict[str, frozenset[str]]:
     return {
         row["kind"]: frozenset(row["fields"].split())
         for row in read_table("simulator.kube", "spec_fields.csv")
     }
 
 
-def unknown_fields(kind: ApiKind, item: Object) -> list[str]:
+def list_unknown_fields(kind: ApiKind, item: Object) -> list[str]:
     """Return the paths of fields that the kind does not have."""
-    legal = _known_fields().get(kind.key)
+    legal = _read_known_fields().get(kind.key)
     if legal is None:
         return []
     spec = item.get("spec")
@@ -36,10 +36,10 @@ def unknown_fields(kind: ApiKind, item: Object) -> list[str]:
 
 def prune(kind: ApiKind, item: Object) -> Object:
     """Return an object without the fields that its kind does not have."""
-    strange = unknown_fields(kind, item)
+    strange = list_unknown_fields(kind, item)
     if not strange:
         return item
-    legal = _known_fields()[kind.key]
+    legal = _read_known_fields()[kind.key]
     out = {k: v for k, v in item.items() if k in _TOP}
     return {**out, "spec": {k: v for k, v in (out.get("spec") or {}).items() if k in legal}}
 
@@ -50,10 +50,10 @@ def refuse(kind: ApiKind, item: Object, *, patch: bool) -> None:
     Raises:
         ApiError: 400 in a whole object, 422 in what a patch would make.
     """
-    strange = unknown_fields(kind, item)
+    strange = list_unknown_fields(kind, item)
     if not strange:
         return
     message = "strict decoding error: " + ", ".join(f'unknown field "{f}"' for f in strange)
     if patch:
-        raise invalid("", "", "", [InvalidField("patch", f"Invalid value: {message}")])
-    raise bad_request(message)
+        raise build_invalid("", "", "", [InvalidField("patch", f"Invalid value: {message}")])
+    raise build_bad_request(message)

@@ -14,15 +14,21 @@ from simulator.kube.kinds import ApiKind
 from simulator.kube.paging import list_page
 from simulator.kube.patches import How
 from simulator.kube.paths import RequestTarget
-from simulator.kube.request import ApiRequest, ApiResponse, body_options, is_dry_run, validation
+from simulator.kube.request import (
+    ApiRequest,
+    ApiResponse,
+    is_dry_run,
+    read_body_options,
+    read_validation,
+)
 from simulator.kube.status import (
     InvalidField,
     StatusError,
-    bad_request,
-    invalid,
-    no_such_path,
-    not_found,
-    success,
+    build_bad_request,
+    build_invalid,
+    build_no_such_path,
+    build_not_found,
+    build_success,
 )
 from simulator.kube.store import ObjectStore, Subresource
 
@@ -57,7 +63,7 @@ class ApiHandler:
 
     def review(self, request: ApiRequest, user: str) -> ApiResponse:
         """Answer whether a user has a permission."""
-        return ApiResponse(self._access.review(user, _object(request.decoded())), 201)
+        return ApiResponse(self._access.review(user, _build_object(request.decoded())), 201)
 
     def answer(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         """Answer a request.
@@ -85,7 +91,7 @@ class ApiHandler:
         form = request.form
         if item.get("kind") == "Scale" and form == representations.TABLE:
             form = representations.WHOLE
-        return representations.object_in_form(target, item, form, self._store.now())
+        return representations.convert_to_form(target, item, form, self._store.now())
 
     def _list(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         token = bool(request.query.get("continue"))
@@ -104,71 +110,73 @@ class ApiHandler:
 
     def _get(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind = target.kind
-        _known_part(kind, target.subresource)
+        _check_part(kind, target.subresource)
         existing = self._store.get(kind.key, target.name, target.namespace)
         if existing is None:
-            raise not_found(kind.group, kind.plural, target.name)
+            raise build_not_found(kind.group, kind.plural, target.name)
         item = scale.scale_of(kind, existing) if target.subresource == "scale" else existing
         return ApiResponse(self._render(request, target, item))
 
     def _create(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        kind, item = target.kind, _object(request.decoded())
-        _same_kind(target, item)
+        kind, item = target.kind, _build_object(request.decoded())
+        _check_same_kind(target, item)
         meta = item["metadata"] = dict(item.get("metadata") or {})
         if kind.namespaced:
             if not target.namespace:
-                raise bad_request("an empty namespace may not be set during creation")
-            _same(meta, "namespace", target.namespace, "request")
+                raise build_bad_request("an empty namespace may not be set during creation")
+            _check_same(meta, "namespace", target.namespace, "request")
             meta["namespace"] = target.namespace
         if kind.key == "Node":
-            item = _tainted(item)
+            item = _add_taints(item)
         created = self._store.create(
             kind.key,
-            _stored(kind, item),
+            _find_stored(kind, item),
             manager=request.manager,
             dry_run=is_dry_run(request.query),
-            validation=validation(request.query),
+            validation=read_validation(request.query),
         )
         return ApiResponse(
-            self._render(request, target, created), 201, _warnings(request, kind, item)
+            self._render(request, target, created), 201, _list_warnings(request, kind, item)
         )
 
     def _act(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        body = _object(request.decoded() or {})
+        body = _build_object(request.decoded() or {})
         if (target.kind.key, target.subresource) == ("Pod", "eviction"):
             options = body.get("deleteOptions") or {}
-            dry = is_dry_run(request.query) or is_dry_run(body_options(options))
+            dry = is_dry_run(request.query) or is_dry_run(read_body_options(options))
             how = parse_options(options, {}, dry_run=dry)
             self._store.evict(target.name, target.namespace, how, manager=request.manager)
-            return ApiResponse(success(201), 201)
+            return ApiResponse(build_success(201), 201)
         if (target.kind.key, target.subresource) == ("Pod", "binding"):
             node = (body.get("target") or {}).get("name", "")
             self._store.bind(target.name, target.namespace, node)
-            return ApiResponse(success(201), 201)
-        raise no_such_path()
+            return ApiResponse(build_success(201), 201)
+        raise build_no_such_path()
 
     def _replace(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        kind, item = target.kind, _object(request.decoded())
-        _known_part(kind, target.subresource)
+        kind, item = target.kind, _build_object(request.decoded())
+        _check_part(kind, target.subresource)
         meta = item.get("metadata") or {}
-        _same(meta, "name", target.name, "URL")
+        _check_same(meta, "name", target.name, "URL")
         if target.subresource != "scale":
-            _same_kind(target, item)
+            _check_same_kind(target, item)
         new = self._store.replace(
             kind.key,
             target.name,
             target.namespace,
-            _stored(kind, item) if target.subresource != "scale" else item,
+            _find_stored(kind, item) if target.subresource != "scale" else item,
             subresource=cast("Subresource", target.subresource),
             manager=request.manager,
             dry_run=is_dry_run(request.query),
-            validation=validation(request.query),
+            validation=read_validation(request.query),
         )
-        return ApiResponse(self._render(request, target, new), 200, _warnings(request, kind, item))
+        return ApiResponse(
+            self._render(request, target, new), 200, _list_warnings(request, kind, item)
+        )
 
     def _patch(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind = target.kind
-        _known_part(kind, target.subresource)
+        _check_part(kind, target.subresource)
         if request.media == APPLY:
             return self._apply(request, target)
         how = PATCHES.get(request.media)
@@ -180,11 +188,11 @@ class ApiHandler:
             )
             raise StatusError(415, "UnsupportedMediaType", message, {})
         if request.query.get("force"):
-            raise _bad_option("force", "Forbidden: may not be specified for non-apply patch")
+            raise _build_bad_option("force", "Forbidden: may not be specified for non-apply patch")
         try:
             body = msgspec.json.decode(request.body)
         except msgspec.DecodeError as error:
-            raise bad_request(f"error decoding patch: {error}") from error
+            raise build_bad_request(f"error decoding patch: {error}") from error
         new = self._store.patch(
             kind.key,
             target.name,
@@ -194,47 +202,49 @@ class ApiHandler:
             subresource=cast("Subresource", target.subresource),
             manager=request.manager,
             dry_run=is_dry_run(request.query),
-            validation=validation(request.query),
+            validation=read_validation(request.query),
         )
-        ignored = _warnings(request, kind, body) if isinstance(body, dict) else []
+        ignored = _list_warnings(request, kind, body) if isinstance(body, dict) else []
         return ApiResponse(self._render(request, target, new), 200, ignored)
 
     def _apply(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         """Apply server-side: an object that does not exist is created."""
-        kind, body = target.kind, _object(request.decoded())
+        kind, body = target.kind, _build_object(request.decoded())
         if target.subresource not in {"", "status"}:
-            raise no_such_path()
+            raise build_no_such_path()
         if not request.query.get("fieldManager"):
-            raise _bad_option("fieldManager", "Required value: is required for apply patch")
-        _same_kind(target, body)
-        _same(body.get("metadata") or {}, "name", target.name, "URL")
+            raise _build_bad_option("fieldManager", "Required value: is required for apply patch")
+        _check_same_kind(target, body)
+        _check_same(body.get("metadata") or {}, "name", target.name, "URL")
         new, is_new = self._store.apply(
             kind.key,
             target.name,
             target.namespace,
-            _stored(kind, body),
+            _find_stored(kind, body),
             manager=request.manager,
             force=request.query.get("force") in {"true", "1"},
             subresource=cast("Subresource", target.subresource),
             dry_run=is_dry_run(request.query),
-            validation=validation(request.query),
+            validation=read_validation(request.query),
         )
-        warnings = _warnings(request, kind, body)
+        warnings = _list_warnings(request, kind, body)
         return ApiResponse(self._render(request, target, new), 201 if is_new else 200, warnings)
 
     def _delete(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        kind, how = target.kind, _deletion_options(request, target.kind)
+        kind, how = target.kind, _parse_deletion_options(request, target.kind)
         if target.subresource:
-            raise no_such_path()
+            raise build_no_such_path()
         left, deleted = self._store.end(kind.key, target.name, target.namespace, how)
         if deleted and kind.key != "Pod":
             details = {"name": target.name, "group": kind.group, "kind": kind.plural}
             uid = {"uid": left["metadata"]["uid"]}
-            return ApiResponse(success(details={**{k: v for k, v in details.items() if v}, **uid}))
+            return ApiResponse(
+                build_success(details={**{k: v for k, v in details.items() if v}, **uid})
+            )
         return ApiResponse(self._render(request, target, left))
 
     def _delete_all(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        how = _deletion_options(request, target.kind)
+        how = _parse_deletion_options(request, target.kind)
         page = list_page(self._store, target.kind, target.namespace, request.query)
         for item in page.objects:
             meta = item["metadata"]
@@ -246,10 +256,10 @@ class ApiHandler:
         )
 
 
-def _deletion_options(request: ApiRequest, kind: ApiKind) -> DeleteOptions:
+def _parse_deletion_options(request: ApiRequest, kind: ApiKind) -> DeleteOptions:
     body = request.decoded()
     options = body if isinstance(body, dict) else {}
-    dry = is_dry_run({**body_options(options), **request.query})
+    dry = is_dry_run({**read_body_options(options), **request.query})
     how = parse_options(body, request.query, dry_run=dry)
     has_propagation = "propagationPolicy" in request.query or options.get("propagationPolicy")
     if (
@@ -259,51 +269,51 @@ def _deletion_options(request: ApiRequest, kind: ApiKind) -> DeleteOptions:
     return how
 
 
-def _bad_option(field: str, why: str) -> StatusError:
-    return invalid("meta.k8s.io", "PatchOptions", "", [InvalidField(field, why)])
+def _build_bad_option(field: str, why: str) -> StatusError:
+    return build_invalid("meta.k8s.io", "PatchOptions", "", [InvalidField(field, why)])
 
 
-def _object(body: Any) -> Object:
+def _build_object(body: Any) -> Object:
     if not isinstance(body, dict):
-        raise bad_request("the object provided is unrecognized: it is no JSON object")
+        raise build_bad_request("the object provided is unrecognized: it is no JSON object")
     return body
 
 
-def _known_part(kind: ApiKind, part: str) -> None:
+def _check_part(kind: ApiKind, part: str) -> None:
     if (
         part not in _WRITABLE
         or (part == "status" and not kind.status)
         or (part == "scale" and kind.scale is None)
         or (part == "resize" and kind.key != "Pod")
     ):
-        raise no_such_path()
+        raise build_no_such_path()
 
 
-def _same_kind(target: RequestTarget, item: Object) -> None:
+def _check_same_kind(target: RequestTarget, item: Object) -> None:
     api, kind = item.get("apiVersion"), item.get("kind")
     if api and api != target.api_version:
-        raise bad_request(
+        raise build_bad_request(
             f"the API version in the data ({api}) does not match the expected API version "
             f"({target.api_version})"
         )
     if kind and kind != target.kind.kind:
-        raise bad_request(f"{kind} in the data is not the expected kind {target.kind.kind}")
+        raise build_bad_request(f"{kind} in the data is not the expected kind {target.kind.kind}")
 
 
-def _same(meta: Mapping[str, Any], field: str, wanted: str, source: str) -> None:
+def _check_same(meta: Mapping[str, Any], field: str, wanted: str, source: str) -> None:
     value = meta.get(field) or wanted
     if value != wanted:
-        raise bad_request(
+        raise build_bad_request(
             f"the {field} of the object ({value}) does not match the {field} on the {source} "
             f"({wanted})"
         )
 
 
-def _stored(kind: ApiKind, item: Object) -> Object:
+def _find_stored(kind: ApiKind, item: Object) -> Object:
     return {**item, "apiVersion": kind.api_version, "kind": kind.kind}
 
 
-def _tainted(item: Object) -> Object:
+def _add_taints(item: Object) -> Object:
     spec = dict(item.get("spec") or {})
     taints = list(spec.get("taints") or ())
     if all(t.get("key") != NOT_READY["key"] for t in taints):
@@ -311,7 +321,7 @@ def _tainted(item: Object) -> Object:
     return {**item, "spec": {**spec, "taints": taints}}
 
 
-def _warnings(request: ApiRequest, kind: ApiKind, item: Object) -> list[str]:
-    if validation(request.query) != "Warn":
+def _list_warnings(request: ApiRequest, kind: ApiKind, item: Object) -> list[str]:
+    if read_validation(request.query) != "Warn":
         return []
-    return [f'unknown field "{f}"' for f in fields.unknown_fields(kind, item)]
+    return [f'unknown field "{f}"' for f in fields.list_unknown_fields(kind, item)]

@@ -45,15 +45,15 @@ class ApiKind(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
 
 
-def _path(text: str) -> tuple[str, ...]:
+def _split_path(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split(".") if part)
 
 
 def _scale(text: str) -> ScalePaths | None:
-    return ScalePaths(*(_path(p) for p in text.split())) if text else None
+    return ScalePaths(*(_split_path(p) for p in text.split())) if text else None
 
 
-def builtin_kinds() -> list[ApiKind]:
+def read_builtin_kinds() -> list[ApiKind]:
     """Return the rows of `resources.csv`."""
     return [
         ApiKind(
@@ -77,7 +77,7 @@ class KindCatalog:
 
     def __init__(self, installed: Iterable[str] | None = None) -> None:
         wanted = None if installed is None else set(installed)
-        rows = builtin_kinds()
+        rows = read_builtin_kinds()
         legal = {k.group for k in rows if k.custom}
         if wanted is not None and (strange := wanted - legal):
             raise UsageError(
@@ -127,7 +127,7 @@ class KindCatalog:
         self._kinds.pop(kind.key, None)
 
 
-def kind_of_definition(spec: Mapping[str, Any]) -> ApiKind:
+def build_kind(spec: Mapping[str, Any]) -> ApiKind:
     """Return the kind that the spec of a CustomResourceDefinition describes."""
     names = spec["names"]
     served = [v for v in spec["versions"] if v.get("served", True)]
@@ -137,7 +137,7 @@ def kind_of_definition(spec: Mapping[str, Any]) -> ApiKind:
     paths = None
     if scale:
         words = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
-        paths = ScalePaths(*(_path(scale.get(w) or "") for w in words))
+        paths = ScalePaths(*(_split_path(scale.get(w) or "") for w in words))
     return ApiKind(
         kind=names["kind"],
         group=spec["group"],

@@ -39,7 +39,7 @@ _METADATA = frozenset({"labels", "annotations", "finalizers", "ownerReferences",
 _ITEM = "."
 
 
-def written_by(
+def record_manager(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     *,
@@ -51,19 +51,19 @@ def written_by(
 ) -> list[Object]:
     """Return the new object's `managedFields` after a manager wrote it."""
     changes = _Changes(custom)
-    changes.compare(_own(old), _own(new))
+    changes.compare(_find_own(old), _find_own(new))
     put, removed_paths = changes.put, changes.lost
     entries: list[Object] = []
     own_fields: Fields = {}
     for entry in old.get("metadata", {}).get("managedFields") or ():
-        if _key(entry) == (manager, "Update", subresource):
-            own_fields = without(entry["fieldsV1"], removed_paths)
-        elif left := without(entry["fieldsV1"], [*put, *removed_paths]):
+        if _build_key(entry) == (manager, "Update", subresource):
+            own_fields = drop_leaves(entry["fieldsV1"], removed_paths)
+        elif left := drop_leaves(entry["fieldsV1"], [*put, *removed_paths]):
             entries.append(entry if left is entry["fieldsV1"] else {**entry, "fieldsV1": left})
     own_fields = union(own_fields, put)
     if own_fields:
         entries.append(
-            entry_of(
+            build_entry(
                 manager,
                 "Update",
                 own_fields,
@@ -75,7 +75,7 @@ def written_by(
     return entries
 
 
-def entry_of(
+def build_entry(
     manager: str,
     operation: str,
     fields: Fields,
@@ -96,23 +96,23 @@ def entry_of(
     return {**entry, "subresource": subresource} if subresource else entry
 
 
-def paths(fields: Mapping[str, Any], head: Path = ()) -> Iterator[Path]:
+def list_paths(fields: Mapping[str, Any], head: Path = ()) -> Iterator[Path]:
     """Yield the leaves of a nested set of fields."""
     for key, inner in fields.items():
         if inner:
-            yield from paths(inner, (*head, key))
+            yield from list_paths(inner, (*head, key))
         else:
             yield (*head, key)
 
 
-def leaves(item: Mapping[str, Any], *, custom: bool) -> list[Path]:
+def list_leaves(item: Mapping[str, Any], *, custom: bool) -> list[Path]:
     """Return the leaves of an object that managers own."""
     changes = _Changes(custom)
-    changes.compare({}, _own(item))
+    changes.compare({}, _find_own(item))
     return changes.put
 
 
-def holds(fields: Mapping[str, Any], path: Path) -> bool:
+def has_leaf(fields: Mapping[str, Any], path: Path) -> bool:
     """Return whether a set has a leaf, or something within it."""
     here: Mapping[str, Any] | None = fields
     for part in path:
@@ -122,25 +122,25 @@ def holds(fields: Mapping[str, Any], path: Path) -> bool:
     return True
 
 
-def without(fields: Fields, paths_removed: Sequence[Path]) -> Fields:
+def drop_leaves(fields: Fields, paths_removed: Sequence[Path]) -> Fields:
     """Return a set without some leaves; the identical one if it has none of them."""
-    hit = [p for p in paths_removed if holds(fields, p)]
-    return _nest(sorted(set(paths(fields)) - set(hit))) if hit else fields
+    hit = [p for p in paths_removed if has_leaf(fields, p)]
+    return _nest(sorted(set(list_paths(fields)) - set(hit))) if hit else fields
 
 
 def union(fields: Fields, more: Sequence[Path]) -> Fields:
     """Return a set with some more leaves."""
-    return _nest(sorted({*paths(fields), *more})) if more else fields
+    return _nest(sorted({*list_paths(fields), *more})) if more else fields
 
 
-def value_at(item: Any, path: Path) -> Any:
+def get_value(item: Any, path: Path) -> Any:
     """Return the value at a leaf, None for no value."""
     for part in path:
         if part == _ITEM:
             return item
         if part.startswith("k:"):
             keys = msgspec.json.decode(part[2:])
-            item = next((i for i in item or () if _by_keys(i, tuple(keys)) == keys), None)
+            item = next((i for i in item or () if _index_by_keys(i, tuple(keys)) == keys), None)
         elif isinstance(item, Mapping):
             item = item.get(part[2:])
         else:
@@ -158,7 +158,7 @@ def remove_leaf(item: Any, path: Path, drop_item: Callable[[Path], bool], head: 
         keys = msgspec.json.decode(part[2:])
         out = []
         for entry in item:
-            if _by_keys(entry, tuple(keys)) != keys:
+            if _index_by_keys(entry, tuple(keys)) != keys:
                 out.append(entry)
             elif rest == (_ITEM,):
                 out += [] if drop_item((*head, part)) else [entry]
@@ -180,7 +180,7 @@ def remove_leaf(item: Any, path: Path, drop_item: Callable[[Path], bool], head: 
     return out_map
 
 
-def item_keys(name: str, value: Any, *, custom: bool) -> tuple[str, ...] | None:
+def find_item_keys(name: str, value: Any, *, custom: bool) -> tuple[str, ...] | None:
     """Return the keys that distinguish the items of a list; None = the list is one field."""
     keys = None if custom else LIST_KEYS.get(name)
     if keys is None or not isinstance(value, list) or not value:
@@ -201,11 +201,11 @@ def format_path(path: Path) -> str:
     return out
 
 
-def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+def _build_key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
     return entry["manager"], entry["operation"], entry.get("subresource", "")
 
 
-def _own(item: Mapping[str, Any]) -> Object:
+def _find_own(item: Mapping[str, Any]) -> Object:
     """Return an object with only what managers own."""
     out = {k: v for k, v in item.items() if k not in {"apiVersion", "kind", "metadata"}}
     meta = {k: v for k, v in (item.get("metadata") or {}).items() if k in _METADATA and v}
@@ -224,7 +224,10 @@ class _Changes:
         """Collect the leaves that differ; None means no value."""
         if old == new:
             return
-        old_parts, new_parts = _parts(old, head, self._custom), _parts(new, head, self._custom)
+        old_parts, new_parts = (
+            _list_parts(old, head, self._custom),
+            _list_parts(new, head, self._custom),
+        )
         if old_parts is None or new_parts is None:
             self._leaf(old, new, head, old_parts is None, new_parts is None)
             return
@@ -248,7 +251,7 @@ class _Changes:
             self.put.append(head)
 
 
-def _parts(value: Any, head: Path, custom: bool) -> Mapping[str, Any] | None:
+def _list_parts(value: Any, head: Path, custom: bool) -> Mapping[str, Any] | None:
     """Return the parts of a value by the keys of sets; None = it is a leaf."""
     if value is None:
         return {}
@@ -256,13 +259,13 @@ def _parts(value: Any, head: Path, custom: bool) -> Mapping[str, Any] | None:
         return None
     if isinstance(value, Mapping):
         return {f"f:{k}": v for k, v in value.items()}
-    keys = item_keys(head[-1][2:], value, custom=custom) if head else None
+    keys = find_item_keys(head[-1][2:], value, custom=custom) if head else None
     if keys is None:
         return None
-    return {f"k:{msgspec.json.encode(_by_keys(i, keys)).decode()}": i for i in value}
+    return {f"k:{msgspec.json.encode(_index_by_keys(i, keys)).decode()}": i for i in value}
 
 
-def _by_keys(item: Mapping[str, Any], keys: Sequence[str]) -> Object:
+def _index_by_keys(item: Mapping[str, Any], keys: Sequence[str]) -> Object:
     defaults = {"protocol": "TCP"}
     return {k: item.get(k, defaults.get(k)) for k in sorted(keys)}
 

@@ -9,8 +9,14 @@ from typing import Any
 import msgspec
 
 from simulator.kube.kinds import ApiKind
-from simulator.kube.selectors import by_fields, by_labels
-from simulator.kube.status import GONE_LIST, InvalidField, StatusError, bad_request, invalid
+from simulator.kube.selectors import parse_field_selector, parse_label_selector
+from simulator.kube.status import (
+    GONE_LIST,
+    InvalidField,
+    StatusError,
+    build_bad_request,
+    build_invalid,
+)
 from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
@@ -63,12 +69,15 @@ def list_page(
         ApiError: 400 bad query, 410 token or version too old, 422 options that exclude each other,
             504 a version that is not there yet.
     """
-    tests = [by_labels(query.get("labelSelector")), by_fields(kind, query.get("fieldSelector"))]
+    tests = [
+        parse_label_selector(query.get("labelSelector")),
+        parse_field_selector(kind, query.get("fieldSelector")),
+    ]
     active_tests = [t for t in tests if t is not None]
-    limit = _number(query, "limit")
+    limit = _parse_number(query, "limit")
     with store.changed:
-        token = _token(query.get("continue"))
-        version = _version(store, query, token)
+        token = _parse_token(query.get("continue"))
+        version = _parse_version(store, query, token)
         if token is not None and (expired or 0 <= token.rv < store.history.forgotten):
             again = Token(_INCONSISTENT, token.start).text() if fresh else ""
             raise StatusError(410, "Expired", GONE_LIST, token=again)
@@ -77,7 +86,7 @@ def list_page(
         else:
             objects = store.at(kind, version)
             keys = sorted(objects)
-        first, last = _bounds(keys, namespace if kind.namespaced else "", token)
+        first, last = _compute_bounds(keys, namespace if kind.namespaced else "", token)
         page_items: list[tuple[str, Object]] = []
         for key in islice(keys, first, last):
             item = objects[key]
@@ -92,7 +101,7 @@ def list_page(
     return ListPage([o for _, o in page], version, Token(version, page[-1][0]).text(), left)
 
 
-def _bounds(keys: Sequence[str], namespace: str, token: Token | None) -> tuple[int, int]:
+def _compute_bounds(keys: Sequence[str], namespace: str, token: Token | None) -> tuple[int, int]:
     """Return the index range of a namespace's keys, after the token's."""
     first, last = 0, len(keys)
     if namespace:
@@ -100,21 +109,21 @@ def _bounds(keys: Sequence[str], namespace: str, token: Token | None) -> tuple[i
     return first if token is None else max(first, bisect_right(keys, token.start)), last
 
 
-def _token(text: str | None) -> Token | None:
+def _parse_token(text: str | None) -> Token | None:
     if not text:
         return None
     try:
         padded = text + "=" * (-len(text) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=Token)
     except (ValueError, msgspec.DecodeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise build_bad_request(f"continue key is not valid: {error}") from error
 
 
-def _version(store: ObjectStore, query: Mapping[str, str], token: Token | None) -> int:
+def _parse_version(store: ObjectStore, query: Mapping[str, str], token: Token | None) -> int:
     match = query.get("resourceVersionMatch", "")
-    wanted_version = _number(query, "resourceVersion")
+    wanted_version = _parse_number(query, "resourceVersion")
     if match:
-        _legal_match(match, wanted_version, token)
+        _check_match(match, wanted_version, token)
     if token is not None:
         return store.version if token.rv == _INCONSISTENT else token.rv
     if wanted_version > store.version:
@@ -133,7 +142,7 @@ def _version(store: ObjectStore, query: Mapping[str, str], token: Token | None) 
     return wanted_version
 
 
-def _legal_match(match: str, version: int, token: Token | None) -> None:
+def _check_match(match: str, version: int, token: Token | None) -> None:
     field = "resourceVersionMatch"
     if match not in {"Exact", "NotOlderThan"}:
         message = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
@@ -143,13 +152,13 @@ def _legal_match(match: str, version: int, token: Token | None) -> None:
         message = 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
     else:
         return
-    raise invalid(
+    raise build_invalid(
         "meta.k8s.io", "ListOptions", "", [InvalidField(field, message, "FieldValueForbidden")]
     )
 
 
-def _number(query: Mapping[str, str], field: str) -> int:
+def _parse_number(query: Mapping[str, str], field: str) -> int:
     text = query.get(field) or "0"
     if not text.isdecimal():
-        raise bad_request(f'Invalid value: "{text}": {field} must be a number')
+        raise build_bad_request(f'Invalid value: "{text}": {field} must be a number')
     return int(text)

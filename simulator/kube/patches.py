@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from simulator.kube.status import bad_request, failed_patch
+from simulator.kube.status import build_bad_request, build_failed_patch
 
 How = Literal["merge", "json", "strategic"]
 Object = dict[str, Any]
@@ -43,11 +43,11 @@ def apply_patch(old: Object, body: Any, how: How) -> Object:
     """
     if how == "json":
         if not isinstance(body, list):
-            raise bad_request("a JSON patch is a list of operations")
-        return _json_patch(old, body)
+            raise build_bad_request("a JSON patch is a list of operations")
+        return _apply_json_patch(old, body)
     if not isinstance(body, dict):
-        raise bad_request("a merge patch is an object")
-    out: Object = _merge(old, body) if how == "merge" else _strategic(old, body)
+        raise build_bad_request("a merge patch is an object")
+    out: Object = _merge(old, body) if how == "merge" else _merge_strategically(old, body)
     return out
 
 
@@ -68,7 +68,7 @@ def _merge(old: Any, patch: Any) -> Any:
     return out
 
 
-def _strategic(old: Any, patch: Mapping[str, Any]) -> Any:
+def _merge_strategically(old: Any, patch: Mapping[str, Any]) -> Any:
     directive = patch.get("$patch")
     if directive == "replace":
         return {k: v for k, v in patch.items() if k != "$patch"}
@@ -82,18 +82,18 @@ def _strategic(old: Any, patch: Mapping[str, Any]) -> Any:
         elif value is None:
             out.pop(key, None)
         elif isinstance(value, list):
-            out[key] = _strategic_list(key, out.get(key) or [], value)
+            out[key] = _merge_strategic_list(key, out.get(key) or [], value)
         elif isinstance(value, Mapping):
             if value.get("$patch") == "delete":
                 out.pop(key, None)
             else:
-                out[key] = _strategic(out.get(key), value)
+                out[key] = _merge_strategically(out.get(key), value)
         else:
             out[key] = value
     return out
 
 
-def _strategic_list(key: str, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+def _merge_strategic_list(key: str, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
     if key in MERGED_SETS:
         return [*old, *(v for v in new if v not in old)]
     if {"$patch": "replace"} in new:
@@ -105,32 +105,32 @@ def _strategic_list(key: str, old: Sequence[Any], new: Sequence[Any]) -> list[An
     for item in new:
         name = next((n for n in names if n in item), None)
         if name is None:
-            raise bad_request(f"map: {item} does not contain declared merge key: {names[0]}")
+            raise build_bad_request(f"map: {item} does not contain declared merge key: {names[0]}")
         place = next((i for i, v in enumerate(out) if v.get(name) == item[name]), None)
         if item.get("$patch") == "delete":
             if place is not None:
                 del out[place]
         elif place is None:
-            out.append(_strategic({}, item))
+            out.append(_merge_strategically({}, item))
         else:
-            out[place] = _strategic(out[place], item)
+            out[place] = _merge_strategically(out[place], item)
     return out
 
 
-def _json_patch(old: Object, operations: Sequence[Any]) -> Object:
+def _apply_json_patch(old: Object, operations: Sequence[Any]) -> Object:
     out: Any = copy_json(old)
     for operation in operations:
         try:
             out = _apply_operation(out, operation)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
-            raise failed_patch() from error
+            raise build_failed_patch() from error
     if not isinstance(out, dict):
-        raise failed_patch()
+        raise build_failed_patch()
     return out
 
 
 def _apply_operation(document: Any, operation: Mapping[str, Any]) -> Any:
-    verb, path = operation["op"], _pointer(operation["path"])
+    verb, path = operation["op"], _parse_pointer(operation["path"])
     if verb == "test":
         if _test_value(document, path) != operation.get("value"):
             raise ValueError(verb)
@@ -138,8 +138,8 @@ def _apply_operation(document: Any, operation: Mapping[str, Any]) -> Any:
     if verb == "remove":
         return _remove(document, path)
     if verb in {"copy", "move"}:
-        source = _pointer(operation["from"])
-        value = copy_json(_value_at(document, source))
+        source = _parse_pointer(operation["from"])
+        value = copy_json(_get_value(document, source))
         if verb == "move":
             document = _remove(document, source)
         return _add(document, path, value)
@@ -147,7 +147,7 @@ def _apply_operation(document: Any, operation: Mapping[str, Any]) -> Any:
         if not path:
             return operation["value"]
         # The server's library (json-patch v4) adds a missing key; only its parent has to exist.
-        parent = _value_at(document, path[:-1])
+        parent = _get_value(document, path[:-1])
         parent[_place(parent, path[-1])] = operation["value"]
         return document
     if verb == "add":
@@ -155,7 +155,7 @@ def _apply_operation(document: Any, operation: Mapping[str, Any]) -> Any:
     raise ValueError(verb)
 
 
-def _pointer(text: str) -> list[str]:
+def _parse_pointer(text: str) -> list[str]:
     if text and not text.startswith("/"):
         raise ValueError(text)
     return [p.replace("~1", "/").replace("~0", "~") for p in text.split("/")[1:]]
@@ -169,7 +169,7 @@ def _place(parent: Any, part: str) -> Any:
     return part
 
 
-def _value_at(document: Any, path: Sequence[str]) -> Any:
+def _get_value(document: Any, path: Sequence[str]) -> Any:
     for part in path:
         document = document[_place(document, part)]
     return document
@@ -177,14 +177,14 @@ def _value_at(document: Any, path: Sequence[str]) -> Any:
 
 def _test_value(document: Any, path: Sequence[str]) -> Any:
     """Return what a test compares: a key that its map lacks is null."""
-    parent = _value_at(document, path[:-1])
+    parent = _get_value(document, path[:-1])
     if path and isinstance(parent, Mapping):
         return parent.get(path[-1])
-    return _value_at(document, path)
+    return _get_value(document, path)
 
 
 def _remove(document: Any, path: Sequence[str]) -> Any:
-    parent = _value_at(document, path[:-1])
+    parent = _get_value(document, path[:-1])
     del parent[_place(parent, path[-1])]
     return document
 
@@ -192,7 +192,7 @@ def _remove(document: Any, path: Sequence[str]) -> Any:
 def _add(document: Any, path: Sequence[str], value: Any) -> Any:
     if not path:
         return value
-    parent = _value_at(document, path[:-1])
+    parent = _get_value(document, path[:-1])
     if not isinstance(parent, list):
         parent[path[-1]] = value
     elif path[-1] == "-":

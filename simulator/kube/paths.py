@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from simulator.kube.kinds import ApiKind, KindCatalog
-from simulator.kube.status import no_such_path
+from simulator.kube.status import build_no_such_path
 
 
 class RequestTarget(msgspec.Struct, frozen=True):
@@ -45,29 +45,29 @@ def parse_path(catalog: KindCatalog, path: str) -> RequestTarget:
         case ["apis", group, version, *rest]:
             pass
         case _:
-            raise no_such_path()
+            raise build_no_such_path()
     namespace = ""
-    if not group and rest[:1] == ["namespaces"] and (len(rest) <= 2 or _of_namespace(rest)):  # noqa: PLR2004
+    if not group and rest[:1] == ["namespaces"] and (len(rest) <= 2 or _is_of_namespace(rest)):  # noqa: PLR2004
         kind = catalog.at("", version, "namespaces")
-        return _target(kind, version, "", rest[1:])
+        return _build_target(kind, version, "", rest[1:])
     if rest[:1] == ["namespaces"] and len(rest) > 2:  # noqa: PLR2004
         namespace, rest = rest[1], rest[2:]
     if not rest:
-        raise no_such_path()
+        raise build_no_such_path()
     kind = catalog.at(group, version, rest[0])
     if kind is not None and namespace and not kind.namespaced:
-        raise no_such_path()
-    return _target(kind, version, namespace, rest[1:])
+        raise build_no_such_path()
+    return _build_target(kind, version, namespace, rest[1:])
 
 
-def _of_namespace(rest: Sequence[str]) -> bool:
+def _is_of_namespace(rest: Sequence[str]) -> bool:
     return len(rest) == _LONGEST and rest[2] in {"status", "finalize"}
 
 
-def _target(
+def _build_target(
     kind: ApiKind | None, version: str, namespace: str, rest: Sequence[str]
 ) -> RequestTarget:
     if kind is None or len(rest) > 2 or not version:  # noqa: PLR2004
-        raise no_such_path()
+        raise build_no_such_path()
     name = rest[0] if rest else ""
     return RequestTarget(kind, version, namespace, name, rest[1] if len(rest) > 1 else "")

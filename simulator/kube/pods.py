@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from simulator.kube.amounts import amount
+from simulator.kube.amounts import parse_amount
 from simulator.kube.patches import copy_json
 from simulator.kube.status import InvalidField
 
@@ -33,8 +33,8 @@ def fill_defaults(pod: Object, now: str) -> Object:
     spec = {**DEFAULTS, **pod.get("spec", {})}
     for key in _LISTS:
         if key in spec:
-            spec[key] = [_with_requests(c) for c in spec[key]]
-    status: Object = {"phase": "Pending", "qosClass": quality(spec)}
+            spec[key] = [_fill_requests(c) for c in spec[key]]
+    status: Object = {"phase": "Pending", "qosClass": find_quality(spec)}
     if gates := spec.get("schedulingGates"):
         message = f"Scheduling is blocked due to non-empty scheduling gates ({len(gates)})"
         condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
@@ -42,7 +42,7 @@ def fill_defaults(pod: Object, now: str) -> Object:
     return {**pod, "spec": spec, "status": status}
 
 
-def _with_requests(container: Object) -> Object:
+def _fill_requests(container: Object) -> Object:
     resources = container.get("resources") or {}
     if limits := resources.get("limits"):
         requests = {**limits, **(resources.get("requests") or {})}
@@ -50,7 +50,7 @@ def _with_requests(container: Object) -> Object:
     return {**container, "resources": resources}
 
 
-def quality(spec: Mapping[str, Any]) -> str:
+def find_quality(spec: Mapping[str, Any]) -> str:
     """Return the quality of service class."""
     containers = [c for key in _LISTS for c in spec.get(key) or ()]
     both = [
@@ -66,7 +66,7 @@ def quality(spec: Mapping[str, Any]) -> str:
 _SIDES = ("requests", "limits")
 
 
-def invalid_fields(spec: Mapping[str, Any]) -> Iterator[InvalidField]:
+def find_invalid_fields(spec: Mapping[str, Any]) -> Iterator[InvalidField]:
     """Yield what validation refuses about a pod's resources and shape."""
     if not spec.get("containers"):
         yield InvalidField("spec.containers", "Required value", "FieldValueRequired")
@@ -75,16 +75,16 @@ def invalid_fields(spec: Mapping[str, Any]) -> Iterator[InvalidField]:
             where = f"spec.{key}[{i}]"
             if not container.get("name"):
                 yield InvalidField(f"{where}.name", "Required value", "FieldValueRequired")
-            yield from _resource_wrongs(container.get("resources") or {}, f"{where}.resources")
+            yield from _find_resource_errors(container.get("resources") or {}, f"{where}.resources")
 
 
-def _resource_wrongs(resources: Mapping[str, Any], where: str) -> Iterator[InvalidField]:
+def _find_resource_errors(resources: Mapping[str, Any], where: str) -> Iterator[InvalidField]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for side, amounts in (("limits", limits), ("requests", requests)):
         for name, text in amounts.items():
             field = f"{where}.{side}[{name}]" if is_extended(name) else f"{where}.{side}.{name}"
             try:
-                value = amount(text)
+                value = parse_amount(text)
             except ValueError as error:
                 yield InvalidField(field, f'Invalid value: "{text}": {error}')
                 continue
@@ -98,27 +98,31 @@ def _resource_wrongs(resources: Mapping[str, Any], where: str) -> Iterator[Inval
         if is_extended(name) and name not in limits:
             message = "Required value: Limit must be set for non overcommitable resources"
             yield InvalidField(f"{where}.limits", message, "FieldValueRequired")
-        elif name in limits and _greater(text, limits[name], or_less=is_extended(name)):
+        elif name in limits and _is_greater(text, limits[name], or_less=is_extended(name)):
             relation = "equal to" if is_extended(name) else "less than or equal to"
             message = f'Invalid value: "{text}": must be {relation} {name} limit of {limits[name]}'
             yield InvalidField(f"{where}.requests", message)
 
 
-def _greater(value: object, limit: object, *, or_less: bool) -> bool:
+def _is_greater(value: object, limit: object, *, or_less: bool) -> bool:
     try:
-        return amount(value) != amount(limit) if or_less else amount(value) > amount(limit)
+        return (
+            parse_amount(value) != parse_amount(limit)
+            if or_less
+            else parse_amount(value) > parse_amount(limit)
+        )
     except ValueError:
         return False  # reported already
 
 
-def invalid_updates(old: Object, new: Object, subresource: str) -> Iterator[InvalidField]:
+def find_invalid_updates(old: Object, new: Object, subresource: str) -> Iterator[InvalidField]:
     """Yield what may not change on an existing pod; the node may be set once."""
     before, after = copy_json(old["spec"]), copy_json(new["spec"])
     if subresource == "resize":
-        if _without_resizable(before) != _without_resizable(after):
+        if _drop_resizable(before) != _drop_resizable(after):
             yield InvalidField("spec", "Forbidden: only cpu and memory resources are mutable")
-        now = quality(new["spec"])
-        if now != quality(old["spec"]):
+        now = find_quality(new["spec"])
+        if now != find_quality(old["spec"]):
             message = "Pod QOS Class may not change as a result of resizing"
             yield InvalidField("spec", f'Invalid value: "{now}": {message}')
         return
@@ -146,7 +150,7 @@ def invalid_updates(old: Object, new: Object, subresource: str) -> Iterator[Inva
         )
 
 
-def _without_resizable(spec: Object) -> Object:
+def _drop_resizable(spec: Object) -> Object:
     for key in _LISTS:
         for container in spec.get(key) or ():
             for side in _SIDES:
@@ -156,7 +160,7 @@ def _without_resizable(spec: Object) -> Object:
     return spec
 
 
-def grace_seconds(pod: Object, grace_s: float | None) -> int:
+def get_grace_seconds(pod: Object, grace_s: float | None) -> int:
     """Return the seconds that a pod has to end: none when no container of it can run."""
     phase = pod.get("status", {}).get("phase")
     if not pod["spec"].get("nodeName") or phase in {"Succeeded", "Failed"}:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from simulator.kube.amounts import Amounts, format_amount, pod_amounts, sum_amounts
+from simulator.kube.amounts import Amounts, format_amount, sum_amounts, sum_pod_amounts
 from simulator.kube.kinds import ApiKind
-from simulator.kube.pods import is_extended, quality
+from simulator.kube.pods import find_quality, is_extended
 
 Object = dict[str, Any]
 
@@ -14,7 +14,7 @@ _METERED = {"cpu", "memory", "ephemeral-storage"}
 _ENDED = {"Succeeded", "Failed"}
 
 
-def usage(kind: ApiKind, item: Object) -> Amounts:
+def count_usage(kind: ApiKind, item: Object) -> Amounts:
     """Return what an object uses, by the names in quotas.
 
     Extended resources are metered by their requests only: `limits.nvidia.com/gpu` enforces nothing.
@@ -27,18 +27,18 @@ def usage(kind: ApiKind, item: Object) -> Amounts:
     if item.get("status", {}).get("phase") in _ENDED:
         return out
     out["pods"] = Fraction(1)
-    for name, value in pod_amounts(item["spec"], "requests").items():
+    for name, value in sum_pod_amounts(item["spec"], "requests").items():
         if name in _METERED:
             out[name] = value
         if name in _METERED or is_extended(name):
             out[f"requests.{name}"] = value
-    for name, value in pod_amounts(item["spec"], "limits").items():
+    for name, value in sum_pod_amounts(item["spec"], "limits").items():
         if name in _METERED:
             out[f"limits.{name}"] = value
     return out
 
 
-def missing_amounts(spec: Mapping[str, Any], hard: Mapping[str, str]) -> list[str]:
+def list_missing_amounts(spec: Mapping[str, Any], hard: Mapping[str, str]) -> list[str]:
     """Return the amounts that a quota limits and some container does not have."""
     missing = set()
     for key in hard:
@@ -56,10 +56,10 @@ def is_in_scope(spec: Mapping[str, Any], item: Object) -> bool:
     expressions = [{"scopeName": s, "operator": "Exists"} for s in spec.get("scopes") or ()]
     expressions += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
     pod = item.get("spec") or {}
-    return all(_matches(e, pod) for e in expressions)
+    return all(_is_matching(e, pod) for e in expressions)
 
 
-def _matches(expression: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+def _is_matching(expression: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     scope, verb = expression["scopeName"], expression["operator"]
     if scope == "PriorityClass":
         name = pod.get("priorityClassName")
@@ -67,7 +67,7 @@ def _matches(expression: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
         tests = {"In": name in values, "NotIn": name not in values, "Exists": bool(name)}
         return tests.get(verb, not name)
     if scope in {"BestEffort", "NotBestEffort"}:
-        return (quality(pod) == "BestEffort") is (scope == "BestEffort")
+        return (find_quality(pod) == "BestEffort") is (scope == "BestEffort")
     if scope in {"Terminating", "NotTerminating"}:
         return (pod.get("activeDeadlineSeconds") is not None) is (scope == "Terminating")
     return True
@@ -77,7 +77,10 @@ def fill_status(quota_object: Object, kinds: Iterable[tuple[ApiKind, Iterable[Ob
     """Return the status of a quota: its limits and what is used of them."""
     hard = quota_object["spec"].get("hard") or {}
     parts = [
-        usage(k, i) for k, items in kinds for i in items if is_in_scope(quota_object["spec"], i)
+        count_usage(k, i)
+        for k, items in kinds
+        for i in items
+        if is_in_scope(quota_object["spec"], i)
     ]
     used = sum_amounts({k: v for k, v in part.items() if k in hard} for part in parts)
     return {

@@ -7,7 +7,7 @@ import msgspec
 import yaml
 
 from simulator.kube import representations
-from simulator.kube.status import InvalidField, StatusError, bad_request, invalid
+from simulator.kube.status import InvalidField, StatusError, build_bad_request, build_invalid
 from simulator.kube.store import Validation
 
 
@@ -30,7 +30,7 @@ class ApiRequest(msgspec.Struct):
     @property
     def form(self) -> str:
         """The requested form."""
-        return representations.requested_form(self.headers.get("accept", ""))
+        return representations.find_requested_form(self.headers.get("accept", ""))
 
     @property
     def media(self) -> str:
@@ -51,7 +51,7 @@ class ApiRequest(msgspec.Struct):
                 raise StatusError(415, "UnsupportedMediaType", message, {})
             return msgspec.json.decode(self.body) if self.body else None
         except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise bad_request(f"the object provided is unrecognized: {error}") from error
+            raise build_bad_request(f"the object provided is unrecognized: {error}") from error
 
 
 class ApiResponse(msgspec.Struct):
@@ -74,17 +74,17 @@ def is_dry_run(query: Mapping[str, str]) -> bool:
     if value != "All":
         message = f'Unsupported value: "{value}": supported values: "All"'
         wrong = InvalidField("dryRun", message, "FieldValueNotSupported")
-        raise invalid("meta.k8s.io", "Options", "", [wrong])
+        raise build_invalid("meta.k8s.io", "Options", "", [wrong])
     return True
 
 
-def body_options(body: Mapping[str, Any]) -> dict[str, str]:
+def read_body_options(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the options of a body as a query would carry them."""
     dry_run_values = body.get("dryRun") or []
     return {"dryRun": dry_run_values[0]} if dry_run_values else {}
 
 
-def validation(query: Mapping[str, str]) -> Validation:
+def read_validation(query: Mapping[str, str]) -> Validation:
     """Return what to do with unknown fields.
 
     Raises:
@@ -94,5 +94,5 @@ def validation(query: Mapping[str, str]) -> Validation:
     if value not in {"Ignore", "Warn", "Strict"}:
         message = f'Unsupported value: "{value}": supported values: "Ignore", "Strict", "Warn"'
         wrong = InvalidField("fieldValidation", message, "FieldValueNotSupported")
-        raise invalid("meta.k8s.io", "Options", "", [wrong])
+        raise build_invalid("meta.k8s.io", "Options", "", [wrong])
     return cast("Validation", value)

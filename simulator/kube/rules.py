@@ -47,11 +47,11 @@ def apply_defaults(kind: ApiKind, item: Object) -> Object:
     if kind.key in REPLICATED and spec.get("replicas") is None:
         return {**item, "spec": {**spec, "replicas": 1}}
     if kind.key == _JOB:
-        return {**item, "spec": _job(spec)}
+        return {**item, "spec": _get_job(spec)}
     return item
 
 
-def _job(spec: Object) -> Object:
+def _get_job(spec: Object) -> Object:
     out = {"backoffLimit": 6, "suspend": False, "completionMode": "NonIndexed", **spec}
     if out.get("parallelism") is None:
         out["parallelism"] = 1
@@ -60,11 +60,11 @@ def _job(spec: Object) -> Object:
     return out
 
 
-def invalid_fields(kind: ApiKind, item: Object) -> Iterator[InvalidField]:
+def find_invalid_fields(kind: ApiKind, item: Object) -> Iterator[InvalidField]:
     """Yield what validation refuses about an object of its kind."""
     spec = item.get("spec") or {}
     if kind.key == "Pod":
-        yield from pods.invalid_fields(spec)
+        yield from pods.find_invalid_fields(spec)
     if kind.key in REPLICATED:
         replicas = spec.get("replicas")
         if isinstance(replicas, int) and replicas < 0:
@@ -72,33 +72,33 @@ def invalid_fields(kind: ApiKind, item: Object) -> Iterator[InvalidField]:
             yield InvalidField("spec.replicas", message)
         if not spec.get("selector"):
             yield InvalidField("spec.selector", "Required value", "FieldValueRequired")
-        elif not _within(spec):
-            labels = _labels(spec)
+        elif not _is_within(spec):
+            labels = _get_labels(spec)
             message = f"Invalid value: {labels}: `selector` does not match template `labels`"
             yield InvalidField("spec.template.metadata.labels", message)
     if kind.custom or kind.key == "Pod":
         return
     template = (spec.get("template") or {}).get("spec")
     if template is not None and kind.key in {*REPLICATED, _JOB}:
-        for wrong in pods.invalid_fields(template):
+        for wrong in pods.find_invalid_fields(template):
             yield InvalidField(f"spec.template.{wrong.field}", wrong.why, wrong.reason)
 
 
-def _labels(spec: Mapping[str, Any]) -> Mapping[str, str]:
+def _get_labels(spec: Mapping[str, Any]) -> Mapping[str, str]:
     return ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
 
 
-def _within(spec: Mapping[str, Any]) -> bool:
+def _is_within(spec: Mapping[str, Any]) -> bool:
     wanted: Mapping[str, str] = spec["selector"].get("matchLabels") or {}
-    return wanted.items() <= _labels(spec).items()
+    return wanted.items() <= _get_labels(spec).items()
 
 
-def invalid_updates(
+def find_invalid_updates(
     kind: ApiKind, old: Object, new: Object, subresource: str
 ) -> Iterator[InvalidField]:
     """Yield what may not change on an existing object of its kind."""
     if kind.key == "Pod":
-        yield from pods.invalid_updates(old, new, subresource)
+        yield from pods.find_invalid_updates(old, new, subresource)
         return
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if kind.key == "StatefulSet":
@@ -111,22 +111,22 @@ def invalid_updates(
             )
             yield InvalidField("spec", message, "FieldValueForbidden")
     if kind.key in {"Deployment", "ReplicaSet"}:
-        yield from _immutable_field(before, after, "selector")
+        yield from _check_immutable_field(before, after, "selector")
     if kind.key == _JOB:
-        yield from _immutable_field(before, after, "selector")
-        yield from _immutable_field(before, after, "completionMode")
-        if _template(before, before) != _template(after, before):
+        yield from _check_immutable_field(before, after, "selector")
+        yield from _check_immutable_field(before, after, "completionMode")
+        if _get_template(before, before) != _get_template(after, before):
             yield InvalidField("spec.template", "Invalid value: field is immutable")
 
 
-def _immutable_field(
+def _check_immutable_field(
     before: Mapping[str, Any], after: Mapping[str, Any], field: str
 ) -> Iterator[InvalidField]:
     if before.get(field) != after.get(field):
         yield InvalidField(f"spec.{field}", "Invalid value: field is immutable")
 
 
-def _template(spec: Mapping[str, Any], before: Mapping[str, Any]) -> Any:
+def _get_template(spec: Mapping[str, Any], before: Mapping[str, Any]) -> Any:
     """Return the immutable part of a job's template; it is smaller while the job is suspended."""
     template = copy_json(spec.get("template") or {})
     if before.get("suspend"):

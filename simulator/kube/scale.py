@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simulator.kube.kinds import ApiKind
-from simulator.kube.selectors import selector_text
-from simulator.kube.status import InvalidField, StatusError, invalid, no_such_path
+from simulator.kube.selectors import format_selector
+from simulator.kube.status import InvalidField, StatusError, build_invalid, build_no_such_path
 
 Object = dict[str, Any]
 
@@ -17,15 +17,15 @@ def scale_of(kind: ApiKind, item: Object) -> Object:
         ApiError: 404 the kind has none, 500 a custom object does not say its replicas.
     """
     if kind.scale is None:
-        raise no_such_path()
-    replicas = _at(item, kind.scale.spec)
+        raise build_no_such_path()
+    replicas = _get_value(item, kind.scale.spec)
     if replicas is None:
         path = "." + ".".join(kind.scale.spec)
         message = f'Internal error occurred: the spec replicas field "{path}" does not exist'
         raise StatusError(500, "InternalError", message, {"causes": [{"message": message}]})
-    selector = _at(item, kind.scale.selector) if kind.scale.selector else None
-    status: Object = {"replicas": _at(item, kind.scale.status) or 0}
-    if text := selector_text(selector) if isinstance(selector, Mapping) else selector:
+    selector = _get_value(item, kind.scale.selector) if kind.scale.selector else None
+    status: Object = {"replicas": _get_value(item, kind.scale.status) or 0}
+    if text := format_selector(selector) if isinstance(selector, Mapping) else selector:
         status["selector"] = text
     words = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     meta = item["metadata"]
@@ -51,20 +51,20 @@ def apply_scale(kind: ApiKind, old: Object, wanted: Object) -> Object:
         wrong = InvalidField(
             "spec.replicas", f"Invalid value: {replicas}: must be greater than or equal to 0"
         )
-        raise invalid("autoscaling", "Scale", name, [wrong])
-    out: Object = _with(old, kind.scale.spec, replicas)
+        raise build_invalid("autoscaling", "Scale", name, [wrong])
+    out: Object = _set_value(old, kind.scale.spec, replicas)
     return out
 
 
-def _at(item: Any, path: Sequence[str]) -> Any:
+def _get_value(item: Any, path: Sequence[str]) -> Any:
     for part in path:
         item = item.get(part) if isinstance(item, Mapping) else None
     return item
 
 
-def _with(item: Any, path: Sequence[str], value: Any) -> Any:
+def _set_value(item: Any, path: Sequence[str], value: Any) -> Any:
     if not path:
         return value
     out = dict(item) if isinstance(item, Mapping) else {}
-    out[path[0]] = _with(out.get(path[0]), path[1:], value)
+    out[path[0]] = _set_value(out.get(path[0]), path[1:], value)
     return out

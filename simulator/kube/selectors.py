@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from simulator.kube.kinds import ApiKind
-from simulator.kube.status import bad_request
+from simulator.kube.status import build_bad_request
 
 Object = dict[str, Any]
 Test = Callable[[Object], bool]
@@ -47,7 +47,7 @@ _EXISTS = re.compile(r"^\s*(!?)\s*([^\s!=,()]+)\s*$")
 _COMMA = re.compile(r",(?![^(]*\))")
 
 
-def by_labels(selector: Mapping[str, str] | str | None) -> Test | None:
+def parse_label_selector(selector: Mapping[str, str] | str | None) -> Test | None:
     """Return a test of objects' labels; None selects all.
 
     Raises:
@@ -57,29 +57,29 @@ def by_labels(selector: Mapping[str, str] | str | None) -> Test | None:
         return None
     if isinstance(selector, Mapping):
         wanted = dict(selector)
-        return lambda item: wanted.items() <= _labels(item).items()
-    tests = [_requirement(part) for part in _COMMA.split(selector)]
-    return lambda item: all(test(_labels(item)) for test in tests)
+        return lambda item: wanted.items() <= _get_labels(item).items()
+    tests = [_parse_requirement(part) for part in _COMMA.split(selector)]
+    return lambda item: all(test(_get_labels(item)) for test in tests)
 
 
-def _labels(item: Object) -> Mapping[str, str]:
+def _get_labels(item: Object) -> Mapping[str, str]:
     return item["metadata"].get("labels") or {}
 
 
-def _requirement(text: str) -> Callable[[Mapping[str, str]], bool]:
+def _parse_requirement(text: str) -> Callable[[Mapping[str, str]], bool]:
     if match := _SET.match(text):
         key, verb, values_text = match.groups()
         values = {v.strip() for v in values_text.split(",")}
-        return _expression(key, "In" if verb == "in" else "NotIn", values)
+        return _parse_expression(key, "In" if verb == "in" else "NotIn", values)
     if match := _EQUAL.match(text):
         key, verb, value = match.groups()
-        return _expression(key, "NotIn" if verb == "!=" else "In", {value})
+        return _parse_expression(key, "NotIn" if verb == "!=" else "In", {value})
     if match := _EXISTS.match(text):
-        return _expression(match[2], "DoesNotExist" if match[1] else "Exists", set())
-    raise bad_request(f"unable to parse requirement: {text!r}")
+        return _parse_expression(match[2], "DoesNotExist" if match[1] else "Exists", set())
+    raise build_bad_request(f"unable to parse requirement: {text!r}")
 
 
-def _expression(key: str, verb: str, values: set[str]) -> Callable[[Mapping[str, str]], bool]:
+def _parse_expression(key: str, verb: str, values: set[str]) -> Callable[[Mapping[str, str]], bool]:
     if verb == "In":
         return lambda labels: labels.get(key) in values
     if verb == "NotIn":
@@ -89,19 +89,19 @@ def _expression(key: str, verb: str, values: set[str]) -> Callable[[Mapping[str,
     return lambda labels: key not in labels
 
 
-def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+def is_selected(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
     """Return whether a LabelSelector object matches; None matches nothing, {} everything."""
     if selector is None:
         return False
     if not (selector.get("matchLabels") or {}).items() <= labels.items():
         return False
     return all(
-        _expression(e["key"], e["operator"], set(e.get("values") or ()))(labels)
+        _parse_expression(e["key"], e["operator"], set(e.get("values") or ()))(labels)
         for e in selector.get("matchExpressions") or ()
     )
 
 
-def selector_text(selector: Mapping[str, Any] | None) -> str:
+def format_selector(selector: Mapping[str, Any] | None) -> str:
     """Return a LabelSelector object as the text that a scale subresource shows."""
     words = [f"{k}={v}" for k, v in sorted(((selector or {}).get("matchLabels") or {}).items())]
     for e in (selector or {}).get("matchExpressions") or ():
@@ -111,7 +111,7 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
     return ",".join(words)
 
 
-def by_fields(kind: ApiKind, text: str | None) -> Test | None:
+def parse_field_selector(kind: ApiKind, text: str | None) -> Test | None:
     """Return a test of an object's fields; None selects all.
 
     Raises:
@@ -123,21 +123,21 @@ def by_fields(kind: ApiKind, text: str | None) -> Test | None:
             continue
         match = _EQUAL.match(part)
         if match is None:
-            raise bad_request(f"invalid selector: {part!r}; can't understand {part!r}")
+            raise build_bad_request(f"invalid selector: {part!r}; can't understand {part!r}")
         field, verb, value = match.groups()
         legal = ("metadata.name", "metadata.namespace", *FIELDS.get(kind.key, ()))
         if field not in legal:
-            raise bad_request(
+            raise build_bad_request(
                 f'Unable to find "{kind.plural}" that match label selector "", field selector '
                 f'"{text}": field label not supported: {field}'
             )
         tests.append((field.split("."), verb != "!=", value))
     if not tests:
         return None
-    return lambda item: all((_field(item, path) == v) is equal for path, equal, v in tests)
+    return lambda item: all((_get_field(item, path) == v) is equal for path, equal, v in tests)
 
 
-def _field(item: Object, path: list[str]) -> str:
+def _get_field(item: Object, path: list[str]) -> str:
     value: Any = item
     for part in path:
         value = (value or {}).get(part) if isinstance(value, Mapping) else None

@@ -26,7 +26,7 @@ from simulator.kube.faults import Faults
 from simulator.kube.handlers import REVIEW_PATH, ApiHandler
 from simulator.kube.paths import RequestTarget, parse_path
 from simulator.kube.request import ApiRequest, ApiResponse
-from simulator.kube.status import StatusError, bad_request
+from simulator.kube.status import StatusError, build_bad_request
 from simulator.kube.store import ObjectStore
 from simulator.kube.watches import BOOKMARK_S, CUT, ApiWatch
 
@@ -289,14 +289,14 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         self._owner.access.check(user, access_review)
         key = self.headers.get("Sec-WebSocket-Key")
         if self.headers.get("Upgrade", "").lower() != "websocket" or not key:
-            raise bad_request("you must upgrade the connection")
+            raise build_bad_request("you must upgrade the connection")
         query = parse_qs(urlsplit(self.path).query)
         machine, command = self._owner.containers.find(
             self._owner.store, about.namespace, about.name, query
         )
         protocol = exec.choose_protocol(self.headers.get("Sec-WebSocket-Protocol", ""))
         if protocol is None:
-            raise bad_request(f"unable to upgrade: none of {exec.V5}, {exec.V4} was offered")
+            raise build_bad_request(f"unable to upgrade: none of {exec.V5}, {exec.V4} was offered")
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")
@@ -332,7 +332,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
                 continue
             body = event["object"]
             if event["type"] not in {"ERROR", "BOOKMARK"}:
-                body = representations.object_in_form(about, body, form, owner.store.now())
+                body = representations.convert_to_form(about, body, form, owner.store.now())
             self._chunk(msgspec.json.encode({"type": event["type"], "object": body}) + b"\n")
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()

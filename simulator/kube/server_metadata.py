@@ -21,7 +21,7 @@ _LEFT_OUT = ("labels", "annotations", "finalizers", "ownerReferences")
 _SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def rfc3339(seconds: float) -> str:
+def format_rfc3339(seconds: float) -> str:
     """Return seconds since the epoch as the server writes times."""
     return _format_time(int(seconds))
 
@@ -36,7 +36,7 @@ def parse_time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def key(namespace: str, name: str) -> str:
+def build_key(namespace: str, name: str) -> str:
     """Return the key of an object; keys sort as the server lists."""
     return f"{namespace}/{name}" if namespace else name
 
@@ -60,7 +60,9 @@ class IdentityGenerator:
         return "".join(_LETTERS[b % len(_LETTERS)] for b in self._next()[:5])
 
 
-def initial_metadata(kind: ApiKind, item: Object, draws: IdentityGenerator, now: float) -> Object:
+def build_initial_metadata(
+    kind: ApiKind, item: Object, draws: IdentityGenerator, now: float
+) -> Object:
     """Return a new object with the metadata that the server sets."""
     meta = {
         k: v
@@ -71,13 +73,13 @@ def initial_metadata(kind: ApiKind, item: Object, draws: IdentityGenerator, now:
         meta["name"] = meta["generateName"] + draws.ending()
     if not kind.namespaced:
         meta.pop("namespace", None)
-    meta |= {"uid": draws.uid(), "creationTimestamp": rfc3339(now)}
+    meta |= {"uid": draws.uid(), "creationTimestamp": format_rfc3339(now)}
     if kind.generation:
         meta["generation"] = 1
     return {"apiVersion": kind.api_version, "kind": kind.kind, **item, "metadata": meta}
 
 
-def invalid_metadata(meta: Object) -> Iterator[InvalidField]:
+def find_invalid_metadata(meta: Object) -> Iterator[InvalidField]:
     """Yield what is wrong with a name, labels or annotations."""
     name = meta.get("name")
     if not name:
@@ -116,7 +118,7 @@ def keep_server_fields(old: Object, new: Object) -> Object:
     return {k: v for k, v in meta.items() if v or k not in _LEFT_OUT}
 
 
-def changes_generation(kind: ApiKind, old: Object, new: Object) -> bool:
+def is_new_generation(kind: ApiKind, old: Object, new: Object) -> bool:
     """Return whether a change makes a new generation of an object."""
     if not kind.generation:
         return False

@@ -51,7 +51,7 @@ class StatusError(FallowError):
         return out
 
 
-def success(code: int = 200, details: Mapping[str, Any] | None = None) -> Object:
+def build_success(code: int = 200, details: Mapping[str, Any] | None = None) -> Object:
     """Return the `Status` object of a success."""
     out: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
@@ -59,37 +59,37 @@ def success(code: int = 200, details: Mapping[str, Any] | None = None) -> Object
     return {**out, "code": code}
 
 
-def _about(group: str, plural: str, name: str) -> Object:
+def _build_details(group: str, plural: str, name: str) -> Object:
     return {"name": name, **({"group": group} if group else {}), "kind": plural}
 
 
-def _resource(group: str, plural: str) -> str:
+def _get_resource(group: str, plural: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def not_found(group: str, plural: str, name: str) -> StatusError:
+def build_not_found(group: str, plural: str, name: str) -> StatusError:
     """Return the error that there is no such object."""
-    message = f'{_resource(group, plural)} "{name}" not found'
-    return StatusError(404, "NotFound", message, _about(group, plural, name))
+    message = f'{_get_resource(group, plural)} "{name}" not found'
+    return StatusError(404, "NotFound", message, _build_details(group, plural, name))
 
 
-def no_such_path() -> StatusError:
+def build_no_such_path() -> StatusError:
     """Return the error that nothing is served at a path."""
     message = "the server could not find the requested resource"
     return StatusError(404, "NotFound", message, {})
 
 
-def already_exists(group: str, plural: str, name: str) -> StatusError:
+def build_already_exists(group: str, plural: str, name: str) -> StatusError:
     """Return the error that the name is taken."""
-    message = f'{_resource(group, plural)} "{name}" already exists'
-    return StatusError(409, "AlreadyExists", message, _about(group, plural, name))
+    message = f'{_get_resource(group, plural)} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, _build_details(group, plural, name))
 
 
-def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
+def build_conflict(group: str, plural: str, name: str, why: str) -> StatusError:
     """Return the error that the object is not the one the caller meant."""
-    resource = _resource(group, plural)
+    resource = _get_resource(group, plural)
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
-    return StatusError(409, "Conflict", message, _about(group, plural, name))
+    return StatusError(409, "Conflict", message, _build_details(group, plural, name))
 
 
 MODIFIED = (
@@ -97,26 +97,26 @@ MODIFIED = (
 )
 
 
-def precondition(
+def build_precondition(
     group: str, plural: str, name: str, *, field: str, expected: str, own: str
 ) -> StatusError:
     """Return the error that a precondition of a delete or a replace failed."""
     why = f"Precondition failed: {field} in precondition: {expected}, {field} in object meta: {own}"
-    return conflict(group, plural, name, why)
+    return build_conflict(group, plural, name, why)
 
 
-def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
+def build_forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
     """Return the error that admission refuses."""
-    message = f'{_resource(group, plural)} "{name}" is forbidden: {why}'
-    return StatusError(403, "Forbidden", message, _about(group, plural, name))
+    message = f'{_get_resource(group, plural)} "{name}" is forbidden: {why}'
+    return StatusError(403, "Forbidden", message, _build_details(group, plural, name))
 
 
-def bad_request(message: str) -> StatusError:
+def build_bad_request(message: str) -> StatusError:
     """Return the error that the request cannot be parsed."""
     return StatusError(400, "BadRequest", message)
 
 
-def failed_patch() -> StatusError:
+def build_failed_patch() -> StatusError:
     """Return the error that a JSON patch does not apply, without details, as on the real server."""
     return StatusError(422, "Invalid", FAILED_PATCH, {})
 
@@ -129,7 +129,7 @@ class InvalidField(Exception):  # noqa: N818  (one cause of a refusal, not the r
         self.field, self.why, self.reason = field, why, reason
 
 
-def invalid(group: str, kind: str, name: str, wrongs: Sequence[InvalidField]) -> StatusError:
+def build_invalid(group: str, kind: str, name: str, wrongs: Sequence[InvalidField]) -> StatusError:
     """Return the error with the fields that validation refuses."""
     causes = [{"reason": w.reason, "message": w.why, "field": w.field} for w in wrongs]
     messages = [f"{w.field}: {w.why}" for w in wrongs]

@@ -21,19 +21,19 @@ from simulator.kube import (
 )
 from simulator.kube.deletion import DeleteOptions, end_object
 from simulator.kube.history import ChangeHistory, StoreChange, Type
-from simulator.kube.kinds import ApiKind, KindCatalog, kind_of_definition
-from simulator.kube.managed import written_by
+from simulator.kube.kinds import ApiKind, KindCatalog, build_kind
+from simulator.kube.managed import record_manager
 from simulator.kube.patches import How, apply_patch, copy_json
-from simulator.kube.selectors import Test, by_labels
+from simulator.kube.selectors import Test, parse_label_selector
 from simulator.kube.status import (
     MODIFIED,
     InvalidField,
     StatusError,
-    already_exists,
-    conflict,
-    invalid,
-    not_found,
-    precondition,
+    build_already_exists,
+    build_conflict,
+    build_invalid,
+    build_not_found,
+    build_precondition,
 )
 from simulator.kube.webhooks import Webhook
 
@@ -86,7 +86,7 @@ class ObjectStore:
     def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
         """Return an object, or None."""
         with self.changed:
-            return self._shelf(self.kind(kind)).get(server_metadata.key(namespace, name))
+            return self._shelf(self.kind(kind)).get(server_metadata.build_key(namespace, name))
 
     def list(
         self,
@@ -96,7 +96,9 @@ class ObjectStore:
     ) -> list[Object]:
         """Return the objects of a kind by namespace and name; None = of all namespaces."""
         with self.changed:
-            return [o for _, o in self.sorted(self.kind(kind), namespace, by_labels(labels))]
+            return [
+                o for _, o in self.sorted(self.kind(kind), namespace, parse_label_selector(labels))
+            ]
 
     def sorted(
         self, kind: ApiKind, namespace: str | None = None, test: Test | None = None
@@ -158,20 +160,20 @@ class ObjectStore:
                 fields.refuse(kind_served, new, patch=False)
             new = fields.prune(kind_served, new)
             new["metadata"] = dict(new.get("metadata") or {})
-            new = server_metadata.initial_metadata(kind_served, new, self._draws, self.now())
+            new = server_metadata.build_initial_metadata(kind_served, new, self._draws, self.now())
             meta = new["metadata"]
             name, namespace = meta.get("name") or "", meta.get("namespace") or ""
-            self._refuse(kind_served, name, server_metadata.invalid_metadata(meta))
-            admission.namespace(self, kind_served, name, namespace)
-            key = server_metadata.key(namespace, name)
+            self._refuse(kind_served, name, server_metadata.find_invalid_metadata(meta))
+            admission.check_namespace(self, kind_served, name, namespace)
+            key = server_metadata.build_key(namespace, name)
             if key in self._shelf(kind_served):
-                raise already_exists(kind_served.group, kind_served.plural, name)
-            new = rules.fill_defaults(kind_served, new, server_metadata.rfc3339(self.now()))
+                raise build_already_exists(kind_served.group, kind_served.plural, name)
+            new = rules.fill_defaults(kind_served, new, server_metadata.format_rfc3339(self.now()))
             new = canonical.canonicalize(kind_served, new, {})
             new = admission.admit(self, kind_served, new)
-            self._refuse(kind_served, name, rules.invalid_fields(kind_served, new))
+            self._refuse(kind_served, name, rules.find_invalid_fields(kind_served, new))
             self._call_webhook(kind_served, new, None)
-            admission.within_quota(self, kind_served, new, dry_run=dry_run)
+            admission.check_quota(self, kind_served, new, dry_run=dry_run)
             new = self._managed(kind_served, {}, new, manager, "", owned=owned)
             return new if dry_run else self._commit(kind_served, key, "ADDED", new, None)
 
@@ -208,7 +210,7 @@ class ObjectStore:
             uid = (new.get("metadata") or {}).get("uid", old["metadata"]["uid"])
             if uid != old["metadata"]["uid"]:
                 wrong = InvalidField("metadata.uid", f'Invalid value: "{uid}": field is immutable')
-                raise invalid(kind_served.group, kind_served.kind, name, [wrong])
+                raise build_invalid(kind_served.group, kind_served.kind, name, [wrong])
             if validation == "Strict" and subresource != "scale":
                 fields.refuse(kind_served, new, patch=True)
             return self._update(kind_served, old, new, subresource, manager, dry_run=dry_run)
@@ -233,9 +235,9 @@ class ObjectStore:
         """
         kind_served, body = self.kind(kind), copy_json(wanted)
         with self.changed:
-            old = self._shelf(kind_served).get(server_metadata.key(namespace, name))
+            old = self._shelf(kind_served).get(server_metadata.build_key(namespace, name))
             if old is None and subresource:
-                raise not_found(kind_served.group, kind_served.plural, name)
+                raise build_not_found(kind_served.group, kind_served.plural, name)
             if validation == "Strict":
                 fields.refuse(kind_served, body, patch=True)
             meta = body["metadata"] = {**(body.get("metadata") or {}), "name": name}
@@ -247,7 +249,7 @@ class ObjectStore:
                 custom=kind_served.custom,
                 api_version=kind_served.api_version,
                 subresource=subresource,
-                time=server_metadata.rfc3339(self.now()),
+                time=server_metadata.format_rfc3339(self.now()),
             )
             if old is None:
                 if kind_served.namespaced:
@@ -256,7 +258,7 @@ class ObjectStore:
             given_uid = meta.get("uid", old["metadata"]["uid"])
             if given_uid != old["metadata"]["uid"]:
                 own = old["metadata"]["uid"]
-                raise precondition(
+                raise build_precondition(
                     kind_served.group,
                     kind_served.plural,
                     name,
@@ -296,12 +298,12 @@ class ObjectStore:
             uid = meta.setdefault("uid", old["metadata"]["uid"])
             if uid != old["metadata"]["uid"]:
                 own = old["metadata"]["uid"]
-                raise precondition(
+                raise build_precondition(
                     kind_served.group, kind_served.plural, name, field="UID", expected=uid, own=own
                 )
             if kind_served.custom and not subresource and not meta.get("resourceVersion"):
                 message = "Invalid value: 0x0: must be specified for an update"
-                raise invalid(
+                raise build_invalid(
                     kind_served.group,
                     kind_served.kind,
                     name,
@@ -348,7 +350,9 @@ class ObjectStore:
             old = self._existing(kind_served, name, namespace)
             last = copy_json(old)
             # Watches get the time of the deletion, also without an earlier delete request.
-            last["metadata"].setdefault("deletionTimestamp", server_metadata.rfc3339(self.now()))
+            last["metadata"].setdefault(
+                "deletionTimestamp", server_metadata.format_rfc3339(self.now())
+            )
             self._settle(kind_served, old, last, deleted=not old["metadata"].get("finalizers"))
 
     def evict(
@@ -372,10 +376,12 @@ class ObjectStore:
             old = self._existing(self.kind("Pod"), name, namespace)
             if bound := old["spec"].get("nodeName"):
                 why = f"pod {name} is already assigned to node {bound!r}"
-                raise conflict("", "pods/binding", name, why)
-            new = admission.label_bound_pod(self, old, node, server_metadata.rfc3339(self.now()))
+                raise build_conflict("", "pods/binding", name, why)
+            new = admission.label_bound_pod(
+                self, old, node, server_metadata.format_rfc3339(self.now())
+            )
             return self._commit(
-                self.kind("Pod"), server_metadata.key(namespace, name), "MODIFIED", new, old
+                self.kind("Pod"), server_metadata.build_key(namespace, name), "MODIFIED", new, old
             )
 
     def restore(self, kind: str, obj: Object) -> Object:
@@ -383,7 +389,7 @@ class ObjectStore:
         kind_served, new = self.kind(kind), copy_json(obj)
         with self.changed:
             meta = new["metadata"]
-            key = server_metadata.key(meta.get("namespace") or "", meta["name"])
+            key = server_metadata.build_key(meta.get("namespace") or "", meta["name"])
             old = self._shelf(kind_served).get(key)
             uid = old["metadata"]["uid"] if old else self._draws.uid()
             meta.setdefault("uid", uid)
@@ -403,15 +409,15 @@ class ObjectStore:
         return self._objects.setdefault(kind.key, {})
 
     def _existing(self, kind: ApiKind, name: str, namespace: str) -> Object:
-        existing = self._shelf(kind).get(server_metadata.key(namespace, name))
+        existing = self._shelf(kind).get(server_metadata.build_key(namespace, name))
         if existing is None:
-            raise not_found(kind.group, kind.plural, name)
+            raise build_not_found(kind.group, kind.plural, name)
         return existing
 
     @staticmethod
     def _refuse(kind: ApiKind, name: str, wrongs: Iterable[InvalidField]) -> None:
         if problems := list(wrongs):
-            raise invalid(kind.group, kind.kind, name, problems)
+            raise build_invalid(kind.group, kind.kind, name, problems)
 
     def _call_webhook(self, kind: ApiKind, new: Object, old: Object | None) -> None:
         webhook = self.webhooks.get(kind.key)
@@ -432,25 +438,25 @@ class ObjectStore:
         name = old["metadata"]["name"]
         given_version = (new.get("metadata") or {}).get("resourceVersion") or ""
         if given_version not in {"", old["metadata"]["resourceVersion"]}:
-            raise conflict(kind.group, kind.plural, name, MODIFIED)
+            raise build_conflict(kind.group, kind.plural, name, MODIFIED)
         if subresource == "scale":
             new = scale.apply_scale(kind, old, new)
         new = fields.prune(kind, new)
-        new = _within(kind, old, new, subresource)
+        new = _get_part(kind, old, new, subresource)
         if not subresource:
             new = rules.apply_defaults(kind, new)
         new = canonical.canonicalize(kind, new, old)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        self._refuse(kind, name, server_metadata.invalid_metadata(new["metadata"]))
+        self._refuse(kind, name, server_metadata.find_invalid_metadata(new["metadata"]))
         if subresource != "status":
-            self._refuse(kind, name, rules.invalid_fields(kind, new))
-            self._refuse(kind, name, rules.invalid_updates(kind, old, new, subresource))
+            self._refuse(kind, name, rules.find_invalid_fields(kind, new))
+            self._refuse(kind, name, rules.find_invalid_updates(kind, old, new, subresource))
         same = owned is None or owned == old["metadata"].get("managedFields")
         if new == old and same:
             return scale.scale_of(kind, old) if subresource == "scale" else old
         if subresource != "status":
             self._call_webhook(kind, new, old)
-        if server_metadata.changes_generation(kind, old, new):
+        if server_metadata.is_new_generation(kind, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         new = self._managed(kind, old, new, manager, subresource, owned=owned)
         if not dry_run:
@@ -478,20 +484,22 @@ class ObjectStore:
         entries = (
             owned
             if owned is not None
-            else written_by(
+            else record_manager(
                 old,
                 new,
                 manager=manager,
                 subresource=subresource,
                 api_version=kind.api_version,
-                time=server_metadata.rfc3339(self.now()),
+                time=server_metadata.format_rfc3339(self.now()),
                 custom=kind.custom,
             )
         )
         return {**new, "metadata": {**new["metadata"], "managedFields": entries}}
 
     def _settle(self, kind: ApiKind, old: Object, new: Object, *, deleted: bool) -> Object:
-        key = server_metadata.key(old["metadata"].get("namespace") or "", old["metadata"]["name"])
+        key = server_metadata.build_key(
+            old["metadata"].get("namespace") or "", old["metadata"]["name"]
+        )
         return self._commit(kind, key, "DELETED" if deleted else "MODIFIED", new, old)
 
     def _commit(
@@ -515,7 +523,7 @@ class ObjectStore:
         return new
 
     def _served(self, definition: Object, change: Type) -> None:
-        kind = kind_of_definition(definition["spec"])
+        kind = build_kind(definition["spec"])
         if change != "DELETED":
             self.catalog.serve(kind)
             return
@@ -524,7 +532,7 @@ class ObjectStore:
         self.catalog.drop(kind)
 
 
-def _within(kind: ApiKind, old: Object, new: Object, subresource: Subresource) -> Object:
+def _get_part(kind: ApiKind, old: Object, new: Object, subresource: Subresource) -> Object:
     """Return the new object, limited to the fields that this subresource may write."""
     if subresource == "status":
         out = {**old, "metadata": dict(old["metadata"])}

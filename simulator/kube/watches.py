@@ -10,8 +10,8 @@ from simulator.kube.faults import Faults
 from simulator.kube.history import StoreChange
 from simulator.kube.kinds import ApiKind
 from simulator.kube.paths import RequestTarget
-from simulator.kube.selectors import Test, by_fields, by_labels
-from simulator.kube.status import InvalidField, StatusError, bad_request, invalid
+from simulator.kube.selectors import Test, parse_field_selector, parse_label_selector
+from simulator.kube.status import InvalidField, StatusError, build_bad_request, build_invalid
 from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
@@ -43,12 +43,12 @@ class ApiWatch:
         self._test = _test(target.kind, target.namespace, query)
         self._marks = query.get("allowWatchBookmarks") in {"true", "1"}
         self._seen_marks = faults.marks
-        self._initial = _initial(query)
+        self._initial = _is_initial(query)
         seconds = query.get("timeoutSeconds") or ""
         self._lasts_s = float(seconds) if seconds.isdecimal() and seconds != "0" else LONGEST_S
         version_text = query.get("resourceVersion") or "0"
         if not version_text.isdecimal():
-            raise bad_request(f'Invalid value: "{version_text}": invalid resource version')
+            raise build_bad_request(f'Invalid value: "{version_text}": invalid resource version')
         self._since = int(version_text)
         if faults.refuse_watches and 0 < self._since < store.history.forgotten:
             raise StatusError(410, "Expired", f"too old resource version: {self._since}")
@@ -63,7 +63,7 @@ class ApiWatch:
             yield from events
         while self._clock() < end and not self._faults.closing:
             if self._faults.take_expired_stream():
-                yield _expired(at)
+                yield _build_expired(at)
                 return
             if self._cut():
                 yield CUT
@@ -88,7 +88,9 @@ class ApiWatch:
         with self._store.changed:
             at = self._store.version
             items = [
-                o for k, o in self._store.sorted(self._target.kind) if self._test(_keyed(k, o))
+                o
+                for k, o in self._store.sorted(self._target.kind)
+                if self._test(_build_keyed(k, o))
             ]
         events: list[Object] = [{"type": "ADDED", "object": o} for o in items]
         if self._initial and self._marks:
@@ -114,8 +116,8 @@ class ApiWatch:
 
     def _event(self, change: StoreChange) -> Object | None:
         """Return this watch's event for a change: objects enter and leave its selection."""
-        was = change.before is not None and self._test(_keyed(change.key, change.before))
-        is_ = change.type != "DELETED" and self._test(_keyed(change.key, change.object))
+        was = change.before is not None and self._test(_build_keyed(change.key, change.before))
+        is_ = change.type != "DELETED" and self._test(_build_keyed(change.key, change.object))
         if is_:
             return {"type": "MODIFIED" if was else "ADDED", "object": change.object}
         if not was:
@@ -137,21 +139,21 @@ class _Keyed(msgspec.Struct, frozen=True):
     object: Object
 
 
-def _keyed(key: str, item: Object) -> _Keyed:
+def _build_keyed(key: str, item: Object) -> _Keyed:
     return _Keyed(key, item)
 
 
 def _test(kind: ApiKind, namespace: str, query: Mapping[str, str]) -> Callable[[_Keyed], bool]:
     selector_tests = (
-        by_labels(query.get("labelSelector")),
-        by_fields(kind, query.get("fieldSelector")),
+        parse_label_selector(query.get("labelSelector")),
+        parse_field_selector(kind, query.get("fieldSelector")),
     )
     tests: list[Test] = [t for t in selector_tests if t is not None]
     head = f"{namespace}/" if namespace and kind.namespaced else ""
     return lambda k: k.key.startswith(head) and all(test(k.object) for test in tests)
 
 
-def _initial(query: Mapping[str, str]) -> bool:
+def _is_initial(query: Mapping[str, str]) -> bool:
     if query.get("sendInitialEvents") not in {"true", "1"}:
         return False
     if query.get("resourceVersionMatch") != "NotOlderThan":
@@ -159,11 +161,11 @@ def _initial(query: Mapping[str, str]) -> bool:
             "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         )
         wrong = InvalidField("resourceVersionMatch", message, "FieldValueForbidden")
-        raise invalid("meta.k8s.io", "ListOptions", "", [wrong])
+        raise build_invalid("meta.k8s.io", "ListOptions", "", [wrong])
     return True
 
 
-def _expired(at: int) -> Object:
+def _build_expired(at: int) -> Object:
     return {
         "type": "ERROR",
         "object": StatusError(410, "Expired", f"too old resource version: {at}").body(),

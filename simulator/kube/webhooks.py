@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from simulator.kube.amounts import amount
+from simulator.kube.amounts import parse_amount
 from simulator.kube.status import StatusError
 
 Object = dict[str, Any]
@@ -25,20 +25,20 @@ KOORDINATOR_ROOT = "koordinator-root-quota"
 KOORDINATOR_OWN = {KOORDINATOR_ROOT, "koordinator-default-quota", "koordinator-system-quota"}
 
 
-def kueue(new: Object, _old: Object | None, _listed: Listed) -> None:
+def check_kueue(new: Object, _old: Object | None, _listed: Listed) -> None:
     """Judge a ClusterQueue: limits only in a cohort, lending within nominal, nothing negative.
 
     Raises:
         ApiError: 403 with the fields that are wrong.
     """
     spec = new["spec"]
-    wrongs = list(_kueue_wrongs(spec, bool(spec.get("cohortName") or spec.get("cohort"))))
+    wrongs = list(_find_kueue_errors(spec, bool(spec.get("cohortName") or spec.get("cohort"))))
     if wrongs:
         message = f"spec.resourceGroups: {'; '.join(wrongs)}"
         raise _deny("vclusterqueue.kb.io", message, 403, "Forbidden")
 
 
-def _kueue_wrongs(spec: Mapping[str, Any], cohort: bool) -> Iterator[str]:
+def _find_kueue_errors(spec: Mapping[str, Any], cohort: bool) -> Iterator[str]:
     for group in spec.get("resourceGroups") or ():
         for flavor in group["flavors"]:
             names = [r["name"] for r in flavor["resources"]]
@@ -46,7 +46,7 @@ def _kueue_wrongs(spec: Mapping[str, Any], cohort: bool) -> Iterator[str]:
                 yield f"{flavor['name']}: must match the name in coveredResources"
             for quota in flavor["resources"]:
                 problems = {
-                    k: amount(quota[k])
+                    k: parse_amount(quota[k])
                     for k in ("nominalQuota", "borrowingLimit", "lendingLimit")
                     if quota.get(k) is not None
                 }
@@ -60,7 +60,7 @@ def _kueue_wrongs(spec: Mapping[str, Any], cohort: bool) -> Iterator[str]:
                     yield "lendingLimit: must be less than or equal to the nominalQuota"
 
 
-def volcano(new: Object, old: Object | None, listed: Listed) -> None:
+def check_volcano(new: Object, old: Object | None, listed: Listed) -> None:
     """Judge a Volcano queue: guarantee <= deserved <= capability, here and in the tree.
 
     Raises:
@@ -69,11 +69,11 @@ def volcano(new: Object, old: Object | None, listed: Listed) -> None:
     name = new["metadata"]["name"]
     others = {q["metadata"]["name"]: q for q in listed("Queue.scheduling.volcano.sh")}
     queues = {**others, name: new}
-    for wrong in _volcano_wrongs(name, new, old, queues):
+    for wrong in _find_volcano_errors(name, new, old, queues):
         raise _deny("validatequeue.volcano.sh", wrong, 400, "")
 
 
-def _volcano_wrongs(
+def _find_volcano_errors(
     name: str, new: Object, old: Object | None, queues: Mapping[str, Object]
 ) -> Iterator[str]:
     parts = ("capability", "deserved", "guarantee")
@@ -81,16 +81,16 @@ def _volcano_wrongs(
         for part in parts:
             if old["spec"].get(part) != new["spec"].get(part):
                 yield f"root queue's {part} is immutable"
-    mine = {part: _of_queue(new, part) for part in parts}
+    mine = {part: _get_queue(new, part) for part in parts}
     for lower, upper in (("guarantee", "deserved"), ("deserved", "capability")):
         for resource, value in mine[lower].items():
             if value > mine[upper].get(resource, value):
                 yield f"{lower} of {resource} should less equal than {upper}"
     if name != "root":
-        yield from _volcano_tree(name, mine["capability"], queues)
+        yield from _check_volcano_tree(name, mine["capability"], queues)
 
 
-def _volcano_tree(
+def _check_volcano_tree(
     name: str, capability: Mapping[str, Fraction], queues: Mapping[str, Object]
 ) -> Iterator[str]:
     line, parent = [], queues[name]["spec"].get("parent") or "root"
@@ -98,14 +98,14 @@ def _volcano_tree(
         line.append(parent)
         parent = "" if parent == "root" else queues[parent]["spec"].get("parent") or "root"
     for above in line:
-        for resource, most in _of_queue(queues[above], "capability").items():
+        for resource, most in _get_queue(queues[above], "capability").items():
             if capability.get(resource, Fraction(0)) > most:
                 yield f"queue {name} capability is greater than that of its ancestor {above}"
     for above in (*line[:1], name):
-        yield from _volcano_sums(above, queues)
+        yield from _check_volcano_sums(above, queues)
 
 
-def _volcano_sums(above: str, queues: Mapping[str, Object]) -> Iterator[str]:
+def _check_volcano_sums(above: str, queues: Mapping[str, Object]) -> Iterator[str]:
     if above not in queues:
         return
     below = [
@@ -114,68 +114,70 @@ def _volcano_sums(above: str, queues: Mapping[str, Object]) -> Iterator[str]:
         if n not in {above, "root"} and (q["spec"].get("parent") or "root") == above
     ]
     for part in ("guarantee", "deserved"):
-        for resource, most in _of_queue(queues[above], part).items():
-            if sum(_of_queue(q, part).get(resource, Fraction(0)) for q in below) > most:
+        for resource, most in _get_queue(queues[above], part).items():
+            if sum(_get_queue(q, part).get(resource, Fraction(0)) for q in below) > most:
                 yield f"the sum of children's {part} of {resource} exceeds that of queue {above}"
 
 
-def _of_queue(queue: Object, part: str) -> dict[str, Fraction]:
+def _get_queue(queue: Object, part: str) -> dict[str, Fraction]:
     amounts = queue["spec"].get(part) or {}
     amounts = (amounts.get("resource") or {}) if part == "guarantee" else amounts
-    return {k: amount(v) for k, v in amounts.items()}
+    return {k: parse_amount(v) for k, v in amounts.items()}
 
 
-def koordinator(new: Object, old: Object | None, listed: Listed) -> None:
+def check_koordinator(new: Object, old: Object | None, listed: Listed) -> None:
     """Judge a Koordinator ElasticQuota: min <= max, same keys, sums within the parent's min.
 
     Raises:
         ApiError: 400 with what is wrong first.
     """
-    for wrong in _koordinator_wrongs(new, old, listed("ElasticQuota.scheduling.sigs.k8s.io")):
+    for wrong in _find_koordinator_errors(new, old, listed("ElasticQuota.scheduling.sigs.k8s.io")):
         raise _deny("vquota.koordinator.sh", wrong, 400, "BadRequest")
 
 
-def _koordinator_wrongs(new: Object, old: Object | None, every: Iterable[Object]) -> Iterator[str]:
+def _find_koordinator_errors(
+    new: Object, old: Object | None, every: Iterable[Object]
+) -> Iterator[str]:
     name = new["metadata"]["name"]
     if name in KOORDINATOR_OWN and old is not None and old["spec"] != new["spec"]:
         yield f"invalid quota {name}: the system's quotas are not to be changed"
-    low, high = (_amounts(new, part) for part in ("min", "max"))
+    low, high = (_parse_amounts(new, part) for part in ("min", "max"))
     for resource, value in low.items():
         if value < 0 or high.get(resource, Fraction(-1)) < value:
             yield f"{name}: min {resource} is negative, above max, or not in max"
     quotas = {q["metadata"]["name"]: q for q in every}
     quotas[name] = new
-    above = quotas.get(_parent(new))
-    if above is not None and _parent(new) != KOORDINATOR_ROOT:
-        if _amounts(above, "max").keys() != high.keys():
+    above = quotas.get(_get_parent(new))
+    if above is not None and _get_parent(new) != KOORDINATOR_ROOT:
+        if _parse_amounts(above, "max").keys() != high.keys():
             yield f"{name}: max has not the keys of its parent's"
-        if _tree(above) != _tree(new):
+        if _get_tree(above) != _get_tree(new):
             yield f"{name}: its tree is not its parent's"
-        yield from _koordinator_sum(_parent(new), quotas)
-    yield from _koordinator_sum(name, quotas)
+        yield from _check_koordinator_sum(_get_parent(new), quotas)
+    yield from _check_koordinator_sum(name, quotas)
 
 
-def _koordinator_sum(parent: str, quotas: Mapping[str, Object]) -> Iterator[str]:
+def _check_koordinator_sum(parent: str, quotas: Mapping[str, Object]) -> Iterator[str]:
     if parent == KOORDINATOR_ROOT:
         return
-    below = [q for n, q in quotas.items() if _parent(q) == parent and n != parent]
-    for resource in {r for q in below for r in _amounts(q, "min")}:
-        total = sum(_amounts(q, "min").get(resource, Fraction(0)) for q in below)
-        if total > _amounts(quotas[parent], "min").get(resource, Fraction(0)):
+    below = [q for n, q in quotas.items() if _get_parent(q) == parent and n != parent]
+    for resource in {r for q in below for r in _parse_amounts(q, "min")}:
+        total = sum(_parse_amounts(q, "min").get(resource, Fraction(0)) for q in below)
+        if total > _parse_amounts(quotas[parent], "min").get(resource, Fraction(0)):
             yield f"all brother quotas' min sum > parent's min: {parent}, {resource}"
 
 
-def _parent(quota: Object) -> str:
+def _get_parent(quota: Object) -> str:
     labels = quota["metadata"].get("labels") or {}
     return str(labels.get(f"{KOORDINATOR}/parent") or KOORDINATOR_ROOT)
 
 
-def _tree(quota: Object) -> str:
+def _get_tree(quota: Object) -> str:
     return str((quota["metadata"].get("labels") or {}).get(f"{KOORDINATOR}/tree-id") or "")
 
 
-def _amounts(quota: Object, part: str) -> dict[str, Fraction]:
-    return {k: amount(v) for k, v in (quota["spec"].get(part) or {}).items()}
+def _parse_amounts(quota: Object, part: str) -> dict[str, Fraction]:
+    return {k: parse_amount(v) for k, v in (quota["spec"].get(part) or {}).items()}
 
 
 def _deny(webhook: str, why: str, code: int, reason: str) -> StatusError:
@@ -184,7 +186,7 @@ def _deny(webhook: str, why: str, code: int, reason: str) -> StatusError:
 
 
 QUOTA_WEBHOOKS: Mapping[str, Webhook] = {
-    "ClusterQueue.kueue.x-k8s.io": kueue,
-    "Queue.scheduling.volcano.sh": volcano,
-    "ElasticQuota.scheduling.sigs.k8s.io": koordinator,
+    "ClusterQueue.kueue.x-k8s.io": check_kueue,
+    "Queue.scheduling.volcano.sh": check_volcano,
+    "ElasticQuota.scheduling.sigs.k8s.io": check_koordinator,
 }

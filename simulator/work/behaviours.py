@@ -27,16 +27,23 @@ import numpy as np
 import numpy.typing as npt
 
 from fallow.errors import UsageError
-from fallow.gpu_models import GpuModel, gpu_models
+from fallow.gpu_models import GpuModel, read_gpu_models
 from simulator.models import STATES, Codes, Marks
 from simulator.work import notebook, serving, training
-from simulator.work.chance import WORDS, Array, draw_uniform, normal, uniform, words
-from simulator.work.distributions import mean, quantile, value
-from simulator.work.kinds import LOW_BELOW, kinds
-from simulator.work.plans import WorkPlan, behaviour, behaviours, numbers
+from simulator.work.chance import (
+    WORDS,
+    Array,
+    compute_uniform,
+    draw_normal,
+    draw_uniform,
+    draw_words,
+)
+from simulator.work.distributions import compute_mean, compute_quantile, compute_value
+from simulator.work.kinds import LOW_BELOW, read_kinds
+from simulator.work.plans import WorkPlan, draw_numbers, get_behaviour, read_behaviours
 from simulator.work.timeline import Source, Timeline
 
-__all__ = ["PodActivity", "Script", "WorkPlan", "behaviours", "resume", "script"]
+__all__ = ["PodActivity", "Script", "WorkPlan", "build_script", "read_behaviours", "resume"]
 
 MISSED_S = 1800.0
 """A server stopped this long before its next request would miss the request."""
@@ -76,15 +83,15 @@ class Script:
     def __init__(self, plan: WorkPlan, start_s: float) -> None:
         self.plan = plan
         self.start_s = start_s
-        self.family = behaviour(plan).family
-        self.numbers = numbers(plan)
-        self.model = _model(plan.gpu_model)
+        self.family = get_behaviour(plan).family
+        self.numbers = draw_numbers(plan)
+        self.model = _find_model(plan.gpu_model)
         if plan.work_s is not None and self.family != "training":
             raise UsageError(
                 f"behaviour {plan.behaviour!r} has no work to finish: work_s is {plan.work_s}",
                 hint="leave work_s out, or choose a behaviour of the training family",
             )
-        self.timeline = Timeline(start_s, _source(plan, self.family, self.numbers, start_s))
+        self.timeline = Timeline(start_s, _build_source(plan, self.family, self.numbers, start_s))
         first_work = ("pull_s", "load_s")
         self.startup_until_s = start_s + sum(self.numbers[name] for name in first_work)
 
@@ -94,7 +101,7 @@ class Script:
         if self.plan.work_s is None:
             return None
         end = self.timeline.finish()
-        return end if self.timeline.kind[-1] == kinds().number("done") else None
+        return end if self.timeline.kind[-1] == read_kinds().number("done") else None
 
     def play(self, ticks: Array, ranks: range | None = None) -> PodActivity:
         """Return everything about some of the gang's ranks; this pod's unless named.
@@ -105,7 +112,7 @@ class Script:
         ranks_chosen = self.plan.own if ranks is None else ranks
         if ranks_chosen.stop > self.plan.ranks:
             raise ValueError(f"rank {ranks_chosen.stop - 1} of a gang of {self.plan.ranks}")
-        facts, timeline = kinds(), self.timeline
+        facts, timeline = read_kinds(), self.timeline
         place = timeline.at(ticks)
         kind = np.repeat(timeline.kind[place][None, :], len(ranks_chosen), axis=0)
         rank = np.array(ranks_chosen)[:, None]
@@ -127,7 +134,7 @@ class Script:
             kind=kind,
             busy=busy,
             sm=sm,
-            now=np.where(sampled, np.where(uniform(raw) < busy, 1.0, 0.0), busy),
+            now=np.where(sampled, np.where(compute_uniform(raw) < busy, 1.0, 0.0), busy),
             memory=np.where(unused, CONTEXT_MIB / self.memory_of_device_mib, self._memory)
             * self._memory_share(ticks, place, kind),
             state=self._state(ticks, kind, busy),
@@ -145,7 +152,7 @@ class Script:
 
     def idle_held(self, ticks: Array) -> Marks:
         """Return whether the pod holds its devices and none of its kernels runs on any."""
-        at = kinds().state[self.timeline.kind_at(ticks)]
+        at = read_kinds().state[self.timeline.kind_at(ticks)]
         marks: Marks = at == STATES.index("idle")
         return marks
 
@@ -155,7 +162,7 @@ class Script:
 
     def active(self, ticks: Array) -> Marks:
         """Return whether it works, on a GPU or a host, or starts: a stop would interrupt it."""
-        return np.asarray(kinds().stop_harms[self.timeline.kind_at(ticks)])
+        return np.asarray(read_kinds().stop_harms[self.timeline.kind_at(ticks)])
 
     def used(self, at_s: float) -> bool:
         """Return whether this notebook was used since its start: then it may have files."""
@@ -168,7 +175,7 @@ class Script:
     def checkpoints(self, since_s: float, until_s: float) -> list[float]:
         """Return when checkpoints were finished in [since, until)."""
         self.timeline.grow(until_s)
-        after = np.flatnonzero(self.timeline.kind == kinds().number("checkpoint")) + 1
+        after = np.flatnonzero(self.timeline.kind == read_kinds().number("checkpoint")) + 1
         ends = self.timeline.begin[after[after < len(self.timeline.begin)]]
         return [float(end) for end in ends if since_s <= end < until_s]
 
@@ -181,7 +188,7 @@ class Script:
             return 0.0
         tick = np.array([at_s])
         kind = self.timeline.kind_at(tick)[0]
-        if kind in {kinds().number(name) for name in ("idle", "spin", "done")}:
+        if kind in {read_kinds().number(name) for name in ("idle", "spin", "done")}:
             return 0.0
         return float((self.timeline.progress_at(tick) - self.timeline.saved_at(tick))[0])
 
@@ -215,8 +222,8 @@ class Script:
         if self.family != "serving":
             return None
         serves = self._is(self.timeline.kind_at(ticks), "serve", "burst")
-        raw = words(self.plan.seed, "requests", ticks, 1)[0]
-        return np.where(serves, 1 + np.floor(uniform(raw) * self.numbers["rps"]), 0.0)
+        raw = draw_words(self.plan.seed, "requests", ticks, 1)[0]
+        return np.where(serves, 1 + np.floor(compute_uniform(raw) * self.numbers["rps"]), 0.0)
 
     def requests_total(self, ticks: Array) -> Array | None:
         """Return the requests served since the start; None = the pod serves nothing."""
@@ -226,16 +233,16 @@ class Script:
 
     def cpu_cores(self, ticks: Array) -> Array:
         """Return the CPU cores that the pod uses, all its devices together."""
-        raw = words(self.plan.seed, "host", ticks, 1)[0]
+        raw = draw_words(self.plan.seed, "host", ticks, 1)[0]
         cores = self._of_kind(ticks, "cpu_cores") * len(self.plan.own)
-        return cores * (0.8 + 0.4 * uniform(raw)) + 0.002 + 0.006 * uniform(raw)
+        return cores * (0.8 + 0.4 * compute_uniform(raw)) + 0.002 + 0.006 * compute_uniform(raw)
 
     def net(self, ticks: Array) -> tuple[Array, Array]:
         """Return the network bytes per second that the pod receives and sends."""
-        raw = words(self.plan.seed, "host", ticks, 1)[0]
-        chatter = 200.0 + 500.0 * uniform(raw) + 1200.0 * self._number("tab", 0.0)
+        raw = draw_words(self.plan.seed, "host", ticks, 1)[0]
+        chatter = 200.0 + 500.0 * compute_uniform(raw) + 1200.0 * self._number("tab", 0.0)
         received, sent = (self._of_kind(ticks, f"net_{way}_bps") for way in ("rx", "tx"))
-        wave = 0.7 + 0.6 * uniform(raw)
+        wave = 0.7 + 0.6 * compute_uniform(raw)
         return received * wave + chatter, sent * wave + 0.5 * chatter
 
     @property
@@ -250,7 +257,7 @@ class Script:
             return wanted
         place = draw_uniform(self.plan.seed, "memory")
         if self.family in {"training", "night"}:
-            return value("memory", place)
+            return compute_value("memory", place)
         low, high = SERVER_MEMORY if self.family == "serving" else NOTEBOOK_MEMORY
         return low + (high - low) * place
 
@@ -259,19 +266,21 @@ class Script:
         """SM_ACTIVE per busy time by kind, this pod's own."""
         place = draw_uniform(self.plan.seed, "sm")
         low, high = SM_BUSY
-        ratio = kinds().ratios["sm"] * np.where(
-            kinds().ratios["jitter"] < 0, low + (high - low) * place, 1.0
+        ratio = read_kinds().ratios["sm"] * np.where(
+            read_kinds().ratios["jitter"] < 0, low + (high - low) * place, 1.0
         )
         # The place that drew the engine's level: Acme's quantiles of both, paired.
         paired = draw_uniform(self.plan.seed, "busy")
-        ratio[kinds().number("compute")] = value("sm_active", paired) / value("gpu_util", paired)
+        ratio[read_kinds().number("compute")] = compute_value("sm_active", paired) / compute_value(
+            "gpu_util", paired
+        )
         return ratio
 
     @property
     def _waiting(self) -> float:
         """SM_ACTIVE of ranks that wait for a straggler, relative to working ones."""
         pace = self._number("straggle", 1.0)
-        return pace + (1 - pace) * float(kinds().ratios["sm"][kinds().number("spin")])
+        return pace + (1 - pace) * float(read_kinds().ratios["sm"][read_kinds().number("spin")])
 
     def _number(self, name: str, default: float) -> float:
         return self.numbers.get(name, default)
@@ -279,7 +288,7 @@ class Script:
     def _words(self, ticks: Array, ranks_chosen: range) -> npt.NDArray[np.uint64]:
         """Return random words of each rank's own, four ranks to a stream."""
         streams = range(ranks_chosen.start // WORDS, -(-ranks_chosen.stop // WORDS))
-        streams_words = [words(self.plan.seed, f"ranks {n}", ticks, WORDS) for n in streams]
+        streams_words = [draw_words(self.plan.seed, f"ranks {n}", ticks, WORDS) for n in streams]
         skip = ranks_chosen.start - streams.start * WORDS
         return np.concatenate(streams_words)[skip : skip + len(ranks_chosen)]
 
@@ -291,12 +300,12 @@ class Script:
         raw: npt.NDArray[np.uint64],
     ) -> Array:
         """Return the levels as they vary from tick to tick; all ranks of a server have the same."""
-        facts = kinds()
+        facts = read_kinds()
         jitter = facts.ratios["jitter"][kind]
-        steady = level + normal(raw) * np.maximum(jitter, 0)
+        steady = level + draw_normal(raw) * np.maximum(jitter, 0)
         if (jitter < 0).any():
-            common = words(self.plan.seed, "ticks", ticks, 1)[0]
-            ratio = quantile("on_ratio", uniform(common)) / mean("on_ratio")
+            common = draw_words(self.plan.seed, "ticks", ticks, 1)[0]
+            ratio = compute_quantile("on_ratio", compute_uniform(common)) / compute_mean("on_ratio")
             steady = np.where(jitter < 0, level * ratio, steady)
         return np.where(facts.computes[kind], np.clip(steady, LEAST_BUSY, 1.0), 0.0)
 
@@ -304,24 +313,24 @@ class Script:
         self, ticks: Array, place: npt.NDArray[np.intp], kind: npt.NDArray[np.int8]
     ) -> Array:
         """Return the share of the pod's memory held: it grows while the model is loaded."""
-        facts = kinds()
+        facts = read_kinds()
         loaded = (ticks - self.timeline.begin[place]) / self.numbers["load_s"]
         share = np.where(kind == facts.number("load"), np.clip(loaded, 0.02, 1.0), 1.0)
         return np.where(facts.context[kind], share, 0.0)
 
     def _state(self, ticks: Array, kind: npt.NDArray[np.int8], busy: Array) -> Codes:
-        state = kinds().state[kind]
+        state = read_kinds().state[kind]
         productive, low, lost = (STATES.index(name) for name in ("productive", "low", "lost"))
         state = np.where((state == productive) & (busy < LOW_BELOW), low, state)
         if self.plan.replay_s:
             again = self.timeline.progress_at(ticks) < self.plan.replay_s
-            state = np.where(again & kinds().computes[kind], lost, state)
+            state = np.where(again & read_kinds().computes[kind], lost, state)
         return state.astype(np.int16)
 
     def _harm(self, ticks: Array, place: npt.NDArray[np.intp]) -> Marks:
         timeline = self.timeline
         kind = timeline.kind[place]
-        marks = kinds().stop_harms[kind]
+        marks = read_kinds().stop_harms[kind]
         if self.family == "serving":
             # Runs alternate, so the phase after an OFF run is the next request's.
             timeline.grow(float(ticks[-1]) + MISSED_S if len(ticks) else self.start_s)
@@ -341,29 +350,29 @@ class Script:
         return bool(self._is(before, *names).any())
 
     def _is(self, kind: npt.NDArray[np.int8], *names: str) -> Marks:
-        return np.isin(kind, [kinds().number(name) for name in names])
+        return np.isin(kind, [read_kinds().number(name) for name in names])
 
     def _last(self, ticks: Array, *names: str) -> Array | None:
         if self.family != "notebook":
             return None
         self.timeline.at(ticks)
         marks = self._is(self.timeline.kind, *names)
-        last = notebook.edges_before(self.timeline.begin, marks, ticks, self.startup_until_s)
+        last = notebook.find_edges_before(self.timeline.begin, marks, ticks, self.startup_until_s)
         # A starting server has no activity of later requests.
         return np.minimum(last, np.maximum(ticks, self.start_s))
 
     def _of_kind(self, ticks: Array, ratio: str) -> Array:
         kind = self.timeline.kind_at(ticks)
-        return kinds().ratios[ratio][self._waiting_kind(kind, np.array(self.plan.first_rank))]
+        return read_kinds().ratios[ratio][self._waiting_kind(kind, np.array(self.plan.first_rank))]
 
     def _waiting_kind(self, kind: npt.NDArray[np.int8], rank: Array) -> npt.NDArray[np.int8]:
         """Return the kinds of ranks: where the first one evaluates or saves, the others wait."""
-        facts = kinds()
+        facts = read_kinds()
         waits = (rank > 0) & self._is(kind, "evaluate", "host save")
         return np.where(waits, np.int8(facts.number("barrier")), kind)
 
 
-def script(plan: WorkPlan, start_s: float) -> Script:
+def build_script(plan: WorkPlan, start_s: float) -> Script:
     """Return what a pod of this plan does when it starts at a time (epoch s).
 
     Raises:
@@ -393,19 +402,19 @@ def resume(script: Script, stopped_s: float) -> WorkPlan:
     )
 
 
-def _source(plan: WorkPlan, family: str, values: dict[str, float], start_s: float) -> Source:
+def _build_source(plan: WorkPlan, family: str, values: dict[str, float], start_s: float) -> Source:
     if family == "training":
-        return training.training(plan.seed, values, plan.work_s)
+        return training.run_training(plan.seed, values, plan.work_s)
     if family == "night":
-        return training.night(plan.seed, values, start_s)
+        return training.run_night_job(plan.seed, values, start_s)
     if family == "serving":
-        return serving.serving(plan.seed, values, start_s)
-    return notebook.notebook(plan.seed, values, start_s)
+        return serving.run_serving(plan.seed, values, start_s)
+    return notebook.run_notebook(plan.seed, values, start_s)
 
 
-def _model(name: str) -> GpuModel:
-    for model in gpu_models():
+def _find_model(name: str) -> GpuModel:
+    for model in read_gpu_models():
         if model.gpu_model == name:
             return model
-    names = ", ".join(model.gpu_model for model in gpu_models())
+    names = ", ".join(model.gpu_model for model in read_gpu_models())
     raise UsageError(f"no GPU model called {name!r}", hint=f"there are: {names}")

@@ -41,41 +41,43 @@ class _Own(threading.local):
 _own = _Own()
 
 
-def generator(seed: int, name: str, number: int = 0) -> np.random.Generator:
+def build_generator(seed: int, name: str, number: int = 0) -> np.random.Generator:
     """Return a separate generator for one named use of a seed, such as one day of a plan."""
-    return np.random.Generator(np.random.Philox(key=_key(seed, name), counter=[0, number, 1, 0]))
+    return np.random.Generator(
+        np.random.Philox(key=_derive_key(seed, name), counter=[0, number, 1, 0])
+    )
 
 
 @lru_cache(maxsize=100_000)
 def draw_uniform(seed: int, name: str) -> float:
     """Return the number in [0, 1) that a seed gives to a name."""
-    return float(generator(seed, name).random())
+    return float(build_generator(seed, name).random())
 
 
-def words(seed: int, name: str, ticks: Array, lanes: int) -> Words:
+def draw_words(seed: int, name: str, ticks: Array, lanes: int) -> Words:
     """Return [lane, tick] random words; `ticks` are seconds since the epoch, in order."""
     if not len(ticks):
         return np.zeros((lanes, 0), np.uint64)
     step = -(-lanes // WORDS)
     index = np.floor_divide(ticks, TICK_S).astype(np.int64)
     first, last = int(index[0]), int(index[-1])
-    source = _own.at(_key(seed, name), first * step)
+    source = _own.at(_derive_key(seed, name), first * step)
     raw = source.random_raw((last - first + 1) * step * WORDS).reshape(-1, step * WORDS)
     dense = last - first + 1 == len(ticks)
     return (raw if dense else raw[index - first])[:, :lanes].T
 
 
-def uniform(raw: Words) -> Array:
+def compute_uniform(raw: Words) -> Array:
     """Return numbers in [0, 1)."""
     return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def normal(raw: Words) -> Array:
+def draw_normal(raw: Words) -> Array:
     """Return nearly normal numbers: four uniform ones per word, summed; at most 3.5 in size."""
     parts = np.ascontiguousarray(raw).view(np.uint16).reshape(*raw.shape, 4)
     total: Array = parts.sum(axis=-1, dtype=np.float64)
     return np.asarray((total / 65536.0 - 2.0) * 3.0**0.5)
 
 
-def _key(seed: int, name: str) -> Words:
+def _derive_key(seed: int, name: str) -> Words:
     return np.array([seed & 0xFFFF_FFFF_FFFF_FFFF, zlib.crc32(name.encode())], np.uint64)

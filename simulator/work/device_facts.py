@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from simulator.models import SimulatedDevice
 from simulator.work.chance import Array
 from simulator.work.distributions import read
@@ -42,37 +42,41 @@ class DeviceFacts(msgspec.Struct, frozen=True):
     rest_mhz: Array
 
 
-def device_facts(devices: Sequence[SimulatedDevice]) -> DeviceFacts:
+def build_device_facts(devices: Sequence[SimulatedDevice]) -> DeviceFacts:
     """Return the facts of every device's GPU.
 
     Raises:
         KeyError: a model that is not in `fallow/gpu_models.csv`.
     """
-    by_model = {m.gpu_model: m for m in gpu_models()}
+    by_model = {m.gpu_model: m for m in read_gpu_models()}
     clocks = {row["gpu_model"]: row for row in read("clocks.csv")}
     models = [by_model[d.gpu_model] for d in devices]
-    context, limit = _column([m.idle_context_w for m in models]), _column([m.tdp_w for m in models])
+    context, limit = (
+        _build_column([m.idle_context_w for m in models]),
+        _build_column([m.tdp_w for m in models]),
+    )
     base = context * (H100_BASE_W / H100_CONTEXT_W)
     memory = [
-        _profile_gib(d) or m.memory_gib * d.weight for d, m in zip(devices, models, strict=True)
+        _parse_profile_gib(d) or m.memory_gib * d.weight
+        for d, m in zip(devices, models, strict=True)
     ]
     return DeviceFacts(
-        bare_w=_column([m.idle_bare_w for m in models]),
+        bare_w=_build_column([m.idle_bare_w for m in models]),
         context_w=context,
         base_w=base,
         sm_w=limit * ((H100_BASE_W + H100_SM_W) / H100_LIMIT_W) - base,
         limit_w=limit,
-        memory_mib=_column(memory) * 1024,
-        boost_mhz=_column([float(clocks[d.gpu_model]["boost_mhz"]) for d in devices]),
-        rest_mhz=_column([float(clocks[d.gpu_model]["rest_mhz"]) for d in devices]),
+        memory_mib=_build_column(memory) * 1024,
+        boost_mhz=_build_column([float(clocks[d.gpu_model]["boost_mhz"]) for d in devices]),
+        rest_mhz=_build_column([float(clocks[d.gpu_model]["rest_mhz"]) for d in devices]),
     )
 
 
-def _profile_gib(device: SimulatedDevice) -> float:
+def _parse_profile_gib(device: SimulatedDevice) -> float:
     """Return the GiB in a profile's name such as `3g.40gb`, or 0."""
     text = (device.profile or "").partition(".")[2].partition("gb")[0]
     return float(text) if text.isdigit() else 0.0
 
 
-def _column(values: Sequence[float]) -> Array:
+def _build_column(values: Sequence[float]) -> Array:
     return np.array(values, np.float64)[:, None]

@@ -27,7 +27,7 @@ def read(name: str) -> list[dict[str, str]]:
 
 
 @cache
-def _quantiles() -> dict[str, tuple[Array, Array]]:
+def _read_quantiles() -> dict[str, tuple[Array, Array]]:
     points: dict[str, list[tuple[float, float]]] = {}
     for name in FITTED:
         for row in read(name):
@@ -35,31 +35,31 @@ def _quantiles() -> dict[str, tuple[Array, Array]]:
     return {law: (np.array(p).T[0], np.array(p).T[1]) for law, p in points.items()}
 
 
-def quantile(law: str, p: Array) -> Array:
+def compute_quantile(law: str, p: Array) -> Array:
     """Return the law's values at `p` (0-1).
 
     Raises:
         KeyError: no such law.
     """
-    at, values = _quantiles()[law]
+    at, values = _read_quantiles()[law]
     return np.interp(p, at, values)
 
 
-def value(law: str, p: float) -> float:
+def compute_value(law: str, p: float) -> float:
     """Return the law's value at one place `p` (0-1)."""
-    at, values = _quantiles()[law]
+    at, values = _read_quantiles()[law]
     return float(np.interp(p, at, values))
 
 
 @cache
-def mean(law: str) -> float:
+def compute_mean(law: str) -> float:
     """Return the law's mean."""
-    at, values = _quantiles()[law]
+    at, values = _read_quantiles()[law]
     return float(np.trapezoid(values, at))
 
 
 @cache
-def _pai() -> tuple[Array, Array]:
+def _read_pai() -> tuple[Array, Array]:
     rows = [row for row in read("pai.csv") if float(row["util"])]
     return (
         np.array([float(row["p"]) for row in rows]),
@@ -67,13 +67,13 @@ def _pai() -> tuple[Array, Array]:
     )
 
 
-def pai(p: float) -> float:
+def get_pai_mean(p: float) -> float:
     """Return the mean utilisation (0-1) of the pod at place `p` (0-1) of PAI's pods."""
-    at, logs = _pai()
+    at, logs = _read_pai()
     return 0.0 if p < at[0] else float(np.exp(np.interp(p, at, logs)))
 
 
 @cache
-def hours() -> Array:
+def read_hours() -> Array:
     """Return the share of serving pods that are ON, by hour of the local day."""
     return np.array([float(row["on_share"]) for row in read("gentd26_hours.csv")])

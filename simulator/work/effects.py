@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 
 from simulator.models import SimulatedDevice
-from simulator.work.chance import generator
+from simulator.work.chance import build_generator
 from simulator.work.distributions import read
 
 YEAR_S = 365 * 86_400.0
@@ -28,7 +28,7 @@ class Effect(msgspec.Struct, frozen=True):
     code: int = 0
 
 
-def effects(
+def draw_effects(
     devices: Sequence[SimulatedDevice],
     seed: int,
     since_s: float,
@@ -39,8 +39,8 @@ def effects(
     """Return what begins in [since, until), `often` times as often as the table says."""
     out = []
     for day in range(int(since_s // DAY_S), int(-(-until_s // DAY_S))):
-        rng = generator(seed, "effects", day)
-        for why, code, rate, low, high in _rates():
+        rng = build_generator(seed, "effects", day)
+        for why, code, rate, low, high in _read_rates():
             count = int(rng.poisson(rate * often * len(devices) * DAY_S / YEAR_S))
             for place, offset, length in rng.random((count, 3)).tolist():
                 start = day * DAY_S + offset * DAY_S
@@ -51,7 +51,7 @@ def effects(
 
 
 @cache
-def _rates() -> tuple[tuple[str, int, float, float, float], ...]:
+def _read_rates() -> tuple[tuple[str, int, float, float, float], ...]:
     return tuple(
         (r["why"], int(r["code"]), float(r["per_gpu_year"]), float(r["low_s"]), float(r["high_s"]))
         for r in read("effects.csv")

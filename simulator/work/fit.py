@@ -45,7 +45,7 @@ UTC_OFFSET_H = 8
 """The trace's clock is UTC, its users' is not: with this offset the lunch dip is at 13 h."""
 
 
-def acme(path: Path) -> Rows:
+def fit_acme(path: Path) -> Rows:
     """Return quantiles of working A100s: law, p, value (ratio); both clusters weigh the same."""
     frame = pl.read_csv(path)
     out: Rows = []
@@ -56,11 +56,11 @@ def acme(path: Path) -> Rows:
             x, cdf = rows["x"].to_numpy(), rows["cdf_pct"].to_numpy() / 100
             begin = float(np.interp(ACTIVE_PCT, x, cdf))
             pooled.append(np.interp(np.linspace(begin, 1, 2001), cdf, x))
-        out += _quantiles(law, np.concatenate(pooled) / unit)
+        out += _compute_quantiles(law, np.concatenate(pooled) / unit)
     return out
 
 
-def gentd26(path: Path) -> tuple[Rows, Rows]:
+def fit_gentd26(path: Path) -> tuple[Rows, Rows]:
     """Return quantiles of ON and OFF runs (s) and of activity while ON, and ON share by hour."""
     frame = (
         pl.read_parquet(path)
@@ -80,21 +80,21 @@ def gentd26(path: Path) -> tuple[Rows, Rows]:
     levels: list[float] = []
     ratios: list[Array] = []
     for pod in frame.partition_by("container_ip", maintain_order=True):
-        _runs(pod, busy, lengths)
+        _add_runs(pod, busy, lengths)
         duty = pod.filter("on")["gpu_duty_cycle_pct"].to_numpy() / 100
         if len(duty) >= LEAST_ON:
             levels.append(float(duty.mean()))
             ratios.append(duty / duty.mean())
     runs = [
-        *_quantiles("on_s", np.array(lengths[True])),
-        *_quantiles("off_s", np.array(lengths[False])),
-        *_quantiles("on_level", np.array(levels)),
-        *_quantiles("on_ratio", np.concatenate(ratios)),
+        *_compute_quantiles("on_s", np.array(lengths[True])),
+        *_compute_quantiles("off_s", np.array(lengths[False])),
+        *_compute_quantiles("on_level", np.array(levels)),
+        *_compute_quantiles("on_ratio", np.concatenate(ratios)),
     ]
     return runs, [{"hour": h, "on_share": round(float(s), 4)} for h, s in enumerate(shares)]
 
 
-def _runs(pod: pl.DataFrame, busy: set[int], lengths: dict[bool, list[float]]) -> None:
+def _add_runs(pod: pl.DataFrame, busy: set[int], lengths: dict[bool, list[float]]) -> None:
     """Add the lengths of one pod's runs that begin in a busy hour."""
     ts, on, hour = (pod[name].to_numpy() for name in ("ts", "on", "hour"))
     cuts = np.flatnonzero((on[1:] != on[:-1]) | (np.diff(ts) > GAP_S))
@@ -104,7 +104,7 @@ def _runs(pod: pl.DataFrame, busy: set[int], lengths: dict[bool, list[float]]) -
             lengths[bool(on[begin])].append(float(ts[end] - ts[begin] + TICK_S))
 
 
-def _quantiles(law: str, values: Array) -> Rows:
+def _compute_quantiles(law: str, values: Array) -> Rows:
     return [
         {"law": law, "p": p, "value": float(f"{v:.5g}")}
         for p, v in zip(LEVELS, np.quantile(values, LEVELS), strict=True)
@@ -113,9 +113,9 @@ def _quantiles(law: str, values: Array) -> Rows:
 
 def fit(data: Path) -> dict[str, Rows]:
     """Return the rows of every fitted table by file name."""
-    runs, hours = gentd26(data / "gentd26" / "gpu_dev_pods_0-7.parquet")
+    runs, hours = fit_gentd26(data / "gentd26" / "gpu_dev_pods_0-7.parquet")
     return {
-        "acme.csv": acme(data / "acme" / "acme_util_power_cdfs.csv"),
+        "acme.csv": fit_acme(data / "acme" / "acme_util_power_cdfs.csv"),
         "gentd26.csv": runs,
         "gentd26_hours.csv": hours,
     }

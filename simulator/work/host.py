@@ -7,14 +7,14 @@ import numpy as np
 from simulator.models import Holder, HostSample
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
-from simulator.work.levels import histograms, pace
+from simulator.work.levels import build_histograms, compute_pace
 
 MIB = 2**20
 REST_MIB = 1500.0
 """A Python process with its framework loaded."""
 
 
-def host_sample(holder: Holder, script: Script, at_s: float) -> HostSample:
+def sample_host(holder: Holder, script: Script, at_s: float) -> HostSample:
     """Return the signals of one pod at a time (epoch s); None where it has no such signal."""
     tick = np.array([at_s])
     busy = script.kernel_busy(tick)
@@ -22,29 +22,29 @@ def host_sample(holder: Holder, script: Script, at_s: float) -> HostSample:
     memory_mib = script.memory_mib(tick, script.plan.first_rank)
     return HostSample(
         holder=holder,
-        at=_timestamp(at_s),
+        at=_convert_timestamp(at_s),
         cpu_cores=float(script.cpu_cores(tick)[0]),
         memory_bytes=(REST_MIB + 0.5 * float(memory_mib[0])) * MIB,
         network_rx_bytes_s=float(received[0]),
         network_tx_bytes_s=float(sent[0]),
         kernel_busy=None if busy is None else bool(busy[0]),
-        kernel_last_activity=_last(script.kernel_last(tick)),
-        terminal_last_activity=_last(script.terminal_last(tick)),
-        requests_running=_number(script.requests_running(tick)),
-        requests_total=_number(script.requests_total(tick)),
-        latencies=histograms(script, at_s),
-        pace=pace(script, at_s),
-        server_last_activity=_last(script.server_last(tick)),
+        kernel_last_activity=_find_last(script.kernel_last(tick)),
+        terminal_last_activity=_find_last(script.terminal_last(tick)),
+        requests_running=_get_number(script.requests_running(tick)),
+        requests_total=_get_number(script.requests_total(tick)),
+        latencies=build_histograms(script, at_s),
+        pace=compute_pace(script, at_s),
+        server_last_activity=_find_last(script.server_last(tick)),
     )
 
 
-def _number(values: Array | None) -> float | None:
+def _get_number(values: Array | None) -> float | None:
     return None if values is None else float(values[0])
 
 
-def _last(values: Array | None) -> datetime | None:
-    return None if values is None else _timestamp(float(values[0]))
+def _find_last(values: Array | None) -> datetime | None:
+    return None if values is None else _convert_timestamp(float(values[0]))
 
 
-def _timestamp(seconds: float) -> datetime:
+def _convert_timestamp(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, tz=UTC)

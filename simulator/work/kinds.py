@@ -41,16 +41,16 @@ class Kinds(msgspec.Struct, frozen=True):
 
     def number(self, name: str) -> int:
         """Return the number of a kind."""
-        return _places()[name]
+        return _index_kinds()[name]
 
 
 @cache
-def _places() -> dict[str, int]:
-    return {name: place for place, name in enumerate(kinds().names)}
+def _index_kinds() -> dict[str, int]:
+    return {name: place for place, name in enumerate(read_kinds().names)}
 
 
 @cache
-def kinds() -> Kinds:
+def read_kinds() -> Kinds:
     """Return every kind of phase."""
     rows = read("kinds.csv")
     marks = {

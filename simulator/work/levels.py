@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from simulator.models import Histogram, TrainingMetrics
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array, draw_uniform
-from simulator.work.kinds import kinds
+from simulator.work.kinds import read_kinds
 
 MIB = 2**20
 
@@ -57,7 +57,7 @@ IN_TENSORS = (0.5, 0.98)
 """Share of the memory reserved that is allocated, by job; most are near the upper end."""
 
 
-def latency_counts(script: Script, ticks: Array, metric: str) -> tuple[Array, Array] | None:
+def count_latencies(script: Script, ticks: Array, metric: str) -> tuple[Array, Array] | None:
     """Return cumulative counts [bound and infinity, tick] and their sum (s); None = no server."""
     served = script.requests_total(ticks)
     if served is None:
@@ -71,26 +71,26 @@ def latency_counts(script: Script, ticks: Array, metric: str) -> tuple[Array, Ar
     return counts, whole * median * math.exp(SPREAD**2 / 2)
 
 
-def histograms(script: Script, at_s: float) -> tuple[Histogram, ...]:
+def build_histograms(script: Script, at_s: float) -> tuple[Histogram, ...]:
     """Return a server's histograms at a moment (epoch s); none = it serves nothing."""
     tick = np.array([at_s])
     histograms = []
     for metric, law in LAWS.items():
-        cumulative = latency_counts(script, tick, metric)
+        cumulative = count_latencies(script, tick, metric)
         if cumulative is not None:
             counts = tuple(cumulative[0][:, 0].tolist())
             histograms.append(Histogram(metric, law.bounds, counts, float(cumulative[1][0])))
     return tuple(histograms)
 
 
-def throughput(script: Script, ticks: Array) -> Array | None:
+def compute_throughput(script: Script, ticks: Array) -> Array | None:
     """Return the tokens per second of the whole job, NaN before its first step; None = no job.
 
     A trainer's gauge keeps its last value while a checkpoint is written.
     """
     if script.family != "training":
         return None
-    plan, facts = script.plan, kinds()
+    plan, facts = script.plan, read_kinds()
     place = script.timeline.at(ticks)
     kind, speed = script.timeline.kind[place], script.timeline.speed[place]
     at_work = script.numbers["straggle"]
@@ -101,7 +101,7 @@ def throughput(script: Script, ticks: Array) -> Array | None:
     return np.where(silent, np.nan, np.where(stopped, 0.0, whole * pace))
 
 
-def memory(script: Script, ticks: Array) -> tuple[Array, Array]:
+def compute_memory(script: Script, ticks: Array) -> tuple[Array, Array]:
     """Return the bytes in tensors and reserved of all devices of a pod."""
     low, high = IN_TENSORS
     share = low + (high - low) * draw_uniform(script.plan.seed, "in tensors") ** 0.4
@@ -109,21 +109,21 @@ def memory(script: Script, ticks: Array) -> tuple[Array, Array]:
     return np.rint(share * reserved), np.rint(reserved)
 
 
-def steps(script: Script, ticks: Array) -> Array:
+def count_steps(script: Script, ticks: Array) -> Array:
     """Return a job's steps so far: one for each `STEP_S` of work at full speed."""
     return np.floor(script.timeline.progress_at(ticks) / STEP_S)
 
 
-def pace(script: Script, at_s: float) -> TrainingMetrics | None:
+def compute_pace(script: Script, at_s: float) -> TrainingMetrics | None:
     """Return the metrics of a training loop at a time; None = it does not train yet."""
     tick = np.array([at_s])
-    tokens = throughput(script, tick)
+    tokens = compute_throughput(script, tick)
     if tokens is None or np.isnan(tokens[0]):
         return None
-    allocated, reserved = memory(script, tick)
+    allocated, reserved = compute_memory(script, tick)
     return TrainingMetrics(
         tokens_per_s=float(tokens[0]) if script.plan.first_rank == 0 else None,
         allocated_bytes=float(allocated[0]),
         reserved_bytes=float(reserved[0]),
-        steps=float(steps(script, tick)[0]) if script.plan.first_rank == 0 else None,
+        steps=float(count_steps(script, tick)[0]) if script.plan.first_rank == 0 else None,
     )

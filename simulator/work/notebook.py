@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from simulator.models import Marks
-from simulator.work.chance import Array, draw_uniform, generator
-from simulator.work.distributions import value
-from simulator.work.serving import MOST_LEVEL, base_share, off_scale, runs
-from simulator.work.timeline import Phases, Source, until
+from simulator.work.chance import Array, build_generator, draw_uniform
+from simulator.work.distributions import compute_value
+from simulator.work.serving import MOST_LEVEL, compute_base_share, compute_off_scale, draw_runs
+from simulator.work.timeline import Phases, Source, follow_until
 
 Numbers = dict[str, float]
 
@@ -25,16 +25,16 @@ STEP_S = (900.0, 4500.0)
 PREPARE_S = (120.0, 1500.0)
 
 
-def notebook(seed: int, numbers: Numbers, start_s: float) -> Source:
+def run_notebook(seed: int, numbers: Numbers, start_s: float) -> Source:
     """Yield a notebook's phases; without a first cell there is no CUDA context."""
-    source = _days(seed, numbers, start_s)
+    source = _run_days(seed, numbers, start_s)
     if math.isinf(numbers["leave_after_s"]):
-        return _contexts(source)
+        return _list_contexts(source)
     begin = numbers["pull_s"] + numbers["load_s"]
-    return _contexts(until(source, begin + numbers["leave_after_s"], "idle"))
+    return _list_contexts(follow_until(source, begin + numbers["leave_after_s"], "idle"))
 
 
-def _contexts(source: Source) -> Iterator[Phases]:
+def _list_contexts(source: Source) -> Iterator[Phases]:
     """Stay idle without a context until a cell has used the GPU."""
     yield next(source)
     used = False
@@ -49,51 +49,51 @@ def _contexts(source: Source) -> Iterator[Phases]:
         yield Phases(piece.length, kind, piece.level, piece.speed)
 
 
-def _days(seed: int, numbers: Numbers, start_s: float) -> Source:
+def _run_days(seed: int, numbers: Numbers, start_s: float) -> Source:
     head = [numbers["pull_s"], numbers["load_s"]]
     yield Phases.of(["pull", "load"], head)
     start = now = start_s + sum(head)
-    level, share = _rhythm(seed, numbers)
+    level, share = _draw_rhythm(seed, numbers)
     leaves = math.isfinite(numbers["leave_after_s"])
     while True:
         midnight = math.floor((now / 3600 + numbers["tz_h"]) / 24) * DAY_S - numbers["tz_h"] * 3600
         day = round((midnight + numbers["tz_h"] * 3600) / DAY_S)
-        rng = generator(seed, "day", day)
+        rng = build_generator(seed, "day", day)
         # A notebook that was opened and then abandoned has been used, at any hour.
-        begin, end = _session(rng, numbers, midnight, day, forced=leaves and now == start)
+        begin, end = _draw_session(rng, numbers, midnight, day, forced=leaves and now == start)
         begin, end = max(begin, now), max(end, now)
         if leaves and now == start:
             begin, end = now, max(end, now + numbers["leave_after_s"])
         if begin >= end:
             names, length = ["idle"], [midnight + DAY_S - now]
         elif numbers["terminal"]:
-            names, length = _jobs(rng, begin - now, end - begin)
+            names, length = _draw_jobs(rng, begin - now, end - begin)
         else:
-            names, length = _cells(rng, numbers, share, begin - now, end - begin)
+            names, length = _draw_cells(rng, numbers, share, begin - now, end - begin)
         rest = max(0.0, midnight + DAY_S - now - float(np.sum(length)))
         busy = [name in {"cell", "terminal"} for name in names]
         yield Phases.of([*names, "idle"], [*length, rest], np.where([*busy, False], level, 0))
         now = max(midnight + DAY_S, now + float(np.sum(length)))
 
 
-def _rhythm(seed: int, numbers: Numbers) -> tuple[float, float]:
+def _draw_rhythm(seed: int, numbers: Numbers) -> tuple[float, float]:
     """Return the level while cells run and the share of a session in which they do."""
     if numbers["terminal"]:
         return min(0.97, 0.6 + 0.35 * draw_uniform(seed, "level")), 1.0
-    level = value("on_level", draw_uniform(seed, "level"))
+    level = compute_value("on_level", draw_uniform(seed, "level"))
     wanted = numbers["mean"]
     if math.isnan(wanted):
         return level, SESSION_SHARE
     session = (numbers["to_hour"] - numbers["from_hour"]) / 24
     present = session * numbers["attendance"] * WORK_DAYS / 7 * (1 - numbers["cpu_cells"])
     share = wanted / (present * level)
-    if share > base_share():
-        level = min(MOST_LEVEL, wanted / (present * base_share()))
+    if share > compute_base_share():
+        level = min(MOST_LEVEL, wanted / (present * compute_base_share()))
         share = min(MOST_LEVEL, wanted / (present * level))
     return level, max(share, 0.005)
 
 
-def _session(
+def _draw_session(
     rng: np.random.Generator, numbers: Numbers, midnight: float, day: int, *, forced: bool
 ) -> tuple[float, float]:
     shift = rng.normal(0, 0.4, 2)
@@ -103,11 +103,11 @@ def _session(
     return (begin, end) if comes or forced else (end, end)
 
 
-def _cells(
+def _draw_cells(
     rng: np.random.Generator, numbers: Numbers, share: float, before: float, seconds: float
 ) -> tuple[list[str], list[float]]:
     """Return alternating thinking and cells; on some days the last cell runs into the night."""
-    on, off = runs(rng, seconds, off_scale(share))
+    on, off = draw_runs(rng, seconds, compute_off_scale(share))
     edges = np.cumsum(np.stack([off, on], axis=1).ravel())
     edges = edges[edges < seconds]
     length = np.diff(edges, prepend=0.0)
@@ -125,7 +125,9 @@ def _cells(
     )
 
 
-def _jobs(rng: np.random.Generator, before: float, seconds: float) -> tuple[list[str], list[float]]:
+def _draw_jobs(
+    rng: np.random.Generator, before: float, seconds: float
+) -> tuple[list[str], list[float]]:
     """Return one training run from a terminal that begins in the session and may outlast it."""
     wait = float(rng.uniform(0, seconds / 2))
     left = float(rng.uniform(*JOB_H)) * 3600
@@ -138,7 +140,7 @@ def _jobs(rng: np.random.Generator, before: float, seconds: float) -> tuple[list
     return names, length
 
 
-def edges_before(begin: Array, marks: Marks, ticks: Array, start_s: float) -> Array:
+def find_edges_before(begin: Array, marks: Marks, ticks: Array, start_s: float) -> Array:
     """Return when the marked property of the phases last changed, by each tick."""
     changed = np.flatnonzero(np.diff(marks.astype(np.int8), prepend=0) != 0)
     times = np.append(start_s, begin[changed])

@@ -52,7 +52,7 @@ class Behaviour(msgspec.Struct, frozen=True):
 
 
 @cache
-def behaviours() -> dict[str, Behaviour]:
+def read_behaviours() -> dict[str, Behaviour]:
     """Return every behaviour by name."""
     parameters = read("parameters.csv")
     out = {}
@@ -72,13 +72,13 @@ def behaviours() -> dict[str, Behaviour]:
     return out
 
 
-def behaviour(plan: WorkPlan) -> Behaviour:
+def get_behaviour(plan: WorkPlan) -> Behaviour:
     """Return the behaviour of a plan.
 
     Raises:
         UsageError: there is no such behaviour, or it has no such parameter.
     """
-    by_name = behaviours()
+    by_name = read_behaviours()
     if plan.behaviour not in by_name:
         raise UsageError(
             f"no behaviour called {plan.behaviour!r}", hint=f"there are: {_list_names(by_name)}"
@@ -93,19 +93,19 @@ def behaviour(plan: WorkPlan) -> Behaviour:
     return match
 
 
-def numbers(plan: WorkPlan) -> dict[str, float]:
+def draw_numbers(plan: WorkPlan) -> dict[str, float]:
     """Return every parameter of a plan: named by it, else drawn by its seed.
 
     Raises:
         UsageError: there is no such behaviour, or it has no such parameter.
     """
     return {
-        name: plan.params.get(name, _between(low, high, plan.seed, name))
-        for name, (low, high) in behaviour(plan).ranges.items()
+        name: plan.params.get(name, _draw_between(low, high, plan.seed, name))
+        for name, (low, high) in get_behaviour(plan).ranges.items()
     }
 
 
-def _between(low: float, high: float, seed: int, name: str) -> float:
+def _draw_between(low: float, high: float, seed: int, name: str) -> float:
     if low == high or math.isnan(low) or math.isinf(low):
         return low
     place = draw_uniform(seed, name)

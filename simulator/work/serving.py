@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from simulator.work.chance import Array, draw_uniform, generator
-from simulator.work.distributions import hours, mean, quantile, value
-from simulator.work.timeline import Phases, Source, until
+from simulator.work.chance import Array, build_generator, draw_uniform
+from simulator.work.distributions import compute_mean, compute_quantile, compute_value, read_hours
+from simulator.work.timeline import Phases, Source, follow_until
 
 Numbers = dict[str, float]
 
@@ -19,31 +19,31 @@ BURST_LEVEL = (0.02, 0.12)
 """Engine-busy level of requests shorter than a scrape."""
 
 
-def base_share() -> float:
+def compute_base_share() -> float:
     """Return the share of time that a pod is ON in the busiest hour; other hours are thinned.
 
     Thinning puts whole ON runs off, so that OFF runs are as long as measured where the share is.
     """
-    return float(hours().max())
+    return float(read_hours().max())
 
 
-def off_scale(share: float) -> float:
+def compute_off_scale(share: float) -> float:
     """Return the factor on OFF runs with which a pod is ON for a share of the time."""
-    return (1 / share - 1) * mean("on_s") / mean("off_s")
+    return (1 / share - 1) * compute_mean("on_s") / compute_mean("off_s")
 
 
 def keep(local_hour: Array, *, diurnal: bool) -> Array:
     """Return the chance of a run in busy hours to happen at an hour of the day."""
     if not diurnal:
-        return np.full(len(local_hour), hours().mean() / base_share())
-    whole = hours() / base_share()
+        return np.full(len(local_hour), read_hours().mean() / compute_base_share())
+    whole = read_hours() / compute_base_share()
     return whole[np.floor(local_hour).astype(np.intp) % 24]
 
 
 @cache
-def natural_share(*, diurnal: bool) -> float:
+def compute_natural_share(*, diurnal: bool) -> float:
     """Return the share of a whole day that a pod is ON."""
-    return float(keep(np.arange(24.0), diurnal=diurnal).mean() * base_share())
+    return float(keep(np.arange(24.0), diurnal=diurnal).mean() * compute_base_share())
 
 
 class Rhythm:
@@ -56,9 +56,9 @@ class Rhythm:
             low, high = BURST_LEVEL
             self.level = low + (high - low) * place
         else:
-            self.level = value("on_level", place)
-        natural = natural_share(diurnal=self.diurnal)
-        self.chance, self.off_scale = 1.0, off_scale(base_share())
+            self.level = compute_value("on_level", place)
+        natural = compute_natural_share(diurnal=self.diurnal)
+        self.chance, self.off_scale = 1.0, compute_off_scale(compute_base_share())
         wanted = numbers["mean"]
         if math.isnan(wanted):
             return
@@ -67,20 +67,22 @@ class Rhythm:
         share = wanted / self.level
         self.chance = min(1.0, share / natural)
         if share > natural:
-            self.off_scale = off_scale(min(MOST_SHARE, base_share() * share / natural))
+            self.off_scale = compute_off_scale(
+                min(MOST_SHARE, compute_base_share() * share / natural)
+            )
 
 
-def serving(seed: int, numbers: Numbers, start_s: float) -> Source:
+def run_serving(seed: int, numbers: Numbers, start_s: float) -> Source:
     """Yield a server's phases: start, then runs of requests until they are forgotten."""
     begin = numbers["pull_s"] + numbers["load_s"]
     forgets = math.isfinite(numbers["forget_after_s"])
     if forgets and not numbers["forget_after_s"]:
-        return until(_server(seed, numbers, start_s), begin, "idle")
-    source = _server(seed, numbers, start_s)
-    return until(source, begin + numbers["forget_after_s"], "idle") if forgets else source
+        return follow_until(_run_server(seed, numbers, start_s), begin, "idle")
+    source = _run_server(seed, numbers, start_s)
+    return follow_until(source, begin + numbers["forget_after_s"], "idle") if forgets else source
 
 
-def _server(seed: int, numbers: Numbers, start_s: float) -> Source:
+def _run_server(seed: int, numbers: Numbers, start_s: float) -> Source:
     head = [numbers["pull_s"], numbers["load_s"]]
     yield Phases.of(["pull", "load"], head)
     rhythm = Rhythm(seed, numbers)
@@ -88,26 +90,26 @@ def _server(seed: int, numbers: Numbers, start_s: float) -> Source:
     now = start_s + sum(head)
     while True:
         midnight = math.floor((now / 3600 + numbers["tz_h"]) / 24) * DAY_S - numbers["tz_h"] * 3600
-        rng = generator(seed, "served", int(midnight // DAY_S))
-        on, off = runs(rng, midnight + DAY_S - now, rhythm.off_scale)
+        rng = build_generator(seed, "served", int(midnight // DAY_S))
+        on, off = draw_runs(rng, midnight + DAY_S - now, rhythm.off_scale)
         begins = now + np.cumsum(off + on) - on
         hour = (begins / 3600 + numbers["tz_h"]) % 24
         is_kept = rng.random(len(on)) < keep(hour, diurnal=rhythm.diurnal) * rhythm.chance
         edges = np.stack([begins[is_kept], begins[is_kept] + on[is_kept]], axis=1).ravel()
         bounds = np.clip([now, *edges, midnight + DAY_S], now, midnight + DAY_S)
-        yield _phases(bounds, name, rhythm.level, numbers["rps"])
+        yield _build_phases(bounds, name, rhythm.level, numbers["rps"])
         now = midnight + DAY_S
 
 
-def runs(rng: np.random.Generator, seconds: float, scale: float) -> tuple[Array, Array]:
+def draw_runs(rng: np.random.Generator, seconds: float, scale: float) -> tuple[Array, Array]:
     """Return ON and OFF runs (s) that fill some seconds and more."""
-    cycle = mean("on_s") + scale * mean("off_s")
+    cycle = compute_mean("on_s") + scale * compute_mean("off_s")
     count = int(seconds / cycle * 1.6) + 24
-    on, off = (quantile(law, rng.random(count)) for law in ("on_s", "off_s"))
+    on, off = (compute_quantile(law, rng.random(count)) for law in ("on_s", "off_s"))
     return on, off * scale
 
 
-def _phases(bounds: Array, name: str, level: float, rps: float) -> Phases:
+def _build_phases(bounds: Array, name: str, level: float, rps: float) -> Phases:
     """Return phases between the bounds, OFF first."""
     length = np.diff(bounds)
     serves: npt.NDArray[np.bool_] = np.arange(len(length)) % 2 == 1

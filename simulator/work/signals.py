@@ -26,10 +26,17 @@ from simulator.models import (
     SimulatedDevice,
 )
 from simulator.work.behaviours import Script
-from simulator.work.chance import Array, draw_uniform, normal, words
-from simulator.work.device_facts import AMBIENT_C, LOAD_C, SAG, SETTLE_S, DeviceFacts, device_facts
+from simulator.work.chance import Array, draw_normal, draw_uniform, draw_words
+from simulator.work.device_facts import (
+    AMBIENT_C,
+    LOAD_C,
+    SAG,
+    SETTLE_S,
+    DeviceFacts,
+    build_device_facts,
+)
 from simulator.work.effects import Effect
-from simulator.work.kinds import kinds
+from simulator.work.kinds import read_kinds
 
 OFF = ("node-lost", "spot")
 RESETS = (*OFF, "xid")
@@ -81,9 +88,9 @@ class _Sums(msgspec.Struct):
     tx_bps: Array
 
 
-def fresh(devices: Sequence[SimulatedDevice]) -> Carry:
+def build_idle_state(devices: Sequence[SimulatedDevice]) -> Carry:
     """Return the state of idle devices that have been up for some days."""
-    energy = [1e11 + 8e11 * draw_uniform(_seed(d), "energy") for d in devices]
+    energy = [1e11 + 8e11 * draw_uniform(_derive_seed(d), "energy") for d in devices]
     return Carry(
         -np.inf,
         np.round(np.array(energy)),
@@ -92,7 +99,7 @@ def fresh(devices: Sequence[SimulatedDevice]) -> Carry:
     )
 
 
-def signals(  # noqa: PLR0917  (the order of the rooms' agreement)
+def compute_signals(  # noqa: PLR0917  (the order of the rooms' agreement)
     devices: Sequence[SimulatedDevice],
     allocations: Sequence[DeviceAllocation],
     scripts: Mapping[str, Script],
@@ -109,24 +116,24 @@ def signals(  # noqa: PLR0917  (the order of the rooms' agreement)
         KeyError: an allocation without a script, or a GPU model without facts.
     """
     devices = tuple(devices)
-    before = fresh(devices) if carry is None else carry
+    before = build_idle_state(devices) if carry is None else carry
     active_allocations = [t for t in allocations if t.start_s <= ticks[-1] and t.end_s > ticks[0]]
-    sums = _empty((len(devices), len(ticks)))
+    sums = _build_empty((len(devices), len(ticks)))
     for place, allocation in enumerate(active_allocations):
         _add(sums, place, allocation, scripts[allocation.holder.uid], ticks)
     _clip(sums)
     _take_away(sums, outages, ticks)
-    _heat(sums, effects, ticks)
+    _add_heat(sums, effects, ticks)
     resets = sorted(
         (o.device, int(np.searchsorted(ticks, o.end_s)))
         for o in outages
         if o.why in RESETS and before.until_s < o.end_s <= ticks[-1]
     )
-    xid = _xids(_events(outages, effects), ticks, before, resets)
+    xid = _list_xids(_list_events(outages, effects), ticks, before, resets)
     return _measure(devices, active_allocations, sums, xid, resets, ticks, before)
 
 
-def _empty(shape: tuple[int, int]) -> _Sums:
+def _build_empty(shape: tuple[int, int]) -> _Sums:
     return _Sums(
         np.full(shape, -1, np.int16),
         np.full(shape, STATES.index("free"), np.int16),
@@ -145,8 +152,8 @@ def _add(
         return
     first = script.plan.first_rank
     activity = script.play(now, range(first, first + len(allocation.devices)))
-    facts = kinds()
-    at = (_rows(allocation.devices), span)
+    facts = read_kinds()
+    at = (_select_rows(allocation.devices), span)
     vacant = sums.holder[at] < 0
     sums.holder[at] = np.where(vacant, place, sums.holder[at])
     # The states are in order: the busiest pod decides the state of a shared device.
@@ -161,7 +168,7 @@ def _add(
         getattr(sums, name)[at] += facts.ratios[name][activity.kind] * scale
 
 
-def _rows(places: tuple[int, ...]) -> slice | list[int]:
+def _select_rows(places: tuple[int, ...]) -> slice | list[int]:
     """Return neighbours as a slice, which spares a copy of every array."""
     dense = places == tuple(range(places[0], places[0] + len(places)))
     return slice(places[0], places[0] + len(places)) if dense else list(places)
@@ -189,7 +196,7 @@ def _take_away(sums: _Sums, outages: Sequence[Outage], ticks: Array) -> None:
             getattr(sums, name)[row] *= ~lost
 
 
-def _heat(sums: _Sums, effects: Sequence[Effect], ticks: Array) -> None:
+def _add_heat(sums: _Sums, effects: Sequence[Effect], ticks: Array) -> None:
     for effect in effects:
         if effect.why == "thermal":
             begin, end = np.searchsorted(ticks, [effect.start_s, effect.end_s]).tolist()
@@ -205,14 +212,14 @@ def _measure(  # noqa: PLR0917  (everything meets here once)
     ticks: Array,
     before: Carry,
 ) -> tuple[Block, Carry]:
-    facts = device_facts(devices)
-    steady, gauge_watts = _watts(devices, facts, sums, ticks)
-    energy = _running_sum(before.energy_mj, np.rint(steady * (TICK_S * 1000.0)), resets)
-    temp = _temperature(devices, facts, steady, sums.hot, before.temp_c)
+    facts = build_device_facts(devices)
+    steady, gauge_watts = _compute_watts(devices, facts, sums, ticks)
+    energy = _compute_running_sum(before.energy_mj, np.rint(steady * (TICK_S * 1000.0)), resets)
+    temp = _compute_temperature(devices, facts, steady, sums.hot, before.temp_c)
     off = sums.off
     clock = np.where(sums.context, facts.boost_mhz * (1 - SAG * sums.sm), facts.rest_mhz)
     clock = np.where(sums.hot, clock * HOT_CLOCK, clock)
-    for rows in _instances(devices):
+    for rows in _list_instances(devices):
         clock[rows] = clock[rows].max(axis=0)
     idle_bps = np.where(sums.context, IDLE_CONTEXT_BPS, IDLE_BARE_BPS)
     block = Block(
@@ -222,27 +229,29 @@ def _measure(  # noqa: PLR0917  (everything meets here once)
         holder=sums.holder,
         state=sums.state,
         stop_harms=sums.stop_harms,
-        sm_active=_f32(sums.sm),
-        gr_engine_active=_f32(sums.busy),
-        tensor_active=_f32(sums.tensor),
-        fp32_active=_f32(sums.fp32),
-        dram_active=_f32(sums.dram),
-        gpu_util_pct=_f32(np.rint(100 * sums.now)),
-        mem_used_mib=_f32(np.where(off, 0, np.rint(sums.memory * facts.memory_mib) + BARE_MIB)),
-        power_w=_f32(gauge_watts),
+        sm_active=_convert_f32(sums.sm),
+        gr_engine_active=_convert_f32(sums.busy),
+        tensor_active=_convert_f32(sums.tensor),
+        fp32_active=_convert_f32(sums.fp32),
+        dram_active=_convert_f32(sums.dram),
+        gpu_util_pct=_convert_f32(np.rint(100 * sums.now)),
+        mem_used_mib=_convert_f32(
+            np.where(off, 0, np.rint(sums.memory * facts.memory_mib) + BARE_MIB)
+        ),
+        power_w=_convert_f32(gauge_watts),
         energy_mj=energy,
-        temp_c=_f32(np.rint(temp)),
-        sm_clock_mhz=_f32(np.where(off, 0, np.rint(clock / 15) * 15)),
-        pcie_rx_bytes=_f32(np.where(off, 0, sums.rx_bps + idle_bps)),
-        pcie_tx_bytes=_f32(np.where(off, 0, sums.tx_bps + idle_bps)),
+        temp_c=_convert_f32(np.rint(temp)),
+        sm_clock_mhz=_convert_f32(np.where(off, 0, np.rint(clock / 15) * 15)),
+        pcie_rx_bytes=_convert_f32(np.where(off, 0, sums.rx_bps + idle_bps)),
+        pcie_tx_bytes=_convert_f32(np.where(off, 0, sums.tx_bps + idle_bps)),
         xid=xid,
-        throttle_mask=_reasons(sums),
+        throttle_mask=_find_reasons(sums),
     )
     after = Carry(float(ticks[-1]), energy[:, -1].copy(), temp[:, -1].copy(), xid[:, -1].copy())
     return block, after
 
 
-def _reasons(sums: _Sums) -> Codes:
+def _find_reasons(sums: _Sums) -> Codes:
     """Return why clocks are low: nothing runs, or the GPU is too hot."""
     idle_clocks = np.where(sums.now == 0, np.int16(GPU_IDLE), np.int16(0))
     heat = np.where(sums.hot, np.int16(SW_THERMAL | HW_THERMAL), np.int16(0))
@@ -250,21 +259,21 @@ def _reasons(sums: _Sums) -> Codes:
     return reasons
 
 
-def _watts(
+def _compute_watts(
     devices: tuple[SimulatedDevice, ...],
     facts: DeviceFacts,
     sums: _Sums,
     ticks: Array,
 ) -> tuple[Array, Array]:
     """Return each tick's mean power, and what a gauge of one instant would show of it."""
-    noise = np.stack([_noise(d, ticks) for d in devices]) * NOISE_W
+    noise = np.stack([_draw_noise(d, ticks) for d in devices]) * NOISE_W
     rest = np.where(sums.context, facts.context_w, facts.bare_w)
     works = sums.busy > 0
     load = facts.sm_w * sums.sm
     # A gauge that is read between two short kernels shows an idle GPU.
     gauge_load = load * np.divide(sums.now, sums.busy, out=np.zeros_like(load), where=works)
     awake = sums.now > 0
-    for rows in _instances(devices):
+    for rows in _list_instances(devices):
         weight = np.array([devices[row].weight for row in rows])[:, None]
         load[rows] = (load[rows] * weight).sum(axis=0)
         gauge_load[rows] = (gauge_load[rows] * weight).sum(axis=0)
@@ -278,7 +287,7 @@ def _watts(
     return out[0], out[1]
 
 
-def _instances(devices: tuple[SimulatedDevice, ...]) -> list[list[int]]:
+def _list_instances(devices: tuple[SimulatedDevice, ...]) -> list[list[int]]:
     """Return the rows of each partitioned GPU."""
     rows: dict[str, list[int]] = {}
     for row, device in enumerate(devices):
@@ -287,7 +296,7 @@ def _instances(devices: tuple[SimulatedDevice, ...]) -> list[list[int]]:
     return list(rows.values())
 
 
-def _running_sum(start: Array, gained: Array, resets: Sequence[tuple[int, int]]) -> Array:
+def _compute_running_sum(start: Array, gained: Array, resets: Sequence[tuple[int, int]]) -> Array:
     """Return the running sum, which starts from zero at each reset (row, place of the tick)."""
     counter: Array = np.cumsum(np.concatenate([start[:, None], gained], axis=1), axis=1)
     for row, place in resets:
@@ -295,14 +304,14 @@ def _running_sum(start: Array, gained: Array, resets: Sequence[tuple[int, int]])
     return counter[:, 1:]
 
 
-def _temperature(
+def _compute_temperature(
     devices: tuple[SimulatedDevice, ...],
     facts: DeviceFacts,
     watts: Array,
     hot: Marks,
     start: Array,
 ) -> Array:
-    place = np.array([draw_uniform(_seed(d), "temperature") for d in devices])[:, None]
+    place = np.array([draw_uniform(_derive_seed(d), "temperature") for d in devices])[:, None]
     target = AMBIENT_C + LOAD_C * watts / facts.limit_w + 8.0 * (place - 0.5)
     target = np.where(hot, HOT_C, target)
     step = 1 - np.exp(-TICK_S / SETTLE_S)
@@ -314,13 +323,15 @@ def _temperature(
     return out
 
 
-def _events(outages: Sequence[Outage], effects: Sequence[Effect]) -> list[tuple[float, int, int]]:
+def _list_events(
+    outages: Sequence[Outage], effects: Sequence[Effect]
+) -> list[tuple[float, int, int]]:
     """Return when which device reports which XID."""
     xid_events = [(e.start_s, e.device, e.code) for e in effects if e.why == "xid"]
     return xid_events + [(o.start_s, o.device, FATAL_XID) for o in outages if o.why == "xid"]
 
 
-def _xids(
+def _list_xids(
     events: Sequence[tuple[float, int, int]],
     ticks: Array,
     before: Carry,
@@ -338,14 +349,14 @@ def _xids(
     return out
 
 
-def _noise(device: SimulatedDevice, ticks: Array) -> Array:
-    return normal(words(_seed(device), "watts", ticks, 1)[0])
+def _draw_noise(device: SimulatedDevice, ticks: Array) -> Array:
+    return draw_normal(draw_words(_derive_seed(device), "watts", ticks, 1)[0])
 
 
-def _seed(device: SimulatedDevice) -> int:
+def _derive_seed(device: SimulatedDevice) -> int:
     """Return a seed of the GPU: its instances share the GPU's values."""
     return zlib.crc32(device.uuid.encode())
 
 
-def _f32(values: Array) -> Floats:
+def _convert_f32(values: Array) -> Floats:
     return values.astype(np.float32)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.work.chance import Array
-from simulator.work.kinds import kinds
+from simulator.work.kinds import read_kinds
 
 Places = npt.NDArray[np.intp]
 
@@ -31,7 +31,7 @@ class Phases(msgspec.Struct, frozen=True):
         """Build from names of kinds; phases of no length are left out."""
         seconds = np.asarray(length, np.float64)
         real = seconds > 0
-        number = np.array([kinds().number(name) for name in names], np.int8)
+        number = np.array([read_kinds().number(name) for name in names], np.int8)
         return cls(
             seconds[real],
             number[real],
@@ -49,26 +49,26 @@ class Phases(msgspec.Struct, frozen=True):
 Source = Iterator[Phases]
 
 
-def forever(name: str, level: float = 0.0) -> Phases:
+def build_endless_phase(name: str, level: float = 0.0) -> Phases:
     """Return one phase without an end."""
     return Phases.of([name], [np.inf], level)
 
 
-def until_done(source: Source, work_s: float, then: str) -> Source:
+def follow_until_done(source: Source, work_s: float, then: str) -> Source:
     """Follow a source until its progress reaches `work_s`, then stay in one phase."""
-    yield from _until(source, work_s, then, by_progress=True)
+    yield from _follow_until(source, work_s, then, by_progress=True)
 
 
-def until(source: Source, after_s: float, then: str, level: float = 0.0) -> Source:
+def follow_until(source: Source, after_s: float, then: str, level: float = 0.0) -> Source:
     """Follow a source for some seconds, then stay in one phase."""
-    yield from _until(source, after_s, then, level=level)
+    yield from _follow_until(source, after_s, then, level=level)
 
 
-def _until(
+def _follow_until(
     source: Source, left: float, then: str, *, level: float = 0.0, by_progress: bool = False
 ) -> Source:
     for piece in source:
-        gained = _progress_gained(piece) if by_progress else piece.length
+        gained = _compute_progress(piece) if by_progress else piece.length
         total = np.cumsum(gained)
         if not len(total) or total[-1] < left:
             left -= float(total[-1]) if len(total) else 0.0
@@ -80,10 +80,10 @@ def _until(
         if at or seconds > 0:
             yield piece.first(at + 1, seconds)
         break
-    yield forever(then, level)
+    yield build_endless_phase(then, level)
 
 
-def _progress_gained(piece: Phases) -> Array:
+def _compute_progress(piece: Phases) -> Array:
     return np.where(piece.speed > 0, piece.length, 0) * piece.speed
 
 
@@ -146,7 +146,7 @@ class Timeline:
             np.where(piece.speed > 0, piece.length, 0) * piece.speed
         )
         before = np.append(self._progress, gained[:-1])
-        save = piece.kind == kinds().number("checkpoint")
+        save = piece.kind == read_kinds().number("checkpoint")
         fresh = np.append(self._after_save, save[:-1])
         saved = np.maximum.accumulate(np.where(fresh, before, self._saved))
         self.begin = np.append(self.begin, np.append(self._end, ends[:-1]))

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from simulator.work.chance import draw_uniform, generator
-from simulator.work.distributions import value
-from simulator.work.timeline import Phases, Source, until, until_done
+from simulator.work.chance import build_generator, draw_uniform
+from simulator.work.distributions import compute_value
+from simulator.work.timeline import Phases, Source, follow_until, follow_until_done
 
 Numbers = dict[str, float]
 
@@ -25,30 +25,30 @@ WAITS = ("host save", "evaluate", "cpu")
 NIGHT_LEVEL = (0.55, 0.85)
 
 
-def busy(numbers: Numbers, seed: int) -> float:
+def draw_busy_level(numbers: Numbers, seed: int) -> float:
     """Return the engine-busy level of computing stretches: Acme's law, or by the wanted mean."""
     wanted = numbers["mean"]
     if math.isnan(wanted):
-        return min(MOST, value("gpu_util", draw_uniform(seed, "busy")))
+        return min(MOST, compute_value("gpu_util", draw_uniform(seed, "busy")))
     starved = numbers["input_share"]
     if starved == 1:
         return MOST
-    steady = wanted / _computing(numbers) - starved * sum(INPUT_LEVEL) / 2
+    steady = wanted / _compute_level(numbers) - starved * sum(INPUT_LEVEL) / 2
     return min(MOST, steady / (1 - starved))
 
 
-def training(seed: int, numbers: Numbers, work_s: float | None) -> Source:
+def run_training(seed: int, numbers: Numbers, work_s: float | None) -> Source:
     """Yield a job's phases: start, stretches and checkpoints, then done, kept or hung."""
-    source = _job(seed, numbers)
+    source = _run_job(seed, numbers)
     if not math.isinf(numbers["hang_after_s"]):
         hangs = ("spin", 1.0) if numbers["spin"] else ("idle", 0.0)
-        source = until(source, numbers["hang_after_s"], *hangs)
+        source = follow_until(source, numbers["hang_after_s"], *hangs)
     if work_s is not None:
-        source = until_done(source, work_s, "idle" if numbers["kept"] else "done")
+        source = follow_until_done(source, work_s, "idle" if numbers["kept"] else "done")
     return source
 
 
-def night(seed: int, numbers: Numbers, start_s: float) -> Source:
+def run_night_job(seed: int, numbers: Numbers, start_s: float) -> Source:
     """Yield a pod that computes for some hours every night and holds its devices all day."""
     low, high = NIGHT_LEVEL
     level = low + (high - low) * draw_uniform(seed, "busy")
@@ -57,7 +57,7 @@ def night(seed: int, numbers: Numbers, start_s: float) -> Source:
     now = start_s + sum(head)
     while True:
         midnight = math.floor((now / 3600 + numbers["tz_h"]) / 24) * DAY_S - numbers["tz_h"] * 3600
-        jitter = generator(seed, "night", int(midnight // DAY_S)).uniform(-600, 600, 2)
+        jitter = build_generator(seed, "night", int(midnight // DAY_S)).uniform(-600, 600, 2)
         begin = midnight + numbers["from_hour"] * 3600 + float(jitter[0])
         end = begin + numbers["hours"] * 3600 + float(jitter[1])
         edges = np.clip([begin, end, midnight + DAY_S], now, None)
@@ -67,12 +67,12 @@ def night(seed: int, numbers: Numbers, start_s: float) -> Source:
         now = midnight + DAY_S
 
 
-def _job(seed: int, numbers: Numbers) -> Source:
+def _run_job(seed: int, numbers: Numbers) -> Source:
     yield Phases.of(
         ["pull", "rendezvous", "load", "cpu"],
         [numbers[name] for name in ("pull_s", "rendezvous_s", "load_s", "cpu_first_s")],
     )
-    level, pace = busy(numbers, seed), numbers["straggle"]
+    level, pace = draw_busy_level(numbers, seed), numbers["straggle"]
     endless = math.isinf(numbers["checkpoint_every_s"])
     every = DAY_S if endless else numbers["checkpoint_every_s"]
     saving = 0.0 if endless else numbers["checkpoint_s"]
@@ -85,7 +85,7 @@ def _job(seed: int, numbers: Numbers) -> Source:
     waits = ("host_save_s", "evaluate_s", "prepare_s")
     piece = 0
     while True:
-        rng = generator(seed, "cycles", piece)
+        rng = build_generator(seed, "cycles", piece)
         starved = rng.random(CYCLES) < numbers["input_share"]
         names = [
             name
@@ -112,7 +112,7 @@ def _job(seed: int, numbers: Numbers) -> Source:
         piece += 1
 
 
-def _computing(numbers: Numbers) -> float:
+def _compute_level(numbers: Numbers) -> float:
     every = numbers["checkpoint_every_s"]
     if math.isinf(every):
         return 1.0

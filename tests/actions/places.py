@@ -10,7 +10,7 @@ from typing import Any
 from actions.cluster.client import KubeClient
 from fallow.action_models import Change, Intent
 from fallow.kube.api import ApiConnection, BackOff
-from simulator.kube.kinds import ApiKind, builtin_kinds
+from simulator.kube.kinds import ApiKind, read_builtin_kinds
 from simulator.kube.server import KubeServer
 from simulator.kube.store import ObjectStore
 from tests.servers import kube_apiserver as real
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 CLUSTER = "sim"
 MERGE = "application/merge-patch+json"
 _spaces = itertools.count()
-_KINDS = {k.key: k for k in builtin_kinds()}
+_KINDS = {k.key: k for k in read_builtin_kinds()}
 
 
 def door(

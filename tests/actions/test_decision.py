@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.decide import SNAPSHOT_AGE, decide
-from actions.gates import CHECKS, gates
+from actions.gates import CHECKS, list_gates
 from actions.policy.budgets import BudgetUsage, CountedAction
 from actions.policy.model import (
     ActionBudget,
@@ -149,8 +149,8 @@ def test_a_case_without_doubt_is_acted_upon_after_notice_and_grace() -> None:
 def test_every_gate_of_the_table_is_asked_in_its_order_and_no_other() -> None:
     text = files("actions").joinpath("gates.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
-    assert [g.gate for g in gates()] == [row["gate"] for row in rows]
-    assert {g.gate for g in gates()} == set(CHECKS)
+    assert [g.gate for g in list_gates()] == [row["gate"] for row in rows]
+    assert {g.gate for g in list_gates()} == set(CHECKS)
     assert all(row["question"] and row["source"] for row in rows)
 
 
@@ -201,11 +201,11 @@ ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", [g.gate for g in gates()])
+@pytest.mark.parametrize("name", [g.gate for g in list_gates()])
 def test_each_gate_alone_keeps_the_act_away_and_rules_as_the_table_says(name: str) -> None:
     of_facts, of_policy, of_spent = ONE_BY_ONE[name]
     decision = decided(facts(**of_facts), policy(**of_policy), spent(**of_spent))
-    row = next(g for g in gates() if g.gate == name)
+    row = next(g for g in list_gates() if g.gate == name)
     assert gate_names(decision) == [name], decision
     if name == "notice":
         assert (decision.step, decision.ruling) == ("notify", "allow")
@@ -230,9 +230,9 @@ def test_reasons_are_exactly_the_gates_that_are_shut_in_their_order(shut: set[st
             into.update(more)
         expected.add(name)
     decision = decided(facts(**merged[0]), policy(**merged[1]), spent(**merged[2]))
-    order = [g.gate for g in gates()]
+    order = [g.gate for g in list_gates()]
     assert gate_names(decision) == sorted(expected, key=order.index)
-    rulings = {g.ruling for g in gates() if g.gate in expected}
+    rulings = {g.ruling for g in list_gates() if g.gate in expected}
     strictest = "deny" if "deny" in rulings else "hold" if "hold" in rulings else "allow"
     assert decision.ruling == strictest
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.gate_answers import answer_gates, find_subject, read_remedies
-from actions.gates import gates
+from actions.gates import list_gates
 from actions.plan import plan
 from actions.policy.model import ActionBudget, Match, PolicyAmount, Stage
 from fallow.action_models import CaseHistory, Facts
@@ -85,7 +85,7 @@ def test_all_that_is_refused_says_why() -> None:
 def test_why_not_asks_every_gate_and_says_what_would_help() -> None:
     shut = replace(case("a"), coverage=0.5, uid=None)
     told = answer_gates(replace(WIDE, mode="notify"), shut, SPENT, NOW)
-    assert [a.gate for a in told] == [g.gate for g in gates()]
+    assert [a.gate for a in told] == [g.gate for g in list_gates()]
     no = {a.gate: a for a in told if not a.open}
     assert set(no) == {"coverage", "mode", "identity"}
     assert no["coverage"].refusal == "coverage is 50.0%, below 95%"
@@ -100,7 +100,7 @@ def test_why_not_says_until_when() -> None:
     assert grace.until == NOW + 23 * HOUR
 
 
-@pytest.mark.parametrize("gate", [g.gate for g in gates()])
+@pytest.mark.parametrize("gate", [g.gate for g in list_gates()])
 def test_every_gate_has_a_way(gate: str) -> None:
     assert read_remedies().get(gate)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.recommend import explain_protection, read_verbs, recommend, with_recommendations
+from actions.recommend import add_recommendations, explain_protection, read_verbs, recommend
 from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
 
@@ -104,14 +104,14 @@ def test_savings_a_day_are_the_findings_own_rate() -> None:
 
 def test_advised_findings_are_otherwise_the_same() -> None:
     found = finding()
-    (made,) = with_recommendations([found])
+    (made,) = add_recommendations([found])
     assert made.recommendations == recommend(found)
     assert msgspec.structs.replace(made, recommendations=()) == found
 
 
 def test_what_an_analyzer_recommends_stands() -> None:
     own = Recommendation("pack", "pool", "room", reversible=True)
-    (made,) = with_recommendations([finding(verdict="wasteful", recommendations=(own,))])
+    (made,) = add_recommendations([finding(verdict="wasteful", recommendations=(own,))])
     assert made.recommendations == (own,)
 
 

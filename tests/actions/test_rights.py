@@ -7,25 +7,25 @@ import pytest
 import yaml
 
 from actions import executors
-from actions.rights import check_rights, roles, rules
+from actions.rights import build_rules, check_rights, list_roles
 from fallow.errors import UsageError
 from fallow.protocols import Right
 from fallow.settings import load
-from runtime.generators.rbac import pages
+from runtime.generators.rbac import render_pages
 from runtime.operations.access_review import review_access
 from tests.actions.places import Place
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("name", sorted(pages()))
+@pytest.mark.parametrize("name", sorted(render_pages()))
 def test_the_files_are_what_the_code_declares(name: str) -> None:
     written = (ROOT / "deploy" / "rbac" / name).read_text()
-    assert written == pages()[name], "run: python -m runtime.generators.rbac deploy/rbac"
+    assert written == render_pages()[name], "run: python -m runtime.generators.rbac deploy/rbac"
 
 
 def test_no_role_may_delete_update_or_do_anything_to_everything() -> None:
-    documents = [d for text in pages().values() for d in yaml.safe_load_all(text)]
+    documents = [d for text in render_pages().values() for d in yaml.safe_load_all(text)]
     said = [rule for d in documents for rule in d["rules"]]
     assert {v for r in said for v in r["verbs"]} <= {"get", "list", "watch", "create", "patch"}
     assert "*" not in {w for r in said for w in (*r["resources"], *r["apiGroups"])}
@@ -34,17 +34,17 @@ def test_no_role_may_delete_update_or_do_anything_to_everything() -> None:
 
 
 def test_a_reader_only_reads() -> None:
-    (reader,) = yaml.safe_load_all(pages()["reader.yaml"])
+    (reader,) = yaml.safe_load_all(render_pages()["reader.yaml"])
     assert {v for r in reader["rules"] for v in r["verbs"]} <= {"get", "list", "watch"}
 
 
 def test_every_executor_has_a_role_of_its_own() -> None:
-    found = roles(executors.load_executors())
+    found = list_roles(executors.load_executors())
     assert {f"fallow-act-{name}" for name in executors.load_executors()} <= set(found)
 
 
 def test_only_the_role_that_restores_bare_pods_may_create_pods() -> None:
-    found = roles(executors.load_executors())
+    found = list_roles(executors.load_executors())
     creating = {
         name
         for name, rights in found.items()
@@ -59,11 +59,11 @@ def test_an_executor_that_asks_to_delete_is_refused() -> None:
         rights = (Right("", "pods", ("delete",)),)
 
     with pytest.raises(UsageError, match="fallow-act-greedy asks for delete: legal are get"):
-        roles({"greedy": Greedy()})  # type: ignore[dict-item]
+        list_roles({"greedy": Greedy()})  # type: ignore[dict-item]
 
 
 def test_rights_to_one_resource_are_one_rule() -> None:
-    found = rules(
+    found = build_rules(
         [
             Right("", "pods", ("list",)),
             Right("", "nodes", ("get", "list")),

@@ -54,7 +54,7 @@ class Memory:
             self._waiting.setdefault(batch.table, []).append(batch.rows)
 
     def rows(self, table: str, rows: Iterable[Mapping[str, object]]) -> None:
-        known = {column.name for column in tables.columns(table)}
+        known = {column.name for column in tables.list_columns(table)}
         for row in rows:
             if not row.keys() <= known:
                 raise ValueError(f"table {table!r} has no columns {sorted(row.keys() - known)}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actions.recommend import with_recommendations
+from actions.recommend import add_recommendations
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.window import Window
 from runtime.operations.findings import document
@@ -33,7 +33,7 @@ def test_a_site_becomes_its_document(case: str, site: Site) -> None:
         site.notebook(**notebook)
     site.price(given["price"])
     window = Window(site.start, site.start + timedelta(days=1))
-    found = with_recommendations(IdleAnalyzer().find(site.views, window))
+    found = add_recommendations(IdleAnalyzer().find(site.views, window))
     made = {"schema": "fallow.findings/v1", "findings": [document(f) for f in found]}
     path = GOLDEN / case / "findings.json"
     if os.environ.get("FALLOW_GOLDEN") == "write":

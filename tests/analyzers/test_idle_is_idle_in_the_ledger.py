@@ -20,9 +20,9 @@ from analyzers.idle.rows import list_stretches
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import isolated_settings, run_world
+from runtime.experiments.accuracy.collection import isolate_settings, run_world
 from runtime.operations import pipeline
-from simulator.cluster.nodes import nodes_of
+from simulator.cluster.nodes import build_nodes
 from simulator.exporters.quirks import Quirks
 from simulator.world import Spec, World
 from warehouse import ledger
@@ -132,8 +132,8 @@ def check(found: list[Overlap]) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_simulated_fleet_with_faulty_exporters(tmp_path: Any, seed: int) -> None:
     window = Window(START, START + timedelta(days=1))
-    world = World(Spec(nodes=nodes_of(POOLS), start_s=START.timestamp()), seed)
-    settings = isolated_settings(tmp_path, threads=2)
+    world = World(Spec(nodes=build_nodes(POOLS), start_s=START.timestamp()), seed)
+    settings = isolate_settings(tmp_path, threads=2)
     with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
         run_world(warehouse, world, window, Quirks.of(FAULTS, seed))
         found = overlaps(warehouse, window)

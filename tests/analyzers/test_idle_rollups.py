@@ -9,7 +9,7 @@ from analyzers.idle import samples
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.models import Finding
 from fallow.settings import Settings
-from fallow.tables import Batch, schema
+from fallow.tables import Batch, get_schema
 from fallow.window import Window
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
@@ -27,10 +27,10 @@ def both(site: Site, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Any
         raw = analyzer.find(site.views, window)
         with Warehouse.open(settings, write=True) as warehouse:
             sample = site.views.query("SELECT * FROM sample ORDER BY device, ts")
-            warehouse.ingest([Batch("sample", sample.cast(schema("sample")))])
+            warehouse.ingest([Batch("sample", sample.cast(get_schema("sample")))])
             roll_up(warehouse)
             rolled = warehouse.query("SELECT * FROM rollup_5m")
-        site.views.put(Batch("rollup_5m", rolled.cast(schema("rollup_5m"))))
+        site.views.put(Batch("rollup_5m", rolled.cast(get_schema("rollup_5m"))))
         monkeypatch.setattr(samples, "MOST_SAMPLES", 0)
         coarse = analyzer.find(site.views, window)
         assert {f.details["read_from"] for f in raw} <= {"sample"}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analyzers.idle.samples import MEASURES, with_states
+from analyzers.idle.samples import MEASURES, add_states
 from warehouse.signals.runs import (
     BUSY,
     CONFLICT,
@@ -44,7 +44,7 @@ def states(*rows: tuple[int, int, bool, bool]) -> Any:
 
 
 def read(made: DeviceSamples, *rows: tuple[int, int, bool, bool], until: int = 10) -> Any:
-    return with_states(made, states(*rows), (0, until * BUCKET))
+    return add_states(made, states(*rows), (0, until * BUCKET))
 
 
 TWO = ([0, 299, 300, 0, 300], [0, 0, 0, 1, 1], [IDLE] * 5)
@@ -81,10 +81,10 @@ def test_a_frozen_bucket_repeats_old_values_and_stays_what_it_is() -> None:
 
 def test_activity_is_known_only_outside_of_the_time_that_was_accounted() -> None:
     made = samples([0, 300, 600, 900], [0] * 4, [IDLE] * 4)
-    inside = with_states(made, states(), (BUCKET, 3 * BUCKET))
+    inside = add_states(made, states(), (BUCKET, 3 * BUCKET))
     assert np.isnan(inside.measures["activity"]).tolist() == [False, True, True, False]
     assert inside.kind.tolist() == [IDLE] * 4
-    never = with_states(made, states((0, 0, False, True)), (5, 5))
+    never = add_states(made, states((0, 0, False, True)), (5, 5))
     assert never.kind.tolist() == [IDLE] * 4
     assert not np.isnan(never.measures["activity"]).any()
 

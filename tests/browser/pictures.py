@@ -58,15 +58,15 @@ def main() -> None:
         )
         for scheme in ("light", "dark"):
             with Visitor(browser, url, color_scheme=scheme) as visitor:
-                for view in options.views or app.names():
-                    name = f"{app.url_path(view)}-{scheme}.png"
+                for view in options.views or app.list_names():
+                    name = f"{app.build_url_path(view)}-{scheme}.png"
                     (options.out / name).write_bytes(taken(visitor, view, options.window))
         browser.close()
 
 
 def taken(visitor: Visitor, view: str, window: str) -> bytes:
     """Return the picture of a whole page."""
-    place = "" if view == app.names()[0] else app.url_path(view)
+    place = "" if view == app.list_names()[0] else app.build_url_path(view)
     visitor.page.set_viewport_size({"width": WIDTH, "height": LEAST})
     page = visitor.go(place, window=window, **CHOSEN.get(view, {}))
     height = min(MOST, max(LEAST, int(page.evaluate(HEIGHT))))

@@ -11,12 +11,12 @@ import pytest
 from playwright.sync_api import Page
 
 from dashboards import app
-from dashboards.text import visible
+from dashboards.text import spell_out
 from tests.browser.visiting import NAMELESS, WIDTH, Visitor
 from tests.dashboards.drawing import HOSTILE
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
-VIEWS = app.names()
+VIEWS = app.list_names()
 MENU = "[data-testid=stSidebarNavLink]"
 FAILED = re.compile(r"part of the page failed|Traceback \(most recent|\bError:", re.IGNORECASE)
 Visitors = Callable[..., Visitor]
@@ -33,7 +33,7 @@ def _by_kind() -> list[Any]:
 
 def path(view: str) -> str:
     """Return the address of a view; the first is what opens."""
-    return "" if view == VIEWS[0] else app.url_path(view)
+    return "" if view == VIEWS[0] else app.build_url_path(view)
 
 
 def filter_box(page: Page, label: str) -> Any:
@@ -60,8 +60,8 @@ def holding(value: str) -> Callable[[str], bool]:
 def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
     visitor = visitors()
     page = visitor.go(path(view), window="2d")
-    assert page.locator("h1").all_inner_texts() == [app._module(view).TITLE]
-    assert page.title() == f"{app._module(view).TITLE} · Fallow"
+    assert page.locator("h1").all_inner_texts() == [app._import_page(view).TITLE]
+    assert page.title() == f"{app._import_page(view).TITLE} · Fallow"
     assert "data as of 2026-11-16 00:00 UTC" in visitor.text()
     assert visitor.alerts("Error") == []
     assert not FAILED.search(visitor.text())
@@ -75,8 +75,8 @@ def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
 
 def test_the_first_page_answers_to_its_name_too(visitors: Visitors) -> None:
     visitor = visitors()
-    page = visitor.go(app.url_path(VIEWS[0]), window="2d")
-    assert page.locator("h1").all_inner_texts() == [app._module(VIEWS[0]).TITLE]
+    page = visitor.go(app.build_url_path(VIEWS[0]), window="2d")
+    assert page.locator("h1").all_inner_texts() == [app._import_page(VIEWS[0]).TITLE]
     assert page.get_by_text("Page not found").count() == 0
     assert page.locator(MENU).count() == len(VIEWS)
     visitor.hears_nothing()
@@ -110,7 +110,7 @@ def test_hostile_name_is_shown_as_its_characters(name: str, visitors: Visitors) 
     visitor = visitors()
     page = visitor.go("chargeback", window="2d", team=name)
     said = re.sub("[\u2060\u2066-\u2069]", "", visitor.text())
-    assert visible(name)[:39] in said
+    assert spell_out(name)[:39] in said
     assert page.locator("[data-testid=stMain] script").count() == 0
     assert page.evaluate(WIDTH) <= 0
     visitor.hears_nothing()
@@ -201,9 +201,9 @@ def test_keyboard_reaches_every_page_and_filter(visitors: Visitors) -> None:
         )
     assert wanted <= {address.partition("?")[0] for address in reached}
     assert any("Window" in label for label in reached)
-    page.locator(MENU, has_text=app._module(VIEWS[1]).TITLE).focus()
+    page.locator(MENU, has_text=app._import_page(VIEWS[1]).TITLE).focus()
     page.keyboard.press("Enter")
-    page.locator("h1", has_text=app._module(VIEWS[1]).TITLE).wait_for()
+    page.locator("h1", has_text=app._import_page(VIEWS[1]).TITLE).wait_for()
 
 
 def test_keyboard_reaches_a_table_and_opens_its_second_row(visitors: Visitors) -> None:

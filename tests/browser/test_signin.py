@@ -135,12 +135,12 @@ def wishes(settings: Settings) -> list[Wish]:
     window = Window(demo.END - timedelta(days=2), demo.END)
     with Warehouse.open(settings) as views:
         found = inbox.list_inbox(views, window, Filters()).to_pylist()[0]["id"]
-        waits = policy_actions.waiting(views, Filters()).to_pylist()[0]["id"]
-        rows = policy_actions.actions_done(views, window, Filters()).to_pylist()
+        waits = policy_actions.read_waiting(views, Filters()).to_pylist()[0]["id"]
+        rows = policy_actions.read_actions_done(views, window, Filters()).to_pylist()
         took = next(row["id"] for row in rows if row["result"] == "done")
         decided = policy_actions.plan(views, Filters()).to_pylist()
         owner = decided[0]["owner"]
-        case = owner_workloads.coming(views, Filters(), (owner,)).to_pylist()[0]
+        case = owner_workloads.read_coming(views, Filters(), (owner,)).to_pylist()[0]
     whom = f"{case['workload_kind']}/{case['namespace']}/{case['workload']}"
     return [
         Wish("inbox", {"finding": found}, "Snooze", "snooze", {"finding": found, "for": "7d"}),

@@ -29,17 +29,19 @@ LOOK = datetime(2026, 11, 15, 23, 59)  # noqa: DTZ001  (the tables' naive UTC)
 def test_viewers_and_the_collector_never_wait_for_each_other(
     browser: Browser, url: str, settings: Settings, viewers: int
 ) -> None:
-    views = [app.names()[n % len(app.names())] for n in range(viewers)]
+    views = [app.list_names()[n % len(app.list_names())] for n in range(viewers)]
     with ExitStack() as stack, Warehouse.open(settings, write=True) as warehouse:
         people = [stack.enter_context(Visitor(browser, url)) for _ in views]
         collector = Collector(warehouse)
         stack.callback(collector.stop)
         collector.start()
         for visitor, view in zip(people, views, strict=True):
-            visitor.set_out("" if view == app.names()[0] else app.url_path(view), window="12h")
+            visitor.set_out(
+                "" if view == app.list_names()[0] else app.build_url_path(view), window="12h"
+            )
         for visitor, view in zip(people, views, strict=True):
             page = visitor.arrive()
-            assert page.locator("h1").all_inner_texts() == [app._module(view).TITLE]
+            assert page.locator("h1").all_inner_texts() == [app._import_page(view).TITLE]
             assert visitor.alerts("Error") == []
             assert "in use" not in " ".join(visitor.alerts("Warning"))
             visitor.hears_nothing()

@@ -63,7 +63,7 @@ def names_what_was_changed_since(site: Site, acted: str) -> None:
         told = JournalState(journal).catch_up().actions[acted]
         (row,) = journal.entries("intent", key=acted)
     spent = msgspec.convert(row.document["spent"], BudgetUsage, strict=False)
-    policy = explaining._policy(told)
+    policy = explaining._find_policy(told)
     assert explaining.replay_decision(told, policy, spent) == "same"
     frozen = msgspec.structs.replace(spent, frozen="by ann")
     said = explaining.replay_decision(told, policy, frozen)

@@ -14,7 +14,7 @@ import yaml
 from actions.journal import event_types
 from actions.policy.parser import read_policies
 from fallow.settings import Settings, load
-from fallow.tables import Batch, table_names
+from fallow.tables import Batch, list_table_names
 from runtime.cli.options import CommandRun
 from tests.actions.loop.site import SPACE, Site, bare, pod_spec
 from tests.actions.notices.conftest import Hook
@@ -234,7 +234,7 @@ def test_a_notebook_is_told_stopped_explained_and_undone(
     assert bare(site.get("Notebook", "nb")) == before
     with Warehouse.open(load(file=site.folder.parent / "fallow.yaml").settings) as lake:
         kinds = lake.query("SELECT kind FROM action ORDER BY seq").column("kind").to_pylist()
-        values = [str(lake.query(f'FROM "{name}"').to_pylist()) for name in table_names()]
+        values = [str(lake.query(f'FROM "{name}"').to_pylist()) for name in list_table_names()]
     assert kinds == [entry.kind for entry in site.journal().entries()][: len(kinds)]
     assert "sent" in kinds
     assert fallow("actions", "--verify").code == 0

@@ -12,7 +12,7 @@ from actions.journal import Journal, event_types
 from actions.loop.protocols import Notice
 from fallow.settings import Settings, load
 from runtime.operations.live_actor import open_notifier
-from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.delivery.sender import Deliveries
 from tests.cli.conftest import Fallow
 from tests.delivery.receivers import Hook, hooked, produce
@@ -61,7 +61,7 @@ def send_notice(settings: Settings) -> None:
 
 
 def send_report(settings: Settings) -> None:
-    with Outbox.open(outbox_path(settings)) as outbox:
+    with Outbox.open(get_outbox_path(settings)) as outbox:
         outbox.owe("weekly", NOW, ["chat"], NOW)
         Deliveries(settings, None, outbox, clock=lambda: NOW, produce=produce).turn()  # type: ignore[arg-type]
 

@@ -96,7 +96,7 @@ def _find_secrets_in_rows(settings: Settings) -> list[tuple[str, str]]:
     with Warehouse.open(settings) as warehouse:
         return [
             (table, marker)
-            for table in tables.table_names()
+            for table in tables.list_table_names()
             for marker in _list_markers(str(warehouse.query(f'FROM "{table}"').to_pylist()))
         ]
 

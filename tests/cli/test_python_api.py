@@ -193,7 +193,7 @@ def test_a_fleet_that_cannot_be_opened_says_why(
     assert not (tmp_path / "nothing").exists(), "opening creates nothing"
     with pytest.raises(SettingsError, match=r"absent\.yaml"):
         api.connect(tmp_path, config=tmp_path / "absent.yaml")
-    monkeypatch.setattr("fallow.fleet.installed", lambda _group: {})
+    monkeypatch.setattr("fallow.fleet.find_installed", lambda _group: {})
     with pytest.raises(UsageError, match="nothing that opens a warehouse"):
         api.connect(tmp_path)
 
@@ -208,7 +208,10 @@ def test_a_fleet_is_closed_at_the_end_of_its_block(demo_home: Path, fallow: Fall
 
 
 def test_the_core_finds_the_application_and_imports_nothing_of_it() -> None:
-    assert plugins.installed("connect")["warehouse"].value == "runtime.operations.fleet:open_fleet"
+    assert (
+        plugins.find_installed("connect")["warehouse"].value
+        == "runtime.operations.fleet:open_fleet"
+    )
     heavy = "runtime warehouse analyzers actions dashboards duckdb pyarrow polars pandas pydantic"
     code = (
         "import sys, fallow\n"

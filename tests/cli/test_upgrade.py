@@ -34,8 +34,8 @@ def compute_shape() -> str:
     """Return a hash of all tables, columns and types."""
     lines = sorted(
         f"{table}.{column.name} {column.type}"
-        for table in tables.table_names()
-        for column in tables.columns(table)
+        for table in tables.list_table_names()
+        for column in tables.list_columns(table)
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

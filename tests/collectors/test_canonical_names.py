@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collectors.canonical import Assembled, Series, assemble, resolve
 from collectors.frame import HOLDING, SAMPLE
-from fallow.tables import schema
+from fallow.tables import get_schema
 
 MOMENT = np.datetime64("2026-11-20T12:00:00", "us")
 GPU = {
@@ -187,7 +187,7 @@ def test_every_row_of_the_table_names_a_column() -> None:
         assert row["column"] in legal, row["metric"]
         assert row["combine"] in {"max", "min", "or"}
         assert float(row["low"]) < float(row["high"])
-        assert schema(row["table"]) is not None
+        assert get_schema(row["table"]) is not None
 
 
 @given(

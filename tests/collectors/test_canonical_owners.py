@@ -2,7 +2,7 @@
 
 import pytest
 
-from collectors.series import Identity, host, identify, owner_of
+from collectors.series import Identity, find_owner, identify, parse_host
 
 BASE = {"gpu": "0", "UUID": "GPU-1", "Hostname": "node-a"}
 
@@ -61,7 +61,7 @@ OWNERS = [
 def test_the_workload_is_told_from_the_exporter(
     labels: dict[str, str], owner: tuple[str | None, str | None, str | None]
 ) -> None:
-    assert owner_of(labels) == owner
+    assert find_owner(labels) == owner
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_node_spellings(labels: dict[str, str], node: str | None) -> None:
     ],
 )
 def test_host_of_an_address(address: str, name: str | None) -> None:
-    assert host(address) == name
+    assert parse_host(address) == name
 
 
 def test_a_mig_instance_is_its_own_device() -> None:

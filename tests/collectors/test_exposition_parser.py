@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from collectors.exposition import parse_labels, parse_tail, read, samples
+from collectors.exposition import parse_labels, parse_samples, parse_tail, read
 
 GOOD = [
     (b"a 5\n", "a", {}, 5.0, None),
@@ -34,12 +34,12 @@ GOOD = [
 def test_valid_lines(
     text: bytes, name: str, labels: dict[str, str], value: float, stamp: int | None
 ) -> None:
-    assert list(samples(text)) == [(name, labels, value, stamp)]
+    assert list(parse_samples(text)) == [(name, labels, value, stamp)]
     assert read(text).rejected == 0
 
 
 def test_not_a_number_is_a_value() -> None:
-    ((_, _, value, _),) = samples(b"a NaN\n")
+    ((_, _, value, _),) = parse_samples(b"a NaN\n")
     assert math.isnan(value)
 
 
@@ -137,7 +137,7 @@ def test_we_read_what_the_reference_parser_reads(
 ) -> None:
     text = "".join(written(*sample) for sample in drawn)
     theirs = [s for family in text_string_to_metric_families(text) for s in family.samples]
-    ours = list(samples(text.encode()))
+    ours = list(parse_samples(text.encode()))
     assert read(text.encode()).rejected == 0
     assert len(ours) == len(theirs) == len(drawn)
     # The reference parser groups by name; compare what belongs to each in order.

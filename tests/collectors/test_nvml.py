@@ -260,7 +260,9 @@ def test_the_command_reads_the_gpus_of_this_machine(
     named: bool,
 ) -> None:
     """By its name without any setting, or without a name where the settings want it."""
-    monkeypatch.setattr("collectors.nvml._pynvml", lambda: Binding(board("GPU-a"), board("GPU-b")))
+    monkeypatch.setattr(
+        "collectors.nvml._import_pynvml", lambda: Binding(board("GPU-a"), board("GPU-b"))
+    )
     monkeypatch.setenv("NODE_NAME", "n0")
     config = tmp_path / "fallow.yaml"
     config.write_text("{}\n" if named else "nvml: {enabled: true}\n")
@@ -281,7 +283,7 @@ def test_the_command_says_that_there_is_no_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     binding = Binding(init=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-    monkeypatch.setattr("collectors.nvml._pynvml", lambda: binding)
+    monkeypatch.setattr("collectors.nvml._import_pynvml", lambda: binding)
     home = ["--home", str(tmp_path / "home")]
     assert run(["collect", "--once", "--source", "nvml", *home]) == 75
     assert "no NVIDIA driver" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collectors.openb import EPOCH, import_openb, summary
+from collectors.openb import EPOCH, import_openb, summarize_import
 from fallow.errors import UsageError
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,32000,1024,0,\n"
@@ -100,7 +100,7 @@ def test_the_trace_has_its_known_figures(shared_data: Callable[[str], Path]) -> 
         shared_data("openb/openb_node_list_all_node.csv"),
         shared_data("openb/openb_pod_list_default.csv"),
     )
-    found = summary(batches)
+    found = summarize_import(batches)
     assert (found.nodes, found.gpu_nodes, found.gpus, found.pods) == (1523, 1213, 6212, 8152)
     assert (found.cpu_only, found.sharing) == (1088, 3078)
     assert found.by_gpus == {1: 3911, 2: 16, 4: 15, 8: 44}
@@ -127,7 +127,7 @@ def test_the_first_fit_placement_lies_on_its_own_node_list(
     found = list(
         import_openb(shared_data("openb/openb_node_list_gpu_node.csv"), pods, placement, "openb")
     )
-    assert summary(found).placed == 7784
+    assert summarize_import(found).placed == 7784
     held: dict[str, float] = {}
     for document in found[1].rows.column("devices").to_pylist():
         for device in json.loads(document or "[]"):

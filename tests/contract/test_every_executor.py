@@ -10,12 +10,12 @@ import pytest
 
 from actions.executors import choose_executor, load_executors
 from actions.reclaim.evicting import RESTORE_RIGHTS
-from actions.reclaim.kinds import kinds
+from actions.reclaim.kinds import read_kinds
 from actions.recommend import read_verbs
 from fallow.action_models import Change, Intent
-from fallow.plugins import installed
+from fallow.plugins import find_installed
 from fallow.protocols import Executor, Right
-from simulator.kube.kinds import builtin_kinds
+from simulator.kube.kinds import read_builtin_kinds
 from tests.actions.places import Place, bare, serving
 from tests.actions.reclaim.examples import EXAMPLES, decided
 
@@ -62,7 +62,7 @@ def covered(rights: tuple[Right, ...], change: Change) -> bool:
     return any((r.group, r.resource) == (group, resource) and verb in r.verbs for r in rights)
 
 
-@pytest.mark.parametrize("name", installed("executors"))
+@pytest.mark.parametrize("name", find_installed("executors"))
 def test_an_executor_says_what_it_does_and_what_it_needs(name: str) -> None:
     executor = load_executors()[name]
     assert isinstance(executor, Executor)
@@ -77,9 +77,9 @@ def test_an_executor_says_what_it_does_and_what_it_needs(name: str) -> None:
         assert right.resource != "secrets"
 
 
-@pytest.mark.parametrize("name", installed("executors"))
+@pytest.mark.parametrize("name", find_installed("executors"))
 def test_rights_name_resources_that_a_cluster_serves(name: str) -> None:
-    served = {(k.group, k.plural) for k in builtin_kinds()}
+    served = {(k.group, k.plural) for k in read_builtin_kinds()}
     for right in load_executors()[name].rights:
         whole = right.resource.partition("/")[0]
         assert (right.group, whole) in served, f"{name}: {right}"
@@ -120,13 +120,13 @@ def test_an_intent_is_data_that_is_undone_and_covered(api: Place, number: int) -
 def _everything(api: Place) -> list[Any]:
     assert api.server is not None
     store = api.server.store
-    return [bare(o) for k in builtin_kinds() for o in store.list(k.key)]
+    return [bare(o) for k in read_builtin_kinds() for o in store.list(k.key)]
 
 
 def test_every_executor_is_under_contract() -> None:
     ours = {type(choose_executor(decided(e.kind, "a", "x", e.verb))).__name__ for e in EXAMPLES}
     held = {n for n, e in load_executors().items() if type(e).__name__ in ours}
-    assert held | set(ELSEWHERE) == set(installed("executors"))
+    assert held | set(ELSEWHERE) == set(find_installed("executors"))
     root = Path(__file__).resolve().parents[2]
     assert all(any((root / folder).glob("test_*.py")) for folder in ELSEWHERE.values())
 
@@ -135,7 +135,7 @@ def test_every_stop_that_is_recommended_is_carried_out() -> None:
     for kind, verb in read_verbs().items():
         executor = choose_executor(decided(kind, "a", "x", verb.verb))
         assert kind in executor.kinds
-    assert set(read_verbs()) | {"Pod"} == set(kinds())
+    assert set(read_verbs()) | {"Pod"} == set(read_kinds())
 
 
 def test_one_executor_for_each_kind_and_verb() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fallow import tables
-from fallow.plugins import installed, load
+from fallow.plugins import find_installed, load
 from fallow.protocols import Analyzer, Collector, PriceSource
 from fallow.settings import Settings
 from fallow.settings import load as load_settings
@@ -77,7 +77,7 @@ ELSEWHERE = {"aws"}
 """Needs a cloud's answers; tests/prices holds it to a stand-in."""
 
 
-@pytest.mark.parametrize("name", installed("collectors"))
+@pytest.mark.parametrize("name", find_installed("collectors"))
 def test_a_collector_whose_source_is_dead_says_so_in_a_row_and_never_raises(
     name: str, tmp_path: Path
 ) -> None:
@@ -85,7 +85,7 @@ def test_a_collector_whose_source_is_dead_says_so_in_a_row_and_never_raises(
     collector = make(_settings(tmp_path))
     assert isinstance(collector, Collector)
     batches = list(collector.collect(WINDOW))
-    assert {b.table for b in batches} <= set(tables.table_names())
+    assert {b.table for b in batches} <= set(tables.list_table_names())
     looks = [row for b in batches if b.table == "scrape" for row in b.rows.to_pylist()]
     assert looks, f"{name} kept silent about a dead source"
     assert all(look["up"] is False and look["error"] for look in looks), looks
@@ -94,7 +94,7 @@ def test_a_collector_whose_source_is_dead_says_so_in_a_row_and_never_raises(
     assert not sum(b.rows.num_rows for b in others), "rows from a source that is not there"
 
 
-@pytest.mark.parametrize("name", sorted(set(installed("prices")) - ELSEWHERE))
+@pytest.mark.parametrize("name", sorted(set(find_installed("prices")) - ELSEWHERE))
 def test_a_price_has_a_date_a_reference_and_parts_that_sum_to_the_node(name: str) -> None:
     source = PRICES.get(name, _theirs("prices", name))()
     assert isinstance(source, PriceSource)
@@ -102,7 +102,7 @@ def test_a_price_has_a_date_a_reference_and_parts_that_sum_to_the_node(name: str
     assert batch.table == "rate"
     rows = batch.rows.to_pylist()
     assert rows
-    keys = [tuple(row[k] for k in tables.key("rate")) for row in rows]
+    keys = [tuple(row[k] for k in tables.get_key("rate")) for row in rows]
     assert len(keys) == len(set(keys))
     for row in rows:
         assert row["as_of"] is not None, row
@@ -122,7 +122,7 @@ def test_a_price_has_a_date_a_reference_and_parts_that_sum_to_the_node(name: str
             assert abs(total - row["node_usd_h"]) <= sum(amounts) * Decimal("0.00000001"), row
 
 
-@pytest.mark.parametrize("name", installed("analyzers"))
+@pytest.mark.parametrize("name", find_installed("analyzers"))
 def test_an_analyzer_finds_nothing_in_an_empty_warehouse(name: str, tmp_path: Path) -> None:
     analyzer = load("analyzers", name)()
     assert isinstance(analyzer, Analyzer)
@@ -136,5 +136,5 @@ def test_every_plugin_of_ours_is_under_contract() -> None:
 
 
 def _ours(seam: str) -> set[str]:
-    points = installed(seam).items()
+    points = find_installed(seam).items()
     return {name for name, point in points if point.dist is None or point.dist.name == "fallow"}

@@ -33,7 +33,7 @@ def lived(settings: Settings, warehouse: Warehouse, end: datetime) -> None:
     found = findings.read_latest(warehouse, Window(end - 3 * DAY, end))
     idle = [f for f in found if f.analyzer == "idle" and f.evidence == "confirmed"][:6]
     clock = Clock(end - DAY)
-    with Journal.open(plans.journal_path(settings), clock, actor="fallow") as journal:
+    with Journal.open(plans.get_journal_path(settings), clock, actor="fallow") as journal:
         whom = [_decision(f, end) for f in idle]
         for decision in whom:
             journal.append(event_types.NOTIFIED, decision.finding, {"policy": decision.policy})

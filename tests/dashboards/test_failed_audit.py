@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from dashboards.figures import data_health
-from dashboards.page import plain
+from dashboards.page import escape
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -72,7 +72,7 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
 ) -> None:
     with Warehouse.open(broken) as warehouse:
         said = audits.format_banner(audits.run_audits(warehouse, WINDOW))
-        assert data_health.audits(warehouse, WINDOW) == said
+        assert data_health.read_audits(warehouse, WINDOW) == said
     assert said is not None
     assert "ledger_capacity: 2 rows" in said, "each of the two GPUs lost half of that hour"
 
@@ -85,7 +85,7 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
         assert said in text, command
 
     page = draw("data", broken, window=window)
-    assert [e.value for e in page.error] == [plain(said, 900)]
+    assert [e.value for e in page.error] == [escape(said, 900)]
     assert "does not add up" in [m.value for m in page.metric]
 
     log = Mock()  # a command of this process may have set the loggers up
@@ -109,4 +109,4 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
 
 def test_a_sound_ledger_has_no_banner(sound: Settings) -> None:
     with Warehouse.open(sound) as warehouse:
-        assert data_health.audits(warehouse, WINDOW) is None
+        assert data_health.read_audits(warehouse, WINDOW) is None

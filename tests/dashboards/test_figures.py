@@ -48,7 +48,7 @@ def test_spend_is_what_the_command_says(views: Warehouse, key: str, view: str) -
     filters = Filters(view="gpu" if view == "gpu" else "loaded")
     mine = {
         r["name"]: (r["gpu_hours"], r["usd"])
-        for r in spend.by(views, WINDOW, filters, key).to_pylist()
+        for r in spend.read_by(views, WINDOW, filters, key).to_pylist()
     }
     theirs = {
         r[key]: (r["gpu_hours"], r["usd"]) for r in told(views, WINDOW, [key], view).to_pylist()
@@ -57,16 +57,16 @@ def test_spend_is_what_the_command_says(views: Warehouse, key: str, view: str) -
     assert {k: round(v[0], 6) for k, v in mine.items()} == {
         k: round(v[0], 6) for k, v in theirs.items()
     }
-    whole = spend.totals(views, WINDOW, filters)
+    whole = spend.read_totals(views, WINDOW, filters)
     assert sum(usd for _, usd in mine.values()) == whole.usd
-    daily = spend.daily(views, WINDOW, filters).to_pylist()
+    daily = spend.read_daily(views, WINDOW, filters).to_pylist()
     assert sum(row["usd"] for row in daily) == whole.usd
 
 
 def test_states_fall_from_the_paid_hours_to_nothing(views: Warehouse) -> None:
-    made = waterfall.waterfall(views, WINDOW, ALL)
+    made = waterfall.compute_waterfall(views, WINDOW, ALL)
     assert made.gpu_hours == pytest.approx(72 * 32)
-    assert made.usd == spend.totals(views, WINDOW, ALL).usd
+    assert made.usd == spend.read_totals(views, WINDOW, ALL).usd
     assert sum(s.gpu_hours for s in made.steps) == pytest.approx(made.gpu_hours)
     for above, below in itertools.pairwise(made.steps):
         assert below.left_gpu_hours == pytest.approx(above.left_gpu_hours - above.gpu_hours)
@@ -74,7 +74,7 @@ def test_states_fall_from_the_paid_hours_to_nothing(views: Warehouse) -> None:
 
 
 def test_what_could_be_saved_never_exceeds_the_bill(views: Warehouse) -> None:
-    made = waterfall.waterfall(views, WINDOW, ALL)
+    made = waterfall.compute_waterfall(views, WINDOW, ALL)
     assert made.savings
     assert made.usd is not None
     assert sum(s.usd or 0 for s in made.savings) <= made.usd
@@ -82,15 +82,15 @@ def test_what_could_be_saved_never_exceeds_the_bill(views: Warehouse) -> None:
         made.gpu_hours
     )
     half = Window(WINDOW.start, WINDOW.start + timedelta(hours=36))
-    parts = [waterfall.savings_of(views, w, ALL) for w in (half, Window(half.end, WINDOW.end))]
+    parts = [waterfall.list_savings(views, w, ALL) for w in (half, Window(half.end, WINDOW.end))]
     whole = sum(s.gpu_hours for s in made.savings)
     assert sum(s.gpu_hours for p in parts for s in p) == pytest.approx(whole, rel=1e-6)
 
 
 @pytest.mark.parametrize("key", waste.KEYS)
 def test_waste_by_owner_sums_to_its_states(views: Warehouse, key: str) -> None:
-    rows = waste.by_owner(views, WINDOW, ALL, key).to_pylist()
-    states = {r["name"]: r for r in spend.by(views, WINDOW, ALL, "state").to_pylist()}
+    rows = waste.read_by_owner(views, WINDOW, ALL, key).to_pylist()
+    states = {r["name"]: r for r in spend.read_by(views, WINDOW, ALL, "state").to_pylist()}
     for state in waste.STATES:
         assert sum(r[f"{state}_usd"] for r in rows) == (
             states[state]["usd"] if state in states else 0
@@ -100,24 +100,24 @@ def test_waste_by_owner_sums_to_its_states(views: Warehouse, key: str) -> None:
 
 
 def test_chargeback_sums_to_the_bill_and_to_what_the_command_shares_out(views: Warehouse) -> None:
-    rows = {r["team"]: r for r in chargeback.teams(views, WINDOW, ALL).to_pylist()}
+    rows = {r["team"]: r for r in chargeback.read_teams(views, WINDOW, ALL).to_pylist()}
     for view, column in (("loaded", "total_usd"), ("gpu", "total_usd_gpu")):
         shared = told(views, WINDOW, ["team"], view, share_unallocated=True).to_pylist()
         assert {r["team"]: r["usd"] for r in shared} == {t: r[column] for t, r in rows.items()}
-    bill = spend.totals(views, WINDOW, ALL).usd
+    bill = spend.read_totals(views, WINDOW, ALL).usd
     assert sum(r["total_usd"] for r in rows.values()) == bill
     assert sum(r["usd_loaded"] for r in rows.values()) == bill
     for team, row in rows.items():
         assert row["usd_gpu"] + row["usd_node"] == row["usd_loaded"]
         assert row["usd_loaded"] + row["shared_usd"] == row["total_usd"]
-        lines = chargeback.lines(views, WINDOW, ALL, team).to_pylist()
+        lines = chargeback.read_lines(views, WINDOW, ALL, team).to_pylist()
         assert sum(line["usd_loaded"] for line in lines) == row["usd_loaded"]
 
 
 def test_cluster_in_which_everything_is_held_shares_nothing_out(hostile: Settings) -> None:
     window = Window(END - timedelta(days=1), END)
     with Warehouse.open(hostile) as warehouse:
-        rows = chargeback.teams(warehouse, window, ALL).to_pylist()
+        rows = chargeback.read_teams(warehouse, window, ALL).to_pylist()
         shared = told(warehouse, window, ["team"], share_unallocated=True).to_pylist()
     assert {r["team"]: r["total_usd"] for r in rows} == dict.fromkeys(HOSTILE, Decimal(48))
     assert {r["team"]: r["usd"] for r in shared} == dict.fromkeys(HOSTILE, Decimal(48))
@@ -125,13 +125,15 @@ def test_cluster_in_which_everything_is_held_shares_nothing_out(hostile: Setting
 
 
 def test_units_carry_all_that_was_paid(views: Warehouse) -> None:
-    bill = spend.totals(views, WINDOW, ALL).usd
-    rows = units.by_owner(views, WINDOW, ALL, "team").to_pylist()
+    bill = spend.read_totals(views, WINDOW, ALL).usd
+    rows = units.read_by_owner(views, WINDOW, ALL, "team").to_pylist()
     assert sum(r["usd"] for r in rows) == bill
-    workloads = {r["name"]: r["usd"] for r in spend.by(views, WINDOW, ALL, "workload").to_pylist()}
-    served = units.served(views, WINDOW, ALL).to_pylist()
-    trained = units.trained(views, WINDOW, ALL).to_pylist()
-    runs = units.runs(views, WINDOW, ALL).to_pylist()
+    workloads = {
+        r["name"]: r["usd"] for r in spend.read_by(views, WINDOW, ALL, "workload").to_pylist()
+    }
+    served = units.read_served(views, WINDOW, ALL).to_pylist()
+    trained = units.read_trained(views, WINDOW, ALL).to_pylist()
+    runs = units.read_runs(views, WINDOW, ALL).to_pylist()
     assert served
     assert trained
     assert runs
@@ -144,7 +146,9 @@ def test_units_carry_all_that_was_paid(views: Warehouse) -> None:
 
 
 @pytest.mark.parametrize(
-    "figure", [spend.by, waste.by_owner, units.by_owner], ids=["spend", "waste", "units"]
+    "figure",
+    [spend.read_by, waste.read_by_owner, units.read_by_owner],
+    ids=["spend", "waste", "units"],
 )
 def test_unknown_keys_name_the_legal_ones(views: Warehouse, figure: Callable[..., object]) -> None:
     with pytest.raises(UsageError, match="cannot group") as refused:
@@ -227,8 +231,8 @@ def test_bridge_calls_a_move_to_dearer_capacity_mix() -> None:
 
 
 def test_month_of_a_steady_bill_is_forecast_exactly(views: Warehouse) -> None:
-    made = spend.month(views, END, ALL, Decimal(1000))
-    per_day = spend.totals(views, Window(END - timedelta(days=1), END), ALL).usd
+    made = spend.read_month(views, END, ALL, Decimal(1000))
+    per_day = spend.read_totals(views, Window(END - timedelta(days=1), END), ALL).usd
     assert made.usd is not None
     assert per_day is not None
     assert made.forecast == pytest.approx(made.usd + 15 * per_day, abs=Decimal("0.05"))
@@ -240,7 +244,7 @@ def test_month_of_a_steady_bill_is_forecast_exactly(views: Warehouse) -> None:
 def test_a_month_is_forecast_only_while_half_of_the_last_day_is_accounted_for(
     views: Warehouse, late: int, *, shown: bool
 ) -> None:
-    made = spend.month(views, END + timedelta(hours=late), ALL)
+    made = spend.read_month(views, END + timedelta(hours=late), ALL)
     assert made.usd is not None
     assert (made.forecast is not None, made.run_rate is not None) == (shown, shown)
     assert (made.doubt is None) == shown
@@ -259,29 +263,29 @@ def test_band_holds_the_end_of_a_restless_month_in_four_of_five_cases() -> None:
 
 def test_month_without_rows_knows_nothing(empty: Settings) -> None:
     with Warehouse.open(empty) as warehouse:
-        made = spend.month(warehouse, END, ALL)
+        made = spend.read_month(warehouse, END, ALL)
         assert (made.usd, made.forecast, made.run_rate, made.path) == (None, None, None, ())
-        assert extent.extent(warehouse) is None
+        assert extent.read_extent(warehouse) is None
         assert bridge.bridge(warehouse, WINDOW, ALL) is None
-        assert savings.stages(warehouse, WINDOW, ALL).identified == 0
+        assert savings.read_stages(warehouse, WINDOW, ALL).identified == 0
 
 
 def test_budgets_stand_where_they_stand(views: Warehouse) -> None:
     planned = {"genai": Decimal(1), "vision": Decimal(10_000_000), "nobody": Decimal(5)}
-    stands = {b.team: b.stands for b in anomalies.budgets(views, END, ALL, planned)}
+    stands = {b.team: b.stands for b in anomalies.read_budgets(views, END, ALL, planned)}
     assert stands == {"genai": "over", "vision": "within", "nobody": "unknown"}
 
 
 def test_budgets_end_at_the_wall_clock_however_old_the_data_are(views: Warehouse) -> None:
     """A month later nothing is known of the month: neither paid nor expected."""
     planned = {"genai": Decimal(1), "vision": Decimal(10_000_000)}
-    held = extent.extent(views)
+    held = extent.read_extent(views)
     assert held is not None
     assert held.accounted == END
     late = END + timedelta(days=40, minutes=7)
-    at = anomalies.budget_time(Window(END - timedelta(days=7), END), END, late)
+    at = anomalies.read_budget_time(Window(END - timedelta(days=7), END), END, late)
     assert at == late.replace(minute=0)
-    made = anomalies.budgets(views, at, ALL, planned)
+    made = anomalies.read_budgets(views, at, ALL, planned)
     assert {b.team: (b.usd, b.stands) for b in made} == {
         "genai": (None, "unknown"),
         "vision": (None, "unknown"),
@@ -290,7 +294,7 @@ def test_budgets_end_at_the_wall_clock_however_old_the_data_are(views: Warehouse
 
 def test_budgets_of_a_window_of_the_past_are_of_its_end() -> None:
     past = Window(END - timedelta(days=9), END - timedelta(days=2))
-    assert anomalies.budget_time(past, END, END + timedelta(days=40)) == past.end
+    assert anomalies.read_budget_time(past, END, END + timedelta(days=40)) == past.end
 
 
 def test_a_budget_that_is_spent_is_over_though_no_forecast_is_known() -> None:
@@ -313,7 +317,7 @@ def test_commitments_are_used_in_their_order_and_what_does_not_run_is_told(
     )
     more = one.model_copy(update={"name": "b", "nodes": 50})
     ended = one.model_copy(update={"name": "gone", "end": END - timedelta(days=30)})
-    first, second = commitments.commitments(views, WINDOW, ALL, (one, more, ended))
+    first, second = commitments.read_commitments(views, WINDOW, ALL, (one, more, ended))
     assert first.utilisation == pytest.approx(1.0)
     assert first.days_left == 10
     assert first.coverage is not None
@@ -341,8 +345,8 @@ def test_a_commitment_that_starts_in_another_time_zone_starts_at_the_same_moment
         end=END + timedelta(days=10),
     )
     abroad = one.model_copy(update={"start": start.astimezone(timezone(timedelta(hours=2)))})
-    (in_utc,) = commitments.commitments(views, WINDOW, ALL, (one,))
-    (there,) = commitments.commitments(views, WINDOW, ALL, (abroad,))
+    (in_utc,) = commitments.read_commitments(views, WINDOW, ALL, (one,))
+    (there,) = commitments.read_commitments(views, WINDOW, ALL, (abroad,))
     # Without the conversion its nodes were counted from two hours later on.
     assert in_utc.running_node_hours == there.running_node_hours
     assert in_utc.unused_usd == there.unused_usd
@@ -353,16 +357,16 @@ def test_savings_go_from_identified_to_verified(tmp_path: Path) -> None:
     with Warehouse.open(settings, write=True) as warehouse:
         stored(warehouse, *hostile_rows(HOSTILE[:5]), *_acted())
         window = Window(END - timedelta(days=2), END + timedelta(hours=1))
-        made = savings.stages(warehouse, window, ALL)
+        made = savings.read_stages(warehouse, window, ALL)
         assert (made.identified, made.approved, made.acted, made.verified) == (5, 2, 1, 1)
         assert made.identified_usd == 10
         assert made.approved_usd == 4
         assert made.acted_usd == 2
         assert made.verified_usd == Decimal("1.5")
         assert made.waiting == 1
-        cases = savings.cases(warehouse, window, ALL).to_pylist()
+        cases = savings.read_cases(warehouse, window, ALL).to_pylist()
         assert sorted(c["stage"] for c in cases) == ["approved", "requested", "verified"]
-        verified = savings.verified(warehouse, window, ALL).to_pylist()
+        verified = savings.read_verified(warehouse, window, ALL).to_pylist()
         assert [(v["kind"], v["usd"], v["actions"]) for v in verified] == [
             ("cash", Decimal("1.5"), 1)
         ]
@@ -410,19 +414,19 @@ def _acted() -> list[Batch]:
 
 
 def test_the_overview_adds_up_and_has_the_bill_of_spend(views: Warehouse) -> None:
-    now = overview.totals(views, WINDOW, ALL)
-    whole = spend.totals(views, WINDOW, ALL)
+    now = overview.read_totals(views, WINDOW, ALL)
+    whole = spend.read_totals(views, WINDOW, ALL)
     assert now.gpu_hours == pytest.approx(whole.gpu_hours)
     assert now.usd == whole.usd
     parts = now.used_gpu_hours + now.wasted_gpu_hours + now.unknown_gpu_hours
     assert parts == pytest.approx(now.gpu_hours)
     assert now.productive_gpu_hours < now.allocated_gpu_hours < now.gpu_hours
-    wasted = waste.by_owner(views, WINDOW, ALL, "team")["waste_usd"].to_pylist()
+    wasted = waste.read_by_owner(views, WINDOW, ALL, "team")["waste_usd"].to_pylist()
     assert now.wasted_usd == sum(usd for usd in wasted if usd is not None)
 
 
 def test_the_window_before_is_as_long_and_ends_where_this_one_begins() -> None:
-    assert overview.window_before(WINDOW) == Window(END - timedelta(days=6), WINDOW.start)
+    assert overview.get_window_before(WINDOW) == Window(END - timedelta(days=6), WINDOW.start)
     assert overview.change(Decimal(110), Decimal(100)) == pytest.approx(0.1)
     assert overview.change(Decimal(110), Decimal()) is None, "nothing was before: no share of it"
     assert overview.change(None, Decimal(1)) is None, "unknown is no change"

@@ -12,7 +12,7 @@ from dashboards.detail_words import describe_details, describe_kind
 from dashboards.figures import inbox
 from dashboards.figures.inbox import FindingChoice
 from dashboards.figures.query import Filters
-from dashboards.text import three_digits
+from dashboards.text import format_three_digits
 from dashboards.views import capacity
 from fallow.resources import read_table
 from fallow.settings import Settings
@@ -100,7 +100,7 @@ def test_every_advice_about_capacity_has_an_answer() -> None:
     ],
 )
 def test_numbers_have_three_significant_digits(number: float, text: str) -> None:
-    assert three_digits(number) == text
+    assert format_three_digits(number) == text
 
 
 @pytest.mark.slow

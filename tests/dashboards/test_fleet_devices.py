@@ -17,7 +17,7 @@ EARLIER = END - timedelta(hours=30, minutes=20)
 
 
 def test_each_gpu_has_the_telemetry_of_its_five_minutes(views: Warehouse) -> None:
-    rows = fleet_figures.devices(views, EARLIER, Filters()).to_pylist()
+    rows = fleet_figures.read_devices(views, EARLIER, Filters()).to_pylist()
     bucket = (EARLIER - timedelta(minutes=5)).replace(tzinfo=None)
     stored = {
         row["device"]: row

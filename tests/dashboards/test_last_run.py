@@ -10,7 +10,7 @@ import pytest
 from dashboards.figures import analyzer_findings, inbox, waterfall
 from dashboards.figures.query import Filters
 from fallow import plugin_runs
-from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
 from fallow.plugin_runs import PluginRun, Result
 from runtime.operations import analyzer_runs, findings
 from tests.reports import small
@@ -30,7 +30,7 @@ def idle_job(team: str) -> Finding:
         marginal_usd=Decimal(3),
     )  # fmt: skip
     return Finding(
-        id=finding_id("idle", "idle_job", subject, small.WINDOW.start),
+        id=compute_finding_id("idle", "idle_job", subject, small.WINDOW.start),
         analyzer="idle",
         kind="idle_job",
         subject=subject,
@@ -51,7 +51,7 @@ def lake(tmp_path: Path) -> Iterator[Warehouse]:
     tables = {name: rows for name, rows in small.rows().items() if name != "finding"}
     with Warehouse.open(small.fill(tmp_path / "home", tables), write=True) as warehouse:
         made = [idle_job(team) for team in TEAMS]
-        warehouse.ingest([findings.rows(made, found_at=FOUND_AT)])
+        warehouse.ingest([findings.build_rows(made, found_at=FOUND_AT)])
         yield warehouse
 
 
@@ -62,7 +62,7 @@ def keep(lake: Warehouse, analyzer: str, result: Result, at: datetime, reason: s
 
 def counts(lake: Warehouse) -> set[int]:
     """Return how many findings pages, reports and `fallow spend` count."""
-    made = waterfall.waterfall(lake, small.WINDOW, ALL)
+    made = waterfall.compute_waterfall(lake, small.WINDOW, ALL)
     saved = analyzer_runs.read_waterfall(lake, small.WINDOW)
     return {
         len(analyzer_findings.list_findings(lake, small.WINDOW, ALL, "idle")),

@@ -38,8 +38,8 @@ def test_each_limit_that_refuses_is_a_row(tmp_path: Path) -> None:
     with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
         stored(warehouse, batch)
         window = Window(START, START + timedelta(hours=1))
-        rows = quality.limits(warehouse, window, Filters()).to_pylist()
-        elsewhere = quality.limits(warehouse, window, Filters(cluster="other"))
+        rows = quality.read_limits(warehouse, window, Filters()).to_pylist()
+        elsewhere = quality.read_limits(warehouse, window, Filters(cluster="other"))
     assert [(row["limit_name"], row["targets"], row["scrapes"]) for row in rows] == [
         ("sample_limit", 2, 2),
         ("body_size_limit", 1, 1),
@@ -64,8 +64,8 @@ def test_failures_are_counted_by_day_and_cause(tmp_path: Path) -> None:
     with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
         stored(warehouse, batch)
         window = Window(START, START + timedelta(days=2))
-        rows = health.failures(warehouse, window, Filters()).to_pylist()
-        of_b = health.failures(warehouse, window, Filters(namespace="b")).to_pylist()
+        rows = health.read_failures(warehouse, window, Filters()).to_pylist()
+        of_b = health.read_failures(warehouse, window, Filters(namespace="b")).to_pylist()
     day = START.replace(tzinfo=None)
     assert [(row["day"], row["cause"], row["pods"], row["gpu_hours"]) for row in rows] == [
         (day, "node", 2, 3.5),

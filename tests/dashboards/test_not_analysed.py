@@ -9,7 +9,7 @@ from dashboards.figures import analysis_runs, analyzer_findings
 from dashboards.figures.query import Filters
 from fallow import plugin_runs
 from fallow.plugin_runs import PluginRun, Result
-from fallow.plugins import installed
+from fallow.plugins import find_installed
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments import demo
@@ -24,8 +24,8 @@ ONE = ("fragmentation",)
 
 
 def test_the_demo_runs_every_analyzer_and_pages_hold_what_they_find(views: Warehouse) -> None:
-    ran = [run for run in analysis_runs.runs(views) if run.touches(WINDOW)]
-    assert [run.plugin for run in ran] == [*installed("analyzers")]
+    ran = [run for run in analysis_runs.read_runs(views) if run.touches(WINDOW)]
+    assert [run.plugin for run in ran] == [*find_installed("analyzers")]
     assert not [run for run in ran if run.result == "failed"]
     # No hardware fails in these days of the demo; in its whole week Health lists slow_gpu.
     for name in ("fragmentation", "sizing", "spot"):
@@ -49,29 +49,29 @@ def keep(warehouse: Warehouse, result: Result, reason: str = "", window: Window 
 
 def test_none_found_not_analysed_and_cannot_be_judged_differ(lake: Warehouse) -> None:
     none = "No fragmentation was found."
-    absent = analysis_runs.absence(lake, WINDOW, ONE)
+    absent = analysis_runs.explain_absence(lake, WINDOW, ONE)
     assert absent.summary == "Not analysed."
     assert "fragmentation did not run over this window" in absent.sentence(none)
     assert "`fallow analyze fragmentation`" in absent.sentence(none)
 
     keep(lake, "done", window=EARLIER)
-    assert analysis_runs.absence(lake, WINDOW, ONE).summary == "Not analysed.", (
+    assert analysis_runs.explain_absence(lake, WINDOW, ONE).summary == "Not analysed.", (
         "it judged another window"
     )
 
     keep(lake, "withheld", "no inventory of nodes")
-    absent = analysis_runs.absence(lake, WINDOW, ONE)
+    absent = analysis_runs.explain_absence(lake, WINDOW, ONE)
     assert absent.summary == "Cannot be judged."
     assert "fragmentation (no inventory of nodes)" in absent.sentence(none)
 
     keep(lake, "failed", "it failed (ZeroDivisionError: division by zero)")
-    assert analysis_runs.absence(lake, WINDOW, ONE).summary == "Cannot be judged."
+    assert analysis_runs.explain_absence(lake, WINDOW, ONE).summary == "Cannot be judged."
 
     late = Window(WINDOW.start, WINDOW.end + timedelta(hours=1))
     keep(lake, "done", window=late)
-    assert analysis_runs.absence(lake, WINDOW, ONE).sentence(none) == none
+    assert analysis_runs.explain_absence(lake, WINDOW, ONE).sentence(none) == none
 
-    some = analysis_runs.absence(lake, WINDOW, ("fragmentation", "idle"))
+    some = analysis_runs.explain_absence(lake, WINDOW, ("fragmentation", "idle"))
     assert some.sentence(none).startswith(f"{none} Not analysed: idle did not run")
 
 

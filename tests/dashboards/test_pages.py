@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboards import app, charts, data, filters, links, views
-from dashboards.text import money, plain
+from dashboards.text import escape, format_money
 from dashboards.views import unit_cost
 from fallow.errors import TemporaryError
 from fallow.settings import Settings
@@ -23,7 +23,7 @@ from warehouse.lake import Warehouse
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]  # the demo's fleet is played once
 
-VIEWS = app.parts()
+VIEWS = app.list_parts()
 MOST_ELEMENTS = 30
 FAILED = "This part of the page failed"
 each_view = pytest.mark.parametrize("view", VIEWS)
@@ -42,9 +42,9 @@ def test_there_are_fourteen_pages() -> None:
         "overview spend gpu_hours chargeback unit_cost fleet timeline queues findings actions "
         "capacity health data mine"
     )
-    assert sorted(app.names()) == sorted(wanted.split())
+    assert sorted(app.list_names()) == sorted(wanted.split())
     in_folder = {path.stem for path in Path(views.__path__[0]).glob("*.py")} - {"__init__"}
-    assert not [tab for tab in in_folder if not tab.startswith(tuple(app.names()))]
+    assert not [tab for tab in in_folder if not tab.startswith(tuple(app.list_names()))]
 
 
 @pytest.mark.slow
@@ -268,7 +268,7 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
     told = next(c.value for c in page.caption if "data as of" in c.value)
     assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC (1d)" in told
     assert "24 of 24 h have data" in told
-    spent = ledger_totals.total_spend(
+    spent = ledger_totals.read_total_spend(
         views,
         "24h",
         now=END + timedelta(days=7),
@@ -278,7 +278,7 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
         share_unallocated=False,
     )
     paid = next(m.value for m in page.metric if m.label == "Paid in this window")
-    assert paid == money(spent.total["usd"])
+    assert paid == format_money(spent.total["usd"])
 
 
 def test_stale_data_are_said_above_every_figure(hostile: Settings, draw: Draw) -> None:
@@ -314,7 +314,7 @@ def test_a_cluster_that_is_behind_is_named_above_every_figure(tmp_path: Path, dr
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_plain_text_shows_exactly_its_characters(name: str) -> None:
-    shown = plain(name, 300)
+    shown = escape(name, 300)
     assert shown.startswith("\u2068")
     assert shown.endswith("\u2069")
     back = re.sub(r"\\(.)", r"\1", shown[1:-1]).replace("\u2060", "")
@@ -323,7 +323,7 @@ def test_plain_text_shows_exactly_its_characters(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["http://evil.example", "www.evil.example", "WWW.e.co", "a@b.co"])
 def test_addresses_in_names_are_no_links(name: str) -> None:
-    shown = re.sub(r"\\(.)", r"\1", plain(name))
+    shown = re.sub(r"\\(.)", r"\1", escape(name))
     assert not re.search(r"://|:/|www\.|@b", shown, re.IGNORECASE)
     assert shown[1:-1].replace("\u2060", "") == name
 
@@ -336,7 +336,7 @@ def test_tables_and_charts_show_what_would_turn_a_name_around(
     assert len(teams) == len(HOSTILE)
     assert not any("\u202e" in team for team in teams)
     assert any("\\u202egnp.exe" in team for team in teams)
-    drawn = charts.values([{"name": name} for name in HOSTILE]).to_dict()
+    drawn = charts.build_values([{"name": name} for name in HOSTILE]).to_dict()
     assert "\\u202egnp.exe" in drawn["values"][1]["name"]
 
 

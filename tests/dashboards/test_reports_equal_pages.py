@@ -17,8 +17,8 @@ import pytest
 from analyzers.waterfall import add_savings, build_waterfall
 from dashboards.figures import reconciliation, savings, waterfall
 from dashboards.figures.query import Filters
-from dashboards.text import money
-from fallow.models import Claim, Finding, Recommendation, State, Subject, finding_id
+from dashboards.text import format_money
+from fallow.models import Claim, Finding, Recommendation, State, Subject, compute_finding_id
 from fallow.settings import Settings
 from runtime.cli import run
 from runtime.operations import findings, reports
@@ -36,7 +36,7 @@ def finding(analyzer: str, state: State, gpu_hours: float, usd: Decimal | None =
     subject = Subject("alpha", f"ns-{TEAM}", "Job", f"job-{TEAM}", team=TEAM, models=("H100",))
     claim = Claim("alpha", f"ns-{TEAM}", "Job", f"job-{TEAM}", None, state, gpu_hours, usd)
     return Finding(
-        id=finding_id(analyzer, "kind", subject, small.WINDOW.start),
+        id=compute_finding_id(analyzer, "kind", subject, small.WINDOW.start),
         analyzer=analyzer,
         kind="kind",
         subject=subject,
@@ -55,7 +55,7 @@ def vetoed() -> Finding:
     """Return an idle finding of another team that advises nothing, for a veto took it back."""
     made = finding("idle", "idle", VETOED_HOURS)
     subject = Subject("alpha", "ns-speech", "Job", "job-speech", team="speech", models=("H100",))
-    name = finding_id("idle", "kind", subject, small.WINDOW.start)
+    name = compute_finding_id("idle", "kind", subject, small.WINDOW.start)
     return msgspec.structs.replace(
         made, id=name, subject=subject, verdict="idle", recommendations=()
     )
@@ -77,7 +77,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Settings:
             vetoed(),
         ]
         made = add_savings(found, build_waterfall(warehouse, small.WINDOW, found))
-        warehouse.ingest([findings.rows(made, found_at=small.END)])
+        warehouse.ingest([findings.build_rows(made, found_at=small.END)])
     return settings
 
 
@@ -141,7 +141,7 @@ def cells(text: str, section: str) -> list[dict[str, str]]:
 
 def three(usd: str) -> str:
     """Return a report's dollars as a page writes them, with three digits."""
-    return plain(money(Decimal(usd.replace("$", "").replace(",", ""))))
+    return plain(format_money(Decimal(usd.replace("$", "").replace(",", ""))))
 
 
 def said(text: str, words: str) -> str:
@@ -233,8 +233,8 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
 def test_savings_and_idle_hours_are_reconciled_and_their_parts_add_up(
     views: Warehouse, judged: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = waterfall.waterfall(views, small.WINDOW, Filters())
-    stages = savings.stages(views, small.WINDOW, Filters())
+    made = waterfall.compute_waterfall(views, small.WINDOW, Filters())
+    stages = savings.read_stages(views, small.WINDOW, Filters())
     sums = reconciliation.reconcile(made, stages, Filters())
     assert sums is not None
     idle = next(step.gpu_hours for step in made.steps if step.state == "idle")
@@ -265,8 +265,8 @@ def test_savings_and_idle_hours_are_reconciled_and_their_parts_add_up(
 
 
 def test_without_prices_hours_are_reconciled(views: Warehouse) -> None:
-    made = waterfall.waterfall(views, small.WINDOW, Filters())
-    stages = savings.stages(views, small.WINDOW, Filters())
+    made = waterfall.compute_waterfall(views, small.WINDOW, Filters())
+    stages = savings.read_stages(views, small.WINDOW, Filters())
     sums = reconciliation.reconcile(made, stages, Filters())
     assert sums is not None
     bare = msgspec.structs.replace(sums, saves_usd=None, wasted_usd=None, in_use_usd=None)
@@ -276,6 +276,6 @@ def test_without_prices_hours_are_reconciled(views: Warehouse) -> None:
 
 @pytest.mark.parametrize("filters", [Filters(pool="old"), Filters(view="gpu")])
 def test_what_is_not_counted_alike_is_not_reconciled(views: Warehouse, filters: Filters) -> None:
-    made = waterfall.waterfall(views, small.WINDOW, filters)
-    stages = savings.stages(views, small.WINDOW, filters)
+    made = waterfall.compute_waterfall(views, small.WINDOW, filters)
+    stages = savings.read_stages(views, small.WINDOW, filters)
     assert reconciliation.reconcile(made, stages, filters) is None

@@ -55,15 +55,15 @@ def settings(home: Path, oidc: OidcSettings = OIDC, listen: str = "0.0.0.0:8501"
     ],
 )
 def test_role_is_the_highest_that_claims_give(claims: dict[str, Any], role: str | None) -> None:
-    assert signin.role_of(claims, OIDC) == role
+    assert signin.find_role(claims, OIDC) == role
 
 
 @pytest.mark.parametrize("name", ["realm_access.roles", "https://fallow.example/roles"])
 def test_roles_may_lie_deep_or_under_an_address(name: str) -> None:
     oidc = OIDC.model_copy(update={"roles_claim": name})
     deep = {"realm_access": {"roles": ["sre"]}, "https://fallow.example/roles": ["sre"]}
-    assert signin.role_of(deep, oidc) == "operator"
-    assert signin.role_of({"realm_access": ["sre"]}, oidc) is None
+    assert signin.find_role(deep, oidc) == "operator"
+    assert signin.find_role({"realm_access": ["sre"]}, oidc) is None
 
 
 def test_roles_include_those_below() -> None:
@@ -76,14 +76,14 @@ def test_roles_include_those_below() -> None:
     [({"iat": NOW}, False), ({"iat": NOW - 13 * 3600}, True), ({}, True), ({"iat": "now"}, True)],
 )
 def test_sign_in_ends_after_its_time(claims: dict[str, Any], expected: bool) -> None:
-    assert signin.expired(claims, OIDC, datetime.now(UTC)) is expected
+    assert signin.is_expired(claims, OIDC, datetime.now(UTC)) is expected
 
 
 def drawn(
     monkeypatch: pytest.MonkeyPatch, wanted: Settings, claims: Mapping[str, Any] | None
 ) -> AppTest:
     active_settings.use_settings(wanted)
-    monkeypatch.setattr(signin, "signed_in", lambda: claims)
+    monkeypatch.setattr(signin, "get_claims", lambda: claims)
     return AppTest.from_string("from dashboards.app import main\nmain()", default_timeout=60).run()
 
 
@@ -163,8 +163,8 @@ def test_a_token_that_names_no_subject_has_no_role(
 
 def test_the_subject_is_of_its_issuer() -> None:
     elsewhere = {**ANN, "iss": "https://other.example"}
-    assert signin.subject_of(ANN) == f"{ISSUER} 1"
-    assert signin.subject_of(elsewhere) != signin.subject_of(ANN)
+    assert signin.get_subject(ANN) == f"{ISSUER} 1"
+    assert signin.get_subject(elsewhere) != signin.get_subject(ANN)
 
 
 def test_without_sign_in_pages_say_so(fleet: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,18 +202,20 @@ def test_address_that_is_none_is_refused(listen: str, tmp_path: Path) -> None:
 
 
 def test_options_bind_and_name_hosts(tmp_path: Path) -> None:
-    local = serving.options(settings(tmp_path, OidcSettings()), "127.0.0.1", 8501, None)
+    local = serving.build_options(settings(tmp_path, OidcSettings()), "127.0.0.1", 8501, None)
     assert local["server_address"] == "127.0.0.1"
     assert "localhost" in local["server_allowedHosts"]
     assert local["browser_gatherUsageStats"] is False
     assert local["runner_magicEnabled"] is False
-    assert "server_allowedHosts" not in serving.options(settings(tmp_path), "0.0.0.0", 80, None)
+    assert "server_allowedHosts" not in serving.build_options(
+        settings(tmp_path), "0.0.0.0", 80, None
+    )
 
 
 def test_secrets_lie_where_nobody_else_reads_and_go(tmp_path: Path) -> None:
     import tomllib  # noqa: PLC0415
 
-    with serving._secrets(settings(tmp_path)) as path:
+    with serving._write_secrets(settings(tmp_path)) as path:
         assert path is not None
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700

@@ -28,7 +28,7 @@ from warehouse.lake import Warehouse
 NAME = HOSTILE[0]
 END = datetime(2026, 11, 16, tzinfo=UTC)
 PAGES = ("findings", "actions", "capacity", "data", "mine")
-VIEWS = [part for part in app.parts() if part.partition("/")[0] in PAGES]
+VIEWS = [part for part in app.list_parts() if part.partition("/")[0] in PAGES]
 FIRST = f"{0:012x}"
 WHOM = f"Job/{NAME}/{NAME}"
 WEEK, DAY = "7 days, 0:00:00", "1 day, 0:00:00"
@@ -67,10 +67,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         stored(
             lake,
             plan_rows.plan_rows(settings, plan, (), END),
-            plan_rows.policy_rows(NAME, rules, END),
+            plan_rows.build_policy_rows(NAME, rules, END),
         )
         clock = Clock(END - timedelta(hours=10))
-        with Journal.open(plans.journal_path(settings), clock, actor="fallow") as journal:
+        with Journal.open(plans.get_journal_path(settings), clock, actor="fallow") as journal:
             case = {"policy": NAME, "finding": f"{0:012x}", "verb": NAME}
             journal.append(
                 event_types.APPROVAL_REQUESTED, "d0", {**case, "subject": (NAME, "Job", NAME, NAME)}
@@ -101,7 +101,7 @@ def served(site: Settings, heard: Heard) -> Iterator[Settings]:
 @pytest.fixture
 def signed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Person], None]:
     """Return a function that signs somebody in."""
-    return lambda person: monkeypatch.setattr(signin, "local", lambda: person)
+    return lambda person: monkeypatch.setattr(signin, "get_local_person", lambda: person)
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -140,13 +140,13 @@ def test_policy_whose_text_is_trusted_may_act(site: Settings, draw: Draw) -> Non
 def test_policy_trusted_by_hand_says_by_whom_and_why(tmp_path: Path, draw: Draw) -> None:
     settings = Settings(home=tmp_path / "home", cluster="c")
     rule = Policy("idle", mode="enforce")
-    path = plans.journal_path(settings)
+    path = plans.get_journal_path(settings)
     with Warehouse.open(settings, write=True) as lake, Journal.open(path, lambda: END) as journal:
         stored(
             lake,
             *hostile_rows(["c"]),
             plan_rows.plan_rows(settings, ActionPlan((decision("c", 0),), ()), (), END),
-            plan_rows.policy_rows("c", [rule], END),
+            plan_rows.build_policy_rows("c", [rule], END),
         )
         trust_by_hand(JournalState(journal), rule, "ann", "no complaint in two weeks")
         copy_journal(journal, lake, "c")

@@ -100,7 +100,7 @@ def test_ten_thousand_gpus_are_few_enough_points_and_lie_apart() -> None:
         for state, gpus in zip(states, (4.0, 3.0, 1.0), strict=True)
     ]  # fmt: skip
     assert len(rows) <= fleet.MOST_CELLS <= MOST_POINTS
-    drawn = maps.cells(rows).to_dict()
+    drawn = maps.draw_cells(rows).to_dict()
     sets = drawn.get("datasets") or {
         n: layer["data"]["values"] for n, layer in enumerate(drawn["layer"])
     }

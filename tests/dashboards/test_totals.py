@@ -56,34 +56,34 @@ def command(key: str, v: Warehouse, w: Window, f: Filters) -> object:
 
 
 FIGURES: dict[str, Figure] = {
-    "anomalies.usual": anomalies.usual,
+    "anomalies.usual": anomalies.read_usual,
     "bridge": bridge.bridge,
-    "chargeback.teams": chargeback.teams,
-    "chargeback.lines": lambda v, w, f: chargeback.lines(v, w, f, "(platform)"),
-    "extent": lambda v, _w, _f: extent.extent(v),
-    "extent.names": lambda v, w, _f: {k: sorted(n) for k, n in extent.names(v, w).items()},
-    "health.away": health.away,
-    "heatmap.week": lambda v, w, f: heatmap.week(v, w, f, OFFICE),
-    "heatmap.halves": lambda v, w, f: heatmap.halves(v, w, f, OFFICE),
-    "heatmap.teams": lambda v, w, f: heatmap.teams(v, w, f, OFFICE),
-    "owner_workloads": lambda v, w, f: owner_workloads.workloads(v, w, f, teams_of(v, w)),
-    "quality": quality.ledger_doubts,
-    "queues.hours": queues.hours,
-    "spend.totals": spend.totals,
-    "spend.daily": spend.daily,
-    "spend.month": lambda v, w, f: spend.month(v, w.end, f),
-    "supply.pools": supply.pools,
-    "supply.states": supply.states,
-    "supply.capacity": supply.capacity,
+    "chargeback.teams": chargeback.read_teams,
+    "chargeback.lines": lambda v, w, f: chargeback.read_lines(v, w, f, "(platform)"),
+    "extent": lambda v, _w, _f: extent.read_extent(v),
+    "extent.names": lambda v, w, _f: {k: sorted(n) for k, n in extent.read_names(v, w).items()},
+    "health.away": health.read_away,
+    "heatmap.week": lambda v, w, f: heatmap.read_week(v, w, f, OFFICE),
+    "heatmap.halves": lambda v, w, f: heatmap.read_halves(v, w, f, OFFICE),
+    "heatmap.teams": lambda v, w, f: heatmap.read_teams(v, w, f, OFFICE),
+    "owner_workloads": lambda v, w, f: owner_workloads.read_workloads(v, w, f, teams_of(v, w)),
+    "quality": quality.read_ledger_doubts,
+    "queues.hours": queues.read_hours,
+    "spend.totals": spend.read_totals,
+    "spend.daily": spend.read_daily,
+    "spend.month": lambda v, w, f: spend.read_month(v, w.end, f),
+    "supply.pools": supply.read_pools,
+    "supply.states": supply.read_states,
+    "supply.capacity": supply.read_capacity,
     "timeline.workloads": lambda v, w, f: timeline.find_workloads(v, w, f, ""),
     "timeline.nodes": lambda v, w, f: timeline.list_subjects(v, w, f, TimelineSubject(), "node"),
-    "units.runs": units.runs,
-    "units.served": units.served,
-    "units.trained": units.trained,
-    "waterfall": waterfall.waterfall,
-    **{f"spend.by {key}": partial(by_key, spend.by, key) for key in spend.KEYS},
-    **{f"waste by {key}": partial(by_key, waste.by_owner, key) for key in waste.KEYS},
-    **{f"units by {key}": partial(by_key, units.by_owner, key) for key in units.KEYS},
+    "units.runs": units.read_runs,
+    "units.served": units.read_served,
+    "units.trained": units.read_trained,
+    "waterfall": waterfall.compute_waterfall,
+    **{f"spend.by {key}": partial(by_key, spend.read_by, key) for key in spend.KEYS},
+    **{f"waste by {key}": partial(by_key, waste.read_by_owner, key) for key in waste.KEYS},
+    **{f"units by {key}": partial(by_key, units.read_by_owner, key) for key in units.KEYS},
     **{f"fallow spend --by {key}": partial(command, key) for key in KEYS},
     "coverage": lambda v, w, _f: coverage.measure_coverage(v, w, {}),
     "newest hour": lambda v, _w, _f: coverage.find_newest(v, HOUR),
@@ -91,14 +91,14 @@ FIGURES: dict[str, Figure] = {
 
 
 def teams_of(views: Warehouse, window: Window) -> tuple[str, ...]:
-    return extent.names(views, window)["team"]
+    return extent.read_names(views, window)["team"]
 
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_of_the_totals_equals_the_figure_of_the_ledger(
     views: Warehouse, monkeypatch: pytest.MonkeyPatch, figure: str
 ) -> None:
-    names = extent.names(views, WHOLE_DAYS)
+    names = extent.read_names(views, WHOLE_DAYS)
     some = Filters(team=names["team"][1], model=names["model"][0], pool=names["pool"][0])
     cases = (
         (WHOLE_DAYS, Filters(view="gpu")),

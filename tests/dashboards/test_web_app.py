@@ -97,10 +97,13 @@ def test_a_path_of_several_folders_is_no_page(path: str, target: str | None) -> 
 
 def test_every_old_address_leads_to_a_tab_that_exists() -> None:
     targets = set(web_app.OLD_ADDRESSES.values())
-    there = {(app.url_path(page), tab) for page, _, tab in (p.partition("/") for p in app.parts())}
-    there |= {(app.url_path(name), "") for name in app.names()}
+    there = {
+        (app.build_url_path(page), tab)
+        for page, _, tab in (p.partition("/") for p in app.list_parts())
+    }
+    there |= {(app.build_url_path(name), "") for name in app.list_names()}
     assert targets <= there | {("findings", findings.OLD_TAB)}, "that tab is a kind of finding now"
-    assert not {*web_app.OLD_ADDRESSES} & {app.url_path(name) for name in app.names()}
+    assert not {*web_app.OLD_ADDRESSES} & {app.build_url_path(name) for name in app.list_names()}
 
 
 def test_a_request_for_an_old_address_is_answered_with_the_new_one() -> None:

@@ -9,8 +9,8 @@ import pytest
 from actions.notices.apprise_delivery import DeliveryAttempt
 from fallow.report_settings import Schedule
 from fallow.settings import Settings
-from runtime.service.delivery.outbox import Outbox, outbox_path
-from runtime.service.scheduling.clock import next_due
+from runtime.service.delivery.outbox import Outbox, get_outbox_path
+from runtime.service.scheduling.clock import find_next_due
 from runtime.service.scheduling.store import Timetable
 from tests.delivery.receivers import Clock, configured
 from tests.delivery.test_exactly_once import World, deliveries
@@ -38,7 +38,7 @@ def live(book: Outbox, times: list[datetime]) -> list[datetime]:
     for now in times:
         if timetable.get_due_jobs(now):
             due.append(job.next_run_time)
-            following = next_due(DAILY, job.next_run_time)
+            following = find_next_due(DAILY, job.next_run_time)
             assert following is not None
             job.next_run_time = following
             timetable.update_job(job)
@@ -77,7 +77,7 @@ def test_a_delivery_that_is_tried_again_goes_out_once_after_a_step(
     world.answers["mail"] = [DeliveryAttempt(False, "busy", again=True)]
     (schedule,) = settings.reports.schedules
     backlog: list[float] = []
-    with Outbox.open(outbox_path(settings)) as book:
+    with Outbox.open(get_outbox_path(settings)) as book:
         book.owe(schedule.name, clock(), schedule.to, clock())
         sender = deliveries(
             settings, book, clock, world, on_backlog=lambda _waiting, age: backlog.append(age)

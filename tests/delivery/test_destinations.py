@@ -34,7 +34,7 @@ def test_a_mail_bears_the_summary_the_file_and_a_name_of_its_own(
 ) -> None:
     settings = mailed(tmp_path, post, to="cfo@corp.example,finops@corp.example")
     one = delivery("mail")
-    assert destinations.hand(settings, one, report(), "s3://b/k").is_accepted
+    assert destinations.deliver_report(settings, one, report(), "s3://b/k").is_accepted
     assert post.recipients == [["cfo@corp.example", "finops@corp.example"]]
     mail: Any = message_from_bytes(post.is_accepted[0], policy=email.policy.default)
     assert mail["Message-ID"] == f"<{one.id}@corp.example>"
@@ -61,7 +61,7 @@ def test_a_mail_server_that_refuses_is_quoted_and_asked_again_only_where_it_says
 ) -> None:
     for name, value in says.items():
         setattr(post, name, value)
-    handed = destinations.hand(mailed(tmp_path, post), delivery("mail"), report(), "")
+    handed = destinations.deliver_report(mailed(tmp_path, post), delivery("mail"), report(), "")
     assert (handed.is_accepted, handed.sure, handed.again) == (False, True, again)
     assert words in handed.message
     assert f"127.0.0.1:{post.port}" in handed.message
@@ -72,7 +72,7 @@ def test_a_mail_that_some_recipients_cannot_have_is_sent_to_the_others_once(
 ) -> None:
     post.to_recipient["gone@corp.example"] = "550 no such mailbox"
     settings = mailed(tmp_path, post, to="gone@corp.example,cfo@corp.example")
-    handed = destinations.hand(settings, delivery("mail"), report(), "")
+    handed = destinations.deliver_report(settings, delivery("mail"), report(), "")
     assert handed.is_accepted
     assert handed.message == "1 of 2 recipients refused: 550 no such mailbox"
     assert post.recipients == [["cfo@corp.example"]]
@@ -86,7 +86,7 @@ def test_who_cannot_be_reached_has_nothing_and_is_asked_again(tmp_path: Path, sc
         "json": f"json://u:{SECRET}@{where}{SECRET}",
     }
     settings = configured(tmp_path, {"there": urls[scheme]})
-    handed = destinations.hand(settings, delivery("there"), report(), "")
+    handed = destinations.deliver_report(settings, delivery("there"), report(), "")
     assert (handed.is_accepted, handed.sure, handed.again) == (False, True, True)
     assert SECRET not in handed.message
 
@@ -98,7 +98,7 @@ def test_a_mail_server_that_falls_silent_after_the_message_may_have_it(
         raise TimeoutError("timed out")
 
     monkeypatch.setattr("smtplib.SMTP.data", silent)
-    handed = destinations.hand(mailed(tmp_path, post), delivery("mail"), report(), "")
+    handed = destinations.deliver_report(mailed(tmp_path, post), delivery("mail"), report(), "")
     assert (handed.is_accepted, handed.sure) == (False, False)
     assert "may have arrived" in handed.message
 
@@ -118,7 +118,7 @@ def test_a_webhook_gets_the_file_and_a_key_that_tells_doubles(
         logging.INFO, logger="urllib3"
     )  # as runtime.cli.logs has it, even with --debug
     with caplog.at_level(logging.DEBUG):
-        handed = destinations.hand(settings, one, report(), "")
+        handed = destinations.deliver_report(settings, one, report(), "")
     assert (handed.is_accepted, handed.sure, handed.again) == (code == 200, True, again)
     assert hook.got[0]["title"] == "What was paid"
     assert hook.got[0]["attachments"][0]["filename"] == report().name
@@ -132,7 +132,7 @@ def test_a_webhook_gets_the_file_and_a_key_that_tells_doubles(
 def test_a_webhook_that_hangs_up_before_it_answers_may_have_it(tmp_path: Path, hook: Hook) -> None:
     hook.code = 0
     settings = configured(tmp_path, {"hook": hook.url})
-    handed = destinations.hand(settings, delivery("hook"), report(), "")
+    handed = destinations.deliver_report(settings, delivery("hook"), report(), "")
     assert (handed.is_accepted, handed.sure) == (False, False)
     assert len(hook.got) == 1
 
@@ -150,7 +150,8 @@ def test_a_bucket_has_one_object_however_often_it_is_put_and_others_stay_as_they
         )  # fmt: skip
         anchored = msgspec.structs.replace(report(), summary="waste\n\nJournal: 7:0123456789abcdef")
         first, second = (
-            destinations.hand(settings, delivery("archive"), anchored, "") for _ in range(2)
+            destinations.deliver_report(settings, delivery("archive"), anchored, "")
+            for _ in range(2)
         )
         key = "fallow/test/weekly/20261120T070000Z-fallow-finance-20261113-20261120.md"
         assert first.is_accepted
@@ -164,13 +165,13 @@ def test_a_bucket_has_one_object_however_often_it_is_put_and_others_stay_as_they
         other = delivery("archive", "monthly")
         _, taken_key = bucket.address(ReportStore(**store), "test", other, report())
         client.put_object(Bucket="books", Key=taken_key, Body=b"somebody else's")
-        refused = destinations.hand(settings, other, report(), "")
+        refused = destinations.deliver_report(settings, other, report(), "")
         assert (refused.is_accepted, refused.sure, refused.again) == (False, True, False)
         assert "not overwritten" in refused.message
         assert client.get_object(Bucket="books", Key=taken_key)["Body"].read() == b"somebody else's"
 
         nowhere = configured(tmp_path, {}, stores={"a": {**store, "url": "s3://no-such-bucket"}})
-        absent = destinations.hand(nowhere, delivery("a"), report(), "")
+        absent = destinations.deliver_report(nowhere, delivery("a"), report(), "")
         assert (absent.is_accepted, absent.again) == (False, False)
         assert "NoSuchBucket" in absent.message
 
@@ -182,14 +183,14 @@ def test_a_bucket_that_cannot_be_reached_is_tried_again(
     endpoint = f"http://127.0.0.1:{free_port()}"
     store = {"url": "s3://books", "s3": {"endpoint": endpoint, **KEYS}}
     settings = configured(tmp_path, {}, stores={"archive": store})
-    handed = destinations.hand(settings, delivery("archive"), report(), "")
+    handed = destinations.deliver_report(settings, delivery("archive"), report(), "")
     assert (handed.is_accepted, handed.again) == (False, True)
     assert endpoint in handed.message
 
 
 def test_what_is_no_apprise_url_is_said_without_it(tmp_path: Path) -> None:
     settings = configured(tmp_path, {"x": f"nonsense://{SECRET}"})
-    handed = destinations.hand(settings, delivery("x"), report(), "")
+    handed = destinations.deliver_report(settings, delivery("x"), report(), "")
     assert not handed.is_accepted
     assert handed.message == "its url is no Apprise URL"
 

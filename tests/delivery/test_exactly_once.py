@@ -18,7 +18,7 @@ from fallow.errors import SourceError
 from fallow.settings import Settings
 from runtime.operations.reports import Report
 from runtime.service.delivery import destinations
-from runtime.service.delivery.outbox import Delivery, Outbox, outbox_path
+from runtime.service.delivery.outbox import Delivery, Outbox, get_outbox_path
 from runtime.service.delivery.sender import Deliveries
 from tests.delivery.receivers import NOW, Clock, Hook, Post, configured, produce, report
 
@@ -65,7 +65,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def book(settings: Settings) -> Iterator[Outbox]:
-    with Outbox.open(outbox_path(settings)) as opened:
+    with Outbox.open(get_outbox_path(settings)) as opened:
         yield opened
 
 
@@ -117,7 +117,7 @@ def test_wherever_a_process_is_killed_nobody_gets_two_and_no_gap_goes_unsaid(
 
         world.step = step
         write = Outbox._write
-        with monkeypatch.context() as patch, Outbox.open(outbox_path(settings)) as book:
+        with monkeypatch.context() as patch, Outbox.open(get_outbox_path(settings)) as book:
             owed(book, settings)
 
             def wrote(self: Outbox, *asked: Any, write: Any = write, step: Any = step) -> int:
@@ -133,7 +133,7 @@ def test_wherever_a_process_is_killed_nobody_gets_two_and_no_gap_goes_unsaid(
             except Killed:
                 done = False
         world.step = lambda: None
-        with Outbox.open(outbox_path(settings)) as book:  # the next process
+        with Outbox.open(get_outbox_path(settings)) as book:  # the next process
             for _ in range(3):
                 deliveries(settings, book, clock, world).turn()
                 clock.on(timedelta(minutes=5))
@@ -286,7 +286,7 @@ def test_two_processes_do_not_send_at_the_same_time(
 ) -> None:
     world = World(settings)
     owed(book, settings)
-    with Outbox.open(outbox_path(settings)) as other, other.alone() as alone:
+    with Outbox.open(get_outbox_path(settings)) as other, other.alone() as alone:
         assert alone
         assert not deliveries(settings, book, clock, world).turn()
     assert not world.got

@@ -11,7 +11,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from fallow.report_settings import Schedule
 from runtime.service.delivery.outbox import Outbox
-from runtime.service.scheduling.clock import WallClockTrigger, latest_due, next_due
+from runtime.service.scheduling.clock import WallClockTrigger, find_latest_due, find_next_due
 from runtime.service.scheduling.store import Timetable
 
 WAIT_S = 60
@@ -28,7 +28,7 @@ def moment(text: str) -> datetime:
 def dues(one: Schedule, since: str, count: int) -> list[str]:
     found, at = [], moment(since)
     for _ in range(count):
-        due = next_due(one, at)
+        due = find_next_due(one, at)
         assert due is not None
         found.append(f"{due:%m-%d %H:%M}")
         at = due
@@ -65,8 +65,8 @@ def test_the_trigger_is_due_now_where_now_is_the_moment() -> None:
 def test_of_many_that_were_missed_the_latest_is_due(cron: str) -> None:
     one, first = schedule(cron), moment("2025-01-01T00:00")
     now = moment("2026-11-20T07:00") + timedelta(seconds=30)
-    due = latest_due(one, first, now)
-    following = next_due(one, due)
+    due = find_latest_due(one, first, now)
+    following = find_next_due(one, due)
     assert due <= now
     assert following is not None
     assert following > now
@@ -102,7 +102,7 @@ def path(tmp_path: Path) -> Path:
 def test_what_was_missed_while_nobody_ran_is_due_once_and_then_on_time(path: Path) -> None:
     one = schedule("*/5 * * * *")
     now = datetime.now(UTC)
-    missed = next_due(one, now - timedelta(days=3))
+    missed = find_next_due(one, now - timedelta(days=3))
     assert missed is not None
     with Outbox.open(path) as book:
         book.expect(one, missed)
@@ -126,7 +126,7 @@ def test_a_schedule_is_first_due_after_it_was_set_and_again_after_it_was_changed
     for one in (schedule("@yearly"), schedule("@monthly")):
         with Running(path, [one]) as running:
             kept = running.book.next(one)
-            assert kept == next_due(one, datetime.now(UTC))
+            assert kept == find_next_due(one, datetime.now(UTC))
             assert running.book.latest() == []
 
 
@@ -144,7 +144,7 @@ def test_a_kill_between_being_due_and_the_next_moment_loses_nothing(
     path: Path,
 ) -> None:
     one = schedule("*/5 * * * *")
-    missed = next_due(one, datetime.now(UTC) - timedelta(hours=1))
+    missed = find_next_due(one, datetime.now(UTC) - timedelta(hours=1))
     assert missed is not None
     with Outbox.open(path) as book:
         book.expect(one, missed)

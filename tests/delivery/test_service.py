@@ -16,7 +16,7 @@ from fallow.window import Window
 from runtime.cli import run
 from runtime.operations import pipeline
 from runtime.operations.prices import read_configured_rates
-from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.loop import serve
 from runtime.service.roles import ServiceRole
 from warehouse.lake import Warehouse
@@ -62,7 +62,7 @@ def test_what_was_due_while_nothing_ran_is_sent_once_over_two_starts(
 ) -> None:
     monkeypatch.setattr("runtime.operations.analyzer_runs.load_analyzers", lambda _settings: {})
     (schedule,) = settings.reports.schedules
-    with Outbox.open(outbox_path(settings)) as book:  # an earlier run, three days ago
+    with Outbox.open(get_outbox_path(settings)) as book:  # an earlier run, three days ago
         book.expect(schedule, datetime.now(UTC) - timedelta(days=3))
     real = Outbox.tidy
     for _ in range(2):

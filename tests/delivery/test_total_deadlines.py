@@ -54,7 +54,7 @@ def test_a_webhook_that_drips_may_have_taken_the_text(server: Dripping) -> None:
 def test_a_mail_server_that_drips_its_greeting_took_nothing() -> None:
     with dripping(first=SMTP_GREETING, drop=SMTP_LINE, every_s=0.1) as server:
         url = f"mailto://{server.host}:{server.port}?from=a@example.com&to=b@example.com"
-        attempt = mail.hand(open_service(url), REPORT, "text", "key", LIMIT_S)
+        attempt = mail.send_mail(open_service(url), REPORT, "text", "key", LIMIT_S)
     assert not attempt.is_accepted
     assert attempt.sure, "no message was sent"
     assert attempt.again

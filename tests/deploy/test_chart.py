@@ -14,11 +14,11 @@ import yaml
 from actions import executors
 from actions.cluster.allocations import OPTIONAL_RIGHTS
 from actions.policy.parser import read_policies
-from actions.rights import CANARY, OWN, roles, rules
+from actions.rights import CANARY, OWN, build_rules, list_roles
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
 from runtime.generators import chart, manifests
-from runtime.generators.rbac import reader_rights
+from runtime.generators.rbac import list_reader_rights
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -34,7 +34,7 @@ def values(name: str) -> dict[str, Any]:
 
 def made(said: Mapping[str, Any]) -> Objects:
     pytest.importorskip("helm_python", reason="no Helm here: see deploy/helm/tools.lock")
-    return manifests.objects(manifests.render_chart(CHART, said))
+    return manifests.list_objects(manifests.render_chart(CHART, said))
 
 
 def of(found: Objects, kind: str) -> Objects:
@@ -53,7 +53,7 @@ def pods(found: Objects) -> list[dict[str, Any]]:
 
 
 def test_what_the_chart_takes_from_the_code_is_current() -> None:
-    for name, text in chart.pages(CHART).items():
+    for name, text in chart.render_pages(CHART).items():
         assert (CHART / name).read_text() == text, (
             "run: python -m runtime.generators.chart deploy/helm/fallow"
         )
@@ -61,7 +61,7 @@ def test_what_the_chart_takes_from_the_code_is_current() -> None:
 
 def test_manifests_are_what_the_chart_makes() -> None:
     made({})
-    for name, text in manifests.pages(DEPLOY).items():
+    for name, text in manifests.render_pages(DEPLOY).items():
         same = (DEPLOY / "manifests" / name).read_text() == text
         assert same, "run: python -m runtime.generators.manifests deploy"
     assert [name for name, _ in pages()] == [one.stem for one in EXAMPLES]
@@ -138,7 +138,7 @@ def test_only_roles_that_ask_the_cluster_have_a_token_and_a_disk() -> None:
 def test_it_only_reads_until_acting_is_switched_on(name: str) -> None:
     found = dict(pages())[name]
     granted = [rule for one in of(found, "ClusterRole") for rule in one["rules"]]
-    assert granted == rules(reader_rights())
+    assert granted == build_rules(list_reader_rights())
     assert {verb for rule in granted for verb in rule["verbs"]} <= READS
     assert not of(found, "Role")
     assert not of(found, "RoleBinding")
@@ -147,19 +147,19 @@ def test_it_only_reads_until_acting_is_switched_on(name: str) -> None:
 def test_acting_grants_what_its_executors_declare_where_it_may_act() -> None:
     found = dict(pages())["acting"]
     told = {one["metadata"]["name"]: one["rules"] for one in of(found, "ClusterRole")}
-    every = roles(executors.load_executors())
+    every = list_roles(executors.load_executors())
     for name in ("fallow-act-notebook", "fallow-act-scale", "fallow-annotate"):
-        assert told[name] == rules(every[name])
+        assert told[name] == build_rules(every[name])
     assert [*told["fallow-actor"], *told["fallow-actor-cluster"]] == [
-        *rules(r for r in every["fallow-actor"] if r not in OPTIONAL_RIGHTS),
-        *rules(OPTIONAL_RIGHTS),
+        *build_rules(r for r in every["fallow-actor"] if r not in OPTIONAL_RIGHTS),
+        *build_rules(OPTIONAL_RIGHTS),
     ]
     assert set(told) == {
         "fallow-reader", "fallow-actor", "fallow-actor-cluster", "fallow-annotate",
         "fallow-act-notebook", "fallow-act-scale", "fallow-snapshot", "fallow-snapshot-cluster",
     }  # fmt: skip
     (own,) = of(found, "Role")
-    assert own["rules"] == rules(OWN)
+    assert own["rules"] == build_rules(OWN)
     wide = {one["roleRef"]["name"] for one in of(found, "ClusterRoleBinding")}
     assert wide == {"fallow-reader", "fallow-actor-cluster", "fallow-snapshot-cluster"}
     cluster = [verb for name in wide for rule in told[name] for verb in rule["verbs"]]
@@ -181,7 +181,7 @@ def test_the_canary_has_its_namespace_and_its_rights_only_where_it_has_an_image(
     (role,) = (r for r in of(found, "Role") if r["metadata"]["name"] == "fallow-canary")
     (bound,) = (r for r in of(found, "RoleBinding") if r["metadata"]["name"] == "fallow-canary")
     assert role["metadata"]["namespace"] == bound["metadata"]["namespace"] == "fallow-canary"
-    assert role["rules"] == rules(CANARY)
+    assert role["rules"] == build_rules(CANARY)
     assert bound["subjects"] == [
         {"kind": "ServiceAccount", "name": "fallow", "namespace": "fallow"}
     ]
@@ -206,8 +206,8 @@ def test_a_role_is_parted_without_loss() -> None:
     """What reaches beyond namespaces is what the API says is not in one."""
     with (ROOT / "simulator" / "kube" / "resources.csv").open(encoding="utf-8") as lines:
         wide = {(r["group"], r["plural"]) for r in csv.DictReader(lines) if r["namespaced"] == "0"}
-    parts = chart.rights()["executors"]
-    for name, asked in roles(executors.load_executors()).items():
+    parts = chart.list_rights()["executors"]
+    for name, asked in list_roles(executors.load_executors()).items():
         if not name.startswith(chart.ACTS):
             continue
         part = parts[name.removeprefix(chart.ACTS)]
@@ -228,7 +228,7 @@ def test_a_role_is_parted_without_loss() -> None:
 
 
 def test_every_executor_can_be_granted() -> None:
-    every = sorted(chart.rights()["executors"])
+    every = sorted(chart.list_rights()["executors"])
     said = values("acting")
     found = made({**said, "rights": {"executors": every, "namespaces": ["a"]}})
     bound = {one["roleRef"]["name"] for one in of(found, "RoleBinding")}
@@ -375,7 +375,7 @@ def test_the_exporter_is_told_to_count_every_column_that_we_read_once() -> None:
     with (ROOT / "collectors" / "metrics.csv").open(encoding="utf-8") as lines:
         rows = [r for r in csv.DictReader(lines) if r["metric"].startswith("DCGM_")]
     column = {r["metric"]: r["column"] for r in rows}
-    lines_ = [line for line in chart.counters().splitlines() if not line.startswith("#")]
+    lines_ = [line for line in chart.render_counters().splitlines() if not line.startswith("#")]
     told = [line.split(", ", 2) for line in lines_]
     assert {kind for _, kind, _ in told} == {"gauge", "counter"}
     columns = [column[metric] for metric, _, _ in told]
@@ -387,5 +387,5 @@ def test_the_exporter_is_told_to_count_every_column_that_we_read_once() -> None:
     (counted,) = [
         o for o in of(dict(pages())["acting"], "ConfigMap") if "dcgm" in o["metadata"]["name"]
     ]
-    assert counted["data"]["dcgm-metrics.csv"] == chart.counters()
+    assert counted["data"]["dcgm-metrics.csv"] == chart.render_counters()
     assert counted["metadata"]["namespace"] == "gpu-operator"

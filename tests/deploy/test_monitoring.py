@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from fallow.resources import read_table
-from runtime.generators.reference import metrics_page
-from runtime.service.metrics import metrics
+from runtime.generators.reference import render_metrics
+from runtime.service.metrics import list_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
@@ -20,8 +20,8 @@ TESTS = RULES.with_name("rules_test.yaml")
 DAYS = RULES.with_name("rules_days_test.yaml")
 BOARD = ROOT / "deploy" / "grafana" / "fallow.json"
 RUNBOOK = ROOT / "docs" / "runbook.md"
-EXPORTED = {name for one in metrics() for name in one.exported()}
-LABELS = {name: set(one.labels) for one in metrics() for name in one.exported()}
+EXPORTED = {name for one in list_metrics() for name in one.exported()}
+LABELS = {name: set(one.labels) for one in list_metrics() for name in one.exported()}
 SELECTED = re.compile(r"(fallow_\w+)(?:\{([^}]*)\})?")
 DCGM = re.compile(r"\bDCGM_\w+")
 COLLECTED = {row["metric"] for row in read_table("collectors", "metrics.csv")}
@@ -145,12 +145,12 @@ def test_a_gpu_with_mig_instances_counts_once_and_one_without_profiling_is_shown
 
 def test_every_metric_has_its_place_on_the_board() -> None:
     shown = {name for _, expr in panels() for name, _ in SELECTED.findall(expr)}
-    assert {one.name for one in metrics() if not shown & set(one.exported())} == set()
+    assert {one.name for one in list_metrics() if not shown & set(one.exported())} == set()
 
 
 def test_the_page_of_metrics_is_what_the_code_writes() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
-    assert page == metrics_page(), "run: python -m runtime.generators.reference docs"
+    assert page == render_metrics(), "run: python -m runtime.generators.reference docs"
     for name in EXPORTED:
         assert (
             f"`{name.removesuffix('_bucket').removesuffix('_count').removesuffix('_sum')}`" in page

@@ -21,7 +21,7 @@ from fallow.case_identity import (
     resolve,
     to_stored_case,
 )
-from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
 from fallow.window import Window
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -46,7 +46,7 @@ def finding(start: datetime, end: datetime, **changes: Any) -> Finding:
     """Return two GPUs idle between two moments, at three dollars an hour each."""
     hours = (end - start) / HOUR * GPUS
     made = Finding(
-        id=finding_id("idle", "idle_notebook", SUBJECT, start),
+        id=compute_finding_id("idle", "idle_notebook", SUBJECT, start),
         analyzer="idle",
         kind="idle_notebook",
         subject=SUBJECT,

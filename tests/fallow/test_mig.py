@@ -15,12 +15,12 @@ from fallow.errors import UsageError
 def test_the_table_gives_the_known_number_of_full_layouts(
     model: str, double_memory: bool, layouts: int, sets: int
 ) -> None:
-    assert len(mig.maximal_layouts(model, double_memory=double_memory)) == layouts
-    assert len(mig.multisets(model, double_memory=double_memory)) == sets
+    assert len(mig.list_maximal_layouts(model, double_memory=double_memory)) == layouts
+    assert len(mig.list_multisets(model, double_memory=double_memory)) == sets
 
 
 def test_every_known_set_can_be_laid_out_and_two_4g_cannot() -> None:
-    for names in mig.multisets("H100"):
+    for names in mig.list_multisets("H100"):
         assert sorted(name for name, _ in mig.find_layout("H100", names)) == list(names)
     with pytest.raises(UsageError, match="cannot hold 4g"):
         mig.find_layout("H100", ["4g.40gb", "4g.40gb"])
@@ -39,4 +39,4 @@ def test_every_known_set_can_be_laid_out_and_two_4g_cannot() -> None:
 def test_slices_that_a_profile_cannot_use_are_stranded(
     taken: int, profile: str, lost: float
 ) -> None:
-    assert mig.stranded("H100", taken, ((profile, 1.0),)) == lost
+    assert mig.compute_stranded("H100", taken, ((profile, 1.0),)) == lost

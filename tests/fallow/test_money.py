@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.money import CENT, apportion, cents, split, total
+from fallow.money import CENT, apportion, round_to_cents, split, sum_money
 
 dollars = st.none() | st.decimals(0, 10**6, places=8)
 
@@ -17,9 +17,9 @@ def test_parts_sum_to_the_rounded_sum_and_each_is_within_a_cent(
     made = apportion(parts)
     assert [m is None for m in made] == [p is None for p in parts]
     known = [m for m in made if m is not None]
-    assert (sum(known, Decimal()) if known else None) == total(parts)
+    assert (sum(known, Decimal()) if known else None) == sum_money(parts)
     assert all(abs(m - p) < CENT for m, p in zip(made, parts, strict=True) if m and p)
-    assert all(m == cents(m) for m in known)
+    assert all(m == round_to_cents(m) for m in known)
 
 
 def test_the_largest_remainders_take_the_cents_that_are_left() -> None:
@@ -37,7 +37,7 @@ def test_rows_and_their_idle_parts_sum_to_their_own_totals(
     spent, idled = split(usd, idle)
     for column, exact in ((spent, usd), (idled, idle)):
         known = [c for c in column if c is not None]
-        assert (sum(known, Decimal()) if known else None) == total(exact)
+        assert (sum(known, Decimal()) if known else None) == sum_money(exact)
     for row, part, (_, percent) in zip(spent, idled, rows, strict=True):
         assert (row is None) == (part is None)
         if row is not None and part is not None:

@@ -14,7 +14,7 @@ from fallow.node_requirements import (
     read_requirements,
     read_taints,
 )
-from simulator.cluster.scheduler.eligibility import eligible
+from simulator.cluster.scheduler.eligibility import is_eligible
 from simulator.cluster.scheduler.requests import NodeFree, NodeTaint, PodRequest, PodToleration
 
 GPU = BlockingTaint("gpu", "h100", "NoSchedule")
@@ -144,4 +144,4 @@ def test_product_and_simulated_scheduler_agree(
     )
     node = NodeFree("n", 1, 1, labels=labels, taints=tuple(NodeTaint(*t) for t in taints))
     refused = bool(pod.explain_refusal(labels, read_taints(document)))
-    assert refused is not eligible(request, node)
+    assert refused is not is_eligible(request, node)

@@ -74,7 +74,7 @@ def test_a_warehouse_of_before_keeps_its_rows_under_the_new_columns(settings: Se
         {"stages": "observe > notify", "reversal_rate": 0.05, "reversal_within_s": 86400.0}
     ]
     for table, old, new in renames:
-        names = {column.name for column in tables.columns(table)}
+        names = {column.name for column in tables.list_columns(table)}
         assert new in names
         assert old not in names
 
@@ -101,11 +101,11 @@ def test_entries_of_before_are_read_under_the_names_of_today(tmp_path: Path) -> 
 
 def test_every_event_type_of_before_is_one_of_today() -> None:
     renames = read_renames("event")
-    assert set(renames.values()) <= event_types.event_types()
-    assert not set(renames) & event_types.event_types()
+    assert set(renames.values()) <= event_types.read_event_types()
+    assert not set(renames) & event_types.read_event_types()
     for old in (name for kind, name, _ in list_renames() if kind == "journal"):
         kind = old.partition(".")[0]
-        assert kind in renames or kind in event_types.event_types()
+        assert kind in renames or kind in event_types.read_event_types()
 
 
 def test_the_warehouse_copy_of_before_gets_the_event_types_of_today(settings: Settings) -> None:

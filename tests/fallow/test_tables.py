@@ -6,20 +6,20 @@ import pyarrow as pa
 import pytest
 
 from fallow import errors, tables
-from fallow.gpu_models import canonical, gpu_models, model_name
-from fallow.models import Subject, finding_id
-from fallow.plugins import PLUGIN_GROUPS, installed, load
+from fallow.gpu_models import find_gpu_model, get_model_name, read_gpu_models
+from fallow.models import Subject, compute_finding_id
+from fallow.plugins import PLUGIN_GROUPS, find_installed, load
 from fallow.tables import Batch
 
 MOMENT = datetime(2026, 11, 20, tzinfo=UTC).replace(tzinfo=None)
 
 
-@pytest.mark.parametrize("table", tables.table_names())
+@pytest.mark.parametrize("table", tables.list_table_names())
 def test_every_table_has_a_key_distinct_columns_and_an_arrow_type_each(table: str) -> None:
-    names = [c.name for c in tables.columns(table)]
+    names = [c.name for c in tables.list_columns(table)]
     assert len(names) == len(set(names))
-    assert tables.key(table)
-    assert len(tables.schema(table)) == len(names)
+    assert tables.get_key(table)
+    assert len(tables.get_schema(table)) == len(names)
 
 
 def test_absent_columns_become_null_and_never_zero() -> None:
@@ -58,33 +58,35 @@ def test_a_batch_refuses_columns_values_and_keys_that_are_not_the_tables() -> No
     ],
 )
 def test_driver_and_label_spellings_name_one_model(text: str, model: str | None) -> None:
-    found = canonical(text)
+    found = find_gpu_model(text)
     assert (found.gpu_model if found else None) == model
 
 
 def test_an_unknown_model_has_one_name_as_well() -> None:
-    assert model_name("Acme Quark 7") == model_name(" Acme-Quark-7 ") == "Acme-Quark-7"
-    assert model_name("NVIDIA-H100-80GB-HBM3") == "H100"
-    assert model_name(" ") is model_name(None) is None
+    assert get_model_name("Acme Quark 7") == get_model_name(" Acme-Quark-7 ") == "Acme-Quark-7"
+    assert get_model_name("NVIDIA-H100-80GB-HBM3") == "H100"
+    assert get_model_name(" ") is get_model_name(None) is None
 
 
 def test_model_watts_are_ordered_idle_below_context_below_tdp() -> None:
-    for model in gpu_models():
+    for model in read_gpu_models():
         assert 0 < model.idle_bare_w < model.idle_context_w < model.tdp_w, model.gpu_model
 
 
 def test_a_finding_keeps_its_id_and_another_start_is_another_finding() -> None:
     subject = Subject("c", "ns", "StatefulSet", "notebook")
     start = datetime(2026, 11, 20, tzinfo=UTC)
-    one = finding_id("idle", "idle_notebook", subject, start)
-    assert one == finding_id("idle", "idle_notebook", subject, start)
-    assert one != finding_id("idle", "idle_notebook", subject, start.replace(hour=1))
-    assert one != finding_id("idle", "idle_notebook", Subject("c", "n", "sS", "notebook"), start)
+    one = compute_finding_id("idle", "idle_notebook", subject, start)
+    assert one == compute_finding_id("idle", "idle_notebook", subject, start)
+    assert one != compute_finding_id("idle", "idle_notebook", subject, start.replace(hour=1))
+    assert one != compute_finding_id(
+        "idle", "idle_notebook", Subject("c", "n", "sS", "notebook"), start
+    )
 
 
 @pytest.mark.parametrize("seam", PLUGIN_GROUPS)
 def test_every_installed_plugin_loads(seam: str) -> None:
-    for name in installed(seam):
+    for name in find_installed(seam):
         assert isinstance(load(seam, name), type)
 
 

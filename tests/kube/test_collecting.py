@@ -9,7 +9,7 @@ from collectors.kube.collector import KubernetesCollector
 from fallow.collector_settings import KubernetesSettings
 from fallow.errors import SettingsError
 from fallow.plugins import load
-from fallow.tables import table_names
+from fallow.tables import list_table_names
 from fallow.window import Window
 from tests.kube.conftest import Cluster, Look
 from tests.kube.objects import meta, node, pod
@@ -56,7 +56,7 @@ def event(name: str, kind: str, about: str, uid: str) -> dict[str, Any]:
 
 def test_a_look_brings_nodes_pods_and_their_top_owners(fleet: Cluster, look: Look) -> None:
     rows = look()
-    assert set(rows) <= set(table_names())
+    assert set(rows) <= set(list_table_names())
     assert by(rows["node"], "node", "gpu_count") == {("n0", 8), ("n1", 8), ("cpu", 0)}
     assert by(rows["pod"], "pod", "workload_kind", "workload", "team") == {
         ("web-0", "Deployment", "web", "vision"),

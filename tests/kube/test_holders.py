@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collectors.kube.owners import TopOwner
-from collectors.kube.pods import PodContext, pod_row
+from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import Meta
 from tests.kube.objects import Object, as_pod, pod
@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 def held(item: Object) -> tuple[Meta, dict[str, Any]]:
     known = as_pod(item)
     around = PodContext("c", lambda: NOW, lambda meta: TopOwner("Pod", meta.name, meta.uid))
-    return known.metadata, pod_row(known, around)
+    return known.metadata, build_pod_row(known, around)
 
 
 def holder(uuid: str = "GPU-7") -> Object:

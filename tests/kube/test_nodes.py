@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from collectors.kube.devices import Dra
-from collectors.kube.nodes import instances_per_gpu, node_gpus, node_row
+from collectors.kube.nodes import build_node_row, count_instances_per_gpu, read_node_gpus
 from collectors.kube.shapes import CustomObject
 from tests.kube.objects import as_node, node
 
@@ -19,7 +19,7 @@ HAMI = json.dumps(
 
 
 def gpus(**what: Any) -> tuple[Any, ...]:
-    found = node_gpus(as_node(node(**what)), Dra())
+    found = read_node_gpus(as_node(node(**what)), Dra())
     return (found.resource, found.count, found.model, found.replicas, found.sharing)
 
 
@@ -124,7 +124,7 @@ def test_physical_gpus_are_counted_whatever_the_sharing(
     ],
 )
 def test_instances_that_fill_a_board(profile: str, model: str | None, count: int) -> None:
-    assert instances_per_gpu(profile, model) == count
+    assert count_instances_per_gpu(profile, model) == count
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_clouds_say_capacity_and_pool_in_their_own_labels(
     provider_id: str | None, labels: Any, expected: tuple[Any, ...], now: datetime
 ) -> None:
     item = node(labels=labels, providerID=provider_id)
-    row = node_row(as_node(item), cluster="c", now=now, dra=Dra())
+    row = build_node_row(as_node(item), cluster="c", now=now, dra=Dra())
     assert (row["provider"], row["capacity_type"], row["pool"]) == expected
 
 
@@ -182,7 +182,7 @@ def test_a_row_has_size_place_and_state(now: datetime) -> None:
     }
     taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
     item = node(labels=labels, unschedulable=True, taints=[taint])
-    row = node_row(as_node(item), cluster="c", now=now, dra=Dra())
+    row = build_node_row(as_node(item), cluster="c", now=now, dra=Dra())
     assert (row["instance_type"], row["region"], row["zone"]) == tuple(labels.values())
     assert (row["cpu_milli"], row["memory_bytes"]) == (95500, 2**40)
     assert (row["ready"], row["unschedulable"]) == (True, True)
@@ -206,7 +206,7 @@ def test_slices_count_boards_where_no_plug_in_offers_any() -> None:
         "devices": devices,
     }
     slices = [msgspec.json.decode(json.dumps({"metadata": {}, "spec": spec}), type=CustomObject)]
-    found = node_gpus(as_node(node()), Dra(slices))
+    found = read_node_gpus(as_node(node()), Dra(slices))
     assert (found.count, found.model) == (2, "NVIDIA H100")
 
 
@@ -227,7 +227,7 @@ def test_boards_that_a_node_has_and_those_that_its_kubelet_gives_out(
 ) -> None:
     item = node(capacity={"nvidia.com/gpu": capacity}, labels=labels)
     item["status"]["allocatable"]["nvidia.com/gpu"] = allocatable
-    found = node_gpus(as_node(item), Dra())
+    found = read_node_gpus(as_node(item), Dra())
     assert (found.count, found.allocatable) == expected
 
 
@@ -235,5 +235,5 @@ def test_shares_of_hami_hide_how_many_boards_can_be_given_out() -> None:
     item = node(
         capacity={"nvidia.com/gpu": "20"}, annotations={"hami.io/node-nvidia-register": HAMI}
     )
-    found = node_gpus(as_node(item), Dra())
+    found = read_node_gpus(as_node(item), Dra())
     assert (found.count, found.allocatable) == (2, None)

@@ -11,7 +11,7 @@ from collectors.kube.owners import (
     Owners,
     TopOwner,
     UnknownOwnerError,
-    by_template_hash,
+    find_by_template_hash,
 )
 from collectors.kube.shapes import Meta, Partial
 from tests.kube.objects import Object, as_pod, meta, pod
@@ -175,5 +175,5 @@ def test_a_hub_server_is_its_users(objects: Objects) -> None:
 
 def test_the_hash_label_names_the_deployment_where_only_pods_are_known() -> None:
     item = pod(owner=("apps/v1", "ReplicaSet/web-6d4c"), labels={"pod-template-hash": "6d4c"})
-    assert by_template_hash(as_pod(item).metadata) == TopOwner("Deployment", "web", None)
-    assert by_template_hash(as_pod(pod(owner=RS)).metadata) is None
+    assert find_by_template_hash(as_pod(item).metadata) == TopOwner("Deployment", "web", None)
+    assert find_by_template_hash(as_pod(pod(owner=RS)).metadata) is None

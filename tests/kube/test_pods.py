@@ -9,7 +9,7 @@ import pytest
 
 from collectors.kube.devices import Dra
 from collectors.kube.owners import TopOwner
-from collectors.kube.pods import PodContext, pod_row
+from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.shapes import CustomObject
 from tests.kube.objects import Object, as_pod, pod
@@ -19,7 +19,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 def row(item: Object, **around: Any) -> dict[str, Any]:
     known = {"cluster": "c", "now": lambda: NOW, "resolve": lambda _: TopOwner("Pod", "p", None)}
-    return pod_row(as_pod(item), PodContext(**{**known, **around}))
+    return build_pod_row(as_pod(item), PodContext(**{**known, **around}))
 
 
 def custom(**what: Any) -> CustomObject:

@@ -12,8 +12,8 @@ from actions.cluster.protections import find_protections
 from actions.decide import decide
 from actions.facts import gather_facts
 from analyzers.protections import read_vetoes
-from collectors.prometheus.kube_state import KubeState, pod_rows
-from fallow.protections import NAMESPACE, OWNERS, Protection, annotations, select_protections
+from collectors.prometheus.kube_state import KubeState, build_pod_rows
+from fallow.protections import NAMESPACE, OWNERS, Protection, read_annotations, select_protections
 from tests.actions.cases import POLICY, SPENT, finding
 from tests.actions.places import door
 from tests.analyzers.conftest import Memory
@@ -23,13 +23,13 @@ from tests.kube.objects import node, pod
 GPU = {"nvidia.com/gpu": "1"}
 DEPLOYMENT = ("apps/v1", "Deployment/web")
 SAID = {"set": "true", "until": "2999-01-01T00:00:00Z"}
-KEYS = list(annotations())
+KEYS = list(read_annotations())
 PLACES = ("pod", "owner", "namespace")
 
 
 def said(key: str) -> str:
     """Return a value of an annotation that protects."""
-    value = annotations()[key].value
+    value = read_annotations()[key].value
     return SAID.get(value, value)
 
 
@@ -87,7 +87,7 @@ def test_annotations_that_forbid_a_stop_are_in_the_plan_and_in_the_guard(
     plan, now_so = planned(views, [row], now), guard(cluster, now)
     whose = "its namespace's " if place == "namespace" else ""
     for key in KEYS:
-        why = annotations()[key].why
+        why = read_annotations()[key].why
         assert f"keep: {why}: {whose}{key}={said(key)}" in plan
         assert f"{why}: {key}={said(key)}" in now_so
 
@@ -97,7 +97,7 @@ def test_annotations_that_forbid_a_stop_are_in_the_plan_and_in_the_guard(
 def test_an_annotation_withholds_the_verdict_or_only_acting(key: str, mark: str) -> None:
     words: dict[str, Any] = {key: said(key)}
     stored = json.dumps({mark: words} if mark else words)
-    veto = annotations()[key].veto
+    veto = read_annotations()[key].veto
     assert read_vetoes(stored, None) == (veto == "verdict", veto == "act")
 
 
@@ -116,7 +116,11 @@ def test_what_no_longer_forbids_is_no_reason(
     cluster: Cluster, look: Look, views: Memory, now: datetime
 ) -> None:
     over = {"until": "2000-01-01T00:00:00Z"}
-    site(cluster, "owner", {key: over.get(row.value, "no") for key, row in annotations().items()})
+    site(
+        cluster,
+        "owner",
+        {key: over.get(row.value, "no") for key, row in read_annotations().items()},
+    )
     (row,) = look()["pod"]
     assert "keep: " not in planned(views, [row], now)
     assert guard(cluster, now) == ""
@@ -161,7 +165,7 @@ def test_kube_state_metrics_tells_it_too(
         f"kube_{noun}_{form}s": [({**words, **spelled}, 1.0)],
     }
     state = KubeState(series, {("ml", "web-1", "u"): (now - timedelta(hours=1), now)}, {})
-    (row,) = pod_rows(state, cluster="c", now=now, team_labels=())
+    (row,) = build_pod_rows(state, cluster="c", now=now, team_labels=())
     plan = planned(views, [row], now)
     assert [key for key in KEYS if f"{key}={said(key)}" not in plan] == []
 
@@ -175,5 +179,5 @@ def test_of_two_values_the_one_that_protects_longer_counts() -> None:
 
 
 def test_the_collectors_own_names_are_no_annotations_of_anybody() -> None:
-    assert not {OWNERS, NAMESPACE} & set(annotations())
-    assert all(isinstance(row, Protection) for row in annotations().values())
+    assert not {OWNERS, NAMESPACE} & set(read_annotations())
+    assert all(isinstance(row, Protection) for row in read_annotations().values())

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.kube.quantities import canonical, is_same_value, milli, quantity, whole
+from fallow.kube.quantities import (
+    is_same_value,
+    parse_milli,
+    parse_quantity,
+    parse_whole,
+    write_canonical,
+)
 
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -51,38 +57,38 @@ def decimal(number: int, digits: int) -> str:
     ],
 )
 def test_every_notation_is_exact(text: str | float, value: Fraction) -> None:
-    assert quantity(text) == value
+    assert parse_quantity(text) == value
 
 
 @pytest.mark.parametrize(
     "text", ["", "m", "1K", "1mi", "1 Gi", "1e5k", "ten", "0x10", "1e9999", "\u0661"]
 )
 def test_what_is_no_quantity_is_none(text: str) -> None:
-    assert quantity(text) is None
+    assert parse_quantity(text) is None
 
 
 def test_fractions_round_up_as_kubernetes_does() -> None:
-    assert milli(quantity("100u")) == 1
-    assert whole(quantity("1500m")) == 2
-    assert milli(None) is None
-    assert whole(None) is None
+    assert parse_milli(parse_quantity("100u")) == 1
+    assert parse_whole(parse_quantity("1500m")) == 2
+    assert parse_milli(None) is None
+    assert parse_whole(None) is None
 
 
 @given(st.text(max_size=12))
 def test_no_text_fails(text: str) -> None:
-    assert quantity(text) is None or isinstance(quantity(text), Fraction)
+    assert parse_quantity(text) is None or isinstance(parse_quantity(text), Fraction)
 
 
 @given(numbers, places, suffixes)
 def test_every_suffix_is_read_exactly(number: int, digits: int, suffix: str) -> None:
     value = Fraction(number, 10**digits) * FACTORS[suffix]
-    assert quantity(decimal(number, digits) + suffix) == value
+    assert parse_quantity(decimal(number, digits) + suffix) == value
 
 
 @given(numbers, places, st.integers(-9, 18), st.sampled_from("eE"))
 def test_every_exponent_is_read_exactly(number: int, digits: int, power: int, e: str) -> None:
     value = Fraction(number, 10**digits) * Fraction(10) ** power
-    assert quantity(f"{decimal(number, digits)}{e}{power}") == value
+    assert parse_quantity(f"{decimal(number, digits)}{e}{power}") == value
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,7 @@ def test_every_exponent_is_read_exactly(number: int, digits: int, power: int, e:
     ],
 )
 def test_a_quantity_is_stored_in_its_canonical_form(text: str | float, stored: str | None) -> None:
-    assert canonical(text) == stored
+    assert write_canonical(text) == stored
 
 
 @given(numbers, places, suffixes)
@@ -137,13 +143,13 @@ def test_a_canonical_form_is_its_own_and_loses_at_most_a_thousandth(
     number: int, digits: int, suffix: str
 ) -> None:
     text = decimal(number, digits) + suffix
-    stored, value = canonical(text), quantity(text)
+    stored, value = write_canonical(text), parse_quantity(text)
     assert stored is not None
     assert value is not None
-    back = quantity(stored)
+    back = parse_quantity(stored)
     assert back is not None
     assert 0 <= back - value < Fraction(1, 1000)
-    assert canonical(stored) == stored
+    assert write_canonical(stored) == stored
     if (value * 1000).denominator == 1:
         assert is_same_value(stored, text)
 

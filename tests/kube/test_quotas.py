@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from collectors.kube.queues import Queues
-from collectors.kube.quotas import quota_kinds, quota_rows
+from collectors.kube.quotas import list_quota_rows, read_quota_kinds
 from collectors.kube.shapes import CustomObject
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -15,9 +15,11 @@ GPU = "nvidia.com/gpu"
 
 
 def rows(kind: str, **item: Any) -> dict[str, tuple[Any, ...]]:
-    known = next(k for k in quota_kinds() if k.kind == kind)
+    known = next(k for k in read_quota_kinds() if k.kind == kind)
     text = json.dumps({"metadata": {"name": "q", "namespace": "ml"}, **item})
-    found = quota_rows(known, msgspec.json.decode(text, type=CustomObject), cluster="c", now=NOW)
+    found = list_quota_rows(
+        known, msgspec.json.decode(text, type=CustomObject), cluster="c", now=NOW
+    )
     names = ("nominal", "limit", "used", "borrowed", "pending", "parent")
     return {r["resource"]: tuple(r.get(n) for n in names) for r in found}
 
@@ -59,13 +61,13 @@ def test_cluster_queues_have_a_row_per_flavor_in_both_versions() -> None:
 def test_cohorts_say_where_they_stand_and_what_they_add_and_lend() -> None:
     resource = {"name": GPU, "nominalQuota": 2, "borrowingLimit": 3, "lendingLimit": "1"}
     groups = [{"flavors": [{"name": "t4", "resources": [resource]}]}]
-    known = next(k for k in quota_kinds() if k.kind == "Cohort")
+    known = next(k for k in read_quota_kinds() if k.kind == "Cohort")
     for spec, want in (
         ({"parentName": "all"}, {"cohorts": (None, None, None, "all")}),
         ({"parentName": "all", "resourceGroups": groups}, {f"{GPU}@t4": (2, 5, 1, "all")}),
         ({"resourceGroups": groups}, {f"{GPU}@t4": (2, 2, 1, None)}),
     ):
-        found = quota_rows(known, custom(spec=spec), cluster="c", now=NOW)
+        found = list_quota_rows(known, custom(spec=spec), cluster="c", now=NOW)
         names = ("nominal", "limit", "lending", "parent")
         assert {r["resource"]: tuple(r.get(n) for n in names) for r in found} == want
 
@@ -151,8 +153,8 @@ def test_what_workloads_without_a_place_ask_for_is_their_queues() -> None:
             ("LocalQueue", {"spec": {"clusterQueue": "cq"}}),
             ("Queue.volcano", {"spec": {"deserved": {GPU: 1}}}),
         )
-        for r in quota_rows(
-            next(k for k in quota_kinds() if k.kind == kind),
+        for r in list_quota_rows(
+            next(k for k in read_quota_kinds() if k.kind == kind),
             custom(metadata={"name": "q", "namespace": "ml" * (kind == "LocalQueue")}, **item),
             cluster="c",
             now=NOW,
@@ -169,8 +171,8 @@ def test_what_workloads_without_a_place_ask_for_is_their_queues() -> None:
 
 def test_kai_and_koordinator_say_themselves_what_waits() -> None:
     def waiting(kind: str, **item: Any) -> dict[str, Any]:
-        known = next(k for k in quota_kinds() if k.kind == kind)
-        found = quota_rows(known, custom(**item), cluster="c", now=NOW)
+        known = next(k for k in read_quota_kinds() if k.kind == kind)
+        found = list_quota_rows(known, custom(**item), cluster="c", now=NOW)
         return {r["resource"]: r.get("waiting") for r in found}
 
     spec = {"resources": {"gpu": {"quota": 2, "limit": 4}}}

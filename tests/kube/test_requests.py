@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from collectors.kube.resources import gpus, limits, requests
-from fallow.kube.gpu_resources import gpu_resource
+from collectors.kube.resources import select_gpus, sum_limits, sum_requests
+from fallow.kube.gpu_resources import find_gpu_resource
 from tests.kube.objects import as_pod, pod
 
 
@@ -45,23 +45,23 @@ def container(cpu: str = "", gpu: str = "", *, sidecar: bool = False, **more: st
     ],
 )
 def test_cpu_is_what_the_scheduler_reserves(spec: Any, cpu: Fraction) -> None:
-    assert requests(as_pod(pod(**spec)).spec)["cpu"] == cpu
+    assert sum_requests(as_pod(pod(**spec)).spec)["cpu"] == cpu
 
 
 def test_a_request_that_is_not_given_is_the_limit() -> None:
     spec = as_pod(pod(limits={"nvidia.com/gpu": "2", "cpu": "8"})).spec
-    assert requests(spec) == {"nvidia.com/gpu": 2, "cpu": 8}
+    assert sum_requests(spec) == {"nvidia.com/gpu": 2, "cpu": 8}
 
 
 def test_init_containers_borrow_gpus_and_do_not_add_any() -> None:
     spec = as_pod(pod(containers=[container(gpu="2")], initContainers=[container(gpu="1")])).spec
-    assert requests(spec)["nvidia.com/gpu"] == 2
+    assert sum_requests(spec)["nvidia.com/gpu"] == 2
 
 
 def test_one_container_without_a_limit_leaves_the_pod_without() -> None:
     capped = {"name": "a", "resources": {"limits": {"cpu": "2"}}}
-    assert limits(as_pod(pod(containers=[capped, capped])).spec)["cpu"] == 4
-    assert "cpu" not in limits(as_pod(pod(containers=[capped, container("1")])).spec)
+    assert sum_limits(as_pod(pod(containers=[capped, capped])).spec)["cpu"] == 4
+    assert "cpu" not in sum_limits(as_pod(pod(containers=[capped, container("1")])).spec)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_one_container_without_a_limit_leaves_the_pod_without() -> None:
     ],
 )
 def test_gpu_resources_are_known_by_name(name: str, vendor: str, form: str) -> None:
-    found = gpu_resource(name)
+    found = find_gpu_resource(name)
     assert found is not None
     assert (found.vendor, found.form) == (vendor, form)
 
@@ -103,9 +103,9 @@ def test_gpu_resources_are_known_by_name(name: str, vendor: str, form: str) -> N
     ],
 )
 def test_other_resources_are_no_gpus(name: str) -> None:
-    assert gpu_resource(name) is None
+    assert find_gpu_resource(name) is None
 
 
 def test_amounts_of_each_device_count_no_devices() -> None:
     asked = {"nvidia.com/gpu": Fraction(1), "nvidia.com/gpumem": Fraction(4000)}
-    assert [r.name for r in gpus(asked)] == ["nvidia.com/gpu"]
+    assert [r.name for r in select_gpus(asked)] == ["nvidia.com/gpu"]

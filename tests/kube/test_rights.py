@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from actions.reclaim.kinds import kinds
-from runtime.generators.rbac import reader_rights
-from simulator.kube.kinds import builtin_kinds
+from actions.reclaim.kinds import read_kinds
+from runtime.generators.rbac import list_reader_rights
+from simulator.kube.kinds import read_builtin_kinds
 from simulator.kube.paths import parse_path
 from simulator.kube.server import KubeServer
 from tests.kube.objects import Object, node, pod
 
-OWNERS = {(k.group, k.api_kind) for k in kinds().values() if k.group} | {
+OWNERS = {(k.group, k.api_kind) for k in read_kinds().values() if k.group} | {
     ("apps", "ReplicaSet"),
     ("apps", "DaemonSet"),
 }
@@ -24,7 +24,7 @@ def _owned(name: str, kind: str, api: str) -> Object:
 
 def test_every_request_of_a_collection_is_within_the_readers_role(cluster: Any, look: Any) -> None:
     cluster.put("Node", node(capacity={"nvidia.com/gpu": "8"}))
-    for kind in builtin_kinds():
+    for kind in read_builtin_kinds():
         if kind.custom:
             cluster.store.catalog.serve(kind)
         if (kind.group, kind.kind) in OWNERS:
@@ -35,7 +35,7 @@ def test_every_request_of_a_collection_is_within_the_readers_role(cluster: Any, 
 
     rows = look()
 
-    granted = {(r.group, r.resource, v) for r in reader_rights() for v in r.verbs}
+    granted = {(r.group, r.resource, v) for r in list_reader_rights() for v in r.verbs}
     assert rows["pod"]
     assert _asked(cluster) <= granted, sorted(_asked(cluster) - granted)
 

@@ -126,7 +126,7 @@ def test_spend_says_it_beside_busy_time_and_the_total_is_no_sum_of_shares(
     with Warehouse.open(settings, write=True) as warehouse:
         warehouse.ingest([batch(devices)])
         pipeline.account(warehouse, WINDOW)
-        told = ledger_totals.total_spend(
+        told = ledger_totals.read_total_spend(
             warehouse, f"{T:%Y-%m-%dT%H}/{WINDOW.end:%Y-%m-%dT%H}", now=WINDOW.end, cluster=None,
             by=["workload"], view="loaded", share_unallocated=False,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from collectors.inventory import pod_uid
+from collectors.inventory import derive_pod_uid
 from warehouse.allocation import write_allocations
 from warehouse.ledger import write_ledger
 
@@ -99,7 +99,7 @@ def test_a_pod_known_under_a_hash_and_its_uid_is_one(
     kit: Any, tables: Any, known_since: float | None
 ) -> None:
     start = None if known_since is None else kit.at(known_since)
-    hashed = pod_uid("c", "ns-p", "p")
+    hashed = derive_pod_uid("c", "ns-p", "p")
     tables.put("device", [kit.device("d", 60), kit.device("e", 60)])
     asks = {"gpu_request": 1.0, "gpu_resource": "nvidia.com/gpu"}
     tables.put(
@@ -114,7 +114,7 @@ def test_a_pod_known_under_a_hash_and_its_uid_is_one(
 def test_a_nameless_uid_is_the_collectors_own(kit: Any, tables: Any) -> None:
     tables.put("rollup_5m", kit.looks("d", 0, 60, "p"))
     write_allocations(tables, kit.window(0, 60))
-    assert [r["pod_uid"] for r in tables.rows("allocation")] == [pod_uid("c", "ns-p", "p")]
+    assert [r["pod_uid"] for r in tables.rows("allocation")] == [derive_pod_uid("c", "ns-p", "p")]
 
 
 def test_a_name_used_again_is_two_lives(kit: Any, tables: Any) -> None:

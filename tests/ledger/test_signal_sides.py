@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from warehouse.signals.frozen import classify_samples
 from warehouse.signals.power_band import BINS, IdleBand, learn_band
 from warehouse.signals.runs import ENERGY_STILL, LIVE, MICRO, POWER_STILL, DeviceSamples, IdleRuns
@@ -92,7 +92,7 @@ def test_buckets_without_energy_repeat_from_ten_minutes(
     assert classes(len(energy), step_s=300, bucketed=True, energy_mj=energy) == expected
 
 
-MODEL = next(m for m in gpu_models() if m.gpu_model == "H100")
+MODEL = next(m for m in read_gpu_models() if m.gpu_model == "H100")
 PRIOR = MODEL.idle_context_w
 
 

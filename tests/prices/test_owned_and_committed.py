@@ -5,7 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from collectors.prices.commitments import Commitment, Commitments, coverage, unused_usd, utilisation
+from collectors.prices.commitments import (
+    Commitment,
+    Commitments,
+)
 from collectors.prices.on_prem import OnPrem
 from fallow.errors import UsageError
 from fallow.window import Window
@@ -34,7 +37,7 @@ def test_impossible_figures_are_refused() -> None:
         OnPrem(capex_usd=Decimal(1), gpus=0, availability=Decimal(2))
 
 
-def test_unused_commitment_is_counted_apart() -> None:
+def test_a_commitment_has_its_rate_while_it_runs_and_none_after_it() -> None:
     promise = Commitment(
         name="a",
         provider="aws",
@@ -45,10 +48,6 @@ def test_unused_commitment_is_counted_apart() -> None:
         start=START,
         end=START + timedelta(days=365),
     )
-    assert utilisation(Decimal(36), promise, DAY) == Decimal("0.75")
-    assert coverage(Decimal(36), Decimal(72), promise, DAY) == Decimal("0.5")
-    assert unused_usd(Decimal(36), promise, DAY) == 360
-    assert unused_usd(Decimal(60), promise, DAY) == 0
     row = Commitments([promise]).rates(DAY).rows.to_pylist()[0]
     assert (row["term"], row["gpu_usd_h"]) == ("reserved", Decimal("3.75"))
     later = Window(START + timedelta(days=400), START + timedelta(days=401))

@@ -9,11 +9,11 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from collectors.prices.aws import NO_DISCOUNT, AwsPrices
-from collectors.prices.card import COLUMNS, CardRow, built_in, read
+from collectors.prices.card import COLUMNS, CardRow, read, read_built_in
 from collectors.prices.commitments import Commitment
 from collectors.prices.on_prem import OnPrem
 from collectors.prices.parts import split
-from collectors.prices.rate_card import cheapest, gpu_bases
+from collectors.prices.rate_card import compute_gpu_bases, find_cheapest
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
 from fallow.window import Window
 
@@ -96,11 +96,11 @@ def test_the_base_price_of_a_gpu_is_the_median_of_what_cores_and_memory_leave() 
         for usd in ("8", "24", "16")
     ]
     spot = card(vcpu="0", memory_gib="0", usd_per_hour="800", term="spot")
-    assert gpu_bases([*rows, spot]) == {"H100": Decimal(2)}
-    assert gpu_bases([card(usd_per_hour="1")]) == {}, "the node costs less than its cores"
-    assert cheapest([*rows, spot])["H100"].usd_per_hour == 8
+    assert compute_gpu_bases([*rows, spot]) == {"H100": Decimal(2)}
+    assert compute_gpu_bases([card(usd_per_hour="1")]) == {}, "the node costs less than its cores"
+    assert find_cheapest([*rows, spot])["H100"].usd_per_hour == 8
     per_gpu = card(gpu_count="16", usd_per_hour="15", region="wide")
-    assert cheapest([*rows, per_gpu])["H100"].region == "wide"
+    assert find_cheapest([*rows, per_gpu])["H100"].region == "wide"
 
 
 def test_a_price_is_split_in_the_ratio_of_base_prices() -> None:
@@ -212,7 +212,7 @@ def test_all_types_of_the_card_are_asked_for_unless_some_are_named() -> None:
     AwsPrices(client=api, clock=lambda: NOW).rates(WEEK)
     (spot,) = (a for a in api.asked if "InstanceTypes" in a)
     assert spot["InstanceTypes"] == list(
-        dict.fromkeys(r.instance_type for r in built_in() if r.provider == "aws")
+        dict.fromkeys(r.instance_type for r in read_built_in() if r.provider == "aws")
     )
     assert (spot["StartTime"], spot["EndTime"]) == (WEEK.start, WEEK.end)
 

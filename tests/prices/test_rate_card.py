@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.prices.card import COLUMNS, _date, built_in
+from collectors.prices.card import COLUMNS, _parse_date, read_built_in
 from collectors.prices.parts import split
 from collectors.prices.rate_card import RateCard
 from fallow.errors import UsageError
@@ -82,7 +82,7 @@ def test_a_model_falls_back_on_its_cheapest_offer(now: datetime) -> None:
 def test_the_card_agrees_with_the_public_list(shared_data: Callable[[str], Path]) -> None:
     with shared_data("cloud/aws_gpu_instances.csv").open() as lines:
         listed = {r["instance_type"]: r for r in csv.DictReader(lines)}
-    ours = [r for r in built_in() if (r.provider, r.region) == ("aws", "us-east-1")]
+    ours = [r for r in read_built_in() if (r.provider, r.region) == ("aws", "us-east-1")]
     compared = [r for r in ours if r.instance_type in listed]
     assert len(compared) >= 15
     for row in compared:
@@ -154,4 +154,4 @@ def test_a_missing_card_and_an_unknown_model_are_refused(tmp_path: Path) -> None
     ],
 )
 def test_a_date_without_a_zone_is_utc_and_others_are_converted(text: str, moment: datetime) -> None:
-    assert _date("card.csv:2", text) == moment
+    assert _parse_date("card.csv:2", text) == moment

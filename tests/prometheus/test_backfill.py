@@ -12,7 +12,7 @@ import pytest
 from collectors.prometheus import raw
 from collectors.prometheus.client import BudgetSpentError, PrometheusClient
 from collectors.prometheus.collector import PrometheusCollector
-from collectors.prometheus.cursors import pieces
+from collectors.prometheus.cursors import list_pieces
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
@@ -270,7 +270,7 @@ def test_a_sample_on_a_chunks_edge_belongs_to_one_chunk(
     series = f'{{"metric":{{"__name__":"x"}},"values":[{seen}]}}'
     body = f'{{"status":"success","data":{{"resultType":"matrix","result":[{series}]}}}}'
     server.answers = [Answer(200, body.encode())]
-    found = raw.samples(asking(), "x", Window(START, START + timedelta(minutes=1)))
+    found = raw.read_samples(asking(), "x", Window(START, START + timedelta(minutes=1)))
     assert found.values.tolist() == [1.0, 2.0, 3.0]
     assert server.asked[0][1]["query"] == "x[60000ms]"
     assert float(server.asked[0][1]["time"]) == pytest.approx(start + 60 - 0.001, abs=1e-4)
@@ -339,10 +339,10 @@ def test_pieces_are_what_no_cursor_covers() -> None:
         "p since yesterday": START + day,
         "q since 2020-01-01T00:00:00Z": START + day,
     }
-    left = pieces(Window(START, START + 8 * hour), "p", done)
+    left = list_pieces(Window(START, START + 8 * hour), "p", done)
     hours = [((p.window.start - START) / hour, (p.window.end - START) / hour) for p in left]
     assert hours == [(1, 3), (5, 8)]
-    young = pieces(
+    young = list_pieces(
         Window(START, START + 8 * hour), "p", done, overlap=hour / 4, settled_until=START
     )
     assert [(p.window.start - START) / hour for p in young] == [1, 4.75]

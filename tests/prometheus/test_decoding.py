@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from collectors.prometheus.decode import Matrix, matrix, names, vector
+from collectors.prometheus.decode import Matrix, decode_matrix, decode_names, decode_vector
 from fallow.errors import SourceError
 
 
@@ -32,7 +32,9 @@ def answer(*series: str, kind: str = "matrix") -> bytes:
     ],
 )
 def test_a_number_in_any_spelling_beside_others(text: str, value: float) -> None:
-    found = matrix(answer(f'[[1763640000.131,"{text}"],[1763640060,"7e+02"]]', '[[1.5,"3"]]'))
+    found = decode_matrix(
+        answer(f'[[1763640000.131,"{text}"],[1763640060,"7e+02"]]', '[[1.5,"3"]]')
+    )
     np.testing.assert_array_equal(found.values, [value, 700.0, 3.0])
     assert found.lengths.tolist() == [2, 1]
     assert found.ts.dtype == "datetime64[us]"
@@ -42,19 +44,19 @@ def test_a_number_in_any_spelling_beside_others(text: str, value: float) -> None
 
 @pytest.mark.parametrize("body", [answer(), answer("[]"), answer("[]", "[]")])
 def test_nothing_is_no_sample_and_no_error(body: bytes) -> None:
-    found = matrix(body)
+    found = decode_matrix(body)
     assert len(found.values) == len(found.ts) == int(found.lengths.sum()) == 0
 
 
 def test_labels_keep_commas_brackets_and_quotes() -> None:
     nasty = rb'{"pod":"a,b]}\"[","n":"\u00e9"}'
     body = answer('[[1,"2"]]').replace(b'{"n":"0"}', nasty)
-    assert matrix(body).labels == [nasty]
-    assert matrix(body).values.tolist() == [2.0]
+    assert decode_matrix(body).labels == [nasty]
+    assert decode_matrix(body).values.tolist() == [2.0]
 
 
 def test_spaces_between_tokens_do_not_matter() -> None:
-    found = matrix(answer('[ [1, "2"],\n [3, "4"] ]'))
+    found = decode_matrix(answer('[ [1, "2"],\n [3, "4"] ]'))
     assert (found.values.tolist(), found.lengths.tolist()) == ([2.0, 4.0], [2])
 
 
@@ -65,13 +67,13 @@ def test_a_large_answer_keeps_every_value_and_where_it_belongs() -> None:
         "[" + ",".join(f'[{1763640000 + 60 * i}.131,"{v!r}"]' for i, v in enumerate(line)) + "]"
         for line in values.tolist()
     ]
-    found = matrix(answer(*texts))
+    found = decode_matrix(answer(*texts))
     np.testing.assert_array_equal(found.values.reshape(series, count), values)
     assert set(found.lengths.tolist()) == {count}
 
 
 def test_parts_join_in_order() -> None:
-    first, second = matrix(answer('[[1,"2"]]')), matrix(answer('[[3,"4"],[5,"6"]]'))
+    first, second = decode_matrix(answer('[[1,"2"]]')), decode_matrix(answer('[[3,"4"],[5,"6"]]'))
     joined = Matrix.joined([first, second])
     assert joined.values.tolist() == [2.0, 4.0, 6.0]
     assert joined.lengths.tolist() == [1, 2]
@@ -94,14 +96,14 @@ def test_parts_join_in_order() -> None:
 )
 def test_what_is_no_matrix_is_refused_in_words(body: bytes, word: str) -> None:
     with pytest.raises(SourceError, match=word):
-        matrix(body)
+        decode_matrix(body)
 
 
 def test_vectors_and_names() -> None:
     body = b'{"data":{"result":[{"metric":{"a":"b"},"value":[1.5,"+Inf"]}]}}'
-    assert vector(body) == [({"a": "b"}, math.inf)]
-    assert names(b'{"data":["up","x"]}') == ["up", "x"]
+    assert decode_vector(body) == [({"a": "b"}, math.inf)]
+    assert decode_names(b'{"data":["up","x"]}') == ["up", "x"]
     with pytest.raises(SourceError, match="another form"):
-        names(b'{"data":{"result":[]}}')
+        decode_names(b'{"data":{"result":[]}}')
     with pytest.raises(SourceError, match="no number"):
-        vector(b'{"data":{"result":[{"metric":{},"value":[1,"zero"]}]}}')
+        decode_vector(b'{"data":{"result":[{"metric":{},"value":[1,"zero"]}]}}')

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from collectors.prometheus.client import PrometheusClient
-from collectors.prometheus.latest import RANGE, latest
+from collectors.prometheus.latest import RANGE, read_latest
 from fallow.collector_settings import PrometheusSettings
 from tests.servers.misbehaving import Answer, Misbehaving, misbehaving
 
@@ -24,7 +24,9 @@ def server() -> Iterator[Misbehaving]:
 def read(server: Misbehaving, *pods: tuple[str, str], selector: str = "") -> dict[str, Any]:
     settings = PrometheusSettings(url=server.url, selector=selector)
     client = PrometheusClient(settings, sleep=lambda _s: None)
-    return {b.table: b.rows.to_pylist() for b in latest(settings, "c", pods, NOW, client=client)}
+    return {
+        b.table: b.rows.to_pylist() for b in read_latest(settings, "c", pods, NOW, client=client)
+    }
 
 
 def vector(*pairs: tuple[str, str]) -> Answer:

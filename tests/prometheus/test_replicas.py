@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collectors.prometheus.collector import PrometheusCollector
-from collectors.prometheus.latest import latest
+from collectors.prometheus.latest import read_latest
 from fallow.settings import load
 from fallow.window import Window
 from tests.servers import prometheus as server
@@ -58,7 +58,7 @@ def rows(
         collector = PrometheusCollector(settings, "c", lambda: END + timedelta(hours=1))
         found: dict[str, list[dict[str, Any]]] = {}
         batches = [*collector.collect(Window(START, END))]
-        now = [*latest(settings, "c", [("ml", "chat-0")], END - timedelta(minutes=1))]
+        now = [*read_latest(settings, "c", [("ml", "chat-0")], END - timedelta(minutes=1))]
         for batch in [*batches, *now]:
             found.setdefault(batch.table, []).extend(batch.rows.to_pylist())
         yield found

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from collectors.prometheus.collector import PrometheusCollector
-from collectors.prometheus.latencies import _counts, latency_metrics
-from collectors.prometheus.steps import step_metrics as known_steps
+from collectors.prometheus.latencies import _decode_counts, read_latency_metrics
+from collectors.prometheus.steps import read_step_metrics as known_steps
 from fallow.service_levels import LatencyMetric
 from fallow.settings import load
 from fallow.window import Window
@@ -134,12 +134,12 @@ def test_a_sites_own_names_are_settings(prometheus_with_history: str) -> None:
     ],
 )
 def test_counts_never_fall(shown: dict[str, list[float]], counts: list[float]) -> None:
-    made = _counts({bound: np.array(line) for bound, line in shown.items()})
+    made = _decode_counts({bound: np.array(line) for bound, line in shown.items()})
     assert made[:, 0].tolist() == pytest.approx(counts, nan_ok=True)
 
 
 def test_every_name_of_the_tables_is_legal_once() -> None:
-    assert len({m.name for m in latency_metrics()}) == len(latency_metrics()) > 10
+    assert len({m.name for m in read_latency_metrics()}) == len(read_latency_metrics()) > 10
     assert len({(m.name, m.column) for m in known_steps()}) == len(known_steps())
     with pytest.raises(ValidationError, match="should match pattern"):
         LatencyMetric(name="a b", measure="e2e")

@@ -51,7 +51,7 @@ def test_a_cell_that_begins_like_a_formula_is_a_text(cell: str, written: str) ->
     document = _tabulate(cell)
     assert _read(render([{"a": cell, "b": "x"}], "csv", noun="rows"))[1] == [written, "x"]
     assert _read(render(pa.table({"a": [cell], "b": ["x"]}), "csv", noun="rows"))[1][0] == written
-    assert _read(focus.as_csv(pa.table({"a": [cell, None], "b": [1, 2]})).decode())[1:] == [
+    assert _read(focus.encode_csv(pa.table({"a": [cell, None], "b": [1, 2]})).decode())[1:] == [
         [written, "1"],
         ["", "2"],
     ]
@@ -76,7 +76,7 @@ def test_a_number_is_a_number(number: Any) -> None:
 
 def test_a_figure_below_zero_is_a_number_in_the_focus_file() -> None:
     costs = pa.array([Decimal("-0.25000000")], pa.decimal128(28, 8))
-    assert _read(focus.as_csv(pa.table({"BilledCost": costs})).decode())[1] == ["-0.25000000"]
+    assert _read(focus.encode_csv(pa.table({"BilledCost": costs})).decode())[1] == ["-0.25000000"]
 
 
 def test_a_time_is_a_time_and_a_span_below_zero_is_a_text() -> None:
@@ -103,6 +103,6 @@ def test_without_the_guard_every_text_is_what_it_was(text: str) -> None:
 @given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_without_the_guard_a_focus_file_is_what_it_was(texts: list[str]) -> None:
     table = pa.table({"a": texts, "b": [1] * len(texts)})
-    written = [row[0] for row in _read(focus.as_csv(table).decode())[1:]]
+    written = [row[0] for row in _read(focus.encode_csv(table).decode())[1:]]
     assert [cell.removeprefix("'") for cell in written] == texts
     assert not any(cell.startswith(FORMULA_STARTS) for cell in written)

@@ -83,7 +83,7 @@ def test_a_mail_s_body_is_the_first_page(tmp_path: Path, views: Warehouse) -> No
     with posted() as post:
         url = f"mailto://127.0.0.1:{post.port}/?from=f@corp.example&to=a@b.example&mode=insecure"
         settings = configured(tmp_path, {"mail": url})
-        assert destinations.hand(settings, sent, report, "").is_accepted
+        assert destinations.deliver_report(settings, sent, report, "").is_accepted
         mail: Any = message_from_bytes(post.is_accepted[0], policy=email.policy.default)
     body = mail.get_body().get_content()
     for words in ("paid was wasted", "Verified saved: ", "change unknown", "1. "):

@@ -32,11 +32,11 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?(E-?\d+)?")
 
 
 def _charges(views: Warehouse, version: str, window: Window = WINDOW) -> pa.Table:
-    return focus.rows(views, window, Filters(), version).rows
+    return focus.read_rows(views, window, Filters(), version).rows
 
 
 def _cells(table: pa.Table) -> list[dict[str, str]]:
-    return [*csv.DictReader(io.StringIO(focus.as_csv(table).decode()))]
+    return [*csv.DictReader(io.StringIO(focus.encode_csv(table).decode()))]
 
 
 @pytest.mark.parametrize("version", focus.VERSIONS)
@@ -72,12 +72,12 @@ def test_column_keeps_its_rules(views: Warehouse, rule: dict[str, str], version:
 
 @pytest.mark.parametrize("version", focus.VERSIONS)
 def test_columns_are_the_specifications_first_and_ours_marked(version: str) -> None:
-    names = [*focus.columns(version)]
+    names = [*focus.list_columns(version)]
     ours = [name.startswith("x_") for name in names]
     assert ours == sorted(ours)
     specified = {rule["column"] for rule in RULES if version in rule["versions"].split()}
     named = {name for name in names if not name.startswith("x_")}
-    asked = {name for name, source in focus.columns(version).items() if name != source}
+    asked = {name for name, source in focus.list_columns(version).items() if name != source}
     discounts = {name for name in named if name.startswith("CommitmentDiscount")}
     assert named - asked - discounts == specified
     assert bool(asked) == bool(discounts) == (version == "1.0")
@@ -90,15 +90,15 @@ def test_charges_sum_to_the_ledger(
 ) -> None:
     end = END - timedelta(hours=ago)
     window, mine = Window(end - timedelta(hours=hours), end), Filters(team=team)
-    rows = focus.rows(views, window, mine, "1.2").rows.to_pylist()
-    bill = spend.totals(views, window, mine).usd or Decimal()
+    rows = focus.read_rows(views, window, mine, "1.2").rows.to_pylist()
+    bill = spend.read_totals(views, window, mine).usd or Decimal()
     assert sum(r["BilledCost"] for r in rows) == sum(r["EffectiveCost"] for r in rows) == bill
     assert sum(r["x_GpuCost"] + r["x_NodeCost"] for r in rows) == bill
 
 
 def test_teams_charges_are_their_statements_and_nobodys_are_overhead(views: Warehouse) -> None:
     rows = _charges(views, "1.2").to_pylist()
-    lines = chargeback.teams(views, WINDOW, Filters()).to_pylist()
+    lines = chargeback.read_teams(views, WINDOW, Filters()).to_pylist()
     for line in lines:
         nobody = line["team"] == "(platform)"
         mine = [r for r in rows if r["SubAccountId"] == (None if nobody else line["team"])]
@@ -131,14 +131,14 @@ def test_prices_of_terms_are_their_pricing_categories(views: Warehouse) -> None:
 
 
 def test_hours_without_a_price_are_no_charge_and_are_told(views: Warehouse) -> None:
-    made = focus.rows(views, WINDOW, Filters(), "1.2")
+    made = focus.read_rows(views, WINDOW, Filters(), "1.2")
     assert "3.0 GPU-hours have no price" in made.summary
     assert made.rows["EffectiveCost"].null_count == 0
 
 
 def test_parquet_holds_the_same_rows_with_decimals(views: Warehouse) -> None:
     made = _charges(views, "1.2")
-    read = parquet.read_table(io.BytesIO(focus.as_parquet(made)))
+    read = parquet.read_table(io.BytesIO(focus.encode_parquet(made)))
     assert read.equals(made)
     kind: Any = read.schema.field("BilledCost").type
     assert pa.types.is_decimal(kind)

@@ -19,7 +19,7 @@ pytest.importorskip("vl_convert", reason="pictures are an extra: fallow[reports]
 from dashboards.figures import chargeback, inbox, savings, spend, waste, waterfall
 from dashboards.figures.query import Filters
 from fallow.errors import UsageError
-from fallow.money import cents, total
+from fallow.money import round_to_cents, sum_money
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.cli import run
@@ -54,21 +54,21 @@ def _sum(cells: list[dict[str, str]], section: str, measure: str) -> Decimal:
 
 def test_finance_says_what_the_pages_say(views: Warehouse) -> None:
     cells = _tidy(_made(views, "finance", "csv"))
-    paid = spend.totals(views, WINDOW, ALL).usd
+    paid = spend.read_totals(views, WINDOW, ALL).usd
     assert paid is not None
-    bill = cents(paid)
-    owners = waste.by_owner(views, WINDOW, ALL, "team").to_pylist()
+    bill = round_to_cents(paid)
+    owners = waste.read_by_owner(views, WINDOW, ALL, "team").to_pylist()
     assert _sum(cells, "What was paid, and what the GPUs did", "USD") == bill
     assert _sum(cells, "Chargeback by team", "fully loaded") == bill
-    assert _sum(cells, "Whose it is", "wasted") == total([r["waste_usd"] for r in owners])
-    identified = savings.stages(views, WINDOW, ALL).identified_usd
+    assert _sum(cells, "Whose it is", "wasted") == sum_money([r["waste_usd"] for r in owners])
+    identified = savings.read_stages(views, WINDOW, ALL).identified_usd
     assert identified is not None
-    assert _sum(cells, "What to do", "saves") == cents(identified)
+    assert _sum(cells, "What to do", "saves") == round_to_cents(identified)
 
 
 def test_advice_sums_to_what_the_waterfall_would_save(views: Warehouse) -> None:
     listed = inbox.list_workloads(views, WINDOW, ALL, inbox.FindingChoice(snoozed=True)).to_pylist()
-    made = waterfall.waterfall(views, WINDOW, ALL)
+    made = waterfall.compute_waterfall(views, WINDOW, ALL)
     assert sum(row["usd_all"] for row in listed) == sum(s.usd or 0 for s in made.savings)
     cells = _tidy(_made(views, "finance", "csv"))
     saves = [c["value"] for c in cells if (c["section"], c["measure"]) == ("What to do", "saves")]
@@ -81,7 +81,7 @@ def test_teams_statement_is_its_chargeback_line(views: Warehouse) -> None:
         for c in _tidy(_made(views, "team", "csv", "vision"))
         if c["section"] == "Statement" and c["unit"] == "USD"
     }
-    lines = chargeback.teams(views, WINDOW, ALL).to_pylist()
+    lines = chargeback.read_teams(views, WINDOW, ALL).to_pylist()
     line = next(row for row in lines if row["team"] == "vision")
     assert cells["fully loaded"] == line["total_usd"] == cells["own, loaded"] + cells["shared"]
     assert cells["GPU only"] == line["total_usd_gpu"]
@@ -110,7 +110,7 @@ def test_every_report_is_written_the_same_twice(
     assert {"html": b"<!doc", "pdf": b"%PDF-", "md": b"# GPU", "csv": b"secti"}[fmt] == first.body[
         :5
     ]
-    bill = spend.totals(views, WINDOW, ALL).usd
+    bill = spend.read_totals(views, WINDOW, ALL).usd
     assert bill is not None
     if fmt in ("html", "md") and audience == "finance":
         assert f"{bill:,.2f}" in first.body.decode()
@@ -167,9 +167,9 @@ def test_spreadsheets_run_no_name_as_a_formula(hostile: Warehouse) -> None:
 
 def test_files_of_hostile_teams_have_harmless_names(hostile: Warehouse) -> None:
     made = _made(hostile, "team", "csv", HOSTILE[0])
-    assert made.name == reports.file_name("team", HOSTILE[0], WINDOW, "csv")
+    assert made.name == reports.build_file_name("team", HOSTILE[0], WINDOW, "csv")
     for team in HOSTILE:
-        name = reports.file_name("team", team, WINDOW, "csv")
+        name = reports.build_file_name("team", team, WINDOW, "csv")
         assert re.fullmatch(r"fallow-team[A-Za-z0-9._-]*", name)
         assert len(name) < 120
 

@@ -73,7 +73,7 @@ class Site:
         self.warehouse.ingest([Batch.of("pod", {k: [v] for k, v in row.items()})])
 
     def said(self, rule: peers.Rule, *, blind: tuple[str, ...] = ()) -> list[Verdict]:
-        return peers.verdicts(self.warehouse, WINDOW, rule, blind=blind)
+        return peers.read_verdicts(self.warehouse, WINDOW, rule, blind=blind)
 
     def hours(self, rule: peers.Rule) -> list[tuple[float, float]]:
         """Return when each verdict begins and ends, in hours after the start."""
@@ -162,10 +162,10 @@ def test_gpu_pruner_is_blind_to_nodes_whose_labels_it_does_not_expect(site: Site
     site.gpu("GPU-0", ZEROS, ZEROS)
     for quirk in peers.BREAKING:
         quirks = Quirks.of([f"{quirk}:rate=1"])
-        blind = peers.unreadable_nodes(peers.GPU_PRUNER, ["n1"], quirks, WINDOW)
+        blind = peers.list_unreadable_nodes(peers.GPU_PRUNER, ["n1"], quirks, WINDOW)
         assert blind == ["n1"]
         assert site.said(peers.GPU_PRUNER, blind=tuple(blind)) == []
-        assert peers.unreadable_nodes(peers.PRINCETON, ["n1"], quirks, WINDOW) == []
+        assert peers.list_unreadable_nodes(peers.PRINCETON, ["n1"], quirks, WINDOW) == []
 
 
 def test_princeton_cancels_from_the_start_after_two_hours_and_later_after_five(site: Site) -> None:

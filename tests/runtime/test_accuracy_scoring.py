@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runtime.experiments.accuracy.scores import Score, Verdict, pool_scores, score
-from runtime.experiments.accuracy.truth import Truth, courses, runs
+from runtime.experiments.accuracy.truth import Truth, list_courses, list_runs
 from simulator.models import STATES, TICK_S, DeviceAllocation, Holder, SimulatedDevice
 
 HOUR = 3600.0
@@ -40,7 +40,7 @@ def said(begin_h: float, end_h: float, **more: object) -> Verdict:
 
 def scored(known: Truth, *verdicts: Verdict, **more: Verdict) -> Score:
     return score(
-        "judge", known, courses(known, {}), verdicts, window_s=HOUR, vetoed=list(more.values())
+        "judge", known, list_courses(known, {}), verdicts, window_s=HOUR, vetoed=list(more.values())
     )
 
 
@@ -97,7 +97,7 @@ def test_what_may_be_acted_upon_later_is_ripe_later() -> None:
     known = truth((2, 8))
     late = said(3, 8, acts_s=6 * HOUR)
     found = score(
-        "judge", known, courses(known, {}), [late], window_s=HOUR, ripe_s=lambda _: 3 * HOUR
+        "judge", known, list_courses(known, {}), [late], window_s=HOUR, ripe_s=lambda _: 3 * HOUR
     )
     assert (found.due, found.acted, found.ripe, found.acted_ripe) == (10, 4, 6, 4)
     assert (found.actionable_recall, found.ripe_recall) == pytest.approx((4 / 10, 4 / 6))
@@ -105,7 +105,9 @@ def test_what_may_be_acted_upon_later_is_ripe_later() -> None:
     told = scored(known, said(3, 8, actionable=False, reasons=("shared", "no witness")))
     assert (told.missed, told.held_back) == ({}, {"shared": 10})
     short = truth((2, 4))
-    never = score("judge", short, courses(short, {}), [], window_s=HOUR, ripe_s=lambda _: 3 * HOUR)
+    never = score(
+        "judge", short, list_courses(short, {}), [], window_s=HOUR, ripe_s=lambda _: 3 * HOUR
+    )
     assert (never.due, never.ripe, never.ripe_recall) == (2, 0, 1)
 
 
@@ -129,5 +131,5 @@ def test_worlds_are_pooled_by_their_hours() -> None:
 
 
 def test_runs_are_half_open_and_may_touch_both_ends() -> None:
-    assert runs(np.array([True, False, True, True])) == [(0, 1), (2, 4)]
-    assert runs(np.zeros(3, np.bool_)) == []
+    assert list_runs(np.array([True, False, True, True])) == [(0, 1), (2, 4)]
+    assert list_runs(np.zeros(3, np.bool_)) == []

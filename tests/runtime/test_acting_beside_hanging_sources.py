@@ -21,8 +21,8 @@ from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness
 from runtime.service.roles import ServiceJob, ServiceRole
-from runtime.service.schedule import ServiceThreads, run_jobs, utc_now
-from runtime.service.tracing import no_span
+from runtime.service.schedule import ServiceThreads, get_utc_now, run_jobs
+from runtime.service.tracing import trace_nothing
 from tests.actions.loop.site import SPACE, Evidence, Site, bare
 from tests.cli.test_acting import done
 from tests.cli.test_acting import site as site  # noqa: PLC0414  (a fixture)
@@ -112,14 +112,14 @@ def test_jobs_that_write_keep_their_period_while_the_actor_reads_a_source_that_d
             open_turns(
                 settings,
                 lake,
-                utc_now,
+                get_utc_now,
                 metrics.record_actor_turn,
                 writer=threads.writer,
                 stop=stop,
             ) as act,
         ):
             service = ServiceLoop(
-                lake, settings, collectors={}, analyzers={}, metrics=metrics, clock=utc_now,
+                lake, settings, collectors={}, analyzers={}, metrics=metrics, clock=get_utc_now,
                 act=act, stop=stop, readers=threads.readers, writer=threads.writer,
             )  # fmt: skip
             (acting,) = [job for job in service.jobs() if job.name == "act"]
@@ -127,7 +127,8 @@ def test_jobs_that_write_keep_their_period_while_the_actor_reads_a_source_that_d
             limit = threading.Timer(WAIT_S, stop.set)
             limit.start()
             left = run_jobs(
-                [acting, writing], stop, metrics, Readiness(timedelta(0), utc_now), no_span,
+                [acting, writing], stop, metrics, Readiness(timedelta(0), get_utc_now),
+                    trace_nothing,
                 threads=threads, grace_s=WAIT_S,
             )  # fmt: skip
             limit.cancel()

@@ -12,7 +12,7 @@ import pytest
 from analyzers.query_cache import cache_query
 from fallow import plugins
 from fallow.errors import UsageError
-from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, finding_id
+from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, compute_finding_id
 from fallow.protocols import Analyzer, Views
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -38,7 +38,7 @@ class Found:
         claim = Claim("test", None, None, None, "p", "free", 100.0)
         return [
             Finding(
-                id=finding_id(self.name, "k", whom, window.start),
+                id=compute_finding_id(self.name, "k", whom, window.start),
                 analyzer=self.name,
                 kind="k",
                 subject=whom,
@@ -105,7 +105,9 @@ def test_two_that_claim_the_same_hours_save_them_once(warehouse: Warehouse) -> N
     assert "quick wins" in text
     assert "- pools" in text
     assert "= left" in text
-    told = json.loads(document("waterfall", finding_tables.waterfall_document(made.waterfall)))
+    told = json.loads(
+        document("waterfall", finding_tables.build_waterfall_document(made.waterfall))
+    )
     assert told["bill"] == {"gpu_hours": 4.0, "usd": 16.0, "unpriced_gpu_hours": 0.0}
     assert [step["impact"] for step in told["steps"]] == ["high", "low"]
 
@@ -274,7 +276,7 @@ def test_one_that_cannot_be_loaded_hides_no_other(
             raise ImportError("no module called x")
         return Found
 
-    monkeypatch.setattr(plugins, "installed", lambda _seam: {"broken": None, "pools": None})
+    monkeypatch.setattr(plugins, "find_installed", lambda _seam: {"broken": None, "pools": None})
     monkeypatch.setattr(plugins, "load", load)
     made = analyzer_runs.run_analyzers(
         warehouse, WINDOW, analyzer_runs.load_analyzers(settings), strict=False

@@ -123,7 +123,7 @@ def test_an_undo_gives_back_what_an_action_took(site: Site, asking: Asking) -> N
 
 def test_a_snoozed_finding_rests_and_so_does_its_case(site: Site, asking: Asking) -> None:
     finding = site.evidence._facts("Deployment", "web", datetime.now(UTC)).finding
-    asking.lake.ingest([findings.rows([finding], found_at=finding.window.end)])
+    asking.lake.ingest([findings.build_rows([finding], found_at=finding.window.end)])
     assert asking.post("/v1/snooze", {"finding": "nothing", "by": "ann"})[0] == 400
     code, said = asking.post("/v1/snooze", {"finding": finding.id[:3], "for": "3d", "by": "ann"})
     assert (code, said["finding"]) == (200, finding.id)

@@ -225,7 +225,7 @@ def test_missing_samples_end_no_case_unless_work_was_seen_or_they_are_missing_fo
 def test_a_row_that_an_older_analysis_stored_is_gone_on_with(lake: Warehouse) -> None:
     (found,) = of(analyze(lake, 48), "forgotten")
     old = msgspec.structs.replace(found, id="373ab28d9e44")
-    lake.replace("finding", findings.rows([old], found_at=old.window.end).rows, "true", {})
+    lake.replace("finding", findings.build_rows([old], found_at=old.window.end).rows, "true", {})
     (facts,) = cases(lake, 50)["forgotten"]
     assert (facts.finding.id, facts.finding.window.start) == ("373ab28d9e44", START)
 

@@ -110,7 +110,7 @@ def test_its_home_keeps_the_fleet_to_ask_it_more(
 
 @pytest.fixture(scope="module")
 def entries(settings: Settings) -> Iterator[list[Any]]:
-    with Journal.open(plans.journal_path(settings), lambda: demo.END, write=False) as journal:
+    with Journal.open(plans.get_journal_path(settings), lambda: demo.END, write=False) as journal:
         assert journal.verify([]) is None
         yield journal.entries()
 

@@ -8,7 +8,7 @@ import pytest
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments import demo, demo_plants
-from runtime.experiments.accuracy.truth import courses
+from runtime.experiments.accuracy.truth import list_courses
 from runtime.experiments.planting import list_troubles
 from runtime.operations import analyzer_runs, pipeline
 from warehouse.lake import Warehouse
@@ -29,7 +29,7 @@ def test_troubles_of_work_and_nodes_are_found_where_they_were_planted(tmp_path: 
         )
     behaviours = {key: role.arrival.category.behaviour for key, role in world.cast.roles.items()}
     owners = {(space, kind, name): b for (kind, space, name), b in behaviours.items()}
-    planted = list_troubles(world.spec, courses(truth, scripts), owners, made.findings)
+    planted = list_troubles(world.spec, list_courses(truth, scripts), owners, made.findings)
     missed = {(t.kind, t.subject) for t in planted if not t.findings}
     assert missed == set()
     assert {t.analyzer for t in planted} == {"precision", "reliability", "sizing", "stalled"}

@@ -58,12 +58,12 @@ def test_every_analyzer_ran_and_every_planted_kind_is_found(
     with Warehouse.open(settings) as warehouse:
         runs = warehouse.query("SELECT * FROM plugin_run WHERE kind = 'analyzer'").to_pylist()
         rows = warehouse.query("SELECT analyzer, kind FROM finding").to_pylist()
-    assert {row["plugin"] for row in runs} == {*plugins.installed("analyzers")}
+    assert {row["plugin"] for row in runs} == {*plugins.find_installed("analyzers")}
     assert not [row for row in runs if row["result"] == "failed"]
     kinds = Counter((row["analyzer"], row["kind"]) for row in rows)
     planted = {(k.analyzer, k.kind) for k in read_demo_kinds() if not k.absent}
     assert planted - {*kinds} == set()
-    assert {analyzer for analyzer, _ in planted} == {*plugins.installed("analyzers")} - {
+    assert {analyzer for analyzer, _ in planted} == {*plugins.find_installed("analyzers")} - {
         "anomalies"
     }
 
@@ -72,7 +72,7 @@ def test_nothing_is_called_idle_that_works(printed: tuple[str, Settings]) -> Non
     assert ", 0 false alarms" in printed[0]
 
 
-@pytest.mark.parametrize("view", app.names())
+@pytest.mark.parametrize("view", app.list_names())
 def test_no_page_opens_empty(view: str, printed: tuple[str, Settings]) -> None:
     active_settings.use_settings(printed[1])
     text = f"from dashboards.app import draw_page\ndraw_page({view!r})"

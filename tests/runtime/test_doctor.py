@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from collectors.doctor import CheckRow, flavour
+from collectors.doctor import CheckRow, read_flavour
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
@@ -26,7 +26,7 @@ from runtime.operations.doctor import (
     source_checks,
     storage,
 )
-from runtime.operations.doctor.fault import fault_row
+from runtime.operations.doctor.fault import build_fault_row
 from tests.actions.places import Place, serving
 from tests.servers import s3
 from warehouse import maintenance
@@ -93,7 +93,7 @@ def web(answers: Mapping[str, tuple[int, bytes]], date: datetime | None = None) 
     ],
 )
 def test_a_server_is_named_by_its_build(build: dict[str, str], said: str) -> None:
-    assert said in flavour(build)
+    assert said in read_flavour(build)
 
 
 def test_an_exporter_that_shows_all_is_ok(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_folders_that_cannot_be_written_and_disks_that_are_full(
     row = by_check(storage.check_storage(blocked))["warehouse.cold"]
     assert (row.status, "is a file" in row.finding) == ("bad", True)
     for free, status in ((storage.MIN_FREE_BYTES - 1, "bad"), (storage.LOW_FREE_BYTES - 1, "warn")):
-        monkeypatch.setattr(storage, "free_bytes", lambda _path, said=free: said)
+        monkeypatch.setattr(storage, "get_free_bytes", lambda _path, said=free: said)
         row = by_check(storage.check_storage(set_up(tmp_path)))["home"]
         assert (row.status, "warehouse.raw_days" in row.next_step) == (status, True)
     monkeypatch.setattr("os.access", lambda *_: False)
@@ -398,9 +398,9 @@ def test_exit_codes(statuses: tuple[str, ...], code: int) -> None:
 
 
 def test_an_error_without_a_hint_bears_the_check_s_own() -> None:
-    row = fault_row("x", WarehouseError("damaged"), "put it back")
+    row = build_fault_row("x", WarehouseError("damaged"), "put it back")
     assert (row.status, row.next_step) == ("bad", "put it back")
-    assert fault_row("x", TemporaryError("away", hint="wait"), "else").next_step == "wait"
+    assert build_fault_row("x", TemporaryError("away", hint="wait"), "else").next_step == "wait"
 
 
 @pytest.mark.parametrize(("room", "status"), [(3, "ok"), (2, "warn")])
@@ -414,14 +414,14 @@ def test_live_files_are_counted_against_their_bound(
             moment = datetime(2026, 11, 20, hour)  # noqa: DTZ001
             columns: dict[str, object] = {"cluster": ["c"], "device": ["GPU-1"], "ts": [moment]}
             warehouse.ingest([Batch.of("sample", columns)])
-        row = storage.warehouse_row(warehouse)
+        row = storage.check_warehouse(warehouse)
         assert row.status == status
         assert f"{empty.live + 3} live files of at most {empty.live + room}" in row.finding
         assert ("fallow warehouse compact" in row.next_step) is (status == "warn")
         assert f"replaced ones of at most {maintenance.MOST_REPLACED_FILES:,}" in row.finding
         maintenance.compact_warehouse(warehouse)
         after = maintenance.count_files(warehouse)
-        assert storage.warehouse_row(warehouse).status == "ok"
+        assert storage.check_warehouse(warehouse).status == "ok"
     assert after.live <= empty.live + 1
     assert after.replaced >= empty.replaced + 3
 

@@ -309,7 +309,7 @@ def test_a_scrape_of_10_000_devices_takes_less_than_5_mb(tmp_path: Path) -> None
     """The figure of docs/service.md: every measured column has a random value."""
     count, values = 10_000, random.Random(1)
     measured = [
-        column.name for column in tables.columns("sample")
+        column.name for column in tables.list_columns("sample")
         if column.type in ("f32", "f64") and column.unit and not column.key
     ][:30]  # fmt: skip
     sample = {

@@ -20,7 +20,7 @@ from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.actor_turns import CanaryStatus
 from runtime.operations.ingest_queue import QueueState
-from runtime.service.metrics import SelfMetrics, metrics
+from runtime.service.metrics import SelfMetrics, list_metrics
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure
 from warehouse.lake import Warehouse
@@ -140,8 +140,8 @@ def value(told: SelfMetrics, name: str, **labels: str) -> float | None:
 def test_every_metric_that_is_described_is_exported_and_none_else(told: SelfMetrics) -> None:
     text = told.text().decode()
     sampled = {s.name for f in families(text) for s in f.samples}
-    assert sampled == {name for one in metrics() for name in one.exported()}
-    for one in metrics():
+    assert sampled == {name for one in list_metrics() for name in one.exported()}
+    for one in list_metrics():
         assert one.meaning
         assert set(one.labels) <= LABELS
         assert one.name.startswith("fallow_")
@@ -197,7 +197,7 @@ def test_a_process_tells_only_what_its_roles_know() -> None:
         named = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP")}
         mine = {
             one.exported()[0] if one.kind == "counter" else one.name
-            for one in metrics()
+            for one in list_metrics()
             if one.role in {role, ServiceRole.all}
         }
         assert named == mine

@@ -11,7 +11,7 @@ from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from runtime.service.schedule import ServiceThreads, run_jobs
-from runtime.service.tracing import no_span
+from runtime.service.tracing import trace_nothing
 
 WAIT_S = 60.0
 """Only a schedule that stands still waits so long."""
@@ -35,11 +35,11 @@ def test_jobs_go_on_in_their_period_after_the_clock_was_set(
 ) -> None:
     monkeypatch.setattr(SetClock, "step", timedelta(0))
     monkeypatch.setattr("apscheduler.schedulers.base.datetime", SetClock)
-    monkeypatch.setattr(schedule, "utc_now", lambda: SetClock.now(UTC))
+    monkeypatch.setattr(schedule, "get_utc_now", lambda: SetClock.now(UTC))
     monkeypatch.setattr(schedule, "CLOCK_CHECK_S", 0.05)
     stop, turns = threading.Event(), 0
     steps = ClockSteps(read_ticks)
-    actor_clock = steps.watch(schedule.utc_now)
+    actor_clock = steps.watch(schedule.get_utc_now)
 
     def count() -> None:
         nonlocal turns
@@ -56,8 +56,8 @@ def test_jobs_go_on_in_their_period_after_the_clock_was_set(
         [ServiceJob("count", timedelta(seconds=0.1), count, ServiceRole.actor)],
         stop,
         SelfMetrics(PARTS),
-        Readiness(timedelta(0), schedule.utc_now),
-        no_span,
+        Readiness(timedelta(0), schedule.get_utc_now),
+        trace_nothing,
         threads=ServiceThreads(),
         grace_s=WAIT_S,
         clock_steps=steps,

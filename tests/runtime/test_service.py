@@ -123,8 +123,8 @@ def test_a_fault_in_a_collector_ends_only_itself_and_is_seen_until_it_is_over(
         (row,) = plugin_runs.check_plugins(warehouse)
         assert (row.check, row.status) == ("collector broken", "bad")
         assert "ZeroDivisionError: division by zero until" in row.finding
-        (fault,) = analysis_runs.faults(warehouse)
-        assert analysis_runs.fault(fault).startswith(
+        (fault,) = analysis_runs.read_faults(warehouse)
+        assert analysis_runs.read_fault(fault).startswith(
             "The collector broken of cluster test is left out"
         )
 
@@ -140,7 +140,7 @@ def test_a_fault_in_a_collector_ends_only_itself_and_is_seen_until_it_is_over(
         )
         again.collect()
         assert plugin_runs.check_plugins(warehouse) == []
-        assert analysis_runs.faults(warehouse) == ()
+        assert analysis_runs.read_faults(warehouse) == ()
     assert 'fallow_plugin_up{kind="collector",plugin="broken"} 1.0' in metrics.text().decode()
 
 

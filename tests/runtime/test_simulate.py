@@ -20,7 +20,7 @@ from actions.policy.parser import read_policies as policies
 from fallow.action_models import Facts
 from fallow.errors import UsageError
 from runtime.cli import run
-from runtime.experiments.accuracy.collection import isolated_settings
+from runtime.experiments.accuracy.collection import isolate_settings
 from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
 from runtime.experiments.simulation.options import Options, read
 from runtime.experiments.simulation.run import measure_rows, simulate
@@ -118,7 +118,7 @@ def test_what_is_stopped_is_measured_against_the_truth(found: dict[str, Any]) ->
 def test_while_it_only_watches_the_actor_has_no_turn(tmp_path: Path) -> None:
     options = small()
     world = World(options.spec, options.seed)
-    home = isolated_settings(tmp_path, threads=1)
+    home = isolate_settings(tmp_path, threads=1)
     turns: list[float] = []
     with (
         Warehouse.open(
@@ -188,7 +188,7 @@ def test_a_terminal_that_was_used_65_s_before_an_act_is_read_again_through_the_s
     """The stop of `--days 4 --gpus 24 --seed 5`, as a script: the mean over hours hid it."""
     options = read(days=1, gpus=8, seed=1, mix=["day-notebook=0.6", "train=0"])
     world = World(options.spec, options.seed)
-    home = isolated_settings(tmp_path, threads=1)
+    home = isolate_settings(tmp_path, threads=1)
     with (
         Warehouse.open(
             home, write=True, clock=lambda: datetime.fromtimestamp(world.now_s, UTC)

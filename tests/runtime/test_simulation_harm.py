@@ -5,7 +5,12 @@ from datetime import timedelta
 import pytest
 
 from actions.policy.model import Policy, RecurringWindow, ReversalLimit
-from runtime.experiments.simulation.harm import OwnerCare, count_returns, find_causes, interval
+from runtime.experiments.simulation.harm import (
+    OwnerCare,
+    compute_interval,
+    count_returns,
+    find_causes,
+)
 from simulator.world import WorkloadStop
 
 HOUR = 3600.0
@@ -55,8 +60,8 @@ def test_early_returns_count_a_day_the_least_rest_and_what_the_policy_declares()
         made = found[name]
         assert (made.stops, made.within_min_expected_rest, made.within_24h) == (6, 1, 4)
         assert (made.within_declared, made.declared) == (3, 0.1)
-        assert made.interval == interval(4, 6)
-        assert made.upper_end == interval(3, 6)[1]
+        assert made.interval == compute_interval(4, 6)
+        assert made.upper_end == compute_interval(3, 6)[1]
 
 
 def test_announced_night_stops_stand_apart() -> None:
@@ -79,4 +84,4 @@ def test_announced_night_stops_stand_apart() -> None:
     ],
 )
 def test_the_interval_is_clopper_and_pearsons(count: int, of: int, low: float, high: float) -> None:
-    assert list(interval(count, of)) == pytest.approx([low, high], abs=5e-5)
+    assert list(compute_interval(count, of)) == pytest.approx([low, high], abs=5e-5)

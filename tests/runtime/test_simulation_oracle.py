@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from actions.policy.model import Allow, Match, Policy, RecurringWindow, Stage
 from fallow.idle_settings import IdleSettings
-from runtime.experiments.accuracy.truth import courses, gather
-from runtime.experiments.simulation.idle_times import IdleTime, Observer, common_spans
-from runtime.experiments.simulation.oracle import releases
-from simulator.cluster.nodes import fleet
+from runtime.experiments.accuracy.truth import gather, list_courses
+from runtime.experiments.simulation.idle_times import IdleTime, Observer, find_common_spans
+from runtime.experiments.simulation.oracle import list_releases
+from simulator.cluster.nodes import build_fleet
 from simulator.models import TICK_S
 from simulator.world import Spec, World
 
@@ -58,7 +58,7 @@ def rest(**more: object) -> IdleTime:
 
 
 def acts(found: IdleTime, rule: Policy | None = None) -> list[tuple[float, float]]:
-    made = releases([found], [rule or policy()], TURNS, END, idle=IDLE)
+    made = list_releases([found], [rule or policy()], TURNS, END, idle=IDLE)
     return [(r.at_s / HOUR, r.until_s / HOUR) for r in made]
 
 
@@ -86,7 +86,7 @@ def test_a_rest_that_ends_before_the_grace_is_over_is_none() -> None:
 def test_what_it_releases_ends_with_the_work_the_owner_or_the_world() -> None:
     assert acts(rest(wanted_s=40 * HOUR)) == [(7.0, 40.0)]
     assert acts(rest(leaves_s=30 * HOUR)) == [(7.0, 30.0)]
-    (made,) = releases([rest()], [policy()], TURNS, END, idle=IDLE)
+    (made,) = list_releases([rest()], [policy()], TURNS, END, idle=IDLE)
     assert made.gpu_hours == pytest.approx(2.0 * 65)
 
 
@@ -96,9 +96,9 @@ def test_it_does_not_release_twice_what_it_has_released() -> None:
         rest(end_s=20 * HOUR, wanted_s=50 * HOUR),
         rest(begin_s=21 * HOUR, wanted_s=50 * HOUR),
     ]
-    made = releases(pieces, [policy()], TURNS, END, idle=IDLE)
+    made = list_releases(pieces, [policy()], TURNS, END, idle=IDLE)
     assert [(r.at_s / HOUR, r.until_s / HOUR) for r in made] == [(7.0, 50.0)]
-    later = releases([*pieces, rest(begin_s=51 * HOUR)], [policy()], TURNS, END, idle=IDLE)
+    later = list_releases([*pieces, rest(begin_s=51 * HOUR)], [policy()], TURNS, END, idle=IDLE)
     assert [r.at_s / HOUR for r in later] == [7.0, 56.0]
 
 
@@ -155,7 +155,9 @@ def test_of_two_policies_the_one_that_may_act_first_does() -> None:
         msgspec.structs.replace(r, wait=timedelta(hours=1)) if r.step == "grace" else r
         for r in policy().stages
     )
-    made = releases([rest()], [policy(), policy(name="b", stages=steps)], TURNS, END, idle=IDLE)
+    made = list_releases(
+        [rest()], [policy(), policy(name="b", stages=steps)], TURNS, END, idle=IDLE
+    )
     assert [(r.policy, r.at_s / HOUR) for r in made] == [("b", 4.0)]
 
 
@@ -172,7 +174,7 @@ def test_a_workload_rests_where_all_that_it_holds_rests(
     for begin, end in held:
         low = data.draw(st.integers(int(begin), int(end)))
         resting.append((low, data.draw(st.integers(low, int(end)))))
-    found = common_spans(held, resting)
+    found = find_common_spans(held, resting)
     for tick in range(21):
         there = sum(b <= tick < e for b, e in held)
         rests = sum(b <= tick < e for b, e in resting)
@@ -182,7 +184,7 @@ def test_a_workload_rests_where_all_that_it_holds_rests(
 @pytest.mark.slow
 def test_rests_are_those_of_the_blocks_less_the_work_on_hosts() -> None:
     """Two ways to the same truth: phases of scripts here, states of devices by tick there."""
-    world = World(Spec(nodes=fleet(48), start_s=START), 3)
+    world = World(Spec(nodes=build_fleet(48), start_s=START), 3)
     observer, scripts, blocks = Observer(world), {}, []
     for hour in range(6, 31, 6):
         blocks.append(world.advance(START + hour * HOUR))
@@ -191,7 +193,7 @@ def test_rests_are_those_of_the_blocks_less_the_work_on_hosts() -> None:
     truth = msgspec.structs.replace(
         gather(blocks, ()), allocations=tuple(world.cluster.allocations)
     )
-    known = courses(truth, scripts)
+    known = list_courses(truth, scripts)
     marks = {owner: np.zeros(len(truth.ticks), bool) for owner in known}
     for one in observer.idle_times():
         kind, namespace, name = one.key
@@ -208,5 +210,5 @@ def test_rests_are_those_of_the_blocks_less_the_work_on_hosts() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_release_of_time_sliced_devices_says_so(*, shared: bool) -> None:
-    (found,) = releases([rest(shared=shared)], [policy()], TURNS, END, idle=IDLE)
+    (found,) = list_releases([rest(shared=shared)], [policy()], TURNS, END, idle=IDLE)
     assert found.shared is shared

@@ -10,7 +10,7 @@ from runtime.experiments.simulation.promises import (
     Difference,
     ShutGates,
     _explain_missing,
-    taken_steps,
+    list_taken_steps,
 )
 from runtime.experiments.simulation.turns import ActorTurn, CaseRuling, count_gates
 
@@ -34,7 +34,7 @@ def missed(lived: ActorTurn) -> Difference:
 
 def test_only_what_was_really_done_is_a_step() -> None:
     done = [turn(came="acted"), turn(came="notified"), turn(came="held: concurrent")]
-    assert {s.step for s in taken_steps(done)} == {"act", "notify"}
+    assert {s.step for s in list_taken_steps(done)} == {"act", "notify"}
 
 
 def test_a_difference_tells_what_the_service_said_at_that_turn() -> None:

@@ -32,7 +32,7 @@ from runtime.service.readiness import Readiness
 from runtime.service.roles import PARTS, Lane, ServiceJob, ServiceRole
 from runtime.service.schedule import ServiceThreads, run_jobs
 from runtime.service.sources import SourceRead, Sources, WaitingRows, wait_for
-from runtime.service.tracing import no_span
+from runtime.service.tracing import trace_nothing
 from tests.servers.dripping import dripping
 from tests.servers.misbehaving import Answer, misbehaving
 from warehouse.lake import Warehouse
@@ -297,7 +297,7 @@ def test_writing_jobs_keep_their_period_while_a_source_hangs(settings: Settings)
         limit = threading.Timer(WAIT_S, stop.set)
         limit.start()
         left = run_jobs(
-            jobs, stop, metrics, Readiness(timedelta(0), schedule.utc_now), no_span,
+            jobs, stop, metrics, Readiness(timedelta(0), schedule.get_utc_now), trace_nothing,
             threads=threads, grace_s=WAIT_S, first_turn_s=0.5,
         )  # fmt: skip
         limit.cancel()

@@ -13,11 +13,11 @@ from dashboards.waste_report import (
     Story,
     UnjudgedWorkload,
     WasteRow,
-    bar_of,
-    in_order,
-    markdown,
-    money,
-    terminal,
+    draw_bar,
+    format_money,
+    render_markdown,
+    render_terminal,
+    sort_states,
 )
 from fallow.models import STATES, Finding, Subject
 from fallow.window import Window
@@ -80,7 +80,7 @@ STORY = Story(
 
 
 def test_the_terminal_story_says_everything_with_units() -> None:
-    text = terminal(STORY)
+    text = render_terminal(STORY)
     for needed in (
         "2026-11-09 00:00 to 2026-11-16 00:00 UTC (7d)",
         "128 GPUs on 16 nodes",
@@ -108,23 +108,23 @@ def test_the_terminal_story_says_everything_with_units() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    lines = terminal(STORY, width=width).splitlines()
+    lines = render_terminal(STORY, width=width).splitlines()
     assert max(len(line) for line in lines) <= max(width, 90)
 
 
 def test_colour_only_when_asked() -> None:
-    assert "\x1b[33m" in terminal(STORY, colour=True)
+    assert "\x1b[33m" in render_terminal(STORY, colour=True)
 
 
 def test_markdown_tells_the_same_numbers() -> None:
-    text = markdown(STORY)
+    text = render_markdown(STORY)
     for needed in ("| idle | 4,000.0 | 18.6% | $24,000.00 |", "jupyter-alice", "`abc123def456`"):
         assert needed in text
 
 
 def test_books_that_do_not_balance_are_a_banner_before_everything() -> None:
     broken = msgspec.structs.replace(STORY, audit_failures=("capacity: 3 hours differ",))
-    for text in (terminal(broken), markdown(broken)):
+    for text in (render_terminal(broken), render_markdown(broken)):
         assert text.index("The ledger does not add up: capacity") < text.index("$129,024.00")
         assert "capacity: 3 hours differ" in text
         assert "Audits ok" not in text
@@ -135,18 +135,18 @@ def test_no_price_is_said_and_never_zero() -> None:
         STORY, states=tuple(StateTotal(s.state, s.gpu_hours, None) for s in STORY.states)
     )
     assert unpriced.usd is None
-    assert "Paid: no price for" in terminal(unpriced)
-    assert money(None) == "no price"
+    assert "Paid: no price for" in render_terminal(unpriced)
+    assert format_money(None) == "no price"
 
 
 @pytest.mark.parametrize(("share", "blocks"), [(0, 0), (0.5, 5), (1, 10), (2, 10), (-1, 0)])
 def test_bars_are_as_long_as_their_share(share: float, blocks: int) -> None:
-    bar = bar_of(share, 10)
+    bar = draw_bar(share, 10)
     assert (len(bar), bar.count("█")) == (10, blocks)
 
 
 def test_states_are_told_in_one_order_and_none_is_forgotten() -> None:
-    told = in_order([StateTotal(state, 1.0, None) for state in STATES])
+    told = sort_states([StateTotal(state, 1.0, None) for state in STATES])
     assert {s.state for s in told} == set(STATES)
     assert told[0].state == "productive"
     assert told[-1].state == "unknown"

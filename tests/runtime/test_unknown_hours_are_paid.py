@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fallow.gpu_models import model_name
+from fallow.gpu_models import get_model_name
 from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
@@ -57,7 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = load(environ={}, flags={"home": home, "cluster": "c"}).settings
     rate = every_gpu(str(USD_H))
     place = rate.rows.schema.get_field_index("gpu_model")
-    only = rate.rows.set_column(place, "gpu_model", pa.array([model_name(PRICED)], pa.string()))
+    only = rate.rows.set_column(place, "gpu_model", pa.array([get_model_name(PRICED)], pa.string()))
     with Warehouse.open(settings, write=True, clock=lambda: WINDOW.end) as warehouse:
         pipeline.price(warehouse, [Batch("rate", only)])
         pipeline.ingest(warehouse, [samples("a", PRICED), samples("b", OTHER)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fallow.errors import UsageError
-from simulator.arrivals import Arrival, arrivals, categories, replace_shares
+from simulator.arrivals import Arrival, draw_arrivals, read_categories, replace_shares
 
 START = 1_762_732_800.0  # Monday, 2025-11-10
 DAY = 86_400.0
@@ -23,30 +23,30 @@ def held(found: list[Arrival], end: float) -> dict[str, float]:
 
 
 def test_one_seed_brings_one_stream_and_another_seed_another() -> None:
-    first = arrivals(categories(), 64, START, START + DAY, seed=7)
-    assert first == arrivals(categories(), 64, START, START + DAY, seed=7)
-    assert first != arrivals(categories(), 64, START, START + DAY, seed=8)
+    first = draw_arrivals(read_categories(), 64, START, START + DAY, seed=7)
+    assert first == draw_arrivals(read_categories(), 64, START, START + DAY, seed=7)
+    assert first != draw_arrivals(read_categories(), 64, START, START + DAY, seed=8)
     assert [a.at_s for a in first] == sorted(a.at_s for a in first)
 
 
 def test_however_few_come_every_one_has_a_moment_and_a_life() -> None:
     for seed in range(300):
-        found = arrivals(categories(), 8, START, START + 8 * 3600, seed=seed)
+        found = draw_arrivals(read_categories(), 8, START, START + 8 * 3600, seed=seed)
         assert all(START <= a.at_s < START + 8 * 3600 and a.life_s >= 60 for a in found)
 
 
 def test_every_category_holds_about_its_share() -> None:
     days, gpus = 14, 4096
-    found = arrivals(categories(), gpus, START, START + days * DAY, seed=3)
+    found = draw_arrivals(read_categories(), gpus, START, START + days * DAY, seed=3)
     hours = held(found, START + days * DAY)
-    for category in categories():
+    for category in read_categories():
         share = hours[category.category] / (gpus * days * 24)
         assert share == pytest.approx(category.share, rel=0.5), category.category
     assert sum(hours.values()) / (gpus * days * 24) == pytest.approx(0.98, abs=0.08)
 
 
 def test_run_times_have_the_published_medians() -> None:
-    found = arrivals(categories(), 8192, START, START + 7 * DAY, seed=5)
+    found = draw_arrivals(read_categories(), 8192, START, START + 7 * DAY, seed=5)
     lives = {"batch": 616.0, "train": 874.0}  # openb; Philly
     for name, median in lives.items():
         drawn = [a.life_s for a in found if a.category.category == name and a.at_s > START]
@@ -55,7 +55,7 @@ def test_run_times_have_the_published_medians() -> None:
 
 
 def test_jobs_come_by_day_more_often_than_by_night() -> None:
-    found = arrivals(categories(), 4096, START, START + 5 * DAY, seed=1)
+    found = draw_arrivals(read_categories(), 4096, START, START + 5 * DAY, seed=1)
     hours = np.array([a.at_s % DAY / 3600 for a in found if a.at_s > START])
     working = ((hours >= 9) & (hours < 18)).sum() / 9
     assert working / ((hours < 9).sum() / 9) == pytest.approx(4.0, rel=0.15)

@@ -4,14 +4,14 @@ import pytest
 
 from fallow.errors import UsageError
 from simulator import switches
-from simulator.arrivals import Category, categories, replace_shares
-from simulator.cluster.nodes import fleet, nodes_of
+from simulator.arrivals import Category, read_categories, replace_shares
+from simulator.cluster.nodes import build_fleet, build_nodes
 from simulator.supply import fit_mix
-from simulator.workload_templates import build_manifest, pod_size
+from simulator.workload_templates import build_manifest, compute_pod_size
 from simulator.world import Spec, World
 
 START = 1_793_577_600.0
-KINDS = sorted({c.kind for c in categories()})
+KINDS = sorted({c.kind for c in read_categories()})
 POOLS = {
     "h100": 3, "h100-mig": 1, "a100": 2, "a100-mig": 1, "l40s": 2, "l4": 2, "l4-shared": 1,
 }  # fmt: skip
@@ -20,7 +20,7 @@ POOLS = {
 @pytest.fixture(scope="module")
 def world() -> World:
     spec = Spec(
-        nodes=nodes_of(POOLS),
+        nodes=build_nodes(POOLS),
         start_s=START,
         mix=replace_shares({"kept": 0.2, "train": 0.0}),
         fault_rate=0.0,
@@ -62,7 +62,7 @@ def test_every_kind_has_a_handle_that_takes_its_pods_away(world: World, kind: st
     names = {t.holder.workload for t in world.list_allocations(world.now_s - 1, world.now_s)}
     assert holder.workload not in names
     category = world.cast.roles[key].arrival.category
-    world.store.patch(kind, holder.workload, holder.namespace, switches.on(category))
+    world.store.patch(kind, holder.workload, holder.namespace, switches.build_on_patch(category))
     world.advance(world.now_s + 600)
     obj = world.store.get(kind, holder.workload, holder.namespace)
     assert obj is not None
@@ -74,21 +74,23 @@ def test_every_kind_has_a_handle_that_takes_its_pods_away(world: World, kind: st
 
 def test_a_kind_without_a_handle_is_refused_with_the_legal_ones() -> None:
     with pytest.raises(UsageError, match="DaemonSet") as refused:
-        switches.off("DaemonSet", START)
+        switches.build_off_patch("DaemonSet", START)
     assert "Notebook" in str(refused.value.hint)
 
 
 def test_pods_have_the_published_shapes_and_slices_their_part() -> None:
-    assert [pod_size(n) for n in (1, 2, 4, 8)] == [
+    assert [compute_pod_size(n) for n in (1, 2, 4, 8)] == [
         (11400, 48128), (16200, 66560), (32200, 132096), (88000, 327680)
     ]  # fmt: skip
-    cpu, memory = pod_size(1, 1 / 7)
+    cpu, memory = compute_pod_size(1, 1 / 7)
     assert (cpu, memory) == (1628, 6875)
 
 
 def test_a_fleet_gets_work_for_the_devices_it_has() -> None:
     def shares(nodes: dict[str, int]) -> dict[str, float]:
-        return {c.category: c.share for c in fit_mix(categories(), nodes_of(nodes)) if c.share}
+        return {
+            c.category: c.share for c in fit_mix(read_categories(), build_nodes(nodes)) if c.share
+        }
 
     small = shares({"h100": 1})
     assert "pretrain" not in small, "sixteen GPUs never fit into eight"
@@ -96,11 +98,13 @@ def test_a_fleet_gets_work_for_the_devices_it_has() -> None:
     assert sum(small.values()) == pytest.approx(0.97, abs=0.03)
     slices = shares({"a100-mig": 1})
     assert set(slices) == {"small-notebook", "unused"}
-    assert sum(c.share for c in fit_mix(categories(), fleet(512))) == pytest.approx(0.98, abs=0.03)
+    assert sum(c.share for c in fit_mix(read_categories(), build_fleet(512))) == pytest.approx(
+        0.98, abs=0.03
+    )
 
 
 def _of(name: str) -> Category:
-    return next(c for c in categories() if c.category == name)
+    return next(c for c in read_categories() if c.category == name)
 
 
 def test_what_nobody_knows_how_to_write_is_refused() -> None:
@@ -108,6 +112,6 @@ def test_what_nobody_knows_how_to_write_is_refused() -> None:
 
     from simulator.arrivals import Arrival  # noqa: PLC0415
 
-    strange = msgspec.structs.replace(categories()[0], kind="DaemonSet")
+    strange = msgspec.structs.replace(read_categories()[0], kind="DaemonSet")
     with pytest.raises(UsageError, match="DaemonSet"):
         build_manifest(Arrival(START, strange, "x-1", 1, 60.0))

@@ -9,14 +9,14 @@ import pytest
 
 from analyzers.stalled.analyzer import StalledAnalyzer
 from fallow.window import Window
-from simulator.exporters.device_rows import rows
+from simulator.exporters.device_rows import build_rows
 from simulator.exporters.quirks import Quirks
 from simulator.models import TICK_S, DeviceAllocation, Holder, SimulatedDevice
-from simulator.work.behaviours import Script, script
-from simulator.work.kinds import kinds
-from simulator.work.levels import steps
+from simulator.work.behaviours import Script, build_script
+from simulator.work.kinds import read_kinds
+from simulator.work.levels import count_steps
 from simulator.work.plans import WorkPlan
-from simulator.work.signals import signals
+from simulator.work.signals import compute_signals
 from tests.analyzers.conftest import Memory
 
 BEGIN = datetime(2026, 11, 16, tzinfo=UTC)
@@ -51,16 +51,16 @@ def views_of(
         WorkPlan(behaviour, 4, ranks=RANKS, params={**(params or {})}, first_rank=n, pod_ranks=1)
         for n in range(RANKS)
     ]
-    scripts = [script(plan, start) for plan in plans]
+    scripts = [build_script(plan, start) for plan in plans]
     holders = [
         Holder(f"u{n}", "ml", f"job-{n}", "main", "PyTorchJob", "job", "research")
         for n in range(RANKS)
     ]
     tenures = [DeviceAllocation(holder, (n,), start, np.inf) for n, holder in enumerate(holders)]
     by_uid = {f"u{n}": one for n, one in enumerate(scripts)}
-    block, _ = signals(devices, tenures, by_uid, (), ticks)
+    block, _ = compute_signals(devices, tenures, by_uid, (), ticks)
     views = Memory()
-    for batch in rows(block, Quirks.of((), 0), cluster="c"):
+    for batch in build_rows(block, Quirks.of((), 0), cluster="c"):
         views.put(batch)
     naive = BEGIN.replace(tzinfo=None)
     last = naive + timedelta(hours=HOURS)
@@ -75,7 +75,7 @@ def views_of(
         views.rows("pod_sample", _hosts(one, ticks, of))
     if progress:
         minutes = ticks[:: round(60 / TICK_S)]
-        told = zip(minutes.tolist(), steps(scripts[0], minutes).tolist(), strict=True)
+        told = zip(minutes.tolist(), count_steps(scripts[0], minutes).tolist(), strict=True)
         views.rows(
             "progress_sample",
             [
@@ -119,7 +119,7 @@ def found_at(views: Memory, at: datetime) -> list[tuple[str, str]]:
 def test_a_planted_hang_is_found_in_minutes_and_not_before(behaviour: str) -> None:
     views, scripts = views_of(behaviour, HANGS[behaviour])
     hangs = BEGIN + timedelta(seconds=7200)
-    names = [kinds().names[n] for n in scripts[0].timeline.kind]
+    names = [read_kinds().names[n] for n in scripts[0].timeline.kind]
     assert names[-1] == ("idle" if behaviour == "hung training" else "spin")
     assert found_at(views, hangs - MINUTE) == []
     assert found_at(views, hangs + 8 * MINUTE) == []
@@ -140,7 +140,9 @@ def test_a_hang_without_a_metric_is_suspected_or_known_by_the_rank_that_left() -
 @pytest.mark.parametrize("behaviour", TWINS)
 def test_a_near_twin_is_never_found(behaviour: str) -> None:
     views, scripts = views_of(behaviour)
-    waits = [n for n in scripts[0].timeline.kind if kinds().names[n] in {"evaluate", "host save"}]
+    waits = [
+        n for n in scripts[0].timeline.kind if read_kinds().names[n] in {"evaluate", "host save"}
+    ]
     assert bool(waits) is (behaviour in {"evaluating training", "saving training"})
     at = BEGIN + 20 * MINUTE
     while at <= BEGIN + timedelta(hours=HOURS):
@@ -152,7 +154,7 @@ def test_a_gang_waits_for_its_first_rank() -> None:
     _, scripts = views_of("evaluating training")
     first, other = scripts[0], scripts[3]
     first.timeline.grow(BEGIN.timestamp() + HOURS * 3600)
-    place = int(np.flatnonzero(first.timeline.kind == kinds().number("evaluate"))[0])
+    place = int(np.flatnonzero(first.timeline.kind == read_kinds().number("evaluate"))[0])
     now = first.timeline.begin[place] + np.arange(30.0, 600.0, 30.0)
     assert first.play(now).sm.mean() > 0.3
     assert other.play(now).sm.max() < 0.1

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fallow.errors import UsageError
-from simulator.arrivals import Arrival, categories, replace_shares
-from simulator.cluster.nodes import fleet, nodes_of
+from simulator.arrivals import Arrival, read_categories, replace_shares
+from simulator.cluster.nodes import build_fleet, build_nodes
 from simulator.models import STATES, TICK_S, Block, Holder
 from simulator.workload_scripts import SimulatedWorkload, WorkloadPod
 from simulator.world import Spec, World
@@ -19,13 +19,13 @@ HOUR = 3600.0
 
 
 def made(gpus: int = 32, seed: int = 3, **spec: object) -> World:
-    return World(Spec(nodes=fleet(gpus), start_s=START, **spec), seed)  # type: ignore[arg-type]
+    return World(Spec(nodes=build_fleet(gpus), start_s=START, **spec), seed)  # type: ignore[arg-type]
 
 
 def only(shares: dict[str, float], nodes: dict[str, int], seed: int = 3, **spec: object) -> World:
     """Return a world in which only these categories are brought, all else left out."""
     mix = tuple(c for c in replace_shares(shares) if c.category in shares)
-    there = nodes_of(nodes)
+    there = build_nodes(nodes)
     fields = {"fault_rate": 0.0, "effects": 0.0, **spec}
     return World(Spec(nodes=there, start_s=START, mix=mix, **fields), seed)  # type: ignore[arg-type]
 
@@ -211,7 +211,7 @@ def test_doors_see_one_look_until_the_world_has_moved() -> None:
 
 def test_a_world_goes_forward_and_tick_by_tick_alone() -> None:
     with pytest.raises(UsageError, match="begin at"):
-        World(Spec(nodes=fleet(8), start_s=START + 7), 1)
+        World(Spec(nodes=build_fleet(8), start_s=START + 7), 1)
     world = made(8)
     world.advance(START + HOUR)
     for wrong in (START + HOUR, START, START + HOUR + 7):
@@ -222,7 +222,7 @@ def test_a_world_goes_forward_and_tick_by_tick_alone() -> None:
 
 
 def test_a_master_made_again_takes_the_place_of_the_one_before() -> None:
-    alone = next(c for c in categories() if c.kind == "PyTorchJob" and c.replicas == 1)
+    alone = next(c for c in read_categories() if c.kind == "PyTorchJob" and c.replicas == 1)
     role = SimulatedWorkload(Arrival(0.0, alone, "job", 1, 3600.0))
     role.parts[0] = WorkloadPod("old")
     pod = Holder("new", alone.namespace, "job-master-0", "pytorch", "PyTorchJob", "job", "team")

@@ -228,7 +228,7 @@ class SoakSite:
 def run_cluster() -> Iterator[KubeServer]:
     """Run a simulated cluster in real time behind the API that the simulator serves."""
     store = ObjectStore(time.time, 7)
-    cluster = SimulatedCluster(store, nodes.nodes_of({"h100": 1, "a100": 1}), seed=7)
+    cluster = SimulatedCluster(store, nodes.build_nodes({"h100": 1, "a100": 1}), seed=7)
     for name in (CANARY, "fallow"):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         store.create("Namespace", body)

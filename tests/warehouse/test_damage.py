@@ -292,10 +292,10 @@ def test_a_column_that_the_nouns_gained_is_added_and_old_rows_lack_it(
 ) -> None:
     with monkeypatch.context() as patch:
         wanted = {
-            name: [c for c in tables.columns(name) if c.name != "power_w"]
-            for name in tables.table_names()
+            name: [c for c in tables.list_columns(name) if c.name != "power_w"]
+            for name in tables.list_table_names()
         }
-        patch.setattr(tables, "columns", lambda name: tuple(wanted[name]))
+        patch.setattr(tables, "list_columns", lambda name: tuple(wanted[name]))
         with Warehouse.open(settings, write=True) as wh, wh.transaction() as cursor:
             cursor.execute(
                 "INSERT INTO sample BY NAME SELECT 'test' AS cluster, 'GPU-0' AS device,"

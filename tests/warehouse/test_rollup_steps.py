@@ -32,7 +32,7 @@ def build(table: str, rows: list[dict[str, Any]], *, time: str, as_number: str) 
                 [r.get(as_number if c.name == time else c.name) for r in rows],
                 pa.int64() if c.name == time else tables.TYPES[c.type],
             )
-            for c in tables.columns(table)
+            for c in tables.list_columns(table)
         }
     )
 
@@ -68,7 +68,7 @@ def roll_1h(rows: list[dict[str, Any]]) -> pa.Table:
     connection = duckdb.connect()
     keys = {"cluster": "test", "device": "GPU-0", "namespace": "", "pod": ""}
     parts = pa.Table.from_pylist(
-        [{**keys, **row} for row in rows], schema=tables.schema("rollup_5m")
+        [{**keys, **row} for row in rows], schema=tables.get_schema("rollup_5m")
     )
     connection.register("owner_hour_part", parts)
     return connection.execute(load_step("rollup/rollup_1h"), HOUR).to_arrow_table()
@@ -84,7 +84,7 @@ def test_a_step_returns_every_column_of_its_table() -> None:
         "rollup_1h": roll_1h([{"bucket": START}]),
     }
     for table, found in rows.items():
-        assert set(found.column_names) == {c.name for c in tables.columns(table)}
+        assert set(found.column_names) == {c.name for c in tables.list_columns(table)}
 
 
 @settings(max_examples=15)
@@ -104,7 +104,7 @@ def test_the_bin_of_an_activity_contains_it(activities: list[float]) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(
-            [c.name for c in tables.columns("sample") if c.name.endswith(("_active", "_pct"))]
+            [c.name for c in tables.list_columns("sample") if c.name.endswith(("_active", "_pct"))]
         ),
         st.floats(0, 1, width=32),
     )

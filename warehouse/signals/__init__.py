@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from fallow.protocols import Views
 from fallow.resources import read_table
 from fallow.settings import Settings
-from fallow.tables import schema
+from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse.signals import power_band, states
 from warehouse.signals.power_band import IdleBand
@@ -82,7 +82,7 @@ def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
     context = _compute_context(wh, settings)
     around = Window(window.start - context, window.end + context)
     bands = learn_bands(wh, around, settings.ledger.idle_threshold)
-    facts = {m.gpu_model: m for m in gpu_models()}
+    facts = {m.gpu_model: m for m in read_gpu_models()}
     parameters: dict[str, Any] = {
         **around.bounds(),
         **SPIN,
@@ -100,8 +100,8 @@ def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
     named = states.name_states(rows, settings)
     since, until = (m.replace(tzinfo=None) for m in (window.start, window.end))
     written = named.filter((pl.col("bucket") >= since) & (pl.col("bucket") < until))
-    columns = schema("signal").names
-    return written.select(columns).to_arrow().cast(schema("signal"))
+    columns = get_schema("signal").names
+    return written.select(columns).to_arrow().cast(get_schema("signal"))
 
 
 def learn_bands(views: Views, window: Window, threshold: float) -> pl.DataFrame:
@@ -117,7 +117,7 @@ def learn_bands(views: Views, window: Window, threshold: float) -> pl.DataFrame:
     rows = pl.DataFrame(
         views.query(load_step("signals/idle_watts"), {**span, "threshold": threshold})
     ).filter(pl.col("watts") >= 0)
-    models = [m.gpu_model for m in gpu_models()]
+    models = [m.gpu_model for m in read_gpu_models()]
     begin = first.replace(tzinfo=None)
     places = rows.select(
         hour=(pl.col("bucket") - begin).dt.total_seconds() // int(HOUR.total_seconds()),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 
 LEAST_SAMPLES = 240
 """Samples (or idle buckets) before a model's own band is used: 2 h of one GPU at 30 s."""
@@ -38,7 +38,7 @@ def learn_band(
     models: Sequence[str], histogram: np.ndarray[tuple[int, int], np.dtype[np.int64]]
 ) -> Mapping[str, IdleBand]:
     """Return the band of each model: learned, or the prior where samples are few or implausible."""
-    facts = {m.gpu_model: m for m in gpu_models()}
+    facts = {m.gpu_model: m for m in read_gpu_models()}
     out: dict[str, IdleBand] = {}
     for name, counts in zip(models, histogram, strict=True):
         sample_count = int(counts.sum())

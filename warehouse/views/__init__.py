@@ -104,7 +104,7 @@ class ViewSchemas:
             cursor.execute(f"CREATE SCHEMA memory.{name}")
             for statement in create_markers(state, away, f"memory.{name}"):
                 cursor.execute(statement)
-            for noun in (*tables.table_names(), *INTERNAL_TABLES):
+            for noun in (*tables.list_table_names(), *INTERNAL_TABLES):
                 listed = (
                     define_view(noun, state, away, f"memory.{name}")
                     or f'SELECT * FROM lake.main."{noun}"'

@@ -92,8 +92,8 @@ def define_view(
 
 def create_markers(state: TierState, away: frozenset[str], schema: str) -> Iterator[str]:
     """Yield the statements that create the empty tables of the days that are not readable."""
-    for noun in tables.table_names():
-        columns = ", ".join(f'"{c.name}" {TYPES[c.type]}' for c in tables.columns(noun))
+    for noun in tables.list_table_names():
+        columns = ", ".join(f'"{c.name}" {TYPES[c.type]}' for c in tables.list_columns(noun))
         for day in state.list_unreadable(noun, away):
             yield f'CREATE TABLE {schema}."{_mark(noun, day)}" (u STRUCT({columns})[])'
 
@@ -115,7 +115,7 @@ def read_files(paths: list[str], noun: str = "") -> str:
     listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
     columns = ", ".join(
         f"'{c.name}': {{name: '{c.name}', type: '{TYPES[c.type]}', default_value: NULL}}"
-        for c in (tables.columns(noun) if noun else ())
+        for c in (tables.list_columns(noun) if noun else ())
     )
     schema = f", schema = MAP {{{columns}}}" if noun else ""
     return f"read_parquet([{listed}], hive_partitioning = false{schema})"

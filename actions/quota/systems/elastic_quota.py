@@ -39,7 +39,7 @@ def read_scheduler_plugins(objects: Sequence[Object], part: CountedResource) -> 
         second = "another ElasticQuota of the namespace counts" if namespace in namespaces else ""
         namespaces.add(namespace)
         accounts.append(
-            Account(get_key(item), _min(item, part), used=_used(item, part), fixed=second)
+            Account(get_key(item), _get_min(item, part), used=_get_used(item, part), fixed=second)
         )
     return accounts
 
@@ -55,7 +55,7 @@ def read_none(_objects: Sequence[Object], _part: CountedResource) -> list[Accoun
     return []
 
 
-def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
+def list_field_changes(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
     """Return min, and max where min would exceed it."""
     path, cap = ("spec", "min", part.resource), ("spec", "max", part.resource)
     amount = (to_number(get_path(item, *path)) or 0.0) + change
@@ -85,7 +85,7 @@ def _account(item: Object, part: CountedResource, by_name: Mapping[str, str]) ->
     labels = item["metadata"].get("labels") or {}
     parent = str(labels.get(f"{LABELS}/parent") or ROOT)
     is_root = labels.get(f"{LABELS}/is-parent") == "true" or f"{LABELS}/tree-id" in labels
-    used, requested = _used(item, part), _read_annotation(item, "request", part)
+    used, requested = _get_used(item, part), _read_annotation(item, "request", part)
     fixed = ""
     if name in SYSTEM_QUOTAS:
         fixed = "it is Koordinator's own"
@@ -95,7 +95,7 @@ def _account(item: Object, part: CountedResource, by_name: Mapping[str, str]) ->
         fixed = f"its max does not name {part.resource}"
     return Account(
         get_key(item),
-        _min(item, part),
+        _get_min(item, part),
         by_name.get(parent) if parent != name else None,
         used,
         max(0.0, (requested or 0.0) - (used or 0.0)),
@@ -104,11 +104,11 @@ def _account(item: Object, part: CountedResource, by_name: Mapping[str, str]) ->
     )
 
 
-def _min(item: Object, part: CountedResource) -> float | None:
+def _get_min(item: Object, part: CountedResource) -> float | None:
     return to_number(get_path(item, "spec", "min", part.resource))
 
 
-def _used(item: Object, part: CountedResource) -> float | None:
+def _get_used(item: Object, part: CountedResource) -> float | None:
     """Return the amount used; a status without the resource means 0, no status means unknown."""
     used = get_path(item, "status", "used")
     return None if used is None else to_number(used.get(part.resource)) or 0.0
@@ -129,7 +129,7 @@ PLUGINS = QuotaSystem(
     "ElasticQuota",
     "scheduling.x-k8s.io",
     read_scheduler_plugins,
-    fields,
+    list_field_changes,
     (Right("scheduling.x-k8s.io", "elasticquotas", ("get", "list", "patch")),),
 )
 KOORDINATOR = QuotaSystem(
@@ -137,7 +137,7 @@ KOORDINATOR = QuotaSystem(
     "ElasticQuota",
     "scheduling.sigs.k8s.io",
     read_koordinator,
-    fields,
+    list_field_changes,
     (
         Right("scheduling.sigs.k8s.io", "elasticquotas", ("get", "list", "patch")),
         Right(PROFILES, "elasticquotaprofiles", ("list",)),
@@ -150,7 +150,7 @@ NOS = QuotaSystem(
     "ElasticQuota",
     "nos.nebuly.com",
     read_none,
-    fields,
+    list_field_changes,
     closed=explain_unmaintained,
 )
 NOS_COMPOSITE = msgspec.structs.replace(

@@ -28,13 +28,13 @@ RUNAI_NAMESPACES = ("runai", "runai-backend")
 FIELDS = ("quota", "limit", "overQuotaWeight")
 
 
-def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
+def list_accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
     """Return the tree; none for a resource other than whole GPUs."""
     queues = {get_key(item): item for item in objects}
     return [_account(item, part, queues) for item in objects]
 
 
-def fields(item: Object, _part: CountedResource, change: float) -> list[FieldChange]:
+def list_field_changes(item: Object, _part: CountedResource, change: float) -> list[FieldChange]:
     """Return all three fields of `gpu`; the limit rises where the quota would exceed it."""
     gpu = get_path(item, "spec", "resources", "gpu") or {}
     quota = (to_number(gpu.get("quota")) or 0.0) + change
@@ -63,8 +63,8 @@ def _account(item: Object, part: CountedResource, queues: dict[str, Object]) -> 
     quota = to_number((gpu or {}).get("quota")) or 0.0
     has_quota = gpu is not None and part.resource == "nvidia.com/gpu" and quota != UNLIMITED
     parent = get_path(item, "spec", "parentQueue") or None
-    used = _amount(item, "allocated", part)
-    requested = _amount(item, "requested", part)
+    used = _get_amount(item, "allocated", part)
+    requested = _get_amount(item, "requested", part)
     limits = [_limit(queues[k]) for k in _list_ancestors(get_key(item), queues)]
     fixed = "" if gpu is None or _limit(item) != 0 else "its limit of GPUs is 0 or not said"
     return Account(
@@ -73,13 +73,13 @@ def _account(item: Object, part: CountedResource, queues: dict[str, Object]) -> 
         parent if parent in queues else None,
         used,
         max(0.0, (requested or 0.0) - (used or 0.0)),
-        _amount(item, "allocatedNonPreemptible", part) or 0.0,
+        _get_amount(item, "allocatedNonPreemptible", part) or 0.0,
         min((x for x in limits if x is not None), default=None),
         fixed,
     )
 
 
-def _amount(item: Object, field: str, part: CountedResource) -> float | None:
+def _get_amount(item: Object, field: str, part: CountedResource) -> float | None:
     """Return an amount of the status; a status without the resource means 0."""
     if not get_path(item, "status"):
         return None
@@ -107,8 +107,8 @@ SYSTEM = QuotaSystem(
     "Queue.kai",
     "Queue",
     "scheduling.run.ai",
-    accounts,
-    fields,
+    list_accounts,
+    list_field_changes,
     (Right("scheduling.run.ai", "queues", ("get", "list", "patch")),),
     closed=explain_closed,
 )

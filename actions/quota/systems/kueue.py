@@ -27,7 +27,7 @@ FlavorEntry = tuple[tuple[str | int, ...], tuple[str | int, ...], Object]
 """The path of a flavor and one of its resources, and the value there."""
 
 
-def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
+def list_accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
     """Return one account per queue; its reserved amount counts as used."""
     results = []
     for item in objects:
@@ -37,14 +37,14 @@ def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
             Account(
                 get_key(item),
                 None if entry is None else to_number(entry[2].get("nominalQuota")),
-                used=_used(item, part),
+                used=_get_used(item, part),
                 fixed="" if stop_policy == "None" else f"its stopPolicy is {stop_policy}",
             )
         )
     return results
 
 
-def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
+def list_field_changes(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
     """Return nominalQuota and, in a cohort, the limits that have to follow it."""
     flavor, resource, quota = next(_find_entries(item, part))
     nominal = (to_number(quota["nominalQuota"]) or 0.0) + change
@@ -81,15 +81,16 @@ def _find_entries(item: Object, part: CountedResource) -> Iterator[FlavorEntry]:
                     yield flavor_path, (*flavor_path, "resources", k), resource
 
 
-def _used(item: Object, part: CountedResource) -> float | None:
+def _get_used(item: Object, part: CountedResource) -> float | None:
     """Return the greater of the reserved and the used amount; None = its status has neither."""
     totals = [
-        _total(get_path(item, "status", f), part) for f in ("flavorsReservation", "flavorsUsage")
+        _sum_amounts(get_path(item, "status", f), part)
+        for f in ("flavorsReservation", "flavorsUsage")
     ]
     return max((s for s in totals if s is not None), default=None)
 
 
-def _total(flavors: Any, part: CountedResource) -> float | None:
+def _sum_amounts(flavors: Any, part: CountedResource) -> float | None:
     if not isinstance(flavors, list):
         return None
     return sum(
@@ -104,7 +105,7 @@ SYSTEM = QuotaSystem(
     "ClusterQueue",
     "ClusterQueue",
     "kueue.x-k8s.io",
-    accounts,
-    fields,
+    list_accounts,
+    list_field_changes,
     (Right("kueue.x-k8s.io", "clusterqueues", ("get", "list", "patch")),),
 )

@@ -20,13 +20,13 @@ from actions.quota.systems.system import (
 from fallow.protocols import Right
 
 
-def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
+def list_accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
     """Return one account per quota; the namespace's smallest quota bounds the others."""
     name = f"requests.{part.resource}"
     limits: dict[str, list[tuple[str, float]]] = {}
     for item in objects:
         hard = to_number(get_path(item, "spec", "hard", name))
-        if hard is not None and not _scoped(item):
+        if hard is not None and not _is_scoped(item):
             limits.setdefault(item["metadata"]["namespace"], []).append((get_key(item), hard))
     results = []
     for item in objects:
@@ -42,13 +42,13 @@ def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
     return results
 
 
-def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
+def list_field_changes(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
     """Return the one field there is."""
     path = ("spec", "hard", f"requests.{part.resource}")
     return [change_field(item, path, (to_number(get_path(item, *path)) or 0.0) + change)]
 
 
-def _scoped(item: Object) -> bool:
+def _is_scoped(item: Object) -> bool:
     return bool(get_path(item, "spec", "scopes") or get_path(item, "spec", "scopeSelector"))
 
 
@@ -56,7 +56,7 @@ SYSTEM = QuotaSystem(
     "ResourceQuota",
     "ResourceQuota",
     "",
-    accounts,
-    fields,
+    list_accounts,
+    list_field_changes,
     (Right("", "resourcequotas", ("get", "list", "patch")),),
 )

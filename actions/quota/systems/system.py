@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from actions.quota.accounts import Account
-from fallow.kube.quantities import quantity
+from fallow.kube.quantities import parse_quantity
 from fallow.protocols import ClusterReader, Right
 
 Object = Mapping[str, Any]
@@ -64,7 +64,7 @@ def get_path(item: Any, *path: str) -> Any:
 
 def to_number(value: Any) -> float | None:
     """Return an amount as a number; None where it is absent or no amount."""
-    amount = None if value is None or isinstance(value, bool) else quantity(str(value))
+    amount = None if value is None or isinstance(value, bool) else parse_quantity(str(value))
     return None if amount is None else float(amount)
 
 

@@ -24,13 +24,13 @@ from fallow.protocols import Right
 ROOT = "root"
 
 
-def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
+def list_accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
     """Return the tree; a queue without a parent is a child of the root."""
     queues = {get_key(item): item for item in objects}
     return [_account(item, part, queues) for item in objects]
 
 
-def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
+def list_field_changes(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
     """Return deserved, and capability where it has to rise."""
     path = ("spec", "deserved", part.resource)
     deserved = (to_number(get_path(item, *path)) or 0.0) + change
@@ -55,14 +55,14 @@ def _account(item: Object, part: CountedResource, queues: Mapping[str, Object]) 
         name,
         to_number(get_path(item, "spec", "deserved", part.resource)),
         parent if name != ROOT and parent in queues else None,
-        _allocated(item, part),
+        _get_allocated(item, part),
         least=to_number(get_path(item, "spec", "guarantee", "resource", part.resource)) or 0.0,
         most=min((c for c in caps if c is not None), default=None),
         fixed=fixed or ("" if state == "Open" else f"it is {state}"),
     )
 
 
-def _allocated(item: Object, part: CountedResource) -> float | None:
+def _get_allocated(item: Object, part: CountedResource) -> float | None:
     """Return the allocated amount.
 
     A status without the resource means 0, no status means unknown.
@@ -86,8 +86,8 @@ SYSTEM = QuotaSystem(
     "Queue.volcano",
     "Queue",
     "scheduling.volcano.sh",
-    accounts,
-    fields,
+    list_accounts,
+    list_field_changes,
     (Right("scheduling.volcano.sh", "queues", ("get", "list", "patch")),),
     sums=True,
 )

@@ -13,8 +13,8 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from dashboards.figures.query import Filters
-from dashboards.figures.spend import totals
-from dashboards.reports.amounts import hours, usd
+from dashboards.figures.spend import read_totals
+from dashboards.reports.amounts import format_hours, format_usd
 from fallow.csv_cells import guard_cell
 from fallow.protocols import Views
 from fallow.resources import read_table
@@ -33,7 +33,7 @@ class Charges(msgspec.Struct, frozen=True):
     summary: str
 
 
-def rows(views: Views, window: Window, filters: Filters, version: str) -> Charges:
+def read_rows(views: Views, window: Window, filters: Filters, version: str) -> Charges:
     """Return a row per day, node, state and holder under the specification's names.
 
     Dollars sum to the ledger's; GPU-hours without a price are no charge and are counted in the
@@ -46,21 +46,23 @@ def rows(views: Views, window: Window, filters: Filters, version: str) -> Charge
         "form": FORM,
     }
     ledger_rows = views.query(load_step("charges", "dashboards.reports.focus"), parameters)
-    charges = pa.table({name: ledger_rows[source] for name, source in columns(version).items()})
-    spend_totals = totals(views, window, filters)
+    charges = pa.table(
+        {name: ledger_rows[source] for name, source in list_columns(version).items()}
+    )
+    spend_totals = read_totals(views, window, filters)
     cost = sum((c for c in charges["EffectiveCost"].to_pylist() if c is not None), Decimal())
     summary_lines = [
-        f"{charges.num_rows:,} charges of {usd(cost)} ({cost:,.2f} USD), FOCUS {version}"
+        f"{charges.num_rows:,} charges of {format_usd(cost)} ({cost:,.2f} USD), FOCUS {version}"
     ]
     if spend_totals.unpriced_gpu_hours:
         summary_lines.append(
-            f"{hours(spend_totals.unpriced_gpu_hours)} have no price and are no charge."
+            f"{format_hours(spend_totals.unpriced_gpu_hours)} have no price and are no charge."
         )
     return Charges(charges, "\n".join(summary_lines))
 
 
 @cache
-def columns(version: str) -> dict[str, str]:
+def list_columns(version: str) -> dict[str, str]:
     """Return the columns of a version in their order, and of which column each is a copy.
 
     In 1.0 a copy has the name that focus-validator 1.0.0 requires for a column.
@@ -73,7 +75,7 @@ def columns(version: str) -> dict[str, str]:
     }
 
 
-def as_csv(table: pa.Table) -> bytes:
+def encode_csv(table: pa.Table) -> bytes:
     """Return the rows as CSV: a null is an empty cell, numbers are plain, formulas are guarded."""
     out = pa.BufferOutputStream()
     guarded = pa.table({name: _guard(table[name]) for name in table.column_names})
@@ -90,7 +92,7 @@ def _guard(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     return texts.take(coded.indices)
 
 
-def as_parquet(table: pa.Table) -> bytes:
+def encode_parquet(table: pa.Table) -> bytes:
     """Return the rows as Parquet, costs as decimals."""
     out = pa.BufferOutputStream()
     parquet.write_table(table, out, compression="zstd")

@@ -28,8 +28,8 @@ from fallow.window import Window
 from runtime.experiments.accuracy.scores import Verdict
 from runtime.experiments.accuracy.truth import Owner, Truth, gather
 from runtime.operations import pipeline
-from simulator.exporters.device_rows import rows
-from simulator.exporters.host_spans import host_spans
+from simulator.exporters.device_rows import build_rows
+from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block
 from simulator.work.behaviours import Script
@@ -51,7 +51,7 @@ HOSTS_EVERY_S = 60.0
 """Kubelets and notebooks are read as often as the service collects."""
 
 
-def isolated_settings(home: Path, *, threads: int = 0) -> Settings:
+def isolate_settings(home: Path, *, threads: int = 0) -> Settings:
     """Return settings that use only one folder: a site's own settings never apply to a simulation.
 
     With one engine thread, many small queries take a quarter less CPU time; 0 = all cores.
@@ -68,12 +68,12 @@ def run_world(
         The truth, and the scripts of all pods by uid.
     """
     scripts: dict[str, Script] = {}
-    truth = gather(_steps(warehouse, world, window, quirks, scripts, step_s), ())
+    truth = gather(_list_steps(warehouse, world, window, quirks, scripts, step_s), ())
     pipeline.account(warehouse, window)
     return msgspec.structs.replace(truth, allocations=tuple(world.cluster.allocations)), scripts
 
 
-def _steps(  # noqa: PLR0917  (one caller)
+def _list_steps(  # noqa: PLR0917  (one caller)
     warehouse: "Warehouse",
     world: World,
     window: Window,
@@ -91,10 +91,10 @@ def _steps(  # noqa: PLR0917  (one caller)
         pipeline.ingest(
             warehouse,
             inventory.batches(until_s),
-            rows(
+            build_rows(
                 block, quirks, cluster=CLUSTER, allocations=[t for t in allocations if t.share < 1]
             ),
-            host_spans(
+            build_host_spans(
                 allocations,
                 scripts,
                 np.arange(now_s, until_s, HOSTS_EVERY_S),
@@ -150,7 +150,7 @@ def read_verdicts(
 
     A run can be known after `min_duration`; services may be acted upon after `service_duration`.
     """
-    verdicts = [_verdict(f, analyzer.settings) for f in analyzer.find(warehouse, window)]
+    verdicts = [_build_verdict(f, analyzer.settings) for f in analyzer.find(warehouse, window)]
     held_back = [
         Verdict(
             (u.subject.namespace, u.subject.workload_kind, u.subject.workload),
@@ -166,7 +166,7 @@ def read_verdicts(
     return verdicts, held_back
 
 
-def actionable_after(settings: IdleSettings) -> Callable[[Owner], float]:
+def find_actionable_time(settings: IdleSettings) -> Callable[[Owner], float]:
     """Return after how many idle seconds work of an owner's kind may be acted upon."""
 
     def seconds(owner: Owner) -> float:
@@ -176,7 +176,7 @@ def actionable_after(settings: IdleSettings) -> Callable[[Owner], float]:
     return seconds
 
 
-def _verdict(finding: Finding, settings: IdleSettings) -> Verdict:
+def _build_verdict(finding: Finding, settings: IdleSettings) -> Verdict:
     partly = finding.verdict == "partly idle"
     start, subject = finding.window.start, finding.subject
     return Verdict(

@@ -12,14 +12,14 @@ from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.window import Window
 from runtime.experiments.accuracy import peers
 from runtime.experiments.accuracy.collection import (
-    actionable_after,
-    isolated_settings,
+    find_actionable_time,
+    isolate_settings,
     read_verdicts,
     run_world,
 )
 from runtime.experiments.accuracy.scores import Score, score
-from runtime.experiments.accuracy.truth import courses
-from simulator.cluster.nodes import fleet
+from runtime.experiments.accuracy.truth import list_courses
+from simulator.cluster.nodes import build_fleet
 from simulator.exporters.quirks import Quirks
 from simulator.world import Spec, World
 from warehouse.lake import Warehouse
@@ -41,24 +41,24 @@ def measure(seed: int, *, gpus: int, days: float, quirks: Sequence[str] = ("all"
     """
     window = Window(START, START + timedelta(days=days))
     planted_quirks = Quirks.of(quirks, seed)
-    world = World(Spec(nodes=fleet(gpus), start_s=START.timestamp()), seed)
+    world = World(Spec(nodes=build_fleet(gpus), start_s=START.timestamp()), seed)
     with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
-        settings = isolated_settings(Path(folder))
+        settings = isolate_settings(Path(folder))
         with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
             truth, scripts = run_world(warehouse, world, window, planted_quirks)
-            owner_courses = courses(truth, scripts)
+            owner_courses = list_courses(truth, scripts)
             scoring = partial(
                 score,
                 truth=truth,
                 courses=owner_courses,
                 window_s=settings.idle.min_duration.total_seconds(),
-                ripe_s=actionable_after(settings.idle),
+                ripe_s=find_actionable_time(settings.idle),
             )
             verdicts, held_back = read_verdicts(IdleAnalyzer(settings.idle), warehouse, window)
             scores = [scoring(FALLOW, verdicts=verdicts, vetoed=held_back)]
             nodes = [device.node for device in truth.devices]
             for rule in RULES:
-                blind = peers.unreadable_nodes(rule, nodes, planted_quirks, window)
-                peer_verdicts = peers.verdicts(warehouse, window, rule, blind=blind)
+                blind = peers.list_unreadable_nodes(rule, nodes, planted_quirks, window)
+                peer_verdicts = peers.read_verdicts(warehouse, window, rule, blind=blind)
                 scores.append(scoring(rule.name, verdicts=peer_verdicts))
     return scores

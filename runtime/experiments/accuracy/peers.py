@@ -57,7 +57,7 @@ PRINCETON = Rule(
 RULES = (GPU_PRUNER, PRINCETON)
 
 
-def verdicts(
+def read_verdicts(
     views: Views, window: Window, rule: Rule, *, blind: Sequence[str] = ()
 ) -> list[Verdict]:
     """Return the verdicts of another tool: one per workload and sequence of checks that agree.
@@ -94,7 +94,9 @@ def verdicts(
     ]
 
 
-def unreadable_nodes(rule: Rule, nodes: Iterable[str], quirks: Quirks, window: Window) -> list[str]:
+def list_unreadable_nodes(
+    rule: Rule, nodes: Iterable[str], quirks: Quirks, window: Window
+) -> list[str]:
     """Return the nodes whose labels another tool cannot read."""
     if not rule.labels_matter:
         return []

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, runs
+from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, list_runs
 from simulator.models import TICK_S, Marks
 
 
@@ -134,8 +134,8 @@ def score(
         acted=sums.acted,
         ripe=sums.ripe,
         acted_ripe=sums.acted_ripe,
-        missed=_most_first(sums.missed),
-        held_back=_most_first(sums.held_back),
+        missed=_sort_by_amount(sums.missed),
+        held_back=_sort_by_amount(sums.held_back),
         delays_s=tuple(sums.delays_s),
         part=sums.part,
         part_true=sums.part_true,
@@ -168,10 +168,10 @@ def _add_up(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     for part in parts:
         for why, more in part.items():
             hours[why] = hours.get(why, 0.0) + more
-    return _most_first(hours)
+    return _sort_by_amount(hours)
 
 
-def _most_first(hours: Mapping[str, float]) -> dict[str, float]:
+def _sort_by_amount(hours: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(hours.items(), key=lambda item: -item[1]))
 
 
@@ -214,25 +214,25 @@ def _add(
         span = _tick_range(truth.ticks, verdict, acting=True)
         acted[span] = True
         sums.episodes += 1
-        sums.actionable += _hours(course.gpus[span])
-        sums.true += _hours(course.gpus[span][course.idle[span]])
+        sums.actionable += _convert_hours(course.gpus[span])
+        sums.true += _convert_hours(course.gpus[span][course.idle[span]])
         harm_ticks = np.flatnonzero(course.harm[span])
         if len(harm_ticks):
             at_s = float(truth.ticks[span][harm_ticks[0]])
             sums.harms.append(Harm(course.owner, at_s, len(harm_ticks)))
     due, ripe = (np.zeros(len(truth.ticks), np.bool_) for _ in range(2))
-    for begin, end in runs(course.idle):
+    for begin, end in list_runs(course.idle):
         due_from = begin + round(window_s / TICK_S)
         due[due_from:end] = True
         ripe[begin + round(ripens_s / TICK_S) : end] = True
         hit = np.flatnonzero(acted[begin:end])
         if due_from < end and len(hit):
             sums.delays_s.append(float(hit[0]) * TICK_S)
-    sums.due += _hours(course.gpus[due])
-    sums.detected += _hours(course.gpus[due & detected])
-    sums.acted += _hours(course.gpus[due & acted])
-    sums.ripe += _hours(course.gpus[ripe])
-    sums.acted_ripe += _hours(course.gpus[ripe & acted])
+    sums.due += _convert_hours(course.gpus[due])
+    sums.detected += _convert_hours(course.gpus[due & detected])
+    sums.acted += _convert_hours(course.gpus[due & acted])
+    sums.ripe += _convert_hours(course.gpus[ripe])
+    sums.acted_ripe += _convert_hours(course.gpus[ripe & acted])
     whole = [v for v in (*verdicts, *vetoed) if not v.devices]
     silent = [v for v in whole if not v.confirmed]
     _explain(sums.missed, truth, course, due & ~detected, silent)
@@ -244,7 +244,7 @@ def _add_part(sums: _Sums, course: Course, verdict: Verdict, span: slice) -> Non
     for device in verdict.devices:
         if device in course.by_device:
             gpus, idle = course.by_device[device]
-            true += _hours(gpus[span][idle[span]])
+            true += _convert_hours(gpus[span][idle[span]])
     sums.part += verdict.gpu_hours
     # Ranks are idle in turn: a verdict names all of them and counts the turns.
     sums.part_true += min(true, verdict.gpu_hours)
@@ -261,13 +261,13 @@ def _explain(
     remaining = missed.copy()
     for verdict in verdicts:
         span = _tick_range(truth.ticks, verdict)
-        hours = _hours(course.gpus[span][remaining[span]])
+        hours = _convert_hours(course.gpus[span][remaining[span]])
         remaining[span] = False
         if hours:
             first = verdict.reasons[0] if verdict.reasons else "suspected only"
             why = "a stretch was cut, and waits again" if verdict.actionable else first
             hours_by_reason[why] = hours_by_reason.get(why, 0.0) + hours
-    hours = _hours(course.gpus[remaining])
+    hours = _convert_hours(course.gpus[remaining])
     if hours:
         why = "no run long enough was seen"
         hours_by_reason[why] = hours_by_reason.get(why, 0.0) + hours
@@ -281,5 +281,5 @@ def _tick_range(ticks: Doubles, verdict: Verdict, *, acting: bool = False) -> sl
     return slice(begin, max(begin, end))
 
 
-def _hours(gpus: Doubles) -> float:
+def _convert_hours(gpus: Doubles) -> float:
     return float(gpus.sum()) * TICK_S / HOUR_S

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from simulator.exporters.device_telemetry import key
+from simulator.exporters.device_telemetry import get_key
 from simulator.models import STATES, TICK_S, Block, Codes, DeviceAllocation, Marks, SimulatedDevice
 from simulator.work.behaviours import Script
 
@@ -67,7 +67,7 @@ def gather(blocks: Iterable[Block], allocations: Iterable[DeviceAllocation]) -> 
     )
 
 
-def courses(truth: Truth, scripts: Mapping[str, Script]) -> dict[Owner, Course]:
+def list_courses(truth: Truth, scripts: Mapping[str, Script]) -> dict[Owner, Course]:
     """Return the course of every workload that held a device.
 
     A shared device is idle when all pods that share it leave it idle. Each pod's script determines
@@ -79,12 +79,12 @@ def courses(truth: Truth, scripts: Mapping[str, Script]) -> dict[Owner, Course]:
         owner = (holder.namespace, holder.workload_kind, holder.workload)
         by_owner.setdefault(owner, []).append(allocation)
     return {
-        owner: _course(truth, owner, allocations, scripts)
+        owner: _build_course(truth, owner, allocations, scripts)
         for owner, allocations in by_owner.items()
     }
 
 
-def _course(
+def _build_course(
     truth: Truth,
     owner: Owner,
     allocations: Sequence[DeviceAllocation],
@@ -96,7 +96,7 @@ def _course(
     for allocation in allocations:
         begin, end = np.searchsorted(truth.ticks, [allocation.start_s, allocation.end_s]).tolist()
         span = slice(begin, end)
-        idle, pod_harm = _own(truth, allocation, span, scripts)
+        idle, pod_harm = _select_own(truth, allocation, span, scripts)
         harm[span] |= pod_harm.any(axis=0)
         for place, is_idle in zip(allocation.devices, idle, strict=True):
             device = truth.devices[place]
@@ -104,13 +104,13 @@ def _course(
             held_gpus[span] += gpus
             busy[span] |= ~is_idle
             empty = (np.zeros(count), np.zeros(count, np.bool_))
-            own, marks = by_device.setdefault(key(device), empty)
+            own, marks = by_device.setdefault(get_key(device), empty)
             own[span] += gpus
             marks[span] |= is_idle
     return Course(owner, held_gpus, (held_gpus > 0) & ~busy, harm, by_device)
 
 
-def _own(
+def _select_own(
     truth: Truth, allocation: DeviceAllocation, span: slice, scripts: Mapping[str, Script]
 ) -> tuple[Marks, Marks]:
     """Return whether a pod's devices are idle and whether a stop harms it, by [device, tick]."""
@@ -122,7 +122,7 @@ def _own(
     return idle, np.broadcast_to(own, idle.shape)
 
 
-def runs(marks: Marks) -> list[tuple[int, int]]:
+def list_runs(marks: Marks) -> list[tuple[int, int]]:
     """Return [begin, end) of every run of true marks."""
     steps = np.diff(np.concatenate([[0], marks.astype(np.int8), [0]]))
     begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)

@@ -31,11 +31,11 @@ from fallow.window import Window
 from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.simulation.turns import ActorTurn, read_turn
 from runtime.operations import findings, pipeline
-from runtime.operations.live_actor import actor
+from runtime.operations.live_actor import build_actor
 from runtime.operations.live_evidence import LiveEvidence
 from simulator.blocks import thin_block
-from simulator.exporters.device_rows import rows
-from simulator.exporters.host_spans import host_spans
+from simulator.exporters.device_rows import build_rows
+from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.kube.exec import Machine
 from simulator.kube.server import KubeServer
@@ -102,9 +102,9 @@ class WorldEvidence(LiveEvidence):
     def again(self, facts: Facts, now: datetime) -> Facts | None:
         """Advance the world by one scrape, once per turn for all actions, and judge again."""
         now = self._sampled_at = self._enforcer.refresh(now)
-        key = _key(facts)
+        key = _build_key(facts)
         same = (f for f in self.cases(now) if f.finding.kind == facts.finding.kind)
-        cases = [f for f in same if _key(f) == key]
+        cases = [f for f in same if _build_key(f) == key]
         mine = facts.finding.id
         return max(cases, key=lambda f: (f.finding.id == mine, f.finding.window.end), default=None)
 
@@ -131,7 +131,7 @@ class Enforcer:
         self.warehouse, self.world, self.quirks = warehouse, world, quirks
         self.settings, self.sample_every_s = settings, sample_every_s
         self.analyzers = tuple(analyzers)
-        self.policies = tuple(_with_namespaces(policy) for policy in policies)
+        self.policies = tuple(_add_namespaces(policy) for policy in policies)
         self.blocks: list[Block] = []
         self.turns: list[ActorTurn] = []
         """The decisions about every case, turn by turn."""
@@ -157,7 +157,7 @@ class Enforcer:
         self.record: JournalState = JournalState(journal).catch_up()
         self._trust()
         evidence = WorldEvidence(self)
-        self.actor: Actor = actor(
+        self.actor: Actor = build_actor(
             self.settings,
             self.record,
             evidence,
@@ -224,7 +224,7 @@ class Enforcer:
         facts = self.evidence.cases(self.now())
         idle_findings = [f.finding for f in facts]
         if idle_findings:
-            self.warehouse.ingest([findings.rows(idle_findings, found_at=self.now())])
+            self.warehouse.ingest([findings.build_rows(idle_findings, found_at=self.now())])
 
     def _advance(self, until_s: float) -> None:
         since_s = self.world.now_s
@@ -253,8 +253,10 @@ class Enforcer:
         yield from self._inventory.batches(until_s)
         thinned = thin_block(block, self.sample_every_s)
         shared = [t for t in allocations if t.share < 1]
-        yield from rows(thinned, self.quirks, cluster=self.settings.cluster, allocations=shared)
-        yield from host_spans(
+        yield from build_rows(
+            thinned, self.quirks, cluster=self.settings.cluster, allocations=shared
+        )
+        yield from build_host_spans(
             allocations,
             scripts,
             np.arange(
@@ -278,7 +280,7 @@ class Enforcer:
         ]
         shared = [t for t in allocations if t.share < 1]
         last_block = msgspec.structs.replace(block, every_s=self.sample_every_s)
-        yield from rows(
+        yield from build_rows(
             last_block,
             self.quirks,
             cluster=self.settings.cluster,
@@ -286,7 +288,7 @@ class Enforcer:
             first=ticks - 1,
             last=ticks,
         )
-        yield from host_spans(
+        yield from build_host_spans(
             allocations,
             scripts,
             np.array([last_s - 2 * TICK_S, last_s]),
@@ -296,7 +298,7 @@ class Enforcer:
         )
 
 
-def _with_namespaces(policy: "Policy") -> "Policy":
+def _add_namespaces(policy: "Policy") -> "Policy":
     """Return a policy with every namespace listed if it lists none, as an admin would do."""
     if policy.allow.namespaces:
         return policy
@@ -304,6 +306,6 @@ def _with_namespaces(policy: "Policy") -> "Policy":
     return msgspec.structs.replace(policy, allow=allow)
 
 
-def _key(facts: Facts) -> tuple[str, ...]:
+def _build_key(facts: Facts) -> tuple[str, ...]:
     subject = facts.finding.subject
     return subject.cluster, subject.namespace, subject.workload_kind, subject.workload

@@ -107,12 +107,12 @@ def _count_returns(
         stops=len(others),
         within_min_expected_rest=sum(is_wanted_within(s, min_expected_rest) for s, _ in others),
         within_24h=early,
-        interval=interval(early, len(others)),
+        interval=compute_interval(early, len(others)),
         night_stops=len(at_night),
         night_within_24h=sum(is_wanted_within(s, DAY) for s in at_night),
         within_declared=reversed_,
         declared=rates.pop() if len(rates) == 1 else None,
-        upper_end=interval(reversed_, len(declared))[1],
+        upper_end=compute_interval(reversed_, len(declared))[1],
     )
 
 
@@ -126,7 +126,7 @@ def is_night(policy: "Policy | None") -> bool:
     return policy is not None and policy.act_window is not None
 
 
-def interval(count: int, of: int) -> tuple[float, float]:
+def compute_interval(count: int, of: int) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a share, each end one-sided at 95 %."""
     if not of:
         return 0.0, 1.0
@@ -134,7 +134,7 @@ def interval(count: int, of: int) -> tuple[float, float]:
     return round(1 - get_upper_end(of - count, of), 5), round(get_upper_end(count, of), 5)
 
 
-def with_care(
+def join_care(
     stops: Sequence[WorkloadStop], record: "JournalState"
 ) -> list[tuple[WorkloadStop, OwnerCare]]:
     """Return each stop with what the journal has about its owner's care."""
@@ -158,10 +158,10 @@ def with_care(
             lost=verb.lost if verb else "",
         )
         acts.setdefault((kind, namespace, name), []).append((action.at.timestamp(), care))
-    return [(stop, _nearest(acts.get(stop.key, ()), stop.at_s)) for stop in stops]
+    return [(stop, _find_nearest(acts.get(stop.key, ()), stop.at_s)) for stop in stops]
 
 
-def _nearest(acts: Sequence[tuple[float, OwnerCare]], at_s: float) -> OwnerCare:
+def _find_nearest(acts: Sequence[tuple[float, OwnerCare]], at_s: float) -> OwnerCare:
     near = [(abs(at - at_s), care) for at, care in acts if abs(at - at_s) <= SAME_S]
     return min(near, key=lambda each: each[0])[1] if near else OwnerCare()
 

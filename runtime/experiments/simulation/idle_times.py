@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 
 from simulator.models import STATES, DeviceAllocation
-from simulator.owner_behaviour import DAY_S, next_use
+from simulator.owner_behaviour import DAY_S, find_next_use
 from simulator.work.behaviours import Script
-from simulator.work.kinds import kinds
-from simulator.work.plans import behaviours
+from simulator.work.kinds import read_kinds
+from simulator.work.plans import read_behaviours
 from simulator.workload_scripts import Key, SimulatedWorkload
 from simulator.world import World
 
@@ -81,22 +81,22 @@ class Observer:
         idle_spans = [
             span
             for allocation, within in zip(allocations, held_spans, strict=True)
-            for span in _idle_spans(self._scripts[allocation.holder.uid], within)
+            for span in _list_idle_spans(self._scripts[allocation.holder.uid], within)
         ]
         category = role.arrival.category
         leaves = inf if role.since_s is None else role.since_s + role.arrival.life_s
-        for begin, end in common_spans(held_spans, idle_spans):
+        for begin, end in find_common_spans(held_spans, idle_spans):
             pods = [
                 (t, self._scripts[t.holder.uid])
                 for t, (start_s, end_s) in zip(allocations, held_spans, strict=True)
                 if start_s <= begin < end_s
             ]
             scripts = [script for _, script in pods]
-            wanted = [_next_use_s(script, begin, now_s + DAY_S) for script in scripts]
+            wanted = [_find_next_use_s(script, begin, now_s + DAY_S) for script in scripts]
             yield IdleTime(
                 key=key,
                 category=category.category,
-                family=behaviours()[category.behaviour].family,
+                family=read_behaviours()[category.behaviour].family,
                 gpus=category.gpus * category.weight * len(pods),
                 begin_s=begin,
                 end_s=end,
@@ -108,7 +108,7 @@ class Observer:
             )
 
 
-def common_spans(held_spans: Sequence[Span], idle_spans: Sequence[Span]) -> list[Span]:
+def find_common_spans(held_spans: Sequence[Span], idle_spans: Sequence[Span]) -> list[Span]:
     """Return when devices are allocated and all of them are idle; spans that touch are joined."""
     steps: dict[float, list[int]] = defaultdict(lambda: [0, 0])
     for place, spans in enumerate((held_spans, idle_spans)):
@@ -130,12 +130,12 @@ def common_spans(held_spans: Sequence[Span], idle_spans: Sequence[Span]) -> list
     return spans_found
 
 
-def _idle_spans(script: Script, within: Span) -> Iterator[Span]:
+def _list_idle_spans(script: Script, within: Span) -> Iterator[Span]:
     """Yield the phases in which a pod is idle; before its script begins the pod starts up."""
     start_s, end_s = within
     timeline = script.timeline
     timeline.grow(end_s)
-    facts = kinds()
+    facts = read_kinds()
     idle = (facts.state == STATES.index("idle")) & ~facts.stop_harms
     ends = np.append(timeline.begin[1:], inf)
     for place in np.flatnonzero(idle[timeline.kind]).tolist():
@@ -145,9 +145,9 @@ def _idle_spans(script: Script, within: Span) -> Iterator[Span]:
             yield begin, end
 
 
-def _next_use_s(script: Script, since_s: float, horizon_s: float) -> float:
+def _find_next_use_s(script: Script, since_s: float, horizon_s: float) -> float:
     """Return when an idle pod is needed next; finished or hanging work is never needed."""
     if script.family == "training":
         return inf
-    following = next_use(script, since_s, horizon_s)
+    following = find_next_use(script, since_s, horizon_s)
     return inf if following is None else following

@@ -16,7 +16,7 @@ from runtime.experiments.simulation.enforcer import Enforcer, SimulatedAdmin
 from runtime.experiments.simulation.harm import EarlyReturns, OwnerCare
 from runtime.experiments.simulation.idle_times import IdleTime
 from runtime.experiments.simulation.options import Options
-from runtime.experiments.simulation.oracle import Release, releases
+from runtime.experiments.simulation.oracle import Release, list_releases
 from runtime.experiments.simulation.promises import compare
 from runtime.experiments.simulation.tally import HOUR_S, Tally
 from runtime.experiments.simulation.turns import NO_CASE, ActorTurn, count_gates
@@ -125,15 +125,15 @@ def measure_enforcement(
     acted = select_actions(record)
     entries = measure_savings(enforcer.warehouse, acted, prices, now)
     predicted = predict_savings(enforcer.warehouse, acted, now)
-    stops = harm.with_care(world.stops, record)
-    hours = {id(s): s.gpus * (_idle_until_s(world, s) - s.at_s) / HOUR_S for s in world.stops}
+    stops = harm.join_care(world.stops, record)
+    hours = {id(s): s.gpus * (_find_idle_end_s(world, s) - s.at_s) / HOUR_S for s in world.stops}
     causes = [harm.find_causes(stop, care) for stop, care in stops]
     right = [s for (s, _), why in zip(stops, causes, strict=True) if s.idle and not why]
     released = sum(hours[id(s)] for s in right)
-    best = releases(
+    best = list_releases(
         idle_times,
         enforcer.policies,
-        list(turns_of(options, enforcer.settings.idle.min_duration)),
+        list(list_turns(options, enforcer.settings.idle.min_duration)),
         options.end_s,
         idle=enforcer.settings.idle,
     )
@@ -152,7 +152,7 @@ def measure_enforcement(
         oracle_gpu_hours=round(most, 3),
         released_share=round(released / most, 4) if most else None,
         oracle_shared_gpu_hours=round(sum(r.gpu_hours for r in best if r.shared), 3),
-        by_category=_share_by_category(world, right, hours, best, enforcer.turns),
+        by_category=_compute_share_by_category(world, right, hours, best, enforcer.turns),
         predicted_gpu_hours=round(predicted.gpu_hours, 3),
         predicted_interval=(round(predicted.low, 3), round(predicted.high, 3)),
         saved_gpu_hours=round(sum(e.gpu_hours for e in entries), 3),
@@ -231,7 +231,7 @@ def _compare_promises(enforcer: Enforcer, window: Window) -> PromiseTotals:
     )
 
 
-def _share_by_category(
+def _compute_share_by_category(
     world: World,
     right: Sequence[WorkloadStop],
     hours: dict[int, float],
@@ -264,7 +264,7 @@ def _share_by_category(
     return dict(sorted(shares.items(), key=lambda each: -each[1].oracle_gpu_hours))
 
 
-def turns_of(options: Options, least: timedelta) -> Iterator[float]:
+def list_turns(options: Options, least: timedelta) -> Iterator[float]:
     """Yield the turns at which the actor acts: after the warm-up, before the end."""
     start_s = options.spec.start_s
     for number in range(1, int((options.end_s - start_s) // options.every_s) + 1):
@@ -274,7 +274,7 @@ def turns_of(options: Options, least: timedelta) -> Iterator[float]:
             yield at_s
 
 
-def _idle_until_s(world: World, stop: WorkloadStop) -> float:
+def _find_idle_end_s(world: World, stop: WorkloadStop) -> float:
     """Return until when a stopped workload would have held its devices idle."""
     role, end_s = world.cast.roles[stop.key], world.now_s
     leaves = end_s if role.since_s is None else role.since_s + role.arrival.life_s

@@ -9,7 +9,7 @@ import msgspec
 from fallow.errors import UsageError
 from fallow.window import parse_duration
 from simulator.arrivals import replace_shares
-from simulator.cluster.nodes import SimulatedNode, fleet, nodes_of, pools
+from simulator.cluster.nodes import SimulatedNode, build_fleet, build_nodes, read_pools
 from simulator.cluster.scheduler.requests import POLICIES, Policy
 from simulator.exporters.quirks import Quirks
 from simulator.models import TICK_S
@@ -72,7 +72,10 @@ def read(
         )
     if failures < 0:
         raise UsageError(f"--failures {failures:g} is below 0", hint="0 = never, 1 = as published")
-    every_s, sample_every_s = _ticks("--every", every, 86_400), _ticks("--interval", interval, 900)
+    every_s, sample_every_s = (
+        _parse_ticks("--every", every, 86_400),
+        _parse_ticks("--interval", interval, 900),
+    )
     if every_s % sample_every_s:
         raise UsageError(
             f"--every {every} is no multiple of --interval {interval}", hint="such as 2h and 5m"
@@ -83,12 +86,12 @@ def read(
             f"--warm-up {warm_up} leaves nothing of --days {days} to act in",
             hint="a shorter one, or more days",
         )
-    nodes = _nodes(pool) or fleet(gpus)
+    nodes = _build_nodes(pool) or build_fleet(gpus)
     spec = Spec(
         nodes=nodes,
         start_s=START.timestamp(),
-        mix=replace_shares(_shares(mix)),
-        placement=_placement(placement),
+        mix=replace_shares(_parse_shares(mix)),
+        placement=_parse_placement(placement),
         fault_rate=failures,
         effects=failures,
         horizon_s=days * DAY_S,
@@ -99,11 +102,11 @@ def read(
     )
 
 
-def _placement(text: str) -> Policy:
+def _parse_placement(text: str) -> Policy:
     return next(policy for policy in POLICIES if policy == text)
 
 
-def _ticks(option: str, text: str, most_s: int) -> float:
+def _parse_ticks(option: str, text: str, most_s: int) -> float:
     length = parse_duration(text)
     seconds = length.total_seconds()
     if seconds % TICK_S or not TICK_S <= seconds <= most_s:
@@ -114,21 +117,21 @@ def _ticks(option: str, text: str, most_s: int) -> float:
     return seconds
 
 
-def _nodes(texts: Iterable[str]) -> tuple[SimulatedNode, ...]:
+def _build_nodes(texts: Iterable[str]) -> tuple[SimulatedNode, ...]:
     counts: dict[str, int] = {}
     for text in texts:
         name, _, count = text.partition("=")
-        if name not in pools() or not count.isdecimal():
+        if name not in read_pools() or not count.isdecimal():
             raise UsageError(
-                f"--pool {text!r} is not POOL=NODES", hint=f"pools: {', '.join(pools())}"
+                f"--pool {text!r} is not POOL=NODES", hint=f"pools: {', '.join(read_pools())}"
             )
         counts[name] = counts.get(name, 0) + int(count)
     if counts and not sum(counts.values()):
         raise UsageError("a fleet of no nodes", hint="--pool h100=4")
-    return nodes_of(counts)
+    return build_nodes(counts)
 
 
-def _shares(texts: Iterable[str]) -> dict[str, float]:
+def _parse_shares(texts: Iterable[str]) -> dict[str, float]:
     shares: dict[str, float] = {}
     for text in texts:
         name, _, share = text.partition("=")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from actions.policy.matching import matches_any
+from actions.policy.matching import is_any_match
 from actions.policy.schedule import is_action_open
 from actions.recommend import read_verbs
 from analyzers.idle.findings import decide_kind
@@ -51,7 +51,7 @@ class Release(msgspec.Struct, frozen=True):
         return self.gpus * (self.until_s - self.at_s) / HOUR_S
 
 
-def releases(
+def list_releases(
     idle_times: Iterable[IdleTime],
     policies: "Sequence[Policy]",
     turns: Sequence[float],
@@ -78,7 +78,7 @@ def releases(
                 (
                     (at_s, policy.name)
                     for policy in policies
-                    if is_target(policy, idle_time) and not would_harm(policy, idle_time)
+                    if is_target(policy, idle_time) and not is_harmful(policy, idle_time)
                     if (at_s := _act_time(policy, idle_time, turns, idle)) is not None
                 ),
                 default=None,
@@ -114,20 +114,20 @@ def is_target(policy: "Policy", idle_time: IdleTime) -> bool:
         return False
     wanted = (
         (match.analyzer, IDLE),
-        (match.kind, finding_kind(idle_time)),
+        (match.kind, get_finding_kind(idle_time)),
         (match.workload_kind, kind),
         (match.namespaces, namespace),
         (allow.kinds, kind),
     )
-    if not all(not globs or matches_any(globs, text) for globs, text in wanted):
+    if not all(not globs or is_any_match(globs, text) for globs, text in wanted):
         return False
-    if match.not_namespaces and matches_any(match.not_namespaces, namespace):
+    if match.not_namespaces and is_any_match(match.not_namespaces, namespace):
         return False
     verb = read_verbs().get(kind)
-    return verb is not None and matches_any(stage.verbs, verb.verb)
+    return verb is not None and is_any_match(stage.verbs, verb.verb)
 
 
-def would_harm(policy: "Policy", idle_time: IdleTime) -> bool:
+def is_harmful(policy: "Policy", idle_time: IdleTime) -> bool:
     """Return whether this policy's stop of such a workload would lose what must not be lost."""
     stage = policy.stage("snapshot")
     keeps = stage is not None and stage.required and bool(KEEPS_FILES & set(stage.parts))
@@ -135,7 +135,7 @@ def would_harm(policy: "Policy", idle_time: IdleTime) -> bool:
     return (idle_time.files and not keeps) or (idle_time.memory and not announces)
 
 
-def finding_kind(idle_time: IdleTime) -> str:
+def get_finding_kind(idle_time: IdleTime) -> str:
     """Return the kind of finding for such an idle time."""
     return decide_kind(
         idle_time.key[0],
@@ -144,21 +144,21 @@ def finding_kind(idle_time: IdleTime) -> str:
     )
 
 
-def min_idle_time(policy: "Policy", idle_time: IdleTime, idle: IdleSettings) -> timedelta:
+def get_min_idle_time(policy: "Policy", idle_time: IdleTime, idle: IdleSettings) -> timedelta:
     """Return how long such a workload has to be idle before this policy notifies its owner.
 
     Without a value in the policy, it is the shortest stretch that a verdict requires.
     """
     if policy.match.min_duration:
         return max(policy.match.min_duration, idle.min_duration)
-    return idle.service_duration if finding_kind(idle_time) in SERVICES else idle.min_duration
+    return idle.service_duration if get_finding_kind(idle_time) in SERVICES else idle.min_duration
 
 
 def _act_time(
     policy: "Policy", idle_time: IdleTime, turns: Sequence[float], idle: IdleSettings
 ) -> float | None:
     """Return the turn at which a policy may act on an idle time; None = it ends before."""
-    ripe_s = idle_time.begin_s + min_idle_time(policy, idle_time, idle).total_seconds()
+    ripe_s = idle_time.begin_s + get_min_idle_time(policy, idle_time, idle).total_seconds()
     seen = bisect_left(turns, ripe_s)
     if seen == len(turns):
         return None

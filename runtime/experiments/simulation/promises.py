@@ -94,7 +94,7 @@ def compare(
         idle, breaker = settings.ledger.idle_threshold, settings.actions.breaker
         return find_incident(warehouse, breaker, at, idle=idle, cluster=settings.cluster)
 
-    lived = taken_steps(turns)
+    lived = list_taken_steps(turns)
     replay = service_replay.replay(
         policies,
         read_pasts(warehouse, settings, analyzers, window, times),
@@ -105,7 +105,7 @@ def compare(
             service_replay.ReplayAnswers(approves=True, shut=ShutGates(turns)),
         ),
     )  # fmt: skip
-    promised = {CaseStep(p.at, p.policy, _key(p.subject), p.step) for p in replay.promises}
+    promised = {CaseStep(p.at, p.policy, _build_key(p.subject), p.step) for p in replay.promises}
     plans = dict(replay.plans)
     differences = [
         *(_explain_missing(step, turns) for step in promised - lived),
@@ -164,10 +164,10 @@ class ShutGates:
 
     def __call__(self, decision: "Decision") -> tuple[str, ...]:
         """Return the gates that refused an action; empty = none did."""
-        return self._gates.get((decision.at, decision.policy, _key(decision.subject)), ())
+        return self._gates.get((decision.at, decision.policy, _build_key(decision.subject)), ())
 
 
-def taken_steps(turns: Iterable[ActorTurn]) -> set[CaseStep]:
+def list_taken_steps(turns: Iterable[ActorTurn]) -> set[CaseStep]:
     """Return the notices and actions that were really sent and done."""
     steps = set()
     for turn in turns:
@@ -207,16 +207,16 @@ def _explain_extra(step: CaseStep, plan: "ActionPlan | None") -> Difference:
     rulings = [
         f"{d.policy} {d.step} {d.ruling} ({', '.join(r.gate for r in d.reasons)})"
         for d in plan.decisions
-        if _key(d.subject) == step.key
+        if _build_key(d.subject) == step.key
     ]
     rulings += [
         f"{r.policy or 'no policy'} deny ({', '.join(reason.gate for reason in r.reasons)})"
         for r in plan.refused
-        if _key(r.subject) == step.key
+        if _build_key(r.subject) == step.key
     ]
     return Difference(step, promised=False, why="; ".join(rulings) or "no case")
 
 
-def _key(subject: "Subject") -> Key:
+def _build_key(subject: "Subject") -> Key:
     _, kind, namespace, name = subject
     return kind, namespace, name

@@ -10,7 +10,7 @@ import msgspec
 
 from actions.policy.parser import read_policies
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import isolated_settings
+from runtime.experiments.accuracy.collection import isolate_settings
 from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
 from runtime.experiments.simulation.idle_times import IdleTime, Observer
 from runtime.experiments.simulation.measurement import measure_enforcement
@@ -53,7 +53,7 @@ def simulate(
     end = datetime.fromtimestamp(options.end_s, UTC)
     window = Window(datetime.fromtimestamp(options.spec.start_s, UTC), end)
     with tempfile.TemporaryDirectory(prefix="fallow-simulate-") as folder:
-        settings = isolated_settings(Path(folder), threads=1)
+        settings = isolate_settings(Path(folder), threads=1)
         with (
             Warehouse.open(settings, write=True, clock=now) as warehouse,
             Enforcer(
@@ -73,7 +73,7 @@ def simulate(
                 until_s = options.spec.start_s + turns * options.every_s
                 for block in enforcer.turn(min(until_s, options.end_s), options.end_s):
                     enforced.add(block)
-                progress("with enforcement", 0.2 + 0.75 * _part(world, options))
+                progress("with enforcement", 0.2 + 0.75 * _compute_part(world, options))
             enforcer.actor.settle()  # the actions of its last turn end like the others
             result, rates = measure_enforcement(
                 enforcer, enforced, window, options, lived.idle_times
@@ -101,11 +101,11 @@ def run_unenforced(options: Options, progress: Progress) -> UnenforcedWorld:
     while world.now_s < options.end_s:
         tally.add(world.advance(min(world.now_s + STEP_S, options.end_s)))
         observer.see()
-        progress("without enforcement", 0.2 * _part(world, options))
+        progress("without enforcement", 0.2 * _compute_part(world, options))
     return UnenforcedWorld(world, tally, observer.idle_times())
 
 
-def _part(world: World, options: Options) -> float:
+def _compute_part(world: World, options: Options) -> float:
     return (world.now_s - options.spec.start_s) / (options.end_s - options.spec.start_s)
 
 
@@ -113,9 +113,9 @@ def measure_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the document as table rows: a measure, without and with enforcement."""
     before, after = body["baseline"], body["enforced"]
     names = [n for n in WorldMeasures.__struct_fields__ if n != "states"]
-    rows = [_row(name, before[name], after[name]) for name in names]
+    rows = [_build_row(name, before[name], after[name]) for name in names]
     rows += [
-        _row(f"{state} GPU-hours", before["states"][state], after["states"][state])
+        _build_row(f"{state} GPU-hours", before["states"][state], after["states"][state])
         for state in STATES
     ]
     result = after["enforcer"]
@@ -123,9 +123,9 @@ def measure_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
         if name == "stops":
             continue  # the document has them one by one
         parts = value.items() if isinstance(value, dict) else ((name, value),)
-        rows += [_row(part, None, each) for part, each in parts if not isinstance(each, dict)]
+        rows += [_build_row(part, None, each) for part, each in parts if not isinstance(each, dict)]
     return rows
 
 
-def _row(measure: str, before: Any, after: Any) -> dict[str, Any]:
+def _build_row(measure: str, before: Any, after: Any) -> dict[str, Any]:
     return {"measure": measure.replace("_", " "), "without": before, "with": after}

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from simulator.exporters.device_telemetry import key
+from simulator.exporters.device_telemetry import get_key
 from simulator.models import STATES, Block, SimulatedDevice
 from simulator.world import World
 
@@ -63,7 +63,7 @@ def measure_world(world: World, tally: Tally, rates: Mapping[str, float]) -> Wor
             away[outage.device] += min(outage.end_s, end_s) - outage.start_s
     paid_s = tally.ticks.sum(axis=0) - away
     paid = float(paid_s @ tally.weight) / HOUR_S
-    device_rates = [rates.get(key(d)) for d in world.devices]
+    device_rates = [rates.get(get_key(d)) for d in world.devices]
     priced = [
         p * s / HOUR_S for p, s in zip(device_rates, paid_s.tolist(), strict=True) if p is not None
     ]
@@ -78,15 +78,15 @@ def measure_world(world: World, tally: Tally, rates: Mapping[str, float]) -> Wor
         paid_gpu_hours=round(paid, 3),
         usd=round(sum(priced), 2) if len(priced) == len(device_rates) else None,
         effective_utilisation=round(tally.active_s / HOUR_S / paid, 5) if paid else 0.0,
-        queue_wait_p50_s=_quantile(waits, 0.5),
-        queue_wait_p95_s=_quantile(waits, 0.95),
-        job_completion_p50_s=_quantile(durations, 0.5),
+        queue_wait_p50_s=_compute_quantile(waits, 0.5),
+        queue_wait_p95_s=_compute_quantile(waits, 0.95),
+        job_completion_p50_s=_compute_quantile(durations, 0.5),
         jobs_finished=len(world.finished),
         states={name: round(tally.hours(name), 3) for name in STATES},
     )
 
 
-def _quantile(values: Sequence[float], part: float) -> float | None:
+def _compute_quantile(values: Sequence[float], part: float) -> float | None:
     return round(float(np.quantile(values, part)), 1) if values else None
 
 

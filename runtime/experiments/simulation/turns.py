@@ -1,6 +1,6 @@
 """Collect the actor's decisions about every case at every turn, for backtests and tuning."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -84,15 +84,6 @@ def count_gates(turns: Iterable[ActorTurn], keys: Iterable[Key]) -> dict[str, in
             if ruled.key in wanted and not (ruled.ruling == "allow" and ruled.step == "act"):
                 counts.update(ruled.gates)
     return dict(counts.most_common())
-
-
-def by_key(turns: Iterable[ActorTurn]) -> dict[Key, list[CaseRuling]]:
-    """Return the decisions about each workload, in order."""
-    rulings: dict[Key, list[CaseRuling]] = defaultdict(list)
-    for turn in turns:
-        for ruled in turn.rulings:
-            rulings[ruled.key].append(ruled)
-    return rulings
 
 
 def _format_result(step: object) -> str:

@@ -44,7 +44,7 @@ def _check_channel(check: str, channel: Channel, key: str, timeout: float) -> Ch
     try:
         socket.create_connection((host, port), timeout=timeout).close()
     except OSError as error:
-        finding = f"{host}:{port} does not answer: {_error_text(error)}"
+        finding = f"{host}:{port} does not answer: {_format_error(error)}"
         return CheckRow(check, "away", finding, f"correct {key}, or let this machine reach it")
     return CheckRow(check, "ok", f"{host}:{port} answers; nothing was sent")
 
@@ -72,9 +72,9 @@ def _check_mail_server(check: str, plugin: Any, key: str, timeout: float) -> Che
         return CheckRow(check, "bad", finding, f"correct user and password in {key}")
     except ssl.SSLError as error:
         step = f"mailtos:// speaks TLS, mailto:// plain SMTP: which does the server? {key}"
-        return CheckRow(check, "bad", f"{where}: TLS failed: {_error_text(error)}", step)
+        return CheckRow(check, "bad", f"{where}: TLS failed: {_format_error(error)}", step)
     except (OSError, smtplib.SMTPException) as error:
-        finding = f"{where} does not answer as a mail server: {_error_text(error)}"
+        finding = f"{where} does not answer as a mail server: {_format_error(error)}"
         return CheckRow(
             check, "away", finding, f"correct host and port in {key}, or open the way there"
         )
@@ -83,5 +83,5 @@ def _check_mail_server(check: str, plugin: Any, key: str, timeout: float) -> Che
     return CheckRow(check, "ok", f"{where} takes our greeting; nothing was sent")
 
 
-def _error_text(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

@@ -26,7 +26,7 @@ from runtime.operations.doctor import (
     source_checks,
     storage,
 )
-from runtime.operations.doctor.fault import fault_row
+from runtime.operations.doctor.fault import build_fault_row
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -97,7 +97,7 @@ def _check_prometheus(settings: Settings, now: datetime) -> Iterator[CheckRow]:
     except UsageError:
         raise
     except FallowError as error:
-        yield fault_row(
+        yield build_fault_row(
             "server", error, "does its URL answer from here, and may we ask? prometheus.*"
         )
 
@@ -112,7 +112,7 @@ def _check_warehouse(
 ) -> Iterator[CheckRow]:
     try:
         with opening() as warehouse:
-            yield storage.warehouse_row(warehouse)
+            yield storage.check_warehouse(warehouse)
             yield from storage.check_archive(warehouse)
             yield from prices.check_unpriced(warehouse, now)
             yield from nodes.check_nodes(warehouse)
@@ -126,6 +126,6 @@ def _check_warehouse(
         if window is not None:
             raise
         exists = storage.has_catalog(settings)
-        yield fault_row("warehouse", error, "fallow warehouse status", missing=not exists)
+        yield build_fault_row("warehouse", error, "fallow warehouse status", missing=not exists)
     except TemporaryError as error:
-        yield fault_row("warehouse", error, "try again")
+        yield build_fault_row("warehouse", error, "try again")

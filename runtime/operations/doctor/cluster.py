@@ -6,16 +6,16 @@ import msgspec
 
 from actions.cluster.access import post_review
 from actions.rights import check_rights
-from collectors.doctor import CheckRow, few
+from collectors.doctor import CheckRow, format_few
 from collectors.kube.shapes import Partial
 from collectors.kube.watches import NODES, PODS
 from fallow.errors import FallowError
 from fallow.kube.api import ApiConnection, BackOff, connect
 from fallow.kube.api_objects import Page
 from fallow.settings import Settings
-from runtime.generators.rbac import reader_rights as rights
+from runtime.generators.rbac import list_reader_rights as rights
 from runtime.operations import access_review
-from runtime.operations.doctor.fault import fault_row
+from runtime.operations.doctor.fault import build_fault_row
 
 NEEDED = frozenset({"nodes", "pods"})
 """Without these there is no inventory at all; without another, a part of it is missing."""
@@ -42,7 +42,7 @@ def check_cluster(settings: Settings, api: ApiConnection | None = None) -> Itera
         yield _check_watch(api)
     except FallowError as error:
         step = "kubernetes.context: does `kubectl --context NAME get nodes` work from here?"
-        yield fault_row("kubernetes", error, step)
+        yield build_fault_row("kubernetes", error, step)
         return
     if settings.actions.enabled:
         for row in access_review.review_access(settings, api=api):
@@ -74,5 +74,5 @@ def _check_rights(api: ApiConnection) -> CheckRow:
     if not lacking:
         return CheckRow("rights to read", "ok", f"all {len(proofs)} rights are granted")
     needed = any(proof.resource in NEEDED for proof in lacking)
-    named = few([access_review.describe_right(proof) for proof in lacking])
+    named = format_few([access_review.describe_right(proof) for proof in lacking])
     return CheckRow("rights to read", "bad" if needed else "warn", f"may not {named}", BIND)

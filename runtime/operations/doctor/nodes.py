@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from collectors.doctor import CheckRow, few
+from collectors.doctor import CheckRow, format_few
 from fallow.resources import read_text
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def check_nodes(views: "Views") -> Iterator[CheckRow]:
     rows = views.query(text, {"days": DAYS}).to_pylist()
     if not rows:
         return
-    named = few([f"{row['node']} ({row['devices']} devices, {row['cluster']})" for row in rows])
+    named = format_few(
+        [f"{row['node']} ({row['devices']} devices, {row['cluster']})" for row in rows]
+    )
     finding = f"no node of the inventory, so these devices' node is unresolved: {named}"
     yield CheckRow("unresolved nodes", "warn", finding, STEP)

@@ -46,7 +46,7 @@ def _check_port(check: str, listen: str, path: str, key: str) -> CheckRow:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host.strip("[]"), int(number)))
     except OSError as error:
-        if _answers(f"http://{listen}{path}"):
+        if _is_answering(f"http://{listen}{path}"):
             return CheckRow(check, "ok", f"it runs: {listen} answers")
         finding = f"{listen} cannot be bound: {error.strerror or error}"
         return CheckRow(
@@ -55,7 +55,7 @@ def _check_port(check: str, listen: str, path: str, key: str) -> CheckRow:
     return CheckRow(check, "ok", f"does not run here; {listen} is free for it")
 
 
-def _answers(url: str) -> bool:
+def _is_answering(url: str) -> bool:
     try:
         return send_request("GET", url, within_s=WAIT_S).status == OK
     except (OSError, BodyTooLargeError):

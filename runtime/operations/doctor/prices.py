@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from collectors.doctor import CheckRow, few
+from collectors.doctor import CheckRow, format_few
 from collectors.prices.aws import AwsPrices
 from fallow.errors import FallowError, UsageError
 from fallow.resources import read_text
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations.doctor.fault import fault_row
+from runtime.operations.doctor.fault import build_fault_row
 from runtime.operations.prices import read_configured_rates
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check_prices(settings: Settings, now: datetime) -> Iterator[CheckRow]:
     try:
         rates = read_configured_rates(settings, now)[0].rows
     except UsageError as error:
-        yield fault_row("prices", error, SETTING)
+        yield build_fault_row("prices", error, SETTING)
     else:
         dates = [m.replace(tzinfo=UTC) for m in rates["as_of"].to_pylist() if m is not None]
         first, last = min(dates), max(dates)
@@ -50,7 +50,7 @@ def _check_aws(settings: Settings, now: datetime) -> Iterator[CheckRow]:
         batch = AwsPrices(regions, clock=lambda: now).rates(Window(now - timedelta(hours=1), now))
     except FallowError as error:
         step = "AWS credentials with pricing:GetProducts and ec2:DescribeSpotPriceHistory"
-        yield fault_row("AWS prices", error, step)
+        yield build_fault_row("AWS prices", error, step)
     else:
         yield CheckRow("AWS prices", "ok", f"{batch.rows.num_rows:,} rates of {', '.join(regions)}")
 
@@ -66,6 +66,8 @@ def check_unpriced(views: "Views", now: datetime) -> Iterator[CheckRow]:
     if not without:
         yield CheckRow("priced", "ok", f"all {hours:,.1f} GPU-hours of the last week have a price")
         return
-    named = few([f"{row['model'] or 'unnamed model'} {row['unpriced']:,.1f}" for row in without])
+    named = format_few(
+        [f"{row['model'] or 'unnamed model'} {row['unpriced']:,.1f}" for row in without]
+    )
     finding = f"GPU-hours of the last week without a price: {named}"
     yield CheckRow("priced", "warn", finding, SETTING)

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from collectors.doctor import SLOW, CheckRow, few, fields, signal_row
+from collectors.doctor import SLOW, CheckRow, check_signal, format_few, list_fields
 from collectors.prometheus.client import SKEW
 from fallow.errors import UsageError
 from fallow.http_client import send_request
 from fallow.settings import Settings
 from fallow.window import Window, format_duration
 from runtime.operations import collection
-from runtime.operations.doctor.fault import fault_row
+from runtime.operations.doctor.fault import build_fault_row
 
 CLOCKS = 3
 """Exporters whose clock is compared: most of them share one time source."""
@@ -27,7 +27,7 @@ def check_exporters(settings: Settings, now: datetime) -> Iterator[CheckRow]:
     try:
         rows = _collect_rows(settings, "exporters", now)
     except UsageError as error:
-        yield fault_row("targets", error, "correct exporters.targets")
+        yield build_fault_row("targets", error, "correct exporters.targets")
         return
     scrapes, samples = rows.get("scrape", []), rows.get("sample", [])
     yield _check_targets(
@@ -47,7 +47,7 @@ def check_notebooks(settings: Settings, now: datetime) -> Iterator[CheckRow]:
     try:
         scrapes = _collect_rows(settings, "jupyter", now).get("scrape", [])
     except UsageError as error:
-        yield fault_row("notebooks", error, "correct jupyter.servers")
+        yield build_fault_row("notebooks", error, "correct jupyter.servers")
         return
     yield _check_targets("notebooks", scrapes, "jupyter.servers and jupyter.token: see the error")
 
@@ -64,7 +64,7 @@ def _check_targets(check: str, scrapes: Sequence[dict[str, Any]], step: str) -> 
     down = [row for row in scrapes if not row["up"]]
     if not down:
         return CheckRow(check, "ok", f"all {len(scrapes)} answer")
-    named = few([f"{row['target']} ({row['error']})" for row in down], most=3)
+    named = format_few([f"{row['target']} ({row['error']})" for row in down], most=3)
     finding = f"{len(down)} of {len(scrapes)} do not answer as they should: {named}"
     return CheckRow(check, "bad", finding, step)
 
@@ -78,11 +78,13 @@ def _check_devices(samples: Sequence[dict[str, Any]]) -> Iterator[CheckRow]:
     models = Counter(row["model"] or "unnamed model" for row in devices.values())
     for model, count in sorted(models.items()):
         mine = [r for r in devices.values() if (r["model"] or "unnamed model") == model]
-        have = Counter(f["column"] for f in fields() for r in mine if r[f["column"]] is not None)
+        have = Counter(
+            f["column"] for f in list_fields() for r in mine if r[f["column"]] is not None
+        )
         instances = any(row["parent"] for row in mine)
-        wanted = [f for f in fields() if not (instances and f["column"] == "gpu_util_pct")]
+        wanted = [f for f in list_fields() if not (instances and f["column"] == "gpu_util_pct")]
         missing = [f for f in wanted if not have[f["column"]]]
-        yield signal_row(model, count, have, missing, ())
+        yield check_signal(model, count, have, missing, ())
     named = sum(row["pod"] is not None for row in devices.values())
     finding = f"{named} of {len(devices)} devices name the pod that holds them"
     if named:

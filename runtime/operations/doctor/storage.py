@@ -12,7 +12,7 @@ from fallow.errors import FallowError
 from fallow.private_files import is_open_to_others
 from fallow.settings import Settings
 from fallow.settings_groups import S3
-from runtime.operations.doctor.fault import fault_row
+from runtime.operations.doctor.fault import build_fault_row
 from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
 from warehouse import catalog, maintenance, tiers
 from warehouse.cold_storage import ColdBucket
@@ -74,7 +74,7 @@ def _check_folder(check: str, wanted: Path, otherwise: str) -> CheckRow:
         # A home of one's own is narrowed by every command that opens it.
         step = f"its owner runs: chmod -R go-rwx {wanted}"
         return CheckRow(check, "warn", f"{wanted} is open to other users", step)
-    free = free_bytes(existing)
+    free = get_free_bytes(existing)
     suffix = "" if existing == wanted else ", made at the first write"
     finding = f"{wanted}{suffix}: {_format_bytes(free)} free"
     if free >= LOW_FREE_BYTES:
@@ -83,7 +83,7 @@ def _check_folder(check: str, wanted: Path, otherwise: str) -> CheckRow:
     return CheckRow(check, "bad" if free < MIN_FREE_BYTES else "warn", finding, step)
 
 
-def free_bytes(folder: Path) -> int:
+def get_free_bytes(folder: Path) -> int:
     """Return the free bytes of a folder's disk."""
     return shutil.disk_usage(folder).free
 
@@ -102,13 +102,13 @@ def _check_bucket(check: str, root: str, s3: S3, section: str) -> CheckRow:
     except FallowError as error:
         where = s3.endpoint or "AWS"
         fix = f"does {where} answer from here? {section}.endpoint, region and credentials"
-        row = fault_row(check, error, fix)
+        row = build_fault_row(check, error, fix)
         hint = f"{fix}; {row.next_step}" if row.status == "away" else row.next_step
         return CheckRow(check, row.status, row.finding, hint.replace("warehouse.s3", section))
     return CheckRow(check, "ok", f"{root} can be written, read and tidied")
 
 
-def warehouse_row(warehouse: "Warehouse") -> CheckRow:
+def check_warehouse(warehouse: "Warehouse") -> CheckRow:
     """Return which warehouse it is, and whether its files are bounded."""
     files = maintenance.count_files(warehouse)
     finding = (

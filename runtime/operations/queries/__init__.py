@@ -6,6 +6,6 @@ from fallow.resources import read_text
 
 
 @cache
-def sql(name: str) -> str:
+def load_sql(name: str) -> str:
     """Return the text of `<name>.sql`."""
     return read_text("runtime.operations.queries", f"{name}.sql")

@@ -47,7 +47,7 @@ def compute_checksum(blocks: Iterator[bytes]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def damage_error(address: str) -> WarehouseError:
+def explain_damage(address: str) -> WarehouseError:
     """Return the error of a file that has not the checksum that it was written with."""
     return WarehouseError(
         f"{address} is damaged: it has not the checksum that it was written with",
@@ -70,7 +70,7 @@ def _copy(copy: Copy, staging: Path) -> StoredFile:
                 hint="`fallow warehouse verify` lists what is missing",
             ) from None
         if copy.sha256 not in ("", sha256):
-            raise damage_error(copy.source_address)
+            raise explain_damage(copy.source_address)
         copy.target.put(path, copy.target_address)
     if compute_checksum(copy.target.blocks(copy.target_address)) != (size, sha256):
         raise TemporaryError(

@@ -16,9 +16,9 @@ from actions.journal import Journal, event_types
 from actions.snapshots.store import open_store as open_snapshots
 from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
-from runtime.operations.live_actor import actor_name, freeze_file, journal_path
+from runtime.operations.live_actor import freeze_file, get_actor_name, get_journal_path
 from runtime.operations.spool import FOLDER
-from runtime.service.backup.copying import Copy, copy_all, damage_error
+from runtime.service.backup.copying import Copy, copy_all, explain_damage
 from runtime.service.backup.manifest import Manifest, StoredFile, read_manifest
 from runtime.service.backup.writing import (
     BASELINES,
@@ -27,7 +27,7 @@ from runtime.service.backup.writing import (
     POLICIES,
     SNAPSHOTS,
 )
-from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from warehouse.backup import ARCHIVE, DATA
 from warehouse.catalog import CATALOG_FILE, locate_catalog
 from warehouse.catalog_copies import CATALOG_COPY, is_catalog_empty, restore_catalog
@@ -103,8 +103,8 @@ def _open_targets(settings: Settings) -> dict[str, ColdStore]:
 def _locate_databases(settings: Settings) -> dict[str, Path]:
     """Return where each database belongs, in the order in which they are restored."""
     return {
-        JOURNAL: journal_path(settings),
-        DELIVERIES: outbox_path(settings),
+        JOURNAL: get_journal_path(settings),
+        DELIVERIES: get_outbox_path(settings),
         CATALOG_FILE: settings.home.expanduser().absolute() / CATALOG_FILE,
     }
 
@@ -155,7 +155,7 @@ def _restore_files(
         if folder in targets:
             target = targets[folder]
             address = f"{target.root}/{rest}"
-            copies.append(_from(place, file, target, address))
+            copies.append(_choose_source(place, file, target, address))
         elif folder == SNAPSHOTS:
             _restore_snapshot(settings, place, file, rest)
     copy_all(copies, staging)
@@ -169,7 +169,7 @@ def _restore_snapshot(settings: Settings, place: ColdStore, file: StoredFile, ke
             digest.update(block)
             writer.add(block)
         if digest.hexdigest() != file.sha256:
-            raise damage_error(address)
+            raise explain_damage(address)
         writer.commit()
 
 
@@ -185,7 +185,7 @@ def _restore_databases(
     local = ColdFolder(str(staging))
     copy_all(
         [
-            _from(place, file, local, str(staging / file.name))
+            _choose_source(place, file, local, str(staging / file.name))
             for file in files
             if file.name in names
         ],
@@ -200,7 +200,7 @@ def _outdate_journal(
     settings: Settings, staging: Path, clock: Callable[[], datetime], why: str, by: str
 ) -> None:
     path = staging / JOURNAL
-    with Journal.open(path, clock, actor=by or actor_name(settings)) as journal:
+    with Journal.open(path, clock, actor=by or get_actor_name(settings)) as journal:
         broken = journal.verify()
         if broken is not None:
             raise WarehouseError(
@@ -215,5 +215,5 @@ def _outdate_journal(
         )
 
 
-def _from(place: ColdStore, file: StoredFile, target: ColdStore, address: str) -> Copy:
+def _choose_source(place: ColdStore, file: StoredFile, target: ColdStore, address: str) -> Copy:
     return Copy(file.name, place, f"{place.root}/{file.name}", target, address, file.sha256)

@@ -20,11 +20,11 @@ from fallow import __version__
 from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
 from fallow.sqlite_file import copy_together
-from runtime.operations.live_actor import journal_path
+from runtime.operations.live_actor import get_journal_path
 from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
 from runtime.service.backup.copying import Copy, copy_all
 from runtime.service.backup.manifest import MANIFEST, Manifest, StoredFile, UncoveredPart
-from runtime.service.delivery.outbox import outbox_path
+from runtime.service.delivery.outbox import get_outbox_path
 from warehouse.backup import (
     DATA,
     hold_files,
@@ -125,8 +125,8 @@ def _copy_databases(
 ) -> list[str]:
     sources = {
         CATALOG_FILE: catalog,
-        JOURNAL: journal_path(settings),
-        DELIVERIES: outbox_path(settings),
+        JOURNAL: get_journal_path(settings),
+        DELIVERIES: get_outbox_path(settings),
     }
     existing = {name: path for name, path in sources.items() if path and path.is_file()}
     targets = {path: staging / name for name, path in existing.items()}

@@ -38,7 +38,7 @@ def address(
     parts = urlsplit(store.url)
     due = delivery.due.astimezone(UTC)
     last = f"{due:%Y%m%dT%H%M%SZ}-{report.name}"
-    words = (parts.path.strip("/"), _safe_name(cluster), delivery.schedule, last)
+    words = (parts.path.strip("/"), _make_safe_name(cluster), delivery.schedule, last)
     return parts.netloc, "/".join(filter(None, words))
 
 
@@ -116,5 +116,5 @@ def _put_if_absent(
     return DeliveryAttempt(True, f"s3://{where['Bucket']}/{where['Key']}")
 
 
-def _safe_name(text: str) -> str:
+def _make_safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)

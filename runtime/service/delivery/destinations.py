@@ -13,7 +13,9 @@ def is_repeatable(settings: Settings, name: str) -> bool:
     return name in settings.reports.stores
 
 
-def hand(settings: Settings, delivery: Delivery, report: Report, location: str) -> DeliveryAttempt:
+def deliver_report(
+    settings: Settings, delivery: Delivery, report: Report, location: str
+) -> DeliveryAttempt:
     """Deliver a report to its destination; `location` is its place in a bucket, empty = none.
 
     A channel whose service takes no files (Slack's and Teams' webhooks) gets the summary and the
@@ -28,7 +30,7 @@ def hand(settings: Settings, delivery: Delivery, report: Report, location: str) 
     if plugin is None:
         return DeliveryAttempt(False, "its url is no Apprise URL")
     if _is_mail(plugin):
-        return mail.hand(plugin, report, text, delivery.id, timeout)
+        return mail.send_mail(plugin, report, text, delivery.id, timeout)
     return apprise_delivery.deliver_text(
         plugin,
         report.title,

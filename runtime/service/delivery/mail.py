@@ -23,7 +23,7 @@ PERMANENT = 500
 MOST_TEXT = 200
 
 
-def hand(plugin: Any, report: Report, text: str, key: str, timeout: float) -> DeliveryAttempt:
+def send_mail(plugin: Any, report: Report, text: str, key: str, timeout: float) -> DeliveryAttempt:
     """Send a report as an attachment through the server of Apprise's `plugin`.
 
     The delivery has `timeout` seconds from connecting to the last answer. Until the last line of
@@ -45,7 +45,7 @@ def _deliver(
     try:
         server = _connect(plugin, timeout)
     except (OSError, smtplib.SMTPException) as error:
-        return _failure(f"{where} cannot be used", error)
+        return _report_failure(f"{where} cannot be used", error)
     try:
         return _send(server, plugin.from_addr[1], recipients, message, where)
     finally:
@@ -57,7 +57,7 @@ def build_message(plugin: Any, report: Report, text: str, key: str) -> EmailMess
     message = EmailMessage()
     domain = plugin.from_addr[1].rpartition("@")[2]
     message["Message-ID"] = f"<{key}@{domain}>"
-    message["Subject"] = _printable_text(report.title)
+    message["Subject"] = _make_printable(report.title)
     message["From"] = _format_address(plugin.from_addr)
     message["To"] = ", ".join(_format_address(target) for target in plugin.targets)
     if plugin.cc:
@@ -101,18 +101,18 @@ def _send(
     try:
         answer = _send_envelope(server, sender, recipients, where)
     except (OSError, smtplib.SMTPException) as error:
-        return _failure(f"{where} hung up", error)
+        return _report_failure(f"{where} hung up", error)
     if not answer.is_accepted:
         return answer
     try:
         code, reply = server.data(message)
     except smtplib.SMTPDataError as error:  # it refuses the DATA command
-        return _failure(f"{where} does not take it", error)
+        return _report_failure(f"{where} does not take it", error)
     except (OSError, smtplib.SMTPException) as error:
         return DeliveryAttempt(
-            False, f"{where} fell silent, it may have arrived: {_printable_text(error)}", sure=False
+            False, f"{where} fell silent, it may have arrived: {_make_printable(error)}", sure=False
         )
-    return answer if code == OK else _refusal(f"{where} does not take it", code, reply)
+    return answer if code == OK else _report_refusal(f"{where} does not take it", code, reply)
 
 
 def _send_envelope(
@@ -121,14 +121,14 @@ def _send_envelope(
     """Send the envelope; refused recipients are counted, their addresses are not named."""
     code, reply = server.mail(sender)
     if code != OK:
-        return _refusal(f"{where} takes no mail from us", code, reply)
+        return _report_refusal(f"{where} takes no mail from us", code, reply)
     refused: list[tuple[int, bytes]] = []
     for recipient in recipients:
         code, reply = server.rcpt(recipient)
         if code not in (OK, WILL_FORWARD):
             refused.append((code, reply))
     if len(refused) == len(recipients):
-        return _refusal(
+        return _report_refusal(
             f"{where} takes no mail to them", *min(refused, key=lambda refusal: refusal[0])
         )
     if refused:
@@ -139,13 +139,13 @@ def _send_envelope(
     return DeliveryAttempt(True)
 
 
-def _failure(subject: str, error: Exception) -> DeliveryAttempt:
+def _report_failure(subject: str, error: Exception) -> DeliveryAttempt:
     if isinstance(error, smtplib.SMTPResponseException):
-        return _refusal(subject, error.smtp_code, error.smtp_error)
-    return DeliveryAttempt(False, f"{subject}: {_printable_text(error)}", again=True)
+        return _report_refusal(subject, error.smtp_code, error.smtp_error)
+    return DeliveryAttempt(False, f"{subject}: {_make_printable(error)}", again=True)
 
 
-def _refusal(subject: str, code: int, reply: bytes | str) -> DeliveryAttempt:
+def _report_refusal(subject: str, code: int, reply: bytes | str) -> DeliveryAttempt:
     return DeliveryAttempt(
         False, f"{subject}: {_format_reply(code, reply)}", again=code < PERMANENT
     )
@@ -153,9 +153,9 @@ def _refusal(subject: str, code: int, reply: bytes | str) -> DeliveryAttempt:
 
 def _format_reply(code: int, reply: bytes | str) -> str:
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
-    return f"{code} {_printable_text(text)}"
+    return f"{code} {_make_printable(text)}"
 
 
-def _printable_text(value: object) -> str:
+def _make_printable(value: object) -> str:
     text = " ".join(str(value).split()) or type(value).__name__
     return "".join(c if c.isprintable() else " " for c in text)[:MOST_TEXT]

@@ -244,7 +244,7 @@ class Outbox:
             connection.executemany(sql, rows)
 
 
-def outbox_path(settings: Settings) -> Path:
+def get_outbox_path(settings: Settings) -> Path:
     """Return the path of the store of deliveries."""
     return settings.reports.journal or settings.home / "deliveries.sqlite"
 

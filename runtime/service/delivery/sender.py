@@ -55,7 +55,7 @@ class Deliveries:
         on_backlog: Callable[[int, float], None] = lambda *_: None,
         stop: threading.Event | None = None,
         produce: Callable[..., Report] = reports.produce,
-        hand: HandOver = destinations.hand,
+        hand: HandOver = destinations.deliver_report,
     ) -> None:
         self._settings, self._views, self._outbox, self._clock = settings, views, outbox, clock
         self._on_result, self._on_backlog, self._stop = (

@@ -13,7 +13,7 @@ from apscheduler.jobstores.memory import MemoryJobStore
 
 from fallow.report_settings import Schedule
 from runtime.service.delivery.outbox import Outbox
-from runtime.service.scheduling.clock import WallClockTrigger, latest_due
+from runtime.service.scheduling.clock import WallClockTrigger, find_latest_due
 
 
 class Timetable(MemoryJobStore):  # type: ignore[misc]  # APScheduler has no types
@@ -40,7 +40,7 @@ class Timetable(MemoryJobStore):  # type: ignore[misc]  # APScheduler has no typ
         jobs: list[Any] = super().get_due_jobs(now)
         for job in jobs:
             schedule = self._schedules[job.id]
-            due = latest_due(schedule, job.next_run_time, now)
+            due = find_latest_due(schedule, job.next_run_time, now)
             self._outbox.owe(schedule.name, due, schedule.to, now)
             job._modify(next_run_time=due)  # noqa: SLF001
         return jobs

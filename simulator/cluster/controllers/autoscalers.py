@@ -9,14 +9,14 @@ import msgspec
 
 from simulator.cluster.objects import (
     Object,
-    kind_of,
-    metadata_map,
+    get_kind,
+    get_metadata_map,
+    get_namespace,
+    get_value,
     name,
-    namespace,
     set_conditions,
-    value_at,
 )
-from simulator.cluster.store_writer import StoreWriter, covers, replicas
+from simulator.cluster.store_writer import StoreWriter, get_replicas, is_covered
 from simulator.cluster.timers import Timers
 from simulator.cluster.view import Key, View
 
@@ -63,10 +63,10 @@ class Autoscalers:
 
     def notice(self, obj: Object) -> None:
         """Process a changed object, and check it again at the next period."""
-        kind = kind_of(obj)
-        key = (kind, namespace(obj), name(obj))
+        kind = get_kind(obj)
+        key = (kind, get_namespace(obj), name(obj))
         now = self._writer.now_s
-        if key in self._tracked and not covers(self._tracked[key].body, obj):
+        if key in self._tracked and not is_covered(self._tracked[key].body, obj):
             self._alarms.set(
                 now + self._tracked[key].delay_s, ("gitops", key), lambda: self._revert(key)
             )
@@ -76,10 +76,10 @@ class Autoscalers:
             self._alarms.set(now + KEDA_PERIOD_S, ("keda", key), lambda: self._keda(key))
         if "replicas" in (obj.get("spec") or {}):
             for scaler in (
-                *self._view.of("HorizontalPodAutoscaler", namespace(obj)),
-                *self._view.of("ScaledObject", namespace(obj)),
+                *self._view.of("HorizontalPodAutoscaler", get_namespace(obj)),
+                *self._view.of("ScaledObject", get_namespace(obj)),
             ):
-                if _target(scaler) == key:
+                if _find_target(scaler) == key:
                     self.notice(scaler)
 
     def _revert(self, key: Key) -> None:
@@ -89,10 +89,10 @@ class Autoscalers:
 
     def _hpa(self, key: Key) -> None:
         scaler = self._view.get(*key)
-        target = None if scaler is None else self._view.get(*_target(scaler))
+        target = None if scaler is None else self._view.get(*_find_target(scaler))
         if scaler is None or target is None:
             return
-        now, current = self._writer.now_s, replicas(target)
+        now, current = self._writer.now_s, get_replicas(target)
         if current == 0:
             condition = (
                 "ScalingActive",
@@ -103,7 +103,7 @@ class Autoscalers:
             self._writer.status(scaler, {"conditions": set_conditions(scaler, now, condition)}, "")
             return
         spec = scaler["spec"]
-        desired = int(metadata_map(scaler, "annotations").get(DESIRED, current))
+        desired = int(get_metadata_map(scaler, "annotations").get(DESIRED, current))
         wanted = min(max(desired, int(spec.get("minReplicas", 1))), int(spec["maxReplicas"]))
         self._scale(target, wanted, "kube-controller-manager")
         condition = ("ScalingActive", True, "ValidMetricFound", "")
@@ -113,10 +113,10 @@ class Autoscalers:
 
     def _keda(self, key: Key) -> None:
         scaler = self._view.get(*key)
-        target = None if scaler is None else self._view.get(*_target(scaler))
+        target = None if scaler is None else self._view.get(*_find_target(scaler))
         if scaler is None or target is None:
             return
-        notes, spec = metadata_map(scaler, "annotations"), scaler["spec"]
+        notes, spec = get_metadata_map(scaler, "annotations"), scaler["spec"]
         if PAUSED_AT in notes:
             self._scale(target, int(notes[PAUSED_AT]), "keda")
             return
@@ -126,14 +126,14 @@ class Autoscalers:
             int(spec.get("minReplicaCount", 0)),
             int(spec.get("maxReplicaCount", 100)),
         )
-        desired = int(notes.get(DESIRED, replicas(target)))
+        desired = int(notes.get(DESIRED, get_replicas(target)))
         self._scale(target, min(max(desired, minimum), maximum), "keda")
 
     def _scale(self, target: Object, count: int, manager: str) -> None:
-        if replicas(target) != count:
+        if get_replicas(target) != count:
             self._writer.patch(target, {"spec": {"replicas": count}}, manager)
 
 
-def _target(scaler: Object) -> Key:
-    reference = value_at(scaler, "spec", "scaleTargetRef", default={})
-    return (reference.get("kind", "Deployment"), namespace(scaler), reference.get("name", ""))
+def _find_target(scaler: Object) -> Key:
+    reference = get_value(scaler, "spec", "scaleTargetRef", default={})
+    return (reference.get("kind", "Deployment"), get_namespace(scaler), reference.get("name", ""))

@@ -7,14 +7,14 @@ import msgspec
 
 from simulator.cluster.objects import (
     Object,
+    build_owner_references,
+    get_kind,
+    get_metadata_map,
+    get_namespace,
     is_deleting,
-    kind_of,
-    metadata_map,
     name,
-    namespace,
-    owned_by,
 )
-from simulator.cluster.store_writer import covers
+from simulator.cluster.store_writer import is_covered
 from simulator.cluster.view import View
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -47,7 +47,7 @@ class ControllerView(msgspec.Struct):
 Controller = Callable[[Object, ControllerView], ChildChanges]
 
 
-def pod(
+def build_pod(
     owner: Object,
     template: Any,
     called_so: str,
@@ -62,24 +62,24 @@ def pod(
     """
     meta = template.get("metadata") or {}
     body = {**(template.get("spec") or {}), **spec}
-    if _requests_gpu(body):
+    if _is_requesting_gpu(body):
         body["tolerations"] = [*(body.get("tolerations") or ()), GPU_TOLERATION]
-    inherited = {k: v for k, v in metadata_map(owner, "labels").items() if k in TEAM_LABELS}
+    inherited = {k: v for k, v in get_metadata_map(owner, "labels").items() if k in TEAM_LABELS}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             ("generateName" if generate else "name"): called_so,
-            "namespace": namespace(owner),
+            "namespace": get_namespace(owner),
             "labels": {**inherited, **(meta.get("labels") or {}), **labels},
             **({"annotations": dict(meta["annotations"])} if meta.get("annotations") else {}),
-            "ownerReferences": owned_by(owner),
+            "ownerReferences": build_owner_references(owner),
         },
         "spec": body,
     }
 
 
-def _requests_gpu(spec: Any) -> bool:
+def _is_requesting_gpu(spec: Any) -> bool:
     for container in spec.get("containers") or ():
         limits = (container.get("resources") or {}).get("limits") or {}
         requests = (container.get("resources") or {}).get("requests") or {}
@@ -88,17 +88,17 @@ def _requests_gpu(spec: Any) -> bool:
     return False
 
 
-def child(owner: Object, api_version: str, kind: str, called_so: str, spec: Object) -> Object:
+def build_child(owner: Object, api_version: str, kind: str, called_so: str, spec: Object) -> Object:
     """Return an object that the owner controls, with the owner's inherited labels."""
-    inherited = {k: v for k, v in metadata_map(owner, "labels").items() if k == "team"}
+    inherited = {k: v for k, v in get_metadata_map(owner, "labels").items() if k == "team"}
     return {
         "apiVersion": api_version,
         "kind": kind,
         "metadata": {
             "name": called_so,
-            "namespace": namespace(owner),
+            "namespace": get_namespace(owner),
             "labels": inherited,
-            "ownerReferences": owned_by(owner),
+            "ownerReferences": build_owner_references(owner),
         },
         "spec": spec,
     }
@@ -109,16 +109,16 @@ def keep(plan: ChildChanges, existing: Sequence[Object], bodies: Iterable[Object
 
     Returns the children that exist already and are wanted.
     """
-    by_key = {(kind_of(o), name(o)): o for o in existing}
+    by_key = {(get_kind(o), name(o)): o for o in existing}
     remaining = []
     for body in bodies:
-        current = by_key.pop((kind_of(body), name(body)), None)
+        current = by_key.pop((get_kind(body), name(body)), None)
         if current is None:
             plan.make.append(body)
             continue
         remaining.append(current)
         desired = {"spec": body["spec"], "metadata": {"labels": body["metadata"]["labels"]}}
-        if not is_deleting(current) and not covers(desired, current):
+        if not is_deleting(current) and not is_covered(desired, current):
             plan.patch.append((current, desired))
     plan.drop += [o for o in by_key.values() if not is_deleting(o)]
     return remaining

@@ -1,6 +1,6 @@
 """Simulate garbage collection: delete the children of deleted objects, and empty namespaces."""
 
-from simulator.cluster.objects import Object, is_deleting, name, uid
+from simulator.cluster.objects import Object, get_uid, is_deleting, name
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import View
 
@@ -9,7 +9,7 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 def collect(obj: Object, view: View, writer: StoreWriter) -> None:
     """Delete what a deleted object controlled."""
-    for child in view.children(uid(obj)):
+    for child in view.children(get_uid(obj)):
         if not is_deleting(child):
             writer.delete(child)
 
@@ -19,10 +19,10 @@ def finalize(obj: Object, view: View, writer: StoreWriter) -> None:
     finalizers = obj["metadata"].get("finalizers") or []
     if not is_deleting(obj):
         return
-    children = view.children(uid(obj))
+    children = view.children(get_uid(obj))
     if ORPHAN in finalizers:
         for child in children:
-            others = [r for r in child["metadata"]["ownerReferences"] if r["uid"] != uid(obj)]
+            others = [r for r in child["metadata"]["ownerReferences"] if r["uid"] != get_uid(obj)]
             writer.patch(child, {"metadata": {"ownerReferences": others}}, "")
         _release(obj, ORPHAN, writer)
     elif FOREGROUND in finalizers:

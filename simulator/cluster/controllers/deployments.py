@@ -3,61 +3,61 @@
 from fractions import Fraction
 from math import ceil, floor
 
-from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, child
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_child
 from simulator.cluster.objects import (
     Object,
+    get_metadata_map,
+    get_uid,
+    get_value,
+    hash_template,
     is_deleting,
-    metadata_map,
     name,
-    oldest,
     set_conditions,
-    template_hash,
-    uid,
-    value_at,
+    sort_by_age,
 )
-from simulator.cluster.store_writer import replicas
+from simulator.cluster.store_writer import get_replicas
 
 HASH = "pod-template-hash"
 
 
-def deployment(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_deployment(obj: Object, sight: ControllerView) -> ChildChanges:
     """Scale the ReplicaSet of the current template to the replicas, the older ones to zero."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    replicas_wanted, mark = replicas(obj), template_hash(obj["spec"].get("template"))
-    sets = oldest(sight.view.children(uid(obj), "ReplicaSet"))
-    new = next((s for s in sets if metadata_map(s, "labels").get(HASH) == mark), None)
-    old = [s for s in sets if s is not new and (replicas(s) or _count(s, "replicas"))]
-    if not old or value_at(obj, "spec", "strategy", "type") == "Recreate":
+    replicas_wanted, mark = get_replicas(obj), hash_template(obj["spec"].get("template"))
+    sets = sort_by_age(sight.view.children(get_uid(obj), "ReplicaSet"))
+    new = next((s for s in sets if get_metadata_map(s, "labels").get(HASH) == mark), None)
+    old = [s for s in sets if s is not new and (get_replicas(s) or _count(s, "replicas"))]
+    if not old or get_value(obj, "spec", "strategy", "type") == "Recreate":
         has_pods = any(_count(s, "replicas") for s in old)
         target, keep = (0 if has_pods else replicas_wanted), 0
     else:
-        surge, missing = _bounds(obj, replicas_wanted)
-        target = min(replicas_wanted, max(replicas_wanted + surge - sum(map(replicas, old)), 0))
+        surge, missing = _compute_bounds(obj, replicas_wanted)
+        target = min(replicas_wanted, max(replicas_wanted + surge - sum(map(get_replicas, old)), 0))
         ready_new = _count(new, "readyReplicas") if new else 0
         keep = max(replicas_wanted - missing - ready_new, 0)
     if new is None:
-        plan.make.append(_replica_set(obj, mark, target))
-    elif replicas(new) != target:
+        plan.make.append(_build_replica_set(obj, mark, target))
+    elif get_replicas(new) != target:
         plan.patch.append((new, {"spec": {"replicas": target}}))
     for old_set in old:
-        stays = min(replicas(old_set), keep)
+        stays = min(get_replicas(old_set), keep)
         keep -= stays
-        if replicas(old_set) != stays:
+        if get_replicas(old_set) != stays:
             plan.patch.append((old_set, {"spec": {"replicas": stays}}))
     _report(plan, obj, sight, sets, new)
     return plan
 
 
-def _bounds(obj: Object, replicas_wanted: int) -> tuple[int, int]:
-    rolling = value_at(obj, "spec", "strategy", "rollingUpdate", default={})
-    surge = share(rolling.get("maxSurge", "25%"), replicas_wanted, up=True)
-    missing = share(rolling.get("maxUnavailable", "25%"), replicas_wanted, up=False)
+def _compute_bounds(obj: Object, replicas_wanted: int) -> tuple[int, int]:
+    rolling = get_value(obj, "spec", "strategy", "rollingUpdate", default={})
+    surge = compute_share(rolling.get("maxSurge", "25%"), replicas_wanted, up=True)
+    missing = compute_share(rolling.get("maxUnavailable", "25%"), replicas_wanted, up=False)
     return surge, missing if surge or missing else 1
 
 
-def share(value: int | str, total: int, *, up: bool) -> int:
+def compute_share(value: int | str, total: int, *, up: bool) -> int:
     """Return a number, or a percentage of the whole rounded up or down."""
     if isinstance(value, int):
         return value
@@ -66,10 +66,10 @@ def share(value: int | str, total: int, *, up: bool) -> int:
 
 
 def _count(obj: Object, field: str) -> int:
-    return int(value_at(obj, "status", field, default=0))
+    return int(get_value(obj, "status", field, default=0))
 
 
-def _replica_set(obj: Object, mark: str, count: int) -> Object:
+def _build_replica_set(obj: Object, mark: str, count: int) -> Object:
     template = obj["spec"].get("template") or {}
     meta = template.get("metadata") or {}
     labels = {**(meta.get("labels") or {}), HASH: mark}
@@ -82,7 +82,7 @@ def _replica_set(obj: Object, mark: str, count: int) -> Object:
         },
         "template": {**template, "metadata": {**meta, "labels": labels}},
     }
-    new_set = child(obj, "apps/v1", "ReplicaSet", f"{name(obj)}-{mark}", spec)
+    new_set = build_child(obj, "apps/v1", "ReplicaSet", f"{name(obj)}-{mark}", spec)
     new_set["metadata"]["labels"] |= labels
     return new_set
 
@@ -90,15 +90,15 @@ def _replica_set(obj: Object, mark: str, count: int) -> Object:
 def _report(
     plan: ChildChanges, obj: Object, sight: ControllerView, sets: list[Object], new: Object | None
 ) -> None:
-    replicas_wanted, total = replicas(obj), sum(_count(s, "replicas") for s in sets)
+    replicas_wanted, total = get_replicas(obj), sum(_count(s, "replicas") for s in sets)
     ready = sum(_count(s, "readyReplicas") for s in sets)
     failing = [
         c
         for s in sets
-        for c in value_at(s, "status", "conditions", default=())
+        for c in get_value(s, "status", "conditions", default=())
         if c["type"] == "ReplicaFailure"
     ]
-    _, missing = _bounds(obj, replicas_wanted)
+    _, missing = _compute_bounds(obj, replicas_wanted)
     enough = ready >= replicas_wanted - missing
     condition = (
         ("Available", enough, "MinimumReplicasAvailable", "Deployment has minimum availability.")
@@ -108,7 +108,7 @@ def _report(
     projected = {**obj, "status": {**(obj.get("status") or {})}}
     projected["status"]["conditions"] = [
         c
-        for c in value_at(obj, "status", "conditions", default=())
+        for c in get_value(obj, "status", "conditions", default=())
         if c["type"] != "ReplicaFailure"
     ]
     plan.status = {

@@ -2,13 +2,26 @@
 
 from typing import Any
 
-from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, child, keep
-from simulator.cluster.objects import Object, is_deleting, is_live, is_ready, name, uid, value_at
+from simulator.cluster.controllers.child_changes import (
+    ChildChanges,
+    ControllerView,
+    build_child,
+    keep,
+)
+from simulator.cluster.objects import (
+    Object,
+    get_uid,
+    get_value,
+    is_deleting,
+    is_live,
+    is_ready,
+    name,
+)
 
 NAME, GROUP = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"
 
 
-def leader_worker_set(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_leader_worker_set(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep a StatefulSet of leaders, and for each leader's pod one of its workers.
 
     Scaling one of these sets is reverted: only the whole can be scaled.
@@ -20,20 +33,20 @@ def leader_worker_set(obj: Object, sight: ControllerView) -> ChildChanges:
     count, size = int(obj["spec"].get("replicas", 1)), int(spec.get("size", 1))
     worker = spec.get("workerTemplate") or {}
     leaders = _set(obj, name(obj), spec.get("leaderTemplate") or worker, count)
-    current = keep(plan, sight.view.children(uid(obj), "StatefulSet"), [leaders])
-    pods = [p for s in current for p in sight.view.children(uid(s), "Pod") if is_live(p)]
+    current = keep(plan, sight.view.children(get_uid(obj), "StatefulSet"), [leaders])
+    pods = [p for s in current for p in sight.view.children(get_uid(s), "Pod") if is_live(p)]
     for pod in pods if size > 1 else ():
         labels = {NAME: name(obj), GROUP: name(pod).rpartition("-")[2]}
         below = _set(pod, name(pod), worker, size - 1, labels)
-        keep(plan, sight.view.children(uid(pod), "StatefulSet"), [below])
+        keep(plan, sight.view.children(get_uid(pod), "StatefulSet"), [below])
     up = sum(is_ready(p) and _complete(p, sight, size) for p in pods)
     plan.status = {"replicas": len(pods), "readyReplicas": up}
     return plan
 
 
 def _complete(leader: Object, sight: ControllerView, size: int) -> bool:
-    sets = sight.view.children(uid(leader), "StatefulSet")
-    return sum(int(value_at(s, "status", "readyReplicas", default=0)) for s in sets) >= size - 1
+    sets = sight.view.children(get_uid(leader), "StatefulSet")
+    return sum(int(get_value(s, "status", "readyReplicas", default=0)) for s in sets) >= size - 1
 
 
 def _set(
@@ -49,4 +62,4 @@ def _set(
         "serviceName": name(owner),
         "template": {**template, "metadata": {**meta, "labels": words}},
     }
-    return child(owner, "apps/v1", "StatefulSet", set_name, spec)
+    return build_child(owner, "apps/v1", "StatefulSet", set_name, spec)

@@ -3,37 +3,41 @@
 from simulator.cluster.controllers.child_changes import (
     ChildChanges,
     ControllerView,
-    child,
+    build_child,
+    build_pod,
     keep,
-    pod,
 )
 from simulator.cluster.objects import (
     Object,
-    condition,
+    find_condition,
     format_time,
+    get_uid,
+    get_value,
     has_condition,
     has_ended,
     is_deleting,
     is_live,
     is_ready,
     name,
-    oldest,
     parse_time,
     set_conditions,
-    uid,
-    value_at,
+    sort_by_age,
 )
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-def job(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_job(obj: Object, sight: ControllerView) -> ChildChanges:
     """Run pods until enough succeeded or too many failed; none while it is suspended."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    spec, pods, now = obj["spec"], oldest(sight.view.children(uid(obj), "Pod")), sight.now_s
-    succeeded, failed = _counted(obj, pods, "Succeeded"), _counted(obj, pods, "Failed")
+    spec, pods, now = (
+        obj["spec"],
+        sort_by_age(sight.view.children(get_uid(obj), "Pod")),
+        sight.now_s,
+    )
+    succeeded, failed = _count_pods(obj, pods, "Succeeded"), _count_pods(obj, pods, "Failed")
     active = [p for p in pods if is_live(p)]
     has_failed_often = failed > spec.get("backoffLimit", 6)
     plan.status = {
@@ -49,7 +53,7 @@ def job(obj: Object, sight: ControllerView) -> ChildChanges:
     elif _is_complete(spec, succeeded, active):
         plan.drop = active
         plan.status |= _complete(plan, obj, now)
-    elif has_failed_often or _late(plan, obj, sight):
+    elif has_failed_often or _is_late(plan, obj, sight):
         plan.drop = active
         plan.status |= _fail(plan, obj, now, late=not has_failed_often)
     elif spec.get("suspend"):
@@ -102,20 +106,20 @@ def _start(obj: Object, now_s: float) -> Object:
     if suspended:
         condition = ("Suspended", False, "JobResumed", "Job resumed")
         status["conditions"] = set_conditions(obj, now_s, condition)
-    if suspended or not value_at(obj, "status", "startTime"):
+    if suspended or not get_value(obj, "status", "startTime"):
         status["startTime"] = format_time(now_s)
     return status
 
 
-def _counted(obj: Object, pods: list[Object], phase: str) -> int:
+def _count_pods(obj: Object, pods: list[Object], phase: str) -> int:
     """Return how many pods ended in this way, deleted ones included."""
-    now = sum(bool(value_at(p, "status", "phase") == phase) for p in pods)
-    return max(now, int(value_at(obj, "status", phase.lower(), default=0)))
+    now = sum(bool(get_value(p, "status", "phase") == phase) for p in pods)
+    return max(now, int(get_value(obj, "status", phase.lower(), default=0)))
 
 
-def _late(plan: ChildChanges, obj: Object, sight: ControllerView) -> bool:
+def _is_late(plan: ChildChanges, obj: Object, sight: ControllerView) -> bool:
     limit = obj["spec"].get("activeDeadlineSeconds")
-    began = value_at(obj, "status", "startTime")
+    began = get_value(obj, "status", "startTime")
     if limit is None or began is None or obj["spec"].get("suspend"):
         return False
     plan.at_s = parse_time(began) + limit
@@ -127,7 +131,7 @@ def _retire(plan: ChildChanges, obj: Object, sight: ControllerView) -> None:
     ttl = obj["spec"].get("ttlSecondsAfterFinished")
     if ttl is None:
         return
-    ended = condition(obj, "Complete") or condition(obj, "Failed") or {}
+    ended = find_condition(obj, "Complete") or find_condition(obj, "Failed") or {}
     since = ended.get("lastTransitionTime")
     if not since:  # the server accepts such a condition; then the end of the job is not known
         return
@@ -148,7 +152,7 @@ def _fill(
     leaving = sum(is_deleting(p) and not has_ended(p) for p in pods)
     labels = {
         "batch.kubernetes.io/job-name": name(obj),
-        "batch.kubernetes.io/controller-uid": uid(obj),
+        "batch.kubernetes.io/controller-uid": get_uid(obj),
         "job-name": name(obj),
     }
     plan.drop = active[room:] if room < len(active) else []
@@ -157,13 +161,13 @@ def _fill(
     used_indexes = {
         int(p["metadata"]["annotations"][INDEX])
         for p in pods
-        if indexed and value_at(p, "status", "phase") != "Failed"
+        if indexed and get_value(p, "status", "phase") != "Failed"
     }
     free = iter(i for i in range((completions or 0) + len(pods) + 1) if i not in used_indexes)
     for _ in range(room - len(active) - leaving):
         number = next(free) if indexed else None
         head = name(obj) if number is None else f"{name(obj)}-{number}"
-        new_pod = pod(obj, template, f"{head}-", labels, generate=True)
+        new_pod = build_pod(obj, template, f"{head}-", labels, generate=True)
         if number is not None:
             notes = {**(new_pod["metadata"].get("annotations") or {}), INDEX: str(number)}
             new_pod["metadata"]["annotations"] = notes
@@ -171,17 +175,17 @@ def _fill(
         plan.make.append(new_pod)
 
 
-def ended(obj: Object) -> str:
+def find_end(obj: Object) -> str:
     """Return Complete, Failed or nothing: how a job ended."""
     return next((word for word in ("Complete", "Failed") if has_condition(obj, word)), "")
 
 
-def job_set(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_job_set(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep the jobs of each replicated job, all suspended while the set is."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    spec, have = obj["spec"], sight.view.children(uid(obj), "Job")
+    spec, have = obj["spec"], sight.view.children(get_uid(obj), "Job")
     stopped = bool(spec.get("suspend"))
     wanted = []
     for group in spec.get("replicatedJobs") or ():
@@ -192,9 +196,9 @@ def job_set(obj: Object, sight: ControllerView) -> ChildChanges:
                 "jobset.sigs.k8s.io/replicatedjob-name": group["name"],
                 "jobset.sigs.k8s.io/job-index": str(index),
             }
-            inner = value_at(group, "template", "spec", default={})
-            new_job = child(
-                obj, "batch/v1", "Job", child_name, _labelled(inner, labels, suspend=stopped)
+            inner = get_value(group, "template", "spec", default={})
+            new_job = build_child(
+                obj, "batch/v1", "Job", child_name, _add_labels(inner, labels, suspend=stopped)
             )
             new_job["metadata"]["labels"] |= labels
             wanted.append(new_job)
@@ -202,7 +206,7 @@ def job_set(obj: Object, sight: ControllerView) -> ChildChanges:
     return plan
 
 
-def _labelled(spec: Object, labels: dict[str, str], *, suspend: bool) -> Object:
+def _add_labels(spec: Object, labels: dict[str, str], *, suspend: bool) -> Object:
     template = spec.get("template") or {}
     meta = template.get("metadata") or {}
     meta = {**meta, "labels": {**(meta.get("labels") or {}), **labels}}
@@ -227,13 +231,13 @@ def _follow(
         return
     current = keep(plan, have, wanted)
     for job_object, patch_body in plan.patch:
-        if ended(job_object):
+        if find_end(job_object):
             patch_body["spec"].pop("suspend", None)
     for _, patch_body in plan.patch:  # a job's template is immutable
         patch_body["spec"] = {
             k: v for k, v in patch_body["spec"].items() if k in {"suspend", "parallelism"}
         }
-    ends = [ended(o) or _set_ended(o) for o in current]
+    ends = [find_end(o) or _set_ended(o) for o in current]
     changes = [
         (
             "Suspended",
@@ -254,7 +258,7 @@ def _set_ended(obj: Object) -> str:
     return "Complete" if has_condition(obj, "Completed") else ""
 
 
-def train_job(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_train_job(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep the one JobSet of a TrainJob; its trainer has the number and size of the nodes."""
     plan = ChildChanges()
     if is_deleting(obj):
@@ -280,7 +284,7 @@ def train_job(obj: Object, sight: ControllerView) -> ChildChanges:
         "suspend": stopped,
         "replicatedJobs": [{"name": "node", "replicas": 1, "template": {"spec": inner}}],
     }
-    wanted = [child(obj, "jobset.x-k8s.io/v1alpha2", "JobSet", name(obj), spec)]
-    have = sight.view.children(uid(obj), "JobSet")
+    wanted = [build_child(obj, "jobset.x-k8s.io/v1alpha2", "JobSet", name(obj), spec)]
+    have = sight.view.children(get_uid(obj), "JobSet")
     _follow(plan, obj, sight, have, wanted, stopped=stopped)
     return plan

@@ -4,23 +4,23 @@ from collections.abc import Mapping
 
 from simulator.cluster.controllers import collector, quota_guards, single_replica
 from simulator.cluster.controllers.child_changes import Controller, ControllerView
-from simulator.cluster.controllers.deployments import deployment
-from simulator.cluster.controllers.groups import leader_worker_set
-from simulator.cluster.controllers.jobs import job, job_set, train_job
-from simulator.cluster.controllers.ray import ray_cluster, ray_job
-from simulator.cluster.controllers.replicas import replica_set, stateful_set
-from simulator.cluster.controllers.training import kinds, training_job
+from simulator.cluster.controllers.deployments import reconcile_deployment
+from simulator.cluster.controllers.groups import reconcile_leader_worker_set
+from simulator.cluster.controllers.jobs import reconcile_job, reconcile_job_set, reconcile_train_job
+from simulator.cluster.controllers.ray import reconcile_ray_cluster, reconcile_ray_job
+from simulator.cluster.controllers.replicas import reconcile_replica_set, reconcile_stateful_set
+from simulator.cluster.controllers.training import read_kinds, reconcile_training_job
 from simulator.cluster.controllers.volcano import JOB as VOLCANO_JOB
-from simulator.cluster.controllers.volcano import volcano_job
+from simulator.cluster.controllers.volcano import reconcile_volcano_job
 from simulator.cluster.objects import (
     Object,
-    controller,
+    find_controller,
+    get_kind,
+    get_namespace,
+    get_uid,
     has_ended,
     is_deleting,
-    kind_of,
     name,
-    namespace,
-    uid,
 )
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.timers import Timers
@@ -29,20 +29,20 @@ from simulator.kube.history import StoreChange
 
 KUBE = "kube-controller-manager"
 CONTROLLERS: Mapping[str, tuple[Controller, str]] = {
-    "ReplicaSet": (replica_set, KUBE),
-    "Deployment": (deployment, KUBE),
-    "StatefulSet": (stateful_set, KUBE),
-    "Job": (job, KUBE),
-    "JobSet": (job_set, "jobset-controller"),
-    "TrainJob": (train_job, "trainer-controller"),
-    "RayCluster": (ray_cluster, "kuberay-operator"),
-    "RayJob": (ray_job, "kuberay-operator"),
-    "Notebook": (single_replica.notebook, "notebook-controller"),
-    "Workspace": (single_replica.workspace, "workspace-controller"),
-    "InferenceService": (single_replica.inference_service, "kserve-controller"),
-    "LeaderWorkerSet": (leader_worker_set, "lws-controller"),
-    VOLCANO_JOB: (volcano_job, "vc-controller-manager"),
-    **dict.fromkeys(kinds(), (training_job, "training-operator")),
+    "ReplicaSet": (reconcile_replica_set, KUBE),
+    "Deployment": (reconcile_deployment, KUBE),
+    "StatefulSet": (reconcile_stateful_set, KUBE),
+    "Job": (reconcile_job, KUBE),
+    "JobSet": (reconcile_job_set, "jobset-controller"),
+    "TrainJob": (reconcile_train_job, "trainer-controller"),
+    "RayCluster": (reconcile_ray_cluster, "kuberay-operator"),
+    "RayJob": (reconcile_ray_job, "kuberay-operator"),
+    "Notebook": (single_replica.reconcile_notebook, "notebook-controller"),
+    "Workspace": (single_replica.reconcile_workspace, "workspace-controller"),
+    "InferenceService": (single_replica.reconcile_inference_service, "kserve-controller"),
+    "LeaderWorkerSet": (reconcile_leader_worker_set, "lws-controller"),
+    VOLCANO_JOB: (reconcile_volcano_job, "vc-controller-manager"),
+    **dict.fromkeys(read_kinds(), (reconcile_training_job, "training-operator")),
 }
 """Kind: its controller's function, and the name of its field manager."""
 GUARDED = {
@@ -76,7 +76,7 @@ class Loop:
 
     def notice(self, change: StoreChange) -> None:
         """Process changed objects, and queue the objects that they affect."""
-        obj, kind = change.object, kind_of(change.object)
+        obj, kind = change.object, get_kind(change.object)
         if kind == "Event":
             return
         self._mark(obj, kind)
@@ -84,26 +84,26 @@ class Loop:
             self._ended.append(obj)
         self._tell_above(obj)
         if kind in GUARDED:
-            self._spaces[namespace(obj)] = None
+            self._spaces[get_namespace(obj)] = None
         if kind == "ResourceQuota" or (
             kind == "Pod" and (change.type == "DELETED" or has_ended(obj))
         ):
-            self._retry(namespace(obj))
+            self._retry(get_namespace(obj))
 
     def _tell_above(self, obj: Object) -> None:
         """Queue the owners of an object."""
         above: Object | None = obj
         for _ in range(LEVELS):
-            reference = None if above is None else controller(above)
+            reference = None if above is None else find_controller(above)
             if reference is None:
                 return
-            key = (kind_of(dict(reference)), namespace(obj), str(reference["name"]))
+            key = (get_kind(dict(reference)), get_namespace(obj), str(reference["name"]))
             self._dirty[key] = None
             above = self._view.get(*key)
 
     def _mark(self, obj: Object, kind: str) -> None:
-        space = name(obj) if kind == "Namespace" else namespace(obj)
-        self._dirty[kind, namespace(obj), name(obj)] = None
+        space = name(obj) if kind == "Namespace" else get_namespace(obj)
+        self._dirty[kind, get_namespace(obj), name(obj)] = None
         if space:
             dying = self._view.get("Namespace", "", space)
             if dying is not None and is_deleting(dying):
@@ -138,17 +138,17 @@ class Loop:
 
     def _reconcile(self, key: Key, obj: Object) -> None:
         control, manager = CONTROLLERS[key[0]]
-        refused = self._writer.refused[namespace(obj)]
-        sight = ControllerView(self._view, self._writer.now_s, lambda o: refused.get(uid(o)))
+        refused = self._writer.refused[get_namespace(obj)]
+        sight = ControllerView(self._view, self._writer.now_s, lambda o: refused.get(get_uid(o)))
         plan = control(obj, sight)
         for existing in plan.drop:
             if not is_deleting(existing):
                 self._writer.delete(existing)
         for existing, body in plan.patch:
             self._writer.patch(existing, body, manager)
-        for body in () if uid(obj) in self._refused else plan.make:
-            if self._writer.create(body, manager, obj) is None and uid(obj) in refused:
-                self._refused[uid(obj)] = key
+        for body in () if get_uid(obj) in self._refused else plan.make:
+            if self._writer.create(body, manager, obj) is None and get_uid(obj) in refused:
+                self._refused[get_uid(obj)] = key
                 plan.status = control(obj, sight).status  # the reason is in its status now
                 break
         if plan.status is not None:
@@ -160,10 +160,10 @@ class Loop:
 
     def _guard(self, space: str) -> None:
         for obj in self._view.of("PodDisruptionBudget", space):
-            at_s = quota_guards.budget(obj, self._view, self._writer)
+            at_s = quota_guards.reconcile_budget(obj, self._view, self._writer)
             if at_s is not None:
                 self._alarms.set(
-                    at_s, ("budget", uid(obj)), lambda: self._spaces.update({space: None})
+                    at_s, ("budget", get_uid(obj)), lambda: self._spaces.update({space: None})
                 )
         for obj in self._view.of("ResourceQuota", space):
-            quota_guards.resource_quota(obj, self._view, self._writer)
+            quota_guards.reconcile_resource_quota(obj, self._view, self._writer)

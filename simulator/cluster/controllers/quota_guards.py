@@ -1,21 +1,21 @@
 """Simulate disruption budgets and quotas: keep their status up to date."""
 
-from simulator.cluster.controllers.deployments import share
+from simulator.cluster.controllers.deployments import compute_share
 from simulator.cluster.objects import (
     Object,
-    controller,
+    find_controller,
+    get_kind,
+    get_metadata_map,
+    get_namespace,
+    get_value,
     has_ended,
     is_deleting,
     is_ready,
-    kind_of,
-    metadata_map,
+    is_selected,
     name,
-    namespace,
     parse_time,
-    selects,
-    value_at,
 )
-from simulator.cluster.store_writer import StoreWriter, replicas
+from simulator.cluster.store_writer import StoreWriter, get_replicas
 from simulator.cluster.view import View
 from simulator.kube import quota
 
@@ -24,15 +24,16 @@ FORGIVE_S = 120.0
 """An eviction that did not happen stops counting after this time (DeletionTimeout)."""
 
 
-def budget(obj: Object, view: View, writer: StoreWriter) -> float | None:
+def reconcile_budget(obj: Object, view: View, writer: StoreWriter) -> float | None:
     """Write the status of a PodDisruptionBudget; return when to check it again."""
     pods = [
         p
-        for p in view.of("Pod", namespace(obj))
-        if not has_ended(p) and selects(obj["spec"].get("selector"), metadata_map(p, "labels"))
+        for p in view.of("Pod", get_namespace(obj))
+        if not has_ended(p)
+        and is_selected(obj["spec"].get("selector"), get_metadata_map(p, "labels"))
     ]
     by_name = {name(p): p for p in pods}
-    marked: dict[str, str] = value_at(obj, "status", "disruptedPods", default={})
+    marked: dict[str, str] = get_value(obj, "status", "disruptedPods", default={})
     still = {
         n: at
         for n, at in marked.items()
@@ -40,7 +41,7 @@ def budget(obj: Object, view: View, writer: StoreWriter) -> float | None:
         and not is_deleting(by_name[n])
         and parse_time(at) + FORGIVE_S > writer.now_s
     }
-    expected, desired = _desired_healthy(obj, pods, view)
+    expected, desired = _compute_desired_healthy(obj, pods, view)
     healthy = sum(is_ready(p) and name(p) not in still for p in pods)
     writer.status(
         obj,
@@ -57,42 +58,42 @@ def budget(obj: Object, view: View, writer: StoreWriter) -> float | None:
     return min((parse_time(at) + FORGIVE_S for at in still.values()), default=None)
 
 
-def _desired_healthy(obj: Object, pods: list[Object], view: View) -> tuple[int, int]:
+def _compute_desired_healthy(obj: Object, pods: list[Object], view: View) -> tuple[int, int]:
     """Return how many pods are expected and how many must stay."""
     minimum, maximum = obj["spec"].get("minAvailable"), obj["spec"].get("maxUnavailable")
     if isinstance(minimum, int):
         return len(pods), minimum
     expected = _scale(pods, view)
     if maximum is not None:
-        return expected, max(expected - share(maximum, expected, up=True), 0)
-    return expected, share(minimum or 0, expected, up=True)
+        return expected, max(expected - compute_share(maximum, expected, up=True), 0)
+    return expected, compute_share(minimum or 0, expected, up=True)
 
 
 def _scale(pods: list[Object], view: View) -> int:
     """Return how many replicas the controllers of the pods request together."""
     requested: dict[str, int] = {}
     for pod in pods:
-        reference = controller(pod)
+        reference = find_controller(pod)
         if reference is None:
             continue
-        above = view.get(kind_of(dict(reference)), namespace(pod), reference["name"])
+        above = view.get(get_kind(dict(reference)), get_namespace(pod), reference["name"])
         spec = (above or {}).get("spec") or {}
         has_replicas = "replicas" in spec
-        requested.setdefault(reference["uid"], replicas(above) if above and has_replicas else 0)
+        requested.setdefault(reference["uid"], get_replicas(above) if above and has_replicas else 0)
     return sum(requested.values()) or len(pods)
 
 
-def resource_quota(obj: Object, view: View, writer: StoreWriter) -> None:
+def reconcile_resource_quota(obj: Object, view: View, writer: StoreWriter) -> None:
     """Write a ResourceQuota's limits, and what its namespace uses of them."""
     kinds = []
-    for key in value_at(obj, "spec", "hard", default={}):
+    for key in get_value(obj, "spec", "hard", default={}):
         plural = key.removeprefix("count/").partition(".")[0]
         kinds += [
             k
             for k in writer.store.catalog
             if k.plural == plural and k.namespaced and k.kind != "Pod"
         ]
-    pods = [p for p in view.of("Pod", namespace(obj)) if not has_ended(p)]
+    pods = [p for p in view.of("Pod", get_namespace(obj)) if not has_ended(p)]
     parts: list[tuple[object, list[Object]]] = [(writer.store.kind("Pod"), pods)]
-    parts += [(k, writer.store.list(k.key, namespace(obj))) for k in kinds]
+    parts += [(k, writer.store.list(k.key, get_namespace(obj))) for k in kinds]
     writer.status(obj, quota.fill_status(obj, parts), "")  # type: ignore[arg-type]

@@ -5,39 +5,41 @@ from typing import NamedTuple
 from simulator.cluster.controllers.child_changes import (
     ChildChanges,
     ControllerView,
-    child,
+    build_child,
+    build_pod,
     keep,
-    pod,
 )
 from simulator.cluster.objects import (
     Object,
+    get_metadata_map,
+    get_uid,
+    get_value,
     has_ended,
+    hash_template,
     is_deleting,
     is_live,
     is_ready,
-    metadata_map,
     name,
-    oldest,
-    template_hash,
-    uid,
-    value_at,
+    sort_by_age,
 )
 
 GROUP, NODE_TYPE, CLUSTER = "ray.io/group", "ray.io/node-type", "ray.io/cluster"
 
 
-def ray_cluster(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_ray_cluster(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep the head and each group's replicas; none while it is suspended."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    all_pods = sight.view.children(uid(obj), "Pod")
+    all_pods = sight.view.children(get_uid(obj), "Pod")
     pods = [
-        p for p in all_pods if is_live(p) or (has_ended(p) and not is_deleting(p) and _of_job(obj))
+        p
+        for p in all_pods
+        if is_live(p) or (has_ended(p) and not is_deleting(p) and _is_of_job(obj))
     ]
     groups = _list_groups(obj)
     _keep_replicas(plan, obj, pods, groups)
-    workers = [p for p in pods if metadata_map(p, "labels").get(NODE_TYPE) == "worker"]
+    workers = [p for p in pods if get_metadata_map(p, "labels").get(NODE_TYPE) == "worker"]
     is_ready_whole = bool(pods) and all(map(is_ready, pods)) and not plan.make
     plan.status = {
         "state": _name_state(obj, all_pods, ready=is_ready_whole),
@@ -70,15 +72,15 @@ def _keep_replicas(
     plan: ChildChanges, obj: Object, pods: list[Object], groups: list[_Group]
 ) -> None:
     """Create and delete pods until each group has its replicas; pods of no group are deleted."""
-    group_of = {uid(p): metadata_map(p, "labels").get(GROUP) for p in pods}
+    group_of = {get_uid(p): get_metadata_map(p, "labels").get(GROUP) for p in pods}
     for group in groups:
-        have = oldest(p for p in pods if group_of[uid(p)] == group.name)
+        have = sort_by_age(p for p in pods if group_of[get_uid(p)] == group.name)
         wanted = 0 if obj["spec"].get("suspend") else group.replicas
         plan.drop += have[wanted:]
         for _ in range(wanted - len(have)):
-            plan.make.append(_member(obj, group.name, group.role, group.spec))
+            plan.make.append(_build_member(obj, group.name, group.role, group.spec))
     names = {group.name for group in groups}
-    plan.drop += [p for p in pods if group_of[uid(p)] not in names]
+    plan.drop += [p for p in pods if group_of[get_uid(p)] not in names]
 
 
 def _name_state(obj: Object, all_pods: list[Object], *, ready: bool) -> str:
@@ -87,28 +89,28 @@ def _name_state(obj: Object, all_pods: list[Object], *, ready: bool) -> str:
     return "ready" if ready else ""
 
 
-def _of_job(obj: Object) -> bool:
+def _is_of_job(obj: Object) -> bool:
     references = obj["metadata"].get("ownerReferences") or ()
     return any(r["kind"] == "RayJob" for r in references)
 
 
-def _member(obj: Object, group_name: str, role: str, group: Object) -> Object:
+def _build_member(obj: Object, group_name: str, role: str, group: Object) -> Object:
     labels = {CLUSTER: name(obj), NODE_TYPE: role, GROUP: group_name}
     head = f"{name(obj)}-head-" if role == "head" else f"{name(obj)}-{group_name}-worker-"
     # A separate cluster restarts its containers; a job's cluster ends with the job.
-    policy = {"restartPolicy": "Never"} if _of_job(obj) else {}
-    return pod(obj, group.get("template") or {}, head, labels, generate=True, **policy)
+    policy = {"restartPolicy": "Never"} if _is_of_job(obj) else {}
+    return build_pod(obj, group.get("template") or {}, head, labels, generate=True, **policy)
 
 
-def ray_job(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_ray_job(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep a cluster until its head has ended; suspending the job deletes the whole cluster."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    have = sight.view.children(uid(obj), "RayCluster")
-    pods = [p for c in have for p in sight.view.children(uid(c), "Pod")]
-    heads = [p for p in pods if metadata_map(p, "labels").get(NODE_TYPE) == "head"]
-    result = _job_result(obj, heads)
+    have = sight.view.children(get_uid(obj), "RayCluster")
+    pods = [p for c in have for p in sight.view.children(get_uid(c), "Pod")]
+    heads = [p for p in pods if get_metadata_map(p, "labels").get(NODE_TYPE) == "head"]
+    result = _find_job_result(obj, heads)
     if result:
         if obj["spec"].get("shutdownAfterJobFinishes"):
             plan.drop = [c for c in have if not is_deleting(c)]
@@ -124,12 +126,12 @@ def ray_job(obj: Object, sight: ControllerView) -> ChildChanges:
     return plan
 
 
-def _job_result(obj: Object, heads: list[Object]) -> str:
+def _find_job_result(obj: Object, heads: list[Object]) -> str:
     """Return SUCCEEDED or FAILED of a job that has ended, else nothing."""
-    before = str(value_at(obj, "status", "jobStatus", default=""))
+    before = str(get_value(obj, "status", "jobStatus", default=""))
     if before in {"SUCCEEDED", "FAILED"}:
         return before
-    phases = {value_at(p, "status", "phase") for p in heads}
+    phases = {get_value(p, "status", "phase") for p in heads}
     if "Succeeded" in phases:
         return "SUCCEEDED"
     return "FAILED" if "Failed" in phases else ""
@@ -137,10 +139,10 @@ def _job_result(obj: Object, heads: list[Object]) -> str:
 
 def _keep_cluster(plan: ChildChanges, obj: Object, have: list[Object], *, running: bool) -> None:
     # A resumed job gets a new cluster: its name counts how often this happened.
-    count = int(value_at(obj, "status", "started", default=0)) + (0 if have else 1)
-    cluster_name = f"{name(obj)}-{template_hash([uid(obj), count])[:5]}"
+    count = int(get_value(obj, "status", "started", default=0)) + (0 if have else 1)
+    cluster_name = f"{name(obj)}-{hash_template([get_uid(obj), count])[:5]}"
     spec = obj["spec"].get("rayClusterSpec") or {}
-    new_cluster = child(obj, "ray.io/v1", "RayCluster", cluster_name, spec)
+    new_cluster = build_child(obj, "ray.io/v1", "RayCluster", cluster_name, spec)
     if not have or name(have[0]) == cluster_name:
         keep(plan, have, [new_cluster])
     plan.status = {

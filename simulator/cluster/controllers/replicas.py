@@ -2,43 +2,43 @@
 
 from typing import Any
 
-from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, pod
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_pod
 from simulator.cluster.objects import (
     Object,
+    get_metadata_map,
+    get_namespace,
+    get_uid,
+    get_value,
     has_ended,
+    hash_template,
     is_deleting,
     is_live,
     is_ready,
-    metadata_map,
     name,
-    namespace,
-    oldest,
     set_conditions,
-    template_hash,
-    uid,
-    value_at,
+    sort_by_age,
 )
-from simulator.cluster.store_writer import replicas
+from simulator.cluster.store_writer import get_replicas
 
 REVISION = "controller-revision-hash"
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
-def replica_set(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_replica_set(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep the number of pods; replace failed and deleted pods; delete surplus, youngest first."""
     plan = ChildChanges()
-    all_pods = sight.view.children(uid(obj), "Pod")
+    all_pods = sight.view.children(get_uid(obj), "Pod")
     alive = [p for p in all_pods if is_live(p)]
-    wanted = 0 if is_deleting(obj) else replicas(obj)
+    wanted = 0 if is_deleting(obj) else get_replicas(obj)
     template = obj["spec"].get("template") or {}
     if is_deleting(obj):
         return plan
     for _ in range(wanted - len(alive)):
-        plan.make.append(pod(obj, template, f"{name(obj)}-", {}, generate=True))
+        plan.make.append(build_pod(obj, template, f"{name(obj)}-", {}, generate=True))
     if len(alive) > wanted:
-        young = oldest(alive)
+        young = sort_by_age(alive)
         young.reverse()  # of equal cost, the youngest is deleted first
-        plan.drop = sorted(young, key=_worth)[: len(alive) - wanted]
+        plan.drop = sorted(young, key=_rank_pod)[: len(alive) - wanted]
     remaining, up = len(alive) - len(plan.drop), sum(map(is_ready, alive))
     plan.status = {
         "replicas": len(alive),
@@ -46,46 +46,46 @@ def replica_set(obj: Object, sight: ControllerView) -> ChildChanges:
         "readyReplicas": up,
         "availableReplicas": up,
         "observedGeneration": obj["metadata"].get("generation", 1),
-        "conditions": _failure(obj, sight, short=remaining < wanted),
+        "conditions": _report_failure(obj, sight, short=remaining < wanted),
     }
     return plan
 
 
-def _worth(pod: Object) -> tuple[bool, bool, float]:
+def _rank_pod(pod: Object) -> tuple[bool, bool, float]:
     """Return what makes a pod more expensive to delete: a node, readiness, its annotated cost."""
-    cost = float(metadata_map(pod, "annotations").get(COST, "0"))
+    cost = float(get_metadata_map(pod, "annotations").get(COST, "0"))
     return (bool(pod["spec"].get("nodeName")), is_ready(pod), cost)
 
 
-def _failure(obj: Object, sight: ControllerView, *, short: bool) -> list[Object]:
+def _report_failure(obj: Object, sight: ControllerView, *, short: bool) -> list[Object]:
     why = sight.refused(obj) if short else None
     if why is None:
         return [
             c
-            for c in value_at(obj, "status", "conditions", default=())
+            for c in get_value(obj, "status", "conditions", default=())
             if c["type"] != "ReplicaFailure"
         ]
     return set_conditions(obj, sight.now_s, ("ReplicaFailure", True, "FailedCreate", why))
 
 
-def stateful_set(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_stateful_set(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep pods 0 to n-1 by name: created and deleted in order, replaced under the same name."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    wanted = replicas(obj)
+    wanted = get_replicas(obj)
     spec = obj["spec"]
-    revision = f"{name(obj)}-{template_hash(spec.get('template'))}"
+    revision = f"{name(obj)}-{hash_template(spec.get('template'))}"
     parallel = spec.get("podManagementPolicy") == "Parallel"
-    pods = {_ordinal(p): p for p in sight.view.children(uid(obj), "Pod")}
+    pods = {_parse_ordinal(p): p for p in sight.view.children(get_uid(obj), "Pod")}
     blocked = False
     for ordinal in range(wanted):
         there = pods.get(ordinal)
         if blocked and not parallel:
             break
         if there is None:
-            plan.make += _claims(obj, sight, ordinal)
-            plan.make.append(_member(obj, ordinal, revision))
+            plan.make += _build_claims(obj, sight, ordinal)
+            plan.make.append(_build_member(obj, ordinal, revision))
             blocked = True
         elif has_ended(there) and not is_deleting(there):
             plan.drop.append(there)
@@ -97,7 +97,7 @@ def stateful_set(obj: Object, sight: ControllerView) -> ChildChanges:
         _roll(plan, spec, pods, revision)
     _forget_claims(plan, obj, sight, wanted)
     within = [p for o, p in pods.items() if o < wanted and is_live(p)]
-    updated = sum(metadata_map(p, "labels").get(REVISION) == revision for p in within)
+    updated = sum(get_metadata_map(p, "labels").get(REVISION) == revision for p in within)
     plan.status = {
         "replicas": len(pods),
         "readyReplicas": sum(map(is_ready, within)),
@@ -111,11 +111,11 @@ def stateful_set(obj: Object, sight: ControllerView) -> ChildChanges:
     return plan
 
 
-def _ordinal(pod: Object) -> int:
+def _parse_ordinal(pod: Object) -> int:
     return int(name(pod).rpartition("-")[2])
 
 
-def _member(obj: Object, ordinal: int, revision: str) -> Object:
+def _build_member(obj: Object, ordinal: int, revision: str) -> Object:
     pod_name = f"{name(obj)}-{ordinal}"
     labels = {
         "statefulset.kubernetes.io/pod-name": pod_name,
@@ -125,7 +125,7 @@ def _member(obj: Object, ordinal: int, revision: str) -> Object:
     more: dict[str, Any] = {}
     claims = obj["spec"].get("volumeClaimTemplates") or ()
     if claims:
-        own = value_at(obj, "spec", "template", "spec", "volumes", default=[])
+        own = get_value(obj, "spec", "template", "spec", "volumes", default=[])
         more["volumes"] = [
             *own,
             *(
@@ -136,7 +136,7 @@ def _member(obj: Object, ordinal: int, revision: str) -> Object:
                 for c in claims
             ),
         ]
-    return pod(obj, obj["spec"].get("template") or {}, pod_name, labels, **more)
+    return build_pod(obj, obj["spec"].get("template") or {}, pod_name, labels, **more)
 
 
 def _shrink(plan: ChildChanges, pods: dict[int, Object], wanted: int, *, parallel: bool) -> None:
@@ -148,22 +148,22 @@ def _shrink(plan: ChildChanges, pods: dict[int, Object], wanted: int, *, paralle
 
 def _roll(plan: ChildChanges, spec: Object, pods: dict[int, Object], revision: str) -> None:
     """Replace one pod of an older template, the last first."""
-    if value_at(spec, "updateStrategy", "type") == "OnDelete":
+    if get_value(spec, "updateStrategy", "type") == "OnDelete":
         return
-    first = value_at(spec, "updateStrategy", "rollingUpdate", "partition", default=0)
+    first = get_value(spec, "updateStrategy", "rollingUpdate", "partition", default=0)
     for ordinal in sorted(pods, reverse=True):
-        if ordinal >= first and metadata_map(pods[ordinal], "labels").get(REVISION) != revision:
+        if ordinal >= first and get_metadata_map(pods[ordinal], "labels").get(REVISION) != revision:
             plan.drop.append(pods[ordinal])
             return
 
 
-def _claims(obj: Object, sight: ControllerView, ordinal: int) -> list[Object]:
+def _build_claims(obj: Object, sight: ControllerView, ordinal: int) -> list[Object]:
     """Return the volume claims that a member still lacks; they are not deleted with the set."""
     claims = []
     for claim in obj["spec"].get("volumeClaimTemplates") or ():
         pod_name = f"{name(claim)}-{name(obj)}-{ordinal}"
-        if sight.view.get("PersistentVolumeClaim", namespace(obj), pod_name) is None:
-            meta = {"name": pod_name, "namespace": namespace(obj)}
+        if sight.view.get("PersistentVolumeClaim", get_namespace(obj), pod_name) is None:
+            meta = {"name": pod_name, "namespace": get_namespace(obj)}
             head = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta}
             claims.append({**head, "spec": claim.get("spec") or {}})
     return claims
@@ -176,7 +176,7 @@ def _forget_claims(plan: ChildChanges, obj: Object, sight: ControllerView, wante
         return
     for claim in obj["spec"].get("volumeClaimTemplates") or ():
         head = f"{name(claim)}-{name(obj)}-"
-        for there in sight.view.of("PersistentVolumeClaim", namespace(obj)):
+        for there in sight.view.of("PersistentVolumeClaim", get_namespace(obj)):
             tail = name(there).removeprefix(head)
             if tail != name(there) and tail.isdigit() and int(tail) >= wanted:
                 plan.drop.append(there)

@@ -1,14 +1,19 @@
 """Simulate kinds that wrap one other object: Notebook, Workspace, InferenceService."""
 
-from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, child, keep
+from simulator.cluster.controllers.child_changes import (
+    ChildChanges,
+    ControllerView,
+    build_child,
+    keep,
+)
 from simulator.cluster.objects import (
     Object,
+    get_metadata_map,
+    get_uid,
+    get_value,
     is_deleting,
-    metadata_map,
     name,
     set_conditions,
-    uid,
-    value_at,
 )
 
 STOPPED = "kubeflow-resource-stopped"
@@ -17,7 +22,7 @@ KSERVE_STOP = "serving.kserve.io/stop"
 RAW = {"RawDeployment", "Standard"}
 
 
-def notebook(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_notebook(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep a StatefulSet with one replica; with none while the stop annotation is there.
 
     Scaling the StatefulSet itself is reverted: the annotation is the only switch.
@@ -26,30 +31,32 @@ def notebook(obj: Object, sight: ControllerView) -> ChildChanges:
     if is_deleting(obj):
         return plan
     set_name = name(obj)
-    stopped = bool(metadata_map(obj, "annotations").get(STOPPED))
+    stopped = bool(get_metadata_map(obj, "annotations").get(STOPPED))
     labels = {"notebook-name": set_name, "statefulset": set_name}
-    template = _labelled(value_at(obj, "spec", "template", default={}), labels)
-    wanted = _stateful(obj, set_name, template, labels, 0 if stopped else 1)
+    template = _add_labels(get_value(obj, "spec", "template", default={}), labels)
+    wanted = _build_stateful_set(obj, set_name, template, labels, 0 if stopped else 1)
     return _mirror(plan, obj, sight, wanted)
 
 
-def workspace(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_workspace(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep a StatefulSet with one replica; with none while the workspace is paused."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
     labels = {"statefulset": f"ws-{name(obj)}"}
-    template = _labelled(value_at(obj, "spec", "podTemplate", default={}), labels)
+    template = _add_labels(get_value(obj, "spec", "podTemplate", default={}), labels)
     count = 0 if obj["spec"].get("paused") else 1
-    return _mirror(plan, obj, sight, _stateful(obj, f"ws-{name(obj)}", template, labels, count))
+    return _mirror(
+        plan, obj, sight, _build_stateful_set(obj, f"ws-{name(obj)}", template, labels, count)
+    )
 
 
-def _labelled(template: Object, labels: dict[str, str]) -> Object:
+def _add_labels(template: Object, labels: dict[str, str]) -> Object:
     meta = template.get("metadata") or {}
     return {**template, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}}
 
 
-def _stateful(
+def _build_stateful_set(
     obj: Object, set_name: str, template: Object, labels: dict[str, str], count: int
 ) -> Object:
     spec = {
@@ -58,16 +65,16 @@ def _stateful(
         "serviceName": set_name,
         "template": template,
     }
-    return child(obj, "apps/v1", "StatefulSet", set_name, spec)
+    return build_child(obj, "apps/v1", "StatefulSet", set_name, spec)
 
 
 def _mirror(plan: ChildChanges, obj: Object, sight: ControllerView, wanted: Object) -> ChildChanges:
-    current = keep(plan, sight.view.children(uid(obj), "StatefulSet"), [wanted])
-    members = [p for s in current for p in sight.view.children(uid(s), "Pod")]
+    current = keep(plan, sight.view.children(get_uid(obj), "StatefulSet"), [wanted])
+    members = [p for s in current for p in sight.view.children(get_uid(s), "Pod")]
     status = members[0].get("status", {}) if members else {}
     containers = status.get("containerStatuses") or [{}]
     plan.status = {
-        "readyReplicas": int(value_at(current[0], "status", "readyReplicas", default=0))
+        "readyReplicas": int(get_value(current[0], "status", "readyReplicas", default=0))
         if current
         else 0,
         "containerState": containers[0].get("state") or {},
@@ -76,7 +83,7 @@ def _mirror(plan: ChildChanges, obj: Object, sight: ControllerView, wanted: Obje
     return plan
 
 
-def inference_service(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_inference_service(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep the Deployment of a predictor; no replica runs while stop is "true".
 
     `minReplicas: 0` allows zero replicas in serverless mode without requests (this world has no
@@ -85,7 +92,7 @@ def inference_service(obj: Object, sight: ControllerView) -> ChildChanges:
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    notes, predictor = metadata_map(obj, "annotations"), obj["spec"].get("predictor") or {}
+    notes, predictor = get_metadata_map(obj, "annotations"), obj["spec"].get("predictor") or {}
     raw = notes.get("serving.kserve.io/deploymentMode", "Serverless") in RAW
     count = max(int(predictor.get("minReplicas", 1)), 1 if raw else 0)
     stopped = notes.get(KSERVE_STOP, "").lower() == "true"
@@ -100,10 +107,10 @@ def inference_service(obj: Object, sight: ControllerView) -> ChildChanges:
         "selector": {"matchLabels": dict(labels)},
         "template": {"metadata": {"labels": labels}, "spec": pod_spec},
     }
-    wanted = [child(obj, "apps/v1", "Deployment", f"{name(obj)}-predictor", spec)]
-    current = keep(plan, sight.view.children(uid(obj), "Deployment"), [] if stopped else wanted)
+    wanted = [build_child(obj, "apps/v1", "Deployment", f"{name(obj)}-predictor", spec)]
+    current = keep(plan, sight.view.children(get_uid(obj), "Deployment"), [] if stopped else wanted)
     enough = (
-        bool(current) and int(value_at(current[0], "status", "readyReplicas", default=0)) >= count
+        bool(current) and int(get_value(current[0], "status", "readyReplicas", default=0)) >= count
     )
     reason = "Stopped" if stopped else ("" if enough else "MinimumReplicasUnavailable")
     plan.status = {

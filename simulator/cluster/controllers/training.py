@@ -4,50 +4,50 @@ from functools import cache
 from typing import Any
 
 from fallow.resources import read_table
-from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, pod
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_pod
 from simulator.cluster.objects import (
     Object,
     format_time,
+    get_metadata_map,
+    get_uid,
+    get_value,
     has_condition,
     has_ended,
     is_deleting,
     is_live,
     is_ready,
-    metadata_map,
     name,
     set_conditions,
-    uid,
-    value_at,
 )
 
 ROLE, JOB = "training.kubeflow.org/replica-type", "training.kubeflow.org/job-name"
 
 
 @cache
-def kinds() -> dict[str, dict[str, str]]:
+def read_kinds() -> dict[str, dict[str, str]]:
     """Return the rows of `training.csv` by kind."""
     rows = read_table("simulator.cluster.controllers", "training.csv")
     return {row["kind"]: row for row in rows}
 
 
-def training_job(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_training_job(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep a pod for each index of each role until the chief ends; none while suspended."""
     plan = ChildChanges()
     if is_deleting(obj) or has_condition(obj, "Succeeded") or has_condition(obj, "Failed"):
         return plan
-    row = kinds()[obj["kind"]]
+    row = read_kinds()[obj["kind"]]
     roles: dict[str, Any] = obj["spec"].get(row["specs"]) or {}
-    pods = {name(p): p for p in sight.view.children(uid(obj), "Pod")}
-    wrong = sum(value_at(p, "status", "phase") == "Failed" for p in pods.values())
-    if value_at(obj, "spec", "runPolicy", "suspend"):
+    pods = {name(p): p for p in sight.view.children(get_uid(obj), "Pod")}
+    wrong = sum(get_value(p, "status", "phase") == "Failed" for p in pods.values())
+    if get_value(obj, "spec", "runPolicy", "suspend"):
         plan.drop = [p for p in pods.values() if not is_deleting(p)]
         return _report(plan, obj, sight, pods, ("Suspended", True, "JobSuspended", "suspended"))
     chief = row["chief"] if row["chief"] in roles else next(iter(roles), "")
     is_done = _is_done(pods, roles, chief)
     if is_done:
         return _report(plan, obj, sight, pods, ("Succeeded", True, "JobSucceeded", "completed"))
-    tried = wrong + int(value_at(obj, "status", "failures", default=0))
-    if tried > int(value_at(obj, "spec", "runPolicy", "backoffLimit", default=3)):
+    tried = wrong + int(get_value(obj, "status", "failures", default=0))
+    if tried > int(get_value(obj, "spec", "runPolicy", "backoffLimit", default=3)):
         plan.drop = [p for p in pods.values() if is_live(p)]
         return _report(plan, obj, sight, pods, ("Failed", True, "JobFailed", "too many failures"))
     _fill(plan, obj, roles, pods)
@@ -63,24 +63,24 @@ def training_job(obj: Object, sight: ControllerView) -> ChildChanges:
 def _fill(plan: ChildChanges, obj: Object, roles: dict[str, Any], pods: dict[str, Object]) -> None:
     """Create missing pods, delete failed pods (to be created again) and surplus pods."""
     places = {
-        _pod_name(obj, role, place): (role, place, spec)
+        _name_pod(obj, role, place): (role, place, spec)
         for role, spec in roles.items()
         for place in range(int(spec.get("replicas", 1)))
     }
     for pod_name, (role, place, spec) in places.items():
         pod = pods.get(pod_name)
         if pod is None:
-            plan.make.append(_member(obj, role, place, spec))
-        elif value_at(pod, "status", "phase") == "Failed" and not is_deleting(pod):
+            plan.make.append(_build_member(obj, role, place, spec))
+        elif get_value(pod, "status", "phase") == "Failed" and not is_deleting(pod):
             plan.drop.append(pod)
     plan.drop += [p for n, p in pods.items() if n not in places and not is_deleting(p)]
 
 
-def _pod_name(obj: Object, role: str, place: int) -> str:
+def _name_pod(obj: Object, role: str, place: int) -> str:
     return f"{name(obj)}-{role.lower()}-{place}"
 
 
-def _member(obj: Object, role: str, place: int, spec: Any) -> Object:
+def _build_member(obj: Object, role: str, place: int, spec: Any) -> Object:
     labels = {
         JOB: name(obj),
         ROLE: role.lower(),
@@ -90,13 +90,13 @@ def _member(obj: Object, role: str, place: int, spec: Any) -> Object:
     policy = spec.get("restartPolicy", "OnFailure")
     policy = "Never" if policy == "ExitCode" else policy
     template = spec.get("template") or {}
-    return pod(obj, template, _pod_name(obj, role, place), labels, restartPolicy=policy)
+    return build_pod(obj, template, _name_pod(obj, role, place), labels, restartPolicy=policy)
 
 
 def _is_done(pods: dict[str, Object], roles: dict[str, Any], chief: str) -> bool:
     """Return whether the chief succeeded; without a chief role, all pods of the first role."""
-    members = [p for p in pods.values() if metadata_map(p, "labels").get(ROLE) == chief.lower()]
-    ended = sum(value_at(p, "status", "phase") == "Succeeded" for p in members)
+    members = [p for p in pods.values() if get_metadata_map(p, "labels").get(ROLE) == chief.lower()]
+    ended = sum(get_value(p, "status", "phase") == "Succeeded" for p in members)
     return bool(chief) and ended >= int(roles[chief].get("replicas", 1)) > 0
 
 
@@ -116,9 +116,9 @@ def _report(
         kind = "Warning" if first[0] == "Failed" else "Normal"
         plan.events.append((kind, first[2], f"{obj['kind']} {name(obj)} is {first[3]}."))
     counts: dict[str, Any] = {}
-    for role in obj["spec"].get(kinds()[obj["kind"]]["specs"]) or {}:
-        own = [p for p in pods.values() if metadata_map(p, "labels").get(ROLE) == role.lower()]
-        phases = [value_at(p, "status", "phase") for p in own]
+    for role in obj["spec"].get(read_kinds()[obj["kind"]]["specs"]) or {}:
+        own = [p for p in pods.values() if get_metadata_map(p, "labels").get(ROLE) == role.lower()]
+        phases = [get_value(p, "status", "phase") for p in own]
         counts[role] = {
             "active": sum(not has_ended(p) and not is_deleting(p) for p in own),
             "succeeded": phases.count("Succeeded"),
@@ -128,7 +128,7 @@ def _report(
     plan.status = {"conditions": set_conditions(obj, now, *changes), "replicaStatuses": counts}
     if first[0] == "Suspended":
         plan.status["startTime"] = None
-    elif not value_at(obj, "status", "startTime"):
+    elif not get_value(obj, "status", "startTime"):
         plan.status["startTime"] = format_time(now)
     if first[0] in {"Succeeded", "Failed"}:
         plan.status["completionTime"] = format_time(now)

@@ -1,15 +1,15 @@
 """Simulate Volcano's Job: tasks of pods, aborted and resumed by Commands; a resume is a retry."""
 
-from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, pod
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_pod
 from simulator.cluster.objects import (
     Object,
+    get_namespace,
+    get_uid,
+    get_value,
     is_deleting,
     is_live,
     is_ready,
     name,
-    namespace,
-    uid,
-    value_at,
 )
 
 JOB = "Job.batch.volcano.sh"
@@ -17,16 +17,16 @@ MAX_RETRY = 3
 OVER = {"Completed", "Failed", "Terminated"}
 
 
-def volcano_job(obj: Object, sight: ControllerView) -> ChildChanges:
+def reconcile_volcano_job(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep the pods of each task; none while it is aborted. Commands are deleted after reading."""
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    phase = str(value_at(obj, "status", "state", "phase", default="Pending"))
-    retries = int(value_at(obj, "status", "retryCount", default=0))
-    pods = {name(p): p for p in sight.view.children(uid(obj), "Pod")}
-    for command in sight.view.of("Command", namespace(obj)):
-        if value_at(command, "target", "uid") != uid(obj) or is_deleting(command):
+    phase = str(get_value(obj, "status", "state", "phase", default="Pending"))
+    retries = int(get_value(obj, "status", "retryCount", default=0))
+    pods = {name(p): p for p in sight.view.children(get_uid(obj), "Pod")}
+    for command in sight.view.of("Command", get_namespace(obj)):
+        if get_value(command, "target", "uid") != get_uid(obj) or is_deleting(command):
             continue
         plan.drop.append(command)
         if command.get("action") == "AbortJob" and phase not in OVER:
@@ -50,13 +50,13 @@ def _fill(plan: ChildChanges, obj: Object, pods: dict[str, Object], phase: str) 
         for task in obj["spec"].get("tasks") or ()
         for place in range(int(task.get("replicas", 1)))
     }
-    labels = {"volcano.sh/job-name": name(obj), "volcano.sh/job-namespace": namespace(obj)}
+    labels = {"volcano.sh/job-name": name(obj), "volcano.sh/job-namespace": get_namespace(obj)}
     for pod_name, task in wanted.items():
         if pod_name not in pods:
-            plan.make.append(pod(obj, task.get("template") or {}, pod_name, labels))
+            plan.make.append(build_pod(obj, task.get("template") or {}, pod_name, labels))
     existing = [pods[n] for n in wanted if n in pods]
     if wanted and len(existing) == len(wanted):
-        if all(value_at(p, "status", "phase") == "Succeeded" for p in existing):
+        if all(get_value(p, "status", "phase") == "Succeeded" for p in existing):
             return "Completed"
         if all(map(is_ready, existing)):
             return "Running"

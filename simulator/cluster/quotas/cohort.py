@@ -71,7 +71,7 @@ class AdmittedClaim(msgspec.Struct, frozen=True):
 
     def parts(self) -> dict[Part, int]:
         """Return what it uses by flavor and resource."""
-        return parts(self.claim, self.flavors)
+        return sum_parts(self.claim, self.flavors)
 
 
 class Ledger:
@@ -156,7 +156,7 @@ class Ledger:
         return max(0, quota.unlendable - own) + pool
 
 
-def parts(claim: QuotaClaim, flavors: Mapping[str, str]) -> dict[Part, int]:
+def sum_parts(claim: QuotaClaim, flavors: Mapping[str, str]) -> dict[Part, int]:
     """Return what a claim uses by flavor and resource."""
     return {
         (flavors[resource], resource): amount

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim, Refuse, Verdict
-from simulator.cluster.quotas.cohort import AdmittedClaim, ClusterQueue, Ledger, Part, parts
-from simulator.cluster.quotas.reclaim import fits, targets
+from simulator.cluster.quotas.cohort import AdmittedClaim, ClusterQueue, Ledger, Part, sum_parts
+from simulator.cluster.quotas.reclaim import find_targets, is_fitting
 
 
 class Cohorts:
@@ -64,7 +64,7 @@ class Cohorts:
         queue waits, and later claims take nothing that it is waiting for. A refused head blocks
         its queue only under StrictFIFO.
         """
-        waiting = _by_queue(pending)
+        waiting = _group_by_queue(pending)
         later = self._ledger.copy()
         verdicts: list[tuple[QuotaClaim, Verdict]] = []
         heads: dict[str, tuple[QuotaClaim, Verdict]] = {}
@@ -73,7 +73,7 @@ class Cohorts:
                 if name not in heads:
                     heads[name] = line[0], _judge(line[0], later)
             claim, verdict = min(heads.values(), key=_turn)
-            if isinstance(verdict, Admit) and not _fits(claim, verdict, self._ledger):
+            if isinstance(verdict, Admit) and not _is_fitting(claim, verdict, self._ledger):
                 verdict = Refuse("quota is free only once preempted workloads have left")
             verdicts.append((claim, verdict))
             if isinstance(verdict, Admit):
@@ -84,7 +84,7 @@ class Cohorts:
                     later.drop(uid)
                 later.add(AdmittedClaim(claim, verdict.flavors, 0.0))
             heads = self._unmoved(heads, claim, verdict)
-            waiting = _after(waiting, claim, verdict, self.queues)
+            waiting = _compute_after(waiting, claim, verdict, self.queues)
         return verdicts
 
     def _unmoved(
@@ -98,14 +98,14 @@ class Cohorts:
         return {name: head for name, head in heads.items() if name not in moved}
 
 
-def _by_queue(pending: Iterable[QuotaClaim]) -> dict[str, list[QuotaClaim]]:
+def _group_by_queue(pending: Iterable[QuotaClaim]) -> dict[str, list[QuotaClaim]]:
     lines: dict[str, list[QuotaClaim]] = {}
     for claim in sorted(pending, key=lambda c: (-c.priority, c.created_s, c.uid)):
         lines.setdefault(claim.queue, []).append(claim)
     return lines
 
 
-def _after(
+def _compute_after(
     waiting: Mapping[str, list[QuotaClaim]],
     claim: QuotaClaim,
     verdict: Verdict,
@@ -129,8 +129,8 @@ def _turn(head: tuple[QuotaClaim, Verdict]) -> tuple[bool, bool, int, float, str
     return (refused, borrows, -claim.priority, claim.created_s, claim.uid)
 
 
-def _fits(claim: QuotaClaim, verdict: Admit, ledger: Ledger) -> bool:
-    return fits(ledger.queues[claim.queue], parts(claim, verdict.flavors), ledger)
+def _is_fitting(claim: QuotaClaim, verdict: Admit, ledger: Ledger) -> bool:
+    return is_fitting(ledger.queues[claim.queue], sum_parts(claim, verdict.flavors), ledger)
 
 
 def _judge(claim: QuotaClaim, ledger: Ledger) -> Verdict:
@@ -142,8 +142,8 @@ def _judge(claim: QuotaClaim, ledger: Ledger) -> Verdict:
     flavors: dict[str, str] = {}
     victims: list[str] = []
     trial = ledger
-    for group in _groups(claim, queue):
-        verdict = _flavor(claim, group, queue, trial)
+    for group in _list_groups(claim, queue):
+        verdict = _try_flavor(claim, group, queue, trial)
         if isinstance(verdict, Refuse):
             return verdict
         flavors.update(verdict.flavors)
@@ -156,12 +156,12 @@ def _judge(claim: QuotaClaim, ledger: Ledger) -> Verdict:
         return Preempt(tuple(victims), flavors)
     borrows = any(
         trial.used(queue.name, part) + n > queue.quota(part).nominal
-        for part, n in parts(claim, flavors).items()
+        for part, n in sum_parts(claim, flavors).items()
     )
     return Admit(flavors, borrows)
 
 
-def _groups(claim: QuotaClaim, queue: ClusterQueue) -> list[tuple[tuple[str, ...], list[str]]]:
+def _list_groups(claim: QuotaClaim, queue: ClusterQueue) -> list[tuple[tuple[str, ...], list[str]]]:
     """Return resources that share their flavors, and those flavors in order."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for resource in sorted(name for name, amount in claim.uses.items() if amount):
@@ -172,7 +172,7 @@ def _groups(claim: QuotaClaim, queue: ClusterQueue) -> list[tuple[tuple[str, ...
     return list(groups.items())
 
 
-def _flavor(
+def _try_flavor(
     claim: QuotaClaim, group: tuple[tuple[str, ...], list[str]], queue: ClusterQueue, ledger: Ledger
 ) -> Verdict:
     """Return the first flavor with room, borrowing or not; else the first that preemption frees."""
@@ -182,8 +182,8 @@ def _flavor(
     preempt: Preempt | None = None
     for flavor in flavors_offered:
         flavors = dict.fromkeys(resources, flavor)
-        wanted = parts(claim, flavors)
-        if fits(queue, wanted, ledger):
+        wanted = sum_parts(claim, flavors)
+        if is_fitting(queue, wanted, ledger):
             return Admit(flavors)
         part = next(p for p, n in wanted.items() if n > ledger.available(queue, p))
         more = wanted[part] - max(0, ledger.available(queue, part))
@@ -195,7 +195,7 @@ def _flavor(
             )
             continue
         why = f"insufficient unused quota for {part[1]} in flavor {flavor}, {more} more needed"
-        victims = targets(claim, flavors, ledger)
+        victims = find_targets(claim, flavors, ledger)
         if victims and preempt is None:
             preempt = Preempt(tuple(victim.claim.uid for victim in victims), flavors)
     return preempt or Refuse(f"couldn't assign flavors: {why}")

@@ -8,44 +8,46 @@ all are put back. Source: Kueue's documentation of preemption.
 from collections.abc import Iterable, Mapping
 
 from simulator.cluster.quotas.claims import QuotaClaim
-from simulator.cluster.quotas.cohort import AdmittedClaim, ClusterQueue, Ledger, Part, parts
+from simulator.cluster.quotas.cohort import AdmittedClaim, ClusterQueue, Ledger, Part, sum_parts
 
 
-def targets(claim: QuotaClaim, flavors: Mapping[str, str], ledger: Ledger) -> list[AdmittedClaim]:
+def find_targets(
+    claim: QuotaClaim, flavors: Mapping[str, str], ledger: Ledger
+) -> list[AdmittedClaim]:
     """Return the claims to evict, in order; empty when no allowed eviction would help."""
-    queue, wanted = ledger.queues[claim.queue], parts(claim, flavors)
+    queue, wanted = ledger.queues[claim.queue], sum_parts(claim, flavors)
     short = {part for part, n in wanted.items() if n > ledger.available(queue, part)}
-    own = _of_own(claim, queue, ledger, short)
-    borrowers = _of_others(queue, ledger, short)
+    own = _list_own(claim, queue, ledger, short)
+    borrowers = _list_others(queue, ledger, short)
     within = all(
         ledger.used(queue.name, part) + wanted[part] <= queue.quota(part).nominal for part in short
     )
     if within:
-        reclaimed = [admitted for admitted in borrowers if _reclaims(claim, queue, admitted)]
-        victims = _minimal(queue, wanted, [*reclaimed, *own], ledger, borrow=False)
+        reclaimed = [admitted for admitted in borrowers if _is_reclaiming(claim, queue, admitted)]
+        victims = _find_minimal(queue, wanted, [*reclaimed, *own], ledger, borrow=False)
         if victims:
             return victims
     if queue.borrow_preempts:
-        lower = [admitted for admitted in borrowers if _outbids(claim, queue, admitted)]
-        victims = _minimal(queue, wanted, [*lower, *own], ledger, borrow=True)
+        lower = [admitted for admitted in borrowers if _is_outbid(claim, queue, admitted)]
+        victims = _find_minimal(queue, wanted, [*lower, *own], ledger, borrow=True)
         if victims:
             return victims
-    return _minimal(queue, wanted, own, ledger, borrow=True)
+    return _find_minimal(queue, wanted, own, ledger, borrow=True)
 
 
-def _reclaims(claim: QuotaClaim, queue: ClusterQueue, admitted: AdmittedClaim) -> bool:
+def _is_reclaiming(claim: QuotaClaim, queue: ClusterQueue, admitted: AdmittedClaim) -> bool:
     if queue.reclaim == "LowerPriority":
         return admitted.claim.priority < claim.priority
     return queue.reclaim == "Any"
 
 
-def _outbids(claim: QuotaClaim, queue: ClusterQueue, admitted: AdmittedClaim) -> bool:
+def _is_outbid(claim: QuotaClaim, queue: ClusterQueue, admitted: AdmittedClaim) -> bool:
     ceiling = queue.borrow_max_priority
     low = ceiling is None or admitted.claim.priority <= ceiling
     return low and admitted.claim.priority < claim.priority
 
 
-def _of_own(
+def _list_own(
     claim: QuotaClaim, queue: ClusterQueue, ledger: Ledger, short: set[Part]
 ) -> list[AdmittedClaim]:
     def yields(admitted: AdmittedClaim) -> bool:
@@ -61,12 +63,12 @@ def _of_own(
     if queue.within_queue == "Never":
         return []
     mine = ledger.held_by(queue.name)
-    return _ordered(
+    return _sort_claims(
         admitted for admitted in mine if yields(admitted) and short & admitted.parts().keys()
     )
 
 
-def _of_others(queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[AdmittedClaim]:
+def _list_others(queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[AdmittedClaim]:
     if queue.reclaim == "Never" and not queue.borrow_preempts:
         return []
     theirs = (
@@ -75,22 +77,22 @@ def _of_others(queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[Ad
         if mate is not queue and any(ledger.borrowing(mate.name, part) for part in short)
         for admitted in ledger.held_by(mate.name)
     )
-    return _ordered(admitted for admitted in theirs if _borrows(ledger, admitted, short))
+    return _sort_claims(admitted for admitted in theirs if _is_borrowing(ledger, admitted, short))
 
 
-def _borrows(ledger: Ledger, admitted: AdmittedClaim, short: set[Part]) -> bool:
+def _is_borrowing(ledger: Ledger, admitted: AdmittedClaim, short: set[Part]) -> bool:
     return any(
         ledger.borrowing(admitted.claim.queue, part) for part in short & admitted.parts().keys()
     )
 
 
-def _ordered(admitted: Iterable[AdmittedClaim]) -> list[AdmittedClaim]:
+def _sort_claims(admitted: Iterable[AdmittedClaim]) -> list[AdmittedClaim]:
     return sorted(
         admitted, key=lambda h: (not h.leaving, h.claim.priority, -h.since_s, h.claim.uid)
     )
 
 
-def _minimal(
+def _find_minimal(
     queue: ClusterQueue,
     wanted: Mapping[Part, int],
     candidates: list[AdmittedClaim],
@@ -104,24 +106,24 @@ def _minimal(
     trial = ledger.copy()
     evicted: list[AdmittedClaim] = []
     for admitted in sorted(candidates, key=lambda h: not h.leaving):
-        if fits(queue, wanted, trial, borrow=borrow):
+        if is_fitting(queue, wanted, trial, borrow=borrow):
             break
         # A queue that has returned enough meanwhile is left unchanged.
-        if admitted.claim.queue == queue.name or _borrows(trial, admitted, short):
+        if admitted.claim.queue == queue.name or _is_borrowing(trial, admitted, short):
             trial.drop(admitted.claim.uid)
             evicted.append(admitted)
-    if not fits(queue, wanted, trial, borrow=borrow):
+    if not is_fitting(queue, wanted, trial, borrow=borrow):
         return []
     needed = []
     for admitted in reversed(evicted):
         trial.add(admitted)
-        if not fits(queue, wanted, trial, borrow=borrow):
+        if not is_fitting(queue, wanted, trial, borrow=borrow):
             trial.drop(admitted.claim.uid)
             needed.append(admitted)
     return needed[::-1]
 
 
-def fits(
+def is_fitting(
     queue: ClusterQueue, wanted: Mapping[Part, int], ledger: Ledger, *, borrow: bool = True
 ) -> bool:
     """Return whether a queue may take the whole claim, within its nominal quota or beyond."""

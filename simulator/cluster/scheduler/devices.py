@@ -17,7 +17,7 @@ from simulator.cluster.scheduler.requests import (
 )
 
 
-def placement(
+def choose_placement(
     request: PodRequest, fleet: SchedulerFleet, row: int, policy: Policy, device: int | None = None
 ) -> Placement:
     """Return the placement on a feasible node.
@@ -31,7 +31,7 @@ def placement(
     if not request.gpus:
         return Placement(request.uid, node)
     if request.profile or (is_whole(request) and fleet.single[row]):
-        instances_served = itertools.islice(_served(request, fleet, row, policy), request.gpus)
+        instances_served = itertools.islice(_list_served(request, fleet, row, policy), request.gpus)
         devices, instances = zip(*instances_served, strict=True)
         return Placement(request.uid, node, devices, 0, instances)
     free = fleet.usable[row]
@@ -45,7 +45,7 @@ def placement(
     return Placement(request.uid, node, tuple(int(d) for d in fits[: request.gpus]), need)
 
 
-def _served(
+def _list_served(
     request: PodRequest, fleet: SchedulerFleet, row: int, policy: Policy
 ) -> Iterator[tuple[int, MigInstance]]:
     """Yield instances in the order of serving, each held before the next one is searched."""
@@ -55,8 +55,10 @@ def _served(
             (_cost(fleet.models[row], mig_device, name, start, policy), device, start, name)
             for device in fleet.healthy(row)
             if (mig_device := mig_devices[device]) is not None
-            for name in ([request.profile] if request.profile else mig.profiles(fleet.models[row]))
-            for start in mig.room(fleet.models[row], mig_device, name)
+            for name in (
+                [request.profile] if request.profile else mig.list_profiles(fleet.models[row])
+            )
+            for start in mig.list_free_starts(fleet.models[row], mig_device, name)
         ]
         if not choices:
             return
@@ -70,6 +72,6 @@ def _served(
 def _cost(gpu_model: str, mig_device: MigDevice, name: str, start: int, policy: Policy) -> float:
     if mig_device.fixed or policy == "first-fit":
         return 0.0
-    used_slices = mig.used(gpu_model, mig_device.instances)
-    after = used_slices | mig.profile(gpu_model, name).mask(start)
-    return mig.stranded(gpu_model, after) - mig.stranded(gpu_model, used_slices)
+    used_slices = mig.get_used_slices(gpu_model, mig_device.instances)
+    after = used_slices | mig.get_profile(gpu_model, name).mask(start)
+    return mig.compute_stranded(gpu_model, after) - mig.compute_stranded(gpu_model, used_slices)

@@ -5,7 +5,7 @@ from simulator.cluster.scheduler.requests import NodeFree, NodeTaint, PodRequest
 _REPELS = ("NoSchedule", "NoExecute")
 
 
-def eligible(request: PodRequest, node: NodeFree) -> bool:
+def is_eligible(request: PodRequest, node: NodeFree) -> bool:
     """Return whether the node has the labels and the model, and no taint that forbids the pod."""
     if request.gpu_models and node.gpu_model not in request.gpu_models:
         return False
@@ -16,7 +16,7 @@ def eligible(request: PodRequest, node: NodeFree) -> bool:
     )
 
 
-def welcome(request: PodRequest, node: NodeFree) -> bool:
+def is_welcome(request: PodRequest, node: NodeFree) -> bool:
     """Return whether no PreferNoSchedule taint makes the node a second choice."""
     return not any(
         taint.effect == "PreferNoSchedule" and not _is_tolerated(taint, request)
@@ -25,10 +25,10 @@ def welcome(request: PodRequest, node: NodeFree) -> bool:
 
 
 def _is_tolerated(taint: NodeTaint, request: PodRequest) -> bool:
-    return any(_tolerates(toleration, taint) for toleration in request.tolerations)
+    return any(_is_tolerating(toleration, taint) for toleration in request.tolerations)
 
 
-def _tolerates(toleration: PodToleration, taint: NodeTaint) -> bool:
+def _is_tolerating(toleration: PodToleration, taint: NodeTaint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == "Exists":

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fallow.errors import UsageError
-from fallow.fragmentation import FragmentationMeasure, Integers, PodType, Reals, typical_mix
-from fallow.gpu_models import gpu_models
+from fallow.fragmentation import FragmentationMeasure, Integers, PodType, Reals, read_typical_mix
+from fallow.gpu_models import read_gpu_models
 from simulator.cluster.scheduler import mig
-from simulator.cluster.scheduler.eligibility import eligible, welcome
+from simulator.cluster.scheduler.eligibility import is_eligible, is_welcome
 from simulator.cluster.scheduler.requests import (
     WHOLE,
     MigDevice,
@@ -69,11 +69,11 @@ class SchedulerFleet:
         self.models = [node.gpu_model for node in self.nodes]
         self.replicas = np.array([node.replicas for node in self.nodes], np.int64)
         self.single = np.array([node.mig_strategy == "single" for node in self.nodes], bool)
-        memory = {model.gpu_model: round(model.memory_gib * 1024) for model in gpu_models()}
+        memory = {model.gpu_model: round(model.memory_gib * 1024) for model in read_gpu_models()}
         self.device_mib = np.array([memory.get(model, 0) for model in self.models], np.int64)
         self.version = np.zeros(rows, np.int64)
         """A number that differs after every change of a node, and from those of other fleets."""
-        self.measure = FragmentationMeasure(typical_mix() if types is None else types)
+        self.measure = FragmentationMeasure(read_typical_mix() if types is None else types)
         """The fragmentation measure of the expected pods (`types`), which fgd follows."""
         self.gradients: dict[object, tuple[Integers, Reals, Integers]] = {}
         """fgd's results by request: version seen, gradient, device. Copies share them."""
@@ -145,7 +145,8 @@ class SchedulerFleet:
         row = self.place_of[placement.node]
         if placement.instances:
             room = all(
-                instance.start in mig.room(self.models[row], mig_device, instance.profile)
+                instance.start
+                in mig.list_free_starts(self.models[row], mig_device, instance.profile)
                 for mig_device, instance in self._list_instances(row, placement)
             )
         else:
@@ -241,8 +242,8 @@ class SchedulerFleet:
         """Return which nodes the pod may use at all, and which of them it prefers."""
         key = (request.selector, request.tolerations, request.gpu_models)
         if key not in self._eligible:
-            may = np.array([eligible(request, node) for node in self.nodes], bool)
-            rather = np.array([welcome(request, node) for node in self.nodes], bool)
+            may = np.array([is_eligible(request, node) for node in self.nodes], bool)
+            rather = np.array([is_welcome(request, node) for node in self.nodes], bool)
             self._eligible[key] = may, rather
         return self._eligible[key]
 
@@ -293,8 +294,8 @@ class SchedulerFleet:
         mig_devices = [*node.mig, *[None] * (width - len(node.mig))]
         for mig_device in mig_devices:
             if mig_device is not None:
-                mig.used(node.gpu_model, mig_device.instances)
-                for name in mig.profiles(node.gpu_model):
+                mig.get_used_slices(node.gpu_model, mig_device.instances)
+                for name in mig.list_profiles(node.gpu_model):
                     self.instances.setdefault(name, np.zeros(len(self.nodes), np.int64))
         if not 1 <= node.replicas <= MAX_REPLICAS:
             raise UsageError(
@@ -315,9 +316,9 @@ class SchedulerFleet:
                 continue
             free[device] = 0
             if self.works[row, device]:
-                spare += mig.spare(model, mig_device)
-                for name in mig.profiles(model):
-                    self.instances[name][row] += len(mig.room(model, mig_device, name))
+                spare += mig.count_spare(model, mig_device)
+                for name in mig.list_profiles(model):
+                    self.instances[name][row] += len(mig.list_free_starts(model, mig_device, name))
         if self.single[row]:
             self.units[row] = sum(int(counts[row]) for counts in self.instances.values())
         return spare + int(free.sum())

@@ -6,25 +6,32 @@
 from collections.abc import Iterable, Sequence
 
 from fallow.errors import UsageError
-from fallow.mig import find_layout, models, open_starts, profile, profiles, stranded
+from fallow.mig import (
+    compute_stranded,
+    find_layout,
+    get_profile,
+    list_profiles,
+    open_starts,
+    read_models,
+)
 from simulator.cluster.scheduler.requests import WHOLE, MigDevice, MigInstance
 
 __all__ = [
+    "compute_stranded",
+    "count_spare",
+    "get_profile",
+    "get_used_slices",
     "give_back",
     "hold",
     "lay_out",
-    "models",
+    "list_free_starts",
+    "list_profiles",
     "open_starts",
-    "profile",
-    "profiles",
-    "room",
-    "spare",
-    "stranded",
-    "used",
+    "read_models",
 ]
 
 
-def used(gpu_model: str, instances: Iterable[MigInstance]) -> int:
+def get_used_slices(gpu_model: str, instances: Iterable[MigInstance]) -> int:
     """Return the memory slices that instances lie on, as bits.
 
     Raises:
@@ -33,7 +40,7 @@ def used(gpu_model: str, instances: Iterable[MigInstance]) -> int:
     mask = 0
     counts: dict[str, int] = {}
     for instance in instances:
-        kind = profile(gpu_model, instance.profile)
+        kind = get_profile(gpu_model, instance.profile)
         if instance.start not in kind.starts:
             starts = ", ".join(map(str, kind.starts))
             raise UsageError(
@@ -47,26 +54,26 @@ def used(gpu_model: str, instances: Iterable[MigInstance]) -> int:
     return mask
 
 
-def room(gpu_model: str, device: MigDevice, name: str) -> tuple[int, ...]:
+def list_free_starts(gpu_model: str, device: MigDevice, name: str) -> tuple[int, ...]:
     """Return the starts at which a GPU can serve one more instance of a profile."""
     if device.fixed:
         return tuple(i.start for i in device.instances if i.profile == name and not i.allocated)
-    kind = models().get(gpu_model, {}).get(name)
+    kind = read_models().get(gpu_model, {}).get(name)
     same_profile = sum(i.profile == name for i in device.instances)
     if kind is None or same_profile >= kind.most:
         return ()
-    starts = open_starts(gpu_model, used(gpu_model, device.instances), name)
+    starts = open_starts(gpu_model, get_used_slices(gpu_model, device.instances), name)
     return starts[: kind.most - same_profile] if kind.most < len(kind.starts) else starts
 
 
-def spare(gpu_model: str, device: MigDevice) -> int:
+def count_spare(gpu_model: str, device: MigDevice) -> int:
     """Return the milli-GPU, by memory slices, that no pod holds and some pod could."""
-    kinds = profiles(gpu_model)
+    kinds = list_profiles(gpu_model)
     slices = max(kind.size for kind in kinds.values())
     if device.fixed:
         free = sum(kinds[i.profile].size for i in device.instances if not i.allocated)
     else:
-        free = slices - used(gpu_model, device.instances).bit_count()
+        free = slices - get_used_slices(gpu_model, device.instances).bit_count()
     return free * WHOLE // slices
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from simulator.cluster.scheduler.requests import PodGang, PodRequest
 
 
-def gangs(
+def sort_gangs(
     pending: Iterable[PodRequest], min_members: Mapping[str, int] | None = None
 ) -> list[PodGang]:
     """Return gangs and lone pods by priority, then age, then name.
@@ -23,14 +23,14 @@ def gangs(
         least = need.get(by_name[0].gang, 0)
         if len(by_name) >= least:
             result.append(PodGang(by_name[0].gang or by_name[0].name, by_name, least))
-    return sorted(result, key=lambda gang: (-priority(gang), age(gang), gang.name))
+    return sorted(result, key=lambda gang: (-get_priority(gang), get_creation(gang), gang.name))
 
 
-def priority(gang: PodGang) -> int:
+def get_priority(gang: PodGang) -> int:
     """Return the highest priority among the members."""
     return max(pod.priority for pod in gang.members)
 
 
-def age(gang: PodGang) -> float:
+def get_creation(gang: PodGang) -> float:
     """Return when the first member was created."""
     return min(pod.created_s for pod in gang.members)

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulator.cluster.scheduler.devices import placement
+from simulator.cluster.scheduler.devices import choose_placement
 from simulator.cluster.scheduler.fleet import Marks, SchedulerFleet
-from simulator.cluster.scheduler.gradient import least
+from simulator.cluster.scheduler.gradient import find_least
 from simulator.cluster.scheduler.requests import (
     NodeFree,
     Placement,
     PodGang,
     PodRequest,
     Policy,
-    size,
+    get_size,
 )
 
 
@@ -33,10 +33,10 @@ def place(
     if (fits & rather).any():
         fits &= rather
     if policy == "fgd":
-        row, device = least(request, fleet, fits)
-        return placement(request, fleet, row, policy, device)
-    row = int(np.argmax(fits)) if policy == "first-fit" else _fullest(fleet, fits)
-    return placement(request, fleet, row, policy)
+        row, device = find_least(request, fleet, fits)
+        return choose_placement(request, fleet, row, policy, device)
+    row = int(np.argmax(fits)) if policy == "first-fit" else _find_fullest(fleet, fits)
+    return choose_placement(request, fleet, row, policy)
 
 
 def place_gang(
@@ -48,7 +48,7 @@ def place_gang(
     """
     fleet = nodes if isinstance(nodes, SchedulerFleet) else SchedulerFleet(nodes)
     need = gang.min_members or len(gang.members)
-    if _could(gang, fleet) < need:
+    if _find_possible(gang, fleet) < need:
         return None
     fleet = fleet.copy()
     placements: list[Placement] = []
@@ -63,7 +63,7 @@ def place_gang(
     return tuple(placements) if len(placements) >= need else None
 
 
-def _could(gang: PodGang, fleet: SchedulerFleet) -> int:
+def _find_possible(gang: PodGang, fleet: SchedulerFleet) -> int:
     """Return how many members would fit if each were alone: allocating never makes room.
 
     A copy of the fleet costs five times as much as this check.
@@ -71,14 +71,14 @@ def _could(gang: PodGang, fleet: SchedulerFleet) -> int:
     fits_size: dict[object, bool] = {}
     fitting = 0
     for member in gang.members:
-        form = size(member)
+        form = get_size(member)
         if form not in fits_size:
             fits_size[form] = bool(fleet.feasible(member).any())
         fitting += fits_size[form]
     return fitting
 
 
-def _fullest(fleet: SchedulerFleet, fits: Marks) -> int:
+def _find_fullest(fleet: SchedulerFleet, fits: Marks) -> int:
     rows = np.flatnonzero(fits)
     left = (fleet.memory[rows], fleet.cpu[rows], fleet.spare[rows])
     return int(rows[np.lexsort(left)[0]])

@@ -10,7 +10,7 @@ from math import comb
 import msgspec
 
 from simulator.cluster.scheduler.fleet import SchedulerFleet
-from simulator.cluster.scheduler.order import priority
+from simulator.cluster.scheduler.order import get_priority
 from simulator.cluster.scheduler.placing import place_gang
 from simulator.cluster.scheduler.requests import PodGang, PodRequest, Policy, Running
 
@@ -33,7 +33,7 @@ class _Unit(msgspec.Struct, frozen=True):
         )
 
 
-def victims(
+def choose_victims(
     gang: PodGang,
     fleet: SchedulerFleet,
     policy: Policy = "first-fit",
@@ -50,19 +50,19 @@ def victims(
     """
     if not all(pod.preempts for pod in gang.members):
         return None
-    above = priority(gang)
+    above = get_priority(gang)
     yields = may or (lambda pod: pod.request.priority < above)
-    units = sorted(_units(fleet, yields), key=lambda unit: unit.weight)
+    units = sorted(_list_units(fleet, yields), key=lambda unit: unit.weight)
     if len(gang.members) == 1:
-        chosen_units = _for_pod(gang.members[0], fleet, units)
+        chosen_units = _choose_for_pod(gang.members[0], fleet, units)
     else:
-        chosen_units = _for_gang(gang, fleet, policy, units)
+        chosen_units = _choose_for_gang(gang, fleet, policy, units)
     return (
         None if chosen_units is None else tuple(pod for unit in chosen_units for pod in unit.pods)
     )
 
 
-def _units(fleet: SchedulerFleet, yields: Callable[[Running], bool]) -> Iterable[_Unit]:
+def _list_units(fleet: SchedulerFleet, yields: Callable[[Running], bool]) -> Iterable[_Unit]:
     groups: dict[str, list[Running]] = {}
     for uid, pod in fleet.running.items():
         groups.setdefault(pod.request.gang or f"pod {uid}", []).append(pod)
@@ -71,11 +71,13 @@ def _units(fleet: SchedulerFleet, yields: Callable[[Running], bool]) -> Iterable
             yield _Unit(tuple(sorted(pods, key=lambda pod: pod.request.uid)))
 
 
-def _for_pod(pod: PodRequest, fleet: SchedulerFleet, units: list[_Unit]) -> list[_Unit] | None:
+def _choose_for_pod(
+    pod: PodRequest, fleet: SchedulerFleet, units: list[_Unit]
+) -> list[_Unit] | None:
     if fleet.feasible(pod).any():
         return []
     alone = next(
-        (unit for unit in units if len(unit.pods) == 1 and _enough(pod, fleet, unit)), None
+        (unit for unit in units if len(unit.pods) == 1 and _is_enough(pod, fleet, unit)), None
     )
     if alone is not None:
         return [alone]
@@ -83,23 +85,23 @@ def _for_pod(pod: PodRequest, fleet: SchedulerFleet, units: list[_Unit]) -> list
     for unit in units:
         for name in sorted({pod.placement.node for pod in unit.pods}):
             on_node.setdefault(name, []).append(unit)
-    could = _without(fleet, units).feasible(pod)
+    could = _remove_pods(fleet, units).feasible(pod)
     best: list[_Unit] | None = None
     for name, candidates in sorted(on_node.items()):
         if could[fleet.place_of[name]]:
-            best = _fewest(pod, fleet, name, candidates, best)
+            best = _choose_fewest(pod, fleet, name, candidates, best)
     return best
 
 
-def _enough(pod: PodRequest, fleet: SchedulerFleet, unit: _Unit) -> bool:
+def _is_enough(pod: PodRequest, fleet: SchedulerFleet, unit: _Unit) -> bool:
     """Return whether it is enough that one single pod ends."""
     name = unit.pods[0].placement.node
-    return _may_help(pod, fleet, fleet.place_of[name], [unit]) and _helps(
+    return _may_help(pod, fleet, fleet.place_of[name], [unit]) and _is_helpful(
         pod, fleet.only(name, unit.pods), [unit]
     )
 
 
-def _fewest(
+def _choose_fewest(
     pod: PodRequest, fleet: SchedulerFleet, name: str, units: list[_Unit], best: list[_Unit] | None
 ) -> list[_Unit] | None:
     """Return the best of a node's sets of units, or what is better already.
@@ -109,34 +111,34 @@ def _fewest(
     node = fleet.only(name, (member for unit in units for member in unit.pods))
     tried = 0
     for size in range(1, len(units) + 1):
-        if best is not None and size > _harm(best)[0]:
+        if best is not None and size > _rank_harm(best)[0]:
             return best
         tried += comb(len(units), size)
         if tried > _SUBSETS:
-            spared = _spare(pod, node, units)
-            return spared if best is None else min(best, spared, key=_harm)
-        for subset in sorted(map(list, combinations(units, size)), key=_harm):
-            if best is not None and _harm(subset) >= _harm(best):
+            spared = _choose_spare(pod, node, units)
+            return spared if best is None else min(best, spared, key=_rank_harm)
+        for subset in sorted(map(list, combinations(units, size)), key=_rank_harm):
+            if best is not None and _rank_harm(subset) >= _rank_harm(best):
                 break
-            if _helps(pod, node, subset):
+            if _is_helpful(pod, node, subset):
                 best = subset
     return best
 
 
-def _spare(pod: PodRequest, node: SchedulerFleet, units: list[_Unit]) -> list[_Unit]:
+def _choose_spare(pod: PodRequest, node: SchedulerFleet, units: list[_Unit]) -> list[_Unit]:
     """Spare one unit after the other, highest and oldest first, while the rest still helps."""
     out = list(units)
     for unit in reversed(units):
         rest = [other for other in out if other is not unit]
-        if _helps(pod, node, rest):
+        if _is_helpful(pod, node, rest):
             out = rest
     return out
 
 
-def _helps(pod: PodRequest, node: SchedulerFleet, units: Sequence[_Unit]) -> bool:
+def _is_helpful(pod: PodRequest, node: SchedulerFleet, units: Sequence[_Unit]) -> bool:
     if not _may_help(pod, node, 0, units):
         return False
-    return bool(_without(node, units).feasible(pod).any())
+    return bool(_remove_pods(node, units).feasible(pod).any())
 
 
 def _may_help(pod: PodRequest, fleet: SchedulerFleet, row: int, units: Sequence[_Unit]) -> bool:
@@ -155,28 +157,28 @@ def _may_help(pod: PodRequest, fleet: SchedulerFleet, row: int, units: Sequence[
     )
 
 
-def _harm(units: list[_Unit]) -> tuple[int, list[tuple[int, float, str]]]:
+def _rank_harm(units: list[_Unit]) -> tuple[int, list[tuple[int, float, str]]]:
     weights = sorted((unit.weight for unit in units), reverse=True)
     return sum(len(unit.pods) for unit in units), weights
 
 
-def _for_gang(
+def _choose_for_gang(
     gang: PodGang, fleet: SchedulerFleet, policy: Policy, units: list[_Unit]
 ) -> list[_Unit] | None:
     if place_gang(gang, fleet, policy) is not None:
         return []
-    if place_gang(gang, _without(fleet, units), policy) is None:
+    if place_gang(gang, _remove_pods(fleet, units), policy) is None:
         return None
     # The shortest run of the lowest and youngest that is enough: `few` is not, `many` is.
     few, many = 0, len(units)
     while many - few > 1:
         middle = (few + many) // 2
-        if place_gang(gang, _without(fleet, units[:middle]), policy) is None:
+        if place_gang(gang, _remove_pods(fleet, units[:middle]), policy) is None:
             few = middle
         else:
             many = middle
     out = units[:many]
-    trial = _without(fleet, out)
+    trial = _remove_pods(fleet, out)
     requests = {pod.uid: pod for pod in gang.members}
     where = place_gang(gang, trial, policy) or ()
     for placement in where[: gang.min_members or len(gang.members)]:
@@ -184,11 +186,11 @@ def _for_gang(
     needed_units = [unit for unit in reversed(out) if not _restore(trial, unit)][::-1]
     # With fewer victims, members of several kinds may be placed elsewhere and not all fit: all
     # yield.
-    spared = place_gang(gang, _without(fleet, needed_units), policy) is not None
+    spared = place_gang(gang, _remove_pods(fleet, needed_units), policy) is not None
     return needed_units if spared else out
 
 
-def _without(fleet: SchedulerFleet, units: Iterable[_Unit]) -> SchedulerFleet:
+def _remove_pods(fleet: SchedulerFleet, units: Iterable[_Unit]) -> SchedulerFleet:
     rest = fleet.copy()
     _release(rest, units)
     return rest

@@ -61,7 +61,7 @@ class PodRequest(msgspec.Struct, frozen=True):
     """`namespace/podgroup`; its pods are placed and evicted together."""
 
 
-def size(m: PodRequest) -> tuple[object, ...]:
+def get_size(m: PodRequest) -> tuple[object, ...]:
     """Return the key that pods share which fit into the same places."""
     amounts = (m.cpu_milli, m.memory_mib, m.gpus, m.gpu_milli, m.gpu_memory_mib, m.profile)
     return (*amounts, m.gpu_models, m.selector, m.tolerations)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from msgspec.structs import replace
 
-from actions.backtest import Backtest, backtest
+from actions.backtest import Backtest, replay_policy
 from actions.backtest.as_of import AsOf
-from actions.backtest.result import wilson
+from actions.backtest.result import compute_wilson_interval
 from actions.backtest.stepwise import replay_analyzer
 from actions.policy.model import (
     ActionBudget,
@@ -27,7 +27,7 @@ from actions.policy.model import (
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow import case_identity
 from fallow.idle_settings import IdleSettings
-from fallow.models import Finding, Recommendation, Subject, finding_id
+from fallow.models import Finding, Recommendation, Subject, compute_finding_id
 from fallow.protocols import PastFindings
 from fallow.window import Window
 from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
@@ -49,12 +49,14 @@ class WholeWorkloads:
 def replayed(views: Memory, policy: Policy, at: list[datetime] | None = None) -> Backtest:
     when = at or moments()
     window = Window(START, max(when[-1], WHOLE.end))
-    return backtest(policy, IDLE.replay(views, Window(START, when[-1]), when), views, window, when)
+    return replay_policy(
+        policy, IDLE.replay(views, Window(START, when[-1]), when), views, window, when
+    )
 
 
 def asked(views: Memory, policy: Policy, at: list[datetime]) -> Backtest:
     past = replay_analyzer(WholeWorkloads(), views, WHOLE, at)
-    return backtest(policy, past, views, WHOLE, at, exact=True)
+    return replay_policy(policy, past, views, WHOLE, at, exact=True)
 
 
 @pytest.fixture
@@ -145,7 +147,7 @@ def test_the_shortest_stretch_of_a_policy_is_waited_for(town: Town, least: int, 
     assert stop.at == START + hour * HOUR
     first = moments(hours=12)  # the stop is among them
     past = replay_analyzer(WholeWorkloads(), town.views, WHOLE, first)
-    slow = backtest(rule(match=match), past, town.views, WHOLE, first, exact=True)
+    slow = replay_policy(rule(match=match), past, town.views, WHOLE, first, exact=True)
     assert [(s.at, s.notified_at, s.gpu_hours) for s in slow.stops] == [
         (stop.at, stop.notified_at, stop.gpu_hours)
     ]
@@ -238,7 +240,7 @@ def test_the_replay_decides_as_asking_at_every_moment_does(
 ) -> None:
     views, past = eventful
     fast = replayed(views, policy, EVENTFUL)
-    slow = backtest(policy, past, views, WHOLE, EVENTFUL, exact=True)
+    slow = replay_policy(policy, past, views, WHOLE, EVENTFUL, exact=True)
     assert fast.stops == slow.stops
     assert (fast.notified, fast.cases) == (slow.notified, slow.cases)
     assert len(fast.stops) + len(fast.aborted) > 0
@@ -300,7 +302,7 @@ def test_rows_after_a_moment_never_change_what_was_decided_at_it(
     ],
 )
 def test_wilsons_interval(bad: int, of: int, low: float, high: float) -> None:
-    assert wilson(bad, of) == pytest.approx((low, high), abs=1e-6)
+    assert compute_wilson_interval(bad, of) == pytest.approx((low, high), abs=1e-6)
 
 
 def test_a_rate_is_met_where_the_upper_end_of_its_interval_is_within_it(town: Town) -> None:
@@ -358,7 +360,7 @@ def test_what_tells_nothing_of_its_looks_is_seen_by_them_as_they_were(town: Town
     at = [START + n * 12 * HOUR for n in range(1, 4)]
     past = replay_analyzer(Wasteful(), town.views, WHOLE, at)
     policy = rule(match=Match(kind=("waste",)), stages=stages)
-    made = backtest(policy, past, town.views, WHOLE, at, exact=True)
+    made = replay_policy(policy, past, town.views, WHOLE, at, exact=True)
     assert [(s.verb, (s.at - START) / HOUR) for s in made.stops] == [("annotate", 24)]
 
 
@@ -368,7 +370,7 @@ class Sliding(Wasteful):
     def find(self, views: Any, window: Window) -> list[Finding]:
         (found,) = super().find(views, window)
         start = window.start
-        return [replace(found, id=finding_id("third", "waste", found.subject, start))]
+        return [replace(found, id=compute_finding_id("third", "waste", found.subject, start))]
 
 
 def test_a_window_that_moves_on_makes_no_new_case_of_what_goes_on(town: Town) -> None:

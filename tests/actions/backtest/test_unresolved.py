@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from actions.backtest import Backtest, backtest
+from actions.backtest import Backtest, replay_policy
 from actions.policy.model import Match, Policy
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.idle_settings import IdleSettings
@@ -36,7 +36,7 @@ def town() -> Iterator[Town]:
 def replayed(town: Town, policy: Policy) -> Backtest:
     idle = IdleAnalyzer(IdleSettings(min_expected_rest=None))
     past = idle.replay(town.views, WHOLE, moments())
-    return backtest(policy, past, town.views, WHOLE, moments())
+    return replay_policy(policy, past, town.views, WHOLE, moments())
 
 
 def named(made: Backtest) -> dict[tuple[str, ...], str]:

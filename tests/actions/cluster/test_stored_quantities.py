@@ -3,7 +3,7 @@
 Two spellings are left out that a real server keeps as they are, and we do not: `12E6` and `5e0`.
 """
 
-from fallow.kube.quantities import canonical, is_same_value
+from fallow.kube.quantities import is_same_value, write_canonical
 from tests.actions.places import Place
 
 WRITTEN = (
@@ -20,6 +20,6 @@ def test_the_server_stores_quantities_in_canonical_form(place: Place) -> None:
     ]
     made = place.make("Pod", {"metadata": {"name": "p"}, "spec": {"containers": containers}})
     stored = [c["resources"]["requests"]["memory"] for c in made["spec"]["containers"]]
-    assert stored == [canonical(text) for text in WRITTEN]
+    assert stored == [write_canonical(text) for text in WRITTEN]
     exact = [t for t in WRITTEN if t not in {"100u", "1n"}]  # rounded up to a thousandth
     assert all(is_same_value(t, s) for t, s in zip(WRITTEN, stored, strict=True) if t in exact)

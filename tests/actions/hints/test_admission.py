@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 import yaml
 
-from actions.hints.admission import LABEL, defaults, expression, manifests
-from fallow.precision_lines import framework_lines
-from runtime.generators.admission import page
+from actions.hints.admission import LABEL, build_expression, build_manifests, read_defaults
+from fallow.precision_lines import read_framework_lines
+from runtime.generators.admission import render_page
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def of_kind(kind: str) -> list[dict[str, Any]]:
-    return [m for m in manifests() if m["kind"] == kind]
+    return [m for m in build_manifests() if m["kind"] == kind]
 
 
 def test_the_file_is_what_the_table_says() -> None:
     written = (ROOT / "deploy" / "admission" / "precision.yaml").read_text()
-    assert written == page(), "run: python -m runtime.generators.admission deploy/admission"
-    assert [*yaml.safe_load_all(written)] == manifests()
+    assert written == render_page(), "run: python -m runtime.generators.admission deploy/admission"
+    assert [*yaml.safe_load_all(written)] == build_manifests()
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_a_policy_touches_only_new_pods_whose_owner_asked_and_never_stops_one(
     assert "kube-system" in excluded["values"]
 
 
-@pytest.mark.parametrize("row", defaults(), ids=lambda r: f"{r.format}-{r.framework}")
+@pytest.mark.parametrize("row", read_defaults(), ids=lambda r: f"{r.format}-{r.framework}")
 def test_an_expression_closes_what_it_opens_and_spares_what_is_set(row: Any) -> None:
-    text = expression(row)
+    text = build_expression(row)
     for opened, closed in ("()", "{}", "[]"):
         assert text.count(opened) == text.count(closed)
     assert f"!(has(c.env) && c.env.exists(e, e.name == '{row.variable}'))" in text
@@ -58,8 +58,8 @@ def test_an_expression_closes_what_it_opens_and_spares_what_is_set(row: Any) -> 
 
 
 def test_every_format_is_one_that_hints_name_and_no_variable_is_set_twice() -> None:
-    assert {row.format.upper() for row in defaults()} <= set(framework_lines())
-    pairs = [(row.format, row.variable) for row in defaults()]
+    assert {row.format.upper() for row in read_defaults()} <= set(read_framework_lines())
+    pairs = [(row.format, row.variable) for row in read_defaults()]
     assert len(set(pairs)) == len(pairs)
     text = (ROOT / "actions" / "hints" / "admission.csv").read_text()
     assert all(row["source"] for row in csv.DictReader(text.splitlines()))

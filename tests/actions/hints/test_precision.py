@@ -10,7 +10,7 @@ from analyzers.precision.gains import list_formats
 from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from fallow.models import Subject
-from fallow.precision_lines import framework_lines
+from fallow.precision_lines import read_framework_lines
 from tests.actions.places import Place, bare
 from tests.actions.reclaim.examples import decided, trained
 
@@ -56,5 +56,5 @@ def test_every_format_that_is_advised_has_lines_and_every_verb_an_executor() -> 
         for arch in ("Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
         for f in list_formats(kind, arch)
     }
-    assert {name for name, _ in advised} == set(framework_lines())
+    assert {name for name, _ in advised} == set(read_framework_lines())
     assert {verb for _, verb in advised} == set(PrecisionExecutor.verbs)

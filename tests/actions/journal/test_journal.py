@@ -228,7 +228,7 @@ def test_rows_of_one_moment_are_all_there_or_none(journal: Journal) -> None:
 
 def test_every_kind_of_row_is_known_to_the_record() -> None:
     constants = {v for k, v in vars(event_types).items() if k.isupper() and k != "FLEET"}
-    assert constants == event_types.event_types()
+    assert constants == event_types.read_event_types()
 
 
 def test_kept_and_frozen_are_read_back(journal: Journal) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from actions.decide import decide
 from actions.journal import Journal, JournalState, event_types
-from actions.journal.trust import read_trust_state, revoke, trust_by_hand, with_trust
+from actions.journal.trust import add_trust, read_trust_state, revoke, trust_by_hand
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
 from fallow.errors import UsageError
@@ -24,7 +24,7 @@ def record(tmp_path: Path) -> Iterator[JournalState]:
 
 
 def known(record: JournalState, rule: Policy) -> BudgetUsage:
-    return with_trust(spent(trusted=frozenset()), record, [rule])
+    return add_trust(spent(trusted=frozenset()), record, [rule])
 
 
 def ruling(record: JournalState, rule: Policy) -> tuple[str, list[str]]:

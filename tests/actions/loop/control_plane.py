@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from actions.cluster.client import KubeClient
 from fallow.errors import FallowError
-from simulator.kube.kinds import ApiKind, builtin_kinds
+from simulator.kube.kinds import ApiKind, read_builtin_kinds
 from tests.actions.loop.site import POLICY, SETTINGS, SPACE, Evidence, Site, Told
 from tests.actions.places import door as door_to
 from tests.servers.kube_apiserver import ADMIN, RealServer
@@ -23,7 +23,7 @@ NODES = ("h100-0", "a100-0")
 
 @cache
 def _kinds() -> dict[str, ApiKind]:
-    return {k.key: k for k in builtin_kinds()}
+    return {k.key: k for k in read_builtin_kinds()}
 
 
 class RealEvidence(Evidence):

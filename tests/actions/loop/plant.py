@@ -138,7 +138,7 @@ class Plant(Site):
 
     def __init__(self, folder: Path, size: int) -> None:
         super().__init__(folder)
-        self.cluster = SimulatedCluster(self.store, nodes.nodes_of({"h100": size}), seed=7)
+        self.cluster = SimulatedCluster(self.store, nodes.build_nodes({"h100": size}), seed=7)
         self.begun = self.now
         self.work: dict[str, float] = {}
         """Activity of the devices of a pod, by its name."""
@@ -248,7 +248,7 @@ class Plant(Site):
         for policy in policies:
             trust_by_hand(record, policy, "admin", "a test")
         evidence = Meanwhile(self, meanwhile)
-        return live_actor.actor(
+        return live_actor.build_actor(
             self.config,
             record,
             evidence,

@@ -23,7 +23,7 @@ from actions.loop.recheck import Recheck
 from actions.plan import ActionPlan
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy, Stage
-from fallow.action_models import CaseHistory, Decision, Facts, Reason, Step, decision_id
+from fallow.action_models import CaseHistory, Decision, Facts, Reason, Step, compute_decision_id
 from fallow.action_settings import ActionsSettings
 from fallow.kube.api import ApiConnection, BackOff
 from fallow.models import Finding, Recommendation, Subject
@@ -195,7 +195,7 @@ def decide(policy: Policy, facts: Facts, spent: BudgetUsage, now: datetime) -> D
         reasons.append(Reason("demoted", "it only notifies"))
     subject = facts.finding.subject
     return Decision(
-        id=decision_id(policy.name, facts.finding.id, step),
+        id=compute_decision_id(policy.name, facts.finding.id, step),
         policy=policy.name,
         finding=facts.finding.id,
         subject=(subject.cluster, subject.workload_kind, subject.namespace, subject.workload),
@@ -244,7 +244,9 @@ class Site:
         self.folder = folder
         self.now = start
         self.store = ObjectStore(self._seconds, 7)
-        self.cluster = SimulatedCluster(self.store, nodes.nodes_of({"h100": 1, "a100": 1}), seed=7)
+        self.cluster = SimulatedCluster(
+            self.store, nodes.build_nodes({"h100": 1, "a100": 1}), seed=7
+        )
         self.server = KubeServer(self.store)
         # Whatever is written next to an object meets the version of its controller, not ours.
         self.server.controllers.enable("next write")

@@ -14,7 +14,7 @@ from actions.loop.actor import Actor
 from actions.plan import plan
 from actions.policy.model import Allow, Match, Policy, Stage
 from fallow.action_models import Facts
-from fallow.models import finding_id
+from fallow.models import compute_finding_id
 from fallow.window import Window
 from tests.actions.loop.site import START, Evidence, Site
 
@@ -56,7 +56,8 @@ class Analyzer(Evidence):
         hours = window.seconds / 3600 * GPUS
         finding = msgspec.structs.replace(
             facts.finding,
-            id=self.generic_id or finding_id("idle", "idle", facts.finding.subject, window.start),
+            id=self.generic_id
+            or compute_finding_id("idle", "idle", facts.finding.subject, window.start),
             window=window,
             gpu_hours=hours,
             usd=Decimal(str(hours)) * USD_H,

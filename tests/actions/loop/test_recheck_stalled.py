@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from actions.loop.recheck import Recheck
-from actions.loop.recheck_stalled import StalledReading, judge_stalled, stalled_readings
+from actions.loop.recheck_stalled import StalledReading, judge_stalled, read_stalled_readings
 from fallow.action_models import Facts, PodRef
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -124,6 +124,6 @@ def test_the_last_rows_of_the_warehouse_are_read(
                 ),
             ]
         )  # fmt: skip
-        rows = stalled_readings(warehouse, facts(), NOW, burst_bps=20e6)
+        rows = read_stalled_readings(warehouse, facts(), NOW, burst_bps=20e6)
     assert {r.signal for r in rows} == {"device", "progress", "file writes"}
     assert {r.signal for r in rows if r.is_active} == active

@@ -10,11 +10,11 @@ from actions.journal import Journal, JournalState
 from actions.loop.annotate import ANNOTATION_KEYS
 from actions.loop.freeze import Freeze
 from actions.loop.marks import reconcile_marks
-from actions.reclaim.kinds import kinds
+from actions.reclaim.kinds import read_kinds
 from actions.rights import OWN
 from fallow.action_settings import LeaseSettings
 from fallow.errors import RefusedError
-from runtime.generators.rbac import reader_rights
+from runtime.generators.rbac import list_reader_rights
 from simulator.kube.paths import parse_path
 from tests.actions.places import Place, serving
 from tests.actions.reclaim.examples import replicated
@@ -72,11 +72,11 @@ def test_reconcile_and_thaw_stay_within_the_readers_role_and_fallows_own(
     assert freeze.thaw("ann") == []
 
     assert {mark.kind for mark in result.missing} == {"Deployment", "Node"}
-    granted = {(r.group, r.resource, v) for r in (*reader_rights(), *OWN) for v in r.verbs}
+    granted = {(r.group, r.resource, v) for r in (*list_reader_rights(), *OWN) for v in r.verbs}
     sent = requested(place)
     assert sent <= granted, sorted(sent - granted)
     listed = {resource for _, resource, verb in sent if verb == "list"}
-    assert len(listed) >= len({k.api_kind for k in kinds().values() if k.switch != "hub"})
+    assert len(listed) >= len({k.api_kind for k in read_kinds().values() if k.switch != "hub"})
 
 
 def test_a_kind_that_may_not_be_listed_is_named_and_nothing_is_recorded(

@@ -138,7 +138,7 @@ class GangPlant(Plant):
         record = JournalState(self.journal()).catch_up()
         for policy in policies:
             trust_by_hand(record, policy, "admin", "a test")
-        return live_actor.actor(
+        return live_actor.build_actor(
             self.config, record, Meanwhile(self, meanwhile), cluster=self.door(), policies=policies,
             clock=lambda: self.now, identity="plant", notifier=Told(),
         )  # fmt: skip

@@ -18,7 +18,7 @@ from actions.policy.model import Approvals, ReversalLimit, Stage
 from actions.snapshots import RestoredPart, Snapshot, SnapshotPart
 from fallow.action_models import Facts, Intent, Reason, Target
 from fallow.errors import RefusedError, UsageError
-from fallow.protections import protections
+from fallow.protections import read_protections
 from fallow.window import Window
 from tests.actions.loop.site import POLICY, SPACE, Site, bare, plan
 
@@ -48,7 +48,7 @@ def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Si
 
 
 def test_what_we_write_on_an_object_protects_it_from_nothing() -> None:
-    assert not set(ANNOTATION_KEYS) & {p.key for p in protections()}
+    assert not set(ANNOTATION_KEYS) & {p.key for p in read_protections()}
 
 
 def test_the_journal_is_written_before_the_first_write_and_around_each(site: Site) -> None:

@@ -268,7 +268,7 @@ def test_trust_in_a_policy_ends_with_its_text_and_not_with_its_place(tmp_path: P
 
 def test_every_key_is_in_the_reference_as_the_code_tells_it() -> None:
     page = DOCS.read_text(encoding="utf-8")
-    assert keys.table() in page, "run: python -m runtime.generators.reference docs"
+    assert keys.render_table() in page, "run: python -m runtime.generators.reference docs"
     for name, key in keys.list_keys():
         assert key.description, name
         assert keys.describe_default(key), name
@@ -312,7 +312,7 @@ def test_a_key_with_its_documented_default_changes_nothing(
 
 
 def test_the_schema_for_editors_names_every_key_and_is_json() -> None:
-    told = json.loads(json.dumps(keys.schema()))
+    told = json.loads(json.dumps(keys.build_schema()))
     assert set(told["properties"]) == set(keys.PolicyKeys.keys())
     assert told["additionalProperties"] is False
     assert told["required"] == ["name", "stages"]

@@ -15,7 +15,7 @@ from actions.quota.executor import QuotaExecutor
 from actions.quota.review import review_step
 from analyzers.quota.analyzer import QuotaAnalyzer
 from collectors.kube.queues import Queues
-from collectors.kube.quotas import quota_kinds, quota_rows
+from collectors.kube.quotas import list_quota_rows, read_quota_kinds
 from collectors.kube.shapes import CustomObject
 from fallow.action_models import Action, Decision
 from fallow.capacity_settings import QuotaSettings
@@ -44,7 +44,7 @@ class Town:
         self.asks = {"team-a": 2, "team-b": 8}
         self.store = ObjectStore(lambda: self.now_s)
         self.store.webhooks = QUOTA_WEBHOOKS
-        self.cluster = SimulatedCluster(self.store, nodes.nodes_of({"h100": 2}), seed=7)
+        self.cluster = SimulatedCluster(self.store, nodes.build_nodes({"h100": 2}), seed=7)
         self.views = Memory()
         for team, gpus in TEAMS.items():
             self.store.create("Namespace", {"metadata": {"name": team}})
@@ -130,11 +130,13 @@ class Town:
         queues.add_workloads(_custom(w) for w in self.store.list("Workload"))
         at = self.now - timedelta(minutes=30)
         rows: list[dict[str, Any]] = []
-        for kind in quota_kinds():
+        for kind in read_quota_kinds():
             if kind.kind in {self.kind, "LocalQueue"}:
                 name = ELASTIC if kind.kind == "ElasticQuota" else kind.kind
                 for item in self.store.list(name):
-                    rows += quota_rows(kind, _custom(item), cluster="lab", now=at, queues=queues)
+                    rows += list_quota_rows(
+                        kind, _custom(item), cluster="lab", now=at, queues=queues
+                    )
         self.views.rows("quota", rows)
         held = sum(map(self.held, TEAMS))
         hour = {

@@ -348,17 +348,17 @@ def test_a_hubs_server_is_stopped_by_the_hub_and_never_by_its_pod(place: Place) 
 
 
 def test_a_hubs_server_is_protected_by_the_words_of_its_pod_and_namespace(place: Place) -> None:
-    from actions.loop.runner import standard_guard  # noqa: PLC0415
+    from actions.loop.runner import check_protections  # noqa: PLC0415
 
     notes = {"hub.jupyter.org/username": "ada", "fallow.dev/keep": "true"}
     body = {"name": "j", "labels": {"component": "singleuser-server"}, "annotations": notes}
     place.make("Pod", {"metadata": body, "spec": POD})
     intent = intend(place, "JupyterServer", "stop", "ada")
     user = {"name": "ada", "servers": {"": {"ready": True}}}
-    (reason,) = standard_guard(intent, user, place.door, NOW)
+    (reason,) = check_protections(intent, user, place.door, NOW)
     assert "fallow.dev/keep=true on Pod" in reason.text
     place.patch("Pod", "j", {"metadata": {"annotations": {"fallow.dev/keep": None}}})
-    assert standard_guard(intent, user, place.door, NOW) == ()
+    assert check_protections(intent, user, place.door, NOW) == ()
 
 
 @pytest.mark.parametrize("kind", ["Notebook", "InferenceService"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from actions.executors import choose_executor
-from actions.reclaim.kinds import kinds
+from actions.reclaim.kinds import read_kinds
 from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Place, bare, says
@@ -25,7 +25,7 @@ def intended(place: Place, example: Example, name: str = "x") -> tuple[Any, Inte
 
 
 def test_every_kind_has_an_example() -> None:
-    assert {e.kind for e in EXAMPLES} | {"JupyterServer"} == set(kinds())
+    assert {e.kind for e in EXAMPLES} | {"JupyterServer"} == set(read_kinds())
 
 
 @pytest.mark.parametrize("example", PATCHED, ids=name_of)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from actions.savings.forecast import IdleStretches, expected_rest, forecast_savings
+from actions.savings.forecast import IdleStretches, compute_expected_rest, forecast_savings
 
 pytestmark = pytest.mark.slow
 
@@ -72,15 +72,17 @@ def test_what_outlasted_history_goes_on_as_its_age_and_not_as_its_hours_say() ->
     10 * (1 - 2 ** -0.486) / 0.486 hours of the next 10.
     """
     lengths, ended = np.array([1.0, 6.0, 8.0, 10.0]), np.array([True, True, True, False])
-    assert expected_rest(lengths, ended, 10.0, 10.0) == pytest.approx(5.884, abs=1e-3)
+    assert compute_expected_rest(lengths, ended, 10.0, 10.0) == pytest.approx(5.884, abs=1e-3)
     # Twice as old, it lasts longer of the same hours: 20 * (1 - 1.5 ** -0.486) / 0.486.
-    assert expected_rest(lengths, ended, 20.0, 10.0) == pytest.approx(7.360, abs=1e-3)
+    assert compute_expected_rest(lengths, ended, 20.0, 10.0) == pytest.approx(7.360, abs=1e-3)
 
 
 def test_an_index_of_one_has_the_logarithm_as_its_integral() -> None:
     # Old are those beyond 5 hours: ln(10 / 5) + ln(e / 2) = 1 per the one end among them.
     lengths, ended = np.array([10.0, 5.0 * np.e / 2]), np.array([False, True])
-    assert expected_rest(lengths, ended, 10.0, 10.0) == pytest.approx(10 * np.log(2), rel=1e-6)
+    assert compute_expected_rest(lengths, ended, 10.0, 10.0) == pytest.approx(
+        10 * np.log(2), rel=1e-6
+    )
 
 
 def test_a_heavy_tail_is_within_where_an_exponential_one_is_far_below() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actions.savings.forecast import expected_rest, survival
+from actions.savings.forecast import compute_expected_rest, compute_survival
 from actions.savings.measured_action import MeasuredAction
 from actions.savings.measurement import measure_savings
 from fallow.action_models import LedgerEntry
@@ -376,32 +376,32 @@ def test_the_expected_rest_is_within_the_horizon_and_what_history_shows(
 ) -> None:
     lengths = np.array([s[0] for s in stretches])
     ended = np.array([s[1] for s in stretches])
-    rest = expected_rest(lengths, ended, age, horizon)
+    rest = compute_expected_rest(lengths, ended, age, horizon)
     assert 0 <= rest <= horizon + 1e-9
     if ended[lengths == lengths.max()].all() and age < lengths.max():
         assert rest <= lengths.max() - age + 1e-9, "everything ended by then"
-    _, alive = survival(lengths, ended)
+    _, alive = compute_survival(lengths, ended)
     assert (np.diff(alive) <= 1e-12).all()
 
 
 def test_without_censoring_the_expected_rest_is_the_mean_of_those_that_last() -> None:
     lengths = np.array([1.0, 2.0, 3.0, 8.0])
     ended = np.ones(4, dtype=bool)
-    assert expected_rest(lengths, ended, 0.0, 100.0) == pytest.approx(3.5)
-    assert expected_rest(lengths, ended, 2.0, 100.0) == pytest.approx((0 + 1 + 6) / 3)
-    assert expected_rest(lengths, ended, 2.0, 3.0) == pytest.approx((0 + 1 + 3) / 3)
-    assert expected_rest(lengths, ended, 8.0, 3.0) == 0
+    assert compute_expected_rest(lengths, ended, 0.0, 100.0) == pytest.approx(3.5)
+    assert compute_expected_rest(lengths, ended, 2.0, 100.0) == pytest.approx((0 + 1 + 6) / 3)
+    assert compute_expected_rest(lengths, ended, 2.0, 3.0) == pytest.approx((0 + 1 + 3) / 3)
+    assert compute_expected_rest(lengths, ended, 8.0, 3.0) == 0
 
 
 def test_what_outlasts_history_goes_on_at_the_rate_at_which_the_old_end() -> None:
     lengths, ended = np.array([4.0, 8.0, 12.0]), np.array([True, True, False])
     less = 1 / (np.log(8 / 6) + np.log(12 / 6)) - 1  # old from 6 h on: one of two ended
     tail = 12 * (1 - (18 / 12) ** -less) / less
-    assert expected_rest(lengths, ended, 12.0, 6.0) == pytest.approx(tail)
+    assert compute_expected_rest(lengths, ended, 12.0, 6.0) == pytest.approx(tail)
     before = 2 + tail * 1.0
-    assert expected_rest(lengths, ended, 10.0, 8.0) == pytest.approx(before)
+    assert compute_expected_rest(lengths, ended, 10.0, 8.0) == pytest.approx(before)
     left = 1 - 0.5 / np.log(2)
-    assert expected_rest(np.array([10.0]), np.array([False]), 10.0, 1.0) == pytest.approx(
+    assert compute_expected_rest(np.array([10.0]), np.array([False]), 10.0, 1.0) == pytest.approx(
         10 * (1.1**left - 1) / left
     ), "half an end since half of its age, where none was seen"
 
@@ -409,7 +409,7 @@ def test_what_outlasts_history_goes_on_at_the_rate_at_which_the_old_end() -> Non
 def test_a_week_of_forgetting_is_not_carried_on_at_the_rate_of_lunch_breaks() -> None:
     lengths = np.array([1.0] * 500 + [168.0] * 2)
     ended = np.array([True] * 500 + [False] * 2)
-    assert expected_rest(lengths, ended, 168.0, 24.0) > 23
+    assert compute_expected_rest(lengths, ended, 168.0, 24.0) > 23
 
 
 def second(at_h: float, who: str = "train", back: float | None = None) -> MeasuredAction:

@@ -34,7 +34,7 @@ class Site:
     def __init__(self, store: ObjectStore, url: str) -> None:
         self.store, self.door = store, door(url, name="lab")
         self.now_s = NOW.timestamp()
-        self.cluster = SimulatedCluster(store, nodes.nodes_of({"h100": 2}), seed=7)
+        self.cluster = SimulatedCluster(store, nodes.build_nodes({"h100": 2}), seed=7)
         for space in (SPACE, "team-a"):
             store.create("Namespace", {"metadata": {"name": space}})
 
@@ -188,11 +188,11 @@ def test_what_is_not_said_right_is_one_clear_line(stage: dict[str, Any], why: st
 
 
 def test_placeholders_are_last_of_all_and_nobody_is_to_stop_them() -> None:
-    made = manifests.placeholders(pool(node_selector={"pool": "h100"}), 3)
+    made = manifests.build_placeholders(pool(node_selector={"pool": "h100"}), 3)
     pod = made["spec"]["template"]["spec"]
-    assert pod["priorityClassName"] == manifests.priority_class()["metadata"]["name"]
-    assert manifests.priority_class()["preemptionPolicy"] == "Never"
-    assert -10 <= manifests.priority_class()["value"] < 0
+    assert pod["priorityClassName"] == manifests.build_priority_class()["metadata"]["name"]
+    assert manifests.build_priority_class()["preemptionPolicy"] == "Never"
+    assert -10 <= manifests.build_priority_class()["value"] < 0
     assert pod["terminationGracePeriodSeconds"] == 0
     assert pod["nodeSelector"] == {"pool": "h100"}
     assert "fallow.dev/protect" in made["spec"]["template"]["metadata"]["annotations"]
@@ -200,7 +200,7 @@ def test_placeholders_are_last_of_all_and_nobody_is_to_stop_them() -> None:
 
 def test_a_metric_of_ours_may_scale_it_instead() -> None:
     one = pool(metric="fallow_gpus", prometheus="http://prometheus:9090", gpus_per_pod=2)
-    trigger = manifests.scaler(one)["spec"]["triggers"][0]["metadata"]
+    trigger = manifests.build_scaler(one)["spec"]["triggers"][0]["metadata"]
     assert (trigger["query"], trigger["threshold"]) == ("max(fallow_gpus)", "2")
     with living(keda=False) as site:
         stage = {"metric": "fallow_gpus", "prometheus": "http://prometheus:9090"}
@@ -218,14 +218,14 @@ def test_a_metric_of_ours_may_scale_it_instead() -> None:
 @given(st.lists(st.floats(0, 40), min_size=24, max_size=24), st.integers(1, 8))
 def test_every_hour_of_the_day_gets_what_was_advised(by_hour: list[float], each: int) -> None:
     one = pool(tuple(by_hour), gpus_per_pod=each)
-    spec = manifests.by_schedule(one)["spec"]
+    spec = manifests.build_by_schedule(one)["spec"]
     for hour in range(24):
         wanted = one.replicas(hour)
         assert (wanted - 1) * each < by_hour[hour] <= wanted * each + 1e-6 or wanted == 0
-        active = [t for a, b, t in manifests.stretches(one) if _within(hour, a, b)]
+        active = [t for a, b, t in manifests.list_stretches(one) if _within(hour, a, b)]
         assert max([spec["minReplicaCount"], *active]) == wanted
     assert spec["maxReplicaCount"] == max(1, one.most)
-    shown = list(yaml.safe_load_all(manifests.to_yaml([manifests.by_schedule(one)])))
+    shown = list(yaml.safe_load_all(manifests.to_yaml([manifests.build_by_schedule(one)])))
     assert shown[0]["spec"] == spec
 
 

@@ -18,7 +18,7 @@ from analyzers.precision.gains import (
 )
 from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from fallow.models import Finding
 from fallow.settings import load
 from fallow.workload_settings import PrecisionSettings
@@ -152,7 +152,7 @@ def test_no_range_is_beyond_amdahl_the_roofline_or_the_peak(
     model: str, sm: float, pipe: float, dram: float | None, kind: str
 ) -> None:
     peaks = read_gpu_peaks()[model]
-    arch = next(m.arch for m in gpu_models() if m.gpu_model == model)
+    arch = next(m.arch for m in read_gpu_models() if m.gpu_model == model)
     now = peaks.fp32_tflops if kind == "fp32_asleep" else peaks.tensor_tflops
     for one in list_formats(kind, arch):
         gain = compute_pipe_gain(pipe, sm, dram, now, peaks, one)

@@ -13,7 +13,7 @@ from analyzers.reliability.analyzer import ReliabilityAnalyzer
 from analyzers.waterfall import build_waterfall
 from fallow.models import Finding
 from fallow.reliability_settings import ReliabilitySettings
-from fallow.xids import xid_meaning, xid_meanings
+from fallow.xids import get_xid_meaning, read_xid_meanings
 from runtime.operations.findings import document
 from tests.analyzers.goldens import agree
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parent / "golden"
 Ward = Any
-APPLICATIONS = [c for c, said in xid_meanings().items() if said.class_ == "application"]
-FATAL = [c for c, said in xid_meanings().items() if said.severity == "fatal"]
+APPLICATIONS = [c for c, said in read_xid_meanings().items() if said.class_ == "application"]
+FATAL = [c for c, said in read_xid_meanings().items() if said.severity == "fatal"]
 
 
 def found(ward: Ward, **chosen: Any) -> dict[str, Finding]:
@@ -125,7 +125,7 @@ def test_a_fatal_xid_alone_is_a_suspicion_and_with_a_failed_pod_certain(
 
 
 def test_an_unlisted_xid_condemns_nobody() -> None:
-    assert xid_meaning(4711).severity == "log"
+    assert get_xid_meaning(4711).severity == "log"
 
 
 def test_one_gpu_that_different_pods_stumble_over_is_suspect_and_one_pod_s_own_errors_are_not(

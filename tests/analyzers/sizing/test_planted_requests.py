@@ -9,11 +9,11 @@ import pytest
 
 from analyzers.sizing.analyzer import SizingAnalyzer
 from collectors.kube.owners import TopOwner
-from collectors.kube.pods import PodContext, pod_row
+from collectors.kube.pods import PodContext, build_pod_row
 from fallow.window import Window
-from simulator.exporters.container_rows import container_rows
+from simulator.exporters.container_rows import build_container_rows
 from simulator.models import DeviceAllocation
-from simulator.work.behaviours import Script, WorkPlan, script
+from simulator.work.behaviours import Script, WorkPlan, build_script
 from tests.kube.objects import as_pod
 from tests.simulator.cluster.conftest import START_S, Small
 
@@ -72,7 +72,7 @@ def planted(views: Any) -> dict[str, tuple[str, dict[str, float]]]:
     for number, behaviour in enumerate(BEHAVIOURS):
         for plan in PLANTED:
             name = f"{behaviour}-{plan}".replace(" ", "-")
-            scripts[name] = script(WorkPlan(behaviour, 11 + number), START_S)
+            scripts[name] = build_script(WorkPlan(behaviour, 11 + number), START_S)
             plans[name] = plan, need(scripts[name])
             world.make("Deployment", name, deployment(name, asked(plans[name][1], plan)))
     world.run(3000)
@@ -88,12 +88,12 @@ def planted(views: Any) -> dict[str, tuple[str, dict[str, float]]]:
         for t in world.cluster.allocations
     ]
     of = {uid: scripts[name] for uid, name in by_uid.items()}
-    views.put(*container_rows(tenures, of, MOMENTS, cluster="c"))
+    views.put(*build_container_rows(tenures, of, MOMENTS, cluster="c"))
     for pod in world.pods():
         name = by_uid[pod["metadata"]["uid"]]
         top = TopOwner("Deployment", name, None)
         around = PodContext(cluster="c", now=lambda: end, resolve=partial(_always, top))
-        row = pod_row(as_pod(pod), around)
+        row = build_pod_row(as_pod(pod), around)
         naive = {
             k: v.astimezone(UTC).replace(tzinfo=None) if isinstance(v, datetime) else v
             for k, v in row.items()

@@ -22,7 +22,7 @@ class Small:
     ) -> None:
         self.now_s = START_S
         self.store = ObjectStore(lambda: self.now_s, seed)
-        specs = nodes.nodes_of(pools)
+        specs = nodes.build_nodes(pools)
         self.cluster = SimulatedCluster(self.store, specs, placement=placement, seed=seed)
         self.make("Namespace", "team-a", namespace="")
         self.settle()

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from collectors.kube.owners import Owners, from_index
+from collectors.kube.owners import Owners, build_lookup
 from collectors.kube.shapes import Meta
 
 Make = Callable[..., Any]
@@ -108,7 +108,7 @@ def test_our_collector_climbs_from_its_pods_to_it(kind: str, small: Make, shapes
         for obj in world.store.list(known.key):
             meta = msgspec.convert(obj["metadata"], Meta)
             index[known.group, known.kind, meta.namespace, meta.name] = meta
-    owners = Owners(from_index(index))
+    owners = Owners(build_lookup(index))
     climbed = [owners.top(msgspec.convert(p["metadata"], Meta)) for p in world.pods()]
     tops = {(top.kind, top.name, top.uid) for top in climbed if top is not None}
     uid = world.get(kind, "work")["metadata"]["uid"]

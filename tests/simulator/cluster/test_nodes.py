@@ -7,35 +7,35 @@ import msgspec
 import pytest
 
 from collectors.kube.devices import Dra
-from collectors.kube.nodes import node_row
+from collectors.kube.nodes import build_node_row
 from collectors.kube.shapes import Node
-from collectors.prices.card import built_in
+from collectors.prices.card import read_built_in
 from fallow.errors import UsageError
 from simulator.cluster import nodes
-from simulator.cluster.mig import layout
+from simulator.cluster.mig import build_layout
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("gpus", [1, 3, 7, 64, 512, 1000])
 def test_a_fleet_has_exactly_the_gpus_asked_for(gpus: int) -> None:
-    specs = nodes.fleet(gpus)
-    assert len({d.uuid for d in nodes.devices(specs, seed=7)}) == gpus
+    specs = nodes.build_fleet(gpus)
+    assert len({d.uuid for d in nodes.list_devices(specs, seed=7)}) == gpus
 
 
 def test_the_same_seed_gives_the_same_uuids_and_another_seed_others() -> None:
-    specs = nodes.fleet(64)
-    assert nodes.devices(specs, 7) == nodes.devices(specs, 7)
-    first, second = ({d.uuid for d in nodes.devices(specs, s)} for s in (7, 8))
+    specs = nodes.build_fleet(64)
+    assert nodes.list_devices(specs, 7) == nodes.list_devices(specs, 7)
+    first, second = ({d.uuid for d in nodes.list_devices(specs, s)} for s in (7, 8))
     assert not first & second
 
 
-@pytest.mark.parametrize("pool", nodes.pools().values(), ids=lambda p: p.name)
+@pytest.mark.parametrize("pool", nodes.read_pools().values(), ids=lambda p: p.name)
 def test_our_collector_reads_each_pool_as_the_table_says(pool: nodes.PoolSpec) -> None:
     spec = nodes.SimulatedNode(f"{pool.name}-0", pool)
-    body = nodes.node_object(spec, NOW.timestamp())
+    body = nodes.build_node_object(spec, NOW.timestamp())
     node = msgspec.convert(body, Node)
-    row = node_row(node, cluster="c", now=NOW, dra=Dra())
+    row = build_node_row(node, cluster="c", now=NOW, dra=Dra())
     assert {k: row[k] for k in ("provider", "region", "zone", "instance_type")} == {
         "provider": pool.provider,
         "region": pool.region,
@@ -52,7 +52,7 @@ def test_our_collector_reads_each_pool_as_the_table_says(pool: nodes.PoolSpec) -
     assert row["memory_bytes"] < pool.memory_gib * 2**30
 
 
-@pytest.mark.parametrize("pool", nodes.pools().values(), ids=lambda p: p.name)
+@pytest.mark.parametrize("pool", nodes.read_pools().values(), ids=lambda p: p.name)
 def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: nodes.PoolSpec) -> None:
     offers = {
         (c.provider, c.region, c.instance_type): (
@@ -61,7 +61,7 @@ def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: nodes.Po
             int(c.vcpu),
             int(c.memory_gib),
         )
-        for c in built_in()
+        for c in read_built_in()
     }
     assert offers[pool.provider, pool.region, pool.instance_type] == (
         pool.gpu_model,
@@ -72,14 +72,14 @@ def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: nodes.Po
 
 
 def test_the_shares_of_the_pools_make_a_whole() -> None:
-    assert sum(p.share for p in nodes.pools().values()) == pytest.approx(1)
+    assert sum(p.share for p in nodes.read_pools().values()) == pytest.approx(1)
 
 
 def test_the_plugin_offers_what_the_devices_are() -> None:
-    spec = nodes.SimulatedNode("n", nodes.pools()["h100-mig"])
-    found = Counter(d.profile for d in nodes.devices([spec], 7))
+    spec = nodes.SimulatedNode("n", nodes.read_pools()["h100-mig"])
+    found = Counter(d.profile for d in nodes.list_devices([spec], 7))
     assert found == {None: 4, "1g.10gb": 16, "2g.20gb": 1, "3g.40gb": 3}
-    assert nodes.resources(spec.pool) == {
+    assert nodes.count_resources(spec.pool) == {
         "nvidia.com/gpu": 4,
         "nvidia.com/mig-1g.10gb": 16,
         "nvidia.com/mig-2g.20gb": 1,
@@ -88,8 +88,8 @@ def test_the_plugin_offers_what_the_devices_are() -> None:
 
 
 def test_single_strategy_counts_instances_as_gpus() -> None:
-    spec = nodes.SimulatedNode("n", nodes.pools()["a100-mig"])
-    body = nodes.node_object(spec, 0)
+    spec = nodes.SimulatedNode("n", nodes.read_pools()["a100-mig"])
+    body = nodes.build_node_object(spec, 0)
     assert body["status"]["capacity"]["nvidia.com/gpu"] == "56"
     assert body["metadata"]["labels"]["nvidia.com/gpu.count"] == "56"
     assert body["metadata"]["labels"]["nvidia.com/gpu.product"].endswith("-MIG-1g.5gb")
@@ -97,7 +97,7 @@ def test_single_strategy_counts_instances_as_gpus() -> None:
 
 def test_instances_of_a_board_never_weigh_more_than_it() -> None:
     weights: Counter[tuple[str, int]] = Counter()
-    for device in nodes.devices(nodes.fleet(512), 7):
+    for device in nodes.list_devices(nodes.build_fleet(512), 7):
         weights[device.node, device.index] += device.weight  # type: ignore[assignment]
     assert max(weights.values()) <= 1 + 1e-9
 
@@ -113,10 +113,10 @@ def test_instances_of_a_board_never_weigh_more_than_it() -> None:
 )
 def test_a_layout_that_no_board_can_have_is_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        layout("H100", text)
+        build_layout("H100", text)
     assert says in str(caught.value)
 
 
 def test_an_unknown_pool_names_the_legal_ones() -> None:
     with pytest.raises(UsageError, match=r"no node pool 'b300'.*h100, h100-spot"):
-        nodes.nodes_of({"b300": 1})
+        nodes.build_nodes({"b300": 1})

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.fragmentation import FragmentationMeasure, PodType, mix, typical_mix
+from fallow.fragmentation import FragmentationMeasure, PodType, mix, read_typical_mix
 from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place
 from simulator.cluster.scheduler.requests import NodeFree, PodRequest
@@ -74,7 +74,7 @@ def test_a_mix_keeps_the_popular_types_and_sums_to_one() -> None:
     kept = mix([common] * 90 + [rare] * 5 + [rarest] * 5)
     assert [kind.cpu_milli for kind in kept] == [1, 3]
     assert sum(kind.popularity for kind in kept) == pytest.approx(1)
-    assert sum(kind.popularity for kind in typical_mix()) == pytest.approx(1)
+    assert sum(kind.popularity for kind in read_typical_mix()) == pytest.approx(1)
 
 
 def after(node: NodeFree, device: int, milli: int, cpu: int) -> float:

@@ -18,12 +18,12 @@ Layout = frozenset[MigInstance]
 
 
 def maximal_layouts(model: str, without: set[int]) -> set[Layout]:
-    kinds = [kind for kind in mig.profiles(model).values() if kind.profile_id not in without]
+    kinds = [kind for kind in mig.list_profiles(model).values() if kind.profile_id not in without]
     seen: set[Layout] = set()
     full: set[Layout] = set()
 
     def grow(layout: Layout) -> None:
-        taken = mig.used(model, layout)
+        taken = mig.get_used_slices(model, layout)
         more = [
             layout | {MigInstance(kind.name, start)}
             for kind in kinds
@@ -52,9 +52,9 @@ def test_the_table_gives_the_known_number_of_full_layouts(
     assert len({tuple(sorted(i.profile for i in layout)) for layout in found}) == multisets
 
 
-@pytest.mark.parametrize("model", mig.models())
+@pytest.mark.parametrize("model", mig.read_models())
 def test_no_full_layout_exceeds_the_compute_slices_of_its_board(model: str) -> None:
-    kinds = mig.profiles(model)
+    kinds = mig.list_profiles(model)
     most = max(kind.compute for kind in kinds.values())
     for layout in maximal_layouts(model, {20}):
         assert sum(kinds[i.profile].compute for i in layout) <= most
@@ -68,7 +68,7 @@ def test_a_layout_is_laid_out_in_any_order(names: list[str]) -> None:
     for order in (names, names[::-1]):
         found = mig.lay_out("H100", order)
         assert sorted(i.profile for i in found) == sorted(names)
-        assert mig.used("H100", found)
+        assert mig.get_used_slices("H100", found)
 
 
 @pytest.mark.parametrize(

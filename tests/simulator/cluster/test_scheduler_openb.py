@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fallow.fragmentation import FragmentationMeasure, PodType, mix, typical_mix
+from fallow.fragmentation import FragmentationMeasure, PodType, mix, read_typical_mix
 from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place
 from simulator.cluster.scheduler.requests import NodeFree, PodRequest, Policy
@@ -87,7 +87,9 @@ def test_every_node_of_the_snapshot_has_its_known_fragmentation(shared_data: Sha
         free[at, : len(parts)] = [int(part) for part in parts]
     cpu = np.array([int(node["cpu_milli_free"]) for node in nodes])
     want = [float(node["frag_milli"]) for node in nodes]
-    assert FragmentationMeasure(typical_mix()).fragments(cpu, free) == pytest.approx(want, abs=1e-3)
+    assert FragmentationMeasure(read_typical_mix()).fragments(cpu, free) == pytest.approx(
+        want, abs=1e-3
+    )
 
 
 def test_the_empty_cluster_has_the_known_fragmentation_and_causes(empty: SchedulerFleet) -> None:
@@ -105,11 +107,11 @@ def test_the_default_mix_is_what_these_pods_ask(
 ) -> None:
     kinds = [PodType(pod.cpu_milli, pod.gpus, pod.gpu_milli) for pod in pods]
     assert len(set(kinds)) == 91
-    assert mix(kinds) == typical_mix()
+    assert mix(kinds) == read_typical_mix()
     known = json.loads(shared_data("openb/typical_pods_default_95pct.json").read_text("utf-8"))
     assert [
         (kind.cpu_milli, kind.gpus, kind.gpu_milli, round(kind.popularity, 8))
-        for kind in typical_mix()
+        for kind in read_typical_mix()
     ] == [(k["cpu_milli"], k["num_gpu"], k["gpu_milli"], k["popularity"]) for k in known]
 
 

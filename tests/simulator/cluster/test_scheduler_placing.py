@@ -4,7 +4,7 @@ import pytest
 
 from fallow.errors import UsageError
 from simulator.cluster.scheduler.fleet import SchedulerFleet
-from simulator.cluster.scheduler.order import gangs
+from simulator.cluster.scheduler.order import sort_gangs
 from simulator.cluster.scheduler.placing import place, place_gang
 from simulator.cluster.scheduler.requests import (
     NodeFree,
@@ -256,7 +256,7 @@ def test_the_queue_goes_by_priority_then_age_then_name_and_keeps_gangs_together(
         pod(uid="urgent", created_s=99, priority=7),
         pod(uid="alone", gang="ns/half", created_s=0),
     ]
-    order = gangs(pending, {"ns/half": 2})
+    order = sort_gangs(pending, {"ns/half": 2})
     names = ["ns/urgent", "ns/g", "ns/a", "ns/b", "ns/k", "ns/late"]
     assert [gang.name for gang in order] == names
     assert [member.uid for member in order[1].members] == ["m1", "m2"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.mig import lay_out
 from simulator.cluster.scheduler.placing import place, place_gang
-from simulator.cluster.scheduler.preempting import victims
+from simulator.cluster.scheduler.preempting import choose_victims
 from simulator.cluster.scheduler.requests import (
     MigDevice,
     NodeFree,
@@ -45,7 +45,7 @@ def names(found: tuple[Running, ...] | None) -> list[str] | None:
 def test_nobody_yields_where_there_is_room() -> None:
     full = fleet(1, 1)
     put(full, "a", "n0", 1)
-    assert names(victims(asks(1), full)) == []
+    assert names(choose_victims(asks(1), full)) == []
 
 
 def test_fewest_come_before_lowest() -> None:
@@ -53,7 +53,7 @@ def test_fewest_come_before_lowest() -> None:
     put(full, "low 1", "n0", 1, priority=1)
     put(full, "low 2", "n0", 1, priority=1)
     put(full, "one", "n1", 2, priority=5)
-    assert names(victims(asks(2), full)) == ["one"]
+    assert names(choose_victims(asks(2), full)) == ["one"]
 
 
 def test_of_as_few_the_lowest_then_the_youngest_yields() -> None:
@@ -61,7 +61,7 @@ def test_of_as_few_the_lowest_then_the_youngest_yields() -> None:
     put(full, "high", "n0", 1, priority=5)
     put(full, "old", "n0", 1, priority=1, started_s=10)
     put(full, "young", "n0", 1, priority=1, started_s=20)
-    assert names(victims(asks(1), full)) == ["young"]
+    assert names(choose_victims(asks(1), full)) == ["young"]
 
 
 def test_the_fewest_are_looked_for_on_every_node() -> None:
@@ -69,7 +69,7 @@ def test_the_fewest_are_looked_for_on_every_node() -> None:
     for node, widths in (("n0", (1, 1, 1)), ("n1", (2, 1)), ("n2", (1, 1, 1))):
         for nth, width in enumerate(widths):
             put(full, f"{node} {nth}", node, width, priority=5 if node == "n1" else 0)
-    assert names(victims(asks(3), full)) == ["n1 0", "n1 1"]
+    assert names(choose_victims(asks(3), full)) == ["n1 0", "n1 1"]
 
 
 @pytest.mark.parametrize(
@@ -80,24 +80,24 @@ def test_the_fewest_are_looked_for_on_every_node() -> None:
 def test_nobody_yields_where_it_would_not_help_or_is_not_allowed(new: PodGang) -> None:
     full = fleet(1)
     put(full, "a", "n0", 1, priority=5)
-    assert victims(new, full) is None
+    assert choose_victims(new, full) is None
 
 
 def test_a_pod_in_the_way_on_a_closed_node_is_left_alone() -> None:
     full = fleet(1)
     put(full, "a", "n0", 1)
     full.close("n0")
-    assert victims(asks(1), full) is None
+    assert choose_victims(asks(1), full) is None
 
 
 def test_a_gang_is_evicted_whole_or_left_alone() -> None:
     full = fleet(1, 1)
     put(full, "m0", "n0", 1, gang="g")
     put(full, "m1", "n1", 1, gang="g")
-    assert names(victims(asks(1), full)) == ["m0", "m1"]
+    assert names(choose_victims(asks(1), full)) == ["m0", "m1"]
     full.release("m1")
     put(full, "m1", "n1", 1, gang="g", priority=50)
-    assert victims(asks(1), full) is None
+    assert choose_victims(asks(1), full) is None
 
 
 def test_a_lone_pod_yields_before_a_gang_that_is_larger() -> None:
@@ -105,13 +105,13 @@ def test_a_lone_pod_yields_before_a_gang_that_is_larger() -> None:
     put(full, "m0", "n0", 1, gang="g")
     put(full, "m1", "n1", 1, gang="g")
     put(full, "z", "n2", 1, priority=5)
-    assert names(victims(asks(1), full)) == ["z"]
+    assert names(choose_victims(asks(1), full)) == ["z"]
 
 
 def test_a_quota_may_name_victims_of_higher_priority() -> None:
     full = fleet(1)
     put(full, "borrower", "n0", 1, priority=99)
-    assert names(victims(asks(1), full, may=lambda _: True)) == ["borrower"]
+    assert names(choose_victims(asks(1), full, may=lambda _: True)) == ["borrower"]
 
 
 def test_a_gang_evicts_only_what_is_in_its_way() -> None:
@@ -121,7 +121,7 @@ def test_a_gang_evicts_only_what_is_in_its_way() -> None:
         put(full, f"{node} a", node, 1, priority=priority)
         put(full, f"{node} b", node, 1, priority=priority)
     pair = PodGang("new", tuple(PodRequest(u, u, gpus=2, priority=10) for u in ("x", "y")))
-    found = victims(pair, full)
+    found = choose_victims(pair, full)
     assert set(names(found) or ()) == {"n0 a", "n0 b", "n2 a", "n2 b"}
     assert len(full.running) == 7
 
@@ -133,8 +133,8 @@ def test_an_instance_is_freed_for_its_profile_only() -> None:
     )
     put(full, "three", "n0", 1, profile="3g.40gb", priority=2)
     put(full, "four", "n0", 1, profile="4g.40gb", priority=1)
-    assert names(victims(asks(1, profile="3g.40gb"), full)) == ["three"]
-    assert victims(asks(1), full) is None
+    assert names(choose_victims(asks(1, profile="3g.40gb"), full)) == ["three"]
+    assert choose_victims(asks(1), full) is None
 
 
 pods = st.lists(
@@ -165,7 +165,7 @@ def test_no_smaller_set_of_victims_would_do(
     drawn: list[tuple[int, int, int, str]], gpus: int, priority: int
 ) -> None:
     full = filled(drawn)
-    found = victims(asks(gpus, priority), full)
+    found = choose_victims(asks(gpus, priority), full)
     lower = [one for one in full.running.values() if one.request.priority < priority]
     whole = [
         some
@@ -187,7 +187,7 @@ def test_a_gang_fits_once_its_victims_left_and_none_is_half_a_gang(
     gang = PodGang(
         "new", tuple(PodRequest(f"x{i}", "x", gpus=gpus, priority=2) for i in range(members))
     )
-    found = victims(gang, full)
+    found = choose_victims(gang, full)
     lower = tuple(one for one in full.running.values() if one.request.priority < 2)
     if found is None:
         assume(closed(full, lower))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from simulator.cluster.scheduler import mig
 from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place, place_gang
-from simulator.cluster.scheduler.preempting import victims
+from simulator.cluster.scheduler.preempting import choose_victims
 from simulator.cluster.scheduler.requests import (
     POLICIES,
     MigDevice,
@@ -79,7 +79,7 @@ def check(fleet: SchedulerFleet) -> None:
                     for at, instance in zip(p.devices, p.instances, strict=True)
                     if at == device
                 ]
-                mig.used(whole.gpu_model, held)
+                mig.get_used_slices(whole.gpu_model, held)
                 cut = {(i.profile, i.start) for i in board.instances}
                 assert not board.fixed or {(i.profile, i.start) for i in held} <= cut
     for gang in {one.request.gang for one in fleet.running.values()}:
@@ -102,7 +102,7 @@ def come(fleet: SchedulerFleet, policy: Policy, lost: set[int], nth: int, step: 
     gang = PodGang(name, tuple(asked.values()))
     where = place_gang(gang, fleet, policy)
     if where is None:
-        gone = victims(gang, fleet, policy)
+        gone = choose_victims(gang, fleet, policy)
         for one in gone or ():
             fleet.release(one.request.uid)
         where = place_gang(gang, fleet, policy)

@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collectors.series import resolve
 from fallow.errors import UsageError
-from fallow.gpu_models import canonical
-from simulator.exporters.dcgm import SHIPPED, Texts, text
-from simulator.exporters.device_catalog import fields, models
+from fallow.gpu_models import find_gpu_model
+from simulator.exporters.dcgm import SHIPPED, Texts, render_text
+from simulator.exporters.device_catalog import read_fields, read_models
 from simulator.exporters.quirks import Quirks
 from simulator.models import Holder
 from tests.simulator.exporters import fleet
@@ -21,7 +21,7 @@ PLAIN = Quirks.of()
 
 
 def said(node: str, quirks: Quirks = PLAIN, counters: str = SHIPPED) -> str:
-    body = text(fleet.block(), 1, node, quirks, counters=counters)
+    body = render_text(fleet.block(), 1, node, quirks, counters=counters)
     assert body is not None
     return body.decode()
 
@@ -69,7 +69,7 @@ def test_sm_active_is_a_recommended_counter_and_memory_temperature_needs_hbm() -
 def test_an_xid_says_its_code_and_message() -> None:
     shown = fleet.block()
     shown.xid[6] = 31
-    body = (text(shown, 0, fleet.A, PLAIN) or b"").decode()
+    body = (render_text(shown, 0, fleet.A, PLAIN) or b"").decode()
     assert 'container="main",err_code="31",err_msg="GPU memory page fault",namespace=' in body
     assert body.count('err_code="0",err_msg="No Error"') == 7
 
@@ -79,7 +79,7 @@ def test_every_text_is_prometheus_text_and_every_field_means_its_column() -> Non
         families = list(text_string_to_metric_families(said(node, counters="recommended")))
         assert families
     labels = {"UUID": "GPU-1", "gpu": "0", "Hostname": "n"}
-    for field in fields():
+    for field in read_fields():
         for name in (field.name, field.name_46):
             series = resolve(name, labels)
             assert series is not None
@@ -87,8 +87,8 @@ def test_every_text_is_prometheus_text_and_every_field_means_its_column() -> Non
 
 
 def test_the_drivers_names_are_the_canonical_models() -> None:
-    for name, model in models().items():
-        known = canonical(model.name)
+    for name, model in read_models().items():
+        known = find_gpu_model(model.name)
         assert known is not None
         assert known.gpu_model == name
 
@@ -99,14 +99,14 @@ def test_a_template_is_made_again_when_a_pod_goes_and_never_shows_the_old_one() 
     assert b"jupyter-alice-0" in (texts.text(first, 0, fleet.A) or b"")
     plan[4] = (-1, fleet.FREE)
     assert b"jupyter-alice-0" not in (texts.text(fleet.block(plan=plan), 0, fleet.A) or b"")
-    assert texts.text(first, 1, fleet.A) == text(first, 1, fleet.A, PLAIN)
+    assert texts.text(first, 1, fleet.A) == render_text(first, 1, fleet.A, PLAIN)
 
 
 def test_labels_are_escaped_and_percent_signs_stay() -> None:
     odd = Holder("u", 'n"s', "p%d\\x", "c\n", "Job", "w", "t")
     shown = fleet.block()
     shown = msgspec.structs.replace(shown, holders=(odd, *shown.holders[1:]))
-    body = text(shown, 0, fleet.A, PLAIN)
+    body = render_text(shown, 0, fleet.A, PLAIN)
     found = {
         (s.labels.get("namespace"), s.labels.get("pod"), s.labels.get("container"))
         for f in text_string_to_metric_families((body or b"").decode())
@@ -117,4 +117,4 @@ def test_labels_are_escaped_and_percent_signs_stay() -> None:
 
 def test_a_node_that_is_not_there_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="there is no node 'nowhere'"):
-        text(fleet.block(), 0, "nowhere", PLAIN)
+        render_text(fleet.block(), 0, "nowhere", PLAIN)

@@ -8,12 +8,12 @@ import pytest
 
 from fallow.tables import Batch
 from simulator.exporters.host_rows import HostRows
-from simulator.exporters.host_spans import host_spans
+from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.models import DeviceAllocation, Holder
-from simulator.work.behaviours import Script, WorkPlan, script
-from simulator.work.host import host_sample
-from simulator.work.kinds import kinds
+from simulator.work.behaviours import Script, WorkPlan, build_script
+from simulator.work.host import sample_host
+from simulator.work.kinds import read_kinds
 
 START = datetime(2026, 11, 16, 8, tzinfo=UTC).timestamp()
 PLANS = ("serving", "day notebook", "terminal notebook", "training")
@@ -30,7 +30,7 @@ def rows(batches: list[Batch], table: str) -> list[dict[str, object]]:
 
 
 def pulls(ran: Script, at: float) -> bool:
-    return bool(ran.timeline.kind_at(np.array([at]))[0] == kinds().number("pull"))
+    return bool(ran.timeline.kind_at(np.array([at]))[0] == read_kinds().number("pull"))
 
 
 def near(value: object) -> object:
@@ -43,20 +43,20 @@ def near(value: object) -> object:
 @pytest.mark.parametrize("names", [(), ("clock-skew:rate=1",)])
 def test_a_stretch_is_its_looks(names: tuple[str, ...]) -> None:
     quirks = Quirks.of(names, 3)
-    scripts = {f"uid-{n}": script(WorkPlan(b, 7 + n), START) for n, b in enumerate(PLANS)}
+    scripts = {f"uid-{n}": build_script(WorkPlan(b, 7 + n), START) for n, b in enumerate(PLANS)}
     tenures = [
         DeviceAllocation(holder(n), (n,), START + 120 * n, START + 9e3) for n in range(len(PLANS))
     ]
     moments = START + 60.0 * np.arange(200, dtype=np.float64)
     seen = list(
-        host_spans(tenures, scripts, moments, cluster="sim", quirks=quirks, node_of=NODE_OF)
+        build_host_spans(tenures, scripts, moments, cluster="sim", quirks=quirks, node_of=NODE_OF)
     )
     looked = HostRows("sim", 60.0, quirks)
     told: list[Batch] = []
     for at in moments.tolist():
         running = [t for t in tenures if not pulls(scripts[t.holder.uid], at)]
         here = [t for t in running if t.start_s <= at < t.end_s]
-        looks = [host_sample(t.holder, scripts[t.holder.uid], at) for t in here]
+        looks = [sample_host(t.holder, scripts[t.holder.uid], at) for t in here]
         told += looked.batches(looks, NODE_OF)
     for table in ("pod_sample", "notebook_sample"):
         ours, theirs = rows(seen, table), rows(told, table)

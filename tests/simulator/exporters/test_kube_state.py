@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from collectors.prometheus.kube_state import KubeState, inventory, node_rows, pod_rows
+from collectors.prometheus.kube_state import (
+    KubeState,
+    build_node_rows,
+    build_pod_rows,
+    read_inventory,
+)
 from simulator.exporters import kube_state
 from tests.simulator.exporters import fleet
 
@@ -18,7 +23,7 @@ def state(text: str) -> KubeState:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             series.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
-    wanted = {r["metric"]: r["only"] for r in inventory()}
+    wanted = {r["metric"]: r["only"] for r in read_inventory()}
     kept = {
         name: [(words, value) for words, value in found if not wanted[name] or value == 1]
         for name, found in series.items()
@@ -27,12 +32,12 @@ def state(text: str) -> KubeState:
     return KubeState(kept, {}, {})
 
 
-TEXT = kube_state.text(fleet.objects()).decode()
+TEXT = kube_state.render_text(fleet.objects()).decode()
 SAID = state(TEXT)
 
 
 def test_pods_have_their_owner_node_phase_requests_and_moments() -> None:
-    rows = {r["pod"]: r for r in pod_rows(SAID, cluster="c", now=NOW, team_labels=["team"])}
+    rows = {r["pod"]: r for r in build_pod_rows(SAID, cluster="c", now=NOW, team_labels=["team"])}
     assert set(rows) == {h.pod for h in fleet.HOLDERS[: fleet.CAROL]}
     train = rows["llm-pretrain-worker-0"]
     assert (train["workload_kind"], train["workload"]) == ("PyTorchJob", "llm-pretrain")
@@ -50,7 +55,7 @@ def test_pods_have_their_owner_node_phase_requests_and_moments() -> None:
 
 
 def test_nodes_have_their_type_zone_size_and_state() -> None:
-    rows = {r["node"]: r for r in node_rows(SAID, cluster="c", now=NOW)}
+    rows = {r["node"]: r for r in build_node_rows(SAID, cluster="c", now=NOW)}
     one = rows[fleet.A]
     assert (one["instance_type"], one["zone"]) == ("p5.48xlarge", "us-east-1a")
     assert (one["provider"], one["ready"], one["unschedulable"]) == ("aws", True, False)
@@ -60,11 +65,11 @@ def test_nodes_have_their_type_zone_size_and_state() -> None:
 
 def test_every_metric_that_fallow_asks_for_is_told() -> None:
     told = {f.name for f in text_string_to_metric_families(TEXT)}
-    assert {r["metric"] for r in inventory()} <= told
+    assert {r["metric"] for r in read_inventory()} <= told
 
 
 def test_labels_are_spelled_in_snake_case_and_numbered_where_they_meet() -> None:
-    found = kube_state.labelled({"capacityType": "spot", "a.b/c": "1", "a-b/c": "2"})
+    found = kube_state.convert_labels({"capacityType": "spot", "a.b/c": "1", "a-b/c": "2"})
     assert found == {
         "label_a_b_c": "2",
         "label_a_b_c_conflict1": "1",
@@ -83,7 +88,7 @@ def test_a_pod_that_ended_is_deleted_or_waits_says_so() -> None:
         "containerStatuses": [{"state": {"terminated": {"finishedAt": "2026-11-20T06:59:00Z"}}}],
     }
     waiting["status"] = {"phase": "Pending"}
-    text = kube_state.text({"Pod": [gone, waiting]}).decode()
+    text = kube_state.render_text({"Pod": [gone, waiting]}).decode()
     assert 'kube_pod_deletion_timestamp{namespace="x",pod="gone",uid="gone"} 1795158000' in text
     assert 'kube_pod_completion_time{namespace="x",pod="gone",uid="gone"} 1795157940' in text
     assert 'kube_pod_status_phase{namespace="x",pod="waiting",uid="waiting",phase="Pending"} 1' in (
@@ -97,9 +102,9 @@ def test_a_pod_that_ended_is_deleted_or_waits_says_so() -> None:
     [("8", 8), ("500m", 0.5), ("16Gi", 16 * 2**30), ("1e3", 1000), (2, 2), ("1.5k", 1500)],
 )
 def test_quantities_are_numbers(text: str | int, number: float) -> None:
-    assert kube_state.quantity(text) == number
+    assert kube_state.parse_quantity(text) == number
 
 
 def test_a_quantity_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="not a Kubernetes quantity"):
-        kube_state.quantity("lots")
+        kube_state.parse_quantity("lots")

@@ -9,7 +9,7 @@ import pytest
 from collectors.jupyter import JupyterCollector
 from fallow.collector_settings import JupyterSettings
 from fallow.errors import UsageError
-from simulator.exporters.quirks import Quirks, quirks_by_name
+from simulator.exporters.quirks import Quirks, read_quirks
 from simulator.models import DeviceAllocation
 from tests.simulator.exporters import fleet
 from tests.simulator.exporters.conftest import WINDOW, Row, Scraped
@@ -241,5 +241,5 @@ def test_strikes_follow_from_the_seed_alone_and_keep_their_rate() -> None:
 
 
 def test_the_table_names_every_quirk_of_the_issue() -> None:
-    assert len(quirks_by_name()) == 16
-    assert all(quirk.description for quirk in quirks_by_name().values())
+    assert len(read_quirks()) == 16
+    assert all(quirk.description for quirk in read_quirks().values())

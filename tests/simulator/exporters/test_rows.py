@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.exporters.device_rows import rows
-from simulator.exporters.quirks import Quirks, quirks_by_name
+from simulator.exporters.device_rows import build_rows
+from simulator.exporters.quirks import Quirks, read_quirks
 from simulator.models import DeviceAllocation
 from tests.simulator.exporters import fleet
 from tests.simulator.exporters.conftest import Row, Scraped
@@ -24,7 +24,7 @@ def often(names: Iterable[str]) -> list[str]:
     """Return quirks that strike so often that a small fleet sees them come and go."""
     found = []
     for name in names:
-        values = quirks_by_name()[name].values
+        values = read_quirks()[name].values
         more = ",every_s=600,length_s=240" if "every_s" in values else ""
         more += ",again_s=0" if "again_s" in values else ""
         found.append(f"{name}:rate=0.5{more}")
@@ -55,16 +55,18 @@ def same(mine: list[Row], theirs: list[Row]) -> None:
             ), (key, name)
 
 
-@pytest.mark.parametrize("quirk", ["", *quirks_by_name(), "all"])
+@pytest.mark.parametrize("quirk", ["", *read_quirks(), "all"])
 def test_rows_are_what_scraping_gives(quirk: str, scrape: Callable[..., Scraped]) -> None:
-    names = [] if not quirk else often(list(quirks_by_name()) if quirk == "all" else [quirk])
+    names = [] if not quirk else often(list(read_quirks()) if quirk == "all" else [quirk])
     one = scrape(*names, seed=3, shown=moving(), tenures=SHARERS)
     scraped = one.batches(TICKS)
     block, on = one.world.block, Quirks.of(names, 3)
     straight = [
         batch
         for tick in TICKS
-        for batch in rows(block, on, cluster="sim", allocations=SHARERS, first=tick, last=tick + 1)
+        for batch in build_rows(
+            block, on, cluster="sim", allocations=SHARERS, first=tick, last=tick + 1
+        )
     ]
     for table in ("sample", "holding"):
         theirs = [r for b in scraped if b.table == table for r in b.rows.to_pylist()]
@@ -74,7 +76,7 @@ def test_rows_are_what_scraping_gives(quirk: str, scrape: Callable[..., Scraped]
 
 
 def test_blocks_cut_in_two_give_the_rows_of_the_whole() -> None:
-    names = [n for n in quirks_by_name() if n != "stale-series"]
+    names = [n for n in read_quirks() if n != "stale-series"]
     quirks = Quirks.of(often(names), 5)
     whole = fleet.block(40)
     late = fleet.block(20, fleet.START + timedelta(seconds=30 * 20))
@@ -90,14 +92,16 @@ def test_blocks_cut_in_two_give_the_rows_of_the_whole() -> None:
         getattr(late, name)[:] = getattr(whole, name)[:, 20:]
     for name in ("gpu_util_pct", "temp_c", "mem_used_mib", "pcie_rx_bytes", "pcie_tx_bytes"):
         getattr(late, name)[:] = getattr(whole, name)[:, 20:]
-    of_whole = [r for b in rows(whole, quirks, cluster="c", first=20) for r in b.rows.to_pylist()]
-    of_late = [r for b in rows(late, quirks, cluster="c") for r in b.rows.to_pylist()]
+    of_whole = [
+        r for b in build_rows(whole, quirks, cluster="c", first=20) for r in b.rows.to_pylist()
+    ]
+    of_late = [r for b in build_rows(late, quirks, cluster="c") for r in b.rows.to_pylist()]
     assert of_late == of_whole
 
 
 def test_a_silence_is_a_scrape_that_failed_and_not_a_row() -> None:
     quirks = Quirks.of(["exporter-down:rate=1,every_s=1200,length_s=300"], 1)
-    found = list(rows(fleet.block(40), quirks, cluster="c"))
+    found = list(build_rows(fleet.block(40), quirks, cluster="c"))
     looks = [r for b in found if b.table == "scrape" for r in b.rows.to_pylist()]
     samples = [r for b in found if b.table == "sample" for r in b.rows.to_pylist()]
     down = [r for r in looks if not r["up"]]

@@ -16,7 +16,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
-from simulator.exporters.device_rows import rows
+from simulator.exporters.device_rows import build_rows
 from simulator.exporters.host_rows import HostRows
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block, DeviceAllocation
@@ -84,8 +84,8 @@ def judge(settings: Settings, tmp_path: Path) -> Judge:
             stored = pipeline.ingest(
                 warehouse,
                 _inventory(tmp_path),
-                rows(block, quirks, cluster="test", allocations=tenures),
-                rows(block, again, cluster="test") if again else (),
+                build_rows(block, quirks, cluster="test", allocations=tenures),
+                build_rows(block, again, cluster="test") if again else (),
                 _hosts(quirks),
             )
             _, failures = pipeline.account(warehouse, WINDOW)

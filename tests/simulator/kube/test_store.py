@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fallow.errors import UsageError
-from simulator.kube.fields import unknown_fields
+from simulator.kube.fields import list_unknown_fields
 from simulator.kube.status import StatusError
 from simulator.kube.store import ObjectStore
 from tests.simulator.kube.conftest import pod
@@ -198,8 +198,8 @@ def test_the_fields_we_know_are_those_of_the_official_client(
     from kubernetes import client
 
     fields = getattr(client, model).attribute_map.values()
-    assert unknown_fields(store.kind(kind), {"spec": dict.fromkeys(fields)}) == []
-    assert unknown_fields(store.kind(kind), {"spec": {"nonsense": 1}}) == ["spec.nonsense"]
+    assert list_unknown_fields(store.kind(kind), {"spec": dict.fromkeys(fields)}) == []
+    assert list_unknown_fields(store.kind(kind), {"spec": {"nonsense": 1}}) == ["spec.nonsense"]
 
 
 def test_the_time_of_a_manager_moves_when_it_writes_the_field_again(

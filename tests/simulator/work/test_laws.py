@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from simulator.work import distributions, fit, mix
-from simulator.work.behaviours import WorkPlan, script
+from simulator.work.behaviours import WorkPlan, build_script
 from simulator.work.chance import Array
-from simulator.work.kinds import kinds
+from simulator.work.kinds import read_kinds
 
 pytestmark = pytest.mark.slow
 
@@ -52,12 +52,12 @@ def test_the_fit_writes_what_the_project_keeps(
     ("place", "util"), [(0.3449, 0.0), (0.5, 0.015), (0.754, 0.10), (0.95, 0.50), (1.0, 1.0)]
 )
 def test_the_pai_law_passes_through_its_published_points(place: float, util: float) -> None:
-    assert distributions.pai(place) == pytest.approx(util)
+    assert distributions.get_pai_mean(place) == pytest.approx(util)
 
 
 def test_a_population_follows_the_pai_law() -> None:
     means = np.array(
-        [script(mix.draw(seed), WEEK[0]).play(WEEK).busy.mean() for seed in range(800)]
+        [build_script(mix.draw(seed), WEEK[0]).play(WEEK).busy.mean() for seed in range(800)]
     )
     # Four standard errors of a share among 800 pods are at most 7 points.
     assert (means == 0).mean() == pytest.approx(0.345, abs=0.06)
@@ -67,40 +67,40 @@ def test_a_population_follows_the_pai_law() -> None:
 
 
 def test_training_has_the_activity_and_memory_of_acmes_working_gpus() -> None:
-    compute = kinds().number("compute")
+    compute = read_kinds().number("compute")
     sm, memory = [], []
     for seed in range(600):
-        look = script(WorkPlan("training", seed), MONDAY).play(ticks(MONDAY + 86_400, 120))
+        look = build_script(WorkPlan("training", seed), MONDAY).play(ticks(MONDAY + 86_400, 120))
         working = look.kind[0] == compute
         if working.any():
             sm.append(look.sm[0][working].mean())
             memory.append(look.memory[0][working].mean())
     for law, values in (("sm_active", sm), ("memory", memory)):
         for p in (0.1, 0.25, 0.5, 0.75, 0.9):
-            expected = distributions.value(law, p)
+            expected = distributions.compute_value(law, p)
             assert np.quantile(values, p) == pytest.approx(expected, abs=0.07), (law, p)
 
 
 def test_serving_pods_are_on_and_off_as_the_measured_ones() -> None:
     days = ticks(MONDAY + 86_400, 2880)
     busy = np.stack(
-        [script(WorkPlan("serving", seed), MONDAY).play(days).busy[0] for seed in range(150)]
+        [build_script(WorkPlan("serving", seed), MONDAY).play(days).busy[0] for seed in range(150)]
     )
     # The trace of 80 pods: 66.66 % of samples at most 1 % busy, 7.56 % busy in the mean.
     assert (busy <= 0.01).mean() == pytest.approx(0.6666, abs=0.05)
     assert busy.mean() == pytest.approx(0.0756, abs=0.015)
     on = (busy > 0.01).reshape(150, 24, 120).mean(axis=(0, 2))
-    assert np.abs(on - distributions.hours()).max() < 0.08
+    assert np.abs(on - distributions.read_hours()).max() < 0.08
 
 
 def test_serving_runs_are_as_long_as_the_measured_ones() -> None:
     lengths = []
     for seed in range(60):
-        timeline = script(WorkPlan("serving", seed), MONDAY).timeline
+        timeline = build_script(WorkPlan("serving", seed), MONDAY).timeline
         timeline.grow(MONDAY + 2 * 86_400)
-        serves = timeline.kind[:-1] == kinds().number("serve")
+        serves = timeline.kind[:-1] == read_kinds().number("serve")
         lengths.append(np.diff(timeline.begin)[serves])
     values = np.concatenate(lengths)
     for p in (0.5, 0.8, 0.9, 0.95):
-        expected = distributions.value("on_s", p)
+        expected = distributions.compute_value("on_s", p)
         assert np.quantile(values, p) == pytest.approx(expected, rel=0.1), p

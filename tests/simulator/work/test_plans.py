@@ -5,8 +5,8 @@ import math
 import pytest
 
 from fallow.errors import UsageError
-from simulator.work.behaviours import WorkPlan, behaviours, script
-from simulator.work.plans import numbers
+from simulator.work.behaviours import WorkPlan, build_script, read_behaviours
+from simulator.work.plans import draw_numbers
 
 MONDAY = 1_789_948_800.0
 
@@ -34,26 +34,26 @@ MONDAY = 1_789_948_800.0
 )
 def test_a_wrong_plan_is_refused_with_the_legal_answers(plan: WorkPlan, says: str) -> None:
     with pytest.raises(UsageError) as raised:
-        script(plan, MONDAY)
+        build_script(plan, MONDAY)
     assert says in str(raised.value)
     assert raised.value.exit_code == 2
 
 
-@pytest.mark.parametrize("name", behaviours())
+@pytest.mark.parametrize("name", read_behaviours())
 def test_parameters_are_drawn_between_their_bounds(name: str) -> None:
     for seed in range(20):
-        for parameter, value in numbers(WorkPlan(name, seed)).items():
-            low, high = behaviours()[name].ranges[parameter]
+        for parameter, value in draw_numbers(WorkPlan(name, seed)).items():
+            low, high = read_behaviours()[name].ranges[parameter]
             assert math.isnan(low) or low <= value <= high
 
 
 def test_naming_one_parameter_leaves_the_others_as_they_were() -> None:
-    drawn = numbers(WorkPlan("training", 5))
-    named = numbers(WorkPlan("training", 5, params={"wait_s": 1.0}))
+    drawn = draw_numbers(WorkPlan("training", 5))
+    named = draw_numbers(WorkPlan("training", 5, params={"wait_s": 1.0}))
     assert named == {**drawn, "wait_s": 1.0} or math.isnan(drawn["mean"])
     assert {k: v for k, v in named.items() if v != drawn[k] and v == v} == {"wait_s": 1.0}  # noqa: PLR0124
 
 
 def test_a_rank_outside_the_gang_is_refused() -> None:
     with pytest.raises(ValueError, match="rank 4 of a gang of 4"):
-        script(WorkPlan("training", 1, ranks=4), MONDAY).play(ticks=[MONDAY], ranks=range(5))  # type: ignore[arg-type]
+        build_script(WorkPlan("training", 1, ranks=4), MONDAY).play(ticks=[MONDAY], ranks=range(5))  # type: ignore[arg-type]

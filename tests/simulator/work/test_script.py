@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.models import STATES, Holder
-from simulator.work.behaviours import Script, WorkPlan, behaviours, resume, script
+from simulator.work.behaviours import Script, WorkPlan, build_script, read_behaviours, resume
 from simulator.work.chance import Array
-from simulator.work.host import host_sample
-from simulator.work.kinds import kinds
+from simulator.work.host import sample_host
+from simulator.work.kinds import read_kinds
 
 MONDAY = 1_789_948_800.0
 """2026-09-21 00:00 UTC."""
@@ -25,7 +25,7 @@ def ticks(begin: float, hours: float) -> Array:
 
 def places(ran: Script, over: Array, *names: str) -> npt.NDArray[np.intp]:
     look = ran.play(over)
-    return np.flatnonzero(np.isin(look.kind[0], [kinds().number(name) for name in names]))
+    return np.flatnonzero(np.isin(look.kind[0], [read_kinds().number(name) for name in names]))
 
 
 def state(ran: Script, over: Array) -> list[str]:
@@ -33,7 +33,7 @@ def state(ran: Script, over: Array) -> list[str]:
 
 
 @given(
-    name=st.sampled_from(sorted(behaviours())),
+    name=st.sampled_from(sorted(read_behaviours())),
     seed=st.integers(0, 2**64 - 1),
     begin=st.integers(-200, 4000),
     cuts=st.lists(st.integers(1, 999), max_size=4),
@@ -44,8 +44,8 @@ def test_cutting_a_stretch_into_blocks_changes_nothing(
 ) -> None:
     plan = WorkPlan(name, seed, ranks=6)
     over = MONDAY + 30.0 * (begin + np.arange(1000, dtype=np.float64))
-    whole = script(plan, MONDAY).play(over)
-    pieces = script(plan, MONDAY)
+    whole = build_script(plan, MONDAY).play(over)
+    pieces = build_script(plan, MONDAY)
     edges = [0, *sorted(set(cuts)), 1000]
     looks = [pieces.play(over[a:b]) for a, b in pairwise(edges)]
     # Asked again, out of order and for other ranks, it is still the same.
@@ -60,7 +60,7 @@ def test_cutting_a_stretch_into_blocks_changes_nothing(
 
 
 def test_every_pod_starts_without_compute_and_its_memory_grows() -> None:
-    ran = script(WorkPlan("serving", 3, params={"pull_s": 120, "load_s": 300}), MONDAY)
+    ran = build_script(WorkPlan("serving", 3, params={"pull_s": 120, "load_s": 300}), MONDAY)
     over = ticks(MONDAY, 0.25)
     look = ran.play(over)
     starting = over < ran.startup_until_s
@@ -77,7 +77,7 @@ def test_every_pod_starts_without_compute_and_its_memory_grows() -> None:
 
 def test_training_loses_what_it_did_since_its_last_checkpoint() -> None:
     params = {"checkpoint_every_s": 3600.0, "checkpoint_s": 60.0, "wait_s": 0.0, "input_share": 0.0}
-    ran = script(WorkPlan("training", 1, work_s=86_400, params=params), MONDAY)
+    ran = build_script(WorkPlan("training", 1, work_s=86_400, params=params), MONDAY)
     first, second = ran.checkpoints(MONDAY, MONDAY + 3 * 3600)[:2]
     assert 3600 * 0.9 < second - first < 3600 * 1.2
     assert ran.unsaved_s(first + 1) == pytest.approx(1)
@@ -90,13 +90,13 @@ def test_training_loses_what_it_did_since_its_last_checkpoint() -> None:
 
 def test_a_job_that_goes_on_repeats_what_was_lost_and_no_more() -> None:
     plan = WorkPlan("training", 4, work_s=40_000, params={"checkpoint_every_s": 9000})
-    ran = script(plan, MONDAY)
+    ran = build_script(plan, MONDAY)
     stop = ran.checkpoints(MONDAY, MONDAY + 86_400)[0] + 5000
     lost = ran.unsaved_s(stop)
     after = resume(ran, stop)
     assert lost > 1000
     assert after.replay_s == pytest.approx(lost)
-    again = script(after, stop)
+    again = build_script(after, stop)
     over = ticks(stop, 24)
     repeated = np.array(state(again, over)) == "lost"
     assert repeated.any()
@@ -110,7 +110,7 @@ def test_a_job_that_goes_on_repeats_what_was_lost_and_no_more() -> None:
 
 @pytest.mark.parametrize("name", ["training", "batch", "straggling training"])
 def test_finite_work_is_done_after_its_seconds_at_full_speed(name: str) -> None:
-    ran = script(WorkPlan(name, 2, work_s=7200), MONDAY)
+    ran = build_script(WorkPlan(name, 2, work_s=7200), MONDAY)
     assert ran.done_s is not None
     assert ran.done_s - ran.startup_until_s > 7200 * 0.99
     at = np.array([ran.done_s - 1, ran.done_s + 30])
@@ -119,7 +119,7 @@ def test_finite_work_is_done_after_its_seconds_at_full_speed(name: str) -> None:
 
 
 def test_a_kept_cluster_is_idle_with_its_memory_when_the_work_is_done() -> None:
-    ran = script(WorkPlan("finished but kept", 2, ranks=4, work_s=7200), MONDAY)
+    ran = build_script(WorkPlan("finished but kept", 2, ranks=4, work_s=7200), MONDAY)
     assert ran.done_s is None
     later = ticks(MONDAY + 86_400, 1)
     assert set(state(ran, later)) == {"idle"}
@@ -134,7 +134,7 @@ def test_a_kept_cluster_is_idle_with_its_memory_when_the_work_is_done() -> None:
 def test_a_hung_job_makes_no_progress_and_would_lose_nothing(
     name: str, truth: str, busy: float
 ) -> None:
-    ran = script(WorkPlan(name, 6, work_s=1e6), MONDAY)
+    ran = build_script(WorkPlan(name, 6, work_s=1e6), MONDAY)
     over = ticks(MONDAY + 10 * 3600, 4)
     look = ran.play(over)
     assert set(state(ran, over)) == {truth}
@@ -146,7 +146,7 @@ def test_a_hung_job_makes_no_progress_and_would_lose_nothing(
 
 
 def test_an_idle_rank_is_idle_in_a_gang_that_would_be_hurt() -> None:
-    look = script(WorkPlan("idle rank", 1, ranks=4), MONDAY).play(ticks(MONDAY + 3600, 6))
+    look = build_script(WorkPlan("idle rank", 1, ranks=4), MONDAY).play(ticks(MONDAY + 3600, 6))
     assert look.busy[:3].mean() > 0.5
     assert set(np.unique(look.state[3])) == {STATES.index("idle")}
     assert look.memory[3].max() < 0.02 < look.memory[0].min()
@@ -155,7 +155,7 @@ def test_an_idle_rank_is_idle_in_a_gang_that_would_be_hurt() -> None:
 
 def test_others_wait_for_a_straggler() -> None:
     plan = WorkPlan("straggling training", 1, ranks=3, params={"straggle": 0.5, "input_share": 0})
-    ran, even = script(plan, MONDAY), script(WorkPlan("training", 1, ranks=3), MONDAY)
+    ran, even = build_script(plan, MONDAY), build_script(WorkPlan("training", 1, ranks=3), MONDAY)
     look = ran.play(ticks(MONDAY + 3600, 0.2))
     assert look.sm[1].mean() == pytest.approx(look.sm[2].mean(), rel=0.1)
     assert 0.4 < look.sm[1].mean() / look.sm[0].mean() < 0.65
@@ -165,7 +165,7 @@ def test_others_wait_for_a_straggler() -> None:
 
 
 def test_preparing_on_the_cpu_is_idle_for_the_gpu_and_hurts() -> None:
-    ran = script(WorkPlan("preparing training", 1), MONDAY)
+    ran = build_script(WorkPlan("preparing training", 1), MONDAY)
     over = ticks(ran.startup_until_s, 0.9)
     assert set(state(ran, over)) == {"idle"}
     assert ran.stop_harms(over).all()
@@ -175,7 +175,7 @@ def test_preparing_on_the_cpu_is_idle_for_the_gpu_and_hurts() -> None:
 def test_a_day_notebook_rests_at_night_and_on_weekends() -> None:
     busy = np.stack(
         [
-            script(WorkPlan("day notebook", n), MONDAY).play(ticks(MONDAY, 168)).busy[0]
+            build_script(WorkPlan("day notebook", n), MONDAY).play(ticks(MONDAY, 168)).busy[0]
             for n in range(30)
         ]
     )
@@ -187,7 +187,7 @@ def test_a_day_notebook_rests_at_night_and_on_weekends() -> None:
 
 def test_an_idle_notebook_on_a_volume_does_not_hurt_and_a_busy_kernel_does() -> None:
     over = ticks(MONDAY, 72)
-    ran = script(WorkPlan("day notebook", 9), MONDAY)
+    ran = build_script(WorkPlan("day notebook", 9), MONDAY)
     busy = ran.kernel_busy(over)
     assert busy is not None
     assert busy.any()
@@ -196,12 +196,12 @@ def test_an_idle_notebook_on_a_volume_does_not_hurt_and_a_busy_kernel_does() -> 
     # A cell that computes on the CPU hurts, too, though the GPU rests.
     on_cpu = places(ran, over, "cpu cell")
     assert set(np.array(state(ran, over))[on_cpu]) == {"idle"}
-    unsaved = script(WorkPlan("day notebook", 9, params={"pvc": 0}), MONDAY)
+    unsaved = build_script(WorkPlan("day notebook", 9, params={"pvc": 0}), MONDAY)
     assert unsaved.stop_harms(over)[np.flatnonzero(busy)[0] :].all()
 
 
 def test_a_silent_cell_leaves_its_last_activity_behind() -> None:
-    ran = script(WorkPlan("day notebook", 9), MONDAY)
+    ran = build_script(WorkPlan("day notebook", 9), MONDAY)
     over = ticks(MONDAY + 8 * 3600, 12)
     busy, last = ran.kernel_busy(over), ran.kernel_last(over)
     assert busy is not None
@@ -213,7 +213,7 @@ def test_a_silent_cell_leaves_its_last_activity_behind() -> None:
 
 
 def test_training_from_a_terminal_leaves_the_kernel_idle() -> None:
-    ran = script(WorkPlan("terminal notebook", 1, params={"attendance": 1}), MONDAY)
+    ran = build_script(WorkPlan("terminal notebook", 1, params={"attendance": 1}), MONDAY)
     over = ticks(MONDAY + 3600, 20)
     working = places(ran, over, "terminal", "terminal cpu")
     assert len(working) > 100
@@ -229,9 +229,9 @@ def test_training_from_a_terminal_leaves_the_kernel_idle() -> None:
 
 
 def test_an_open_tab_keeps_the_server_fresh_and_no_kernel_runs() -> None:
-    ran = script(WorkPlan("open-tab notebook", 3), MONDAY)
+    ran = build_script(WorkPlan("open-tab notebook", 3), MONDAY)
     later = MONDAY + 3 * 86_400
-    look = host_sample(HOLDER, ran, later)
+    look = sample_host(HOLDER, ran, later)
     assert look.kernel_busy is False
     assert look.server_last_activity == look.at
     assert look.kernel_last_activity is not None
@@ -241,7 +241,9 @@ def test_an_open_tab_keeps_the_server_fresh_and_no_kernel_runs() -> None:
 
 def test_who_leaves_a_notebook_keeps_its_context_and_who_never_used_it_has_none() -> None:
     later = ticks(MONDAY + 3 * 86_400, 1)
-    left, unused = (script(WorkPlan(f"{n} notebook", 2), MONDAY) for n in ("abandoned", "unused"))
+    left, unused = (
+        build_script(WorkPlan(f"{n} notebook", 2), MONDAY) for n in ("abandoned", "unused")
+    )
     assert set(state(left, later)) == set(state(unused, later)) == {"idle"}
     assert places(left, later, "idle").size == places(unused, later, "bare").size == len(later)
     assert left.play(later).memory.min() > 0.03
@@ -250,7 +252,7 @@ def test_who_leaves_a_notebook_keeps_its_context_and_who_never_used_it_has_none(
 
 
 def test_a_server_hurts_while_it_serves_and_before_its_next_request() -> None:
-    ran = script(WorkPlan("serving", 5), MONDAY)
+    ran = build_script(WorkPlan("serving", 5), MONDAY)
     over = ticks(MONDAY + 86_400, 24)
     running, total = ran.requests_running(over), ran.requests_total(over)
     assert running is not None
@@ -268,7 +270,7 @@ def test_a_server_hurts_while_it_serves_and_before_its_next_request() -> None:
 
 @pytest.mark.parametrize("name", ["forgotten serving", "unused serving"])
 def test_a_model_without_traffic_stays_in_memory_and_does_not_hurt(name: str) -> None:
-    ran = script(WorkPlan(name, 5), MONDAY)
+    ran = build_script(WorkPlan(name, 5), MONDAY)
     over = ticks(MONDAY + 10 * 3600, 48)
     look = ran.play(over)
     assert not look.stop_harms.any()
@@ -279,7 +281,7 @@ def test_a_model_without_traffic_stays_in_memory_and_does_not_hurt(name: str) ->
 
 
 def test_a_night_batch_works_at_night_and_holds_by_day() -> None:
-    ran = script(WorkPlan("night batch", 1, params={"tz_h": 2}), MONDAY)
+    ran = build_script(WorkPlan("night batch", 1, params={"tz_h": 2}), MONDAY)
     by_hour = ran.play(ticks(MONDAY + 86_400, 48)).busy[0].reshape(2, 24, 120).mean(axis=(0, 2))
     assert by_hour[2:4].min() > 0.4  # local 4 to 6
     assert by_hour[8:21].max() == 0
@@ -288,6 +290,6 @@ def test_a_night_batch_works_at_night_and_holds_by_day() -> None:
 
 def test_an_idle_pod_is_at_rest_on_its_host() -> None:
     over = ticks(MONDAY + 3 * 86_400, 2)
-    ran = script(WorkPlan("forgotten serving", 5), MONDAY)
+    ran = build_script(WorkPlan("forgotten serving", 5), MONDAY)
     assert ran.cpu_cores(over).max() < 0.02
     assert sum(ran.net(over)).max() < 5000  # type: ignore[union-attr]

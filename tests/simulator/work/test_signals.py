@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import read_gpu_models
 from simulator.models import (
     STATES,
     TICK_S,
@@ -17,10 +17,10 @@ from simulator.models import (
     Outage,
     SimulatedDevice,
 )
-from simulator.work.behaviours import Script, WorkPlan, script
+from simulator.work.behaviours import Script, WorkPlan, build_script
 from simulator.work.chance import Array
-from simulator.work.effects import Effect, effects
-from simulator.work.signals import Carry, signals
+from simulator.work.effects import Effect, draw_effects
+from simulator.work.signals import Carry, compute_signals
 
 MONDAY = 1_789_948_800.0
 NOISE_W = 3.0
@@ -69,7 +69,7 @@ class Fleet:
         uid = f"pod-{len(self.tenures)}"
         holder = Holder(uid, "ns", uid, "main", "Job", uid, "team")
         self.tenures.append(DeviceAllocation(holder, rows, start, end, share))
-        self.scripts[uid] = script(plan, start)
+        self.scripts[uid] = build_script(plan, start)
         return self.scripts[uid]
 
     def block(
@@ -79,7 +79,9 @@ class Fleet:
         outages: tuple[Outage, ...] = (),
         happened: tuple[Effect, ...] = (),
     ) -> tuple[Block, Carry]:
-        return signals(self.devices, self.tenures, self.scripts, outages, over, carry, happened)
+        return compute_signals(
+            self.devices, self.tenures, self.scripts, outages, over, carry, happened
+        )
 
 
 def busy_fleet() -> tuple[Fleet, tuple[Outage, ...], tuple[Effect, ...]]:
@@ -156,9 +158,9 @@ def test_power_follows_the_published_law() -> None:
     assert block.mem_used_mib[2].max() < 10
 
 
-@pytest.mark.parametrize("model", [m.gpu_model for m in gpu_models()])
+@pytest.mark.parametrize("model", [m.gpu_model for m in read_gpu_models()])
 def test_every_known_model_stays_between_rest_and_its_limit(model: str) -> None:
-    facts = next(m for m in gpu_models() if m.gpu_model == model)
+    facts = next(m for m in read_gpu_models() if m.gpu_model == model)
     fleet = Fleet(boards(3, model))
     fleet.put(WorkPlan("training", 1, gpu_model=model), 0)
     fleet.put(WorkPlan("forgotten serving", 1, gpu_model=model), 1)
@@ -297,11 +299,11 @@ def test_a_holders_time_begins_and_ends_with_its_tenure() -> None:
 def test_effects_come_at_their_rates_and_do_not_depend_on_the_cut() -> None:
     fleet = boards(1000)
     month = 30 * 86_400
-    whole = effects(fleet, 7, MONDAY, MONDAY + month, often=4)
+    whole = draw_effects(fleet, 7, MONDAY, MONDAY + month, often=4)
     middle = MONDAY + 1_000_001
     cut = [
-        *effects(fleet, 7, MONDAY, middle, often=4),
-        *effects(fleet, 7, middle, MONDAY + month, often=4),
+        *draw_effects(fleet, 7, MONDAY, middle, often=4),
+        *draw_effects(fleet, 7, middle, MONDAY + month, often=4),
     ]
     assert cut == whole
     thermal = [e for e in whole if e.why == "thermal"]
