@@ -131,7 +131,7 @@ def is_verified(store: SnapshotStore, part: SnapshotPart) -> bool:
         tree = read_tree(_unpack_archive(store.blocks(part.key), digest.update))
     except (FallowError, FileNotFoundError, zlib.error):
         return False
-    return digest.hexdigest() == part.sha256 and tree.hash == part.tree
+    return digest.hexdigest() == part.sha256 and tree.has_hash(part.tree)
 
 
 def restore_part(
@@ -147,7 +147,7 @@ def restore_part(
         )
     try:
         if part.persistent:
-            is_same = read_current_tree(shell, container, part).hash == part.tree
+            is_same = read_current_tree(shell, container, part).has_hash(part.tree)
             return RestoredPart(
                 part, "kept" if is_same else "left", "" if is_same else "changed since"
             )
@@ -157,7 +157,7 @@ def restore_part(
         tree = read_current_tree(shell, container, part)
     except FallowError as error:
         return RestoredPart(part, "failed", str(error))
-    if tree.hash == part.tree:
+    if tree.has_hash(part.tree):
         return RestoredPart(part, "restored")
     return RestoredPart(part, "failed", f"{tree.files} files there, {part.files} were kept")
 

@@ -1,14 +1,16 @@
 """Hash a tree of files from the tar stream that carries it.
 
 Two trees are equal when names, kinds, modes, link targets and contents are equal. Owners and times
-are not compared, because a container may not be able to set them.
+are not compared, because a container may not be able to set them. Of files that are hard links of
+each other a tar stream has the first as a file and the others as its links. Which one is first
+depends on the file system, so that the hash takes the first by name.
 """
 
 import hashlib
 import io
 import tarfile
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -22,11 +24,19 @@ class TooLarge(FallowError):  # noqa: N818  (a refusal, not a defect)
 
 
 class FileTree(msgspec.Struct, frozen=True):
-    """The content of a tar stream: hash, regular files, and bytes of the stream."""
+    """The content of a tar stream: hash, regular files, and bytes of the stream.
+
+    `stream_hash` has hard links as the stream has them: snapshots of before 0.1.0 keep that hash.
+    """
 
     hash: str
     files: int
     bytes: int
+    stream_hash: str
+
+    def has_hash(self, stored: str | None) -> bool:
+        """Return whether this is the tree whose hash was stored."""
+        return stored in {self.hash, self.stream_hash}
 
 
 class _Stream(io.RawIOBase):
@@ -71,27 +81,36 @@ def read_tree(
         FallowError: it is no tar, or it ends early.
     """
     stream = _Stream(pieces, sink, max_bytes)
-    lines: list[bytes] = []
-    files = 0
+    members: list[_Member] = []
     try:
         buffered: Any = io.BufferedReader(cast("io.RawIOBase", stream), BLOCK)
         with tarfile.open(fileobj=buffered, mode="r|") as archive:
             for member in archive:
                 content = archive.extractfile(member) if member.isreg() else None
-                files += content is not None
-                lines.append(_line(member, content))
+                members.append(_read_member(member, content))
         while buffered.read(BLOCK):  # padding of the last record
             pass
     except tarfile.TarError as error:
         raise FallowError(f"the archive is not whole: {error}") from error
-    digest = hashlib.sha256()
-    for line in sorted(lines):
-        digest.update(line)
-    return FileTree(digest.hexdigest(), files, stream.bytes_read)
+    return FileTree(
+        hash=_hash_members(_name_first_links(members)),
+        files=sum(member.content_hash != "" for member in members),
+        bytes=stream.bytes_read,
+        stream_hash=_hash_members(members),
+    )
 
 
-def _line(member: tarfile.TarInfo, content: Any) -> bytes:
-    """Return 32 bytes that represent one member."""
+class _Member(NamedTuple):
+    """One member of a stream; `content_hash` is empty for what is no regular file."""
+
+    kind: bytes
+    mode: int
+    name: str
+    target: str
+    content_hash: str
+
+
+def _read_member(member: tarfile.TarInfo, content: Any) -> _Member:
     content_hash = ""
     if content is not None:
         digest = hashlib.sha256()
@@ -100,5 +119,40 @@ def _line(member: tarfile.TarInfo, content: Any) -> bytes:
         content_hash = digest.hexdigest()
     kind = b"-" if member.isreg() else member.type
     name = member.name.strip("/").removeprefix("./")
-    text = f"{kind!r}\x1f{member.mode & 0o7777:o}\x1f{name}\x1f{member.linkname}\x1f{content_hash}"
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return _Member(kind, member.mode & 0o7777, name, member.linkname, content_hash)
+
+
+def _name_first_links(members: list[_Member]) -> list[_Member]:
+    """Return members in which the first name of each group of hard links has the content."""
+    groups: dict[str, list[str]] = {}
+    for member in members:
+        if member.kind == tarfile.LNKTYPE:
+            target = member.target.strip("/").removeprefix("./")
+            groups.setdefault(target, [target]).append(member.name)
+    hashes = {member.name: member.content_hash for member in members if member.name in groups}
+    first_names = {name: min(names) for names in groups.values() for name in names}
+    first_hashes = {min(names): hashes.get(target, "") for target, names in groups.items()}
+    named = []
+    for member in members:
+        first = first_names.get(member.name)
+        if first == member.name:
+            content_hash = first_hashes[first]
+            named.append(member._replace(kind=b"-", target="", content_hash=content_hash))
+        elif first is not None:
+            link = member._replace(kind=tarfile.LNKTYPE, target=first, content_hash="")
+            named.append(link)
+        else:
+            named.append(member)
+    return named
+
+
+def _hash_members(members: list[_Member]) -> str:
+    lines = [
+        f"{m.kind!r}\x1f{m.mode:o}\x1f{m.name}\x1f{m.target}\x1f{m.content_hash}" for m in members
+    ]
+    digest = hashlib.sha256()
+    for line in sorted(
+        hashlib.sha256(line.encode("utf-8", "surrogateescape")).digest() for line in lines
+    ):
+        digest.update(line)
+    return digest.hexdigest()

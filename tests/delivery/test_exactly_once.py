@@ -298,13 +298,13 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from fallow.settings import load
-from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.delivery.sender import Deliveries
 from tests.delivery.receivers import produce
 
 settings = load(file=Path(sys.argv[1])).settings
 clock = lambda: datetime.fromisoformat(sys.argv[2])
-with Outbox.open(outbox_path(settings)) as outbox:
+with Outbox.open(get_outbox_path(settings)) as outbox:
     for schedule in settings.reports.schedules:
         outbox.owe(schedule.name, clock(), schedule.to, clock())
     Deliveries(settings, None, outbox, clock=clock, produce=produce).turn()

@@ -93,7 +93,8 @@ def test_a_validator_that_cannot_start_fails_with_its_output(
     rows = "\\n".join(["header", *(["row"] * charges)])
     script(
         checkout / ".venv" / "bin" / "fallow",
-        f'while [ $# -gt 0 ]; do [ "$1" = -o ] && printf \'{rows}\\n\' >"$2"; shift; done; exit 0',
+        f'while [ $# -gt 0 ]; do [ "$1" = --file ] && printf \'{rows}\\n\' >"$2"; shift; done\n'
+        "exit 0",
     )
     ran = run(checkout, "focus-validate")
     assert ran.returncode == expected[0], (ran.stdout, ran.stderr)

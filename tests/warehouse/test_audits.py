@@ -17,6 +17,7 @@ from warehouse.ledger import write_ledger
 from warehouse.rollup import roll_up
 
 HOURS = 2
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SAVED = """
     INSERT INTO saving BY NAME
     SELECT
@@ -36,10 +37,17 @@ SAVED = """
 """
 
 
+@pytest.fixture
+def sound(accounted: Warehouse) -> Warehouse:
+    """Return the warehouse with every hour accounted: a test may have stored prices again."""
+    clear_marks(accounted, Window(NOW - timedelta(hours=HOURS), NOW))
+    return accounted
+
+
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+def accounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     """Return a warehouse whose every step has run; tests break it and mend it."""
-    now = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+    now = NOW
     home = tmp_path_factory.mktemp("audited")
     settings: Settings = load(environ={}, flags={"home": home, "cluster": "test"}).settings
     start = datetime(2026, 11, 20, 12 - HOURS)  # noqa: DTZ001
