@@ -651,32 +651,41 @@ def test_who_approved_is_compared_by_the_subject_of_the_sign_in(site: Site) -> N
     assert [row.document["oidc_subject"] for row in rows] == ["i 1", "i 2"]
 
 
-def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site: Site) -> None:
+class Keeper:
+    """Takes snapshots of a site's home folders, verified or not, and notes what it restores."""
+
+    def __init__(self, site: Site, *, verified: bool) -> None:
+        self.site, self.verified = site, verified
+        self.restored: list[str] = []
+
+    def take(self, intent: Intent, what: Sequence[str]) -> Snapshot:
+        assert intent.frees
+        assert what == ("home",)
+        assert self.site.replicas() == 2
+        missing = () if self.verified else ("home: too large",)
+        part = SnapshotPart("home", "a/b.tar.gz", self.verified)
+        return Snapshot("snap-1", intent.target, self.site.now, (part,), missing)
+
+    def restore(self, snapshot: Snapshot, target: Target) -> list[RestoredPart]:
+        self.restored.append(f"{snapshot.id} to {target.name}")
+        return [RestoredPart(snapshot.parts[0], "restored")]
+
+
+def require_snapshot(site: Site) -> None:
+    """Let the site's policy stop only what has a verified snapshot."""
     stages = (
         *POLICY.stages[:2],
         Stage("snapshot", parts=("home",), required=True),
         POLICY.stages[2],
     )
     site.policy = msgspec.structs.replace(POLICY, stages=stages)
+
+
+def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site: Site) -> None:
+    require_snapshot(site)
     site.deployment()
 
-    class Keeper:
-        verified = False
-        given: list[str] = []  # noqa: RUF012
-
-        def take(self, intent: Intent, what: Sequence[str]) -> Snapshot:
-            assert intent.frees
-            assert what == ("home",)
-            assert site.replicas() == 2
-            missing = () if self.verified else ("home: too large",)
-            part = SnapshotPart("home", "a/b.tar.gz", self.verified)
-            return Snapshot("snap-1", intent.target, site.now, (part,), missing)
-
-        def restore(self, snapshot: Snapshot, target: Target) -> list[RestoredPart]:
-            self.given.append(f"{snapshot.id} to {target.name}")
-            return [RestoredPart(snapshot.parts[0], "restored")]
-
-    keeper = Keeper()
+    keeper = Keeper(site, verified=False)
     actor = site.actor(snapshotter=keeper)
     site.told_and_waited(actor)
     (taken,) = actor.turn(dry_run=False).steps
@@ -693,11 +702,39 @@ def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site:
     actor.turn(dry_run=False)
     actor.undo(told.action.id, "ann")
     actor.turn(dry_run=False)
-    assert not keeper.given  # its pods do not run yet
+    assert not keeper.restored  # its pods do not run yet
     site.pass_time(minutes=5)
     for _ in range(2):
         actor.turn(dry_run=False)
-    assert keeper.given == ["snap-1 to web"]
+    assert keeper.restored == ["snap-1 to web"]
+
+
+def test_a_snapshot_whose_pods_do_not_run_within_an_hour_stays_where_it_is(site: Site) -> None:
+    require_snapshot(site)
+    site.deployment()
+    keeper = Keeper(site, verified=True)
+    actor = site.actor(snapshotter=keeper)
+    site.told_and_waited(actor)
+    actor.turn(dry_run=False)
+    (done,) = actor.record.actions.values()
+    site.pass_time(minutes=3)
+    actor.turn(dry_run=False)
+    actor.undo(done.action.id, "ann")
+
+    def failures() -> list[Any]:
+        rows = site.journal().entries(event_types.SNAPSHOT_RESTORED)
+        return [row.document["failed"] for row in rows]
+
+    # Only the clock goes on: the cluster starts no pod meanwhile.
+    site.now += timedelta(minutes=60)
+    actor.turn(dry_run=False)
+    assert failures() == []
+    site.now += timedelta(seconds=1)
+    actor.turn(dry_run=False)
+    assert failures() == [["none of its pods runs: the snapshot stays where it is"]]
+    site.pass_time(minutes=5)
+    actor.turn(dry_run=False)
+    assert (len(failures()), keeper.restored) == (1, [])
 
 
 def test_what_was_done_counts_against_budgets_of_the_next_turn(site: Site) -> None:
