@@ -27,6 +27,7 @@ NAMES = (
     "scrape",
     "sources",
     "store",
+    "shards",
     "backfill",
     "rollup",
     "ledger",

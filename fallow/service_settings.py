@@ -5,6 +5,7 @@ from datetime import timedelta
 from pydantic import ByteSize, Field, SecretStr
 
 from fallow.settings_groups import S3, Duration, SettingsGroup
+from fallow.shards import MOST_SHARDS
 
 
 class WarehouseSettings(SettingsGroup):
@@ -54,6 +55,16 @@ class ServiceSettings(SettingsGroup):
     url: str = Field("", description="where pages find /v1; empty = http:// and service.listen")
     idleness_per_minute: int = Field(
         600, ge=1, description="requests to /v1/idleness per minute; more are answered with 429"
+    )
+    shard: str = Field(
+        "", description="the targets that this collector collects: 2/8 = the second of eight shards"
+    )
+    shards: int = Field(
+        1,
+        ge=1,
+        le=MOST_SHARDS,
+        description="how many collectors divide the targets; without service.shard the ordinal at "
+        "the end of the host's name (-0, -1, ...) says which shard this one is",
     )
     grace: Duration = Field(
         timedelta(minutes=10),

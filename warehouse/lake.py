@@ -256,6 +256,15 @@ class Warehouse:
                 cursor.close()
 
     @contextmanager
+    def catalog_cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield a cursor outside any transaction of the lake. For this package's own modules."""
+        cursor = self._cursor()
+        try:
+            yield cursor
+        finally:
+            cursor.close()
+
+    @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a cursor in one write transaction; unqualified names are the lake's tables.
 

@@ -32,6 +32,15 @@ LIMITS = {
     "last_refusal": page.configure_time("last refusal"),
     "error": page.name("newest error", "large"),
 }
+SHARDS = {
+    "shard": page.name("shard", "small"),
+    "cluster": page.name("cluster", "small"),
+    "state": page.name("state", "small"),
+    "targets": page.configure_number("targets"),
+    "uncollected": page.configure_number("targets that nobody collects"),
+    "last_seen": page.configure_time("last seen"),
+    "collector_process": page.name("collector's process", "large"),
+}
 GAP = 90.0
 """Percent of the expected samples below which an hour has a gap."""
 
@@ -41,6 +50,7 @@ def show(request: PageRequest) -> None:
     page.show_card(show_data_health_figures, request)
     page.show_card(show_coverage, request)
     page.show_card(show_collectors, request)
+    page.show_card(show_shards, request)
     page.show_card(show_limits, request)
 
 
@@ -120,6 +130,20 @@ def show_collectors(request: PageRequest) -> None:
         )
         return
     page.show_table(rows, COLLECTORS, table_name="Collectors, the worst first")
+
+
+def show_shards(request: PageRequest) -> None:
+    """List the shards of the collection, lost ones first; none with an embedded warehouse."""
+    rows = data.query(data_health.read_shards, request.filters.cluster)
+    if not rows.num_rows:
+        return
+    page.show_heading("Shards of the collection")
+    page.show_table(rows, SHARDS, table_name="Shards, lost ones first", missing="never started")
+    if lost := sum(rows["uncollected"].to_pylist()):
+        page.note(
+            f"Nobody collects {lost:,} targets now: their GPUs are unknown until a collector runs "
+            "for each lost shard (`fallow up --role collector --shard N/COUNT`)."
+        )
 
 
 def show_limits(request: PageRequest) -> None:

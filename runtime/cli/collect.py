@@ -88,13 +88,17 @@ def up(
         list[ServiceRole] | None,
         typer.Option(help="only this part of the service; repeatable [all]"),
     ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="N/COUNT", help="collect only this shard of the targets: 2/8"),
+    ] = None,
 ) -> None:
     """Run the service: collect, account, analyze, act, tidy and show until told to stop."""
     log_uncaught()
     variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
     values = {k: run.options.get(k) for k in variables}
     environ = {f"FALLOW_{variables[k]}": str(value) for k, value in values.items() if value}
-    settings = run.own_settings("fallow up", service__listen=listen)
+    settings = run.own_settings("fallow up", service__listen=listen, service__shard=shard)
     stop = threading.Event()
     with limit_stop(stop, settings.service.stop_within.total_seconds() + CLOSING_S):
         hanging = serve(settings, stop, roles=role or (), environ=environ)

@@ -56,6 +56,8 @@ class ServiceLoop:
     """The service's jobs over one open warehouse. `clock` and collectors are injected by tests.
 
     `since`: from when a source with history is read first, which is where an earlier run stopped.
+    `accounts`: whether this process does the catalog's accounting now; of several collectors one
+    does. `prices`: whether it reads the prices.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class ServiceLoop:
         readers: TaskRunner | None = None,
         writer: TaskRunner | None = None,
         first_turn_s: float = FIRST_TURN_S,
+        accounts: Callable[[], bool] = lambda: True,
+        prices: bool = True,
     ) -> None:
         self.warehouse = warehouse
         self.settings = settings
@@ -97,6 +101,7 @@ class ServiceLoop:
         """Jobs that waited for sources once."""
         self._aws_read_at = datetime(1970, 1, 1, tzinfo=UTC)
         self._act = act
+        self._accounts, self._prices = accounts, prices
         self._roles = roles
         self._queue = queue
         self._audits_failed: bool | None = None
@@ -134,9 +139,11 @@ class ServiceLoop:
         names = INVENTORY & set(self.collectors)
         reads = [*self.sources.start(names, every, self.clock())]
         now = self.clock()
-        prices = [self.sources.run("prices", partial(self._read_prices, now))]
-        if now - self._aws_read_at >= AWS_EVERY:
-            prices.append(self.sources.run("AWS prices", partial(self._read_aws_prices, now)))
+        prices: list[SourceRead | None] = []
+        if self._prices:
+            prices.append(self.sources.run("prices", partial(self._read_prices, now)))
+            if now - self._aws_read_at >= AWS_EVERY:
+                prices.append(self.sources.run("AWS prices", partial(self._read_aws_prices, now)))
         self._wait_for("inventory", [*reads, *(p for p in prices if p)], every)
 
     def watch(self) -> None:
@@ -163,6 +170,11 @@ class ServiceLoop:
         end = self.clock()
         if self._queue is not None:
             self._queue.deliver()
+        if not self._accounts():
+            self._audits_failed = None  # it audits again when it accounts again
+            self.metrics.forget_audits()
+            self.metrics.record_fleet(self.warehouse, self.settings.cluster, end)
+            return
         buckets, failures = pipeline.account(
             self.warehouse, Window(end - pipeline.LEDGER_LOOKBACK, end)
         )
@@ -226,6 +238,8 @@ class ServiceLoop:
 
     def maintain(self) -> None:
         """Move old rows to their tier, merge small files, audit hours that are due."""
+        if not self._accounts():
+            return
         try:
             moved = tiers.move_to_cold(self.warehouse, self.clock())
         finally:  # the lake stays small while the cold tier is away

@@ -7,16 +7,18 @@ processes does what.
 """
 
 import logging
+import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import timedelta
 
 from fallow.clock_steps import ClockSteps, read_ticks
 from fallow.daemon_threads import TaskRunner
 from fallow.errors import UsageError
 from fallow.settings import Settings
+from fallow.shards import Shard, choose_shard
 from runtime.operations import analyzer_runs
 from runtime.operations.actor_turns import open_turns
 from runtime.operations.collection import find_next_start, load_collectors, read_cursors
@@ -24,6 +26,7 @@ from runtime.operations.configmap_switch import ConfigMapSwitch
 from runtime.operations.idleness import IdlenessReader
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.requests import ActionRequests
+from runtime.operations.sharding import reads_prices, select_targets
 from runtime.service.api import ApiAccess, WriteApi
 from runtime.service.dashboard_process import COMMAND, DashboardProcess, explain_missing_dashboard
 from runtime.service.delivery.outbox import Outbox, get_outbox_path
@@ -37,6 +40,7 @@ from runtime.service.readiness import Readiness
 from runtime.service.roles import WRITERS, Lane, ServiceJob, ServiceRole, expand_roles
 from runtime.service.schedule import ServiceThreads, get_utc_now, run_jobs
 from runtime.service.scheduling.store import Timetable
+from runtime.service.shard_leases import hold_shard
 from runtime.service.stop_signals import handle_stop_signals, stop_on_signals
 from runtime.service.tracing import open_tracing
 from warehouse.lake import Warehouse
@@ -62,11 +66,13 @@ def serve(
 
     Raises:
         UsageError: nothing to collect from is configured, service.listen cannot be bound, a role
-            of several has to share an embedded warehouse, or there is no dashboard to run alone.
-        TemporaryError: another process writes this warehouse, or its queue.
+            of several has to share an embedded warehouse, there is no dashboard to run alone, or
+            service.shard is no shard of those that run.
+        TemporaryError: another process writes this warehouse or its queue, or collects this shard.
     """
     mine, stop = expand_roles(roles), stop or threading.Event()
     _check_settings(settings, mine)
+    shard = _choose_shard(settings, mine)
     shows = ServiceRole.dashboard in mine and explain_missing_dashboard() is None
     reported_roles = mine - (set() if settings.actions.enabled else {ServiceRole.actor})
     metrics = SelfMetrics(reported_roles - (set() if shows else {ServiceRole.dashboard}))
@@ -91,6 +97,11 @@ def serve(
         if mine & WRITERS:
             log.info("begins", extra={"listen": endpoint.address})
             warehouse = stack.enter_context(open_warehouse(settings, mine, stop, ready.waits))
+            accounts = stack.enter_context(
+                hold_shard(warehouse, settings, shard, stop, on_states=metrics.record_shards)
+                if ServiceRole.collector in mine
+                else nullcontext(_account_nothing)
+            )
             queue = stack.enter_context(open_queue(settings, warehouse, mine, metrics.record_queue))
             act = stack.enter_context(
                 _open_act_job(
@@ -104,7 +115,16 @@ def serve(
                 )
             )
             service = _make_loop(
-                settings, warehouse, metrics, threads, act=act, roles=mine, stop=stop, queue=queue
+                settings,
+                warehouse,
+                metrics,
+                threads,
+                act=act,
+                roles=mine,
+                stop=stop,
+                queue=queue,
+                shard=shard,
+                accounts=accounts,
             )
             # Before the queue is closed: rows that the writing thread did not come to.
             stack.callback(service.sources.keep_unstored)
@@ -191,6 +211,27 @@ def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
         raise UsageError("there is no dashboard to run", hint=why)
 
 
+def _account_nothing() -> bool:
+    return False
+
+
+def _choose_shard(settings: Settings, mine: AbstractSet[ServiceRole]) -> Shard:
+    """Return the shard of a process that collects; other processes have none to choose.
+
+    Raises:
+        UsageError: the settings name no shard that exists.
+    """
+    service = settings.service
+    if ServiceRole.collector in mine:
+        return choose_shard(service.shard, service.shards, socket.gethostname())
+    if service.shard:
+        raise UsageError(
+            f"shard {service.shard!r} is of a collector; this process is {', '.join(sorted(mine))}",
+            hint=f"fallow up --role collector --shard {service.shard}",
+        )
+    return Shard()
+
+
 def _make_loop(
     settings: Settings,
     warehouse: "Warehouse",
@@ -201,10 +242,12 @@ def _make_loop(
     roles: AbstractSet[ServiceRole],
     stop: threading.Event,
     queue: IngestQueue | None,
+    shard: Shard,
+    accounts: Callable[[], bool],
 ) -> ServiceLoop:
     cursors = read_cursors(warehouse)
     collectors = (
-        load_collectors(settings, cursors=cursors, views=warehouse)
+        load_collectors(select_targets(settings, shard), cursors=cursors, views=warehouse)
         if ServiceRole.collector in roles
         else {}
     )
@@ -223,6 +266,8 @@ def _make_loop(
         queue=queue,
         readers=threads.readers,
         writer=threads.writer,
+        accounts=accounts,
+        prices=reads_prices(shard),
     )
 
 

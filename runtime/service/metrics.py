@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from runtime.operations.ingest_queue import QueueState
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
+    from warehouse.shards import ShardState
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # would add an unused series per counter
 
@@ -178,6 +179,17 @@ class SelfMetrics:
         for name in audits.list_audits():
             rows = sum(failure.rows for failure in failures if failure.audit == name)
             self._of("audit_failures").labels(name).set(rows)
+
+    def forget_audits(self) -> None:
+        """Export no audits: another collector does the accounting, and records them."""
+        self._of("audit_failures").clear()
+
+    def record_shards(self, states: "Iterable[ShardState]") -> None:
+        """Record how many targets of each shard nobody collects."""
+        gauge = self._of("shard_uncollected_targets")
+        gauge.clear()
+        for state in states:
+            gauge.labels(str(state.shard)).set(state.uncollected)
 
     def record_fleet(self, warehouse: "Warehouse", cluster: str, now: datetime) -> None:
         """Record the fleet's states, and which targets were scraped."""

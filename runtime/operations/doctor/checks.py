@@ -23,6 +23,7 @@ from runtime.operations.doctor import (
     nodes,
     pages,
     prices,
+    shards,
     source_checks,
     storage,
 )
@@ -114,6 +115,7 @@ def _check_warehouse(
         with opening() as warehouse:
             yield storage.check_warehouse(warehouse)
             yield from storage.check_archive(warehouse)
+            yield from shards.check_shards(warehouse, only)
             yield from prices.check_unpriced(warehouse, now)
             yield from nodes.check_nodes(warehouse)
             yield from plugin_runs.check_plugins(warehouse, cluster=only)
