@@ -27,7 +27,7 @@ _CONFLICTS = ("could not serialize", "duplicate key", "deadlock detected")
 _NO_TABLE = '"fallow_lease" does not exist'
 
 
-class Lease(msgspec.Struct, frozen=True):
+class CatalogLease(msgspec.Struct, frozen=True):
     """A lease: its holder, what the holder says about itself (JSON), and whether it is valid."""
 
     name: str
@@ -41,7 +41,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 def claim_lease(
     warehouse: "Warehouse", name: str, holder: str, facts: str, *, seconds: float, ended: str = ""
-) -> Lease:
+) -> CatalogLease:
     """Take or renew a lease, and return it as it is then: its `holder` may be another process.
 
     `ended`: a holder that is known to have ended; its lease is free before it expires.
@@ -82,7 +82,7 @@ def release_lease(warehouse: "Warehouse", name: str, holder: str) -> None:
         _execute(warehouse, _bind(load_step("leases/release"), {"name": name, "holder": holder}))
 
 
-def read_leases(warehouse: "Warehouse", prefix: str) -> tuple[Lease, ...]:
+def read_leases(warehouse: "Warehouse", prefix: str) -> tuple[CatalogLease, ...]:
     """Return the leases whose name begins with `prefix`; none in an embedded warehouse.
 
     Raises: as `claim_lease`.
@@ -99,7 +99,7 @@ def read_leases(warehouse: "Warehouse", prefix: str) -> tuple[Lease, ...]:
             if _NO_TABLE in str(error):  # no process has claimed one yet
                 return ()
             raise
-    return tuple(Lease(**row) for row in rows)
+    return tuple(CatalogLease(**row) for row in rows)
 
 
 def _execute(warehouse: "Warehouse", sql: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from fallow.shards import Shard
 from fallow.window import format_duration
-from warehouse.leases import Lease, read_leases
+from warehouse.leases import CatalogLease, read_leases
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -68,7 +68,7 @@ def read_shards(warehouse: "Warehouse", cluster: str | None = None) -> tuple[Sha
     Raises:
         TemporaryError: PostgreSQL is not reachable.
     """
-    leases: dict[str, list[tuple[ShardFacts, Lease]]] = defaultdict(list)
+    leases: dict[str, list[tuple[ShardFacts, CatalogLease]]] = defaultdict(list)
     for lease in read_leases(warehouse, PREFIX):
         facts = msgspec.json.decode(lease.facts, type=ShardFacts)
         if cluster is None or facts.cluster == cluster:
@@ -78,7 +78,9 @@ def read_shards(warehouse: "Warehouse", cluster: str | None = None) -> tuple[Sha
     )
 
 
-def _build_states(cluster: str, leases: Sequence[tuple[ShardFacts, Lease]]) -> list[ShardState]:
+def _build_states(
+    cluster: str, leases: Sequence[tuple[ShardFacts, CatalogLease]]
+) -> list[ShardState]:
     """Return the shards of the count that runs; of the last one that ran where none does."""
     newest, _ = max(leases, key=lambda pair: (pair[1].valid, pair[1].renewed_at))
     by_number = {facts.number: lease for facts, lease in leases if facts.count == newest.count}

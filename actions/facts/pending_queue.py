@@ -8,7 +8,7 @@ pod that fits on free capacity does not wait for GPUs, and freeing more admits n
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 
@@ -140,7 +140,7 @@ class PendingWorkloads:
     def _pending(self) -> list[_PendingWorkload]:
         by_key: dict[WorkloadKey, list[PodRecord]] = {}
         for pod in self._fleet_state.pending_at(self._at):
-            by_key.setdefault(_get_key(pod), []).append(pod)
+            by_key.setdefault(get_owner_key(pod), []).append(pod)
         placements: dict[
             WorkloadDemand, tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]
         ] = {}
@@ -150,7 +150,7 @@ class PendingWorkloads:
                 round(sum(p.gpus for p in pods), 6),
                 convert_micros(min(p.begin for p in pods)),
             )
-            demand = _to_demand(key[0], pods)
+            demand = build_demand(key[0], pods)
             if demand is None:
                 why = f"whether {pods[0].gpu_resource} fits is not worked out"
                 pending_workloads.append(_PendingWorkload(key, gpus, since, None, why=why))
@@ -178,24 +178,11 @@ class PendingWorkloads:
 
         Return the pods that do not fit, and the remaining capacity.
         """
-        remaining: dict[NodeKey, FreeCapacity] = {}
-        without_node = []
-        for demand in workload_demand.needs:
-            fitting_nodes = [
-                p
-                for p in self._legal_nodes(workload_demand.cluster, demand)
-                if self._capacity_of(remaining, p).fits(demand)
-            ]
-            if not fitting_nodes:
-                without_node.append(demand)
-                continue
-            # Use the fullest node that fits, so that large gaps remain for large pods.
-            node_key = min(
-                fitting_nodes,
-                key=lambda p: (self._capacity_of(remaining, p).devices[demand.device_type], p),
-            )
-            remaining.setdefault(node_key, self._free[node_key].copy()).take(demand)
-        return tuple(without_node), remaining
+        return place_pods(
+            workload_demand.needs,
+            self._free,
+            lambda demand: self._legal_nodes(workload_demand.cluster, demand),
+        )
 
     def _check_admission(
         self, pending: _PendingWorkload, freed: Mapping[NodeKey, FreeCapacity]
@@ -300,7 +287,7 @@ class PendingWorkloads:
             devices_in_use = {
                 h.device for h in self._fleet_state.node_allocations_at(node_key, self._at)
             }
-            capacity = FreeCapacity({}, *_compute_free_host(node, requested.get(node_key, (0, 0))))
+            capacity = FreeCapacity({}, *compute_free_host(node, requested.get(node_key, (0, 0))))
             for device in self._fleet_state.devices.get(node_key, ()):
                 existed = device["first_us"] < self._at
                 if existed and device["device"] not in devices_in_use:
@@ -319,21 +306,49 @@ class PendingWorkloads:
         return nodes
 
 
-def _compute_free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:
+def place_pods(
+    needs: Sequence[PodDemand],
+    free: Mapping[NodeKey, FreeCapacity],
+    find_legal: Callable[[PodDemand], Iterable[NodeKey]],
+) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
+    """Place pods on free capacity, each on one of its legal nodes.
+
+    Return the pods that do not fit, and the remaining capacity of the nodes that take one.
+    """
+    remaining: dict[NodeKey, FreeCapacity] = {}
+    nothing = FreeCapacity({}, 0, 0)
+
+    def measure(node_key: NodeKey) -> FreeCapacity:
+        return remaining.get(node_key) or free.get(node_key) or nothing
+
+    without_node = []
+    for demand in needs:
+        fitting_nodes = [p for p in find_legal(demand) if measure(p).fits(demand)]
+        if not fitting_nodes:
+            without_node.append(demand)
+            continue
+        # Use the fullest node that fits, so that large gaps remain for large pods.
+        node_key = min(fitting_nodes, key=lambda p: (measure(p).devices[demand.device_type], p))
+        remaining.setdefault(node_key, free[node_key].copy()).take(demand)
+    return tuple(without_node), remaining
+
+
+def compute_free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:
     """Return a node's CPU and memory without a request; an unknown amount is no obstacle."""
     cpu = float("inf") if node.cpu_milli is None else node.cpu_milli - requested[0]
     memory = float("inf") if node.memory_bytes is None else node.memory_bytes - requested[1]
     return cpu, memory
 
 
-def _get_key(pod: PodRecord) -> WorkloadKey:
+def get_owner_key(pod: PodRecord) -> WorkloadKey:
     """Return the key of a pod's owner; a pod whose owner is unknown stands alone."""
     if pod.resolved:
         return pod.key
     return (pod.key[0], pod.key[1], UNRESOLVED, pod.pod)
 
 
-def _to_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None:
+def build_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None:
+    """Return what pending pods request; None = a pod requests shares or claims of devices."""
     demands = []
     for pod in pods:
         device_type = _get_device_type(pod)

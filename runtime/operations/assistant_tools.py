@@ -80,6 +80,14 @@ class AssistantTools:
         """
         return self._call(lambda: self._answers.why_not(workload, rows))
 
+    def why_pending(self, workload: str, rows: int = ROWS) -> CallToolResult:
+        """Show which cluster, pool or zone has room for a workload that waits for GPUs.
+
+        workload: Kind/namespace/name, or a part of it. A place fits only on devices that are known
+        to be free; nothing is moved.
+        """
+        return self._call(lambda: self._answers.why_pending(workload, rows))
+
     def idleness(
         self, cluster: str, namespace: str, kind: str, name: str, rows: int = ROWS
     ) -> CallToolResult:
@@ -107,7 +115,14 @@ def serve(answers: FleetAnswers) -> None:
         "fallow", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
     )
     tools = AssistantTools(answers)
-    for tool in (tools.spend, tools.findings, tools.explain, tools.why_not, tools.idleness):
+    for tool in (
+        tools.spend,
+        tools.findings,
+        tools.explain,
+        tools.why_not,
+        tools.why_pending,
+        tools.idleness,
+    ):
         server.add_tool(
             tool,
             description=f"{cleandoc(tool.__doc__ or '')}\n\nrows: of each list at most. {CAUTION}",

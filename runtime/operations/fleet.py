@@ -17,6 +17,7 @@ from runtime.operations import (
     explanations,
     findings,
     ledger_totals,
+    pending,
     plans,
     windows,
 )
@@ -27,6 +28,7 @@ from warehouse.lake import Warehouse
 from warehouse.spend import KEYS
 
 if TYPE_CHECKING:
+    from actions.facts.pending_places import PendingAnswer
     from runtime.operations.plans import WhyNotReport
     from runtime.operations.windows import CoveredHours
 
@@ -175,6 +177,12 @@ class WarehouseFleet:
             workload,
             at=self._clock(),
             cluster=self._cluster,
+        )
+
+    def why_pending(self, workload: str) -> "tuple[PendingAnswer, datetime]":
+        """Return where a workload that waits for GPUs would fit, and for which time."""
+        return pending.explain_why_pending(
+            self._warehouse, workload, at=self._clock(), cluster=self._cluster
         )
 
     def read_idleness(self, cluster: str, namespace: str, kind: str, name: str) -> Idleness | None:

@@ -16,7 +16,7 @@ from fallow.errors import UsageError
 from fallow.redaction import redact
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import explanations
+from runtime.operations import explanations, pending
 from runtime.operations.fleet import WarehouseFleet
 from runtime.operations.idleness import LATELY
 from runtime.rendering import plan_tables
@@ -139,6 +139,23 @@ class FleetAnswers:
                 **proof,
                 "command": mark_text(proof["command"]),
             },
+        }
+
+    def why_pending(self, workload: str, rows: int) -> Answer:
+        """Return where a workload that waits for GPUs would fit."""
+        _check_rows(rows)
+        with self._open() as fleet:
+            result, at = fleet.why_pending(workload)
+            covered = fleet.cover(None)
+        described, places = pending.describe_pending(result, at), pending.build_place_rows(result)
+        body = {**described, "why_pending": places}
+        proof = self._prove(
+            ["why-pending", str(described["workload"])], document("why_pending", body)
+        )
+        return {
+            **self._frame_covered(covered, rows, None),
+            **_build_answer(round_body(body), rows),
+            "proof": {"ids": [], **proof, "command": mark_text(proof["command"])},
         }
 
     def idleness(self, cluster: str, namespace: str, kind: str, name: str, rows: int) -> Answer:

@@ -5,6 +5,7 @@ from fallow.shards import Shard
 from runtime.operations.collection import SOURCES
 
 PRICES = "prices"
+"""The target that stands for a cluster's prices: the shard that owns it reads them."""
 
 
 def list_targets(settings: Settings) -> list[str]:
@@ -50,8 +51,3 @@ def select_targets(settings: Settings, shard: Shard) -> Settings:
             for name, values in changes.items()
         }
     )
-
-
-def reads_prices(shard: Shard) -> bool:
-    """Return whether this shard reads the prices of its cluster."""
-    return shard.owns(PRICES)

@@ -26,7 +26,7 @@ from runtime.operations.configmap_switch import ConfigMapSwitch
 from runtime.operations.idleness import IdlenessReader
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.requests import ActionRequests
-from runtime.operations.sharding import reads_prices, select_targets
+from runtime.operations.sharding import PRICES, select_targets
 from runtime.service.api import ApiAccess, WriteApi
 from runtime.service.dashboard_process import COMMAND, DashboardProcess, explain_missing_dashboard
 from runtime.service.delivery.outbox import Outbox, get_outbox_path
@@ -267,7 +267,7 @@ def _make_loop(
         readers=threads.readers,
         writer=threads.writer,
         accounts=accounts,
-        prices=reads_prices(shard),
+        prices=shard.owns(PRICES),
     )
 
 

@@ -22,7 +22,7 @@ from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.settings import Settings
 from fallow.shards import Shard, count_targets
 from runtime.operations.sharding import list_targets
-from warehouse.leases import Lease, claim_lease, release_lease
+from warehouse.leases import CatalogLease, claim_lease, release_lease
 from warehouse.shards import LEASE_S, ShardFacts, ShardState, read_shards
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ShardLeases:
             TemporaryError: another process collects this shard, or PostgreSQL is not reachable.
             UsageError: other shards that run have another count.
         """
-        first: Lease | None = None
+        first: CatalogLease | None = None
         while not stop.is_set():
             self._refuse_other_counts(stop)
             lease = self._claim(self._facts.name, ended=first.holder if first else "")
@@ -111,7 +111,7 @@ class ShardLeases:
             release_lease(self._warehouse, self._facts.name, self.holder)
             release_lease(self._warehouse, ACCOUNTING, self.holder)
 
-    def _claim(self, name: str, *, ended: str = "") -> Lease:
+    def _claim(self, name: str, *, ended: str = "") -> CatalogLease:
         facts = msgspec.json.encode(self._facts).decode() if name != ACCOUNTING else "{}"
         if not is_ended(ended, self.holder):
             ended = ""
@@ -143,7 +143,7 @@ class ShardLeases:
                     )
             stop.wait(RETRY_S)
 
-    def _explain(self, lease: Lease) -> TemporaryError:
+    def _explain(self, lease: CatalogLease) -> TemporaryError:
         facts = self._facts
         return TemporaryError(
             f"shard {self._shard} of cluster {facts.cluster} is collected by {lease.holder}",

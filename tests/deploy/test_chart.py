@@ -17,6 +17,7 @@ from actions.policy.parser import read_policies
 from actions.rights import CANARY, OWN, build_rules, list_roles
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
+from fallow.shards import Shard, choose_shard
 from runtime.generators import chart, manifests
 from runtime.generators.rbac import list_reader_rights
 
@@ -95,7 +96,7 @@ def test_every_manifest_is_legal_for_the_api(
 
 @pytest.mark.parametrize(("name", "found"), pages(), ids=[name for name, _ in pages()])
 def test_every_pod_is_locked_down(name: str, found: Objects) -> None:
-    assert len(pods(found)) == (4 if name == "split" else 1)
+    assert len(pods(found)) == (4 if name in {"split", "sharded"} else 1)
     for pod in pods(found):
         who = pod["securityContext"]
         assert who["runAsNonRoot"] is True
@@ -202,6 +203,27 @@ def test_the_collector_has_a_disk_on_which_rows_wait() -> None:
     assert not any("volumeClaimTemplates" in one["spec"] for one in of(off, "StatefulSet"))
 
 
+def test_shards_are_pods_whose_ordinal_says_which() -> None:
+    found = made(values("sharded"))
+    (collector,) = (
+        one
+        for one in of(found, "StatefulSet")
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] == "collector"
+    )
+    name, spec = collector["metadata"]["name"], collector["spec"]
+    assert (spec["replicas"], spec["podManagementPolicy"]) == (4, "Parallel")
+    (settings,) = (
+        one["data"]["fallow.yaml"] for one in of(found, "ConfigMap") if "fallow.yaml" in one["data"]
+    )
+    shards = yaml.safe_load(settings)["service"]["shards"]
+    chosen = [choose_shard("", shards, f"{name}-{ordinal}") for ordinal in range(4)]
+    assert chosen == [Shard(number, 4) for number in (1, 2, 3, 4)]
+    # Another count is another StatefulSet: pods of two counts never roll side by side.
+    assert name.endswith("-collector-of-4")
+    others = {o["metadata"]["name"]: o["spec"]["replicas"] for o in of(found, "StatefulSet")}
+    assert {replicas for n, replicas in others.items() if n != name} == {1}
+
+
 def test_a_role_is_parted_without_loss() -> None:
     """What reaches beyond namespaces is what the API says is not in one."""
     with (ROOT / "simulator" / "kube" / "resources.csv").open(encoding="utf-8") as lines:
@@ -253,6 +275,8 @@ def test_every_executor_can_be_granted() -> None:
         ({"rights": {"executors": ["scale"], "namespaces": ["a"]}}, "grant nothing"),
         ({"split": True}, "settings.warehouse.data"),
         ({"split": True, "settings": {"warehouse": {"data": "s3://a/b"}}}, "PostgreSQL catalog"),
+        ({"shards": 2}, "shards needs split: true"),
+        ({"shards": 0}, "shards"),
         ({"image": {"digest": "latest"}}, "digest"),
         ({"policies": {"../evil": "x"}}, "evil"),
         ({"networkPolicy": {"egressPorts": [{"port": 99999}]}}, "port"),

@@ -1,5 +1,6 @@
 """Sharded collection over a real PostgreSQL: one process per shard, and a lost one is said."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from dashboards.figures import data_health
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings, load
-from fallow.shards import Shard
+from fallow.shards import Shard, count_targets
 from runtime.operations.collection import load_collectors
 from runtime.operations.doctor.shards import check_shards
 from runtime.operations.sharding import list_targets, select_targets
@@ -17,6 +18,9 @@ from runtime.service.loop import serve
 from runtime.service.metrics import SelfMetrics
 from runtime.service.roles import ServiceRole
 from runtime.service.shard_leases import ShardLeases, hold_shard, is_ended, name_process
+from tests.cli.test_acting_whole import Exporter
+from tests.cli.test_acting_whole import exporter as exporter  # noqa: PLC0414  (a fixture)
+from tests.runtime.test_roles import until, up
 from tests.servers import postgres
 from warehouse.lake import Warehouse
 from warehouse.shards import read_shards
@@ -203,3 +207,48 @@ def test_a_held_shard_is_given_back_at_the_end(lake: Warehouse, shared: Settings
     assert [s.running for s in read_shards(lake)] == [False, False]
     assert told[0] == 2
     assert not stop.is_set()
+
+
+# The tests above: each lease and each reader of it, without processes.
+@pytest.mark.long
+@pytest.mark.slow
+def test_processes_divide_the_targets_and_a_killed_one_is_named(
+    server: postgres.Server, tmp_path: Path, exporter: Exporter
+) -> None:
+    exporter.labels = {"node": "n1", "space": "a", "pod": "p"}
+    targets = [f"{exporter.url}?target={n}" for n in range(8)]
+    parts = count_targets(targets, 2)
+    environ = {
+        "FALLOW_HOME": str(tmp_path / "home"),
+        "FALLOW_WAREHOUSE__CATALOG": server.catalog("processes"),
+        "FALLOW_WAREHOUSE__DATA": str(tmp_path / "data"),
+        "FALLOW_EXPORTERS__TARGETS": json.dumps(targets),
+        "FALLOW_SERVICE__COLLECT_EVERY": "1s",
+    }
+    second = {**environ, "FALLOW_HOME": str(tmp_path / "second")}
+    settings = load(environ=environ).settings
+    shards = ("--role", "collector", "--shard")
+    with up(tmp_path, *shards, "1/2", **environ) as first:
+        until(first, "collected")
+        with Warehouse.open(settings) as lake:
+            states = read_shards(lake)
+            assert [s.uncollected for s in states] == [0, parts[1]]
+            with up(tmp_path, *shards, "2/2", **second) as other:
+                until(other, "collected")
+                assert {s.running for s in read_shards(lake)} == {True}
+                rows = lake.query("SELECT DISTINCT target FROM scrape").to_pylist()
+                assert len(rows) == len(targets)
+                with up(tmp_path, *shards, "2/2", **second) as third:
+                    said = third.stderr.read() if third.stderr else ""
+                    assert (third.wait(), "shard 2/2 of cluster default is collected" in said) == (
+                        75,
+                        True,
+                    ), said
+                other.kill()
+                wait_until_lost(lake, 2)
+            (row,) = check_shards(lake)
+            assert (row.status, row.next_step) == (
+                "bad",
+                "fallow up --role collector --shard 2/2",
+            )
+            assert f"nobody collects {parts[1]} of 8 targets: shard 2/2" in row.finding

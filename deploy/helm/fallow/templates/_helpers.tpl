@@ -67,6 +67,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if .Values.split -}}
 {{- $_ := set $service "url" (printf "http://%s.%s.svc:9410" (include "fallow.part" (list . "actor")) .Release.Namespace) -}}
 {{- end -}}
+{{- if gt (int .Values.shards) 1 -}}
+{{- $_ := set $service "shards" (int .Values.shards) -}}
+{{- end -}}
 {{- $lease := dict "namespace" .Release.Namespace -}}
 {{- $actions := dict "policies" "/etc/fallow/policies" "lease" $lease -}}
 {{- $ours := dict "home" "/var/lib/fallow" "service" $service "actions" $actions -}}
@@ -101,6 +104,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if not (or (dig "warehouse" "catalog" "" .Values.settings) .Values.secrets) -}}
 {{- fail "split needs a PostgreSQL catalog: settings.warehouse.catalog, or FALLOW_WAREHOUSE__CATALOG in a Secret named in secrets" -}}
 {{- end -}}
+{{- end -}}
+{{- if and (gt (int .Values.shards) 1) (not .Values.split) -}}
+{{- fail "shards needs split: true, because several collectors share one PostgreSQL catalog" -}}
 {{- end -}}
 {{- if and .Values.rights.executors (not .Values.rights.namespaces) -}}
 {{- fail "rights.executors needs rights.namespaces: where may they act?" -}}

@@ -1,0 +1,320 @@
+"""Find out where a pending workload would fit: in which cluster, pool and zone.
+
+A place takes the workload if all of its waiting pods can be placed there at the same time: on nodes
+that are ready, whose taints the pods tolerate and whose labels they select, on devices that are
+known to be free, with enough CPU and memory, and if the quotas of the cluster let them in. A
+device that telemetry has not shown lately is unknown and never free: where only such devices would
+make the difference, the answer is unknown.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from actions.facts.fleet_state import (
+    FleetState,
+    NodeKey,
+    PodRecord,
+    WorkloadKey,
+    convert_micros,
+    to_micros,
+)
+from actions.facts.pending_queue import (
+    FreeCapacity,
+    PodDemand,
+    build_demand,
+    compute_free_host,
+    get_owner_key,
+    place_pods,
+)
+from actions.facts.quota_room import QuotaAnswer, QuotaRoom
+from fallow.node_requirements import read_taints
+from fallow.protocols import Views
+
+STALE = timedelta(minutes=10)
+"""A device without a sample for longer is unknown; a pod is assumed to exist as long."""
+LOOKBACK = timedelta(hours=1)
+
+PlaceState = Literal["fits", "full", "refused", "unknown"]
+Answer = Literal["fits_here", "fits_elsewhere", "nowhere", "unknown"]
+
+
+class PlaceAnswer(msgspec.Struct, frozen=True):
+    """Whether one place takes the workload. `pool` and `zone` None = the whole cluster.
+
+    `free`: devices of the requested types that are known to be free on its ready nodes. `fits`:
+    all pods can be placed. `full`: they are legal there and do not fit. `refused`: a taint, a label
+    or a quota keeps them away. `room`: they would fit if the place did not refuse them.
+    """
+
+    cluster: str
+    pool: str | None
+    zone: str | None
+    state: PlaceState
+    why: str
+    free: int
+    room: bool
+    nodes: tuple[str, ...] = ()
+    """The nodes of the placement that was found."""
+
+
+class PendingAnswer(msgspec.Struct, frozen=True):
+    """Where a pending workload fits; the places with room first."""
+
+    key: WorkloadKey
+    pods: int
+    gpus: float
+    since: datetime
+    answer: Answer
+    why: str
+    places: tuple[PlaceAnswer, ...]
+
+
+class _Node(msgspec.Struct, frozen=True):
+    """A node: what is known to be free, and what may be free as well."""
+
+    key: NodeKey
+    pool: str
+    zone: str
+    free: FreeCapacity
+    possible: FreeCapacity
+
+
+class PendingPlaces:
+    """The places of every cluster at one time."""
+
+    def __init__(self, views: Views, now: datetime) -> None:
+        self._now, self._at = now, to_micros(now)
+        self._state = FleetState(views, now - LOOKBACK, now)
+        self._quotas = QuotaRoom(views, now)
+        self._nodes = self._measure_nodes()
+
+    def list_pending(self) -> dict[WorkloadKey, list[PodRecord]]:
+        """Return the workloads that wait for GPUs, each with its waiting pods."""
+        by_key: dict[WorkloadKey, list[PodRecord]] = {}
+        for pod in self._state.pending_at(self._at):
+            by_key.setdefault(get_owner_key(pod), []).append(pod)
+        return dict(sorted(by_key.items()))
+
+    def explain(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> PendingAnswer:
+        """Return where these pending pods of a workload would fit together."""
+        demand = build_demand(key[0], pods)
+        since = convert_micros(min(pod.begin for pod in pods))
+        gpus = round(sum(pod.gpus for pod in pods), 6)
+        if demand is None:
+            why = f"whether {pods[0].gpu_resource} fits is not worked out"
+            return PendingAnswer(key, len(pods), gpus, since, "unknown", why, ())
+        needs = demand.needs
+        by_resource: Counter[str] = Counter()
+        for pod in pods:
+            own = build_demand(key[0], [pod])
+            by_resource[pod.gpu_resource or ""] += own.needs[0].count if own else 0
+        places = [
+            place
+            for cluster in sorted({node.key[0] for node in self._nodes})
+            for place in self._explain_cluster(
+                cluster,
+                needs,
+                self._quotas.admits(cluster, key[1], pods[0].queue, by_resource),
+            )
+        ]
+        order = {"fits": 0, "unknown": 1, "refused": 2, "full": 3}
+        places.sort(
+            key=lambda p: (
+                order[p.state],
+                p.cluster,
+                p.pool is not None,
+                p.pool or "",
+                p.zone or "",
+            )
+        )
+        answer, why = _summarize(key[0], places)
+        return PendingAnswer(key, len(pods), gpus, since, answer, why, tuple(places))
+
+    def _explain_cluster(
+        self, cluster: str, needs: Sequence[PodDemand], quota: QuotaAnswer
+    ) -> Iterable[PlaceAnswer]:
+        nodes = [node for node in self._nodes if node.key[0] == cluster]
+        yield self._explain_place((cluster, None, None), nodes, needs, quota)
+        parts = sorted({(node.pool, node.zone) for node in nodes})
+        if len(parts) > 1:
+            for pool, zone in parts:
+                part = [node for node in nodes if (node.pool, node.zone) == (pool, zone)]
+                yield self._explain_place((cluster, pool, zone), part, needs, quota)
+
+    def _explain_place(
+        self,
+        place_key: tuple[str, str | None, str | None],
+        nodes: Sequence[_Node],
+        needs: Sequence[PodDemand],
+        quota: QuotaAnswer,
+    ) -> PlaceAnswer:
+        """Place the pods on known free devices; then say what keeps them away."""
+        types = {need.device_type for need in needs}
+        free = sum(
+            node.free.devices.get(kind, 0)
+            for node in nodes
+            for kind in types
+            if self._state.ready(node.key, self._at) is True and not self._is_cordoned(node.key)
+        )
+        refusals = {
+            (node.key, need): self._explain_refusal(node.key, need)
+            for node in nodes
+            for need in set(needs)
+        }
+        free_nodes = {node.key: node.free for node in nodes}
+        possible = {node.key: node.possible for node in nodes}
+        legal = {pair for pair, (why, _) in refusals.items() if not why}
+        maybe = {pair for pair, (why, sure) in refusals.items() if not why or not sure}
+
+        def place(
+            capacities: Mapping[NodeKey, FreeCapacity], pairs: set[tuple[NodeKey, PodDemand]]
+        ) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
+            return place_pods(
+                needs, capacities, lambda d: [k for k in free_nodes if (k, d) in pairs]
+            )
+
+        left, used_nodes = place(free_nodes, legal)
+        room = not place(free_nodes, set(refusals))[0]
+        state: PlaceState
+        if quota.admitted is False:
+            state, why = "refused", quota.why
+        elif not left:
+            state, why = ("fits", "") if quota.admitted else ("unknown", quota.why)
+        elif not place(possible, maybe)[0]:
+            state, why = "unknown", self._explain_doubt(nodes, refusals)
+        elif room:
+            state, why = "refused", next(w for w, _ in sorted(refusals.values()) if w)
+        elif len(set(needs)) > 1 and all(
+            any((key, need) in legal and free_nodes[key].fits(need) for key in free_nodes)
+            for need in needs
+        ):
+            state, why = "unknown", "each pod fits alone; no placement of all of them was found"
+        else:
+            state, why = "full", _explain_lack(left, needs, free_nodes, legal)
+        names = tuple(sorted(key[1] for key in used_nodes)) if state == "fits" else ()
+        return PlaceAnswer(*place_key, state, why, free, room, names)
+
+    def _explain_refusal(self, key: NodeKey, demand: PodDemand) -> tuple[str, bool]:
+        """Return why a node does not take a pod, empty = it does; and whether that is certain."""
+        node = self._state.nodes[key]
+        ready = self._state.ready(key, self._at)
+        if self._is_cordoned(key) or ready is False:
+            return f"{key[1]} takes no pods: it is cordoned or not ready", True
+        if ready is None:
+            return f"whether {key[1]} is ready is not known", False
+        labels = json.loads(node.labels) if node.labels else {}
+        refusal = demand.requirements.explain_refusal(labels, read_taints(node.taints))
+        if refusal and not node.labels:
+            only_taints = demand.requirements.explain_refusal(None, read_taints(node.taints))
+            if not only_taints:
+                return f"the labels of {key[1]} are not known: {refusal}", False
+        return (f"{key[1]} does not take it: {refusal}", True) if refusal else ("", True)
+
+    def _explain_doubt(
+        self, nodes: Sequence[_Node], refusals: Mapping[tuple[NodeKey, PodDemand], tuple[str, bool]]
+    ) -> str:
+        doubts = sorted({why for why, sure in refusals.values() if why and not sure})
+        if doubts:
+            return doubts[0]
+        unknown = sum(
+            count - node.free.devices.get(kind, 0)
+            for node in nodes
+            for kind, count in node.possible.devices.items()
+        )
+        return f"whether {unknown} more devices are free is not known: telemetry does not show them"
+
+    def _is_cordoned(self, key: NodeKey) -> bool:
+        return bool(self._state.nodes[key].unschedulable)
+
+    def _measure_nodes(self) -> list[_Node]:
+        """Return the free capacity of every node of the inventory."""
+        requested = self._state.requested_at(self._now)
+        bound = self._count_bound()
+        stale = to_micros(self._now - STALE)
+        nodes = []
+        for key, record in self._state.nodes.items():
+            free: Counter[str] = Counter()
+            used: Counter[str] = Counter()
+            unknown: Counter[str] = Counter()
+            for device in self._state.devices.get(key, ()):
+                kind = device["profile"] or ""
+                if device["last_us"] < stale or device["first_us"] >= self._at:
+                    unknown[kind] += 1
+                elif self._state.device_allocations_at((key[0], device["device"]), self._at):
+                    used[kind] += 1
+                else:
+                    free[kind] += 1
+            if not any(kind for kind in (*free, *used, *unknown)):
+                seen = free[""] + used[""] + unknown[""]
+                unknown[""] += max(0, (record.gpu_count or 0) - seen)
+            if record.sharing in {"time-slicing", "mps", "hami"}:
+                free, unknown = Counter(), free + used + unknown  # a share of each may be free
+            # A pod that was just bound holds devices that telemetry does not show with it yet.
+            for kind, count in bound.get(key, Counter()).items():
+                free[kind] -= min(free[kind], max(0, count - used[kind]))
+            host = compute_free_host(record, requested.get(key, (0, 0)))
+            labels = json.loads(record.labels) if record.labels else {}
+            zone = labels.get("topology.kubernetes.io/zone") or ""
+            nodes.append(
+                _Node(
+                    key,
+                    record.pool or "",
+                    zone,
+                    FreeCapacity(dict(free), *host),
+                    FreeCapacity(dict(free + unknown), *host),
+                )
+            )
+        return nodes
+
+    def _count_bound(self) -> dict[NodeKey, Counter[str]]:
+        """Return the devices that the pods of each node request, by type."""
+        bound: dict[NodeKey, Counter[str]] = {}
+        for pod in self._state.all_pods:
+            if not pod.node or not pod.begin < self._at <= pod.end or pod.gpus <= 0:
+                continue
+            if pod.phase in {"Succeeded", "Failed"}:
+                continue
+            demand = build_demand(pod.key[0], [pod])
+            if demand is not None:
+                counts = bound.setdefault((pod.key[0], pod.node), Counter())
+                counts[demand.needs[0].device_type] += demand.needs[0].count
+        return bound
+
+
+def _summarize(cluster: str, places: Sequence[PlaceAnswer]) -> tuple[Answer, str]:
+    """Return the answer over all places; a place in the same cluster comes before another one."""
+    fitting = [place for place in places if place.state == "fits"]
+    here = [place for place in fitting if place.cluster == cluster]
+    if here:
+        return "fits_here", "free capacity would take it: its queue or the scheduler holds it back"
+    if fitting:
+        names = ", ".join(sorted({place.cluster for place in fitting}))
+        return "fits_elsewhere", f"all of its pods fit in cluster {names}"
+    if doubts := [place for place in places if place.state == "unknown"]:
+        return "unknown", doubts[0].why
+    own = [p for p in places if p.cluster == cluster and p.pool is None]
+    return "nowhere", own[0].why if own else "no cluster has a node with GPUs"
+
+
+def _explain_lack(
+    left: Sequence[PodDemand],
+    needs: Sequence[PodDemand],
+    free_nodes: Mapping[NodeKey, FreeCapacity],
+    legal: set[tuple[NodeKey, PodDemand]],
+) -> str:
+    need = left[0]
+    words = f"{need.device_type} instances" if need.device_type else "whole GPUs"
+    if len(left) < len(needs):
+        return f"{len(needs) - len(left)} of its {len(needs)} pods fit"
+    open_nodes = [key for key in free_nodes if (key, need) in legal]
+    if not open_nodes:
+        return f"no node that takes it has free {words}"
+    most = max(free_nodes[key].devices.get(need.device_type, 0) for key in open_nodes)
+    if most < need.count:
+        return f"it needs {need.count} {words} on one node, {most} are free"
+    return "CPU or memory of the nodes with enough free devices would not do"

@@ -1,0 +1,18 @@
+-- How many more GPUs quotas and queues let in, when they were last read within the hour before a
+-- given time; a row per quota and resource. A Kueue resource is `name@flavor`.
+SELECT
+    cluster,
+    kind,
+    namespace,
+    name,
+    split_part(resource, '@', 1) AS resource,
+    parent,
+    nominal - used AS nominal_room,
+    "limit" - used AS limit_room
+FROM quota
+WHERE ts <= $until::TIMESTAMP AND ts > $until::TIMESTAMP - INTERVAL 1 HOUR
+QUALIFY
+    row_number() OVER (
+        PARTITION BY cluster, kind, namespace, name, resource ORDER BY ts DESC
+    ) = 1
+ORDER BY cluster, kind, namespace, name, resource

@@ -1,0 +1,90 @@
+"""`fallow why-pending` on a stored fleet: the command, its JSON and the assistant's tool agree."""
+
+import hashlib
+import json
+import shlex
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.inventory import build_batches
+from fallow.settings import load
+from runtime.operations.fleet_answers import FleetAnswers
+from runtime.rendering.untrusted import MARK
+from tests.cli.conftest import Fallow
+from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (a fixture)
+from warehouse.lake import Warehouse
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+THEN = NOW.replace(tzinfo=None)
+
+
+def row_of(cluster: str, **more: Any) -> dict[str, Any]:
+    first = THEN - timedelta(hours=2)
+    return {"cluster": cluster, "first_seen": first, "last_seen": THEN, **more}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Return a home of two clusters: a job of 8 GPUs waits in the first, the second has 8 free."""
+    nodes = [
+        row_of("a", node="n1", uid="1", gpu_count=4, ready=True, pool="small"),
+        row_of("b", node="m1", uid="2", gpu_count=8, ready=True, pool="big"),
+    ]
+    devices = [
+        row_of(node["cluster"], device=f"{node['node']}/{n}", node=node["node"], weight=1.0)
+        for node in nodes
+        for n in range(node["gpu_count"])
+    ]
+    pod = row_of(
+        "a", uid="p", namespace="ml", pod="train-0", phase="Pending", workload_kind="Job",
+        workload="train", gpu_request=8.0, gpu_resource="nvidia.com/gpu",
+        created_at=THEN - timedelta(hours=1),
+    )  # fmt: skip
+    settings = load(environ={}, flags={"home": tmp_path}).settings
+    with Warehouse.open(settings, write=True) as warehouse:
+        for table, rows in (("node", nodes), ("device", devices), ("pod", [pod])):
+            warehouse.ingest(build_batches(table, rows))
+    return tmp_path
+
+
+def test_the_command_and_the_assistant_name_the_cluster_with_room(
+    fallow: Fallow, home: Path
+) -> None:
+    ran = fallow("why-pending", "train", "--home", home, "-o", "json")
+    assert ran.code == 0, ran
+    shown = json.loads(ran.out)
+    assert (shown["schema"], shown["workload"]) == ("fallow.why_pending/v1", "Job/ml/train")
+    assert (shown["answer"], shown["gpus"]) == ("fits_elsewhere", 8.0)
+    first, own = shown["why_pending"]
+    assert (first["cluster"], first["state"], first["free"]) == ("b", "fits", 8)
+    assert (first["nodes"], own["why"]) == (
+        ["m1"],
+        "it needs 8 whole GPUs on one node, 4 are free",
+    )
+    settings = load(environ={}, flags={"home": home}).settings
+    answer = FleetAnswers(settings, {"home": str(home)}).why_pending("train", 50)
+    program, *words = shlex.split(answer["proof"]["command"][MARK])
+    assert program == "fallow"
+    again = fallow(*words)
+    assert hashlib.sha256(again.out.encode()).hexdigest() == answer["proof"]["sha256"]
+    told = answer["answer"]["why_pending"]
+    assert [(row["state"][MARK], row["free"]) for row in told] == [
+        (row["state"], row["free"]) for row in json.loads(again.out)["why_pending"]
+    ]
+
+
+def test_the_table_is_for_people_and_a_name_that_does_not_wait_is_refused(
+    fallow: Fallow, home: Path
+) -> None:
+    ran = fallow("why-pending", "Job/ml/train", "--home", home)
+    assert ran.code == 0, ran
+    assert "fits elsewhere: all of its pods fit in cluster b" in ran.err
+    ran = fallow("why-pending", "other", "--home", home)
+    assert (ran.code, "no workload 'other' was seen lately: of those that wait" in ran.err) == (
+        2,
+        True,
+    )
+    assert "these wait: Job/ml/train" in ran.err
