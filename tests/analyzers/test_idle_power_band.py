@@ -1,6 +1,7 @@
 """Idle power learned from the fleet, and when it is not believed."""
 
 import numpy as np
+import pytest
 
 from analyzers.idle.pieces import count_learned
 from warehouse.signals import power_band
@@ -55,3 +56,8 @@ def test_busy_looks_boards_without_a_context_and_unknown_models_do_not_count() -
 
 def test_missing_power_is_missing_and_not_zero_watts() -> None:
     assert learned(looks([float("nan")] * 500 + [98.0] * 500)).sample_count == 500
+
+
+def test_each_model_has_its_own_row_of_the_histogram() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        power_band.learn_band(["H100", "A100"], np.zeros((1, 10), dtype=np.int64))

@@ -17,7 +17,7 @@ from actions.plan import ActionPlan
 from actions.policy.model import Approvals, ReversalLimit, Stage
 from actions.snapshots import RestoredPart, Snapshot, SnapshotPart
 from fallow.action_models import Facts, Intent, Reason, Target
-from fallow.errors import RefusedError, UsageError
+from fallow.errors import RefusedError, TemporaryError, UsageError
 from fallow.protections import read_protections
 from fallow.window import Window
 from tests.actions.loop.site import POLICY, SPACE, Site, bare, plan
@@ -657,6 +657,8 @@ class Keeper:
     def __init__(self, site: Site, *, verified: bool) -> None:
         self.site, self.verified = site, verified
         self.restored: list[str] = []
+        self.away = False
+        self.failure = ""
 
     def take(self, intent: Intent, what: Sequence[str]) -> Snapshot:
         assert intent.frees
@@ -667,6 +669,10 @@ class Keeper:
         return Snapshot("snap-1", intent.target, self.site.now, (part,), missing)
 
     def restore(self, snapshot: Snapshot, target: Target) -> list[RestoredPart]:
+        if self.away:
+            raise TemporaryError("the store does not answer")
+        if self.failure:
+            return [RestoredPart(snapshot.parts[0], "failed", self.failure)]
         self.restored.append(f"{snapshot.id} to {target.name}")
         return [RestoredPart(snapshot.parts[0], "restored")]
 
@@ -709,10 +715,10 @@ def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site:
     assert keeper.restored == ["snap-1 to web"]
 
 
-def test_a_snapshot_whose_pods_do_not_run_within_an_hour_stays_where_it_is(site: Site) -> None:
+def undo_stop(site: Site, keeper: Keeper) -> Actor:
+    """Stop the site's Deployment with a snapshot, undo it, and return the actor."""
     require_snapshot(site)
     site.deployment()
-    keeper = Keeper(site, verified=True)
     actor = site.actor(snapshotter=keeper)
     site.told_and_waited(actor)
     actor.turn(dry_run=False)
@@ -720,21 +726,27 @@ def test_a_snapshot_whose_pods_do_not_run_within_an_hour_stays_where_it_is(site:
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
     actor.undo(done.action.id, "ann")
+    return actor
 
-    def failures() -> list[Any]:
-        rows = site.journal().entries(event_types.SNAPSHOT_RESTORED)
-        return [row.document["failed"] for row in rows]
 
+def restore_failures(site: Site) -> list[Any]:
+    rows = site.journal().entries(event_types.SNAPSHOT_RESTORED)
+    return [row.document["failed"] for row in rows]
+
+
+def test_a_snapshot_whose_pods_do_not_run_within_an_hour_stays_where_it_is(site: Site) -> None:
+    keeper = Keeper(site, verified=True)
+    actor = undo_stop(site, keeper)
     # Only the clock goes on: the cluster starts no pod meanwhile.
     site.now += timedelta(minutes=60)
     actor.turn(dry_run=False)
-    assert failures() == []
+    assert restore_failures(site) == []
     site.now += timedelta(seconds=1)
     actor.turn(dry_run=False)
-    assert failures() == [["none of its pods runs: the snapshot stays where it is"]]
+    assert restore_failures(site) == [["none of its pods runs: the snapshot stays where it is"]]
     site.pass_time(minutes=5)
     actor.turn(dry_run=False)
-    assert (len(failures()), keeper.restored) == (1, [])
+    assert (len(restore_failures(site)), keeper.restored) == (1, [])
 
 
 def test_what_was_done_counts_against_budgets_of_the_next_turn(site: Site) -> None:
@@ -757,3 +769,28 @@ def test_a_record_read_anew_is_the_record_that_was_kept(site: Site) -> None:
         actor.record.actions, enc_hook=str
     )
     assert isinstance(other.context, ActionContext)
+
+
+def test_a_store_that_does_not_answer_is_asked_again_for_an_hour(site: Site) -> None:
+    keeper = Keeper(site, verified=True)
+    actor = undo_stop(site, keeper)
+    undone = site.now
+    keeper.away = True
+    site.pass_time(minutes=5)
+    actor.turn(dry_run=False)
+    assert restore_failures(site) == []
+    site.now = undone + timedelta(minutes=60)
+    actor.turn(dry_run=False)
+    assert restore_failures(site) == []
+    site.now += timedelta(seconds=1)
+    actor.turn(dry_run=False)
+    assert restore_failures(site) == [["the store does not answer"]]
+
+
+def test_a_part_that_cannot_be_restored_is_named_with_its_reason(site: Site) -> None:
+    keeper = Keeper(site, verified=True)
+    actor = undo_stop(site, keeper)
+    keeper.failure = "the checksum differs"
+    site.pass_time(minutes=5)
+    actor.turn(dry_run=False)
+    assert restore_failures(site) == [["a/b.tar.gz: the checksum differs"]]
