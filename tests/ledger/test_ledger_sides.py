@@ -43,6 +43,16 @@ def test_a_device_that_only_an_allocation_names_is_capacity_beside_known_devices
     }
 
 
+def test_such_a_device_is_capacity_from_its_first_holder_to_its_last(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    held = [allocation(kit, "p", 10, 20, device="x"), allocation(kit, "q", 40, 50, device="x")]
+    tables.put("allocation", held)
+    found = {key: s for key, s in seconds(kit, tables).items() if key[0] == "x"}
+    assert found == {
+        ("x", "unknown", "p"): 600, ("x", "unknown", ""): 1200, ("x", "unknown", "q"): 600
+    }  # fmt: skip
+
+
 def test_such_a_device_is_on_the_node_of_its_pod_since_the_node_is_known(
     kit: Any, tables: Any
 ) -> None:

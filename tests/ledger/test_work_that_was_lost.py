@@ -62,6 +62,25 @@ def test_what_was_computed_since_the_last_checkpoint_is_lost(
     assert sum(r["seconds"] for r in rows) == pytest.approx(2 * 3 * 3600)
 
 
+@pytest.mark.parametrize("step", ["1h", "5m"])
+def test_a_loss_that_begins_and_ends_within_a_cell_takes_its_part_of_the_cell(
+    kit: Any, tables: Any, step: str
+) -> None:
+    """From minute 52 to 108: 8 minutes of the first hour, 48 of the second."""
+    site(kit, tables)
+    row = {
+        "cluster": "c", "namespace": "ns-p0", "pod": "p0", "start": kit.at(52), "end": kit.at(108),
+        "workload_kind": "PyTorchJob", "workload": "train", "cause": "node", "gpu_hours": 0.93,
+        "basis": "measured",
+    }  # fmt: skip
+    tables.put("work_lost", [row])
+    found = hours(kit, tables, step)
+    assert {key: minutes for key, minutes in found.items() if key[1] == "d0"} == {
+        ("productive", "d0", 0): 52, ("lost", "d0", 0): 8,
+        ("productive", "d0", 1): 2, ("lost", "d0", 1): 48,
+    }  # fmt: skip
+
+
 def test_without_a_row_nothing_is_lost(kit: Any, tables: Any) -> None:
     site(kit, tables)
     assert {state for state, _, _ in hours(kit, tables)} == {"productive"}

@@ -11,6 +11,7 @@ with its reason.
 import argparse
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -223,10 +224,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--at-least", type=float, default=90.0, help="per cent killed")
     parser.add_argument("--subject", action="append", help="of subjects.csv; all unless given")
+    parser.add_argument("--again", type=Path, help="try only what survived in this earlier output")
     parser.add_argument("--list", action="store_true", help="print what is drawn, try nothing")
     options = parser.parse_args(arguments)
     everything = [p for p in draw(options.seed) if options.subject in (None, [p[0].name])]
     pairs = everything[: options.number]
+    if options.again:
+        earlier = set(
+            re.findall(r"(?m)^survived: (.+?):\d+: (.+)$", options.again.read_text("utf-8"))
+        )
+        pairs = [p for p in pairs if (p[1].path, f"{p[1].old!r} -> {p[1].new!r}") in earlier]
     print(f"{len(pairs)} mutants, of {len(everything)} mutable statements, seed {options.seed}")
     if options.list:
         for subject, mutant in pairs:

@@ -97,6 +97,17 @@ def test_settings_discount_and_override(now: datetime) -> None:
     rows = rates(now, usd_per_gpu_hour="1.5", by_model={"H100": "2"})
     flat = {r["gpu_model"]: r["node_usd_h"] for r in rows if r["provider"] == "override"}
     assert flat == {"": Decimal("1.5"), "H100": Decimal(2)}
+    references = {r["gpu_model"]: r["reference"] for r in rows if r["provider"] == "override"}
+    assert references == {
+        "": "settings: prices.usd_per_gpu_hour", "H100": "settings: prices.by_model.H100"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("usd", ["0", "-1", "NaN", "Infinity"])
+def test_a_price_of_a_model_that_is_none_is_refused(usd: str) -> None:
+    settings = PriceSettings.model_construct(by_model={"H100": Decimal(usd)})
+    with pytest.raises(UsageError, match="not a price above zero"):
+        RateCard(settings)
 
 
 def test_a_site_s_card_replaces_only_its_offers(now: datetime, tmp_path: Path) -> None:

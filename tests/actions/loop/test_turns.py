@@ -497,6 +497,19 @@ def test_what_gitops_takes_back_is_tried_once_and_left_alone(site: Site) -> None
     ) == (0, 1)
 
 
+def test_an_undo_before_the_next_turn_sees_that_its_owner_took_it_back(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    done = site.done(actor)
+    site.pass_time(hours=2)
+    site.patch("Deployment", "web", {"spec": {"replicas": 2}}, manager="kubectl-scale")
+    with pytest.raises(RefusedError, match="taken back already, by kubectl-scale"):
+        actor.undo(done.action.id, "ann")
+    assert actor.record.count_reversals(
+        "idle", timedelta(hours=24), site.now.replace(year=2020)
+    ) == (1, 1)
+
+
 def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(site: Site) -> None:
     site.deployment()
     actor = site.actor()
@@ -792,5 +805,6 @@ def test_a_part_that_cannot_be_restored_is_named_with_its_reason(site: Site) -> 
     actor = undo_stop(site, keeper)
     keeper.failure = "the checksum differs"
     site.pass_time(minutes=5)
-    actor.turn(dry_run=False)
+    notes = " ".join(actor.turn(dry_run=False).notes)
+    assert "a/b.tar.gz: the checksum differs" in notes
     assert restore_failures(site) == [["a/b.tar.gz: the checksum differs"]]

@@ -78,6 +78,20 @@ def test_a_giver_keeps_its_use_its_line_its_promise_and_gives_one_step(
         assert dict(said.refused)["a"]
 
 
+@pytest.mark.parametrize(
+    ("giver", "to", "why"),
+    [
+        (account("a", 16, 4), 15.6, "nothing is asked of it"),
+        (account("a", 16, 15), 8, "it needs 16 of its 16"),
+        (account("a", 3, 0), 1, "25% of its 3 is less than one device"),
+    ],
+)
+def test_a_giver_that_gives_nothing_says_why(giver: Account, to: float, why: str) -> None:
+    step = solve([giver, account("b", 1, 1)], [TargetQuota("a", to), TargetQuota("b", 9)],
+                 StepRules(), NOW)  # fmt: skip
+    assert dict(step.refused)["a"] == why
+
+
 def test_a_receiver_stays_below_its_cap() -> None:
     accounts = [account("a", 16), account("b", 1, 1, most=3)]
     said = solve(accounts, [TargetQuota("a", 0), TargetQuota("b", 9)], EASY, NOW)

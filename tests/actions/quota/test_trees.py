@@ -10,6 +10,7 @@ from actions.quota.accounts import StepRules, TargetQuota
 from actions.quota.solver import solve
 from actions.quota.systems import SYSTEMS, CountedResource
 from actions.quota.systems.elastic_quota import LABELS
+from actions.quota.systems.system import FieldChange, format_amount
 from actions.quota.writes import build_patches
 from fallow.action_models import Target
 from simulator.kube.store import ObjectStore
@@ -105,3 +106,20 @@ def test_every_write_of_a_step_and_of_its_undo_is_let_in(
 def _key(item: Any) -> str:
     meta = item["metadata"]
     return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
+
+
+def test_a_field_that_was_absent_is_added_and_removed_by_the_undo() -> None:
+    target = Target("c", "v1", "ResourceQuota", "ns", "q", uid="u")
+    change, undo = build_patches(target, "/q", [FieldChange("/spec/hard/gpu", None, "4")])
+    assert change.body[1:] == [{"op": "add", "path": "/spec/hard/gpu", "value": "4"}]
+    assert undo.body[-1] == {"op": "remove", "path": "/spec/hard/gpu"}
+    assert (change.depends, undo.depends) == (False, True)
+    change, undo = build_patches(target, "/q", [FieldChange("/spec/hard/gpu", "2", "4")])
+    assert change.body[-1] == {"op": "replace", "path": "/spec/hard/gpu", "value": "4"}
+    assert undo.body[-1] == {"op": "replace", "path": "/spec/hard/gpu", "value": "2"}
+
+
+def test_an_amount_is_written_in_the_type_that_the_field_has() -> None:
+    cases = [(4.0, "2", "4"), (2.5, "2", "2500m"), (4.0, 2, 4), (2.5, 2, 2.5), (4.0, 2.0, 4.0)]
+    amounts = [format_amount(value, like) for value, like, _ in cases]
+    assert [(a, type(a)) for a in amounts] == [(text, type(text)) for *_, text in cases]
