@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 
 from actions.facts import read_fleet
-from actions.facts.fleet_state import FleetState, to_micros
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
 from fallow.protocols import Views
+from warehouse.placement.fleet_state import FleetState, to_micros
 
 
 class FleetSizes:

@@ -24,14 +24,6 @@ from actions.backtest.result import Backtest, BacktestStop, count_blocked
 from actions.decide import decide
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
 from actions.facts.coverage import WorkloadCoverage, find_partly_seen
-from actions.facts.fleet_state import (
-    FleetState,
-    WorkloadKey,
-    convert_micros,
-    get_workload_key,
-    to_micros,
-)
-from actions.facts.pending_queue import PendingWorkloads
 from actions.facts.quotas import Quotas
 from actions.plan import ACT_STEPS, CAPACITY_GATES, Subject, is_ready, rank_case
 from actions.policy.budgets import (
@@ -48,6 +40,14 @@ from fallow.models import Finding, Recommendation
 from fallow.protocols import PastFindings, Views
 from fallow.resources import read_text
 from fallow.window import Window
+from warehouse.placement.fleet_state import (
+    FleetState,
+    WorkloadKey,
+    convert_micros,
+    get_workload_key,
+    to_micros,
+)
+from warehouse.placement.pending_queue import PendingWorkloads
 
 HOUR_US = 3600 * 1_000_000
 DAY_HOURS = 24

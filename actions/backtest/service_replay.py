@@ -22,14 +22,6 @@ from actions.backtest.fleet_sizes import FleetSizes
 from actions.backtest.policy_replay import ACT_TIME_GATES, PromisedStep
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
 from actions.facts.coverage import WorkloadCoverage, find_partly_seen
-from actions.facts.fleet_state import (
-    FleetState,
-    WorkloadKey,
-    convert_micros,
-    get_workload_key,
-    to_micros,
-)
-from actions.facts.pending_queue import PendingWorkloads
 from actions.facts.quotas import Quotas
 from actions.plan import ACT_STEPS, ActionPlan, Subject, get_subject, plan
 from actions.policy.budgets import BudgetUsage, CountedAction, count_action, get_horizon
@@ -42,6 +34,14 @@ from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
 from fallow.models import Finding
 from fallow.protocols import PastFindings, Views
 from fallow.window import Window
+from warehouse.placement.fleet_state import (
+    FleetState,
+    WorkloadKey,
+    convert_micros,
+    get_workload_key,
+    to_micros,
+)
+from warehouse.placement.pending_queue import PendingWorkloads
 
 APPROVAL = "approval"
 ASSUMED_APPROVER = "somebody"

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from actions.backtest.case_rows import may_match
 from actions.facts.case_facts import is_owner_resolved
-from actions.facts.fleet_state import FleetState, WorkloadKey, convert_micros
 from actions.plan import Subject
 from actions.policy.model import Match
 from fallow.models import UNRESOLVED
 from fallow.protocols import Views
 from fallow.resources import read_text
+from warehouse.placement.fleet_state import FleetState, WorkloadKey, convert_micros
 
 _KEY = ("cluster", "namespace", "workload_kind", "workload")
 

@@ -8,9 +8,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actions.facts import pending_queue
 from actions.facts.coverage import WorkloadCoverage, limit_coverage
-from actions.facts.fleet_state import (
+from actions.facts.quotas import Quotas
+from actions.recommend import STALLED, recommend
+from fallow import protections as protecting
+from fallow.action_models import CaseHistory, Facts, PodRef
+from fallow.models import Finding, Recommendation
+from fallow.protocols import Views
+from warehouse.placement import pending_queue
+from warehouse.placement.fleet_state import (
     FleetState,
     NodeRecord,
     PodRecord,
@@ -22,12 +28,6 @@ from actions.facts.fleet_state import (
     read_latest_samples,
     to_micros,
 )
-from actions.facts.quotas import Quotas
-from actions.recommend import STALLED, recommend
-from fallow import protections as protecting
-from fallow.action_models import CaseHistory, Facts, PodRef
-from fallow.models import Finding, Recommendation
-from fallow.protocols import Views
 from warehouse.workload_gpus import WorkloadGpus
 
 HOUR_US = 3600 * 1_000_000

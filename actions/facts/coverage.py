@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from actions.facts.fleet_state import WorkloadKey, get_workload_key, to_micros
 from fallow.models import Finding
 from fallow.protocols import Views
+from warehouse.placement.fleet_state import WorkloadKey, get_workload_key, to_micros
 from warehouse.workload_gpus import WorkloadGpus, WorkloadStretch, build_records, read_workload_gpus
 
 

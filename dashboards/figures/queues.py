@@ -15,6 +15,7 @@ from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.ledger import align_window
+from warehouse.placement.pending_places import PendingPlaces
 from warehouse.steps import POD_OWNERS
 
 KEYS = ("team", "queue", "priority", "size")
@@ -47,6 +48,18 @@ def read_waiting(views: Views, window: Window, filters: Filters) -> pa.Table:
     """
     steps = (*DEMAND_STEPS, "queues/refused", "queues/waiting")
     return run_query(views, steps, window, filters, most=MOST)
+
+
+def read_places(views: Views, window: Window) -> dict[tuple[str, str], str]:
+    """Return where each workload that waits at the window's end would fit, in words.
+
+    By cluster and namespace/kind/name, as `fallow why-pending` answers.
+    """
+    places = PendingPlaces(views, window.end)
+    return {
+        (key[0], "/".join(key[1:])): places.explain(key, pods).describe()
+        for key, pods in places.list_pending().items()
+    }
 
 
 def read_waits(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:

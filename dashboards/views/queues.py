@@ -16,6 +16,7 @@ WAITING = {
     "hours": page.configure_number("hours", "the longest wait of its pods"),
     "why": page.name("why (the scheduler's words)", "large"),
     "blocked_by": page.name("blocked by"),
+    "fits": page.name("where it would fit"),
     "team": page.name("team", "small"),
     "queue": page.name("queue", "small"),
     "priority": page.name("priority", "small"),
@@ -127,9 +128,11 @@ def show_waiting(request: PageRequest) -> None:
         )
         return
     blocked_pairs = data.query(queues.read_pairs, request.window, request.filters)
+    places = data.query(queues.read_places, request.window)
     table_rows = [
         {
             **row,
+            "fits": places.get((row["cluster"], row["workload"]), UNKNOWN),
             "why": row["message"] or "unknown: no event of the scheduler was seen",
             "blocked_by": ", ".join(queues.read_blockers(row, blocked_pairs)) or "no quota",
         }
@@ -144,7 +147,9 @@ def show_waiting(request: PageRequest) -> None:
     unexplained = sum(not row["message"] for row in rows)
     page.note(
         "Click a row to see the workload's timeline. Blocked by: a quota's or a queue's holder, as "
-        "the last analysis found; no quota: GPUs are missing, and below is who holds them idle."
+        "the last analysis found; no quota: GPUs are missing, and below is who holds them idle. "
+        "Where it would fit: all its pods at once on devices known to be free "
+        "(`fallow why-pending WORKLOAD` shows every place)."
         + (
             f" {unexplained:,} of {len(rows):,} have no reason of a scheduler."
             if unexplained

@@ -28,9 +28,9 @@ from warehouse.lake import Warehouse
 from warehouse.spend import KEYS
 
 if TYPE_CHECKING:
-    from actions.facts.pending_places import PendingAnswer
     from runtime.operations.plans import WhyNotReport
     from runtime.operations.windows import CoveredHours
+    from warehouse.placement.pending_places import PendingAnswer
 
 HOURS, USD, TIME = pa.float64(), pa.decimal128(38, 2), pa.timestamp("us")
 SPEND_COLUMNS: dict[str, pa.DataType] = {

@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from actions.facts.pending_places import PendingAnswer, PendingPlaces
 from actions.gate_answers import find_subject, format_subject
 from fallow.errors import UsageError
 from fallow.models import Subject
 from runtime.operations import windows
+from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse

@@ -21,6 +21,7 @@ from dashboards.figures.timeline import TimelineSubject
 from fallow.errors import UsageError
 from fallow.settings import Settings
 from fallow.window import Window
+from runtime.operations.pending import explain_why_pending
 from tests.dashboards import sre_rows
 from tests.dashboards.drawing import stored
 from tests.dashboards.sre_rows import END, JOB, LAST
@@ -148,6 +149,15 @@ def test_who_waits_is_who_has_no_place_and_is_still_there(known: Warehouse) -> N
     earlier = Window(DAY.start, LAST.replace(tzinfo=END.tzinfo) - timedelta(hours=3))
     names = {r["workload"] for r in queues.read_waiting(known, earlier, ALL).to_pylist()}
     assert names == {"red/Job/big", "red/Job/gone"}
+
+
+def test_where_who_waits_would_fit_is_the_answer_of_why_pending(known: Warehouse) -> None:
+    (row,) = queues.read_waiting(known, DAY, ALL).to_pylist()
+    places = queues.read_places(known, DAY)
+    answer, _ = explain_why_pending(known, "big", at=DAY.end, cluster=None)
+    assert places[row["cluster"], row["workload"]] == answer.describe()
+    assert answer.gpus == row["gpus"] == 8.0
+    assert answer.answer != "fits_elsewhere", "the fleet has four GPUs"
 
 
 @pytest.mark.parametrize("key", queues.KEYS)

@@ -15,7 +15,9 @@ from typing import Literal
 
 import msgspec
 
-from actions.facts.fleet_state import (
+from fallow.node_requirements import BlockingTaint, read_taints
+from fallow.protocols import Views
+from warehouse.placement.fleet_state import (
     FleetState,
     NodeKey,
     PodRecord,
@@ -23,7 +25,7 @@ from actions.facts.fleet_state import (
     convert_micros,
     to_micros,
 )
-from actions.facts.pending_queue import (
+from warehouse.placement.pending_queue import (
     FreeCapacity,
     PodDemand,
     build_demand,
@@ -31,9 +33,7 @@ from actions.facts.pending_queue import (
     get_owner_key,
     place_pods,
 )
-from actions.facts.quota_room import QuotaAnswer, QuotaRoom
-from fallow.node_requirements import read_taints
-from fallow.protocols import Views
+from warehouse.placement.quota_room import QuotaAnswer, QuotaRoom
 
 STALE = timedelta(minutes=10)
 """A device without a sample for longer is unknown; a pod is assumed to exist as long."""
@@ -73,6 +73,25 @@ class PendingAnswer(msgspec.Struct, frozen=True):
     why: str
     places: tuple[PlaceAnswer, ...]
 
+    def describe(self) -> str:
+        """Return the answer in words, with the clusters and pools that fit."""
+        if self.answer == "fits_elsewhere":
+            names = []
+            for cluster in sorted({p.cluster for p in self.places if p.state == "fits"}):
+                pools = sorted(
+                    {
+                        place.pool
+                        for place in self.places
+                        if place.cluster == cluster and place.pool and place.state == "fits"
+                    }
+                )
+                within = f" (pool {', '.join(pools)})" if pools else ""
+                names.append(f"cluster {cluster}{within}")
+            return ", ".join(names)
+        if self.answer == "fits_here":
+            return "its own cluster has room"
+        return "nowhere" if self.answer == "nowhere" else f"unknown: {self.why}"
+
 
 class _Node(msgspec.Struct, frozen=True):
     """A node: what is known to be free, and what may be free as well."""
@@ -82,6 +101,11 @@ class _Node(msgspec.Struct, frozen=True):
     zone: str
     free: FreeCapacity
     possible: FreeCapacity
+    labels: Mapping[str, str] | None
+    """None = unknown."""
+    taints: frozenset[BlockingTaint]
+    ready: bool | None
+    cordoned: bool
 
 
 class PendingPlaces:
@@ -92,6 +116,9 @@ class PendingPlaces:
         self._state = FleetState(views, now - LOOKBACK, now)
         self._quotas = QuotaRoom(views, now)
         self._nodes = self._measure_nodes()
+        self._refusals: dict[tuple[NodeKey, PodDemand], tuple[str, bool]] = {}
+        self._places: dict[object, list[PlaceAnswer]] = {}
+        """By what decides them: many pending workloads request the same."""
 
     def list_pending(self) -> dict[WorkloadKey, list[PodRecord]]:
         """Return the workloads that wait for GPUs, each with its waiting pods."""
@@ -113,13 +140,26 @@ class PendingPlaces:
         for pod in pods:
             own = build_demand(key[0], [pod])
             by_resource[pod.gpu_resource or ""] += own.needs[0].count if own else 0
+        same = (key[1], pods[0].queue, needs, tuple(sorted(by_resource.items())))
+        if same not in self._places:
+            self._places[same] = self._list_places(key[1], pods[0].queue, needs, by_resource)
+        places = self._places[same]
+        answer, why = _summarize(key[0], places)
+        return PendingAnswer(key, len(pods), gpus, since, answer, why, tuple(places))
+
+    def _list_places(
+        self,
+        namespace: str,
+        queue: str | None,
+        needs: Sequence[PodDemand],
+        by_resource: Mapping[str, float],
+    ) -> list[PlaceAnswer]:
+        """Return the answers of all places, those with room first."""
         places = [
             place
             for cluster in sorted({node.key[0] for node in self._nodes})
             for place in self._explain_cluster(
-                cluster,
-                needs,
-                self._quotas.admits(cluster, key[1], pods[0].queue, by_resource),
+                cluster, needs, self._quotas.admits(cluster, namespace, queue, by_resource)
             )
         ]
         order = {"fits": 0, "unknown": 1, "refused": 2, "full": 3}
@@ -132,8 +172,7 @@ class PendingPlaces:
                 p.zone or "",
             )
         )
-        answer, why = _summarize(key[0], places)
-        return PendingAnswer(key, len(pods), gpus, since, answer, why, tuple(places))
+        return places
 
     def _explain_cluster(
         self, cluster: str, needs: Sequence[PodDemand], quota: QuotaAnswer
@@ -159,10 +198,10 @@ class PendingPlaces:
             node.free.devices.get(kind, 0)
             for node in nodes
             for kind in types
-            if self._state.ready(node.key, self._at) is True and not self._is_cordoned(node.key)
+            if node.ready is True and not node.cordoned
         )
         refusals = {
-            (node.key, need): self._explain_refusal(node.key, need)
+            (node.key, need): self._explain_refusal(node, need)
             for node in nodes
             for need in set(needs)
         }
@@ -199,21 +238,11 @@ class PendingPlaces:
         names = tuple(sorted(key[1] for key in used_nodes)) if state == "fits" else ()
         return PlaceAnswer(*place_key, state, why, free, room, names)
 
-    def _explain_refusal(self, key: NodeKey, demand: PodDemand) -> tuple[str, bool]:
+    def _explain_refusal(self, node: _Node, demand: PodDemand) -> tuple[str, bool]:
         """Return why a node does not take a pod, empty = it does; and whether that is certain."""
-        node = self._state.nodes[key]
-        ready = self._state.ready(key, self._at)
-        if self._is_cordoned(key) or ready is False:
-            return f"{key[1]} takes no pods: it is cordoned or not ready", True
-        if ready is None:
-            return f"whether {key[1]} is ready is not known", False
-        labels = json.loads(node.labels) if node.labels else {}
-        refusal = demand.requirements.explain_refusal(labels, read_taints(node.taints))
-        if refusal and not node.labels:
-            only_taints = demand.requirements.explain_refusal(None, read_taints(node.taints))
-            if not only_taints:
-                return f"the labels of {key[1]} are not known: {refusal}", False
-        return (f"{key[1]} does not take it: {refusal}", True) if refusal else ("", True)
+        if (node.key, demand) not in self._refusals:
+            self._refusals[node.key, demand] = _judge_node(node, demand)
+        return self._refusals[node.key, demand]
 
     def _explain_doubt(
         self, nodes: Sequence[_Node], refusals: Mapping[tuple[NodeKey, PodDemand], tuple[str, bool]]
@@ -227,9 +256,6 @@ class PendingPlaces:
             for kind, count in node.possible.devices.items()
         )
         return f"whether {unknown} more devices are free is not known: telemetry does not show them"
-
-    def _is_cordoned(self, key: NodeKey) -> bool:
-        return bool(self._state.nodes[key].unschedulable)
 
     def _measure_nodes(self) -> list[_Node]:
         """Return the free capacity of every node of the inventory."""
@@ -258,8 +284,8 @@ class PendingPlaces:
             for kind, count in bound.get(key, Counter()).items():
                 free[kind] -= min(free[kind], max(0, count - used[kind]))
             host = compute_free_host(record, requested.get(key, (0, 0)))
-            labels = json.loads(record.labels) if record.labels else {}
-            zone = labels.get("topology.kubernetes.io/zone") or ""
+            labels = json.loads(record.labels) if record.labels else None
+            zone = (labels or {}).get("topology.kubernetes.io/zone") or ""
             nodes.append(
                 _Node(
                     key,
@@ -267,6 +293,10 @@ class PendingPlaces:
                     zone,
                     FreeCapacity(dict(free), *host),
                     FreeCapacity(dict(free + unknown), *host),
+                    labels,
+                    read_taints(record.taints),
+                    self._state.ready(key, self._at),
+                    bool(record.unschedulable),
                 )
             )
         return nodes
@@ -284,6 +314,21 @@ class PendingPlaces:
                 counts = bound.setdefault((pod.key[0], pod.node), Counter())
                 counts[demand.needs[0].device_type] += demand.needs[0].count
         return bound
+
+
+def _judge_node(node: _Node, demand: PodDemand) -> tuple[str, bool]:
+    """Return why a node does not take a pod, empty = it does; and whether that is certain."""
+    name = node.key[1]
+    if node.cordoned or node.ready is False:
+        return f"{name} takes no pods: it is cordoned or not ready", True
+    if node.ready is None:
+        return f"whether {name} is ready is not known", False
+    refusal = demand.requirements.explain_refusal(node.labels or {}, node.taints)
+    if refusal and node.labels is None:
+        by_taints = demand.requirements.explain_refusal(None, node.taints)
+        if not by_taints:
+            return f"the labels of {name} are not known: {refusal}", False
+    return (f"{name} does not take it: {refusal}", True) if refusal else ("", True)
 
 
 def _summarize(cluster: str, places: Sequence[PlaceAnswer]) -> tuple[Answer, str]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from actions.facts.pending_places import PendingAnswer, PendingPlaces
 from fallow.stored_annotations import SELECTOR, TOLERATIONS
 from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN, Floor
 from tests.analyzers.conftest import Memory
+from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
 
 HERE, THERE = "c", "d"
 TAINT = json.dumps([{"key": "dedicated", "value": "x", "effect": "NoSchedule"}])
@@ -79,6 +79,7 @@ def test_a_job_fits_in_another_cluster_and_the_node_is_named(fleet: Fleet) -> No
     answer = fleet.answer()
     assert (answer.answer, answer.pods, answer.gpus) == ("fits_elsewhere", 2, 8.0)
     assert answer.why == "all of its pods fit in cluster d"
+    assert answer.describe() == "cluster d"
     first, own = answer.places
     assert (first.cluster, first.state, first.free, first.nodes) == (THERE, "fits", 8, ("m1",))
     assert (own.cluster, own.state) == (HERE, "full")
@@ -252,5 +253,6 @@ def test_pools_and_zones_are_told_apart(fleet: Fleet) -> None:
         "m2", 8, pool="other", labels=json.dumps({"topology.kubernetes.io/zone": "z2"})
     )
     fleet.waits("job", 8)
+    assert fleet.answer().describe() == "cluster d (pool other)"
     places = [(p.pool, p.zone, p.state) for p in fleet.answer().places if p.cluster == THERE]
     assert places == [(None, None, "fits"), ("other", "z2", "fits"), ("big", "z1", "full")]

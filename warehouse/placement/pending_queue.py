@@ -14,7 +14,15 @@ from functools import cached_property
 
 import msgspec
 
-from actions.facts.fleet_state import (
+from fallow.action_models import Waiter
+from fallow.models import UNRESOLVED
+from fallow.node_requirements import (
+    BlockingTaint,
+    NodeRequirements,
+    read_requirements,
+    read_taints,
+)
+from warehouse.placement.fleet_state import (
     FleetState,
     NodeKey,
     NodeRecord,
@@ -23,14 +31,6 @@ from actions.facts.fleet_state import (
     WorkloadKey,
     convert_micros,
     to_micros,
-)
-from fallow.action_models import Waiter
-from fallow.models import UNRESOLVED
-from fallow.node_requirements import (
-    BlockingTaint,
-    NodeRequirements,
-    read_requirements,
-    read_taints,
 )
 
 ENOUGH_IS_FREE = "no wait for GPUs: what is free already would do"
