@@ -71,6 +71,13 @@ def open_owner(key: str, name: str) -> None:
             set_values(**{key: name, "by": "workload"})
 
 
+def open_timeline(**names: str | None) -> None:
+    """Open the timeline of a workload, node or device; of none of them there is nothing to open."""
+    subject = {name: value for name, value in names.items() if name != "cluster"}
+    if any(subject.values()) and names.get("workload") != PLATFORM:
+        open_page("timeline", **names)
+
+
 def build_timeline_link(**names: str | None) -> str | None:
     """Return the address of a workload's, node's or device's timeline; None = unallocated."""
     subject = {name: value for name, value in names.items() if name != "cluster"}

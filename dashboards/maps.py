@@ -177,6 +177,10 @@ def draw_week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colou
     return chart
 
 
+GPU_FORMAT = ",.3~r"
+"""Format of an axis of GPUs: whole numbers alone would write 0, 1, 1, 2, 2 below three of them."""
+
+
 def track(
     rows: Sequence[Mapping[str, Any]],
     lines: Mapping[str, str],

@@ -21,7 +21,7 @@ def choose_owners(request: PageRequest) -> tuple[str, ...]:
         *dict.fromkeys((*names_offered.get("team", ()), *names_offered.get("namespace", ())))
     ]
     st.selectbox(
-        "Whose",
+        "Owner",
         [name for name in owners_listed if name != PLATFORM],
         index=None,
         key=KEY,

@@ -80,6 +80,8 @@ FIGURES = {row["label"]: row for row in read_table("dashboards", "figures.csv")}
 """What the figures of pages are, by label."""
 OPENED = "row-opened"
 NAME_PX = 250
+MOST_OFFERED = 500
+"""Rows in the box that opens them: a browser gets their names with each drawing."""
 THREE_DIGITS = "%,.3g"
 """The format of a table's numbers, as `text.three_digits` writes them."""
 
@@ -208,6 +210,7 @@ def show_table(
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
     open_row: Callable[[int], None] | None = None,
+    row_names: Sequence[str] | None = None,
     missing: str = "unknown",
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
@@ -216,8 +219,9 @@ def show_table(
     counts all of them. The download below it has the same rows as CSV without formulas; numbers
     keep their digits there. `on_select` is called when a row was clicked;
     `st.session_state[key]` says which. A click on any cell of a row calls `open_row` with the
-    row's number, which asks for the page of its details (`links.open_page`). `missing` is shown
-    where a number is null: say why where the reason is known.
+    row's number, which asks for the page of its details (`links.open_page`); `row_names` are the
+    rows in the box that opens them by keyboard, where the first column does not name them.
+    `missing` is shown where a number is null: say why where the reason is known.
     """
     # A row may have more than its cells: documents, which are no columns.
     formatted = (
@@ -266,13 +270,14 @@ def show_table(
             icon=":material/download:",
         )
         if open_row:
-            _offer_rows(formatted, table_name, open_row)
+            _offer_rows(row_names or formatted.column(0).to_pylist(), table_name, open_row)
 
 
-def _offer_rows(formatted: pa.Table, table_name: str, open_row: Callable[[int], None]) -> None:
+def _offer_rows(row_names: Sequence[str], table_name: str, open_row: Callable[[int], None]) -> None:
     """Show a box that opens a row by its name: a table's cells are not within reach of keys."""
     key = f"row-of-{to_file_name(table_name)}"
-    row_names = formatted.column(0).to_pylist()
+    offered = min(len(row_names), MOST_OFFERED)
+    first = f" of the first {offered:,}" if offered < len(row_names) else ""
 
     def chosen() -> None:
         row = st.session_state[key]
@@ -283,11 +288,11 @@ def _offer_rows(formatted: pa.Table, table_name: str, open_row: Callable[[int], 
 
     st.selectbox(
         f"Open a row of: {table_name}",
-        range(len(row_names)),
+        range(offered),
         index=None,
         key=key,
-        placeholder="click a row, or choose it here",
-        format_func=lambda row: str(row_names[row]) if row < len(row_names) else "",
+        placeholder=f"click a row, or choose one{first} here",
+        format_func=lambda row: spell_out(str(row_names[row])) if row < len(row_names) else "",
         label_visibility="collapsed",
         width=300,
         on_change=chosen,
@@ -368,14 +373,13 @@ def show_metrics(*cells: tuple[str, str, str] | FigureCell) -> None:
 
 
 def _show_metric(cell: FigureCell) -> None:
-    compared = bool(cell.before)
-    about = f"{cell.change:+.1%}" if cell.change is not None else cell.before
+    compared = cell.change is not None
     st.metric(
         cell.label,
         cell.value,
-        (about if compared else cell.about) or None,
-        delta_color="off" if cell.change is None else RISES[cell.rise],
-        delta_arrow="auto" if cell.change is not None else "off",
+        (f"{cell.change:+.1%}" if compared else cell.about) or None,
+        delta_color=RISES[cell.rise] if compared else "off",
+        delta_arrow="auto" if compared else "off",
         delta_description=(cell.about or None) if compared else None,
         help=explain(cell),
         border=True,
@@ -391,6 +395,8 @@ def explain(cell: FigureCell) -> str | None:
     parts = [f"{word['meaning']}."]
     if cell.change is not None:
         parts.append(f"{cell.before[0].upper()}{cell.before[1:]}.")
+    elif cell.before:
+        parts.append(f"Its change is unknown: {cell.before}.")
     request = _REQUEST.get()
     if request is not None:
         span = f"{request.window.start:%Y-%m-%d %H:%M} to {request.window.end:%Y-%m-%d %H:%M} UTC"
@@ -402,7 +408,7 @@ BUSY = configure_percent("busy", "hours with work, of the hours held whose use i
 EFFECTIVE = configure_percent(
     "effective",
     "effective utilisation: use of what limits the work over its practical peak (tensor, FP32, "
-    "memory; the SMs where no tensor activity is exported); empty = not measured",
+    "memory; the SMs where no tensor activity is exported); unknown = not measured",
 )
 UNMEASURED = "not measured"
 
@@ -453,13 +459,20 @@ def complain(error: FallowError) -> None:
 
 
 def _configure(column_config: Any, column: pa.ChunkedArray) -> Any:
-    """Return a column's configuration for its rows: counts whole, times that may be none as text.
+    """Return a column's configuration for its rows.
+
+    Counts are whole, times that may be none are text, and percentages that may be unknown have no
+    bar.
 
     A time that is null did not happen: its cell is empty, and not `unknown`.
     """
     if pa.types.is_timestamp(column.type) and column.null_count:
         return name(column_config["label"], "small")
     kind = column_config.get("type_config") or {}
+    if kind.get("type") == "progress" and column.null_count:  # a bar of null is an empty cell
+        return st.column_config.NumberColumn(
+            column_config["label"], format=kind["format"], help=column_config["help"]
+        )
     if kind.get("format") != THREE_DIGITS or not _is_count(column):
         return column_config
     return {**column_config, "type_config": {**kind, "format": "localized"}}

@@ -8,6 +8,7 @@ from typing import Any
 
 _LARGEST = 1e15
 """Numbers from here on are written with an exponent."""
+NO_PRICE = "no price"
 LONGEST = 80
 """Characters of a name in running text; tables and charts cut longer names themselves."""
 UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
@@ -38,13 +39,18 @@ def spell_out(text: str) -> str:
     )
 
 
+def format_missing(reason: str = "") -> str:
+    """Write that a value is not known, and why where that is known: pages and reports alike."""
+    return f"unknown: {reason}" if reason else "unknown"
+
+
 def format_money(usd: Decimal | None, *, cents: bool = False) -> str:
     """Write dollars with three significant digits, or to the cent; None = no price is known.
 
     The sign is escaped, because two of them make a formula.
     """
     if usd is None:
-        return "unknown: no price"
+        return format_missing(NO_PRICE)
     sign = "-" if usd < 0 else ""
     exact_text = f"{abs(usd):,.2f}"
     return f"{sign}\\$" + (
@@ -67,7 +73,7 @@ def format_three_digits(
     """
     scaled, unit = float(number), ""
     if not math.isfinite(scaled):
-        return "unknown"
+        return format_missing()
     if abs(scaled) >= _LARGEST:
         return f"{scaled:.2e}"
     for power, name in UNITS if units else ():
@@ -90,12 +96,17 @@ def format_hours(gpu_hours: float) -> str:
 
 def format_share(part: Any, whole: Any) -> str:
     """Write a part as a percentage of a whole; of nothing no part is known."""
-    return f"{float(part) / float(whole):.1%}" if part is not None and whole else "unknown"
+    return f"{float(part) / float(whole):.1%}" if part is not None and whole else format_missing()
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_hours_with_share(part: float, whole: float) -> str:
-    """Write GPU-hours with their share of all hours beside them."""
-    return f"{format_hours(part)}, {format_share(part, whole)} of the hours"
+    """Write GPU-hours with their share of all hours beside them, for the line of a figure."""
+    return f"{format_hours(part)}, {format_share(part, whole)}"
 
 
 def _strip_zeros(text: str) -> str:

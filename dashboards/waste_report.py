@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import msgspec
 
+from dashboards.text import format_share
 from fallow.window import Window, format_duration
 from warehouse.audits import format_banner
 
@@ -192,7 +193,7 @@ def render_markdown(story: Story) -> str:
     lines += [*(f"{line}  " for line in _head(story)[1:]), ""]
     lines += ["| state | GPU-hours | share | USD | meaning |", "|---|--:|--:|--:|---|"]
     lines += [
-        f"| {s.state} | {s.gpu_hours:,.1f} | {_format_share(s.gpu_hours, total)} | "
+        f"| {s.state} | {s.gpu_hours:,.1f} | {format_share(s.gpu_hours, total)} | "
         f"{format_money(s.usd)} "
         f"| {MEANING.get(s.state, '')} |"
         for s in story.states
@@ -264,7 +265,7 @@ def _render_bars(story: Story, width: int, *, colour: bool) -> list[str]:
         if colour:
             bar = f"\x1b[{COLOURS.get(s.state, '37')}m{bar}\x1b[0m"
         out.append(
-            f"  {s.state:<11} {bar} {_format_share(s.gpu_hours, total):>7} "
+            f"  {s.state:<11} {bar} {format_share(s.gpu_hours, total):>7} "
             f"{s.gpu_hours:>10,.1f} GPU-h "
             f"{format_money(s.usd):>14}  {MEANING.get(s.state, '')}"
         )
@@ -347,10 +348,6 @@ def _render_foot(story: Story) -> list[str]:
     if story.prices:
         lines.append(f"Prices in USD: {story.prices}")
     return [*lines, *story.notes]
-
-
-def _format_share(part: float, total: float) -> str:
-    return f"{part / total:.1%}" if total else "-"
 
 
 def _render_cell(text: str) -> str:

@@ -5,8 +5,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from dashboards.reports.document import Kind
-from dashboards.text import spell_out
+from dashboards.reports.document import ReportColumn
+from dashboards.text import NO_PRICE, format_missing, spell_out
 
 OPEN, CLOSE = "\u2068", "\u2069"
 """Marks around an outside name in a sentence; `visible` spells out such characters inside it."""
@@ -32,10 +32,15 @@ def strip_marks(text: str) -> str:
 
 
 def format_usd(amount: Decimal | None) -> str:
-    """Write dollars for a headline or a sentence."""
+    """Write dollars for a headline."""
     if amount is None:
-        return "no price"
+        return format_missing(NO_PRICE)
     return f"{'-' if amount < 0 else ''}${abs(amount):,.{0 if abs(amount) >= MUCH else 2}f}"
+
+
+def write_usd(amount: Decimal | None) -> str:
+    """Write dollars inside a sentence."""
+    return f"unknown dollars ({NO_PRICE})" if amount is None else format_usd(amount)
 
 
 def format_hours(gpu_hours: float) -> str:
@@ -43,25 +48,26 @@ def format_hours(gpu_hours: float) -> str:
     return f"{gpu_hours:,.{0 if gpu_hours >= MUCH else 1}f} GPU-hours"
 
 
-def format_share(part: Any, whole: Any) -> str:
-    """Write a part as a percentage of a whole."""
-    return f"{float(part) / float(whole):.1%}" if part is not None and whole else "-"
+def format_cents(amount: Any) -> str:
+    """Write dollars with their cents; None = no price is known."""
+    if amount is None:
+        return format_missing(NO_PRICE)
+    exact = amount if isinstance(amount, Decimal) else Decimal(repr(float(amount)))
+    cents = exact.quantize(Decimal("0.01"))
+    return f"{'-' if cents < 0 else ''}${abs(cents):,.2f}"
 
 
-def count(number: int, noun: str) -> str:
-    """Write a number of things."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def format_cell(value: Any, column: ReportColumn) -> str:
+    """Write a table's cell: dollars with their cents.
 
-
-def format_cell(value: Any, kind: Kind) -> str:
-    """Write a table's cell: dollars with their cents, a dash for what is not known."""
+    A number that is not known is unknown, for the column's reason. A name or time that is null is
+    not there: its cell is empty, as on pages.
+    """
     if value is None:
-        return "-"
-    match kind:
+        return format_missing(column.missing) if column.is_number else ""
+    match column.kind:
         case "usd":
-            amount = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
-            cents = amount.quantize(Decimal("0.01"))
-            return f"{'-' if cents < 0 else ''}${abs(cents):,.2f}"
+            return format_cents(value)
         case "number":
             return f"{value:,}" if isinstance(value, int) else f"{float(value):,.1f}"
         case "percent":

@@ -114,7 +114,7 @@ def _render_table(table: ReportTable) -> str:
 
 
 def _render_cell(column: ReportColumn, value: object) -> str:
-    text = escape(amounts.format_cell(value, column.kind))
+    text = escape(amounts.format_cell(value, column))
     cell_text = f"<bdi>{text}</bdi>" if column.kind == "text" else text
     return f"<td{_align(column)}>{cell_text}</td>"
 

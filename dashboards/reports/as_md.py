@@ -94,7 +94,7 @@ def _render_table(table: ReportTable) -> list[str]:
 
 
 def _render_cell(column: ReportColumn, value: object) -> str:
-    text = amounts.format_cell(value, column.kind)
+    text = amounts.format_cell(value, column)
     return _name(text) if column.kind == "text" else text.replace("$", "\\$")
 
 

@@ -81,9 +81,7 @@ def _block(block: Block, drawings: dict[str, bytes]) -> dict[str, Any]:
 
 def _render_table(table: ReportTable) -> dict[str, Any]:
     def cells(row: Any) -> list[str]:
-        return [
-            amounts.format_cell(row[c.name], c.kind) if c.name in row else "" for c in table.columns
-        ]
+        return [amounts.format_cell(row[c.name], c) if c.name in row else "" for c in table.columns]
 
     return {
         "kind": "table",

@@ -21,7 +21,7 @@ STATES = (
 )
 ADVICE = (
     ReportColumn("workload", "what"),
-    ReportColumn("team", "whose"),
+    ReportColumn("team", "owner"),
     ReportColumn("verb", "do"),
     ReportColumn("effort", "effort"),
     ReportColumn("evidence", "evidence"),
@@ -41,17 +41,17 @@ VERIFIED = (
     ReportColumn("actions", "actions", "number"),
     ReportColumn("gpu_hours", "GPU-hours", "number"),
     ReportColumn("usd", "saved", "usd"),
-    ReportColumn("predicted_usd", "predicted", "usd"),
+    ReportColumn("predicted_usd", "predicted", "usd", "not predicted"),
     ReportColumn("restart_usd", "restarts", "usd"),
     ReportColumn("reversed", "reversals", "number"),
 )
 CASES = (
     ReportColumn("workload", "what"),
-    ReportColumn("team", "whose"),
+    ReportColumn("team", "owner"),
     ReportColumn("stage", "stage"),
     ReportColumn("result", "result"),
     ReportColumn("usd", "would save", "usd"),
-    ReportColumn("verified_usd", "saved", "usd"),
+    ReportColumn("verified_usd", "saved", "usd", "not measured"),
     ReportColumn("id", "finding"),
 )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from dashboards.text import NO_PRICE
 from fallow.window import Window
 
 if TYPE_CHECKING:
@@ -33,6 +34,18 @@ class ReportColumn(msgspec.Struct, frozen=True):
     name: str
     label: str
     kind: Kind = "text"
+    why_missing: str = ""
+    """Why a number of this column may be unknown; dollars without it have no price."""
+
+    @property
+    def is_number(self) -> bool:
+        """Return whether a value that is null is unknown, and not absent."""
+        return self.kind in ("usd", "number", "percent")
+
+    @property
+    def missing(self) -> str:
+        """Return the reason for a number that is not known; empty = none is known."""
+        return self.why_missing or (NO_PRICE if self.kind == "usd" else "")
 
 
 class TextBlock(msgspec.Struct, frozen=True):

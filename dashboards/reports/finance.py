@@ -15,7 +15,7 @@ from dashboards.figures import (
     waterfall,
 )
 from dashboards.reports import common_sections, first_page, report_request, summary
-from dashboards.reports.amounts import format_hours, format_share, format_usd
+from dashboards.reports.amounts import format_hours, format_usd
 from dashboards.reports.document import (
     Block,
     HeadlineFigure,
@@ -27,6 +27,7 @@ from dashboards.reports.document import (
     TextBlock,
 )
 from dashboards.reports.report_request import ReportRequest, build_table
+from dashboards.text import format_share
 
 WASTE = (
     ReportColumn("name", "team"),
@@ -48,8 +49,8 @@ TEAMS = (
     ReportColumn("shared_usd", "shared", "usd"),
     ReportColumn("idle_usd", "of own, idle", "usd"),
     ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("busy_pct", "busy", "percent"),
-    ReportColumn("effective_pct", "effective", "percent"),
+    ReportColumn("busy_pct", "busy", "percent", "no known use"),
+    ReportColumn("effective_pct", "effective", "percent", "not measured"),
 )
 BRIDGE = (
     ReportColumn("step", "step"),
@@ -71,11 +72,11 @@ BUDGETS = (
     ReportColumn("stands", "stands"),
     ReportColumn("budget", "budget", "usd"),
     ReportColumn("usd", "paid so far", "usd"),
-    ReportColumn("forecast", "forecast", "usd"),
+    ReportColumn("forecast", "forecast", "usd", "too few hours"),
 )
 UNITS = (
     ReportColumn("name", "team"),
-    ReportColumn("usd_per_productive_gpu_hour", "a productive GPU-hour", "usd"),
+    ReportColumn("usd_per_productive_gpu_hour", "a productive GPU-hour", "usd", "none or no price"),
     ReportColumn("usd_per_gpu_hour", "a paid GPU-hour", "usd"),
     ReportColumn("productive_gpu_hours", "productive GPU-hours", "number"),
     ReportColumn("gpu_hours", "GPU-hours", "number"),
@@ -109,7 +110,7 @@ def document(request: ReportRequest) -> ReportDocument:
     story = (
         Statement("Paid", summary.write_paid_sentence(request, waterfall_total, worked)),
         Statement("Wasted", summary.write_waste_sentence(lost, waterfall_total)),
-        Statement("Whose", summary.write_owner_sentence(owners.to_pylist(), lost.usd)),
+        Statement("By owner", summary.write_owner_sentence(owners.to_pylist(), lost.usd)),
         Statement("Done", summary.write_done_sentence(stages)),
         Statement("To do", summary.write_advice_sentence(request, advice)),
         Statement("Saved", summary.write_savings_sentence(verified.to_pylist())),
@@ -200,7 +201,9 @@ def _build_owner_section(request: ReportRequest, owners: list[dict[str, object]]
         )
         blocks.append(ReportChart(chart, "Dollars wasted, by team and state"))
     sums = [c.name for c in WASTE if c.kind == "usd"]
-    return ReportSection("Whose it is", (*blocks, build_table(request, owners, WASTE, total=sums)))
+    return ReportSection(
+        "Waste by owner", (*blocks, build_table(request, owners, WASTE, total=sums))
+    )
 
 
 def _build_chargeback_section(request: ReportRequest) -> ReportSection:

@@ -7,9 +7,10 @@ import msgspec
 
 from dashboards.figures import analysis_runs, inbox, overview, savings
 from dashboards.reports import amounts
-from dashboards.reports.amounts import count, format_hours, format_share, format_usd
+from dashboards.reports.amounts import format_hours, format_usd
 from dashboards.reports.document import HeadlineFigure, ReportColumn, ReportTable, Tone
 from dashboards.reports.report_request import ReportRequest
+from dashboards.text import count, format_share
 from fallow.window import Window, format_duration
 from warehouse import coverage
 

@@ -12,6 +12,7 @@ from dashboards.figures import analysis_runs, data_health, extent, spend, waste,
 from dashboards.figures.query import Filters
 from dashboards.reports import amounts
 from dashboards.reports.document import ReportColumn, ReportTable
+from dashboards.text import format_share
 from fallow import money
 from fallow.errors import EmptyWarehouseError, UsageError
 from fallow.protocols import Views
@@ -121,13 +122,13 @@ def list_warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str,
     if paid.unpriced_gpu_hours:
         sentences.append(
             f"{amounts.format_hours(paid.unpriced_gpu_hours)} "
-            f"({amounts.format_share(paid.unpriced_gpu_hours, paid.gpu_hours)}) have no price "
+            f"({format_share(paid.unpriced_gpu_hours, paid.gpu_hours)}) have no price "
             "and are in "
             "no figure of dollars."
         )
     if paid.unknown_gpu_hours > paid.gpu_hours / 20:
         sentences.append(
-            f"{amounts.format_share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours "
+            f"{format_share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours "
             "have no "
             "telemetry: they are neither waste nor work."
         )

@@ -6,7 +6,7 @@ from typing import Any
 from dashboards import charts
 from dashboards.figures import data_health, fleet, overview, savings, spend, waterfall
 from dashboards.reports import amounts, common_sections, first_page, report_request, summary
-from dashboards.reports.amounts import count, format_share, format_usd
+from dashboards.reports.amounts import format_usd
 from dashboards.reports.document import (
     Block,
     HeadlineFigure,
@@ -19,6 +19,7 @@ from dashboards.reports.document import (
     TextBlock,
 )
 from dashboards.reports.report_request import ReportRequest, build_table
+from dashboards.text import NO_PRICE, count, format_missing, format_share
 
 NOW = (
     ReportColumn("state", "state"),
@@ -27,7 +28,7 @@ NOW = (
 )
 HOLDERS = (
     ReportColumn("workload", "who holds them"),
-    ReportColumn("team", "whose"),
+    ReportColumn("team", "owner"),
     ReportColumn("model", "GPU"),
     ReportColumn("idle_gpus", "idle GPUs", "number"),
     ReportColumn("idle_usd_h", "per hour", "usd"),
@@ -51,7 +52,7 @@ SAVINGS = (
 )
 INBOX = (
     ReportColumn("workload", "what"),
-    ReportColumn("team", "whose"),
+    ReportColumn("team", "owner"),
     ReportColumn("verb", "do"),
     ReportColumn("evidence", "evidence"),
     ReportColumn("ruling", "the plan says"),
@@ -104,13 +105,11 @@ def document(request: ReportRequest) -> ReportDocument:
             ),
             HeadlineFigure(
                 "Idle now",
-                f"{_format_pace(state, 'idle')} an hour",
+                _format_pace(state, "idle"),
                 _format_some(state, "idle"),
                 "waste",
             ),
-            HeadlineFigure(
-                "Free now", f"{_format_pace(state, 'free')} an hour", _format_some(state, "free")
-            ),
+            HeadlineFigure("Free now", _format_pace(state, "free"), _format_some(state, "free")),
             HeadlineFigure(
                 "Could be saved",
                 format_usd(stages.identified_usd if stages.identified else Decimal()),
@@ -164,7 +163,8 @@ def _count_gpus(state: dict[str, fleet.StateRate], *names: str) -> float:
 
 
 def _format_pace(state: dict[str, fleet.StateRate], name: str) -> str:
-    return format_usd(state[name].usd_h if name in state else Decimal())
+    usd_h = state[name].usd_h if name in state else Decimal()
+    return format_missing(NO_PRICE) if usd_h is None else f"{format_usd(usd_h)} an hour"
 
 
 def _format_some(state: dict[str, fleet.StateRate], name: str) -> str:
@@ -174,7 +174,7 @@ def _format_some(state: dict[str, fleet.StateRate], name: str) -> str:
 def _format_now(state: dict[str, fleet.StateRate]) -> str:
     state_texts = [
         f"{rate.gpus:,.1f} GPUs {summary.WORDS.get(rate.state, rate.state)} "
-        f"({format_usd(rate.usd_h)}/h)"
+        f"({format_missing(NO_PRICE) if rate.usd_h is None else f'{format_usd(rate.usd_h)}/h'})"
         for rate in state.values()
         if rate.gpus
     ]

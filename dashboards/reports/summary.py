@@ -6,8 +6,9 @@ import msgspec
 
 from dashboards.figures import analysis_runs, reconciliation, savings, spend, waterfall
 from dashboards.reports import amounts, report_request
-from dashboards.reports.amounts import count, format_hours, format_share, format_usd
+from dashboards.reports.amounts import format_hours, format_usd, write_usd
 from dashboards.reports.report_request import ReportRequest
+from dashboards.text import count, format_missing, format_share
 from fallow.models import PLATFORM
 
 WORDS = {
@@ -31,7 +32,7 @@ def write_paid_sentence(
         f"{format_usd(waterfall_total.usd / Decimal(repr(worked)))}."
     )
     return (
-        f"{report_request.format_window(request.window)}: {format_usd(waterfall_total.usd)} for "
+        f"{report_request.format_window(request.window)}: {write_usd(waterfall_total.usd)} for "
         f"{format_hours(waterfall_total.gpu_hours)}, of which "
         f"{format_share(worked, waterfall_total.gpu_hours)} worked.{rate}"
     )
@@ -61,9 +62,11 @@ def write_waste_sentence(
 
 def use_sentence(paid: spend.SpendTotals) -> str:
     """Return a sentence about busy time and effective utilisation; not measured is not zero."""
-    busy = "-" if paid.busy is None else f"{paid.busy:.1%}"
     sentence = (
-        f"Busy time: {busy} of the {format_hours(paid.known_gpu_hours)} held whose use is known."
+        f"Busy time: {format_missing('no allocated hour has a known use')}."
+        if paid.busy is None
+        else f"Busy time: {paid.busy:.1%} of the {format_hours(paid.known_gpu_hours)} held whose "
+        "use is known."
     )
     if paid.effective is None:
         return (
@@ -92,9 +95,7 @@ def write_reconciliation(
         return ()
     by = tuple(amounts.name(name) for name in sums.in_use_by)
     sums = msgspec.structs.replace(sums, in_use_by=by)
-    return tuple(
-        filter(None, (sums.idle(), sums.savings(lambda usd: amounts.format_cell(usd, "usd"))))
-    )
+    return tuple(filter(None, (sums.idle(), sums.savings(amounts.format_cents))))
 
 
 def write_owner_sentence(owners: list[dict[str, object]], total_usd: Decimal | None) -> str:
@@ -102,7 +103,7 @@ def write_owner_sentence(owners: list[dict[str, object]], total_usd: Decimal | N
     team_rows = [r for r in owners if r["name"] != PLATFORM and r["waste_usd"]]
     platform_row = next((r for r in owners if r["name"] == PLATFORM and r["waste_usd"]), None)
     if not team_rows and platform_row is None:
-        return "Nobody's: nothing was wasted." if total_usd is not None else f"Not known: {UNPAID}."
+        return "No owner: nothing was wasted." if total_usd is not None else f"Not known: {UNPAID}."
     parts = [
         f"{amounts.name(r['name'], 40)} {_format_waste(r)} "
         f"({format_share(r['waste_usd'], total_usd)})"
@@ -112,7 +113,7 @@ def write_owner_sentence(owners: list[dict[str, object]], total_usd: Decimal | N
         rest = sum((Decimal(str(r["waste_usd"])) for r in team_rows[3:]), Decimal())
         parts.append(f"{count(len(team_rows) - 3, 'other team')} {format_usd(rest)}")
     if platform_row is not None:
-        parts.append(f"nobody's, so the platform's, {_format_waste(platform_row)}")
+        parts.append(f"not allocated (the platform's) {_format_waste(platform_row)}")
     return f"{join_words(parts)}."
 
 
@@ -163,8 +164,7 @@ def write_savings_sentence(verified: list[dict[str, object]]) -> str:
     if not verified:
         return "Nothing yet: a saving counts once it was measured after the act."
     parts = [
-        f"{amounts.format_cell(r['usd'], 'usd')} {r['kind']} "
-        f"({savings.KINDS.get(str(r['kind']), '')})"
+        f"{amounts.format_cents(r['usd'])} {r['kind']} ({savings.KINDS.get(str(r['kind']), '')})"
         for r in verified
     ]
     return f"{join_words(parts)}; measured, restarts taken off. Only cash lowers the bill."

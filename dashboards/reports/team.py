@@ -6,7 +6,7 @@ from typing import Any
 from dashboards import charts
 from dashboards.figures import chargeback, overview, savings, spend, waterfall
 from dashboards.reports import amounts, common_sections, first_page, report_request, summary
-from dashboards.reports.amounts import count, format_hours, format_share, format_usd
+from dashboards.reports.amounts import format_hours, format_usd, write_usd
 from dashboards.reports.document import (
     HeadlineFigure,
     ReportChart,
@@ -17,6 +17,7 @@ from dashboards.reports.document import (
     TextBlock,
 )
 from dashboards.reports.report_request import ReportRequest, build_table
+from dashboards.text import count, format_share
 
 STATEMENT = (
     ReportColumn("line", "line"),
@@ -29,8 +30,8 @@ WORKLOADS = (
     ReportColumn("gpu_hours", "GPU-hours", "number"),
     ReportColumn("used_gpu_hours", "used", "number"),
     ReportColumn("idle_gpu_hours", "idle", "number"),
-    ReportColumn("busy_pct", "busy", "percent"),
-    ReportColumn("effective_pct", "effective", "percent"),
+    ReportColumn("busy_pct", "busy", "percent", "no known use"),
+    ReportColumn("effective_pct", "effective", "percent", "not measured"),
     ReportColumn("usd_per_gpu_hour", "rate", "usd"),
     ReportColumn("usd_gpu", "GPU part", "usd"),
     ReportColumn("usd_loaded", "USD", "usd"),
@@ -145,16 +146,16 @@ def document(request: ReportRequest) -> ReportDocument:
 
 def _write_pay_sentence(request: ReportRequest, bill: dict[str, Any]) -> str:
     return (
-        f"{report_request.format_window(request.window)}: {format_usd(bill['total_usd'])} for "
+        f"{report_request.format_window(request.window)}: {write_usd(bill['total_usd'])} for "
         f"{format_hours(bill['gpu_hours'])}; "
-        f"{format_usd(bill['usd_loaded'])} of it for what the team held itself, "
-        f"{format_usd(bill['shared_usd'])} its share of what was not allocated."
+        f"{write_usd(bill['usd_loaded'])} of it for what the team held itself, "
+        f"{write_usd(bill['shared_usd'])} its share of what was not allocated."
     )
 
 
 def _format_most(workloads: list[dict[str, Any]]) -> str:
     sentences = [
-        f"{amounts.name(row['workload'], 48)} ({format_usd(row['usd_loaded'])}, "
+        f"{amounts.name(row['workload'], 48)} ({write_usd(row['usd_loaded'])}, "
         f"{format_share(row['idle_gpu_hours'], row['gpu_hours'])} idle)"
         for row in workloads[:3]
     ]

@@ -46,10 +46,10 @@ BY_GATE = {
 }
 PLAN_REFUSED = {
     "subject": page.configure_workload(),
+    "usd_per_day": page.configure_usd("USD a day"),
     "why": page.name("why", "large"),
     "gate": page.name("gate", "small"),
     "verb": page.name("what it would do"),
-    "usd_per_day": page.configure_usd("USD a day"),
     "gpus": page.configure_number("GPUs"),
     "policy": page.name("policy", "small"),
     "owner": page.name("owner", "small"),

@@ -21,9 +21,9 @@ WAITING = {
     "id": page.name("request", "small"),
 }
 PLAN = {
-    "says": page.name("the plan"),
-    "usd_per_day": page.configure_usd("USD a day"),
     "subject": page.configure_workload(),
+    "usd_per_day": page.configure_usd("USD a day"),
+    "says": page.name("the plan"),
     "verb": page.name("what to do"),
     "why": page.name("why not now", "large"),
     "next_at": page.configure_time("goes on at"),

@@ -22,8 +22,8 @@ TABS: tabs.Tabs = {
 }
 ANSWERS = {
     "workload": page.configure_workload("what"),
-    "answer": page.name("answer", "small"),
     "usd": page.configure_usd("would save, USD", "in the window; no GPU-hour twice"),
+    "answer": page.name("answer", "small"),
     "verb": page.name("how"),
     "kind": page.name("because"),
     "saving": page.name("saves", "small"),

@@ -14,7 +14,6 @@ AT = "at"
 
 NODES = {
     "node": page.name("node"),
-    "timeline": links.configure_column(),
     "idle_usd_h": page.configure_usd("idle, USD per hour"),
     "idle_gpus": page.configure_number("idle GPUs"),
     "free_gpus": page.configure_number("free GPUs"),
@@ -36,13 +35,11 @@ DEVICES = {
     "tensor_pct": page.configure_percent("tensor cores", "unknown where it is not exported"),
     "model": page.name("model", "small"),
     "workload": page.configure_workload(),
-    "timeline": links.configure_column(),
     "device": page.name("GPU", "large"),
     "pool": page.name("pool", "small"),
 }
 HOLDERS = {
     "workload": page.configure_workload(),
-    "timeline": links.configure_column(),
     "idle_usd_h": page.configure_usd("idle, USD per hour"),
     "idle_gpus": page.configure_number("idle GPUs"),
     "team": page.name("team", "small"),
@@ -149,20 +146,22 @@ def show_devices(request: PageRequest) -> None:
     if not rows:
         page.show_no_data(request)
         return
-    table_rows = [
-        {
-            **r,
-            "workload": r["workload"] or "(not allocated)",
-            "timeline": links.build_timeline_link(cluster=r["cluster"], device=r["device"]),
-        }
-        for r in rows
-    ]
-    page.show_table(table_rows, DEVICES, table_name="GPUs by idle cost", height=420)
+    page.show_table(
+        [{**row, "workload": row["workload"] or "(not allocated)"} for row in rows],
+        DEVICES,
+        table_name="GPUs by idle cost",
+        height=420,
+        open_row=lambda row: links.open_timeline(
+            cluster=rows[row]["cluster"], device=rows[row]["device"]
+        ),
+        row_names=[f"{row['node']}: {row['device']}" for row in rows[: page.MOST_OFFERED]],
+    )
     silent = sum(row["no_samples"] for row in rows)
     silent_text = f" {silent:,} GPUs have no sample then: theirs is unknown." if silent else ""
     page.note(
         f"Telemetry: the mean of the five minutes up to {at:%Y-%m-%d %H:%M} UTC, or of that hour "
-        f"where they are not kept any more. Unknown: no sample has it.{silent_text}"
+        f"where they are not kept any more. Unknown: no sample has it.{silent_text} A click on a "
+        "row opens the GPU's timeline."
     )
     if len(rows) == fleet.MOST_DEVICES:
         page.note(f"The first {fleet.MOST_DEVICES:,}; filter by cluster or pool to see others.")
@@ -174,11 +173,15 @@ def show_holders(request: PageRequest) -> None:
     if not rows:
         page.show_nothing("No allocated GPU is idle then.", "Free ones are above, in grey.")
         return
-    table_rows = [
-        {**r, "timeline": links.build_timeline_link(cluster=r["cluster"], workload=r["workload"])}
-        for r in rows
-    ]
-    page.show_table(table_rows, HOLDERS, table_name="Workloads with idle GPUs", height=320)
+    page.show_table(
+        rows,
+        HOLDERS,
+        table_name="Workloads with idle GPUs",
+        height=320,
+        open_row=lambda row: links.open_timeline(
+            cluster=rows[row]["cluster"], workload=rows[row]["workload"]
+        ),
+    )
 
 
 def show_nodes(request: PageRequest) -> None:
@@ -186,12 +189,14 @@ def show_nodes(request: PageRequest) -> None:
     rows = data.query(fleet.read_nodes, get_time(request), request.filters).to_pylist()
     if not rows:
         return
-    table_rows = [
-        {**r, "timeline": links.build_timeline_link(cluster=r["cluster"], node=r["node"])}
-        for r in rows
-    ]
     page.show_table(
-        table_rows, NODES, table_name="Nodes by dollars that burn idle per hour", height=320
+        rows,
+        NODES,
+        table_name="Nodes by dollars that burn idle per hour",
+        height=320,
+        open_row=lambda row: links.open_timeline(
+            cluster=rows[row]["cluster"], node=rows[row]["node"]
+        ),
     )
     if len(rows) == fleet.MOST_ROWS:
         page.note(f"The {fleet.MOST_ROWS} first; filter by cluster or pool to see others.")

@@ -16,7 +16,7 @@ STATES = {
     "meaning": page.name("meaning"),
 }
 SAVINGS = {
-    "analyzer": page.name("found by", "small"),
+    "analyzer": page.name("found by"),
     "usd": page.configure_usd("USD"),
     "evidence": page.name("evidence", "small"),
     "saving": page.name("saves", "small"),

@@ -1,6 +1,8 @@
 """GPUs that fail, throttle or run slow, and nodes that were not ready."""
 
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,9 +16,9 @@ TITLE, ICON = "Health", ":material/monitor_heart:"
 BROKEN = ("unavailable", "lost")
 
 FINDING_COLUMNS = {
-    "kind": page.name("what"),
     "name": page.configure_workload("of"),
     "usd": page.configure_usd("USD"),
+    "kind": page.name("what"),
     "timeline": links.configure_column(),
     "evidence": page.name("evidence", "small"),
     "gpu_hours": page.configure_number("GPU-hours"),
@@ -27,7 +29,6 @@ FINDING_COLUMNS = {
 }
 AWAY = {
     "node": page.name("node"),
-    "timeline": links.configure_column(),
     "unavailable_usd": page.configure_usd("not available, USD"),
     "unavailable_gpu_hours": page.configure_number("GPU-hours"),
     "lost_usd": page.configure_usd("work lost, USD"),
@@ -36,12 +37,11 @@ AWAY = {
     "cluster": page.name("cluster", "small"),
 }
 XIDS = {
-    "node": page.name("node"),
-    "device": page.name("device"),
-    "timeline": links.configure_column(),
+    "node": page.name("node", "small"),
     "xid": page.configure_number("XID"),
     "meaning": page.name("what it says"),
     "severity": page.name("severity", "small"),
+    "device": page.name("device"),
     "action": page.name("NVIDIA's immediate action"),
     "first_hour": page.configure_time("since"),
     "last_hour": page.configure_time("until"),
@@ -52,7 +52,6 @@ XIDS = {
 CLOCKS = {
     "node": page.name("node"),
     "device": page.name("device"),
-    "timeline": links.configure_column(),
     "slower_pct": page.configure_number("slower than its model, %"),
     "clock_mhz": page.configure_number("MHz while busy"),
     "peers_mhz": page.configure_number("median of the model"),
@@ -189,7 +188,13 @@ def show_xids(request: PageRequest) -> None:
             "`fallow doctor` says whether the exporters give `DCGM_FI_DEV_XID_ERRORS`.",
         )
         return
-    page.show_table(_add_links(rows), XIDS, table_name="XIDs by device")
+    page.show_table(
+        rows,
+        XIDS,
+        table_name="XIDs by device",
+        open_row=_build_opener(rows, "device"),
+        row_names=[f"{row['node']}: {row['device']}, XID {row['xid']}" for row in rows],
+    )
 
 
 def show_clocks(request: PageRequest) -> None:
@@ -202,7 +207,11 @@ def show_clocks(request: PageRequest) -> None:
         )
         return
     page.show_table(
-        _add_links(rows), CLOCKS, table_name="GPUs that throttled or ran slow while busy"
+        rows,
+        CLOCKS,
+        table_name="GPUs that throttled or ran slow while busy",
+        open_row=_build_opener(rows, "device"),
+        row_names=[f"{row['node']}: {row['device']}" for row in rows],
     )
     page.note(
         "Beside all devices of the model that were busy half an hour or more. What is computed may "
@@ -216,35 +225,36 @@ def show_away(request: PageRequest) -> None:
     if not rows:
         page.show_nothing("Every node was there all the time.", "And no work is known to be lost.")
         return
-    table_rows = [
-        {**r, "timeline": links.build_timeline_link(cluster=r["cluster"], node=r["node"])}
-        for r in rows
-    ]
-    page.show_table(table_rows, AWAY, table_name="Nodes that were not available or lost work")
+    page.show_table(
+        rows,
+        AWAY,
+        table_name="Nodes that were not available or lost work",
+        open_row=_build_opener(rows, "node"),
+    )
 
 
 def show_events(request: PageRequest) -> None:
     """List the cluster's events of nodes."""
-    rows = data.query(health.read_events, request.window, request.filters)
-    if not rows.num_rows:
+    rows = data.query(health.read_events, request.window, request.filters).to_pylist()
+    if not rows:
         page.show_nothing(
             "The cluster said nothing of its nodes in this window.",
             "Events come from the Kubernetes collector; `fallow doctor` says whether it runs.",
         )
         return
-    page.show_table(rows, EVENTS, table_name="Events of nodes", height=280)
+    page.show_table(
+        rows,
+        EVENTS,
+        table_name="Events of nodes",
+        height=280,
+        open_row=_build_opener(rows, "node"),
+        row_names=[f"{row['ts']:%Y-%m-%d %H:%M} {row['node']}: {row['reason']}" for row in rows],
+    )
 
 
-def _add_links(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    return [
-        {
-            **r,
-            "timeline": links.build_timeline_link(
-                cluster=str(r["cluster"]), device=str(r["device"])
-            ),
-        }
-        for r in rows
-    ]
+def _build_opener(rows: list[dict[str, Any]], key: str) -> Callable[[int], None]:
+    """Return what opens the timeline of a row's node or device."""
+    return lambda row: links.open_timeline(cluster=rows[row]["cluster"], **{key: rows[row][key]})
 
 
 def _build_timeline_link(finding: analyzer_findings.FindingRow) -> str | None:

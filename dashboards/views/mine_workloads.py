@@ -3,11 +3,11 @@
 from dashboards import charts, data, links, owner_filter, page
 from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, format_hours, format_hours_with_share, format_money
+from dashboards.text import count
 
 COLUMNS = {
     "workload": page.configure_workload(),
     "usd": page.configure_usd("USD"),
-    "timeline": links.configure_column(),
     "state": page.name("now", "small"),
     "idle_usd": page.configure_usd("of it idle"),
     "productive_pct": page.configure_percent("computed"),
@@ -40,7 +40,7 @@ def show_workloads(request: PageRequest) -> None:
     lost = sum(row["idle_gpu_hours"] for row in rows)
     planned = [r for r in rows if r["says"] and not r["says"].startswith("nothing")]
     page.show_metrics(
-        ("Cost", format_money(sum(usd_known) if usd_known else None), f"{len(rows):,} workloads"),
+        ("Cost", format_money(sum(usd_known) if usd_known else None), count(len(rows), "workload")),
         ("GPU-hours", format_hours(total_hours), "in this window"),
         (
             "Idle",
@@ -55,8 +55,12 @@ def show_workloads(request: PageRequest) -> None:
             charts.draw_ranked_bars(bars, part="idle", most=10),
             "Dollars by workload; the amber part was idle",
         )
-    table_rows = [
-        {**r, "timeline": links.build_timeline_link(cluster=r["cluster"], workload=r["workload"])}
-        for r in rows
-    ]
-    page.show_table(table_rows, COLUMNS, table_name="My workloads, the most expensive first")
+    page.show_table(
+        rows,
+        COLUMNS,
+        table_name="My workloads, the most expensive first",
+        open_row=lambda row: links.open_timeline(
+            cluster=rows[row]["cluster"], workload=rows[row]["workload"]
+        ),
+    )
+    page.note("A click on a row opens the workload's timeline.")

@@ -15,6 +15,7 @@ from dashboards.page import (
     format_money,
     format_share,
 )
+from dashboards.text import count
 from dashboards.views.spend_waste import COLUMNS
 from fallow.models import PLATFORM
 from fallow.window import format_duration
@@ -88,14 +89,14 @@ def show_headline(request: PageRequest) -> None:
         _build_saved_figure(
             "Could be saved",
             stages_reached.identified_usd if stages_reached.identified else Decimal(),
-            f"{stages_reached.identified:,} findings",
+            count(stages_reached.identified, "finding"),
             stages_before.identified_usd if stages_before else None,
             why,
         ),
         _build_saved_figure(
             "Verified saved",
             stages_reached.verified_usd if stages_reached.verified else Decimal(),
-            f"{stages_reached.verified:,} actions",
+            count(stages_reached.verified, "action"),
             (stages_before.verified_usd or Decimal()) if stages_before else None,
             why,
         ),
@@ -111,7 +112,7 @@ def show_headline(request: PageRequest) -> None:
     )
     page.note(
         f"{compared}Paid = used + wasted + unknown; unknown: "
-        f"{format_hours_with_share(now.unknown_gpu_hours, now.gpu_hours)}."
+        f"{format_hours_with_share(now.unknown_gpu_hours, now.gpu_hours)} of the hours."
     )
     page.show_reconciliation(request, waterfall_total, stages_reached)
 

@@ -107,7 +107,7 @@ def show_headline(request: PageRequest) -> None:
             {key: name for key, (name, _) in LINES.items()},
             (request.window.start, request.window.end),
             title="GPUs",
-            form=",.0f",
+            form=maps.GPU_FORMAT,
             height=220,
             colours=[colour for _, colour in LINES.values()],
         ),
@@ -204,10 +204,9 @@ def show_holders(request: PageRequest) -> None:
             "No allocated GPU is idle now.", "Who waits needs GPUs that are not there."
         )
         return
-    columns = {column: HOLDERS[column] for column in HOLDERS if column != "timeline"}
     page.show_table(
         rows,
-        columns,
+        HOLDERS,
         table_name="Workloads that hold GPUs idle now",
         height=280,
         open_row=lambda row: _open_workload(rows[row]),
@@ -245,4 +244,4 @@ def show_quotas(request: PageRequest) -> None:
 
 
 def _open_workload(row: Mapping[str, Any]) -> None:
-    links.open_page("timeline", cluster=row["cluster"], workload=row["workload"])
+    links.open_timeline(cluster=row["cluster"], workload=row["workload"])

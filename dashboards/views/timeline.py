@@ -13,6 +13,7 @@ from dashboards.page import (
     format_money,
     format_share,
 )
+from dashboards.text import count
 from dashboards.views import timeline_action
 
 TITLE, ICON = "Timeline", ":material/timeline:"
@@ -150,15 +151,15 @@ def show_tracks(request: PageRequest) -> None:
         ),
         (
             "Where",
-            f"{subject_totals.devices:,} GPUs",
-            f"{subject_totals.nodes:,} nodes, {subject_totals.workloads:,} workloads",
+            count(subject_totals.devices, "GPU"),
+            f"{count(subject_totals.nodes, 'node')}, {count(subject_totals.workloads, 'workload')}",
         ),
     )
     rows = data.query(
         timeline.read_states, request.window, request.filters, timeline_subject
     ).to_pylist()
     page.chart(
-        maps.draw_state_track(rows, span, value="gpus", title="GPUs", form=",.0f"),
+        maps.draw_state_track(rows, span, value="gpus", title="GPUs", form=maps.GPU_FORMAT),
         "GPUs held, by what they did",
     )
     measure_rows = data.query(

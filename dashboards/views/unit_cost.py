@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dashboards import charts, data, page, tabs
+from dashboards import charts, data, links, page, tabs
 from dashboards.figures import units
 from dashboards.page import PageRequest, format_money
 from fallow.models import PLATFORM
@@ -90,7 +90,13 @@ def draw_owners(request: PageRequest) -> None:
     _show_distribution(
         records, "usd_per_productive_gpu_hour", "USD per productive GPU-hour", f"{key}s"
     )
-    page.show_table(rows, OWNERS, table_name=f"Cost of a productive GPU-hour by {key}")
+    names = rows["name"].to_pylist()
+    page.show_table(
+        rows,
+        OWNERS,
+        table_name=f"Cost of a productive GPU-hour by {key}",
+        open_row=lambda row: links.open_owner(key, names[row]),
+    )
 
 
 def draw_runs(request: PageRequest) -> None:
@@ -197,7 +203,14 @@ def _show_rows(
 
 def _show_table(rows: pa.Table, columns: dict[str, Any], table_name: str) -> None:
     """Show the most expensive rows, and how many more there are."""
-    page.show_table(rows.slice(0, LISTED), columns, table_name=table_name)
+    most_expensive = rows.slice(0, LISTED)
+    subjects = most_expensive.select(["cluster", "workload"]).to_pylist()
+    page.show_table(
+        most_expensive,
+        columns,
+        table_name=table_name,
+        open_row=lambda row: links.open_timeline(**subjects[row]),
+    )
     if rows.num_rows > LISTED:
         many = f"{rows.num_rows:,}; `fallow spend --by workload` has all"
         page.note(f"The {LISTED:,} most expensive of {many}.")

@@ -207,10 +207,9 @@ def _write_actions(document: "ReportDocument") -> list[str]:
     table = document.actions
     if table is None:
         return []
-    kinds = {column.name: column.kind for column in table.columns}
     lines = []
     for number, row in enumerate(table.rows, 1):
-        cells = {name: format_cell(row[name], kind) for name, kind in kinds.items()}
+        cells = {c.name: format_cell(row[c.name], c) for c in table.columns}
         saves = f"{cells['usd']}, {cells['gpu_hours']} GPU-hours"
         lines.append(
             f"{number}. {cells['team']}: {cells['verb']} {cells['workload']} (saves {saves})"

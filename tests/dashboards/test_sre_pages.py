@@ -2,11 +2,15 @@
 
 import itertools
 import re
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from dashboards import maps
+from dashboards import links, maps
+from dashboards import page as page_parts
 from dashboards.charts import MOST_POINTS
 from dashboards.figures import fleet
 from fallow.settings import Settings
@@ -33,11 +37,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def test_links_lead_from_node_to_device_to_workload(small: Settings, draw: Draw) -> None:
-    page = draw("fleet", small, show="nodes")
-    link = page.dataframe[0].value["timeline"][0]
+    asked = opened(draw("fleet", small, show="nodes"))
     for subject, column in (("node", "of_device"), ("device", "of_workload"), ("workload", "")):
-        asked = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
-        assert urlsplit(link).path == "timeline"
         assert subject in asked
         page = draw("timeline", small, **asked)
         assert not page.exception
@@ -45,6 +46,48 @@ def test_links_lead_from_node_to_device_to_workload(small: Settings, draw: Draw)
         assert len(page.get("vega_lite_chart")) >= 5
         if column:
             link = page.dataframe[0].value[column][0]
+            assert urlsplit(link).path == "timeline"
+            asked = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+
+
+@pytest.mark.parametrize(
+    ("view", "show", "subject"),
+    [
+        ("fleet", "GPUs", "device"),
+        ("fleet", "allocated, idle", "workload"),
+        ("health", "XIDs", "device"),
+        ("health", "events of nodes", "node"),
+        ("mine/Workloads", "", "workload"),
+    ],
+)
+def test_row_opens_its_timeline(  # noqa: PLR0917
+    view: str, show: str, subject: str, small: Settings, draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openers: list[Callable[[int], None]] = []
+    addresses: list[tuple[str, dict[str, str | None]]] = []
+    show_table = page_parts.show_table
+
+    def watched(*args: Any, **options: Any) -> None:
+        openers.append(options["open_row"])
+        assert "timeline" not in args[1], "a link in a cell beside a row that opens the same"
+        show_table(*args, **options)
+
+    monkeypatch.setattr(page_parts, "show_table", watched)
+    monkeypatch.setattr(links, "open_page", lambda page, **names: addresses.append((page, names)))
+    draw(view, small, **({"owner": "red"} if view.startswith("mine") else {"show": show}))
+    openers[-1](0)
+    ((address, names),) = addresses
+    assert (address, bool(names[subject])) == ("timeline", True)
+
+
+def opened(page: AppTest) -> dict[str, str]:
+    """Choose the first row in the box of a page's last table; return what its timeline is of."""
+    box = [box for box in page.selectbox if box.label.startswith("Open a row of: ")][-1]
+    box.select_index(0).run()
+    assert not page.exception
+    address, names = page.session_state[links.TARGET]
+    assert address == "timeline"
+    return dict(names)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_finance_says_what_the_pages_say(views: Warehouse) -> None:
     owners = waste.read_by_owner(views, WINDOW, ALL, "team").to_pylist()
     assert _sum(cells, "What was paid, and what the GPUs did", "USD") == bill
     assert _sum(cells, "Chargeback by team", "fully loaded") == bill
-    assert _sum(cells, "Whose it is", "wasted") == sum_money([r["waste_usd"] for r in owners])
+    assert _sum(cells, "Waste by owner", "wasted") == sum_money([r["waste_usd"] for r in owners])
     identified = savings.read_stages(views, WINDOW, ALL).identified_usd
     assert identified is not None
     assert _sum(cells, "What to do", "saves") == round_to_cents(identified)
@@ -261,3 +261,5 @@ def test_unpriced_fleet_is_told_in_hours(tmp_path: Path) -> None:
                 now=END,
             )
             assert "no price" in made.summary
+            assert "unknown: no price</td>" in made.body.decode()
+            assert ">-</td>" not in made.body.decode()
