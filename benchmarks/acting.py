@@ -25,6 +25,7 @@ from runtime.experiments.simulation.run import simulate
 from simulator import arrivals
 
 SEEDS, DAYS, GPUS, EVERY = 10, 3, 128, "1h"
+SMALL_SEED, SMALL_EVERY = "1", "6h"
 WORKERS = 2
 BEFORE = "bef8a1a"
 """The commit whose mix is the measure."""
@@ -44,18 +45,22 @@ class SimulatedSite(msgspec.Struct, frozen=True):
     days: int
     gpus: int
     quirks: str
+    every: str = EVERY
 
 
 def run(
     small: bool, *, seeds: str = "", days: int = 0, gpus: int = 0, quirks: str = ""
 ) -> list[Result]:
-    """Simulate ten worlds of 128 GPUs over 3 days, a turn every hour; small: one of 16 over one.
+    """Simulate ten worlds of 128 GPUs over 3 days, a turn every hour; small: one of 16.
+
+    The small one lasts a day and has a turn every six hours; its seed is always the same.
 
     `seeds`: their numbers (`3,5` or `1-10`), or how many are drawn (`x10`).
     """
     days, gpus = days or (1 if small else DAYS), gpus or (16 if small else GPUS)
-    seeds_chosen = list_numbers(seeds or f"x{1 if small else SEEDS}")
-    worlds = [SimulatedSite(seed, days, gpus, quirks) for seed in seeds_chosen]
+    seeds_chosen = list_numbers(seeds or (SMALL_SEED if small else f"x{SEEDS}"))
+    every = SMALL_EVERY if small else EVERY
+    worlds = [SimulatedSite(seed, days, gpus, quirks, every) for seed in seeds_chosen]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(WORKERS, mp_context=context, max_tasks_per_child=1) as pool:
         documents = list(pool.map(simulate_site, worlds))
@@ -95,7 +100,7 @@ def simulate_site(world: SimulatedSite) -> dict[str, Any]:
         days=world.days,
         gpus=world.gpus,
         seed=world.seed,
-        every=EVERY,
+        every=world.every,
         quirk=(world.quirks,) if world.quirks else (),
     )
     return simulate(options, lambda _step, _part: None, policies([POLICIES]))

@@ -24,9 +24,9 @@ TRIES = 5
 
 
 def run(small: bool) -> list[Result]:
-    """Measure openb's size, and 30 days of 10,000 GPUs; small: 100 nodes, and 3 days of 400."""
+    """Measure openb's size, and 30 days of 10,000 GPUs; small: 100 nodes, and 2 days of 200."""
     nodes = 100 if small else NODES
-    gpus, days = (400, 3) if small else (10_000, 30)
+    gpus, days = (200, 2) if small else (10_000, 30)
     draw = np.random.default_rng(7)
     cpu = draw.integers(0, 96_000, nodes)
     gpu = draw.choice([0, 0, 0, 190, 540, 1000], (nodes, 8))
@@ -83,7 +83,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self._engine = duckdb.connect()
-        for name in ("node", "device", "pod", "allocation", "ledger"):
+        for name in tables.list_table_names():
             self.put(name, tables.get_schema(name).empty_table())
 
     def put(self, name: str, rows: pa.Table) -> None:

@@ -79,18 +79,20 @@ def _measure(work: Path, question: str, devices: int, days: int) -> list[Result]
     end = START + timedelta(days=days)
     ours = _query_ours(con, work, devices, end)
     texts = _write_texts(con, work, days)
+    figure = f"{QUESTIONS[question]} ({devices} GPUs, {days} d)"
+    seconds = ours[question][0] * 1000
     out: list[Result] = []
     for name, fill in (("Prometheus", _query_prometheus), ("VictoriaMetrics", _query_victoria)):
         try:
             theirs = fill(work, texts, end, days)
         except servers.PeerMissingError as error:
-            print(f"peers: {error}")
+            out.append(Result(name=figure, value=seconds, unit="ms", note=f"absent: {error}"))
             continue
         _compare(ours, theirs, name)
-        seconds, peer = ours[question][0] * 1000, theirs[question][0] * 1000
+        peer = theirs[question][0] * 1000
         out.append(
             Result(
-                name=f"{QUESTIONS[question]} ({devices} GPUs, {days} d)",
+                name=figure,
                 value=seconds,
                 unit="ms",
                 peer=name,

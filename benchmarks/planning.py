@@ -26,8 +26,8 @@ FINDINGS = 1000
 
 
 def run(small: bool) -> list[Result]:
-    """Measure 30 days of 10,000 GPUs and a plan for 1,000 findings; small: 3 days of 400."""
-    gpus, days = (400, 3) if small else (10_000, 30)
+    """Measure 30 days of 10,000 GPUs and a plan for 1,000 findings; small: 2 days of 200."""
+    gpus, days = (200, 2) if small else (10_000, 30)
     with month.open_month(gpus, days) as (warehouse, window):
         return [*_backtest(warehouse, window, gpus, days), _plan(warehouse, window)]
 
