@@ -29,7 +29,7 @@ from fallow.errors import (
 from fallow.private_files import narrow_home
 from fallow.settings import Settings
 from fallow.tables import Batch
-from warehouse import catalog, ingest, schema, statements, totals
+from warehouse import catalog, ingest, schema, sql_access, statements, totals
 from warehouse.cold_reach import find_place
 from warehouse.data_files import LakeFiles
 from warehouse.data_objects import open_lake_files
@@ -66,7 +66,8 @@ class Warehouse:
         self.clock = clock
         self._connection = connection
         self._lock = lock
-        self._views = ViewSchemas(connection)
+        direct = place.data if place.embedded and not place.remote else ""
+        self._views = ViewSchemas(connection, direct)
         self._files = files
         self.turn = threading.RLock()
         self.dirty: Marks = frozenset()
@@ -168,7 +169,7 @@ class Warehouse:
         sql: str,
         parameters: Mapping[str, Any],
         *,
-        prepare: Callable[[duckdb.DuckDBPyConnection], None] = lambda _: None,
+        prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
         on_unreadable: Callable[[UnreadableDaysError], None] | None = None,
     ) -> pa.Table:
         """Run one read-only statement on a cursor that `prepare` has changed; see `query`.
@@ -178,10 +179,12 @@ class Warehouse:
 
         Raises: as `query`; UnreadableDaysError only without `on_unreadable`.
         """
+        names = frozenset() if prepare else sql_access.list_read_tables(sql)
         while True:
             try:
-                with self._reading() as (cursor, away):
-                    prepare(cursor)
+                with self._reading(names) as (cursor, away):
+                    if prepare:
+                        prepare(cursor)
                     try:
                         if away:
                             _refuse_unreadable(
@@ -230,12 +233,14 @@ class Warehouse:
             raise UnreadableDaysError(days, ", ".join(sorted(places))) from error
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
+    def _reading(
+        self, names: frozenset[str]
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
         """Yield a cursor on one snapshot of the views, and the places whose days they lack."""
         with explain_errors(self.place.name):
             cursor = self._cursor()
             try:
-                yield cursor, self._views.begin(cursor)
+                yield cursor, self._views.begin(cursor, names)
             finally:
                 with suppress(duckdb.Error):
                     cursor.rollback()

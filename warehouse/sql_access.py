@@ -25,8 +25,9 @@ _SCHEMAS = ("", "main")
 """The parser writes `main` before the functions that it adds for list comprehensions."""
 
 _MOST_ALLOWED = 1000
-_ALLOWED: set[str] = set()
-"""Texts that were checked in this process and only read."""
+_ALLOWED: dict[str, frozenset[str]] = {}
+"""Texts that were checked in this process and only read, and the tables that each reads; none for
+a text that shows what tables there are."""
 
 _SELECT_HINT = (
     "write SELECT, WITH, FROM, VALUES, DESCRIBE or SUMMARIZE; a PIVOT names its values: "
@@ -82,14 +83,24 @@ def check_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
     """
     if sql in _ALLOWED:
         return
+    names: set[str] = set()
+    shows = False
     try:
         for node, scope in _walk_nodes(_parse_select(cursor, sql)):
             _check_node(node, scope)
+            shows = shows or node.get("type") == "SHOW_REF"
+            if node.get("type") == "BASE_TABLE":
+                names.add(_fold_case(str(node["table_name"])))
     except RecursionError as error:
         raise UsageError("the query is nested too deep", hint="write it in steps (WITH)") from error
     if len(_ALLOWED) >= _MOST_ALLOWED:
         _ALLOWED.clear()
-    _ALLOWED.add(sql)
+    _ALLOWED[sql] = frozenset() if shows else frozenset(names & _list_views())
+
+
+def list_read_tables(sql: str) -> frozenset[str]:
+    """Return the tables that a text reads; none where it was not checked in this process."""
+    return _ALLOWED.get(sql, frozenset())
 
 
 def _parse_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> Any:

@@ -13,6 +13,7 @@ from fallow import tables
 from fallow.resources import read_text
 from warehouse.cold_reach import ColdReach
 from warehouse.sql_access import INTERNAL_TABLES
+from warehouse.views.direct import DirectViews
 from warehouse.views.tiers import TierState, create_markers, define_view
 
 _MOVES = {"watermark", "cold_file"}
@@ -25,18 +26,24 @@ _BARE = read_text("warehouse.views", "bare.sql")
 class ViewSchemas:
     """The view schemas that one engine has so far."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, direct_data: str = "") -> None:
         self._connection = connection
+        self._direct = DirectViews(connection, direct_data)
         self._lock = threading.Lock()
         self._schema_by_state: dict[tuple[TierState, frozenset[str]], str] = {}
         self._by_snapshot: tuple[int, TierState, frozenset[str]] | None = None
         self.reach = ColdReach()
 
-    def begin(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    def begin(
+        self, cursor: duckdb.DuckDBPyConnection, names: frozenset[str] = frozenset()
+    ) -> frozenset[str]:
         """Begin a read-only transaction in which unqualified names are the tables' views.
 
-        Returns the places of archived files that are away: the views lack their days.
+        `names`: the tables, where the reader needs no others; see `direct`. Returns the places of
+        archived files that are away: the views lack their days.
         """
+        if self._direct.begin(cursor, names):
+            return frozenset()
         while True:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             state, away = self._state(cursor)
@@ -84,6 +91,7 @@ class ViewSchemas:
         snapshot = int(row[0]) if row else 0
         latest = self._by_snapshot
         if latest is not None and latest[0] == snapshot:
+            self._direct.refresh(snapshot, frozenset(table for table, _ in latest[1].cold))
             return latest[1], self.reach.list_away(latest[2])
         bare = tuple(name for (name,) in cursor.execute(_BARE).fetchall())
         rows = [] if {*bare} >= _MOVES else cursor.execute(_STATE).fetchall()

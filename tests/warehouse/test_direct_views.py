@@ -1,0 +1,130 @@
+"""Tables of a few files are read without asking the catalog for them, and nothing differs."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fallow.settings import Settings
+from fallow.tables import Batch
+from warehouse.lake import Warehouse
+from warehouse.rollup import roll_up
+
+START = datetime(2026, 11, 20, 6)  # noqa: DTZ001  (tables hold naive UTC)
+SUM = "SELECT count(*) AS n, sum(gpu_util_pct) AS s FROM sample"
+
+
+def build_samples(minute: int, devices: tuple[str, ...] = ("a", "b")) -> Batch:
+    count = len(devices)
+    return Batch.of(
+        "sample",
+        {
+            "cluster": ["c"] * count,
+            "ts": [START + timedelta(minutes=minute)] * count,
+            "device": list(devices),
+            "node": ["n"] * count,
+            "vendor": ["nvidia"] * count,
+            "model": ["NVIDIA H100 80GB HBM3"] * count,
+            "interval_s": [60.0] * count,
+            "namespace": ["team"] * count,
+            "gpu_util_pct": [float(minute)] * count,
+        },
+    )
+
+
+@pytest.fixture
+def warehouse(settings: Settings, now: datetime) -> Iterator[Warehouse]:
+    with Warehouse.open(settings, write=True, clock=lambda: now + timedelta(days=60)) as opened:
+        opened.ingest([build_samples(0), build_samples(1)])
+        roll_up(opened)
+        yield opened
+
+
+def query_again(warehouse: Warehouse, sql: str, **parameters: Any) -> pa.Table:
+    """Return the rows of the last of three queries: the first two of a snapshot ask the lake."""
+    for _ in range(2):
+        warehouse.query(sql, parameters)
+    return warehouse.query(sql, parameters)
+
+
+def list_direct(warehouse: Warehouse) -> frozenset[str]:
+    return warehouse._views._direct._current.names
+
+
+def read_log(warehouse: Warehouse, sql: str) -> list[str]:
+    """Return the statements that the engine runs for one query, its own to the catalog too."""
+    connection = warehouse._connection
+    connection.execute("CALL enable_logging('QueryLog')")
+    warehouse.query(sql)
+    connection.execute("CALL disable_logging()")
+    return [str(row[-1]) for row in connection.execute("FROM duckdb_logs").fetchall()]
+
+
+def test_a_query_of_a_known_snapshot_asks_the_catalog_only_for_the_snapshot(
+    warehouse: Warehouse,
+) -> None:
+    query_again(warehouse, SUM)
+    texts = read_log(warehouse, SUM)
+    assert any("FROM sample" in text for text in texts)
+    assert any("max(snapshot_id)" in text for text in texts)
+    assert not [text for text in texts if "ducklake_data_file" in text]
+
+
+def test_the_rows_and_columns_of_every_table_are_those_of_the_lake(warehouse: Warehouse) -> None:
+    query_again(warehouse, SUM)
+    direct = list_direct(warehouse)
+    assert {"sample", "rollup_5m", "rollup_1h", "device", "node", "ledger"} <= direct
+    for name in sorted(direct):
+        sql = f"SELECT * FROM {name}"
+        warehouse.query(sql)  # the first run of a text asks the lake
+        rows = warehouse.query(sql)
+        with warehouse.snapshot() as cursor:
+            expected = cursor.execute(f"FROM lake.main.{name}").to_arrow_table()
+        assert rows.schema == expected.schema, name
+        assert rows.to_pylist() == expected.to_pylist(), name
+
+
+def test_the_rows_of_a_commit_are_seen_by_the_next_query_of_every_reader(
+    warehouse: Warehouse, settings: Settings
+) -> None:
+    with Warehouse.open(settings) as reader:
+        assert query_again(reader, SUM).to_pylist() == [{"n": 4, "s": 2.0}]
+        assert "sample" in list_direct(reader)
+        for minute in range(2, 5):
+            warehouse.ingest([build_samples(minute)])
+            for each in (warehouse, reader, reader, reader):
+                assert each.query(SUM)["n"].to_pylist() == [2 * (minute + 1)]
+
+
+def test_a_table_with_deleted_rows_is_read_from_the_lake(warehouse: Warehouse) -> None:
+    query_again(warehouse, SUM)
+    assert "sample" in list_direct(warehouse)
+    with warehouse.transaction() as cursor:
+        cursor.execute("DELETE FROM sample WHERE device = 'a'")
+    assert query_again(warehouse, SUM)["n"].to_pylist() == [2]
+    assert "sample" not in list_direct(warehouse)
+    assert "node" in list_direct(warehouse)
+
+
+def test_a_table_of_many_files_is_read_from_the_lake(warehouse: Warehouse) -> None:
+    for minute in range(2, 14):
+        warehouse.ingest([build_samples(minute)])
+    assert query_again(warehouse, SUM)["n"].to_pylist() == [28]
+    assert "sample" not in list_direct(warehouse)
+
+
+def test_files_older_than_a_column_are_read_from_the_lake(warehouse: Warehouse) -> None:
+    with warehouse.transaction() as cursor:
+        cursor.execute("ALTER TABLE sample ADD COLUMN later INTEGER")
+    assert query_again(warehouse, "SELECT later FROM sample")["later"].null_count == 4
+    assert "sample" not in list_direct(warehouse)
+
+
+def test_what_shows_the_tables_shows_all_of_them(warehouse: Warehouse) -> None:
+    with warehouse.transaction() as cursor:
+        cursor.execute("DELETE FROM sample WHERE device = 'a'")
+    query_again(warehouse, SUM)
+    query_again(warehouse, "SELECT count(*) FROM node")
+    assert "sample" in query_again(warehouse, "SHOW TABLES")["name"].to_pylist()

@@ -1,0 +1,64 @@
+-- The data files of each table whose rows are exactly those of a few plain Parquet files, at the
+-- newest snapshot; path is null for a table without any file. SQLite runs it. Ten files are opened
+-- as fast as the lake finds out which of them a query needs.
+WITH latest AS (
+    SELECT max(snapshot_id) AS snapshot
+    FROM ducklake_snapshot
+),
+
+-- Since when a table has its columns: all files since then have them, in the same types.
+shape AS (
+    SELECT
+        table_id,
+        max(max(begin_snapshot, coalesce(end_snapshot, 0))) AS since
+    FROM ducklake_column
+    GROUP BY table_id
+),
+
+current_file AS (
+    SELECT
+        f.table_id,
+        f.data_file_id,
+        f.path,
+        f.path_is_relative = 1
+        AND f.file_format = 'parquet'
+        AND f.encryption_key IS NULL
+        AND f.mapping_id IS NULL
+        AND f.begin_snapshot >= shape.since AS plain
+    FROM ducklake_data_file AS f
+    INNER JOIN shape ON f.table_id = shape.table_id
+    WHERE f.end_snapshot IS NULL
+),
+
+few AS (
+    SELECT table_id
+    FROM current_file
+    GROUP BY table_id
+    HAVING min(plain) = 1 AND count(*) <= 10
+)
+
+SELECT
+    latest.snapshot,
+    t.table_name,
+    s.path || t.path || f.path AS path
+FROM latest
+CROSS JOIN ducklake_table AS t
+INNER JOIN ducklake_schema AS s ON t.schema_id = s.schema_id
+INNER JOIN shape ON t.table_id = shape.table_id
+LEFT JOIN current_file AS f ON t.table_id = f.table_id
+WHERE
+    t.end_snapshot IS NULL
+    AND s.schema_name = 'main'
+    AND s.path_is_relative = 1
+    AND t.path_is_relative = 1
+    AND (
+        t.table_id IN (SELECT few.table_id FROM few)
+        OR (f.table_id IS NULL AND shape.since = t.begin_snapshot)
+    )
+    AND t.table_id NOT IN (
+        SELECT d.table_id
+        FROM ducklake_delete_file AS d
+        WHERE d.end_snapshot IS NULL
+    )
+    AND t.table_id NOT IN (SELECT i.table_id FROM ducklake_inlined_data_tables AS i)
+ORDER BY t.table_name, f.data_file_id
