@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from analyzers.fragmentation.cluster_state import ClusterState, UnallocatedCost, read_cluster_states
+from analyzers.fragmentation.elsewhere import find_elsewhere
 from analyzers.fragmentation.figures import compute_figures, measure
 from analyzers.fragmentation.findings import (
     build_mig_finding,
@@ -29,6 +30,8 @@ from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window
 
+SEVERAL = 2
+"""Clusters from which on a workload may fit in another one."""
 _SUMMED = ("nodes", "idle_gpus", "fragmented_gpus", "unusable_gpus", "whole_free_gpus")
 _JOBS = ("jobs_that_fit", "free_on_smaller_remainders")
 
@@ -43,9 +46,13 @@ class FragmentationAnalyzer:
         self.settings = settings or FragmentationSettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return one finding per pool that loses GPUs, the most GPU-hours, then GPUs, first."""
-        findings = []
-        for state in self._read_states(views, window):
+        """Return one finding per pool that loses GPUs, the most GPU-hours, then GPUs, first.
+
+        Then one per workload that waits while another cluster has room for it.
+        """
+        states = self._read_states(views, window)
+        findings = [] if len(states) < SEVERAL else [*find_elsewhere(views, window)]
+        for state in states:
             measurement = measure(state)
             for pool in group_pools(state):
                 candidates = (
@@ -54,7 +61,8 @@ class FragmentationAnalyzer:
                 )
                 findings += [finding for finding in candidates if finding is not None]
         return sorted(
-            findings, key=lambda f: (-f.gpu_hours, -float(f.details["fragmented_gpus"]), f.id)
+            findings,
+            key=lambda f: (-f.gpu_hours, -float(f.details.get("fragmented_gpus", 0)), f.id),
         )
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from analyzers.fragmentation.analyzer import FragmentationAnalyzer
+from analyzers.fragmentation.elsewhere import find_elsewhere
 from fallow.stored_annotations import SELECTOR, TOLERATIONS
+from fallow.window import Window
 from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN, Floor
 from tests.analyzers.conftest import Memory
@@ -84,6 +87,26 @@ def test_a_job_fits_in_another_cluster_and_the_node_is_named(fleet: Fleet) -> No
     assert (first.cluster, first.state, first.free, first.nodes) == (THERE, "fits", 8, ("m1",))
     assert (own.cluster, own.state) == (HERE, "full")
     assert own.why == "it needs 4 whole GPUs on one node, 0 are free"
+
+
+def test_what_fits_in_another_cluster_is_a_finding_without_hours_or_dollars(fleet: Fleet) -> None:
+    fleet.node_there()
+    fleet.waits("job", 8)
+    window = Window(NOW - timedelta(hours=6), NOW)
+    (found,) = find_elsewhere(fleet.views, window)
+    assert (found.kind, found.subject.workload, found.subject.cluster) == (
+        "fits_elsewhere",
+        "job",
+        HERE,
+    )
+    assert (found.gpu_hours, found.usd, found.window.start) == (0.0, None, NOW - timedelta(hours=1))
+    assert found.details["places"] == [
+        {"cluster": THERE, "pool": None, "zone": None, "free": 8, "nodes": ["m1"]}
+    ]
+    analyzed = FragmentationAnalyzer().find(fleet.views, window)
+    assert [f for f in analyzed if f.kind == "fits_elsewhere"] == [found]
+    fleet.quota_there(used=1.0)
+    assert not [*find_elsewhere(fleet.views, window)]
 
 
 def hold_one_there(fleet: Fleet) -> None:
