@@ -101,14 +101,13 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
 
 
 def _list_due(warehouse: "Warehouse") -> list[BucketRange]:
-    marks = warehouse.query('SELECT DISTINCT "cluster", bucket FROM dirty ORDER BY ALL')
-    reach = _read_reaches(warehouse)
+    marks = warehouse.query(load_step("rollup/marks"))
     ranges: list[BucketRange] = []
-    for cluster, bucket in zip(
-        marks["cluster"].to_pylist(), marks["bucket"].to_pylist(), strict=True
+    for cluster, bucket, interval_s in zip(
+        *(marks[name].to_pylist() for name in ("cluster", "bucket", "interval_s")), strict=True
     ):
         start = _floor_time(bucket, BUCKET)
-        end = start + BUCKET + reach.get(cluster, BUCKET)
+        end = start + BUCKET + _compute_reach(interval_s)
         last = ranges[-1] if ranges else None
         if last is not None and last.cluster == cluster and start <= last.end + MERGE_GAP:
             ranges[-1] = BucketRange(cluster, last.start, max(end, last.end))
@@ -206,7 +205,12 @@ def _refresh_buckets(
         "piece", pa.table({"k": pa.array(range(1, lookback // BUCKET + 1), pa.int64())})
     )
     span = {"cluster": cluster, "since": start - lookback, "until": end}
-    with_samples = f"WITH device_sample AS NOT MATERIALIZED (FROM ({_select_samples(seen)}){only})"
+    samples = f"FROM ({_select_samples(seen)}){only}"
+    if touched is not None:
+        # Read once: each of the scans below would ask the catalog and open the files again.
+        cursor.execute(f"CREATE OR REPLACE TEMP TABLE touched_sample AS {samples}", span)
+        samples, span = "FROM touched_sample", {}
+    with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
     cursor.execute(
         "CREATE OR REPLACE TEMP TABLE owner_bucket AS"
         f" {with_samples} FROM ({load_step('rollup/owner_buckets')})",
@@ -234,6 +238,7 @@ def _refresh_buckets(
     # Whether the end of an hour is idle is known only when the next hour's stretch is known.
     dirty.mark_hours(cursor, *changed)
     cursor.execute("DROP TABLE temp.owner_bucket")
+    cursor.execute("DROP TABLE IF EXISTS temp.touched_sample")
     cursor.unregister("model")
     cursor.unregister("piece")
 
@@ -259,13 +264,15 @@ def _find_touched(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> list[str] | None:
     """Return the devices to roll up again where few have late samples; None for all devices."""
-    stored = cursor.execute(
-        'SELECT count(*) FROM rollup_5m WHERE "cluster" = $cluster'
-        " AND bucket >= $first AND bucket < $last",
-        where,
-    ).fetchone()
-    if not stored or not stored[0]:
-        return None
+    if where["last"] - where["first"] > MERGE_GAP:
+        # Comparing the samples of a long stretch takes time: not where nothing was rolled up yet.
+        stored = cursor.execute(
+            'SELECT count(*) FROM rollup_5m WHERE "cluster" = $cluster'
+            " AND bucket >= $first AND bucket < $last",
+            where,
+        ).fetchone()
+        if not stored or not stored[0]:
+            return None
     sample = tiers.build_source("sample", seen)
     result = cursor.execute(f"WITH {sample} FROM ({load_step('rollup/touched')})", where)
     devices = result.to_arrow_table()
