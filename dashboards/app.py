@@ -97,6 +97,11 @@ def list_names() -> list[str]:
     return [name for pages in SECTIONS.values() for name in pages]
 
 
+def get_title(name: str) -> str:
+    """Return the title of a page, which its link in the menu has too."""
+    return str(_import_page(name).TITLE)
+
+
 def list_parts() -> list[str]:
     """Return every page, and every tab of a page as `page/tab`."""
     return [
