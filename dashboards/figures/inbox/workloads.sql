@@ -1,28 +1,49 @@
 -- One row per workload: its worst finding, and the sums of all its findings.
-WITH numbered AS (
+WITH summed AS (
     SELECT
-        *,
-        dense_rank() OVER (ORDER BY cluster, workload) AS workload_number
+        cluster,
+        workload,
+        count(*) AS findings,
+        count(*) FILTER (WHERE evidence = 'confirmed') AS confirmed,
+        sum(usd) AS usd_all,
+        sum(usd_rank) AS usd_rank_all,
+        sum(gpu_hours) AS gpu_hours_all,
+        first(id ORDER BY usd_rank DESC NULLS LAST, gpu_hours DESC, id ASC) AS worst
     FROM chosen
+    GROUP BY cluster, workload
+),
+
+most AS (
+    SELECT *
+    FROM summed
+    ORDER BY usd_rank_all DESC NULLS LAST, gpu_hours_all DESC, worst ASC
+    LIMIT $most_workloads
+),
+
+totals AS (
+    SELECT
+        sum(findings)::BIGINT AS all_findings,
+        sum(confirmed)::BIGINT AS all_confirmed,
+        sum(usd_all) AS all_usd,
+        sum(gpu_hours_all) AS all_gpu_hours,
+        count(*) AS all_workloads
+    FROM summed
 )
 
 SELECT
-    * EXCLUDE (workload_number), -- noqa: AM04
-    count(*) OVER of_workload AS findings,
-    sum(usd) OVER of_workload AS usd_all,
-    sum(usd_rank) OVER of_workload AS usd_rank_all,
-    sum(gpu_hours) OVER of_workload AS gpu_hours_all,
-    count(*) OVER () AS all_findings,
-    count(*) FILTER (WHERE evidence = 'confirmed') OVER () AS all_confirmed,
-    sum(usd) OVER () AS all_usd,
-    sum(gpu_hours) OVER () AS all_gpu_hours,
-    max(workload_number) OVER () AS all_workloads
-FROM numbered
-WINDOW of_workload AS (PARTITION BY cluster, workload)
-QUALIFY
-    row_number() OVER (
-        PARTITION BY cluster, workload
-        ORDER BY usd_rank DESC NULLS LAST, gpu_hours DESC, id ASC
-    ) = 1
-ORDER BY usd_rank_all DESC NULLS LAST, gpu_hours_all DESC, id ASC
-LIMIT $most_workloads
+    c.*, -- noqa: AM04
+    m.findings,
+    m.usd_all,
+    m.usd_rank_all,
+    m.gpu_hours_all,
+    t.all_findings,
+    t.all_confirmed,
+    t.all_usd,
+    t.all_gpu_hours,
+    t.all_workloads
+FROM most AS m
+INNER JOIN chosen AS c
+    ON m.cluster = c.cluster AND m.workload = c.workload AND m.worst = c.id
+CROSS JOIN totals AS t
+QUALIFY row_number() OVER (PARTITION BY c.cluster, c.workload ORDER BY c.policy ASC) = 1
+ORDER BY m.usd_rank_all DESC NULLS LAST, m.gpu_hours_all DESC, c.id ASC
