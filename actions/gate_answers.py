@@ -62,12 +62,15 @@ def answer_gates(
 def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
     """Return the workload that a text names: Kind/namespace/name, or a part that only one has.
 
+    namespace/Kind/name, as pages and `fallow spend` write it, names it too.
+
     Raises:
         UsageError: the text matches no workload, or several.
     """
     by_name = {format_subject(s): s for s in subjects}
-    if text in by_name:
-        return by_name[text]
+    as_on_pages = {f"{s.namespace}/{s.workload_kind}/{s.workload}": s for s in by_name.values()}
+    if text in by_name or text in as_on_pages:
+        return by_name.get(text) or as_on_pages[text]
     lower_text = text.lower()
     for is_match in (_is_ending, _is_within):
         matches = sorted(name for name in by_name if is_match(name.lower(), lower_text))

@@ -117,6 +117,7 @@ WORKLOADS = [
     [
         ("Notebook/team-a/home", 0),
         ("team-a/home", 0),
+        ("team-b/Notebook/home", 1),
         ("train", 2),
         ("TRAI", 2),
         ("Job/", 2),
