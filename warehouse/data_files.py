@@ -56,10 +56,14 @@ class LakeFiles(Protocol):
 
 
 class DataFiles:
-    """The data files of a lake under a local folder."""
+    """The data files of a lake under a local folder.
 
-    def __init__(self, place: CatalogLocation) -> None:
+    `durable` False: nothing is flushed, because the whole lake can be made again (a demo's).
+    """
+
+    def __init__(self, place: CatalogLocation, *, durable: bool = True) -> None:
         self._root = Path(place.data)
+        self._durable = durable
         self._leaves: set[str] = set()
         self._reached: set[str] = set()
         self._unsettled = False
@@ -161,7 +165,7 @@ class DataFiles:
 
     def _sync_files(self, since: int) -> list[str]:
         """Flush files younger than `since` and the folders that lead to them; return the files."""
-        if not self._root.is_dir():
+        if not self._durable or not self._root.is_dir():
             return []
         return self._sync_folder(self._root, since)
 

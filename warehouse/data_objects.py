@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import duckdb
 
+from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError
 from fallow.settings import Settings
 from warehouse.catalog import CatalogLocation
@@ -42,7 +43,9 @@ AT_ONCE = 8
 
 def open_lake_files(settings: Settings, place: CatalogLocation) -> LakeFiles:
     """Return what commits transactions to the data files of a warehouse."""
-    return DataObjects(settings, place) if place.remote else DataFiles(place)
+    if place.remote:
+        return DataObjects(settings, place)
+    return DataFiles(place, durable=not is_demo_home(settings.home))
 
 
 class DataObjects:

@@ -4,20 +4,18 @@ Deterministic: one seed and one end, one story. The end is also the demo's "now"
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from dashboards.waste_report import PlantedScore
 from fallow import money
-from fallow.demo_marker import MARKER
 from fallow.models import Finding
-from fallow.settings import Settings, load
+from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.accuracy.truth import Truth, gather, list_courses
@@ -28,25 +26,23 @@ from runtime.experiments.demo_actions import (
     store_actions,
     write_policies,
 )
+from runtime.experiments.demo_backtest import load_demo_settings, open_backtests
 from runtime.experiments.demo_home import replace_demo_home
 from runtime.experiments.demo_plants import (
     CLUSTER,
     DAY_S,
-    add_disk_reads,
     build_ghost,
     build_queues,
     build_settings,
-    hide_lost_gpu,
     plant_world,
 )
+from runtime.experiments.demo_rows import SAMPLE_EVERY_S, open_fleet_store
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline, plans
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
 from runtime.rendering.finding_tables import Progress
-from simulator.blocks import thin_block
-from simulator.exporters.device_rows import build_rows
-from simulator.exporters.host_spans import build_host_spans
+from simulator.blocks import join_blocks
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block
 from simulator.work.behaviours import Script
@@ -61,8 +57,6 @@ if TYPE_CHECKING:
 
 END = datetime(2026, 11, 16, tzinfo=UTC)
 """The end that documents and tests use, a Monday; prices and ages are those of that time."""
-INTERVAL_S = 300.0
-"""Scrape interval: a week of 128 GPUs at 5 minutes is 3 million values, some seconds of work."""
 IDLE = "idle"
 """The analyzer whose findings are compared with the planted idle time."""
 STEP_S = 2 * DAY_S
@@ -94,7 +88,7 @@ def run_demo(
     window = Window(end - timedelta(days=days), end)
     # A site's fallow.yaml may name its real warehouse: the demo must not write there.
     with replace_demo_home(home, build_settings(home, window)):
-        settings = load(file=home / MARKER, environ={}, flags={"home": home}).settings
+        settings = load_demo_settings(home)
         if acts:
             write_policies(settings.actions.policies)
         acting = acts and window.seconds >= LEAST_S
@@ -110,15 +104,20 @@ def _run_path(  # noqa: PLR0917  (one caller)
     progress: Progress,
     rules: "Sequence[Policy]",
 ) -> "Story":
-    with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
+    with (
+        Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse,
+        open_backtests(settings.home, POLICIES) if rules else nullcontext() as start_backtests,
+    ):
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
         truth, scripts, _ = run_fleet(warehouse, gpus, window, seed, progress, policies=rules)
         progress("writing the ledger", 0.6)
         failures = pipeline.account(warehouse, window)[1]
         progress("finding waste", 0.9)
+        backtests = None if start_backtests is None else start_backtests(window)
         analysis = pipeline.analyze(warehouse, window, analyzer_runs.load_analyzers(settings))
         progress("measuring actions", 0.95)
-        store_actions(warehouse, settings, window, rules, analysis.findings)
+        if backtests is not None:
+            store_actions(warehouse, settings, window, backtests.result(), analysis.findings)
         idle_findings = [finding for finding in analysis.findings if finding.analyzer == IDLE]
         return build_story(
             warehouse,
@@ -167,6 +166,8 @@ def _list_blocks(  # noqa: PLR0917  (one caller)
     quirks = Quirks.of(QUIRKS, world.seed)
     inventory = Inventory(world, CLUSTER)
     end_s = window.end.timestamp()
+    unstored: list[Block] = []
+    since_s = world.now_s
     with ExitStack() as stack:
         fleet = None
         if policies:
@@ -177,54 +178,24 @@ def _list_blocks(  # noqa: PLR0917  (one caller)
                 quirks,
                 warehouse.settings,
                 policies,
-                sample_every_s=INTERVAL_S,
+                sample_every_s=SAMPLE_EVERY_S,
                 inventory=inventory,
             )
             for block in stack.enter_context(fleet).act():
-                scripts.update(world.cast.scripts)
                 yield block
+            scripts.update(fleet.scripts)
+            unstored, since_s = [fleet.take_unstored()], fleet.stored_s
+        store = stack.enter_context(open_fleet_store(warehouse, world, quirks, inventory))
         while world.now_s < end_s:
-            since_s = world.now_s
-            progress(LIVES, 0.2 + 0.4 * (since_s - window.start.timestamp()) / window.seconds)
-            block = world.advance(min(since_s + STEP_S, end_s))
+            progress(LIVES, 0.2 + 0.4 * (world.now_s - window.start.timestamp()) / window.seconds)
+            block = world.advance(min(world.now_s + STEP_S, end_s))
             scripts.update(world.cast.scripts)
-            _store(warehouse, world, block, since_s, scripts, quirks, inventory)
+            store.add(join_blocks([*unstored, block]), since_s, scripts)
+            unstored, since_s = [], world.now_s
             yield block
+        store.wait()
         if fleet is not None:
             fleet.finish()
-
-
-def _store(  # noqa: PLR0917  (one caller)
-    warehouse: "Warehouse",
-    world: World,
-    block: Block,
-    since_s: float,
-    scripts: dict[str, Script],
-    quirks: Quirks,
-    inventory: Inventory,
-) -> None:
-    allocations = [
-        t for t in world.list_allocations(since_s, world.now_s) if t.holder.uid in scripts
-    ]
-    shared = [t for t in allocations if t.share < 1]
-    pipeline.ingest(
-        warehouse,
-        inventory.batches(world.now_s),
-        hide_lost_gpu(
-            world,
-            build_rows(thin_block(block, INTERVAL_S), quirks, cluster=CLUSTER, allocations=shared),
-        ),
-        add_disk_reads(
-            build_host_spans(
-                allocations,
-                scripts,
-                np.arange(np.ceil(since_s / INTERVAL_S) * INTERVAL_S, world.now_s, INTERVAL_S),
-                cluster=CLUSTER,
-                quirks=quirks,
-                node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
-            ),
-        ),
-    )
 
 
 def compare_planted(

@@ -7,6 +7,7 @@ back-test, savings, plan  ◄── the week's end: outcomes ◄── an owner 
 
 import shutil
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,22 +17,22 @@ from actions.policy.shipped import get_folder
 from actions.savings.storage import store_savings
 from fallow.models import Finding
 from fallow.settings import Settings
-from fallow.window import Window, format_duration
+from fallow.window import Window
 from runtime.experiments.simulation.enforcer import ADMIN, HOUR_S, Enforcer
 from runtime.operations import plans
 from runtime.operations.plan_rows import PlanWriter
 from simulator.models import Block
 
 if TYPE_CHECKING:
-    from actions.policy.model import Policy
+    from actions.backtest import Backtest
     from warehouse.lake import Warehouse
 
 POLICIES = Path(__file__).parent / "demo_policies"
 OWNER = "ann"
 BEFORE_S = 26 * HOUR_S
 """After a day of rows, because services are judged by a whole day; few rows make turns quick."""
-TURNS_S = (0.0, 2 * HOUR_S)
-"""The turns of notices and of requests for approval, after the first one."""
+NOTICE_S = 2 * HOUR_S
+"""From the notices to the requests for approval."""
 CHECK_S = 3.5 * HOUR_S
 """When the outcomes of the actions are known, and an owner takes one back."""
 LEAST_S = 48 * HOUR_S
@@ -44,16 +45,33 @@ class ActingFleet(Enforcer):
     """The demo's fleet with a policy that acts in its first days."""
 
     identity = "fallow"
+    _at_s: float | None = None
+    """The time of a turn before the end of the stored rows."""
+
+    def now(self) -> datetime:
+        """Return the time of the turn."""
+        return datetime.fromtimestamp(self._at_s or self.world.now_s, UTC)
 
     def act(self) -> Iterator[Block]:
-        """Advance by a day, and by hours in which the policy acts and an action is undone."""
+        """Advance by a day, and by hours in which the policy acts and an action is undone.
+
+        The rows after the last turn are left to the caller: see `take_unstored`.
+        """
         first_s = self.world.now_s + BEFORE_S
-        for after_s in TURNS_S:
-            yield from self.turn(first_s + after_s, float("inf"))
+        # A notice changes nothing in the cluster: the rows until the next turn are stored with
+        # those before it, because every step of storing costs about two seconds.
+        self._advance(first_s + NOTICE_S)
+        self._at_s = first_s
+        self._act()
+        self._store_findings()
+        self._at_s = None
+        self._act()
+        self._store_findings()
         self._approve()
-        yield from self.turn(self.world.now_s + self.sample_every_s, float("inf"))
-        self.blocks = []
-        self._advance(first_s + CHECK_S)
+        self._advance(self.world.now_s + self.sample_every_s, store=False)
+        self._act()
+        self._store_findings()
+        self._advance(first_s + CHECK_S, store=False)
         yield from self.blocks
         self.actor.settle()
         closed_actions = [state for state in self.record.actions.values() if not state.is_open]
@@ -85,24 +103,12 @@ def store_actions(
     warehouse: "Warehouse",
     settings: Settings,
     window: Window,
-    rules: "Sequence[Policy]",
+    backtests: "Sequence[Backtest]",
     findings: Sequence[Finding],
 ) -> None:
-    """Back-test the policies, measure what their actions saved, and write the plan of the end."""
-    for rule in rules:
-        result = plans.run_backtest(
-            warehouse,
-            settings,
-            rule,
-            since=format_duration(window.seconds),
-            step=None,
-            within=None,
-            now=window.end,
-            cluster=settings.cluster,
-        )
+    """Record the back-tests, measure what actions saved, and write the plan of the end."""
+    for result in backtests:
         plans.record_backtest(settings, result, window.end, actor=ADMIN)
-    if not rules:
-        return
     with Journal.open(plans.get_journal_path(settings), lambda: window.end, actor=ADMIN) as journal:
         record = JournalState(journal).catch_up()
         store_savings(warehouse, record, settings.cluster, settings.actions.watch, window.end)

@@ -48,6 +48,10 @@ class LiveEvidence:
         self._sampled_ticks = 0.0
         self.judged: Sequence[Facts] = ()
         """The cases of the last plan."""
+        self._current: dict[str, list[Facts]] = {}
+        """The cases by analyzer, judged again since the sources were last read in this turn."""
+        self._fleet: BudgetUsage | None = None
+        """The size of the fleet since then."""
 
     def read_sources(self, now: datetime) -> None:
         """Read the sources again; a reading is valid for a sixth of the age that evidence may have.
@@ -62,20 +66,28 @@ class LiveEvidence:
                 return
         self._refresh(now)
         self._sampled_at, self._sampled_ticks = now, ticks
+        self._forget()
 
     def cases(self, now: datetime) -> Sequence[Facts]:
         """Return the facts of every current finding."""
+        self._forget()
         self.judged = self._facts(now)
         return self.judged
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
-        """Read the sources again, and run the case's own analyzer again."""
+        """Read the sources again, and run the case's own analyzer again.
+
+        One run judges every workload: it serves all actions of a turn until the sources are read
+        again. What changed since for one workload, `recheck` reads before each action.
+        """
         self.read_sources(now)
         mine = facts.finding
-        now = self._clock()  # a later time, because of the new samples
-        current_facts = self._facts(now, (mine.analyzer,))
+        if mine.analyzer not in self._current:
+            now = self._clock()  # a later time, because of the new samples
+            self._current[mine.analyzer] = self._facts(now, (mine.analyzer,))
         same = (mine.kind, _build_key(facts))
-        cases = [f for f in current_facts if (f.finding.kind, _build_key(f)) == same]
+        current = self._current[mine.analyzer]
+        cases = [f for f in current if (f.finding.kind, _build_key(f)) == same]
         # A window may have several stretches of a workload: use the case's own, else the last one.
         return max(
             cases, key=lambda f: (f.finding.id == mine.id, f.finding.window.end), default=None
@@ -131,8 +143,10 @@ class LiveEvidence:
         return [s.url for s in servers if s.namespace == space and s.pod in pods]
 
     def fleet(self, now: datetime) -> "BudgetUsage":
-        """Return the size of the fleet."""
-        return read_fleet(self._warehouse, now)
+        """Return the size of the fleet: read once, until the sources are read again."""
+        if self._fleet is None:
+            self._fleet = read_fleet(self._warehouse, now)
+        return self._fleet
 
     def incident(self, now: datetime) -> str | None:
         """Return why telemetry as a whole must not be used; None = it may be used."""
@@ -151,6 +165,10 @@ class LiveEvidence:
         if not isinstance(executor, ReviewsEffects):
             return None
         return executor.review(action, self._warehouse, now)
+
+    def _forget(self) -> None:
+        """Forget what was read of the rows before: a new turn, or new rows."""
+        self._current, self._fleet = {}, None
 
     def _facts(self, now: datetime, names: Sequence[str] = ()) -> list[Facts]:
         try:

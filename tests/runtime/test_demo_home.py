@@ -12,8 +12,10 @@ import pytest
 from fallow.demo_marker import MARKER
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
+from fallow.tables import Batch
 from runtime.cli import run
 from runtime.cli.demo import StepTimes
+from runtime.experiments.demo import END
 from runtime.experiments.demo_home import (
     find_program,
     list_commands,
@@ -161,6 +163,23 @@ def test_two_demos_never_write_into_one_home(tmp_path: Path) -> None:
         replace_demo_home(tmp_path / "demo", {}),
     ):
         pass
+
+
+def test_a_demo_flushes_no_file_because_the_next_demo_makes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr("warehouse.data_files._sync", flushed.append)
+    with replace_demo_home(tmp_path / "demo", {"cluster": "demo"}):
+        pass
+    scrape = Batch.of(
+        "scrape",
+        {"cluster": ["c"], "collector": ["x"], "target": ["t"], "ts": [END.replace(tzinfo=None)]},
+    )
+    for name in ("demo", "own"):
+        with Warehouse.open(Settings(home=tmp_path / name, cluster="c"), write=True) as warehouse:
+            assert warehouse.ingest([scrape]).added == 1
+        assert bool(flushed) is (name == "own"), name
 
 
 def test_a_folder_with_a_space_is_quoted(tmp_path: Path) -> None:

@@ -33,13 +33,14 @@ from runtime.experiments.simulation.turns import ActorTurn, read_turn
 from runtime.operations import findings, pipeline
 from runtime.operations.live_actor import build_actor
 from runtime.operations.live_evidence import LiveEvidence
-from simulator.blocks import thin_block
+from simulator.blocks import join_blocks, thin_block
 from simulator.exporters.device_rows import build_rows
 from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.kube.exec import Machine
 from simulator.kube.server import KubeServer
 from simulator.models import TICK_S, Block
+from simulator.work.behaviours import Script
 from simulator.world import World
 from warehouse import signals
 from warehouse.allocation import write_allocations
@@ -94,8 +95,10 @@ class WorldEvidence(LiveEvidence):
         self._cached: tuple[datetime, list[Facts]] | None = None
 
     def cases(self, now: datetime) -> Sequence[Facts]:
-        """Return the facts of the workloads that are idle now."""
+        """Return the facts of the workloads that are idle by the rows that are stored."""
+        now = min(now, datetime.fromtimestamp(self._enforcer.stored_s, UTC))
         if self._cached is None or self._cached[0] != now:
+            self._forget()
             self._cached = now, self._facts(now, self._enforcer.analyzers)
         return self._cached[1]
 
@@ -141,6 +144,11 @@ class Enforcer:
         self._start_s = world.now_s
         self._acts_s = world.now_s + warm_up_s
         self._fresh_s = world.now_s
+        self.stored_s = world.now_s
+        """The rows until this time are stored."""
+        self._unstored: list[Block] = []
+        self.scripts: dict[str, Script] = {}
+        """The scripts of all pods so far."""
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -184,9 +192,7 @@ class Enforcer:
         least = self.settings.idle.min_duration.total_seconds()
         if self.world.now_s - self._start_s > least and until_s < end_s:
             if self.world.now_s >= self._acts_s:
-                self._fresh_s = -1.0
-                self._play_admin()
-                self.turns.append(read_turn(self.actor.turn(dry_run=False)))
+                self._act()
             self._store_findings()
         self._number += 1
         if self._number % TURNS_PER_COMPACTION == 0:
@@ -200,6 +206,11 @@ class Enforcer:
             self._fresh_s = self.world.now_s
             pipeline.ingest(self.warehouse, self._latest())
         return self.now()
+
+    def _act(self) -> None:
+        self._fresh_s = -1.0
+        self._play_admin()
+        self.turns.append(read_turn(self.actor.turn(dry_run=False)))
 
     def _trust(self) -> None:
         """Act as the admin: trust every acting policy by hand, as `fallow policy trust` does."""
@@ -226,12 +237,24 @@ class Enforcer:
         if idle_findings:
             self.warehouse.ingest([findings.build_rows(idle_findings, found_at=self.now())])
 
-    def _advance(self, until_s: float) -> None:
-        since_s = self.world.now_s
+    def _advance(self, until_s: float, *, store: bool = True) -> None:
+        """Advance the world and store its rows, or leave them to the next call."""
         block = self.world.advance(until_s)
         self.blocks.append(block)
-        pipeline.ingest(self.warehouse, self._rows(block, since_s, until_s))
-        self._account(since_s)
+        self._unstored.append(block)
+        self.scripts.update(self.world.cast.scripts)
+        if store:
+            since_s = self.stored_s
+            block = self.take_unstored()
+            pipeline.ingest(self.warehouse, self._rows(block, since_s, until_s))
+            self.stored_s = until_s
+            self._account(since_s)
+
+    def take_unstored(self) -> Block:
+        """Return what the world did since `stored_s`, which the caller stores."""
+        block = join_blocks(self._unstored)
+        self._unstored = []
+        return block
 
     def _account(self, since_s: float) -> None:
         begin_s = max(since_s - OVERLAP_S, self._start_s)
@@ -246,7 +269,7 @@ class Enforcer:
             signals.write_signals(self.warehouse, hours)
 
     def _rows(self, block: Block, since_s: float, until_s: float) -> Iterator[Batch]:
-        scripts = self.world.cast.scripts
+        scripts = self.scripts
         allocations = [
             t for t in self.world.list_allocations(since_s, until_s) if t.holder.uid in scripts
         ]
