@@ -15,6 +15,7 @@ from fallow.action_models import Decision, LedgerEntry, Outcome, Reason
 from fallow.models import Finding, Subject
 from fallow.plugin_runs import PluginRun
 from fallow.settings import Settings
+from fallow.shards import Shard
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
@@ -24,6 +25,7 @@ from runtime.service.metrics import SelfMetrics, list_metrics
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure
 from warehouse.lake import Warehouse
+from warehouse.shards import ShardState
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TENANT = "somebodys-secret"
@@ -73,6 +75,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     )
     made.record_plugin_runs([PluginRun("executor", "suspend", "failed", TENANT)])
     made.record_audits([AuditFailure("ledger_capacity", 3, ({"device": TENANT},))])
+    made.record_shards([ShardState("test", Shard(2, 3), targets=4, running=False)])
     made.record_findings([_finding()], Window(NOW - timedelta(hours=10), NOW))
     made.record_stalled_jobs([_finding()])
     made.record_savings([_entry("cash", "12.50"), _entry("cash", "2.50"), _entry("released", None)])
