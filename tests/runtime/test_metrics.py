@@ -41,6 +41,7 @@ LABELS = {
         "kind",
         "plugin",
         "evidence",
+        "shard",
         "medium",
     ),
 }
