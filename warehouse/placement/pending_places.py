@@ -193,13 +193,6 @@ class PendingPlaces:
         quota: QuotaAnswer,
     ) -> PlaceAnswer:
         """Place the pods on known free devices; then say what keeps them away."""
-        types = {need.device_type for need in needs}
-        free = sum(
-            node.free.devices.get(kind, 0)
-            for node in nodes
-            for kind in types
-            if node.ready is True and not node.cordoned
-        )
         refusals = {
             (node.key, need): self._explain_refusal(node, need)
             for node in nodes
@@ -228,15 +221,12 @@ class PendingPlaces:
             state, why = "unknown", self._explain_doubt(nodes, refusals)
         elif room:
             state, why = "refused", next(w for w, _ in sorted(refusals.values()) if w)
-        elif len(set(needs)) > 1 and all(
-            any((key, need) in legal and free_nodes[key].fits(need) for key in free_nodes)
-            for need in needs
-        ):
+        elif _fits_each_alone(needs, free_nodes, legal):
             state, why = "unknown", "each pod fits alone; no placement of all of them was found"
         else:
             state, why = "full", _explain_lack(left, needs, free_nodes, legal)
         names = tuple(sorted(key[1] for key in used_nodes)) if state == "fits" else ()
-        return PlaceAnswer(*place_key, state, why, free, room, names)
+        return PlaceAnswer(*place_key, state, why, _count_free(nodes, needs), room, names)
 
     def _explain_refusal(self, node: _Node, demand: PodDemand) -> tuple[str, bool]:
         """Return why a node does not take a pod, empty = it does; and whether that is certain."""
@@ -344,6 +334,29 @@ def _summarize(cluster: str, places: Sequence[PlaceAnswer]) -> tuple[Answer, str
         return "unknown", doubts[0].why
     own = [p for p in places if p.cluster == cluster and p.pool is None]
     return "nowhere", own[0].why if own else "no cluster has a node with GPUs"
+
+
+def _count_free(nodes: Sequence[_Node], needs: Sequence[PodDemand]) -> int:
+    """Return the free devices of the types that pods need, on nodes that take pods."""
+    types = {need.device_type for need in needs}
+    return sum(
+        node.free.devices.get(kind, 0)
+        for node in nodes
+        for kind in types
+        if node.ready is True and not node.cordoned
+    )
+
+
+def _fits_each_alone(
+    needs: Sequence[PodDemand],
+    free_nodes: Mapping[NodeKey, FreeCapacity],
+    legal: set[tuple[NodeKey, PodDemand]],
+) -> bool:
+    """Return whether each of several kinds of pods fits on some node that takes it."""
+    return len(set(needs)) > 1 and all(
+        any((key, need) in legal and free_nodes[key].fits(need) for key in free_nodes)
+        for need in needs
+    )
 
 
 def _explain_lack(
