@@ -221,7 +221,7 @@ class PendingPlaces:
             state, why = "unknown", self._explain_doubt(nodes, refusals)
         elif room:
             state, why = "refused", next(w for w, _ in sorted(refusals.values()) if w)
-        elif _fits_each_alone(needs, free_nodes, legal):
+        elif _check_each_alone(needs, free_nodes, legal):
             state, why = "unknown", "each pod fits alone; no placement of all of them was found"
         else:
             state, why = "full", _explain_lack(left, needs, free_nodes, legal)
@@ -347,7 +347,7 @@ def _count_free(nodes: Sequence[_Node], needs: Sequence[PodDemand]) -> int:
     )
 
 
-def _fits_each_alone(
+def _check_each_alone(
     needs: Sequence[PodDemand],
     free_nodes: Mapping[NodeKey, FreeCapacity],
     legal: set[tuple[NodeKey, PodDemand]],

@@ -24,6 +24,9 @@ current_file AS (
         AND f.file_format = 'parquet'
         AND f.encryption_key IS NULL
         AND f.mapping_id IS NULL
+        -- A merged file keeps row ids and snapshots of its rows in columns of its own.
+        AND f.row_id_start IS NOT NULL
+        AND f.partial_max IS NULL
         AND f.begin_snapshot >= shape.since AS plain
     FROM ducklake_data_file AS f
     INNER JOIN shape ON f.table_id = shape.table_id
