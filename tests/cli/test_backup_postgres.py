@@ -77,11 +77,12 @@ def test_it_is_restored_into_an_empty_database_and_written_on(
     stored: pa.Table,
     backup: Path,
     postgres: Server,
-    tmp_path: Path,
 ) -> None:
+    folder = backup.parent / "restored"
+    folder.mkdir()
     with Warehouse.open(site) as warehouse:
         before = warehouse.query(ALL)
-    settings = read_settings(tmp_path, postgres.catalog("restored"))
+    settings = read_settings(folder, postgres.catalog("restored"))
     ran = fallow("restore", backup, "--home", settings.home)
     assert ran.code == 0, ran.err
     assert freeze_file(settings).exists()
