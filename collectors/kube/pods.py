@@ -14,12 +14,13 @@ from collectors.kube.devices import Dra, PodDevice, read_hami_devices
 from collectors.kube.owners import Resolver, TopOwner, find_controller
 from collectors.kube.queues import Queues
 from collectors.kube.resources import read_hint, select_gpus, sum_limits, sum_requests
-from collectors.kube.shapes import Meta, Pod, Term
+from collectors.kube.shapes import ContainerStatus, Meta, Pod, Term
 from collectors.kube.table import parse_table
 from fallow.kube.gpu_resources import MIG_SLICES, GpuResource, find_gpu_resource
 from fallow.kube.pod_requests import Amounts
 from fallow.kube.quantities import parse_milli, parse_quantity, parse_whole
 from fallow.protections import NAMESPACE, OWNERS, select_protections
+from fallow.redaction import redact
 from fallow.stored_annotations import AFFINITY, CLAIMS, LOCAL_VOLUMES, SELECTOR, TOLERATIONS
 
 KAI_FRACTION = "gpu-fraction"
@@ -27,6 +28,8 @@ KAI_MEMORY = "gpu-memory"
 KAI_DEVICES = "gpu-fraction-num-devices"
 OOM_KILLED = "OOMKilled"
 """Reason of a container that the kernel killed at its memory limit."""
+LONGEST_MESSAGE = 1024
+"""Characters of a termination message that are kept; the kubelet itself keeps 4096."""
 
 _EVERYWHERE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PERCENT = 100
@@ -104,10 +107,11 @@ def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
 
 
 def list_containers(pod: Pod) -> list[dict[str, Any]]:
-    """Return what each container requests and may use, and whether it was killed for memory.
+    """Return what each container requests and may use, and how it failed.
 
     Missing amounts are left out. A missing request is its limit, as the API server fills it in.
     """
+    statuses = {status.name: status for status in pod.status.container_statuses or ()}
     killed = {
         status.name
         for status in pod.status.container_statuses or ()
@@ -135,9 +139,32 @@ def list_containers(pod: Pod) -> list[dict[str, Any]]:
                     else {}
                 ),
                 **({"oom_killed": True} if container.name in killed else {}),
+                **_describe_failure(statuses.get(container.name)),
             }
         )
     return rows
+
+
+def _describe_failure(status: ContainerStatus | None) -> dict[str, Any]:
+    """Return the restarts of a container, its last exit with an error, and why it waits."""
+    if status is None:
+        return {}
+    states = [state for state in (status.state, status.last_state) if state]
+    exits = [s.terminated for s in states if s.terminated and s.terminated.exit_code]
+    described: dict[str, Any] = {"restarts": status.restart_count} if status.restart_count else {}
+    if exits:
+        last = exits[0]
+        values = {
+            "code": last.exit_code,
+            "reason": last.reason,
+            "message": redact(last.message)[:LONGEST_MESSAGE] if last.message else None,
+            "started_at": last.started_at,
+            "finished_at": last.finished_at,
+        }
+        described["last_exit"] = {k: v for k, v in values.items() if v is not None}
+    if status.state and status.state.waiting and status.state.waiting.reason:
+        described["waiting"] = status.state.waiting.reason
+    return described
 
 
 def _parse_amount(annotation_map: Mapping[str, str | int], resource: str) -> Fraction | None:

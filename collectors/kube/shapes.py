@@ -233,7 +233,16 @@ class PodSpec(ApiObject, frozen=True):
 class TerminatedState(ApiObject, frozen=True):
     """How a container ended."""
 
+    started_at: datetime | None = None
     finished_at: datetime | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class WaitingState(ApiObject, frozen=True):
+    """Why a container does not run yet."""
+
     reason: str | None = None
 
 
@@ -241,6 +250,7 @@ class ContainerState(ApiObject, frozen=True):
     """The state of a container."""
 
     terminated: TerminatedState | None = None
+    waiting: WaitingState | None = None
 
 
 class ContainerStatus(ApiObject, frozen=True):
@@ -249,6 +259,7 @@ class ContainerStatus(ApiObject, frozen=True):
     state: ContainerState | None = None
     name: str | None = None
     last_state: ContainerState | None = None
+    restart_count: int | None = None
 
 
 class PodStatus(ApiObject, frozen=True):

@@ -362,3 +362,32 @@ def test_each_container_says_what_it_asks_for_and_who_was_killed_for_memory() ->
         {"name": "side", "cpu_milli": 2000, "cpu_limit_milli": 2000},
         {"name": "bare"},
     ]  # fmt: skip
+
+
+def test_a_container_says_how_it_failed_and_a_clean_one_says_nothing() -> None:
+    item = pod(containers=[{"name": "main"}, {"name": "clean"}, {"name": "image"}])
+    item["status"]["containerStatuses"] = [
+        {
+            "name": "main",
+            "restartCount": 3,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": {
+                "terminated": {
+                    "exitCode": 137, "reason": "OOMKilled", "message": "x" * 5000,
+                    "startedAt": "2026-11-20T10:00:00Z", "finishedAt": "2026-11-20T10:05:00Z",
+                }
+            },
+        },
+        {"name": "clean", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}},
+        {"name": "image", "state": {"waiting": {"reason": "ImagePullBackOff"}}},
+    ]  # fmt: skip
+    main, clean, image = json.loads(row(item)["containers"])
+    assert main == {
+        "name": "main", "oom_killed": True, "restarts": 3, "waiting": "CrashLoopBackOff",
+        "last_exit": {
+            "code": 137, "reason": "OOMKilled", "message": "x" * 1024,
+            "started_at": "2026-11-20T10:00:00Z", "finished_at": "2026-11-20T10:05:00Z",
+        },
+    }  # fmt: skip
+    assert clean == {"name": "clean"}
+    assert image == {"name": "image", "waiting": "ImagePullBackOff"}

@@ -1,0 +1,130 @@
+"""Turn what devices show into signals: XIDs, memory errors, heat, series that end."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from analyzers.reliability.incidents.records import Signal
+from analyzers.reliability.incidents.rows import (
+    CounterGrowth,
+    GoneDevice,
+    HotStretch,
+    XidChange,
+)
+from analyzers.reliability.incidents.tables import get_xid_signal
+from analyzers.workload_rows import Owner
+from fallow.xids import get_xid_meaning
+
+PodOwners = Mapping[tuple[str, str, str], Owner]
+"""The owner of each pod: cluster, namespace, name."""
+WORKLOADS = 2
+"""Application XIDs under this many workloads within a day make the board suspect."""
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+GONE_AFTER = timedelta(minutes=5)
+LEAST_PEERS = 4
+"""With fewer devices the median is no reference for one device."""
+
+
+def list_xid_signals(xids: Sequence[XidChange], owners: PodOwners) -> Iterator[Signal]:
+    """Yield the signals of XIDs that appeared; those from before the window are none."""
+    fresh = [x for x in xids if not x.older]
+    suspects = _find_suspect_devices(fresh, owners)
+    last_link: dict[tuple[str, str], XidChange] = {}
+    for xid in sorted(fresh, key=lambda x: x.at):
+        name = get_xid_signal(xid.code)
+        if name is None:
+            continue
+        yield _build_xid(xid, name, owners)
+        key = xid.cluster, xid.device
+        if name == "xid_application" and key in suspects:
+            crowd = _build_xid(xid, "xid_application_workloads", owners)
+            yield msgspec.structs.replace(crowd, known_at=max(xid.at, suspects[key]))
+        if name == "xid_nvlink":
+            # A link has two ends, on one node.
+            place = xid.cluster, xid.node
+            before = last_link.get(place)
+            if before is not None and xid.at - before.at <= HOUR:
+                yield _build_xid(xid, "xid_nvlink_repeated", owners)
+            last_link[place] = xid
+
+
+def _find_suspect_devices(
+    xids: Iterable[XidChange], owners: PodOwners
+) -> dict[tuple[str, str], datetime]:
+    """Return since when devices have application XIDs under different workloads within a day.
+
+    A workload that has the same XID on several boards explains its own: it does not count.
+    """
+    devices_of: dict[tuple[Owner, int], set[str]] = defaultdict(set)
+    theirs: dict[tuple[str, str], list[tuple[XidChange, Owner]]] = defaultdict(list)
+    for xid in xids:
+        owner = owners.get((xid.cluster, xid.namespace, xid.pod))
+        if get_xid_signal(xid.code) == "xid_application" and owner is not None:
+            devices_of[owner, xid.code].add(xid.device)
+            theirs[xid.cluster, xid.device].append((xid, owner))
+    suspects: dict[tuple[str, str], datetime] = {}
+    for device, errors in theirs.items():
+        unexplained = [(x, owner) for x, owner in errors if len(devices_of[owner, x.code]) == 1]
+        for last, _ in unexplained:
+            within = {o for x, o in unexplained if last.at - DAY < x.at <= last.at}
+            if len(within) >= WORKLOADS:
+                suspects[device] = min(suspects.get(device, last.at), last.at)
+    return suspects
+
+
+def _build_xid(xid: XidChange, name: str, owners: PodOwners) -> Signal:
+    meaning = get_xid_meaning(xid.code).meaning
+    return Signal(
+        name, xid.at, xid.at, xid.at, xid.cluster,
+        f"XID {xid.code}" + (f" ({meaning})" if meaning else ""), "sample",
+        owners.get((xid.cluster, xid.namespace, xid.pod)), xid.node, xid.device, xid.pod,
+    )  # fmt: skip
+
+
+def list_counter_signals(growths: Iterable[CounterGrowth], owners: PodOwners) -> Iterator[Signal]:
+    """Yield the signals of memory errors."""
+    texts = {
+        "ecc_growth": "double-bit ECC errors rose",
+        "remap_growth": "rows were remapped for uncorrectable errors",
+        "remap_failed": "rows cannot be remapped any more",
+    }
+    for row in growths:
+        for name, text in texts.items():
+            if getattr(row, name):
+                yield Signal(
+                    name, row.at, row.at, row.at, row.cluster, text, "sample",
+                    owners.get((row.cluster, row.namespace, row.pod)),
+                    row.node, row.device, row.pod,
+                )  # fmt: skip
+
+
+def list_heat_signals(stretches: Iterable[HotStretch], ratio: float) -> Iterator[Signal]:
+    """Yield the signals of devices that throttled; `ratio` of its peers' clock is slow."""
+    for hot in stretches:
+        detected_at = hot.start + timedelta(minutes=10)
+        about = (hot.owner, hot.node, hot.device, hot.pod)
+        text = f"throttled for {hot.seconds / 60:.0f} min"
+        yield Signal("hot", hot.start, hot.end, detected_at, hot.cluster, text, "sample", *about)
+        if hot.peers_mhz is None or hot.peers < LEAST_PEERS:
+            continue
+        slow = hot.clock_mhz < ratio * hot.peers_mhz
+        text = f"{hot.clock_mhz:.0f} MHz, its peers {hot.peers_mhz:.0f} MHz"
+        name = "slow_clock" if slow else "clocks_alike"
+        yield Signal(name, hot.start, hot.end, detected_at, hot.cluster, text, "sample", *about)
+
+
+def list_gone_signals(
+    ended_devices: Iterable[GoneDevice], holders: Mapping[tuple[str, str], Sequence[Signal]]
+) -> Iterator[Signal]:
+    """Yield the signals of devices whose series ended; `holders` are other signals by device."""
+    for row in ended_devices:
+        near = [s for s in holders.get((row.cluster, row.device), ()) if s.owner is not None]
+        owner = near[-1].owner if near else None
+        pod = near[-1].pod if near else ""
+        yield Signal(
+            "device_gone", row.at, row.at, row.at + GONE_AFTER, row.cluster,
+            "its series ended while others of its node went on", "device",
+            owner, row.node, row.device, pod,
+        )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Read the tables of incidents: causes and their signals, steps, contradictions, texts, XIDs."""
+
+from collections.abc import Mapping
+from functools import cache
+
+from analyzers.queries import load_records
+from analyzers.reliability.incidents.records import Step
+from fallow.rows import Row
+from fallow.xids import get_xid_meaning
+
+FOLDER = "reliability/incidents"
+
+
+class CauseSignal(Row, frozen=True, rename={"class_": "class"}):
+    """How much one signal speaks for one cause (`causes.csv`); a symptom has causes of its own."""
+
+    cause: str
+    class_: str
+    signal: str
+    weight: int
+    source: str
+    symptom: bool = False
+
+
+class StepRow(Row, frozen=True):
+    """The step that a cause calls for (`steps.csv`).
+
+    `otherwise` is the step without a known checkpoint.
+    """
+
+    cause: str
+    step: Step
+    target: str
+    why: str
+    otherwise: Step | None = None
+
+
+class Contradiction(Row, frozen=True):
+    """Signals that cannot both be true, or one that makes evidence worthless."""
+
+    signal: str
+    why: str
+    other: str = ""
+
+
+class EventSignal(Row, frozen=True):
+    """The signal of an event's reason; `pattern` is part of its message, in lower case."""
+
+    reason: str
+    kind: str
+    signal: str
+    source: str
+    pattern: str = ""
+
+
+class MessageSignal(Row, frozen=True):
+    """The signal of a termination message that has a text, in lower case."""
+
+    pattern: str
+    signal: str
+    source: str
+
+
+class XidSignal(Row, frozen=True):
+    """The signal of an XID that its class alone does not decide."""
+
+    xid: int
+    signal: str
+    source: str
+
+
+@cache
+def read_cause_signals() -> tuple[CauseSignal, ...]:
+    """Return the weights of signals by cause."""
+    return tuple(load_records(f"{FOLDER}/causes", CauseSignal))
+
+
+@cache
+def read_steps() -> Mapping[str, StepRow]:
+    """Return the step of each cause."""
+    return {row.cause: row for row in load_records(f"{FOLDER}/steps", StepRow)}
+
+
+@cache
+def read_contradictions() -> tuple[Contradiction, ...]:
+    """Return what makes an incident's evidence contradict itself."""
+    return tuple(load_records(f"{FOLDER}/contradictions", Contradiction))
+
+
+@cache
+def read_event_signals() -> tuple[EventSignal, ...]:
+    """Return the signals of events."""
+    return tuple(load_records(f"{FOLDER}/event_signals", EventSignal))
+
+
+@cache
+def read_message_signals() -> tuple[MessageSignal, ...]:
+    """Return the signals of termination messages."""
+    return tuple(load_records(f"{FOLDER}/message_signals", MessageSignal))
+
+
+@cache
+def _read_xid_signals() -> Mapping[int, str]:
+    return {row.xid: row.signal for row in load_records(f"{FOLDER}/xid_signals", XidSignal)}
+
+
+def get_xid_signal(code: int) -> str | None:
+    """Return the signal of an XID; None = it is only recorded."""
+    named = _read_xid_signals().get(code)
+    if named is not None:
+        return named
+    meaning = get_xid_meaning(code)
+    if meaning.severity == "application":
+        return "xid_application"
+    return "xid_reset" if meaning.class_ == "gpu" else None

@@ -1,0 +1,1 @@
+"""Failures of jobs, devices and nodes, each beside a near twin that calls for another step."""

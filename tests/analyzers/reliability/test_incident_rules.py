@@ -1,0 +1,181 @@
+"""The rules of incidents by hand: application XIDs, contradictions, ranked causes, fusion."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.reliability.incidents.device_signals import list_xid_signals
+from analyzers.reliability.incidents.fusion import fuse_signals
+from analyzers.reliability.incidents.judge import judge, rank_causes
+from analyzers.reliability.incidents.records import Signal
+from analyzers.reliability.incidents.rows import XidChange
+from analyzers.reliability.incidents.tables import (
+    Contradiction,
+    get_xid_signal,
+    read_cause_signals,
+    read_contradictions,
+    read_event_signals,
+    read_message_signals,
+    read_steps,
+)
+from analyzers.workload_rows import Owner
+
+AT = datetime(2026, 11, 2, 12)  # noqa: DTZ001  (tables hold naive UTC)
+NAMES = sorted({row.signal for row in read_cause_signals()})
+OWNERS: dict[tuple[str, str, str], Owner] = {
+    ("c", "ml", f"{job}-{n}"): ("c", "ml", "PyTorchJob", job) for job in "abc" for n in range(2)
+}
+
+
+def xid(code: int, pod: str, device: str = "GPU-0", hours: float = 0.0) -> XidChange:
+    return XidChange(
+        cluster="c", device=device, at=AT + timedelta(hours=hours), node="n", namespace="ml",
+        pod=pod, code=code, older=False,
+    )  # fmt: skip
+
+
+def suspects(*xids: XidChange) -> bool:
+    names = [signal.name for signal in list_xid_signals(xids, OWNERS)]
+    return "xid_application_workloads" in names
+
+
+def step_of(*names: str, has_checkpoint: bool = True, runs_again: bool = False) -> str:
+    return judge(names, has_checkpoint=has_checkpoint, runs_again=runs_again).step
+
+
+@pytest.mark.parametrize(
+    ("xids", "suspect"),
+    [
+        ([xid(31, "a-0"), xid(13, "b-0", hours=23.9)], True),
+        ([xid(31, "a-0"), xid(13, "b-0", hours=24.1)], False),
+        ([xid(31, "a-0"), xid(13, "a-1", hours=1)], False),
+        ([xid(31, "a-0"), xid(13, "b-0", "GPU-1", 1)], False),
+        # A program with the same error on two boards explains its own.
+        ([xid(31, "a-0"), xid(31, "a-1", "GPU-1"), xid(13, "b-0", hours=1)], False),
+        ([xid(31, "a-0"), xid(79, "b-0", hours=1)], False),
+    ],
+)
+def test_a_board_is_suspect_from_two_workloads_within_a_day(
+    xids: list[XidChange], *, suspect: bool
+) -> None:
+    assert suspects(*xids) is suspect
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 69])
+def test_an_application_xid_never_recycles_by_itself(code: int) -> None:
+    assert get_xid_signal(code) == "xid_application"
+    assert step_of("xid_application", "process_failed") == "restart in place"
+    assert step_of("xid_application") == "hold"
+    assert step_of("xid_application", "process_failed", "xid_application_workloads") == (
+        "recycle the node"
+    )
+
+
+HARDWARE = {
+    "xid_off_bus", "device_gone", "remap_failed", "xid_application_workloads", "node_not_ready",
+    "node_rebooted", "pods_lost",
+}  # fmt: skip
+
+
+@given(st.sets(st.sampled_from([name for name in NAMES if name not in HARDWARE])))
+def test_no_evidence_without_hardware_or_nodes_recycles_a_node(names: set[str]) -> None:
+    assert judge(names, has_checkpoint=True, runs_again=False).remedy != "recycle the node"
+
+
+@given(
+    names=st.sets(st.sampled_from(NAMES)),
+    contradiction=st.sampled_from(read_contradictions()),
+    runs_again=st.booleans(),
+)
+def test_contradicting_evidence_always_holds(
+    names: set[str], contradiction: Contradiction, *, runs_again: bool
+) -> None:
+    told = names | {contradiction.signal} | ({contradiction.other} - {""})
+    verdict = judge(told, has_checkpoint=True, runs_again=runs_again)
+    assert (verdict.cause, verdict.step) == ("unknown", "hold")
+    assert contradiction.why in verdict.holds
+
+
+@given(
+    names=st.sets(st.sampled_from(NAMES)), has_checkpoint=st.booleans(), runs_again=st.booleans()
+)
+def test_a_hold_has_a_reason_and_a_step_is_its_causes(
+    names: set[str], *, has_checkpoint: bool, runs_again: bool
+) -> None:
+    verdict = judge(names, has_checkpoint=has_checkpoint, runs_again=runs_again)
+    assert (verdict.step == "hold") is bool(verdict.holds)
+    if verdict.step != "hold":
+        row = read_steps()[verdict.cause]
+        assert verdict.step in {row.step, row.otherwise}
+        assert runs_again <= (row.target != "workload")
+
+
+def test_weights_add_up_and_a_cause_has_to_lead_by_two() -> None:
+    [memory, *_] = rank_causes({"oom_killed", "restarts_repeated"})
+    assert (memory.cause, memory.weight) == ("memory limit", 2 + 3)
+    assert step_of("oom_killed", "restarts_repeated") == "tell the owner"
+    # node memory: 4 + 1, memory limit: 2 + 3
+    assert step_of("oom_killed", "restarts_repeated", "system_oom") == "hold"
+    # node lost: 2 + 2, network partition: 1 + 1
+    assert step_of("node_not_ready", "pods_lost") == "recycle the node"
+
+
+def test_a_rerun_needs_a_checkpoint_and_a_job_that_does_not_run_again_by_itself() -> None:
+    assert step_of("stall_confirmed") == "rerun from the checkpoint"
+    assert step_of("stall_confirmed", has_checkpoint=False) == "tell the owner"
+    assert step_of("spot_notice", has_checkpoint=False) == "restart elsewhere"
+    assert step_of("spot_notice", runs_again=True) == "hold"
+    assert step_of("xid_off_bus", "process_failed", runs_again=True) == "recycle the node"
+
+
+def test_a_symptom_yields_to_what_explains_it() -> None:
+    assert step_of("message_nccl_timeout", "process_failed") == "rerun from the checkpoint"
+    assert step_of("message_nccl_timeout", "process_failed", "xid_reset") == "reset the GPU"
+    assert step_of("stall_confirmed", "xid_off_bus") == "recycle the node"
+
+
+def test_the_tables_agree() -> None:
+    assert {row.cause for row in read_cause_signals()} == set(read_steps())
+    told = {row.signal for row in read_event_signals()} | {
+        row.signal for row in read_message_signals()
+    }
+    assert told - {"node_ready"} <= set(NAMES)
+    pairs = [(row.cause, row.signal) for row in read_cause_signals()]
+    assert len(pairs) == len(set(pairs))
+    for cause in read_steps():
+        classes = {(r.class_, r.symptom) for r in read_cause_signals() if r.cause == cause}
+        assert len(classes) == 1, cause
+
+
+def signal(name: str, minutes: float, **where: object) -> Signal:
+    at = AT + timedelta(minutes=minutes)
+    return Signal(name, at, at, at, "c", "", "event", **where)  # type: ignore[arg-type]
+
+
+def groups(*signals: Signal) -> list[set[str]]:
+    return [{s.name for s in group} for group in fuse_signals(signals)]
+
+
+def test_signals_of_one_job_are_one_incident_while_they_are_near() -> None:
+    a, b = OWNERS["c", "ml", "a-0"], OWNERS["c", "ml", "b-0"]
+    first, near = signal("process_failed", 0, owner=a), signal("oom_killed", 10, owner=a)
+    assert groups(first, near) == [{"process_failed", "oom_killed"}]
+    assert len(groups(first, signal("oom_killed", 10.1, owner=a))) == 2
+    assert len(groups(first, signal("oom_killed", 0, owner=b))) == 2
+
+
+def test_all_workloads_of_a_node_that_goes_away_are_one_incident() -> None:
+    lost = signal("node_not_ready", 0, node="n-0")
+    a = signal("pods_lost", 6, owner=OWNERS["c", "ml", "a-0"], node="n-0")
+    b = signal("process_failed", 6, owner=OWNERS["c", "ml", "b-0"], node="n-0")
+    other = signal("oom_killed", 6, owner=OWNERS["c", "ml", "c-0"], node="n-1")
+    assert groups(lost, a, b, other) == [
+        {"node_not_ready", "pods_lost", "process_failed"},
+        {"oom_killed"},
+    ]
+
+
+def test_progress_alone_is_no_incident() -> None:
+    assert groups(signal("progress_advances", 0, owner=OWNERS["c", "ml", "a-0"])) == []

@@ -1,0 +1,110 @@
+"""Incidents of simulated failures: the right step for each, and another one for its near twin."""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+
+from analyzers.reliability.incidents.judge import judge_signals
+from analyzers.reliability.incidents.records import Incident
+from fallow.resources import read_table
+from simulator.failure_cases.cases import read_cases
+from simulator.failure_cases.recording import CasePlayer
+from tests.analyzers.conftest import Memory
+from tests.analyzers.reliability.recordings import START, classify, fill
+
+ANSWERS = {
+    row["case"]: (row["cause"], row["step"])
+    for row in read_table("tests.analyzers.reliability", "failure_answers.csv")
+}
+
+
+@pytest.fixture(scope="module")
+def classified() -> Iterator[dict[str, list[Incident]]]:
+    """Return the incidents of all cases, each a cluster of its own in the same tables."""
+    views = Memory()
+    for case in read_cases().values():
+        fill(views, CasePlayer(case, START.timestamp()).play())
+    yield classify(views)
+    views.engine.close()
+
+
+def test_every_case_has_an_answer_and_every_failure_a_twin_with_another_step() -> None:
+    assert set(ANSWERS) == set(read_cases())
+    failures = [case for case in read_cases().values() if not case.twin_of]
+    assert len(failures) >= 12
+    for failure in failures:
+        twins = [c.name for c in read_cases().values() if c.twin_of == failure.name]
+        assert twins, failure.name
+        for twin in twins:
+            assert ANSWERS[twin][1] != ANSWERS[failure.name][1], (failure.name, twin)
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_a_failure_gets_its_step_and_no_other(
+    classified: dict[str, list[Incident]], case: str
+) -> None:
+    cause, step = ANSWERS[case]
+    verdicts = {(i.verdict.cause, i.verdict.step) for i in classified.get(case, [])}
+    assert verdicts == ({(cause, step)} if cause else set())
+
+
+def test_no_other_step_is_given_while_the_evidence_arrives(
+    classified: dict[str, list[Incident]],
+) -> None:
+    for case, incidents in classified.items():
+        # Until the second workload has its error, the first one's is its own.
+        legal = {"hold", ANSWERS[case][1], *(["restart in place"] if case == "bad board" else [])}
+        for incident in incidents:
+            for known in {s.known_at for s in incident.signals}:
+                early = [s for s in incident.signals if s.known_at <= known]
+                verdict = judge_signals(early, has_checkpoint=True, recovered=False)
+                assert verdict.step in legal, (case, known, verdict.cause)
+
+
+def test_ranks_and_nodes_of_one_failure_are_one_incident(
+    classified: dict[str, list[Incident]],
+) -> None:
+    counts = {case: len(incidents) for case, incidents in classified.items()}
+    several = {case: count for case, count in counts.items() if count > 1}
+    # Two jobs that fail on a broken node are two incidents: their owners are told apart.
+    assert several == {"broken node": 2}
+    [partition] = classified["network partition"]
+    assert partition.nodes == ("n-0", "n-1")
+    [board] = classified["bad board"]
+    assert {owner[3] for owner in board.owners} == {"job0", "job1"}
+
+
+def test_the_time_to_detect_is_measured_from_the_fault(
+    classified: dict[str, list[Incident]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Minutes from the fault to the first evidence that gives the verdict, as the test prints."""
+    seconds = {}
+    for case, incidents in classified.items():
+        if ANSWERS[case][1] == "hold" or case == "bad board":
+            continue
+        fault = min((f.at_s for f in read_cases()[case].faults), default=None)
+        hang = read_cases()[case].hang_s
+        begun = min(at for at in (fault, hang) if at is not None)
+        known = min(i.known_at for i in incidents)
+        seconds[case] = (known - _naive(begun)).total_seconds()
+    lines = [f"  {c:26} {s / 60:5.1f} min" for c, s in sorted(seconds.items())]
+    with capsys.disabled():
+        sys.stdout.write("\n" + "\n".join(lines) + "\n")
+    late = {case: s for case, s in seconds.items() if not 0 <= s <= 1300}
+    # A loop of OOM kills is one after the third restart.
+    assert set(late) <= {"OOM loop"}
+
+
+def test_an_application_error_is_the_boards_only_from_the_second_workload_on(
+    classified: dict[str, list[Incident]],
+) -> None:
+    [one] = classified["illegal memory access"]
+    [two] = classified["bad board"]
+    assert (one.verdict.step, two.verdict.step) == ("restart in place", "recycle the node")
+    assert two.known_at == _naive(14_400.0)
+
+
+def _naive(seconds: float) -> datetime:
+    return START.replace(tzinfo=None) + timedelta(seconds=seconds)

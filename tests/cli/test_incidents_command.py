@@ -1,0 +1,78 @@
+"""`fallow incidents` on a stored fleet: a node that is lost and one that is away for a moment."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.inventory import build_batches
+from fallow.settings import load
+from fallow.tables import Batch
+from simulator.failure_cases.cases import read_cases
+from simulator.failure_cases.recording import CasePlayer
+from tests.analyzers.reliability.recordings import START, WINDOW, fill
+from tests.cli.conftest import Fallow
+from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (a fixture)
+from warehouse.lake import Warehouse
+
+BOUNDS = f"{WINDOW.start:%Y-%m-%dT%H:%MZ}/{WINDOW.end:%Y-%m-%dT%H:%MZ}"
+
+
+class StoredRows:
+    """A warehouse that takes the rows of a recording as the views in memory do."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self.warehouse = warehouse
+
+    def put(self, batch: Batch) -> None:
+        self.warehouse.ingest([batch])
+
+    def rows(self, table: str, rows: list[dict[str, Any]]) -> None:
+        self.warehouse.ingest(build_batches(table, rows))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    settings = load(environ={}, flags={"home": tmp_path}).settings
+    with Warehouse.open(settings, write=True) as warehouse:
+        for name in ("node lost", "short absence"):
+            fill(StoredRows(warehouse), CasePlayer(read_cases()[name], START.timestamp()).play())
+    return tmp_path
+
+
+def test_a_lost_node_has_its_step_and_a_short_absence_is_held(fallow: Fallow, home: Path) -> None:
+    ran = fallow("incidents", "--home", home, "--window", BOUNDS, "-o", "json")
+    assert ran.code == 0, ran
+    answer = json.loads(ran.out)
+    assert answer["schema"] == "fallow.incidents/v1"
+    steps = {(i["cluster"], i["cause"], i["step"]) for i in answer["incidents"]}
+    assert steps == {
+        ("node lost", "node lost", "recycle the node"), ("short absence", "unknown", "hold")
+    }  # fmt: skip
+    (lost,) = (i for i in answer["incidents"] if i["cluster"] == "node lost")
+    assert lost["evidence"]
+    assert all(e["known_at"] >= e["at"] for e in lost["evidence"])
+    assert lost["workloads"]
+    assert lost["nodes"]
+
+
+def test_the_table_is_for_people_and_one_cluster_can_be_chosen(fallow: Fallow, home: Path) -> None:
+    ran = fallow("incidents", "--home", home, "--window", BOUNDS, "--cluster", "node lost")
+    assert (ran.code, "recycle the node" in ran.out, "hold" in ran.out) == (0, True, False), ran
+    assert "1 incident" in ran.err
+    assert "Fallow restarts and resets nothing" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("--window", "soon"), 2, "soon"),
+        (("--cluster", "elsewhere"), 2, "elsewhere"),
+    ],
+)
+def test_bad_input_is_refused_in_words(
+    fallow: Fallow, home: Path, arguments: tuple[str, ...], code: int, text: str
+) -> None:
+    ran = fallow("incidents", "--home", home, *arguments)
+    assert (ran.code, text in ran.err) == (code, True), ran
