@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from actions.journal import Journal, event_types
@@ -57,16 +57,11 @@ def site(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Settings
 
 
 @pytest.fixture(scope="module")
-def stored(site: Settings) -> pa.Table:
-    """Return the rows that the backup has: other tests add some afterwards."""
-    with Warehouse.open(site) as warehouse:
-        return warehouse.query(ALL)
-
-
-@pytest.fixture(scope="module")
-def backup(site: Settings, stored: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    del stored
+def backup(site: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a backup; the rows that it has lie beside it: other tests add some afterwards."""
     folder = tmp_path_factory.mktemp("backups") / "monday"
+    with Warehouse.open(site) as warehouse:
+        pq.write_table(warehouse.query(ALL), folder.parent / "rows.parquet")
     write_backup(site, str(folder), lambda: NOW)
     return folder
 
@@ -74,20 +69,18 @@ def backup(site: Settings, stored: pa.Table, tmp_path_factory: pytest.TempPathFa
 def test_it_is_restored_into_an_empty_database_and_written_on(
     fallow: Fallow,
     site: Settings,
-    stored: pa.Table,
     backup: Path,
     postgres: Server,
+    tmp_path: Path,
 ) -> None:
-    folder = backup.parent / "restored"
-    folder.mkdir()
     with Warehouse.open(site) as warehouse:
         before = warehouse.query(ALL)
-    settings = read_settings(folder, postgres.catalog("restored"))
+    settings = read_settings(tmp_path, postgres.catalog("restored"))
     ran = fallow("restore", backup, "--home", settings.home)
     assert ran.code == 0, ran.err
     assert freeze_file(settings).exists()
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
-        assert warehouse.query(ALL).equals(stored)
+        assert warehouse.query(ALL).equals(pq.read_table(backup.parent / "rows.parquet"))
         paths = warehouse.query("SELECT path FROM cold_file")["path"].to_pylist()
         assert all(path.startswith(str(settings.home)) for path in paths)
         assert warehouse.ingest([scrape(NOW), scrape(NOW - timedelta(hours=1))]).added == 4
