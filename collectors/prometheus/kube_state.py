@@ -307,7 +307,9 @@ class _PodFacts:
     def _statuses(
         self, at: tuple[str, ...], ended: datetime | None
     ) -> list[ContainerStatus] | None:
-        statuses = [ContainerStatus(ContainerState(TerminatedState(ended)))] if ended else []
+        statuses = (
+            [ContainerStatus(ContainerState(TerminatedState(finished_at=ended)))] if ended else []
+        )
         statuses += [
             ContainerStatus(
                 name=name, last_state=ContainerState(TerminatedState(reason=OOM_KILLED))
