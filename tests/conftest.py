@@ -16,6 +16,7 @@ import duckdb
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from fallow import redaction
 from fallow.kube.api import BackOff
 from fallow.settings import Settings, load
 from tests.by_file import ByFile, scope, slow
@@ -174,6 +175,16 @@ def short_pauses() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BackOff.__init__, "__defaults__", (sleep, random.random))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_secrets() -> Iterator[None]:
+    """Let each file of tests have its own secrets: another file's token is a word here."""
+    values = set(redaction._values)
+    yield
+    redaction._values.clear()
+    redaction._values.update(values)
+    redaction._compile_values.cache_clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
