@@ -24,7 +24,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """Maximum work between two saved states, and the source of that figure."""
 
     interval_h: float
-    source: Literal["annotation", "writes"]
+    source: Literal["annotation", "writes", "peers"]
     write_s: float | None = None
     bursts: int | None = None
     regular: bool = True

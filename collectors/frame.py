@@ -36,6 +36,7 @@ _DEVICE_COLUMNS = [
     for name in (
         *("power_w", "energy_mj", "temp_c", "mem_temp_c", "sm_clock_mhz", "mem_clock_mhz", "xid"),
         *("throttle_mask", "row_remap_failure", "remapped_uncorrectable", "pcie_replay", "ecc_dbe"),
+        *("row_remap_pending", "nvlink_crc", "nvlink_replay"),
     )
 ]
 _DENSE = 8  # cells of the (timestamp, device) grid per value, up to which the grid is used

@@ -202,6 +202,7 @@ def _read_values(nvml: Any, handle: Any) -> Row:
         "throttle_mask": _call(nvml, nvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
         "remapped_uncorrectable": remapped[1] if remapped else None,
         "row_remap_failure": int(bool(remapped[3])) if remapped else None,
+        "row_remap_pending": int(bool(remapped[2])) if remapped else None,
         "pcie_replay": _call(nvml, nvml.nvmlDeviceGetPcieReplayCounter, handle),
         "ecc_dbe": _call(
             nvml,

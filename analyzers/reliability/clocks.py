@@ -21,6 +21,7 @@ class ThrottleReason(Row, frozen=True):
 
     bit: int
     name: str
+    by: str
     meaning: str
     source: str
 
@@ -99,9 +100,9 @@ def read_throttles() -> tuple[ThrottleReason, ...]:
     return tuple(load_records("reliability/throttles", ThrottleReason))
 
 
-def compute_mask() -> int:
-    """Return the combined bits of these reasons."""
-    return sum(reason.bit for reason in read_throttles())
+def compute_mask(by: str | None = None) -> int:
+    """Return the combined bits of these reasons; `by`: only those of heat, or of power."""
+    return sum(reason.bit for reason in read_throttles() if by in {None, reason.by})
 
 
 def _list_causes(seen: int | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ fallow.dev/checkpoint-interval ─────────┘
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from statistics import median
 from typing import Any, Literal
 
 import msgspec
@@ -56,8 +57,9 @@ def compute_work_lost(views: Views, window: Window, burst_bps: float) -> list[Wo
     """Return the work lost by failures from `LATE` before a window until its end.
 
     Read: pod, event, rollup_1h (XIDs), pod_sample. Only kinds that resume from a checkpoint count.
-    A workload without a known checkpoint has no row: its loss is unknown. `burst_bps`: bytes per
-    second from which writing may be a checkpoint.
+    Where no checkpoint of a workload is seen, its loss is estimated with the median interval of the
+    workloads whose checkpoints are; where there are none it has no row: its loss is unknown.
+    `burst_bps`: bytes per second from which writing may be a checkpoint.
     """
     around = Window(window.start - LATE, window.end)
     bounds = around.bounds()
@@ -77,7 +79,8 @@ def compute_work_lost(views: Views, window: Window, burst_bps: float) -> list[Wo
         return []
     first = min(f.at for f in struck).replace(tzinfo=UTC)
     loud = read_bursts(views, Window(first - LOOKBACK, window.end).bounds(), burst_bps)
-    return [row for failure in struck for row in _build_rows(failure, pods, loud)]
+    usual = _find_usual_checkpoints(pods, loud)
+    return [row for failure in struck for row in _build_rows(failure, pods, loud, usual)]
 
 
 def build_batch(rows: Sequence[WorkLostRow]) -> Batch:
@@ -86,7 +89,15 @@ def build_batch(rows: Sequence[WorkLostRow]) -> Batch:
     return Batch.of("work_lost", {n: [getattr(row, n) for row in rows] for n in names})
 
 
-def _build_rows(failure: Failure, pods: pl.DataFrame, loud: pl.DataFrame) -> list[WorkLostRow]:
+def _find_usual_checkpoints(pods: pl.DataFrame, loud: pl.DataFrame) -> Checkpoints | None:
+    """Return checkpoints with the median interval of all workloads that were seen to write some."""
+    regular = [c.interval_h for c in find_write_bursts(pods, loud).values() if c.regular]
+    return Checkpoints(median(regular), "peers") if regular else None
+
+
+def _build_rows(
+    failure: Failure, pods: pl.DataFrame, loud: pl.DataFrame, usual: Checkpoints | None
+) -> list[WorkLostRow]:
     at = failure.at
     mine = _select_owner(pods, failure.owner)
     at_s = at.replace(tzinfo=UTC).timestamp()
@@ -98,7 +109,7 @@ def _build_rows(failure: Failure, pods: pl.DataFrame, loud: pl.DataFrame) -> lis
     written = find_write_bursts(mine, before).get(failure.owner)
     checkpoints = (
         written if written is not None and written.regular else _read_annotated(mine) or written
-    )
+    ) or usual
     if checkpoints is None:
         return []
     rows = []

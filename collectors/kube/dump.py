@@ -13,7 +13,7 @@ from collectors.inventory import build_batches, build_scrape_row
 from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
 from collectors.kube.budgets import build_budget_row
 from collectors.kube.devices import Dra, read_hami_register
-from collectors.kube.events import build_event_row, is_refusal
+from collectors.kube.events import build_event_row, find_controller_kind, is_refusal
 from collectors.kube.nodes import build_node_row, read_node_gpus
 from collectors.kube.owners import (
     Owners,
@@ -190,6 +190,8 @@ def _list_events(dump: Dump, cluster: str) -> Iterator[Row]:
     for event in dump.of("", "Event", Event):
         if event.involved_object.kind in {"Pod", "Node"} or is_refusal(event):
             yield build_event_row(event, cluster=cluster)
+        elif kind := find_controller_kind(event):
+            yield {**build_event_row(event, cluster=cluster), "kind": kind}
 
 
 def _read(path: Path) -> KubectlDocument:

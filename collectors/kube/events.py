@@ -1,9 +1,12 @@
 """Map events about GPU pods and nodes, and refusals by quota, to rows of the `event` table."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from collectors.kube.shapes import Event
+from fallow.resources import read_table
 
 LONGEST = 1024
 """Characters of a message that are kept (the API's own limit)."""
@@ -12,6 +15,25 @@ REFUSED = "exceeded quota: "
 """Text of a ResourceQuota's refusal; the pod never exists, so its owner has the event."""
 REFUSALS = ("FailedCreate", "FailedCreatePod")
 """Reasons of such events: Kubernetes' own controllers', the training operator's."""
+
+
+@cache
+def read_controller_reasons() -> Mapping[tuple[str, str], str]:
+    """Return the kind of workload in rows, by the kind in the API and the reason of an event.
+
+    These are the events by which controllers say that they restart a workload or give it up
+    (`controller_events.csv`).
+    """
+    return {
+        (row["api_kind"], reason): row["kind"]
+        for row in read_table("collectors.kube", "controller_events.csv")
+        for reason in row["reasons"].split()
+    }
+
+
+def find_controller_kind(event: Event) -> str | None:
+    """Return the kind of the workload of which an event reports a restart or the end."""
+    return read_controller_reasons().get((event.involved_object.kind or "", event.reason or ""))
 
 
 def build_event_row(event: Event, *, cluster: str) -> dict[str, Any]:

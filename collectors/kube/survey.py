@@ -11,7 +11,13 @@ from collectors.kube.addresses import address_rows, list_node_addresses, list_po
 from collectors.kube.budgets import build_budget_row
 from collectors.kube.collection import Collection
 from collectors.kube.devices import Dra, read_hami_register
-from collectors.kube.events import REFUSALS, build_event_row, is_refusal
+from collectors.kube.events import (
+    REFUSALS,
+    build_event_row,
+    find_controller_kind,
+    is_refusal,
+    read_controller_reasons,
+)
 from collectors.kube.lookup import LiveLookup
 from collectors.kube.nodes import build_node_row, read_node_gpus
 from collectors.kube.owners import Owners
@@ -72,6 +78,7 @@ class Survey:
         self._addresses: dict[str, str] = {}
         self._gpu_nodes: set[str] = set()
         self._gpu_pods: set[str] = set()
+        self._gpu_workloads: set[tuple[str | None, str | None, str | None]] = set()
         lookup = LiveLookup(api, self._discovery, polls, limit=settings.page_size)
         self._owners = Owners(lookup)
 
@@ -177,6 +184,9 @@ class Survey:
         self._addresses.update(list_pod_addresses(pod))
         if row.get("gpu_resource"):
             self._gpu_pods.add(pod.metadata.uid)
+            self._gpu_workloads.add(
+                (row.get("workload_kind"), pod.metadata.namespace, row.get("workload"))
+            )
         return row
 
     def _quotas(self) -> Iterator[Row]:
@@ -205,6 +215,19 @@ class Survey:
             for event in self._list(EVENTS, Event, query={"fieldSelector": f"reason={reason}"}):
                 if is_refusal(event):
                     yield build_event_row(event, cluster=self._cluster)
+        yield from self._controller_events()
+
+    def _controller_events(self) -> Iterator[Row]:
+        """Yield what controllers say of restarts and ends of workloads that have GPU pods here."""
+        kinds = {kind for kind, _, _ in self._gpu_workloads}
+        for api_kind in sorted(
+            {a for (a, _), k in read_controller_reasons().items() if k in kinds}
+        ):
+            query = {"fieldSelector": f"involvedObject.kind={api_kind}"}
+            for event in self._list(EVENTS, Event, query=query):
+                about, kind = event.involved_object, find_controller_kind(event)
+                if (kind, about.namespace, about.name) in self._gpu_workloads:
+                    yield {**build_event_row(event, cluster=self._cluster), "kind": kind}
 
     def _custom(self, group: str, plural: str) -> Iterator[CustomObject]:
         """Yield the objects of a kind that may not be served here."""

@@ -175,6 +175,23 @@ def test_refusals_by_quota_are_collected_with_their_repeats(fleet: Cluster, look
     assert by(rows, "kind", "name", "uid") == {("ReplicaSet", "web-abc", "event-e1#4")}
 
 
+def test_what_a_controller_says_of_a_gpu_jobs_restart_is_collected(
+    fleet: Cluster, look: Look
+) -> None:
+    fleet.serve("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+    fleet.put("PyTorchJob", meta("train"))
+    fleet.put("Pod", pod("train-0", limits=GPU, owner=("kubeflow.org/v1", "PyTorchJob/train")))
+    for name, about, reason in (
+        ("e1", "train", "PyTorchJobRestarting"),
+        ("e2", "train", "PyTorchJobCreated"),
+        ("e3", "of-cpus", "PyTorchJobRestarting"),
+    ):
+        item = event(name, "PyTorchJob", about, f"pytorchjob-{about}")
+        fleet.put("Event", {**item, "reason": reason})
+    rows = look()["event"]
+    assert by(rows, "kind", "name", "reason") == {("PyTorchJob", "train", "PyTorchJobRestarting")}
+
+
 def test_custom_kinds_are_read_where_their_apis_exist(fleet: Cluster, look: Look) -> None:
     fleet.serve("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
     fleet.serve("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")

@@ -151,3 +151,29 @@ def test_a_pod_that_makes_room_for_another_loses_its_work_too(warehouse: Warehou
     account(warehouse, 0, 4)
     rows = warehouse.query("SELECT cause FROM work_lost WHERE pod = 'train-0'").to_pylist()
     assert rows == [{"cause": "preemption"}]
+
+
+def test_where_no_checkpoint_is_seen_the_loss_is_estimated_by_those_of_others(
+    warehouse: Warehouse,
+) -> None:
+    """Another job saves every 60 minutes: half of that is the loss of each rank."""
+    peer = {
+        "cluster": "c", "uid": "p", "namespace": "ns", "pod": "peer-0", "node": "m",
+        "workload_kind": "PyTorchJob", "workload": "peer", "team": "a", "gpu_request": 1.0,
+        "created_at": at(-60), "scheduled_at": at(-60), "started_at": at(-60), "phase": "Running",
+        "first_seen": at(-60), "last_seen": at(HOURS * 60),
+    }  # fmt: skip
+    saved = writes(30, 90, 150)
+    names = pa.array(["peer-0"] * saved.rows.num_rows)
+    place = saved.rows.schema.get_field_index("pod")
+    theirs = Batch(
+        "pod_sample", saved.rows.set_column(place, saved.rows.schema.field(place), names)
+    )
+    warehouse.ingest(
+        [samples(FAILED), pods(FAILED, None), batch("pod", [peer]), theirs, down()]
+    )  # fmt: skip
+    account(warehouse, 0, 4)
+    rows = warehouse.query("SELECT workload, start, basis FROM work_lost").to_pylist()
+    assert [(r["workload"], r["start"], r["basis"]) for r in rows] == [
+        ("train", at(170), "estimated")
+    ] * 2

@@ -84,11 +84,15 @@ def _build_xid(xid: XidChange, name: str, owners: PodOwners) -> Signal:
 
 
 def list_counter_signals(growths: Iterable[CounterGrowth], owners: PodOwners) -> Iterator[Signal]:
-    """Yield the signals of memory errors."""
+    """Yield the signals of errors of memory and links."""
     texts = {
         "ecc_growth": "double-bit ECC errors rose",
         "remap_growth": "rows were remapped for uncorrectable errors",
         "remap_failed": "rows cannot be remapped any more",
+        "remap_pending": "rows wait for a reset to be remapped",
+        "nvlink_crc_growth": "NVLink CRC errors rose",
+        "nvlink_replay_growth": "NVLink replays rose",
+        "pcie_replay_growth": "PCIe replays rose",
     }
     for row in growths:
         for name, text in texts.items():
@@ -106,7 +110,9 @@ def list_heat_signals(stretches: Iterable[HotStretch], ratio: float) -> Iterator
         detected_at = hot.start + timedelta(minutes=10)
         about = (hot.owner, hot.node, hot.device, hot.pod)
         text = f"throttled for {hot.seconds / 60:.0f} min"
-        yield Signal("hot", hot.start, hot.end, detected_at, hot.cluster, text, "sample", *about)
+        names = [("hot", hot.hot), ("power_braked", hot.braked)]
+        for name in (name for name, throttled in names if throttled):
+            yield Signal(name, hot.start, hot.end, detected_at, hot.cluster, text, "sample", *about)
         if hot.peers_mhz is None or hot.peers < LEAST_PEERS:
             continue
         slow = hot.clock_mhz < ratio * hot.peers_mhz

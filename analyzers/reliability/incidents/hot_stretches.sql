@@ -25,7 +25,9 @@ hot AS (
         min(s.ts) AS start,
         max(s.ts) AS "end",
         count(*) * max(coalesce(s.interval_s, 60)) AS seconds,
-        avg(s.sm_clock_mhz) AS clock_mhz
+        avg(s.sm_clock_mhz) AS clock_mhz,
+        bool_or(s.throttle_mask & $heat <> 0 OR s.throttle_mask & $power = 0) AS hot,
+        bool_or(s.throttle_mask & $power <> 0) AS braked
     FROM sample AS s
     INNER JOIN owned AS o ON s.cluster = o.cluster AND s.namespace = o.namespace AND s.pod = o.pod
     WHERE
@@ -75,7 +77,9 @@ SELECT
     h.seconds::DOUBLE AS seconds,
     h.clock_mhz::DOUBLE AS clock_mhz,
     quantile_cont(p.clock_mhz, 0.5)::DOUBLE AS peers_mhz,
-    count(p.peer) AS peers
+    count(p.peer) AS peers,
+    any_value(h.hot) AS hot,
+    any_value(h.braked) AS braked
 FROM hot AS h
 LEFT JOIN peers AS p
     ON

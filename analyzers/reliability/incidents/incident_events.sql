@@ -1,4 +1,4 @@
--- The events of nodes and pods that are evidence of an incident.
+-- The events of nodes, pods and workloads that are evidence of an incident.
 SELECT
     cluster,
     coalesce(uid, '') AS uid,
@@ -13,6 +13,6 @@ WHERE
     ts >= $since
     AND ts < $until
     AND name IS NOT null
-    AND kind IN ('Node', 'Pod')
+    AND list_contains($kinds, kind)
     AND list_contains($reasons, reason)
 ORDER BY ALL

@@ -35,10 +35,14 @@ def judge_signals(
 ) -> IncidentVerdict:
     """Return the verdict on the signals of an incident.
 
-    `recovered`: replacements of all its pods have started.
+    `recovered`: replacements of all its pods have started. A controller that restarts the workload
+    itself counts as that, until it gives up.
     """
     signals = tuple(group)
     names = {s.name for s in signals}
+    restarts = [s.at for s in signals if s.name == "controller_restarts"]
+    ends = [s.at for s in signals if s.name == "controller_gave_up"]
+    recovered = recovered or (bool(restarts) and max(ends, default=max(restarts)) <= max(restarts))
     last = max((s.at for s in signals if s.name in ENDINGS), default=None)
     if last is None:
         return judge(names, has_checkpoint=has_checkpoint, runs_again=recovered)

@@ -10,6 +10,7 @@ from analyzers.reliability.incidents.device_signals import PodOwners
 from analyzers.reliability.incidents.records import ANOTHERS, Signal
 from analyzers.reliability.incidents.rows import (
     EndedProcess,
+    FailedContainer,
     IncidentEvent,
     LastExit,
     ProgressMove,
@@ -17,6 +18,7 @@ from analyzers.reliability.incidents.rows import (
 from analyzers.reliability.incidents.tables import (
     EventSignal,
     read_event_signals,
+    read_exit_signals,
     read_message_signals,
 )
 from analyzers.workload_rows import Owner
@@ -25,7 +27,7 @@ from fallow.models import Finding
 AT_ONCE = timedelta(minutes=2)
 """A process that ends with an error this soon never worked."""
 LOOP = 3
-"""Restarts from which a container that is killed for memory is in a loop."""
+"""Restarts from which a container that is killed for memory, or crashes, is in a loop."""
 TWICE = 2
 BOOT = timedelta(minutes=20)
 """A node that is away for longer than this does not only boot."""
@@ -69,12 +71,22 @@ def _list_container_signals(process: EndedProcess) -> Iterator[Signal]:
             if container.restarts >= LOOP:
                 yield _rename(base, "restarts_repeated", f"{container.restarts} restarts")
         elif last is not None:
-            yield _rename(base, "process_failed", f"{container.name} ended with {last.code}")
-            yield from _list_last_words(base, last)
+            yield from _list_failure_signals(base, container, last)
             if _measure_run(last, process, at) <= AT_ONCE:
                 yield _rename(base, "exit_at_once", f"{container.name} ended at once")
         if process.last_seen is not None and at > process.last_seen + SKEW:
             yield _rename(base, "clock_skew", f"{process.node} is ahead of the collector")
+
+
+def _list_failure_signals(
+    base: Signal, container: FailedContainer, last: LastExit
+) -> Iterator[Signal]:
+    yield _rename(base, "process_failed", f"{container.name} ended with {last.code}")
+    if last.code in read_exit_signals():
+        yield _rename(base, read_exit_signals()[last.code], f"exit code {last.code}")
+    if container.restarts >= LOOP:
+        yield _rename(base, "crash_loop", f"{container.restarts} restarts")
+    yield from _list_last_words(base, last)
 
 
 def _list_last_words(base: Signal, last: LastExit) -> Iterator[Signal]:
@@ -115,8 +127,8 @@ def list_event_signals(
         if row is None:
             continue
         node = event.name if event.kind == "Node" else ""
-        pod = "" if node else event.name
-        owner = owners.get((event.cluster, event.namespace, event.name)) if pod else None
+        pod = event.name if event.kind == "Pod" else ""
+        owner = _find_event_owner(event, owners)
         text = f"{event.reason}: {event.message}"[:200] if event.message else event.reason
         signal = Signal(
             row.signal, event.at, event.at, event.at, event.cluster, text, "event",
@@ -128,6 +140,14 @@ def list_event_signals(
     yield from signals
     yield from _list_lost_zones(signals, zones)
     yield from _list_lost_images([s for s in signals if s.name == "image_pull_failed"])
+
+
+def _find_event_owner(event: IncidentEvent, owners: PodOwners) -> Owner | None:
+    if event.kind == "Node":
+        return None
+    if event.kind == "Pod":
+        return owners.get((event.cluster, event.namespace, event.name))
+    return event.cluster, event.namespace, event.kind, event.name
 
 
 def _match(event: IncidentEvent) -> EventSignal | None:

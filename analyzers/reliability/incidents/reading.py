@@ -96,9 +96,12 @@ def _list_signals(
     stalls: Iterable[Finding],
 ) -> list[Signal]:
     reasons = sorted({row.reason for row in read_event_signals()})
+    kinds = sorted({row.kind for row in read_event_signals()})
     zones = incident_rows.read_node_zones(views)
-    events = incident_rows.read_incident_events(views, bounds, reasons)
-    hot = incident_rows.read_hot_stretches(views, bounds, compute_mask())
+    events = incident_rows.read_incident_events(views, bounds, reasons, kinds)
+    hot = incident_rows.read_hot_stretches(
+        views, bounds, compute_mask(), heat=compute_mask("heat"), power=compute_mask("power")
+    )
     signals = [
         *list_xid_signals(incident_rows.read_xid_changes(views, bounds), owners),
         *list_counter_signals(incident_rows.read_counter_growth(views, bounds), owners),

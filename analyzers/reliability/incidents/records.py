@@ -18,7 +18,7 @@ Step = Literal[
 ]
 UNKNOWN = "unknown"
 HOLD: Step = "hold"
-ANOTHERS = frozenset({"progress_advances", "node_ready"})
+ANOTHERS = frozenset({"progress_advances", "node_ready", "controller_restarts"})
 """Signals that describe an incident and are none by themselves."""
 
 

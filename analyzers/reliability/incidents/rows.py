@@ -31,7 +31,7 @@ class XidChange(Row, frozen=True):
 
 
 class CounterGrowth(Row, frozen=True):
-    """A device whose counters of memory errors rose (`counter_growth.sql`)."""
+    """A device whose counters of errors of memory or links rose (`counter_growth.sql`)."""
 
     cluster: str
     device: str
@@ -42,6 +42,10 @@ class CounterGrowth(Row, frozen=True):
     ecc_growth: bool
     remap_growth: bool
     remap_failed: bool
+    remap_pending: bool
+    nvlink_crc_growth: bool
+    nvlink_replay_growth: bool
+    pcie_replay_growth: bool
 
 
 class HotStretch(WorkloadRow, frozen=True):
@@ -56,6 +60,9 @@ class HotStretch(WorkloadRow, frozen=True):
     clock_mhz: float
     peers_mhz: float | None
     peers: int
+    hot: bool
+    """Throttled for heat, and not only by the power brake."""
+    braked: bool
 
 
 class GoneDevice(Row, frozen=True):
@@ -141,13 +148,20 @@ def read_xid_changes(views: Views, bounds: Bounds) -> list[XidChange]:
 
 
 def read_counter_growth(views: Views, bounds: Bounds) -> list[CounterGrowth]:
-    """Return the devices whose counters of memory errors rose."""
+    """Return the devices whose counters of errors rose."""
     return decode_rows(views.query(load_sql(f"{FOLDER}/counter_growth"), bounds), CounterGrowth)
 
 
-def read_hot_stretches(views: Views, bounds: Bounds, throttles: int) -> list[HotStretch]:
-    """Return the devices that throttled; `throttles` are the bits of `throttle_mask` that count."""
-    parameters = {**bounds, "throttles": throttles, "least_s": LEAST_HOT_S}
+def read_hot_stretches(
+    views: Views, bounds: Bounds, throttles: int, *, heat: int, power: int
+) -> list[HotStretch]:
+    """Return the devices that throttled.
+
+    `throttles` are the bits of `throttle_mask` that count; `heat` and `power` those of one reason.
+    """
+    parameters = {
+        **bounds, "throttles": throttles, "heat": heat, "power": power, "least_s": LEAST_HOT_S
+    }  # fmt: skip
     return decode_rows(views.query(load_sql(f"{FOLDER}/hot_stretches"), parameters), HotStretch)
 
 
@@ -157,10 +171,10 @@ def read_gone_devices(views: Views, bounds: Bounds) -> list[GoneDevice]:
 
 
 def read_incident_events(
-    views: Views, bounds: Bounds, reasons: Sequence[str]
+    views: Views, bounds: Bounds, reasons: Sequence[str], kinds: Sequence[str]
 ) -> list[IncidentEvent]:
-    """Return the events with these reasons."""
-    parameters = {**bounds, "reasons": list(reasons)}
+    """Return the events of objects of these kinds with these reasons."""
+    parameters = {**bounds, "reasons": list(reasons), "kinds": list(kinds)}
     table = views.query(load_sql(f"{FOLDER}/incident_events"), parameters)
     return decode_rows(table, IncidentEvent)
 

@@ -61,6 +61,14 @@ class MessageSignal(Row, frozen=True):
     source: str
 
 
+class ExitSignal(Row, frozen=True):
+    """The signal of an exit code."""
+
+    code: int
+    signal: str
+    source: str
+
+
 class XidSignal(Row, frozen=True):
     """The signal of an XID that its class alone does not decide."""
 
@@ -97,6 +105,12 @@ def read_event_signals() -> tuple[EventSignal, ...]:
 def read_message_signals() -> tuple[MessageSignal, ...]:
     """Return the signals of termination messages."""
     return tuple(load_records(f"{FOLDER}/message_signals", MessageSignal))
+
+
+@cache
+def read_exit_signals() -> Mapping[int, str]:
+    """Return the signals of exit codes."""
+    return {row.code: row.signal for row in load_records(f"{FOLDER}/exit_signals", ExitSignal)}
 
 
 @cache

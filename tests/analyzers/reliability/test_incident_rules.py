@@ -1,26 +1,39 @@
 """The rules of incidents by hand: application XIDs, contradictions, ranked causes, fusion."""
 
+import json
 from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.reliability.incidents.device_signals import list_xid_signals
+from analyzers.reliability.incidents.device_signals import list_counter_signals, list_xid_signals
 from analyzers.reliability.incidents.fusion import fuse_signals
-from analyzers.reliability.incidents.judge import judge, rank_causes
-from analyzers.reliability.incidents.records import Signal
-from analyzers.reliability.incidents.rows import XidChange
+from analyzers.reliability.incidents.judge import judge, judge_signals, rank_causes
+from analyzers.reliability.incidents.process_signals import (
+    list_event_signals,
+    list_process_signals,
+)
+from analyzers.reliability.incidents.records import ANOTHERS, Signal
+from analyzers.reliability.incidents.rows import (
+    EndedProcess,
+    IncidentEvent,
+    XidChange,
+    read_counter_growth,
+)
 from analyzers.reliability.incidents.tables import (
     Contradiction,
     get_xid_signal,
     read_cause_signals,
     read_contradictions,
     read_event_signals,
+    read_exit_signals,
     read_message_signals,
     read_steps,
 )
 from analyzers.workload_rows import Owner
+from collectors.kube.events import read_controller_reasons
+from tests.analyzers.conftest import Memory
 
 AT = datetime(2026, 11, 2, 12)  # noqa: DTZ001  (tables hold naive UTC)
 NAMES = sorted({row.signal for row in read_cause_signals()})
@@ -75,7 +88,7 @@ def test_an_application_xid_never_recycles_by_itself(code: int) -> None:
 
 HARDWARE = {
     "xid_off_bus", "device_gone", "remap_failed", "xid_application_workloads", "node_not_ready",
-    "node_rebooted", "pods_lost",
+    "node_rebooted", "pods_lost", "kernel_problem",
 }  # fmt: skip
 
 
@@ -141,7 +154,11 @@ def test_the_tables_agree() -> None:
     told = {row.signal for row in read_event_signals()} | {
         row.signal for row in read_message_signals()
     }
-    assert told - {"node_ready"} <= set(NAMES)
+    told |= set(read_exit_signals().values())
+    assert told - ANOTHERS <= set(NAMES)
+    events = {(row.kind, row.reason) for row in read_event_signals()}
+    stored = {(kind, reason) for (_, reason), kind in read_controller_reasons().items()}
+    assert stored == {pair for pair in events if pair[0] not in {"Node", "Pod"}}
     pairs = [(row.cause, row.signal) for row in read_cause_signals()]
     assert len(pairs) == len(set(pairs))
     for cause in read_steps():
@@ -179,3 +196,103 @@ def test_all_workloads_of_a_node_that_goes_away_are_one_incident() -> None:
 
 def test_progress_alone_is_no_incident() -> None:
     assert groups(signal("progress_advances", 0, owner=OWNERS["c", "ml", "a-0"])) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "cause", "step"),
+    [
+        (("xid_nvlink", "nvlink_crc_growth"), "nvlink", "reset the GPU"),
+        (("nvlink_crc_growth", "nvlink_replay_growth"), "unknown", "hold"),
+        (("ecc_growth", "remap_pending"), "gpu memory", "reset the GPU"),
+        (("pcie_replay_growth", "process_failed"), "unknown", "hold"),
+        (("slow_clock", "power_braked"), "power brake", "restart elsewhere"),
+        (("clocks_alike", "power_braked"), "power cap of the room", "hold"),
+        (("kernel_problem", "process_failed", "stall_confirmed"), "node kernel",
+         "recycle the node"),
+        (("kernel_problem", "process_failed"), "unknown", "hold"),
+        (("filesystem_readonly",), "disk of the node", "restart elsewhere"),
+        (("disk_error",), "unknown", "hold"),
+        (("runtime_problem",), "node software", "restart elsewhere"),
+        (("process_failed", "crash_loop"), "crash loop", "tell the owner"),
+        (("process_failed", "exit_memory_fault"), "unknown", "hold"),
+        (("node_not_ready", "pods_lost", "ranks_lost"), "node lost", "recycle the node"),
+        (("ranks_lost", "message_nccl_timeout"), "collective timeout",
+         "rerun from the checkpoint"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_evidence_has_its_weight(
+    names: tuple[str, ...], cause: str, step: str
+) -> None:
+    verdict = judge(names, has_checkpoint=True, runs_again=False)
+    assert (verdict.cause, verdict.step) == (cause, step)
+
+
+def test_a_changed_world_size_and_its_lost_ranks_are_one_incident() -> None:
+    owner = OWNERS["c", "ml", "a-0"]
+    lost = signal("node_not_ready", 0, node="n-0")
+    gone = signal("pods_lost", 1, owner=owner, node="n-0")
+    others = signal("ranks_lost", 2, owner=owner, node="n-1", pod="a-1")
+    again = signal("controller_restarts", 5, owner=owner)
+    assert groups(lost, gone, others, again) == [
+        {"node_not_ready", "pods_lost", "ranks_lost", "controller_restarts"}
+    ]
+
+
+def test_a_workload_that_its_controller_restarts_is_not_restarted_again() -> None:
+    owner = OWNERS["c", "ml", "a-0"]
+    failed = [
+        signal("message_nccl_timeout", 0, owner=owner), signal("process_failed", 0, owner=owner)
+    ]  # fmt: skip
+    again = signal("controller_restarts", 1, owner=owner)
+    ended = signal("controller_gave_up", 2, owner=owner)
+    steps = [
+        judge_signals(group, has_checkpoint=True, recovered=False).step
+        for group in (failed, [*failed, again], [*failed, again, ended])
+    ]
+    assert steps == ["rerun from the checkpoint", "hold", "rerun from the checkpoint"]
+
+
+def test_a_restart_alone_is_no_incident() -> None:
+    assert groups(signal("controller_restarts", 0, owner=OWNERS["c", "ml", "a-0"])) == []
+
+
+@pytest.mark.parametrize(("code", "name"), [(139, "exit_memory_fault"), (143, "exit_terminated")])
+def test_an_exit_code_by_a_signal_is_evidence(code: int, name: str) -> None:
+    exited = {"name": "main", "restarts": 3, "last_exit": {"code": code}}
+    process = EndedProcess(
+        cluster="c", namespace="ml", workload_kind="PyTorchJob", workload="a", pod="a-0", node="n",
+        phase="Failed", started_at=AT, finished_at=AT + timedelta(hours=1),
+        last_seen=AT + timedelta(hours=1), containers=json.dumps([exited]),
+    )  # fmt: skip
+    assert [s.name for s in list_process_signals([process])] == [
+        "process_failed", name, "crash_loop"
+    ]  # fmt: skip
+
+
+def test_a_controllers_event_is_about_its_workload() -> None:
+    event = IncidentEvent(
+        cluster="c", uid="u", at=AT, kind="MPIJob", namespace="ml", name="m",
+        reason="MPIJobRestarting", message="",
+    )  # fmt: skip
+    [restart] = list_event_signals([event], OWNERS, {})
+    assert (restart.name, restart.owner) == ("controller_restarts", ("c", "ml", "MPIJob", "m"))
+
+
+def test_errors_that_rose_are_signals_and_old_ones_are_none() -> None:
+    views = Memory()
+    base = {"cluster": "c", "device": "GPU-0", "node": "n", "interval_s": 30.0}
+    for minute, crc, replays, pending in ((0, 0, 0, 0), (1, 0, 0, 0), (2, 5, 0, 1), (3, 5, 1, 1)):
+        values = {
+            "nvlink_crc": crc, "nvlink_replay": replays, "row_remap_pending": pending,
+            "pcie_replay": 7,
+        }  # fmt: skip
+        views.rows("sample", [{**base, "ts": AT + timedelta(minutes=minute), **values}])
+    bounds = {"since": AT, "until": AT + timedelta(hours=1)}
+    growths = read_counter_growth(views, bounds)
+    views.engine.close()
+    shown = [(s.name, s.at - AT) for s in list_counter_signals(growths, OWNERS)]
+    assert shown == [
+        ("remap_pending", timedelta(minutes=2)),
+        ("nvlink_crc_growth", timedelta(minutes=2)),
+        ("nvlink_replay_growth", timedelta(minutes=3)),
+    ]
