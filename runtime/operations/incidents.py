@@ -4,6 +4,18 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from analyzers.reliability.incidents.reading import read_incidents
+from analyzers.reliability.incidents.recovery import (
+    DIMENSIONS,
+    Dimension,
+    IncidentCost,
+    IncidentGroup,
+    RecoveryShare,
+    compute_recovery_share,
+    group_incidents,
+    price_incident,
+    read_exposure,
+)
+from fallow.errors import UsageError
 from fallow.window import Window
 from runtime.operations.analyzer_runs import load_analyzers
 
@@ -15,6 +27,11 @@ if TYPE_CHECKING:
 
 NOTE = "steps are advice: Fallow restarts and resets nothing"
 """Said with every list of incidents."""
+GROUP_NOTES = (
+    "mtbf_low_h and mtbf_high_h: exact Poisson interval of 95 % (chi-square)",
+    "worse: exact binomial test against the same model in the cluster, Holm-corrected, p < 0.05",
+    "recycling is an estimate: its cost is one restart, its saving the failures beyond peers' rate",
+)
 STALLED = "stalled"
 
 
@@ -28,11 +45,86 @@ def list_incidents(
     return [i for i in incidents if cluster is None or i.cluster == cluster]
 
 
-def build_incident_row(incident: "Incident") -> dict[str, Any]:
+def read_costs(
+    warehouse: "Warehouse", window: Window, incidents: list["Incident"]
+) -> tuple[RecoveryShare, dict[str, IncidentCost]]:
+    """Return the share of paid time and dollars that incidents took, and the cost of each by id."""
+    exposures = read_exposure(warehouse, window)
+    costs = {incident.id: price_incident(incident, exposures) for incident in incidents}
+    return compute_recovery_share(incidents, exposures), costs
+
+
+def check_dimension(word: str) -> Dimension:
+    """Return what incidents are grouped by.
+
+    Raises:
+        UsageError: it is no dimension.
+    """
+    for dimension in DIMENSIONS:
+        if word == dimension:
+            return dimension
+    raise UsageError(f"incidents by {word!r}: legal are {', '.join(DIMENSIONS)}")
+
+
+def group_by(
+    warehouse: "Warehouse",
+    window: Window,
+    incidents: list["Incident"],
+    by: Dimension,
+    split: "datetime | None" = None,
+) -> list[IncidentGroup]:
+    """Return incidents by a dimension; the trend compares before and after `split` (the middle).
+
+    Raises:
+        UsageError: `split` is not inside the window.
+    """
+    middle = window.start + (window.end - window.start) / 2
+    at = (split or middle).replace(minute=0, second=0, microsecond=0)
+    if not window.start < at < window.end:
+        raise UsageError(f"--split {at:%Y-%m-%dT%H:%MZ} is not inside the window {window}")
+    sides = (
+        read_exposure(warehouse, Window(window.start, at)),
+        read_exposure(warehouse, Window(at, window.end)),
+    )
+    return group_incidents(incidents, by, sides, at.astimezone(UTC).replace(tzinfo=None))
+
+
+def build_group_row(group: IncidentGroup, by: Dimension) -> dict[str, Any]:
+    """Return a group as one row; null = not known.
+
+    mtbf hours are clock hours of a job or node, GPU-hours of a model or cause. expected, p_worse
+    (Holm), worse and the price of recycling are those of nodes and GPUs only.
+    """
+    mtbf, peers, recycling = group.mtbf, group.peers, group.recycling
+    return {
+        by: group.subject,
+        "cluster": group.cluster or None,
+        "incidents": group.incidents,
+        "mtbf_h": mtbf and mtbf.mean_h,
+        "mtbf_low_h": mtbf and mtbf.low_h,
+        "mtbf_high_h": mtbf and mtbf.high_h,
+        "hours": mtbf and mtbf.hours,
+        "gpu_hours": group.gpu_hours,
+        "usd": group.usd,
+        "unknown_costs": group.unknown,
+        "before": group.before,
+        "after": group.after,
+        "trend_p": group.trend_p,
+        "expected": peers and peers.expected,
+        "p_worse": peers and peers.p,
+        "worse": peers and peers.is_worse,
+        "recycle_gpu_hours": recycling and recycling.cost_gpu_hours,
+        "recycle_usd": recycling and recycling.cost_usd,
+        "saves_gpu_hours_30d": recycling and recycling.saved_gpu_hours,
+        "saves_usd_30d": recycling and recycling.saved_usd,
+    }
+
+
+def build_incident_row(incident: "Incident", cost: IncidentCost) -> dict[str, Any]:
     """Return an incident as one row of a table.
 
     gpus = those of its workloads; lost_gpu_hours null = not known; recovery_s null = no work of a
-    replacement was seen.
+    replacement was seen; usd of lost work and recovery, null = unknown or without a price.
     """
     verdict = incident.verdict
     return {
@@ -48,14 +140,28 @@ def build_incident_row(incident: "Incident") -> dict[str, Any]:
         "lost_gpu_hours": incident.lost.gpu_hours,
         "lost_basis": incident.lost.basis,
         "recovery_s": incident.recovery_s,
+        "recovery_gpu_hours": cost.recovery_gpu_hours,
+        "usd": cost.usd,
     }
 
 
-def describe_incident(incident: "Incident") -> dict[str, Any]:
+def describe_share(share: RecoveryShare) -> str:
+    """Return the share of recovery as a line for people."""
+    part = "unknown" if share.share is None else f"{share.share:.2%}"
+    dollars = "" if share.usd is None else f", ${share.usd:,.2f}"
+    measured = share.incidents - share.unknown
+    return (
+        f"{share.incidents} incidents took {part} of the paid GPU-hours (lost work "
+        f"{share.lost_gpu_hours:,.1f}, recovery {share.recovery_gpu_hours:,.1f} GPU-h{dollars}); "
+        f"the cost of {measured} is known"
+    )
+
+
+def describe_incident(incident: "Incident", cost: IncidentCost) -> dict[str, Any]:
     """Return an incident as an object of the document, with its ranked causes and evidence."""
     verdict = incident.verdict
     return {
-        **build_incident_row(incident),
+        **build_incident_row(incident, cost),
         "workloads": _list_workloads(incident),
         "nodes": incident.nodes,
         "end": _set_zone(incident.end),

@@ -64,11 +64,31 @@ def test_the_table_is_for_people_and_one_cluster_can_be_chosen(fallow: Fallow, h
     assert "Fallow restarts and resets nothing" in ran.err
 
 
+def test_incidents_by_node_name_the_lost_one_and_no_node_of_a_short_absence(
+    fallow: Fallow, home: Path
+) -> None:
+    words = ("incidents", "--home", home, "--window", BOUNDS, "--by", "node")
+    ran = fallow(*words, "-o", "json")
+    assert ran.code == 0, ran
+    answer = json.loads(ran.out)
+    assert (answer["schema"], answer["by"]) == ("fallow.incidents/v1", "node")
+    [group] = answer["groups"]
+    assert (group["node"], group["cluster"], group["incidents"]) == ("n-0", "node lost", 1)
+    assert group["mtbf_h"] is None, "the ledger has no hours of it"
+    assert answer["recovery"]["incidents"] == 2
+    assert len(answer["incidents"]) == 2
+    table = fallow(*words)
+    assert ("n-0" in table.out, "2 incidents took unknown" in table.err) == (True, True), table
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
         (("--window", "soon"), 2, "soon"),
         (("--cluster", "elsewhere"), 2, "elsewhere"),
+        (("--by", "team"), 2, "legal are job, node, gpu, model, cause"),
+        (("--by", "node", "--window", BOUNDS, "--split", "2026-01-01"), 2, "not inside"),
+        (("--by", "node", "--window", BOUNDS, "--split", "later"), 2, "later"),
     ],
 )
 def test_bad_input_is_refused_in_words(

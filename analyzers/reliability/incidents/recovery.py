@@ -1,0 +1,347 @@
+"""Sum what incidents cost, by job, node, GPU, model and cause, with the MTBF and who is worse.
+
+    Incident ─► price_incident ─► lost work + recovery, GPU-hours and dollars
+    ledger ───► exposure.sql ───► hours in which failures could happen ─► rates.py ─► IncidentGroup
+
+A node or GPU answers only for incidents whose first cause is of the class device or node and whose
+evidence names it: a job that fails by itself on a node is not the node's. A reclaim of a spot node
+is a cause of its own and nobody's failure.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+
+from analyzers.money import SMALLEST
+from analyzers.queries import load_sql
+from analyzers.reliability.incidents.rates import (
+    PeerTest,
+    compare_with_peers,
+    compute_trend,
+)
+from analyzers.reliability.incidents.records import Incident
+from fallow.checkpointing import Mtbf, compute_mtbf
+from fallow.protocols import Views
+from fallow.rows import Row, decode_rows
+from fallow.window import Window
+
+Dimension = Literal["job", "node", "gpu", "model", "cause"]
+DIMENSIONS: tuple[Dimension, ...] = ("job", "node", "gpu", "model", "cause")
+FLEET = ("all", "", "")
+PHYSICAL = frozenset({"device", "node"})
+MONTH_DAYS = 30
+HANGS = frozenset({"stall_confirmed", "stall_suspected"})
+
+
+class Exposure(Row, frozen=True):
+    """Hours and dollars in which a subject could fail (`exposure.sql`); usd None = no price."""
+
+    dimension: str
+    cluster: str
+    subject: str
+    peers: str
+    hours: float
+    gpu_hours: float
+    usd: Decimal | None
+
+
+class IncidentCost(msgspec.Struct, frozen=True):
+    """What an incident cost; None = unknown."""
+
+    lost_gpu_hours: float | None
+    recovery_gpu_hours: float | None
+    """From the first sign to the first work of the replacement, or while the job hung."""
+    usd: Decimal | None
+
+    @property
+    def gpu_hours(self) -> float:
+        """Return what is known of both."""
+        return (self.lost_gpu_hours or 0.0) + (self.recovery_gpu_hours or 0.0)
+
+
+class Recycling(msgspec.Struct, frozen=True):
+    """What taking a node or GPU out of service costs once, and saves in 30 days; estimates."""
+
+    cost_gpu_hours: float
+    """Its workloads restart elsewhere: its GPUs times the mean time to recover."""
+    cost_usd: Decimal | None
+    saved_gpu_hours: float
+    """Failures beyond its peers' rate times the mean cost of its incidents."""
+    saved_usd: Decimal | None
+
+
+class IncidentGroup(msgspec.Struct, frozen=True):
+    """The incidents of one job, node, GPU, model or cause, and how often they come."""
+
+    cluster: str
+    subject: str
+    incidents: int
+    mtbf: Mtbf | None
+    """None = the ledger has no hours of it."""
+    gpu_hours: float
+    """Of lost work and recovery, as far as known."""
+    usd: Decimal | None
+    unknown: int
+    """Incidents whose cost is not known."""
+    before: int
+    after: int
+    trend_p: float | None
+    peers: PeerTest | None = None
+    recycling: Recycling | None = None
+
+
+class RecoveryShare(msgspec.Struct, frozen=True):
+    """The part of all paid time and dollars that went into lost work and recovery."""
+
+    incidents: int
+    unknown: int
+    lost_gpu_hours: float
+    recovery_gpu_hours: float
+    gpu_hours: float
+    """Paid in the window."""
+    share: float | None
+    usd: Decimal | None
+    paid_usd: Decimal | None
+    usd_share: float | None
+
+
+Exposures = Mapping[tuple[str, str, str], Exposure]
+
+
+def read_exposure(views: Views, window: Window) -> dict[tuple[str, str, str], Exposure]:
+    """Return the hours in which failures could happen, by dimension, cluster and subject."""
+    table = views.query(load_sql("reliability/incidents/exposure"), window.bounds())
+    return {(e.dimension, e.cluster, e.subject): e for e in decode_rows(table, Exposure)}
+
+
+def price_incident(incident: Incident, exposures: Exposures) -> IncidentCost:
+    """Return what an incident cost, at the mean price of its workloads' GPU-hours."""
+    lost, down = incident.lost.gpu_hours, _measure_recovery(incident)
+    jobs = [exposures.get(("job", o[0], f"{o[2]}/{o[1]}/{o[3]}")) for o in incident.owners]
+    bills = [job for job in jobs if job is not None]
+    hours = sum(bill.gpu_hours for bill in bills)
+    amounts = [bill.usd for bill in bills if bill.usd is not None]
+    if (lost is None and down is None) or not hours or len(amounts) < len(jobs):
+        return IncidentCost(lost, down, None)
+    rate = sum(amounts, Decimal()) / Decimal(repr(hours))
+    usd = rate * Decimal(repr((lost or 0.0) + (down or 0.0)))
+    return IncidentCost(lost, down, usd.quantize(SMALLEST))
+
+
+def _measure_recovery(incident: Incident) -> float | None:
+    if incident.recovery_s is not None:
+        return round(incident.recovery_s * incident.gpus / 3600, 6)
+    hangs = [s for s in incident.signals if s.name in HANGS]
+    if not hangs:
+        return None
+    seconds = (max(s.end for s in hangs) - min(s.at for s in hangs)).total_seconds()
+    return round(seconds * incident.gpus / 3600, 6)
+
+
+def compute_recovery_share(incidents: Sequence[Incident], exposures: Exposures) -> RecoveryShare:
+    """Return the share of paid time and dollars that incidents took."""
+    costs = [price_incident(i, exposures) for i in incidents]
+    paid = exposures.get(FLEET)
+    hours = paid.gpu_hours if paid else 0.0
+    cost_hours, usd = sum(c.gpu_hours for c in costs), _sum_usd(costs)
+    bill = paid.usd if paid else None
+    return RecoveryShare(
+        incidents=len(incidents),
+        unknown=sum(1 for c in costs if not _is_known(c)),
+        lost_gpu_hours=round(sum(c.lost_gpu_hours or 0.0 for c in costs), 6),
+        recovery_gpu_hours=round(sum(c.recovery_gpu_hours or 0.0 for c in costs), 6),
+        gpu_hours=hours,
+        share=cost_hours / hours if hours else None,
+        usd=usd,
+        paid_usd=bill,
+        usd_share=float(usd / bill) if usd is not None and bill else None,
+    )
+
+
+def group_incidents(
+    incidents: Sequence[Incident],
+    by: Dimension,
+    exposures: tuple[Exposures, Exposures],
+    split: datetime,
+) -> list[IncidentGroup]:
+    """Return the incidents of each subject, the most expensive first; naive UTC.
+
+    `exposures` are those before and after `split`. Subjects without an incident are left out. The
+    cost of an incident of several subjects is divided by their GPUs.
+    """
+    first, second = exposures
+    whole = _add_exposures(first, second)
+    theirs: dict[tuple[str, str], list[Incident]] = defaultdict(list)
+    parts: dict[tuple[str, tuple[str, str]], float] = {}
+    for incident in incidents:
+        for key in _list_subjects(incident, by, whole):
+            theirs[key].append(incident)
+            parts[incident.id, key] = _get_gpus(whole.get((by, *key)))
+    sums: dict[str, float] = defaultdict(float)
+    for (of, _), gpus in parts.items():
+        sums[of] += gpus
+    tests = _compare(theirs, by, whole) if by in {"node", "gpu"} else {}
+    groups = []
+    for (cluster, subject), mine in theirs.items():
+        place = FLEET if by == "cause" else (by, cluster, subject)
+        costs = [
+            _apportion(price_incident(i, whole), parts[i.id, (cluster, subject)] / sums[i.id])
+            for i in mine
+        ]
+        before = sum(1 for i in mine if i.start < split)
+        hours = [_get_hours(part, place) for part in (first, second)]
+        peers = tests.get((cluster, subject))
+        groups.append(
+            IncidentGroup(
+                cluster=cluster,
+                subject=subject,
+                incidents=len(mine),
+                mtbf=compute_mtbf(len(mine), sum(hours)) if sum(hours) else None,
+                gpu_hours=round(sum(c.gpu_hours for c in costs), 6),
+                usd=_sum_usd(costs),
+                unknown=sum(1 for c in costs if not _is_known(c)),
+                before=before,
+                after=len(mine) - before,
+                trend_p=compute_trend(before, hours[0], len(mine) - before, hours[1]),
+                peers=peers,
+                recycling=_plan_recycling(mine, costs, peers, whole.get(place), whole.get(FLEET)),
+            )
+        )
+    return sorted(groups, key=lambda g: (-(g.usd or Decimal()), -g.gpu_hours, g.subject))
+
+
+def _get_gpus(exposure: Exposure | None) -> float:
+    """Return the mean GPUs of a subject: by them the cost of an incident is divided."""
+    return exposure.gpu_hours / exposure.hours if exposure is not None and exposure.hours else 1.0
+
+
+def _apportion(cost: IncidentCost, part: float) -> IncidentCost:
+    lost, down, usd = cost.lost_gpu_hours, cost.recovery_gpu_hours, cost.usd
+    return IncidentCost(
+        None if lost is None else lost * part,
+        None if down is None else down * part,
+        None if usd is None else (usd * Decimal(repr(part))).quantize(SMALLEST),
+    )
+
+
+def _list_subjects(
+    incident: Incident, by: Dimension, exposures: Exposures
+) -> Iterator[tuple[str, str]]:
+    if by == "cause":
+        yield "", incident.verdict.cause
+    elif by == "job":
+        for cluster, namespace, kind, name in incident.owners:
+            yield cluster, f"{kind}/{namespace}/{name}"
+    elif by == "model":
+        yield from sorted({("", model) for model in _list_models(incident, exposures)})
+    else:
+        for name in _list_blamed(incident, by):
+            yield incident.cluster, name
+
+
+def _list_models(incident: Incident, exposures: Exposures) -> Iterator[str]:
+    keys = [("gpu", incident.cluster, device) for device in incident.devices] or [
+        ("job", o[0], f"{o[2]}/{o[1]}/{o[3]}") for o in incident.owners
+    ]
+    for key in keys:
+        if key in exposures:
+            yield exposures[key].peers
+
+
+def _list_blamed(incident: Incident, by: Dimension) -> list[str]:
+    """Return the nodes or GPUs that the evidence of the first cause names."""
+    if incident.verdict.class_ not in PHYSICAL:
+        return []
+    named = {
+        name
+        for cause in incident.verdict.causes
+        if cause.cause == incident.verdict.cause
+        for name in cause.signals
+    }
+    blamed = [s for s in incident.signals if s.name in named and (s.device or s.owner is None)]
+    blamed = blamed or [s for s in incident.signals if s.name in named]
+    return sorted({s.device if by == "gpu" else s.node for s in blamed} - {""})
+
+
+def _compare(
+    theirs: Mapping[tuple[str, str], Sequence[Incident]], by: Dimension, exposures: Exposures
+) -> dict[tuple[str, str], PeerTest]:
+    """Return the test of each subject against those of its cluster and model.
+
+    The p-values are corrected within one model of one cluster.
+    """
+    hours: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for (dimension, cluster, subject), exposure in exposures.items():
+        if dimension == by:
+            hours[cluster, exposure.peers][subject] = exposure.hours
+    tests = {}
+    for (cluster, _), lengths in hours.items():
+        counts = {name: len(theirs.get((cluster, name), ())) for name in lengths}
+        for name, test in compare_with_peers(counts, lengths).items():
+            tests[cluster, name] = test
+    return tests
+
+
+def _plan_recycling(
+    incidents: Sequence[Incident],
+    costs: Sequence[IncidentCost],
+    peers: PeerTest | None,
+    own: Exposure | None,
+    fleet: Exposure | None,
+) -> Recycling | None:
+    """Return the estimate for a subject that is worse than its peers; None = it is not."""
+    seconds = [i.recovery_s for i in incidents if i.recovery_s is not None]
+    priced = [c for c in costs if _is_known(c)]
+    if peers is None or not peers.is_worse or own is None or not seconds or not priced:
+        return None
+    gpus = own.gpu_hours / own.hours
+    cost = gpus * sum(seconds) / len(seconds) / 3600
+    beyond = max(len(incidents) - peers.expected, 0.0)
+    saved = beyond * sum(c.gpu_hours for c in priced) / len(priced) * MONTH_DAYS * 24 / own.hours
+    rate = None
+    if fleet is not None and fleet.usd is not None and fleet.gpu_hours:
+        rate = fleet.usd / Decimal(repr(fleet.gpu_hours))
+    return Recycling(
+        round(cost, 3), _price(cost, rate), round(saved, 3), _price(saved, rate)
+    )  # fmt: skip
+
+
+def _price(gpu_hours: float, rate: Decimal | None) -> Decimal | None:
+    return None if rate is None else (rate * Decimal(repr(gpu_hours))).quantize(SMALLEST)
+
+
+def _is_known(cost: IncidentCost) -> bool:
+    return cost.lost_gpu_hours is not None or cost.recovery_gpu_hours is not None
+
+
+def _sum_usd(costs: Iterable[IncidentCost]) -> Decimal | None:
+    """Return the dollars of all costs; None = the known hours of one have no price."""
+    priced = [c for c in costs if _is_known(c)]
+    amounts = [c.usd for c in priced if c.usd is not None]
+    return sum(amounts, Decimal()) if priced and len(amounts) == len(priced) else None
+
+
+def _get_hours(exposures: Exposures, key: tuple[str, str, str]) -> float:
+    exposure = exposures.get(key)
+    return exposure.hours if exposure is not None else 0.0
+
+
+def _add_exposures(first: Exposures, second: Exposures) -> dict[tuple[str, str, str], Exposure]:
+    added = dict(first)
+    for key, exposure in second.items():
+        before = added.get(key)
+        if before is None:
+            added[key] = exposure
+            continue
+        priced = before.usd is not None and exposure.usd is not None
+        added[key] = msgspec.structs.replace(
+            exposure,
+            hours=before.hours + exposure.hours,
+            gpu_hours=before.gpu_hours + exposure.gpu_hours,
+            usd=(before.usd or Decimal()) + (exposure.usd or Decimal()) if priced else None,
+        )
+    return added

@@ -1,0 +1,1 @@
+-- Errors of links and pending row remaps in `sample`; rows from before the upgrade have none.
