@@ -45,6 +45,7 @@ lint: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.lint.names
+	@$(BIN)/python -m tests.lint.prose
 	@$(BIN)/python -m tests.lint.unused
 	@! $(BIN)/radon cc -n D actions analyzers collectors dashboards fallow runtime simulator warehouse | grep .
 	@$(BIN)/sqlfluff lint -q --processes 0 warehouse analyzers actions dashboards

@@ -15,7 +15,7 @@ REACH_GIB = 4
 
 
 def run(small: bool) -> list[Result]:
-    """Measure 30 days of 10,000 GPUs, rolled up and in the books; small: 2 days of 200."""
+    """Measure 30 days of 10,000 GPUs, rolled up and in the ledger; small: 2 days of 200."""
     gpus, days = (200, 2) if small else (10_000, 30)
     with open_month(gpus, days) as (warehouse, window):
         before = read_peak_gib()

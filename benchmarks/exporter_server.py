@@ -1,6 +1,6 @@
 """Serve a fleet's expositions on one loopback port: python -m benchmarks.exporter_server NODES.
 
-Prints its port and serves `/node/<i>`; each request of a node gets the node's next look. As lean
+Prints its port and serves `/node/<i>`; each request of a node gets the node's next scrape. As lean
 as it can be, since it shares the machine with what is measured.
 """
 

@@ -33,7 +33,7 @@ GPUS = 8
 
 
 def render_node(node: int, scrape: int) -> bytes:
-    """Return one node's exposition at one look: same series, other values."""
+    """Return one node's exposition at one scrape: same series, other values."""
     values = random.Random(node * 7919 + scrape)
     labels = [_render_labels(node, gpu) for gpu in range(GPUS)]
     lines: list[str] = []

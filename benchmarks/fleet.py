@@ -1,4 +1,4 @@
-"""A synthetic fleet: jobs come and go on nodes of eight GPUs, and each look is one wide table.
+"""A synthetic fleet: jobs come and go on nodes of eight GPUs, and each scrape is one wide table.
 
 Each slot of a node (one, two, four or eight GPUs) is a state machine of training, serving,
 notebook, idle-held and free stretches of hours. Utilisation, temperatures and clocks are whole
@@ -47,11 +47,11 @@ METRICS = (
     "nvlink_rx_bps",
     "throttle_mask",
 )
-"""The 25 canonical columns that every look fills: what dcgm-exporter's profiling set gives."""
+"""The 25 canonical columns that every scrape fills: what dcgm-exporter's profiling set gives."""
 
 
 class SyntheticFleet:
-    """GPUs whose jobs go on from one look to the next."""
+    """GPUs whose jobs go on from one scrape to the next."""
 
     def __init__(self, gpus: int, seed: int = 0, *, cluster: str = "bench") -> None:
         self.rng = np.random.default_rng(seed)
@@ -80,7 +80,7 @@ class SyntheticFleet:
         }
 
     def scrape(self, ts: datetime, interval_s: float = 15.0) -> pa.Table:
-        """Return one look at every GPU: the `sample` schema, one row per device, naive UTC."""
+        """Return one sample of every GPU: the `sample` schema, one row per device, naive UTC."""
         elapsed_s = (ts - self._ts).total_seconds() if self._ts else interval_s
         self._ts = ts
         self._turn(elapsed_s)
@@ -111,7 +111,7 @@ class SyntheticFleet:
     def _metrics(self, state: np.ndarray, elapsed_s: float) -> dict[str, np.ndarray]:
         rng, count = self.rng, self.gpus
         level = self._level[self._slot]
-        # A notebook computes in one look of ten, a server follows its load, training is steady.
+        # A notebook computes in one sample of ten, a server follows its load, training is steady.
         duty = np.select(
             [state == TRAIN, state == SERVE, state == NOTEBOOK],
             [level, level * rng.uniform(0.1, 0.9, count), level * (rng.random(count) < 0.1)],
@@ -165,7 +165,7 @@ class SyntheticFleet:
 def build_scrapes(
     fleet: SyntheticFleet, start: datetime, count: int, interval_s: float = 15.0
 ) -> list[pa.Table]:
-    """Return `count` looks from `start` on, `interval_s` seconds apart."""
+    """Return `count` scrapes from `start` on, `interval_s` seconds apart."""
     step = timedelta(seconds=interval_s)
     return [fleet.scrape(start + i * step, interval_s) for i in range(count)]
 

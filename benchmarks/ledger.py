@@ -35,7 +35,7 @@ def run(small: bool) -> list[Result]:
         audit_peak = read_peak_gib()
         late = _measure_late(warehouse, Window(window.end - LATE, window.end))
     if failures:
-        raise RuntimeError(f"the books do not balance: {failures[0]}")
+        raise RuntimeError(f"the ledger does not add up: {failures[0]}")
     return [
         Result(name=f"say who held what, {of}", value=allocated, unit="s", note=f"{claims} rows"),
         Result(name=f"post the ledger, {of}", value=ledger_s, unit="s", note=f"{rows} rows"),
@@ -60,7 +60,7 @@ def run(small: bool) -> list[Result]:
             note=f"{before:.2f} GiB before",
         ),
         Result(
-            name=f"audit the books, {of}",
+            name=f"audit the ledger, {of}",
             value=audited,
             unit="s",
             note=f"peak {audit_peak:.2f} GiB",

@@ -62,7 +62,7 @@ def build_month(
 
 @contextmanager
 def open_month(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
-    """Give a month with its books and all that is spoken, of the kept folder where one is named."""
+    """Yield a month with its ledger and its signals, from a folder of before where one is named."""
     folder = os.environ.get(KEPT_FOLDER)
     kept_folder = Path(folder) / f"{gpus}x{days}" if folder else None
     with build_month(

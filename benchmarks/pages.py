@@ -71,7 +71,8 @@ WATCH = """(() => {
   };
   watch('', 0);
 })()"""
-"""Looks every 20 ms; moments are milliseconds since the address was entered, or since the click."""
+"""Reads the page every 20 ms; times are milliseconds since the address was entered or since the
+click."""
 
 
 CLICKED_FROM = ("mine", "actions")

@@ -61,7 +61,7 @@ def run(small: bool) -> list[Result]:
             note="until Arrow tables of `sample` stand",
         ),
         Result(
-            name="first look at all targets (templates learned)",
+            name="first scrape of all targets (templates learned)",
             value=samples / learned / 1e6,
             unit="M samples/s",
             note="once per target and change",

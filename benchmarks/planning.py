@@ -67,8 +67,8 @@ def _backtest(warehouse: Warehouse, window: Window, gpus: int, days: int) -> Ite
         value=took,
         unit="s",
         reach=REACH_S,
-        note=f"{past.rows.num_rows:,} findings at {steps} moments in {remembered:.1f} s; "
-        f"{result.cases:,} cases, {result.notified:,} told, {len(result.stops):,} stopped, "
+        note=f"{past.rows.num_rows:,} findings at {steps} evaluations in {remembered:.1f} s; "
+        f"{result.cases:,} cases, {result.notified:,} notified, {len(result.stops):,} stopped, "
         f"{result.gpu_hours:,.0f} GPU-hours; {worked:.1f} s of processors",
     )
     yield Result(name="backtest: peak memory", value=read_peak_gib(), unit="GiB")

@@ -1,4 +1,4 @@
-"""A simulated day with its doors closed: everything happens, and every look becomes a row."""
+"""A simulated day without HTTP servers: everything happens, and every sample becomes a row."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The Kubernetes stand-in in a process of its own: lists through our collector, creates over HTTP.
+"""The Kubernetes API stub in a process of its own: lists through our collector, creates over HTTP.
 
 python -m benchmarks simulator_kube
 """
@@ -35,7 +35,7 @@ SPACE = "bench"
 
 
 def run(small: bool) -> list[Result]:
-    """Measure seconds of a list and of a whole look, and creates in a second."""
+    """Measure seconds of a list and of a whole poll, and creates in a second."""
     pods = SMALL_PODS if small else PODS
     creates = SMALL_CREATES if small else CREATES
     from kubernetes import client
@@ -55,7 +55,7 @@ def run(small: bool) -> list[Result]:
     return [
         Result(name=name, value=list_s, unit="s", reach=2, note=note),
         Result(
-            name=f"simulator: a collector's look at {pods:,} pods, rows and all",
+            name=f"simulator: a collector's poll of {pods:,} pods, rows and all",
             value=listed_s,
             unit="s",
         ),

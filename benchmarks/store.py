@@ -1,4 +1,4 @@
-"""Store one look of a whole fleet while others query, and weigh what lies on disk.
+"""Store one scrape of a whole fleet while others query, and measure the size on disk.
 
 Each store is one transaction: rows that are there already are left out, the new file and its
 folders are flushed to the disk, then the catalog commits.
@@ -27,7 +27,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 INTERVAL_S = 15.0
 READERS = 3
 PACE_S = 0.2
-"""A look is stored so often beside the readers: 75 times as often as a scrape of 15 s comes."""
+"""A scrape is stored so often beside the readers: 75 times as often as a scrape of 15 s comes."""
 
 _READER = """
 import select, sys, time
@@ -59,10 +59,10 @@ print(asked)
 
 
 def run(small: bool) -> list[Result]:
-    """Measure at 10,000 GPUs: 120 looks beside three readers, an hour compacted; small: 200.
+    """Measure at 10,000 GPUs: 120 scrapes beside three readers, an hour compacted; small: 200.
 
     Readers ask as dashboards do: the fleet's last five minutes, a device's last fifteen, the
-    newest look by namespace; each asks 20 questions a second, or as many as are answered. A look
+    newest scrape by namespace; each sends 20 queries a second, or as many as are answered. A scrape
     comes every 200 ms, so that two cores are shared by one writer and readers that never rest.
     """
     gpus, scrape_count, hour = (200, 8, 20) if small else (10_000, 120, 240)
@@ -84,7 +84,7 @@ def run(small: bool) -> list[Result]:
 def _store(
     warehouse: Warehouse, fleet: SyntheticFleet, time_list: list[datetime], pace_s: float = 0.0
 ) -> list[float]:
-    """Return the milliseconds of each store; the look itself is made outside the clock."""
+    """Return the milliseconds of each store; the scrape itself is made outside of the time."""
     times = []
     due = time.perf_counter()
     for timestamp in time_list:
@@ -120,24 +120,24 @@ def _build_results(
 ) -> list[Result]:
     row_text = f"{gpus} rows x {len(METRICS)} metrics"
     note_text = (
-        f"{len(beside)} looks; the readers asked {reader_queries} times; load "
+        f"{len(beside)} scrapes; the readers sent {reader_queries} queries; load "
         f"{os.getloadavg()[0]:.1f}"
     )
     return [
         Result(
-            name=f"store one look ({row_text}), alone: p50",
+            name=f"store one scrape ({row_text}), alone: p50",
             value=_convert_time(alone, 0.5),
             unit="ms",
         ),
         Result(
-            name=f"store one look, {READERS} readers querying: p50",
+            name=f"store one scrape, {READERS} readers querying: p50",
             value=_convert_time(beside, 0.5),
             unit="ms",
             reach=60,
             note=note_text,
         ),
         Result(
-            name=f"store one look, {READERS} readers querying: p95",
+            name=f"store one scrape, {READERS} readers querying: p95",
             value=_convert_time(beside, 0.95),
             unit="ms",
             reach=150,
@@ -160,9 +160,9 @@ def _weigh(warehouse: Warehouse, gpus: int, time_list: list[datetime]) -> list[R
     packed = _sample(warehouse)
     hours = len(time_list) * INTERVAL_S / 3600
     return [
-        Result(name="send one stored look again (nothing is added)", value=resent, unit="ms"),
+        Result(name="send one stored scrape again (nothing is added)", value=resent, unit="ms"),
         Result(
-            name=f"compact {hours:.2g} h of looks ({loose['files']} files)", value=took, unit="s"
+            name=f"compact {hours:.2g} h of scrapes ({loose['files']} files)", value=took, unit="s"
         ),
         Result(
             name="raw on disk, compacted",
@@ -170,7 +170,7 @@ def _weigh(warehouse: Warehouse, gpus: int, time_list: list[datetime]) -> list[R
             unit="B/sample",
             reach=1.6,
             note=f"{hours:.2g} h at 15 s in {packed['files']} file(s), "
-            f"{loose['bytes'] / packed['bytes']:.2f}x smaller than the single looks; measured "
+            f"{loose['bytes'] / packed['bytes']:.2f}x smaller than the single scrapes; measured "
             "elsewhere on other series: Prometheus 4.37, VictoriaMetrics 1.79",
         ),
     ]

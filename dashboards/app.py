@@ -134,7 +134,7 @@ def _read_request(person: signin.Person, requests: list[PageRequest]) -> None:
     extent_known = data.query(extents.read_extent)
     if extent_known is None:
         page.show_nothing(
-            "Nothing was looked at yet.",
+            "Nothing was collected yet.",
             "`fallow collect --once`, `fallow up` or `fallow import` bring telemetry in; "
             "`fallow doctor` says what is missing. This page will fill by itself.",
         )

@@ -26,7 +26,7 @@ INDEX = Path(st.__file__).parent / "static" / "index.html"
 NO_PAGE = "no-page"
 """The address that says that there is no page at the address in its parameter `address`."""
 SERVED_FOLDERS = frozenset({"_stcore", "app", "auth", "component", "media", "static"})
-"""Folders of Streamlit's own addresses; its client looks for `_stcore` below every page."""
+"""Folders of Streamlit's own addresses; its client requests `_stcore` below every page."""
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 

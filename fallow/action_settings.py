@@ -77,7 +77,7 @@ class Channel(SettingsGroup):
 
 
 class NoticesSettings(SettingsGroup):
-    """Who is told, how, and how often."""
+    """Who is notified, how, and how often."""
 
     channels: dict[str, Channel] = Field(default_factory=dict, description="by name: url, quiet")
     owners: dict[str, list[str]] = Field(

@@ -18,7 +18,7 @@ class FragmentationSettings(SettingsGroup):
         0.95, gt=0, le=1, description="part of the observed pods that the expected mix is made of"
     )
     least_pods: int = Field(
-        50, ge=1, description="from fewer pods a typical mix is assumed, and said so"
+        50, ge=1, description="from fewer pods a typical mix is assumed, and the finding names it"
     )
     min_gpus: float = Field(
         0.25, ge=0, description="pools that lose fewer GPUs on average are no finding"

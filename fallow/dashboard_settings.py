@@ -27,7 +27,7 @@ class OidcSettings(SettingsGroup):
     verified_email: bool = Field(
         True,
         description="an e-mail counts only with `email_verified: true`; false where the provider "
-        "sends no such claim and vouches for its addresses",
+        "sends no such claim and verifies its addresses",
     )
     roles_claim: str = Field(
         "groups", description="claim that holds roles; dots go down: realm_access.roles"

@@ -32,7 +32,7 @@ class Dataset(SettingsGroup):
 
 
 class DatapathSettings(SettingsGroup):
-    """When work waits for data, and where data is kept too dear."""
+    """When work waits for data, and where storage costs too much."""
 
     activity: float = Field(
         0.50, gt=0, le=1, description="GPU activity of an hour below which it may wait for data"

@@ -39,7 +39,7 @@ class IdleSettings(SettingsGroup):
     working_hours: tuple[int, int] = Field(
         (7, 19),
         description="first hour and the hour after the last, Monday to Friday, in which people "
-        "come back to what they left: rests at other hours tell nothing of these",
+        "come back to what they left: idle times at other hours do not predict these",
     )
     time_zone: TimeZone = Field("UTC", description="the time zone of working hours")
 

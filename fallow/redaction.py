@@ -60,7 +60,7 @@ _PLACES = (
 )
 """Where secrets stand: parts that a text has then, in lower case, and the expression.
 
-The parts are looked for first: an expression takes 0.1 s for each MB of a table without any.
+The parts are searched first: an expression takes 0.1 s for each MB of a table without any.
 """
 
 _values: set[str] = set()

@@ -178,7 +178,7 @@ def read_state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
 def build_source(noun: str, seen: TierState) -> str:
     """Return `noun AS (...)` over all tiers, for a WITH clause inside a write transaction.
 
-    The engine looks for the files in `seen` on a local disk, needed or not: leave out the others.
+    The engine searches the files of `seen` on a local disk, needed or not: leave out the others.
     """
     listed = define_view(noun, seen) or f'SELECT * FROM lake.main."{noun}"'
     return f'"{noun}" AS NOT MATERIALIZED ({listed})'

@@ -50,7 +50,7 @@ def gather_facts(
     """Return the facts of all findings with a recommendation, in their order.
 
     `histories` are by policy and finding. A history goes into the facts only where it is the only
-    one of its finding (`plan` looks each up again).
+    one of its finding (`plan` reads each again).
     """
     advised = [(f, r) for f in findings if f.window.start < now and (r := recommend(f))]
     if not advised:

@@ -143,7 +143,7 @@ def _check_approval(case: GateInput) -> Iterator[Refusal]:
         required = "two different people have" if approvals.four_eyes else "somebody has"
         approved = f", {', '.join(sorted(people))} did" if people else ""
         if len(people) >= needed:
-            approved += ": whether they are different people cannot be told from their sign-ins"
+            approved += ": whether they are different people is not known from their sign-ins"
         scope = (
             f" its first {approvals.first} actions" if approvals.when == "first" else " each action"
         )

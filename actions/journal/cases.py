@@ -93,8 +93,8 @@ class JournalledCases(DerivedState):
     def continue_cases(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return facts whose findings carry the case that they continue: id, start, figures.
 
-        A case that lasts longer than its analyzer looks back begins a little later in each finding.
-        It is the same case as long as each finding overlaps the one before.
+        A case that lasts longer than the window of its analyzer begins a little later in each
+        finding. It is the same case as long as each finding overlaps the one before.
         """
         findings = [f.finding for f in facts]
         uids = {n: f.uid for n, f in enumerate(facts) if f.uid is not None}

@@ -53,7 +53,7 @@ class Freeze:
             if self._file.exists():
                 return f"frozen: the file {self._file} exists"
         except OSError as error:
-            return f"the file {self._file} cannot be looked for: {error.strerror or error}"
+            return f"the file {self._file} cannot be checked: {error.strerror or error}"
         return self.explain_configmap()
 
     def explain_configmap(self) -> str | None:

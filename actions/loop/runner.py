@@ -170,7 +170,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         """Read the sources again: minutes may have passed. None = it is no case any more."""
         context = self.context
         fresh = self.evidence.again(facts, context.clock())
-        context.pulse("looked again")
+        context.pulse("read again")
         if fresh is None:
             return None
         now = context.clock()
@@ -238,7 +238,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
             ahead_s = (facts.seen_until - now).total_seconds()
             text = f"its devices were last sampled {last_seen}, {ahead_s:.0f} s ahead of this clock"
             return (Reason("evidence", f"{text}: its age is unknown"),)
-        text = f"its devices were last looked at {last_seen}: older than {limit_s:.0f} s"
+        text = f"its devices were last sampled at {last_seen}: older than {limit_s:.0f} s"
         return (Reason("evidence", text),)
 
     def _explain_unfit(

@@ -95,8 +95,8 @@ def _check_waits(policy: Policy, text: PolicyText, interval: timedelta) -> None:
             name = "grace" if key == "stages" else key
             text.report(
                 key,
-                f"{name} of {_span(value)} is shorter than {MIN_TURNS} looks of {_span(interval)}; "
-                f"legal: {_span(minimum)} or more",
+                f"{name} of {_span(value)} is shorter than {MIN_TURNS} evaluations of "
+                f"{_span(interval)}; legal: {_span(minimum)} or more",
             )
 
 

@@ -221,7 +221,7 @@ TEXT, WORD, ITEMS = (
     BeforeValidator(list_items),
 )
 
-# What editors are told of values that Python has in another type than YAML.
+# The JSON schema, for editors, of values that Python has in another type than YAML.
 _NumberText = Annotated[float, Field(ge=0)]
 _WholeText = Annotated[int, Field(ge=0)]
 _PercentageText = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]

@@ -118,7 +118,7 @@ def _require_empty(label: UndoableChange, node: str) -> UndoableChange:
     """Return the label's writes for an empty node; they also remove the result of the last change.
 
     mig-manager writes `success` for this layout. While an earlier `success` is there, the two
-    cannot be told apart. The undo is sent to a cordoned node only.
+    cannot be distinguished. The undo is sent to a cordoned node only.
     """
 
     def sent(change: Change, **when: Any) -> Change:

@@ -16,7 +16,7 @@ with acts as (
 ),
 
 -- the devices that the workload had at its stop
-held as (
+allocated as (
     select
         a.action,
         a.cluster,
@@ -45,7 +45,7 @@ edges as (
         cluster,
         device,
         unnest([acted, back]) as edge
-    from held
+    from allocated
 ),
 
 cuts as (
@@ -55,7 +55,7 @@ cuts as (
         h.device,
         e.edge as since,
         lead(e.edge) over (partition by h.action, h.cluster, h.device order by e.edge) as until
-    from held as h
+    from allocated as h
     inner join edges as e
         on
             h.cluster = e.cluster
@@ -77,11 +77,11 @@ left_over as (
         h.share,
         c.since,
         c.until,
-        greatest(0.0, least(any_value(h.share), 1.0 - coalesce(sum(o.share), 0.0))) as kept
-    from held as h
+        greatest(0.0, least(any_value(h.share), 1.0 - coalesce(sum(o.share), 0.0))) as kept_share
+    from allocated as h
     inner join cuts as c
         on h.action = c.action and h.cluster = c.cluster and h.device = c.device
-    left join held as o
+    left join allocated as o
         on
             h.cluster = o.cluster
             and h.device = o.device
@@ -129,7 +129,7 @@ there as (
                 then greatest(n.last_seen, r.removed)
             when i.last_read > n.last_seen + to_seconds($gone_s) then n.last_seen
         end as gone_at,
-        min(h.since) filter (where h.kept < h.share)
+        min(h.since) filter (where h.kept_share < h.share)
             over (partition by h.action, h.cluster, h.device) as taken_over
     from left_over as h
     inner join device as d on h.cluster = d.cluster and h.device = d.device
@@ -174,7 +174,7 @@ select
     t.back,
     t.weight,
     t.share,
-    t.kept,
+    t.kept_share,
     t.taken_over,
     t.since = t.acted as is_first,
     t.capacity_type,

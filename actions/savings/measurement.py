@@ -137,7 +137,7 @@ def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Ro
     """Assign every second of one stretch of a device since the act to one kind."""
     since, until = _convert_utc(row["since"]), _convert_utc(row["until"])
     length = (until - since).total_seconds()
-    share, weight = float(row["kept"]), float(row["weight"] or 0.0)
+    share, weight = float(row["kept_share"]), float(row["weight"] or 0.0)
     if row["is_first"]:
         taken_at = row["taken_over"]
         parts.shares.append(

@@ -1,7 +1,7 @@
 -- Idle stretches of the past. A finding that is judged hourly over a moving window has another
 -- start each time: findings of one workload that touch, or are no more than $fresh_s apart, are one
 -- stretch.
-with told as (
+with findings as (
     select
         cluster,
         namespace,
@@ -29,7 +29,7 @@ islands as (
             partition by cluster, namespace, workload_kind, workload
             order by start, "end"
         ) as island
-    from told
+    from findings
 )
 
 select

@@ -11,7 +11,7 @@ from fallow.window import Window
 
 
 class WorkloadWaits(WorkloadRow, frozen=True):
-    """Hours in which a workload's GPUs rest while much data arrives (`waits.sql`)."""
+    """Hours in which a workload's GPUs are idle while much data arrives (`waits.sql`)."""
 
     team: str | None
     gpu_hours: float

@@ -58,10 +58,10 @@ def recommend_layouts(
     gain = details["fragmented_gpus"] - details["fragmented_gpus_cut_again"]
     if gain <= 0:
         return ()
-    best = max(details["layouts"], key=lambda layout: layout["boards"])
+    best = max(details["layouts"], key=lambda layout: layout["gpus"])
     recommendation = Recommendation(
         verb="cut-again",
-        target=f"{details['boards']} GPUs in MIG mode",
+        target=f"{details['gpus']} GPUs in MIG mode",
         why=f"{gain:.2f} GPUs more could be requested, most GPUs as {'+'.join(best['cut_again'])}",
         reversible=True,
         undo="restore the earlier nvidia.com/mig.config label",

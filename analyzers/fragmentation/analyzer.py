@@ -77,7 +77,7 @@ class FragmentationAnalyzer:
             reasons = list(state.notes)
             if state.unseen_gpus:
                 reasons.append(
-                    f"{state.unseen_gpus} GPUs of the inventory are not looked at: whether they "
+                    f"{state.unseen_gpus} GPUs of the inventory have no telemetry: whether they "
                     "are free is unknown"
                 )
             next_pods = NextPods(state)

@@ -143,7 +143,7 @@ def describe_mig(cut: Sequence[MigGpu]) -> dict[str, Any]:
     return {
         "why": f"{lost:.2f} GPUs in MIG mode have profiles that no pod requests; "
         f"{lost - again:.2f} of them another layout would give back",
-        "boards": len(cut),
+        "gpus": len(cut),
         "idle_gpus": _sum_gpus(b.free_slices / b.slices for b in cut),
         "fragmented_gpus": _sum_gpus(b.stranded / b.slices for b in cut),
         "fragmented_gpus_cut_again": _sum_gpus(b.stranded_recut / b.slices for b in cut),
@@ -152,7 +152,7 @@ def describe_mig(cut: Sequence[MigGpu]) -> dict[str, Any]:
                 "held": list(allocated),
                 "free": list(free),
                 "cut_again": list(layout),
-                "boards": count,
+                "gpus": count,
             }
             for (allocated, free, layout), count in sorted(layouts.items(), key=lambda i: -i[1])
         ][:MOST_NODES],

@@ -79,7 +79,7 @@ class ReliabilityAnalyzer:
             if steps
             else None,
             "sick_nodes": sum(any(s.level == "sick" for s in v) for v in site.sick.values()),
-            "missing_boards": sum(node.expected - node.visible for node in site.missing),
+            "missing_gpus": sum(node.expected - node.visible for node in site.missing),
             "slow_gpus": len({(s.owner[0], s.device) for s in site.slow}),
         }
 

@@ -74,7 +74,7 @@ def build_sick_node(  # noqa: PLR0917  (one caller)
         window,
         bill,
         {
-            "why": f"{len(sick)} of {node.gpu_count if node else 'its'} boards: "
+            "why": f"{len(sick)} of {node.gpu_count if node else 'its'} GPUs: "
             + "; ".join(s.signs[0] for s in sick[:2]),
             "devices": [msgspec.to_builtins(s) for s in sick[:MOST_NAMED]],
             "disruption_budgets": "not collected" if guards is None else _describe_guards(guards),
@@ -115,13 +115,13 @@ def build_missing_device(missing: MissingDevices, window: Window) -> Finding:
         else f"check whether the exporter on {name} sees every GPU (its own nvidia-smi)"
     )
     return build_finding(
-        "missing_board",
+        "missing_gpu",
         Subject(missing.cluster, "", "Node", name, nodes=(name,)),
         window,
         bill,
         {
             "why": says,
-            "boards": expected,
+            "gpus": expected,
             "shown": visible,
             "allocatable": missing.allocatable,
             "last_seen": missing.last_of_missing and f"{missing.last_of_missing:%Y-%m-%d %H:%M}",

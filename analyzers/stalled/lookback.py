@@ -1,4 +1,4 @@
-"""Judge the jobs of the last hours, and look back further where a hang began before them."""
+"""Judge the jobs of the last hours, and read further back where a hang began before them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

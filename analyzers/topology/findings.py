@@ -68,7 +68,7 @@ def build_finding(
             "assumptions": [
                 "link speeds are those of analyzers/topology/levels.csv, not measured",
                 "what crosses the link does not overlap with work: an upper bound",
-                "CPU, memory and taints of the nearer nodes are not looked at",
+                "CPU, memory and taints of the nearer nodes are not checked",
                 *(() if net is not None else ("all PCIe traffic is between ranks",)),
             ],
         },

@@ -92,7 +92,7 @@ class Collection(Generic[T]):
                 key = _get_key(change.object)
                 newer = self._changes.get(key)
                 if newer is not None:
-                    change = msgspec.structs.replace(newer, first_at=change.first_at)  # noqa: PLW2901  (the same change, told with its first moment)
+                    change = msgspec.structs.replace(newer, first_at=change.first_at)  # noqa: PLW2901  (the same change, with its first time)
                 self._changes[key] = change
 
     def _replace(self) -> None:

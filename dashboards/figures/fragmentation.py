@@ -107,7 +107,7 @@ def read_cuts(views: Views, window: Window, filters: Filters) -> tuple[Cut, ...]
         Cut(
             finding.id,
             finding.workload,
-            int(get_number(layout.get("boards"))),
+            int(get_number(layout.get("gpus"))),
             *(_join_names(layout.get(name)) for name in ("held", "free", "cut_again")),
         )
         for finding in list_findings(views, window, filters, "fragmentation")

@@ -29,7 +29,7 @@ class LedgerDoubts(msgspec.Struct, frozen=True):
 def read_collectors(views: Views, window: Window, filters: Filters, now: datetime) -> pa.Table:
     """Return the results of every collector's scrapes and polls, the worst first.
 
-    Columns: cluster, collector, targets, looks (scrapes or polls), up_pct, last_success (UTC),
+    Columns: cluster, collector, targets, scrapes (or polls), up_pct, last_success (UTC),
     lag_min (minutes from it to now), samples, rejected, seconds (median duration), targets_failed,
     error.
     """
@@ -57,5 +57,5 @@ def read_coverage(views: Views, window: Window, filters: Filters) -> pa.Table:
 def read_ledger_doubts(views: Views, window: Window, filters: Filters) -> LedgerDoubts:
     """Return what is not known about the window's GPU-hours."""
     return LedgerDoubts(
-        **run_query(views, (*BY_HOUR, "quality/books"), window, filters).to_pylist()[0]
+        **run_query(views, (*BY_HOUR, "quality/ledger_state"), window, filters).to_pylist()[0]
     )

@@ -248,7 +248,7 @@ def _build_quality(
     blocks: list[ReportTable | TextBlock] = [
         build_table(request, rows, COLLECTORS)
         if rows
-        else TextBlock(("No collector looked in the day before the window's end.",))
+        else TextBlock(("No collector ran in the day before the window's end.",))
     ]
     failed = data_health.read_audits(request.views, request.window)
     blocks.append(TextBlock((failed or "Every audit of the ledger holds in this window.",)))

@@ -57,7 +57,7 @@ PACKING = {
 }
 CUTS = {
     "name": page.name("pool and model"),
-    "gpus": page.configure_number("boards"),
+    "gpus": page.configure_number("GPUs"),
     "allocated": page.name("held"),
     "free": page.name("free"),
     "cut_again": page.name("cut again as"),

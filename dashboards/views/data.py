@@ -125,7 +125,7 @@ def show_collectors(request: PageRequest) -> None:
     rows = data.query(quality.read_collectors, request.window, request.filters, minute)
     if not rows.num_rows:
         page.show_nothing(
-            "No collector looked in this window.",
+            "No collector ran in this window.",
             "`fallow doctor` says what sources lack; `fallow up` asks them.",
         )
         return

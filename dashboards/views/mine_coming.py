@@ -50,7 +50,7 @@ def show_coming(request: PageRequest) -> None:
     if not busy:
         page.show_nothing(
             "Nothing will happen to these workloads.",
-            f"Policies looked at {len(rows)} cases of them and only watch."
+            f"Policies evaluated {len(rows)} cases of them and only observe."
             if rows
             else "No policy has a case about them.",
         )

@@ -42,7 +42,7 @@ def show_hints(request: PageRequest) -> None:
             request,
             owner_workloads.HINTS,
             "No hint for these workloads in this window.",
-            "Formats, sizes, input and scaling were looked at as far as telemetry tells of them.",
+            "Formats, sizes, input and scaling were checked as far as telemetry measures them.",
         )
         return
     usd = [row["usd"] for row in hint_rows if row["usd"] is not None]

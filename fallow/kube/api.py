@@ -224,7 +224,7 @@ class ApiConnection:
         cause = getattr(error, "reason", None) or error
         text = " ".join(str(cause).split())
         if "CERTIFICATE" in text.upper() or "SSL" in text:
-            hint = "the kubeconfig's certificate authority does not vouch for this server"
+            hint = "the kubeconfig's certificate authority did not sign this server's certificate"
             return TemporaryError(f"{self.host}: TLS failed: {text}", hint=hint)
         return TemporaryError(f"{self.host}: no answer: {text}")
 

@@ -93,7 +93,7 @@ def up(
         typer.Option(metavar="N/COUNT", help="collect only this shard of the targets: 2/8"),
     ] = None,
 ) -> None:
-    """Run the service: collect, account, analyze, act, tidy and show until told to stop."""
+    """Run the service: collect, account, analyze, act, maintain and show, until SIGTERM."""
     log_uncaught()
     variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
     values = {k: run.options.get(k) for k in variables}

@@ -34,7 +34,7 @@ def dashboard(
         typer.Option(metavar="HOST:PORT", help="where pages answer; loopback without a sign-in"),
     ] = None,
 ) -> None:
-    """Show spend, waste, findings and actions in a browser, until told to stop.
+    """Show spend, waste, findings and actions in a browser, until Ctrl-C.
 
     `fallow up` starts it beside the service. It only reads; what people approve goes to the service
     with their name.
@@ -44,7 +44,7 @@ def dashboard(
 
 
 def serve_pages(run: CommandRun, settings: "Settings", *, browser: bool = False) -> None:
-    """Serve the pages until told to stop; with `browser`, open them there once they answer."""
+    """Serve the pages until Ctrl-C or SIGTERM; with `browser`, open them there once they answer."""
     host, port = address(settings)
     require_dashboards()
     host_text = f"[{host}]" if ":" in host else host

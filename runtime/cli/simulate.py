@@ -47,7 +47,7 @@ def simulate(
     warm_up: Annotated[
         str | None, typer.Option(help="so long it only watches, and learns [0]")
     ] = None,
-    serve: Annotated[bool, typer.Option("--serve", help="open its doors until Ctrl-C")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="serve its APIs until Ctrl-C")] = False,
     speed: Annotated[float, typer.Option(help="with --serve: times as fast, 1 to 3600")] = 60.0,
     port: Annotated[
         int, typer.Option(min=0, max=65534, help="with --serve: exporters; the API is the next")

@@ -1,4 +1,4 @@
-"""`fallow warehouse ...`: what it holds, tidy it, move it, check it, ask it."""
+"""`fallow warehouse ...`: show its contents, maintain, move, check and query it."""
 
 from typing import Annotated, Any
 

@@ -121,7 +121,7 @@ def replay_finding(warehouse: "Warehouse", settings: Settings, state: "ActionSta
             views, settings, at=facts.at, cluster=cluster, names=(finding.analyzer,)
         )
     except FallowError as error:
-        return f"it cannot be looked for again: {error.message}"
+        return f"it cannot be found again: {error.message}"
     mine = [c for c in cases if _is_same_case(c, facts)]
     if not mine:
         why = f" ({'; '.join(notes)})" if notes else ""

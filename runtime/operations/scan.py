@@ -63,7 +63,7 @@ def _run_scan(
             )
         data_window = Window(max(window.start, data_extent.start), min(window.end, data_extent.end))
         failures = pipeline.account(warehouse, data_window)[1]
-        progress("looking for waste", 0.9)
+        progress("finding waste", 0.9)
         analysis = analyzer_runs.run_analyzers(
             warehouse,
             data_window,

@@ -130,7 +130,7 @@ class Spool:
             return []
 
     def set_aside(self, file: SpoolFile, why: str) -> None:
-        """Keep a file that cannot be stored, for people to look at; it waits no more."""
+        """Keep a file that cannot be stored, for people to read; it does not wait any more."""
         aside = file.path.with_suffix(DAMAGED)
         log.error(
             "rows that waited cannot be stored: the file is kept aside",

@@ -1,6 +1,6 @@
 """Mark texts that come from a cluster as data, and bound the size of a document.
 
-An assistant reads a document as text. A name that a cluster's user chose may be written to look
+An assistant reads a document as text. A name that a cluster's user chose may be written to seem
 like an instruction, so every text is wrapped: `{"untrusted_text": "..."}`. Bare texts are only
 those that can carry no sentence of somebody else: Fallow's own words, ids, and times.
 """

@@ -248,7 +248,7 @@ class ServiceLoop:
         if failures := audit_results.audit_due(self.warehouse):
             self._audits_failed = True  # the next accounting turn reads them for the metric
             log.error(format_banner(failures))
-        log.info("tidied", extra={"moved": str(moved)})
+        log.info("maintained", extra={"moved": str(moved)})
 
     def _read_prices(self, now: datetime, _read: SourceRead) -> None:
         rates = read_configured_rates(self.settings, now)

@@ -162,7 +162,7 @@ def _follow_clock(
     """Wait for `stop`; where the wall clock is set meanwhile, let every job's period begin anew.
 
     The scheduler waits for instants of the wall clock: after a step back by an hour no job would
-    run for an hour. Reports are due at such instants, so that they only have to be looked at again.
+    run for an hour. Reports are due at such instants, so that they only have to be read again.
     """
     now, count = clock_steps.watch(get_utc_now), len(clock_steps.steps)
     while not stop.wait(CLOCK_CHECK_S):

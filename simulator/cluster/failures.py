@@ -56,7 +56,7 @@ class Failures:
         if why == "xid":
             if index is None or not 0 <= index < pool.gpu_count:
                 raise UsageError(
-                    f"no board {index} on node {node!r}", hint=f"0 to {pool.gpu_count - 1}"
+                    f"no GPU {index} on node {node!r}", hint=f"0 to {pool.gpu_count - 1}"
                 )
             self._break(node, index, until_s)
         elif why == "spot":
@@ -175,7 +175,7 @@ class Failures:
             self._hardware.end(get_uid(pod), now)
         self._outage(node, "node-lost")
         self._alarms.set(
-            now + NOT_READY_AFTER_S, ("unheard", node), lambda: self._mark_not_ready(node)
+            now + NOT_READY_AFTER_S, ("no heartbeat", node), lambda: self._mark_not_ready(node)
         )
         self._alarms.set(
             now + NOT_READY_AFTER_S + TOLERATED_S, ("given up", node), lambda: self._give_up(node)
@@ -236,7 +236,7 @@ class Failures:
     def _return(self, node: str) -> None:
         """Return a node: the same machine, or another one under its name."""
         now = self._writer.now_s
-        self._alarms.clear(("unheard", node))
+        self._alarms.clear(("no heartbeat", node))
         self._alarms.clear(("given up", node))
         self._kubelet.away.discard(node)
         self._outage(node, "cordoned" if node in self._shut else "")

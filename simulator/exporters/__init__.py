@@ -3,5 +3,5 @@
 Block -> shown.py (quirks.py) -> dcgm.py   the text of one node's exporter
                               -> rows.py   the rows that reading the texts would give
 objects -> kube_state.py      HostLooks -> cadvisor.py, jupyter.py, inference.py
-all of it over HTTP -> door.py
+all of it over HTTP -> server.py
 """

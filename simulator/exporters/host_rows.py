@@ -17,7 +17,7 @@ class HostRows:
     """
 
     def __init__(self, cluster: str, interval_s: float, quirks: Quirks | None = None) -> None:
-        """Say how far apart looks are, and whose clocks may be wrong (`clock-skew`)."""
+        """Take the time between scrapes, and the hosts whose clocks may be wrong (`clock-skew`)."""
         self._cluster, self._interval_s = cluster, interval_s
         self._quirks = quirks or Quirks.of()
         self._served: dict[str, tuple[datetime, float]] = {}

@@ -15,7 +15,7 @@ from simulator.exporters.dcgm import quote_labels
 
 Object = Mapping[str, Any]
 Objects = Mapping[str, Sequence[Object]]
-"""Objects by kind: Pod, Node, Namespace, ReplicaSet, Job; other kinds are not looked at."""
+"""Objects by kind: Pod, Node, Namespace, ReplicaSet, Job; other kinds are left out."""
 
 PHASES = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
 QOS = ("BestEffort", "Burstable", "Guaranteed")

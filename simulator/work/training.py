@@ -81,7 +81,7 @@ def _run_job(seed: int, numbers: Numbers) -> Source:
     always_starved = numbers["input_share"] == 1
     low, high = (wanted,) * 2 if always_starved and not math.isnan(wanted) else INPUT_LEVEL
     computes = "fp32 compute" if numbers["fp32"] else "talk" if numbers["talk"] else "compute"
-    # Phases in which a gang waits for good reason: they look similar to a hang.
+    # Phases in which a gang waits for good reason: they resemble a hang.
     waits = ("host_save_s", "evaluate_s", "prepare_s")
     piece = 0
     while True:

@@ -82,7 +82,7 @@ def test_the_waits_of_a_policy_are_measured_by_the_site_s_own_looks(
     Path("fallow.yaml").write_text("exporters: {interval: 5m}\n")
     ran = fallow("policy", "check")
     assert ran.code == 2
-    assert "shorter than 3 looks of 5m; legal: 15m or more" in ran.err
+    assert "shorter than 3 evaluations of 5m; legal: 15m or more" in ran.err
 
 
 def test_show_tells_what_holds_where_nothing_is_said(fallow: Fallow) -> None:

@@ -97,7 +97,7 @@ def test_a_long_list_shows_its_dearest_and_says_how_many_there_are(
 
 def test_page_without_any_data_says_what_to_do(empty: Settings, draw: Draw) -> None:
     said = whole(draw("spend", empty))
-    assert any("Nothing was looked at yet" in text and "fallow collect" in text for text in said)
+    assert any("Nothing was collected yet" in text and "fallow collect" in text for text in said)
 
 
 def test_page_without_a_warehouse_says_what_to_do(tmp_path: Path, draw: Draw) -> None:

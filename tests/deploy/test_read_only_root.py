@@ -92,7 +92,7 @@ def test_it_collects_gets_ready_and_stops_there(tmp_path: Path, exporter: Export
     said = {"FALLOW_HOME": HOME, "FALLOW_EXPORTERS__TARGETS": f'["{exporter.url}"]'}
     with up(tmp_path, PYTHONDONTWRITEBYTECODE="1", **said) as (process, pid):
         url = f"http://{until(process, 'up')['listen']}"
-        until(process, "tidied")
+        until(process, "maintained")
         while (now := answer(f"{url}/readyz")) != (200, "ready\n"):
             assert now[0] == 503, now  # the turn is over a moment after its log
         os.kill(pid, signal.SIGTERM)

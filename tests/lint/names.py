@@ -24,7 +24,10 @@ PACKAGES = (
     "simulator", "warehouse",
 )  # fmt: skip
 _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-_ALIAS = re.compile(r"\bAS\s+([a-z_][a-z0-9_]*)|\b([a-z_][a-z0-9_]*)\s+AS\s+(?:MATERIALIZED\s+)?\(")
+_ALIAS = re.compile(
+    r"\b(?:AS|as)\s+([a-z_][a-z0-9_]*)"
+    r"|\b([a-z_][a-z0-9_]*)\s+(?:AS|as)\s+(?:(?:NOT )?MATERIALIZED\s+)?\("
+)
 
 
 class Name(NamedTuple):

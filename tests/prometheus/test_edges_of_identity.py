@@ -87,9 +87,7 @@ def test_devices_of_an_address_nobody_knows_are_counted_once_and_named(
 
 def test_a_node_that_shows_fewer_boards_than_it_has_is_a_finding(site: Warehouse) -> None:
     analyzer = analyzer_runs.load_analyzers(site.settings, ["reliability"])["reliability"]
-    found = {
-        f.subject.workload: f for f in analyzer.find(site, WINDOW) if f.kind == "missing_board"
-    }
+    found = {f.subject.workload: f for f in analyzer.find(site, WINDOW) if f.kind == "missing_gpu"}
     assert {node: f.evidence for node, f in found.items()} == {
         "lost-a": "confirmed",
         "lost-b": "suspected",

@@ -70,7 +70,7 @@ def test_rows_are_stored_once_and_days_move_when_the_store_is_back(
         with up(tmp_path, *words, **environ) as second:
             until(second, "collected")
             proxy.open_port()
-            until(second, "tidied")
+            until(second, "maintained")
             until(second, "collected")
             second.send_signal(signal.SIGTERM)
             said = rest(second)

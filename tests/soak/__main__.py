@@ -9,6 +9,7 @@ held to a ledger of the soak's own. Exit code 1: a check does not hold; 75: a se
 
 import argparse
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,8 @@ from warehouse.lake import Warehouse
 RECOVERY_S = 180.0
 """After the last fault: everything must be collected again within this time."""
 CANARY_EVERY_S = 12.0
+CANARY_ENDS_S = 360.0
+"""A run ends within the Lease of a killed one, `actions.stick` and two waits of its own timeout."""
 STEP_S = 3600.0
 OF_CLOCKS = ("audit future", "audit energy")
 MEMORY_MB = 700.0
@@ -85,7 +88,7 @@ class Soak:
         self.site, self.chance = site, random.Random(seed)
         self.fault_counts: Counter[str] = Counter()
         self.skipped: set[str] = set()
-        self.passed_runs = 0
+        self.passed_runs = self.hung_runs = 0
         self.interruptions = Interruptions([], [], [])
         self._canary: subprocess.Popen[str] | None = None
         self._canary_due = 0.0
@@ -137,9 +140,14 @@ class Soak:
         process = self._canary
         if process is None or (process.poll() is None and not wait):
             return
-        out, err = process.communicate(timeout=180)
+        try:
+            out, err = process.communicate(timeout=CANARY_ENDS_S)
+        except subprocess.TimeoutExpired:
+            self.hung_runs += 1
+            process.send_signal(signal.SIGABRT)  # it prints where it hangs
+            out, err = process.communicate()
         self.passed_runs += process.returncode == 0
-        if process.returncode > 0:
+        if process.returncode not in {0, -signal.SIGKILL}:
             print(f"fallow canary: exit {process.returncode}: {out}{err}".strip(), flush=True)
         self._canary, self._canary_due = None, time.monotonic() + CANARY_EVERY_S
 
@@ -230,6 +238,11 @@ def check_service(soak: Soak, seconds: float) -> list[Check]:
             "it never ended by itself but with exit code 75",
             set(soak.site.service.exits) <= {75},
             f"{soak.site.service.exits}",
+        ),
+        Check(
+            f"every fallow canary ends within {CANARY_ENDS_S:.0f} s",
+            soak.hung_runs == 0,
+            f"{soak.passed_runs} passed, {soak.hung_runs} did not end",
         ),
     ]
 

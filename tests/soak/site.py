@@ -142,7 +142,9 @@ class SoakSite:
         self.cluster = stack.enter_context(run_cluster())
         self.api_proxy = Proxy(self.cluster.port)
         kubeconfig = write_kubeconfig(folder / "kubeconfig", self.api_proxy.port)
-        self.environ = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+        self.environ = {
+            **os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONFAULTHANDLER": "1"
+        }  # fmt: skip
         self.config = folder / "fallow.yaml"
         self.config.write_text(yaml.safe_dump(self._settings(catalog)))
         self.service = Service(folder, self.config, self.environ)
@@ -219,7 +221,12 @@ class SoakSite:
                 "stop_within": f"{STOP_WITHIN_S:.0f}s",
                 "listen": f"127.0.0.1:{free_port()}",
             },
-            "actions": {"canary": {"image": "pause:3.10", "namespace": CANARY, "timeout": "150s"}},
+            "actions": {
+                "canary": {"image": "pause:3.10", "namespace": CANARY, "timeout": "150s"},
+                # The run after a killed one waits for the end of its Lease.
+                "lease": {"duration": "30s"},
+                "stick": "30s",
+            },
             "prices": {"usd_per_gpu_hour": "2.00"},
         }
 

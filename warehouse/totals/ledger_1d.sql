@@ -1,5 +1,5 @@
 -- The ledger of each day by workload, node, pool, model and state. Rows with and without a price
--- are apart, so that their hours can be told from each other.
+-- are apart, so that their hours can be distinguished.
 SELECT
     cluster,
     date_trunc('day', bucket) AS bucket,

@@ -1,5 +1,5 @@
 -- The ledger of each hour by owner, pool, model and state. Rows with and without a price are apart,
--- so that their hours can be told from each other.
+-- so that their hours can be distinguished.
 SELECT
     cluster,
     date_trunc('hour', bucket) AS bucket,

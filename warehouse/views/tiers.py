@@ -13,7 +13,7 @@ names its columns, so that no archived file is opened before a query needs its r
 Where a place of archived files is away, its days have a branch each, over an empty table that has
 the day in its name (`create_marker`). Such a view has the rows of the readable days only, and the
 plan of a query shows which other days it would have read (`list_marked_days`). Nobody may show a
-sum over such a view without looking at them.
+sum over such a view without reading them.
 """
 
 import re

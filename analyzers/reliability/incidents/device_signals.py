@@ -20,7 +20,7 @@ from fallow.xids import get_xid_meaning
 PodOwners = Mapping[tuple[str, str, str], Owner]
 """The owner of each pod: cluster, namespace, name."""
 WORKLOADS = 2
-"""Application XIDs under this many workloads within a day make the board suspect."""
+"""Application XIDs under this many workloads within a day make the GPU suspect."""
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 GONE_AFTER = timedelta(minutes=5)
 LEAST_PEERS = 4
@@ -55,7 +55,7 @@ def _find_suspect_devices(
 ) -> dict[tuple[str, str], datetime]:
     """Return since when devices have application XIDs under different workloads within a day.
 
-    A workload that has the same XID on several boards explains its own: it does not count.
+    A workload that has the same XID on several GPUs explains its own: it does not count.
     """
     devices_of: dict[tuple[Owner, int], set[str]] = defaultdict(set)
     theirs: dict[tuple[str, str], list[tuple[XidChange, Owner]]] = defaultdict(list)

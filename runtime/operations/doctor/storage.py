@@ -105,7 +105,7 @@ def _check_bucket(check: str, root: str, s3: S3, section: str) -> CheckRow:
         row = build_fault_row(check, error, fix)
         hint = f"{fix}; {row.next_step}" if row.status == "away" else row.next_step
         return CheckRow(check, row.status, row.finding, hint.replace("warehouse.s3", section))
-    return CheckRow(check, "ok", f"{root} can be written, read and tidied")
+    return CheckRow(check, "ok", f"{root} can be written, read and deleted from")
 
 
 def check_warehouse(warehouse: "Warehouse") -> CheckRow:

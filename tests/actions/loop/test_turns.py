@@ -239,7 +239,7 @@ def _other_actor(site: Site) -> None:
         (_busy, "no case any more"),
         (_woken, "seen at work"),
         (_stale, "older than 60 s"),
-        (_unseen, "last looked at never"),
+        (_unseen, "last sampled at never"),
         (_another, "another object"),
         (_new_case, "first sight never acts"),
         (_no_uid, "does not say which object"),

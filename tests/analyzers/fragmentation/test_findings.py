@@ -200,7 +200,7 @@ def test_gpus_that_nobody_looks_at_are_unknown_and_never_idle(fleet: Fleet, wind
     assert analyzer.summary(fleet.views, window)["idle_gpus"] == 8
     reasons = [r for u in analyzer.unjudged(fleet.views, window) for r in u.reasons]
     assert reasons == [
-        "8 GPUs of the inventory are not looked at: whether they are free is unknown",
+        "8 GPUs of the inventory have no telemetry: whether they are free is unknown",
         "only 0 pods were seen: another fleet's mix is assumed",
     ]
 

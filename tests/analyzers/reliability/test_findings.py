@@ -310,20 +310,20 @@ def test_a_board_that_is_labelled_and_not_shown_is_found(
     ward: Ward, shown: int, node: dict[str, Any], evidence: str | None
 ) -> None:
     boards(ward, shown, **node)
-    finding = found(ward).get("missing_board")
+    finding = found(ward).get("missing_gpu")
     assert (finding and finding.evidence) == evidence
 
 
 @pytest.mark.parametrize(("minutes", "there"), [(4, True), (6, False)])
-def test_a_silent_exporter_is_no_missing_board(ward: Ward, minutes: int, there: bool) -> None:
+def test_a_silent_exporter_is_no_missing_gpu(ward: Ward, minutes: int, there: bool) -> None:
     boards(ward, 7, seen_until=96 - minutes / 60)
-    assert ("missing_board" in found(ward)) == there
+    assert ("missing_gpu" in found(ward)) == there
 
 
 def test_instances_hide_boards_whatever_the_labels_say(ward: Ward) -> None:
     boards(ward, 7)
     ward.views.engine.execute("UPDATE device SET parent = 'GPU' WHERE device = 'GPU-0'")
-    assert "missing_board" not in found(ward)
+    assert "missing_gpu" not in found(ward)
 
 
 def reclaims(ward: Ward, spot: int, broken: int) -> None:

@@ -55,7 +55,7 @@ def test_no_other_step_is_given_while_the_evidence_arrives(
 ) -> None:
     for case, incidents in classified.items():
         # Until the second workload has its error, the first one's is its own.
-        legal = {"hold", ANSWERS[case][1], *(["restart in place"] if case == "bad board" else [])}
+        legal = {"hold", ANSWERS[case][1], *(["restart in place"] if case == "bad GPU" else [])}
         for incident in incidents:
             for known in {s.known_at for s in incident.signals}:
                 early = [s for s in incident.signals if s.known_at <= known]
@@ -72,7 +72,7 @@ def test_ranks_and_nodes_of_one_failure_are_one_incident(
     assert several == {"broken node": 2}
     [partition] = classified["network partition"]
     assert partition.nodes == ("n-0", "n-1")
-    [board] = classified["bad board"]
+    [board] = classified["bad GPU"]
     assert {owner[3] for owner in board.owners} == {"job0", "job1"}
 
 
@@ -82,7 +82,7 @@ def test_the_time_to_detect_is_measured_from_the_fault(
     """Minutes from the fault to the first evidence that gives the verdict, as the test prints."""
     seconds = {}
     for case, incidents in classified.items():
-        if ANSWERS[case][1] == "hold" or case == "bad board":
+        if ANSWERS[case][1] == "hold" or case == "bad GPU":
             continue
         fault = min((f.at_s for f in read_cases()[case].faults), default=None)
         hang = read_cases()[case].hang_s
@@ -101,7 +101,7 @@ def test_an_application_error_is_the_boards_only_from_the_second_workload_on(
     classified: dict[str, list[Incident]],
 ) -> None:
     [one] = classified["illegal memory access"]
-    [two] = classified["bad board"]
+    [two] = classified["bad GPU"]
     assert (one.verdict.step, two.verdict.step) == ("restart in place", "recycle the node")
     assert two.known_at == _naive(14_400.0)
 
