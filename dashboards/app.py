@@ -37,11 +37,14 @@ MOST_STALE = 5
 """At most this many clusters with stale data have their own banner."""
 MOST_BANNER = 900
 """Characters of the banner of audits: names in it come from outside."""
+STYLE = Path(__file__).with_name("app.css")
+"""Margins of 80 pixels would cut tables on a screen of 1,280."""
 
 
 def main() -> None:
     """Draw the page in the URL."""
     st.set_page_config(page_title="Fallow", page_icon=str(MARK), layout="wide")
+    st.html(STYLE)
     try:
         person = signin.find_person(active_settings.get_settings())
     except SettingsError as error:

@@ -5,7 +5,7 @@ meaning depends on colour alone: bars have labels, lines have names.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import altair as alt
 import pyarrow as pa
 
-from dashboards.text import spell_out
+from dashboards.text import NO_PRICE, format_three_digits, spell_out
 from fallow.errors import FallowError
 
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
@@ -125,7 +125,7 @@ def draw_ranked_bars(
     part: str | None = None,
     most: int = 15,
 ) -> Chart:
-    """Draw the largest names as bars; `part` is a column whose share of the bar is amber."""
+    """Draw the largest names as bars; `part` is a column of what of each was idle."""
     records = [*rows][:most]
     names = [spell_out(str(row["name"])) for row in records]
     base = alt.Chart(build_values(records)).encode(
@@ -136,12 +136,15 @@ def draw_ranked_bars(
             *([alt.Tooltip(f"{part}:Q", title="of it idle", format=",.2f")] if part else []),
         ],
     )
-    bars: Chart = base.mark_bar(color=colour).encode(
+    bars = base.mark_bar(color=colour).encode(
         x=alt.X(f"{value}:Q", title=title, axis=alt.Axis(format="~s"))
     )
+    chart: Chart = bars
     if part:
-        bars = bars + base.mark_bar(color=AMBER).encode(x=alt.X(f"{part}:Q"))
-    return bars.properties(height=max(120, 26 * len(records) + 40))
+        paint = _build_legend({"of it idle": AMBER, "the rest": colour})
+        idle = base.mark_bar().encode(x=alt.X(f"{part}:Q"))
+        chart = paint(bars, "the rest") + paint(idle, "of it idle")
+    return chart.properties(height=max(120, 26 * len(records) + (80 if part else 40)))
 
 
 def cost_histogram(
@@ -176,7 +179,9 @@ def draw_waterfall(steps: Sequence[Mapping[str, Any]], title: str, height: int =
         labelLimit=110,
         labelOverlap=False,
     )
-    base = alt.Chart(build_values([{**s, "said": _shorten(s["amount"])} for s in steps])).encode(
+    base = alt.Chart(
+        build_values([{**s, "said": _format_amount(s["amount"])} for s in steps])
+    ).encode(
         x=alt.X("name:N", sort=order, title=None, axis=wide),
         tooltip=[
             alt.Tooltip("name:N"),
@@ -263,10 +268,12 @@ def draw_coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
         ],
     )
     scale = alt.Scale(domain=[0, 100])
-    area = base.mark_area(color=BLUE, opacity=0.35, line={"color": BLUE}).encode(
+    paint = _build_legend({"succeeded": BLUE, "signals in conflict": VIOLET})
+    area = base.mark_area(opacity=0.35, line={"color": BLUE}).encode(
         y=alt.Y("coverage_pct:Q", title="% of expected scrapes", scale=scale)
     )
-    odd = base.mark_line(color=VIOLET).encode(y="conflict_pct:Q")
+    odd = base.mark_line().encode(y="conflict_pct:Q")
+    area, odd = paint(area, "succeeded"), paint(odd, "signals in conflict")
     layered: Chart = (area + odd).properties(height=height)
     return layered
 
@@ -307,15 +314,19 @@ def draw_month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Char
     return chart
 
 
-def _shorten(amount: Any) -> str:
-    if amount is None:
-        return "no price"
-    size = abs(float(amount))
-    sign = "-" if amount < 0 else ""
-    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if size >= unit:
-            return f"{sign}{size / unit:.1f}{name}"
-    return f"{sign}{size:.0f}"
+def _build_legend(colours: Mapping[str, str]) -> Callable[[alt.Chart, str], alt.Chart]:
+    """Return what colours a layer by its name, with one legend of all layers above the chart."""
+    scale = alt.Scale(domain=[*colours], range=[*colours.values()])
+    colour = alt.Color("layer:N", title=None, scale=scale, legend=alt.Legend(orient="top"))
+
+    def paint(layer: alt.Chart, name: str) -> alt.Chart:
+        return layer.transform_calculate(layer=json.dumps(name)).encode(color=colour)
+
+    return paint
+
+
+def _format_amount(amount: float | Decimal | None) -> str:
+    return NO_PRICE if amount is None else format_three_digits(amount, units=True)
 
 
 def _convert_value(value: Any) -> Any:

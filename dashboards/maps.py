@@ -21,7 +21,7 @@ from dashboards.charts import (
     build_state_scale,
     build_values,
 )
-from dashboards.text import spell_out
+from dashboards.text import count, spell_out
 
 WIDTH_PX = 1080
 """Width of a page on a usual screen; cells are square there."""
@@ -113,7 +113,7 @@ def _lay_out_cells(
         first, across = pool[0][0], max(1, int(wide // slot))
         gpus = sum(r["gpus"] for node in pool for r in node)
         pool_caption = (
-            f"{spell_out(str(first['pool']))[:60]}  ({len(pool):,} nodes, {gpus:,.0f} GPUs)"
+            f"{spell_out(str(first['pool']))[:60]}  ({count(len(pool), 'node')}, {count(round(gpus), 'GPU')})"
         )
         y += label
         labels.append({"text": pool_caption, "x": 0.0, "y": y - label * 0.15})

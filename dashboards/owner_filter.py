@@ -52,8 +52,7 @@ def list_names(request: PageRequest) -> tuple[str, ...]:
 def show_no_allocations(owner_names: tuple[str, ...]) -> None:
     """Show that these owners held no GPUs."""
     page.show_nothing(
-        f"No workload of {', '.join(escape(name, 40) for name in owner_names[:5])} held a GPU "
-        "here.",
+        f"No workload of {', '.join(escape(name, 40) for name in owner_names[:5])} had a GPU here.",
         "Choose another owner or a longer window.",
     )
 

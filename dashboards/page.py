@@ -404,7 +404,7 @@ def explain(cell: FigureCell) -> str | None:
     return "  \n".join([*parts, f"Source: {word['source']}."])
 
 
-BUSY = configure_percent("busy", "hours with work, of the hours held whose use is known")
+BUSY = configure_percent("busy", "hours with work, of the allocated hours whose use is known")
 EFFECTIVE = configure_percent(
     "effective",
     "effective utilisation: use of what limits the work over its practical peak (tensor, FP32, "
@@ -469,10 +469,16 @@ def _configure(column_config: Any, column: pa.ChunkedArray) -> Any:
     if pa.types.is_timestamp(column.type) and column.null_count:
         return name(column_config["label"], "small")
     kind = column_config.get("type_config") or {}
+    if kind and column.null_count and len(column_config["label"] or "") <= len("unknown"):
+        # The browser makes a column as wide as its title and its numbers.
+        column_config = {**column_config, "width": "small"}
     if kind.get("type") == "progress" and column.null_count:  # a bar of null is an empty cell
-        return st.column_config.NumberColumn(
-            column_config["label"], format=kind["format"], help=column_config["help"]
-        )
+        return {
+            **st.column_config.NumberColumn(
+                column_config["label"], format=kind["format"], help=column_config["help"]
+            ),
+            "width": column_config["width"],
+        }
     if kind.get("format") != THREE_DIGITS or not _is_count(column):
         return column_config
     return {**column_config, "type_config": {**kind, "format": "localized"}}

@@ -286,7 +286,7 @@ def _render_worst(story: Story, width: int) -> list[str]:
     total = format_money(sum(wasted, Decimal())) if wasted else "no price"
     hours = sum(w.gpu_hours for w in story.wastes)
     count = f"{len(story.wastes)} workloads" if len(story.wastes) > 1 else "1 workload"
-    lines = [f"Idle and held: {total}, {hours:,.1f} GPU-hours in {count}; the worst:"]
+    lines = [f"Allocated, idle: {total}, {hours:,.1f} GPU-hours in {count}; the worst:"]
     for number, w in enumerate(story.wastes[:WORST], start=1):
         title = f"  {number} {w.workload}"
         lines.append(f"{title:<52} {format_money(w.usd):>12} {w.gpu_hours:>9,.1f} GPU-h  {w.kind}")

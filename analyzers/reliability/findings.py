@@ -174,7 +174,7 @@ def build_outages(  # noqa: PLR0917  (one caller)
         window,
         bill,
         {
-            "why": f"{len(lengths)} outages of {len(downs)} nodes, {mean:.2f} hours on average",
+            "why": f"outages: {len(lengths)}, on nodes: {len(downs)}, {mean:.2f} hours on average",
             "outages": len(lengths),
             "mean_hours": round(mean, 3),
             "longest_hours": round(max(lengths), 3),

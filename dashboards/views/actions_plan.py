@@ -97,7 +97,7 @@ def plan(request: PageRequest) -> None:
     first = rows[0]
     acts_now = "The service carries it out." if first["acts"] else "Nothing acts: a dry run."
     page.note(
-        f"As of {first['at']:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD` tells every "
+        f"As of {first['at']:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD` shows every "
         "gate's answer."
     )
     for rule in data.query(policy_status.list_policies, request.filters).to_pylist():
@@ -131,7 +131,7 @@ def _add_link(row: dict[str, Any]) -> dict[str, Any]:
 
 _SAYS = (
     ("Acts now", "does it"),
-    ("Owners are notified", "tells its owner"),
+    ("Owners are notified", "notifies its owner"),
     ("Held", "holds"),
     ("Refused", "refuses"),
 )

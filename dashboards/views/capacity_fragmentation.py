@@ -12,9 +12,9 @@ from dashboards.page import PageRequest, format_hours, format_money
 from dashboards.views.fleet import get_time
 
 ANALYZERS = ("fragmentation",)
-ALLOCATED_STATES = dict.fromkeys(("productive", "low", "idle", "startup", "lost"), "held")
+ALLOCATED_STATES = dict.fromkeys(("productive", "low", "idle", "startup", "lost"), "allocated")
 COLOURS = {
-    "held": charts.BLUE,
+    "allocated": charts.BLUE,
     "free": charts.GREY,
     "stranded": charts.RED,
     "unavailable": charts.STATE_COLOURS["unavailable"],
@@ -58,7 +58,7 @@ PACKING = {
 CUTS = {
     "name": page.name("pool and model"),
     "gpus": page.configure_number("GPUs"),
-    "allocated": page.name("held"),
+    "allocated": page.name("allocated"),
     "free": page.name("free"),
     "cut_again": page.name("cut again as"),
 }
@@ -136,7 +136,7 @@ def show_pool_map(request: PageRequest) -> None:
             roles=(("model", "model"), ("role", "in the plan")),
             outlined="role",
         ),
-        "GPUs node by node: held, free, stranded; nodes of the plan are outlined",
+        "GPUs node by node: allocated, free, stranded; nodes of the plan are outlined",
     )
     if roles:
         page.note(
@@ -170,7 +170,7 @@ def show_more(request: PageRequest) -> None:
     parts = {
         "pools": show_pools,
         "what fits": show_fits,
-        "whose place": show_causers,
+        "workloads in the way": show_causers,
         "MIG GPUs": show_cuts,
     }
     tabs.choose_tab(parts, request)

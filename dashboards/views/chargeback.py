@@ -96,7 +96,7 @@ def show_statement(request: PageRequest) -> None:
     line = by_team.get(team)
     if line is None:
         page.show_nothing(
-            "This team held no GPU in this window.", "Choose another team or a longer window."
+            "This team had no GPU in this window.", "Choose another team or a longer window."
         )
         return
     page.show_metrics(

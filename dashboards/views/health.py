@@ -46,7 +46,7 @@ XIDS = {
     "first_hour": page.configure_time("since"),
     "last_hour": page.configure_time("until"),
     "hours": page.configure_number("hours shown", "exporters show the last XID until they restart"),
-    "pod": page.name("held then by"),
+    "pod": page.name("allocated then to"),
     "model": page.name("model", "small"),
 }
 CLOCKS = {

@@ -10,7 +10,7 @@ COLUMNS = {
     "usd": page.configure_usd("USD"),
     "state": page.name("now", "small"),
     "idle_usd": page.configure_usd("of it idle"),
-    "productive_pct": page.configure_percent("computed"),
+    "productive_pct": page.configure_percent("productive"),
     "gpu_hours": page.configure_number("GPU-hours"),
     "says": page.name("what is planned"),
     "last_hour": page.configure_time("last hour"),
@@ -53,7 +53,7 @@ def show_workloads(request: PageRequest) -> None:
     if any(row["usd"] for row in bars):
         page.chart(
             charts.draw_ranked_bars(bars, part="idle", most=10),
-            "Dollars by workload; the amber part was idle",
+            "Dollars by workload, and how much of them was idle",
         )
     page.show_table(
         rows,

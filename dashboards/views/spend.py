@@ -8,13 +8,13 @@ from dashboards.views import spend_bridge, spend_commitments, spend_forecast, sp
 TITLE, ICON = "Spend", ":material/payments:"
 
 COLUMNS = {
-    "name": page.name("name"),
+    "name": page.name("name", "small"),
     "usd": page.configure_usd("USD"),
     "gpu_hours": page.configure_number("GPU-hours"),
     "share_pct": page.configure_percent("of all GPU-hours"),
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
-    "idle_usd": page.configure_usd("of it idle", "held, and not used"),
+    "idle_usd": page.configure_usd("of it idle", "allocated, and not used"),
     "unknown_gpu_hours": page.configure_number(
         "unknown hours", "no telemetry, or it contradicts itself"
     ),

@@ -18,7 +18,7 @@ COLUMNS = {
         "break-even", "used less than this, on demand is cheaper"
     ),
     "held_pct": page.configure_percent(
-        "held", "of the committed node-hours: somebody had its GPUs"
+        "allocated", "of the committed node-hours: somebody had its GPUs"
     ),
     "used_pct": page.configure_percent("worked", "of the committed node-hours: GPUs worked"),
     "committed_usd": page.configure_usd("committed, USD"),

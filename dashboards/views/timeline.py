@@ -160,7 +160,7 @@ def show_tracks(request: PageRequest) -> None:
     ).to_pylist()
     page.chart(
         maps.draw_state_track(rows, span, value="gpus", title="GPUs", form=maps.GPU_FORMAT),
-        "GPUs held, by what they did",
+        "Allocated GPUs, by what they did",
     )
     measure_rows = data.query(
         timeline.read_measures, request.window, request.filters, timeline_subject

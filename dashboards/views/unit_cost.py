@@ -103,7 +103,7 @@ def draw_runs(request: PageRequest) -> None:
     """Show what training and batch runs cost, and list them."""
     rows = data.query(units.read_runs, request.window, request.filters)
     if not rows.num_rows:
-        page.show_nothing("No run held a GPU here.", "Jobs of any operator count as runs.")
+        page.show_nothing("No run had a GPU here.", "Jobs of any operator count as runs.")
         return
     records = [row | {"name": row["workload"]} for row in rows.to_pylist()]
     _show_distribution(records, "usd", "USD per run", "runs")
@@ -124,7 +124,7 @@ def list_served(request: PageRequest) -> None:
         rows,
         SERVED,
         "Services by unit cost",
-        "No service tells how much it served.",
+        "No service reports how much it served.",
         "Collect its request rate and latencies: `docs/prometheus.md` names the metrics.",
     )
 
@@ -138,7 +138,7 @@ def list_trained(request: PageRequest) -> None:
         rows,
         TRAINED,
         "Training by unit cost",
-        "No job tells its throughput.",
+        "No job reports its throughput.",
         "`prometheus.step_metrics` names metrics of samples or tokens per second.",
     )
 

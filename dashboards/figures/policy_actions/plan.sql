@@ -7,7 +7,7 @@ SELECT
     verb,
     CASE
         WHEN ruling = 'allow' AND step IN ('act', 'snapshot') THEN 'does it'
-        WHEN ruling = 'allow' AND step IN ('notify', 'grace') THEN 'tells its owner'
+        WHEN ruling = 'allow' AND step IN ('notify', 'grace') THEN 'notifies its owner'
         WHEN ruling = 'allow' THEN 'watches'
         WHEN ruling = 'hold' THEN 'holds'
         ELSE 'refuses'
@@ -29,7 +29,7 @@ FROM planned
 ORDER BY
     CASE says
         WHEN 'does it' THEN 0
-        WHEN 'tells its owner' THEN 1
+        WHEN 'notifies its owner' THEN 1
         WHEN 'holds' THEN 2
         WHEN 'refuses' THEN 3
         ELSE 4
