@@ -113,7 +113,8 @@ def _lay_out_cells(
         first, across = pool[0][0], max(1, int(wide // slot))
         gpus = sum(r["gpus"] for node in pool for r in node)
         pool_caption = (
-            f"{spell_out(str(first['pool']))[:60]}  ({count(len(pool), 'node')}, {count(round(gpus), 'GPU')})"
+            f"{spell_out(str(first['pool']))[:60]}  "
+            f"({count(len(pool), 'node')}, {count(round(gpus), 'GPU')})"
         )
         y += label
         labels.append({"text": pool_caption, "x": 0.0, "y": y - label * 0.15})
