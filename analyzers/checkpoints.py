@@ -8,12 +8,9 @@ import polars as pl
 
 from analyzers.rows import WriteBursts, decode_frame
 from analyzers.workload_rows import Owner
-from fallow.errors import UsageError
-from fallow.window import parse_duration
+from fallow.checkpointing import INTERVAL, parse_interval_hours
 
 WORKLOAD = ["cluster", "namespace", "workload_kind", "workload"]
-INTERVAL = "fallow.dev/checkpoint-interval"
-"""The format of the owner's annotation: `30m`."""
 LEAST_BURSTS, MOST_WRITING = 3, 0.3
 """Fewer bursts, or writing for more of the time, prove no checkpoints."""
 REGULAR = 0.3
@@ -77,11 +74,8 @@ def parse_interval(annotations: Mapping[str, Any], misread: list[str]) -> Checkp
     """Return the owner's interval; an annotation that cannot be parsed is added to `misread`."""
     if INTERVAL not in annotations:
         return None
-    try:
-        seconds = parse_duration(str(annotations[INTERVAL])).total_seconds()
-    except UsageError:
-        seconds = 0.0
-    if seconds <= 0:
+    hours = parse_interval_hours(annotations[INTERVAL])
+    if hours is None:
         misread.append(f"{INTERVAL} is {annotations[INTERVAL]!r}, not a duration such as 30m")
         return None
-    return Checkpoints(interval_h=seconds / 3600, source="annotation")
+    return Checkpoints(interval_h=hours, source="annotation")

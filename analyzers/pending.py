@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from analyzers.rows import PendingRequest, read_pending_requests
-from fallow.gpu_models import find_gpu_model
+from fallow.gpu_models import parse_models
 from fallow.node_requirements import BlockingTaint, NodeRequirements
 from fallow.protocols import Views
 
@@ -92,12 +92,6 @@ def sum_gpus(pods: Pending) -> float:
 def keep_runnable(pods: Pending, hosts: Sequence[NodeTotals]) -> dict[PendingPod, int]:
     """Return the pods that may run on at least one of some nodes."""
     return {p: n for p, n in pods.items() if any(p.may_run_on(host) for host in hosts)}
-
-
-def parse_models(text: str | None) -> tuple[str, ...]:
-    """Return the canonical GPU models of names with `|` between them, each once."""
-    words = [word for word in (text or "").split("|") if word]
-    return tuple(sorted({(k.gpu_model if (k := find_gpu_model(w)) else w) for w in words}))
 
 
 def _build_pod(row: PendingRequest) -> PendingPod:

@@ -11,8 +11,13 @@ import math
 
 import msgspec
 
+from fallow.errors import UsageError
+from fallow.window import parse_duration
+
 BAND_HOURS = 730.0
 """Hours of a month, as published shares of interrupted instances count them."""
+INTERVAL = "fallow.dev/checkpoint-interval"
+"""The format of the owner's annotation: `30m`."""
 
 
 class Mtbf(msgspec.Struct, frozen=True):
@@ -24,6 +29,15 @@ class Mtbf(msgspec.Struct, frozen=True):
     low_h: float
     high_h: float | None
     confidence: float
+
+
+def parse_interval_hours(text: object) -> float | None:
+    """Return the hours of an owner's annotation; None = it has none, or not a duration."""
+    try:
+        hours = parse_duration(str(text)).total_seconds() / 3600 if text else 0.0
+    except UsageError:
+        return None
+    return hours if hours > 0 else None
 
 
 def compute_young_interval(write: float, mtbf: float) -> float:

@@ -70,3 +70,9 @@ def get_model_name(text: str | None) -> str | None:
         return None
     gpu_model = find_gpu_model(text)
     return gpu_model.gpu_model if gpu_model else re.sub(r"[\s_]+", "-", text.strip())
+
+
+def parse_models(text: str | None) -> tuple[str, ...]:
+    """Return the canonical GPU models of names with `|` between them, each once."""
+    words = [word for word in (text or "").split("|") if word]
+    return tuple(sorted({(k.gpu_model if (k := find_gpu_model(w)) else w) for w in words}))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from analyzers.fragmentation.rows import RequestedType
-from analyzers.pending import parse_models
 from fallow.fragmentation import PodType, read_typical_mix, select_popular
+from fallow.gpu_models import parse_models
 
 WHOLE = 1000
 

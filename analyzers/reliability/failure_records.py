@@ -43,10 +43,10 @@ from analyzers.reliability.rows import (
     read_xids,
 )
 from analyzers.rows import read_bursts, read_lifetimes
-from analyzers.tolerances import read_tolerances
 from analyzers.workload_rows import Owner
 from fallow.protocols import Views
 from fallow.reliability_settings import ReliabilitySettings
+from fallow.tolerances import read_tolerances
 from fallow.window import Window
 
 RECENT = timedelta(days=1)

@@ -11,10 +11,10 @@ from analyzers.budgets import DisruptionBudgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
 from analyzers.rows import decode_frame, read_bursts, read_lifetimes
 from analyzers.spot.rows import WorkloadLifetimes
-from analyzers.tolerances import Tolerance, read_tolerances
 from analyzers.workload_rows import Owner
 from fallow.protocols import Views
 from fallow.stored_annotations import CLAIMS, LOCAL_VOLUMES
+from fallow.tolerances import Tolerance, read_tolerances
 from fallow.window import Window
 from fallow.workload_settings import SpotSettings
 

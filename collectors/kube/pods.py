@@ -21,7 +21,14 @@ from fallow.kube.pod_requests import Amounts
 from fallow.kube.quantities import parse_milli, parse_quantity, parse_whole
 from fallow.protections import NAMESPACE, OWNERS, select_protections
 from fallow.redaction import redact
-from fallow.stored_annotations import AFFINITY, CLAIMS, LOCAL_VOLUMES, SELECTOR, TOLERATIONS
+from fallow.stored_annotations import (
+    AFFINITY,
+    CLAIMS,
+    LOCAL_VOLUMES,
+    NEVER_PREEMPTS,
+    SELECTOR,
+    TOLERATIONS,
+)
 
 KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"
@@ -29,7 +36,7 @@ KAI_DEVICES = "gpu-fraction-num-devices"
 OOM_KILLED = "OOMKilled"
 """Reason of a container that the kernel killed at its memory limit."""
 LONGEST_MESSAGE = 1024
-"""Characters of a termination message that are kept; the kubelet itself keeps 4096."""
+"""Characters of a message that are kept; the kubelet keeps 4096 of a termination message."""
 
 _EVERYWHERE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PERCENT = 100
@@ -78,6 +85,7 @@ def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
         "team": _find_team(meta, context),
         "queue": context.queues.of(meta, top.uid if top else None),
         "priority_class": spec.priority_class_name,
+        "priority": spec.priority,
         **_build_gpu_columns(pod, requested_amounts, devices, context),
         "cpu_request_milli": parse_milli(requested_amounts.get("cpu")),
         "cpu_limit_milli": parse_milli(capped.get("cpu")),
@@ -102,6 +110,7 @@ def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
         ),
         "devices": build_devices_document(devices),
         "constraints": document(read_constraints(spec)),
+        "unscheduled": document(_describe_unscheduled(pod)),
         "containers": document(list_containers(pod)) if spec.containers else None,
     }
 
@@ -236,6 +245,21 @@ def _count_claimed_gpus(devices: Sequence[PodDevice]) -> float:
     return total
 
 
+def _describe_unscheduled(pod: Pod) -> dict[str, Any]:
+    """Return the scheduler's condition of a pod without a node; empty = it has none."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            values = {
+                "reason": condition.reason,
+                "message": redact(condition.message)[:LONGEST_MESSAGE]
+                if condition.message
+                else None,
+                "since": condition.last_transition_time,
+            }
+            return {name: value for name, value in values.items() if value is not None}
+    return {}
+
+
 def _find_team(meta: Meta, context: PodContext) -> str | None:
     for label_set in (meta.labels or {}, context.namespaces.get(meta.namespace) or {}):
         for label in context.team_labels:
@@ -295,6 +319,7 @@ def _describe_placement(pod: Pod) -> dict[str, Any]:
         SELECTOR: read_node_selector(pod),
         AFFINITY: read_node_affinity(pod),
         TOLERATIONS: tolerations,
+        NEVER_PREEMPTS: pod.spec.preemption_policy == "Never",
     }
     return {key: value for key, value in described.items() if value}
 

@@ -50,6 +50,7 @@ class Condition(ApiObject, frozen=True):
     status: str
     last_transition_time: datetime | None = None
     reason: str | None = None
+    message: str | None = None
 
 
 class Taint(ApiObject, frozen=True):
@@ -228,6 +229,8 @@ class PodSpec(ApiObject, frozen=True):
     affinity: Affinity | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
     tolerations: list[Toleration] | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
 
 
 class TerminatedState(ApiObject, frozen=True):

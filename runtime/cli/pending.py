@@ -1,4 +1,4 @@
-"""`fallow why-pending`: where a workload that waits for GPUs would fit."""
+"""`fallow queue` and `fallow why-pending`: who waits for GPUs, why, and what would let it in."""
 
 from typing import Annotated
 
@@ -9,8 +9,34 @@ from runtime.operations import pending
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
+    command(app, "queue")(list_queue)
     command(app, "why-pending")(why_pending)
+
+
+def list_queue(run: CommandRun) -> None:
+    """List the workloads that wait for GPUs: cost, reason, who blocks them, the cheapest way in.
+
+    Reads only: nothing is stopped, moved or lent.
+    """
+    with run.warehouse(run.settings()) as warehouse:
+        records, at = pending.read_queue(
+            warehouse, at=run.now(), cluster=run.options.get("cluster")
+        )
+    if run.output is Output.json:
+        rows = [pending.describe_record(record) for record in records]
+        run.data(rows, noun="queue", at=at.isoformat(), notes=list(pending.NOTES))
+        return
+    run.data([pending.build_queue_row(record) for record in records], noun="queue")
+    blocked = sum(bool(record.blocked_by) for record in records)
+    ways = sum(record.cheapest_way is not None for record in records)
+    run.say(
+        f"{at:%Y-%m-%d %H:%M} UTC: {len(records)} workload{'s' * (len(records) != 1)} "
+        f"wait{'s' * (len(records) == 1)}; {blocked} blocked by idle GPUs or lower priorities, "
+        f"{ways} with a way in"
+    )
+    for note in pending.NOTES:
+        run.say(note)
 
 
 def why_pending(
@@ -19,21 +45,33 @@ def why_pending(
         str, typer.Argument(metavar="WORKLOAD", help="Kind/namespace/name, or a part of it")
     ],
 ) -> None:
-    """Say which cluster, pool or zone has room for a workload that waits for GPUs.
+    """Say why a workload waits for GPUs, who blocks it, and where and how it would get in.
 
     Reads only: nothing is moved.
     """
     with run.warehouse(run.settings()) as warehouse:
-        answer, at = pending.explain_why_pending(
+        record, at = pending.explain_why_pending(
             warehouse, workload, at=run.now(), cluster=run.options.get("cluster")
         )
-    described, rows = pending.describe_pending(answer, at), pending.build_place_rows(answer)
+    described = pending.describe_pending(record, at)
+    rows = pending.build_place_rows(record.answer)
     if run.output is Output.json:
         run.data(rows, noun="why_pending", **described)
         return
     run.data(rows, noun="why_pending")
-    pods = f"{answer.pods} pod{'s' * (answer.pods != 1)} of {answer.gpus:g} GPUs"
-    words = answer.answer.replace("_", " ")
-    run.say(f"{described['workload']} ({pods}) waits since {answer.since:%Y-%m-%d %H:%M} UTC")
-    run.say(f"{words}{f': {answer.why}' if answer.why else ''}")
+    gpus = "GPUs of an unknown number" if record.gpus is None else f"{record.gpus:g} GPUs"
+    pods = f"{record.pods} pod{'s' * (record.pods != 1)} of {gpus}"
+    words = described["answer"].replace("_", " ")
+    run.say(f"{described['workload']} ({pods}) waits since {record.since:%Y-%m-%d %H:%M} UTC")
+    run.say(": ".join(filter(None, (words, described["why"]))))
+    for reason in record.reasons:
+        run.say(f"why ({reason.source}): {reason.reason}: {reason.text}")
+    for blocker in record.blocked_by:
+        name = pending.format_key(blocker.key)
+        run.say(f"blocked by {name}: {blocker.gpus} GPUs that it could use; {blocker.why}")
+    if record.held_by_others:
+        run.say(record.held_by_others)
+    run.say(f"cheapest way in: {pending.describe_way(record.cheapest_way)}")
+    for text in record.unknown:
+        run.say(f"unknown: {text}")
     run.say(pending.NOTE)

@@ -80,8 +80,15 @@ class AssistantTools:
         """
         return self._call(lambda: self._answers.why_not(workload, rows))
 
+    def queue(self, rows: int = ROWS) -> CallToolResult:
+        """Show who waits for GPUs: GPU-hours, their price, why, blocked by whom, ways in.
+
+        waiting_cost is not part of the bill. A way in that holds names the nodes of a placement.
+        """
+        return self._call(lambda: self._answers.queue(rows))
+
     def why_pending(self, workload: str, rows: int = ROWS) -> CallToolResult:
-        """Show which cluster, pool or zone has room for a workload that waits for GPUs.
+        """Show why a workload waits for GPUs, who blocks it, and where and how it would get in.
 
         workload: Kind/namespace/name, or a part of it. A place fits only on devices that are known
         to be free; nothing is moved.
@@ -120,6 +127,7 @@ def serve(answers: FleetAnswers) -> None:
         tools.findings,
         tools.explain,
         tools.why_not,
+        tools.queue,
         tools.why_pending,
         tools.idleness,
     ):

@@ -30,7 +30,7 @@ from warehouse.spend import KEYS
 if TYPE_CHECKING:
     from runtime.operations.plans import WhyNotReport
     from runtime.operations.windows import CoveredHours
-    from warehouse.placement.pending_places import PendingAnswer
+    from warehouse.queue.records import QueuedWorkload
 
 HOURS, USD, TIME = pa.float64(), pa.decimal128(38, 2), pa.timestamp("us")
 SPEND_COLUMNS: dict[str, pa.DataType] = {
@@ -179,8 +179,12 @@ class WarehouseFleet:
             cluster=self._cluster,
         )
 
-    def why_pending(self, workload: str) -> "tuple[PendingAnswer, datetime]":
-        """Return where a workload that waits for GPUs would fit, and for which time."""
+    def read_queue(self) -> "tuple[list[QueuedWorkload], datetime]":
+        """Return who waits for GPUs, the most GPU-hours first, and for which time."""
+        return pending.read_queue(self._warehouse, at=self._clock(), cluster=self._cluster)
+
+    def why_pending(self, workload: str) -> "tuple[QueuedWorkload, datetime]":
+        """Return why a workload waits for GPUs and its ways in, and for which time."""
         return pending.explain_why_pending(
             self._warehouse, workload, at=self._clock(), cluster=self._cluster
         )

@@ -141,13 +141,28 @@ class FleetAnswers:
             },
         }
 
-    def why_pending(self, workload: str, rows: int) -> Answer:
-        """Return where a workload that waits for GPUs would fit."""
+    def queue(self, rows: int) -> Answer:
+        """Return who waits for GPUs, the most GPU-hours of waiting first."""
         _check_rows(rows)
         with self._open() as fleet:
-            result, at = fleet.why_pending(workload)
+            records, at = fleet.read_queue()
             covered = fleet.cover(None)
-        described, places = pending.describe_pending(result, at), pending.build_place_rows(result)
+        listed = [pending.describe_record(record) for record in records]
+        body = {"at": at.isoformat(), "notes": list(pending.NOTES), "queue": listed}
+        return {
+            **self._frame_covered(covered, rows, None),
+            **_build_answer(round_body(body), rows),
+            "proof": {"ids": [], **self._prove(["queue"], document("queue", body))},
+        }
+
+    def why_pending(self, workload: str, rows: int) -> Answer:
+        """Return why a workload waits for GPUs, and where and how it would get in."""
+        _check_rows(rows)
+        with self._open() as fleet:
+            record, at = fleet.why_pending(workload)
+            covered = fleet.cover(None)
+        described = pending.describe_pending(record, at)
+        places = pending.build_place_rows(record.answer)
         body = {**described, "why_pending": places}
         proof = self._prove(
             ["why-pending", str(described["workload"])], document("why_pending", body)

@@ -1,4 +1,4 @@
-"""Answer `fallow why-pending`: where the pods of a workload that wait for GPUs would fit."""
+"""Answer `fallow queue` and `fallow why-pending`: who waits for GPUs, why, and the ways in."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -7,42 +7,55 @@ from actions.gate_answers import find_subject, format_subject
 from fallow.errors import UsageError
 from fallow.models import Subject
 from runtime.operations import windows
-from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
+from warehouse.placement.fleet_state import WorkloadKey
+from warehouse.placement.pending_places import PendingAnswer
+from warehouse.queue.reading import QueueReader
+from warehouse.queue.records import QueueBlocker, QueuedWorkload, WayIn
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 NOTE = (
     "a place fits if all waiting pods can be placed there at once: devices that are known to be "
-    "free, CPU, memory, labels, taints and quota; volumes, images and affinity between pods are "
-    "not checked"
+    "free, CPU, memory, labels, taints, GPU model and quota; volumes, images and affinity between "
+    "pods are not checked"
 )
+COST_NOTE = (
+    "waiting_cost = GPU-hours of waiting x usd_h, the mean price of a GPU-hour of the nodes that "
+    "take the workload; it is not part of the bill"
+)
+NOTES = (COST_NOTE, NOTE)
+
+
+def read_queue(
+    warehouse: "Warehouse", *, at: datetime, cluster: str | None
+) -> tuple[list[QueuedWorkload], datetime]:
+    """Return who waits for GPUs, and for which time: the end of the data at most."""
+    last = _find_time(warehouse, at, cluster)
+    return QueueReader(warehouse, last).read(cluster), last
 
 
 def explain_why_pending(
     warehouse: "Warehouse", workload: str, *, at: datetime, cluster: str | None
-) -> tuple[PendingAnswer, datetime]:
-    """Return where a waiting workload fits, and for which time: the end of the data at most.
+) -> tuple[QueuedWorkload, datetime]:
+    """Return the record of a waiting workload, and for which time: the end of the data at most.
 
     `cluster` narrows where the workload waits; the places are those of every cluster.
 
     Raises:
         UsageError: no workload, or several that wait, have this name.
     """
-    extent = windows.find_extent(warehouse, cluster)
-    last = at if extent is None else min(at, extent.end)
-    places = PendingPlaces(warehouse, last)
-    pending = {
-        key: pods
-        for key, pods in places.list_pending().items()
-        if cluster is None or key[0] == cluster
-    }
-    if not pending:
+    last = _find_time(warehouse, at, cluster)
+    reader = QueueReader(warehouse, last)
+    waiting = reader.list_waiting()
+    others = {record.key: record for record in reader.list_others()}
+    keys = [key for key in {**others, **waiting} if cluster is None or key[0] == cluster]
+    if not keys:
         raise UsageError(
             "no workload waits for GPUs",
             hint="fallow why-not WORKLOAD says why one that runs is not acted upon",
         )
-    subjects = {Subject(c, ns, kind, name): (c, ns, kind, name) for c, ns, kind, name in pending}
+    subjects = {Subject(*key): key for key in keys}
     try:
         subject = find_subject(workload, subjects)
     except UsageError as error:
@@ -51,26 +64,74 @@ def explain_why_pending(
             f"{error.message}: of those that wait for GPUs", hint=f"these wait: {', '.join(names)}"
         ) from error
     key = subjects[subject]
-    return places.explain(key, pending[key]), last
+    return (reader.describe(key, waiting[key]) if key in waiting else others[key]), last
 
 
-def describe_pending(answer: PendingAnswer, at: datetime) -> dict[str, Any]:
-    """Return the document of an answer without its places."""
-    cluster, namespace, kind, name = answer.key
+def describe_pending(record: QueuedWorkload, at: datetime) -> dict[str, Any]:
+    """Return the document of one waiting workload without its places."""
+    answer = record.answer
     return {
-        "workload": f"{kind}/{namespace}/{name}",
-        "cluster": cluster,
+        **describe_record(record),
         "at": at.isoformat(),
-        "pods": answer.pods,
-        "gpus": answer.gpus,
-        "pending_since": answer.since.isoformat(),
-        "answer": answer.answer,
-        "why": answer.why,
-        "notes": [NOTE],
+        "pending_since": record.since.isoformat(),
+        "answer": answer.answer if answer else "unknown",
+        "why": answer.why if answer else record.reasons[0].text,
+        "notes": list(NOTES),
     }
 
 
-def build_place_rows(answer: PendingAnswer) -> list[dict[str, Any]]:
+def describe_record(record: QueuedWorkload) -> dict[str, Any]:
+    """Return a waiting workload as an object of the document."""
+    return {
+        "workload": format_key(record.key),
+        "cluster": record.key[0],
+        "team": record.team,
+        "queue": record.queue,
+        "priority_class": record.priority_class,
+        "priority": record.priority,
+        "pods": record.pods,
+        "gpus": record.gpus,
+        "since": record.since.isoformat(),
+        "hours": record.hours,
+        "gpu_hours": record.gpu_hours,
+        "usd_h": record.usd_h,
+        "waiting_cost": record.waiting_cost,
+        "in_bill": False,
+        "reasons": [
+            {
+                "reason": reason.reason,
+                "text": reason.text,
+                "source": reason.source,
+                "at": reason.at.isoformat() if reason.at else None,
+            }
+            for reason in record.reasons
+        ],
+        "blocked_by": [_describe_blocker(blocker) for blocker in record.blocked_by],
+        "held_by_others": record.held_by_others,
+        "ways": [_describe_way(way) for way in record.ways],
+        "unknown": list(record.unknown),
+    }
+
+
+def build_queue_row(record: QueuedWorkload) -> dict[str, Any]:
+    """Return a waiting workload as one row of a table."""
+    return {
+        "workload": format_key(record.key),
+        "gpus": record.gpus,
+        "hours": record.hours,
+        "gpu_hours": record.gpu_hours,
+        "waiting_cost": record.waiting_cost,
+        "why": record.reasons[0].reason,
+        "blocked_by": ", ".join(format_key(b.key) for b in record.blocked_by),
+        "way_in": describe_way(record.cheapest_way),
+        "says": record.reasons[0].text,
+        "team": record.team,
+        "queue": record.queue,
+        "cluster": record.key[0],
+    }
+
+
+def build_place_rows(answer: PendingAnswer | None) -> list[dict[str, Any]]:
     """Return a row per place; pool and zone are null for the whole cluster."""
     return [
         {
@@ -83,5 +144,45 @@ def build_place_rows(answer: PendingAnswer) -> list[dict[str, Any]]:
             "why": place.why,
             "nodes": list(place.nodes),
         }
-        for place in answer.places
+        for place in (answer.places if answer else ())
     ]
+
+
+def describe_way(way: WayIn | None) -> str:
+    """Return a way in that holds, in words."""
+    return "none was found" if way is None else way.describe()
+
+
+def format_key(key: WorkloadKey) -> str:
+    """Return a workload's name as commands take it."""
+    return "/".join((key[2], key[1], key[3]))
+
+
+def _describe_blocker(blocker: QueueBlocker) -> dict[str, Any]:
+    return {
+        "workload": format_key(blocker.key),
+        "gpus": blocker.gpus,
+        "holds": list(blocker.holds),
+        "why": blocker.why,
+        "idle_gpu_hours": blocker.idle_gpu_hours,
+    }
+
+
+def _describe_way(way: WayIn) -> dict[str, Any]:
+    return {
+        "way": way.kind,
+        "state": way.state,
+        "why": way.why,
+        "cluster": way.cluster or None,
+        "nodes": list(way.nodes),
+        "workloads": [format_key(key) for key in way.workloads],
+        "lenders": list(way.lenders),
+        "gpus": way.gpus,
+        "lost_gpu_hours": way.lost.gpu_hours if way.state == "holds" else None,
+        "lost_why": way.lost.why,
+    }
+
+
+def _find_time(warehouse: "Warehouse", at: datetime, cluster: str | None) -> datetime:
+    extent = windows.find_extent(warehouse, cluster)
+    return at if extent is None else min(at, extent.end)

@@ -22,7 +22,7 @@ THEN = NOW.replace(tzinfo=None)
 
 
 def row_of(cluster: str, **more: Any) -> dict[str, Any]:
-    first = THEN - timedelta(hours=2)
+    first = THEN - timedelta(hours=1)
     return {"cluster": cluster, "first_seen": first, "last_seen": THEN, **more}
 
 
@@ -74,6 +74,29 @@ def test_the_command_and_the_assistant_name_the_cluster_with_room(
     assert [(row["state"][MARK], row["free"]) for row in told] == [
         (row["state"], row["free"]) for row in json.loads(again.out)["why_pending"]
     ]
+
+
+def test_the_queue_has_the_same_record_as_why_pending(fallow: Fallow, home: Path) -> None:
+    ran = fallow("queue", "--home", home, "-o", "json")
+    assert ran.code == 0, ran
+    document = json.loads(ran.out)
+    (record,) = document["queue"]
+    assert (document["schema"], record["workload"]) == ("fallow.queue/v1", "Job/ml/train")
+    assert (record["gpus"], record["waiting_cost"], record["in_bill"]) == (8.0, None, False)
+    assert record["gpu_hours"] == pytest.approx(8.0, abs=0.01)
+    assert [(r["reason"], r["source"]) for r in record["reasons"]] == [("no_fit", "placement")]
+    first = record["ways"][0]
+    assert (first["way"], first["state"], first["cluster"], first["nodes"]) == (
+        "elsewhere", "holds", "b", ["m1"],
+    )  # fmt: skip
+    alone = json.loads(fallow("why-pending", "train", "--home", home, "-o", "json").out)
+    assert {name: alone[name] for name in record} == record
+    settings = load(environ={}, flags={"home": home}).settings
+    answer = FleetAnswers(settings, {"home": str(home)}).queue(50)
+    assert answer["answer"]["queue"][0]["gpus"] == 8.0
+    assert answer["proof"]["command"] == f"fallow queue --home {home} -o json"
+    digest = hashlib.sha256(fallow(*shlex.split(answer["proof"]["command"])[1:]).out.encode())
+    assert digest.hexdigest() == answer["proof"]["sha256"]
 
 
 def test_the_table_is_for_people_and_a_name_that_does_not_wait_is_refused(

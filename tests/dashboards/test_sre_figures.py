@@ -154,7 +154,9 @@ def test_who_waits_is_who_has_no_place_and_is_still_there(known: Warehouse) -> N
 def test_where_who_waits_would_fit_is_the_answer_of_why_pending(known: Warehouse) -> None:
     (row,) = queues.read_waiting(known, DAY, ALL).to_pylist()
     places = queues.read_places(known, DAY)
-    answer, _ = explain_why_pending(known, "big", at=DAY.end, cluster=None)
+    record, _ = explain_why_pending(known, "big", at=DAY.end, cluster=None)
+    answer = record.answer
+    assert answer is not None
     assert places[row["cluster"], row["workload"]] == answer.describe()
     assert answer.gpus == row["gpus"] == 8.0
     assert answer.answer != "fits_elsewhere", "the fleet has four GPUs"

@@ -68,6 +68,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     end: int
     placed: int | None
     ahead: int | None
+    priority: int | None = None
+    unscheduled: str | None = None
 
     @property
     def label_map(self) -> dict[str, Any]:
@@ -296,10 +298,11 @@ class FleetState:
             PodRecord(
                 (c, ns or "", kind or "", name or ""), uid, pod, node, phase, kind != UNRESOLVED,
                 top, team, queue, priority, resource, gpus, cpu, memory, labels, annotations, begin,
-                end, placed, ahead,
+                end, placed, ahead, number, unscheduled,
             )
             for c, uid, ns, pod, node, phase, kind, name, top, team, queue, priority, resource,
-            gpus, cpu, memory, labels, annotations, begin, end, placed, ahead in zip(
+            gpus, cpu, memory, labels, annotations, begin, end, placed, ahead, number,
+            unscheduled in zip(
                 *(rows[name] for name in _POD_COLUMNS), strict=True
             )
         ]  # fmt: skip
@@ -344,7 +347,7 @@ _POD_COLUMNS = (
     "cluster", "uid", "namespace", "pod", "node", "phase", "workload_kind", "workload",
     "workload_uid", "team", "queue", "priority_class", "gpu_resource", "gpus",
     "cpu_request_milli", "memory_request_bytes", "labels", "annotations", "begin_us", "end_us",
-    "placed_us", "ahead_us",
+    "placed_us", "ahead_us", "priority", "unscheduled",
 )  # fmt: skip
 
 

@@ -7,7 +7,6 @@ device that telemetry has not shown lately is unknown and never free: where only
 make the difference, the answer is unknown.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +14,6 @@ from typing import Literal
 
 import msgspec
 
-from fallow.node_requirements import BlockingTaint, read_taints
 from fallow.protocols import Views
 from warehouse.placement.fleet_state import (
     FleetState,
@@ -25,18 +23,16 @@ from warehouse.placement.fleet_state import (
     convert_micros,
     to_micros,
 )
-from warehouse.placement.pending_queue import (
+from warehouse.placement.node_capacities import PlacementNode, judge_node, measure_nodes
+from warehouse.placement.pod_demand import (
     FreeCapacity,
     PodDemand,
     build_demand,
-    compute_free_host,
     get_owner_key,
     place_pods,
 )
 from warehouse.placement.quota_room import QuotaAnswer, QuotaRoom
 
-STALE = timedelta(minutes=10)
-"""A device without a sample for longer is unknown; a pod is assumed to exist as long."""
 LOOKBACK = timedelta(hours=1)
 
 PlaceState = Literal["fits", "full", "refused", "unknown"]
@@ -93,29 +89,14 @@ class PendingAnswer(msgspec.Struct, frozen=True):
         return "nowhere" if self.answer == "nowhere" else f"unknown: {self.why}"
 
 
-class _Node(msgspec.Struct, frozen=True):
-    """A node: what is known to be free, and what may be free as well."""
-
-    key: NodeKey
-    pool: str
-    zone: str
-    free: FreeCapacity
-    possible: FreeCapacity
-    labels: Mapping[str, str] | None
-    """None = unknown."""
-    taints: frozenset[BlockingTaint]
-    ready: bool | None
-    cordoned: bool
-
-
 class PendingPlaces:
     """The places of every cluster at one time."""
 
     def __init__(self, views: Views, now: datetime) -> None:
         self._now, self._at = now, to_micros(now)
-        self._state = FleetState(views, now - LOOKBACK, now)
-        self._quotas = QuotaRoom(views, now)
-        self._nodes = self._measure_nodes()
+        self.state = FleetState(views, now - LOOKBACK, now)
+        self.quotas = QuotaRoom(views, now)
+        self.nodes = measure_nodes(self.state, now)
         self._refusals: dict[tuple[NodeKey, PodDemand], tuple[str, bool]] = {}
         self._places: dict[object, list[PlaceAnswer]] = {}
         """By what decides them: many pending workloads request the same."""
@@ -123,9 +104,28 @@ class PendingPlaces:
     def list_pending(self) -> dict[WorkloadKey, list[PodRecord]]:
         """Return the workloads that wait for GPUs, each with its waiting pods."""
         by_key: dict[WorkloadKey, list[PodRecord]] = {}
-        for pod in self._state.pending_at(self._at):
+        for pod in self.state.pending_at(self._at):
             by_key.setdefault(get_owner_key(pod), []).append(pod)
         return dict(sorted(by_key.items()))
+
+    def list_ahead(self) -> list[PodRecord]:
+        """Return waiting pods that the API's clock, ahead of ours, created in the future."""
+        return [
+            pod
+            for pod in self.state.all_pods
+            if pod.gpus > 0
+            and pod.node is None
+            and pod.phase == "Pending"
+            and pod.begin >= self._at > pod.begin - max(0, pod.ahead or 0)
+        ]
+
+    def count_devices(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> Mapping[str, float]:
+        """Return the devices that pods request, by resource."""
+        by_resource: Counter[str] = Counter()
+        for pod in pods:
+            own = build_demand(key[0], [pod])
+            by_resource[pod.gpu_resource or ""] += own.needs[0].count if own else 0
+        return by_resource
 
     def explain(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> PendingAnswer:
         """Return where these pending pods of a workload would fit together."""
@@ -135,11 +135,7 @@ class PendingPlaces:
         if demand is None:
             why = f"whether {pods[0].gpu_resource} fits is not worked out"
             return PendingAnswer(key, len(pods), gpus, since, "unknown", why, ())
-        needs = demand.needs
-        by_resource: Counter[str] = Counter()
-        for pod in pods:
-            own = build_demand(key[0], [pod])
-            by_resource[pod.gpu_resource or ""] += own.needs[0].count if own else 0
+        needs, by_resource = demand.needs, self.count_devices(key, pods)
         same = (key[1], pods[0].queue, needs, tuple(sorted(by_resource.items())))
         if same not in self._places:
             self._places[same] = self._list_places(key[1], pods[0].queue, needs, by_resource)
@@ -157,9 +153,9 @@ class PendingPlaces:
         """Return the answers of all places, those with room first."""
         places = [
             place
-            for cluster in sorted({node.key[0] for node in self._nodes})
+            for cluster in sorted({node.key[0] for node in self.nodes})
             for place in self._explain_cluster(
-                cluster, needs, self._quotas.admits(cluster, namespace, queue, by_resource)
+                cluster, needs, self.quotas.admits(cluster, namespace, queue, by_resource)
             )
         ]
         order = {"fits": 0, "unknown": 1, "refused": 2, "full": 3}
@@ -177,7 +173,7 @@ class PendingPlaces:
     def _explain_cluster(
         self, cluster: str, needs: Sequence[PodDemand], quota: QuotaAnswer
     ) -> Iterable[PlaceAnswer]:
-        nodes = [node for node in self._nodes if node.key[0] == cluster]
+        nodes = [node for node in self.nodes if node.key[0] == cluster]
         yield self._explain_place((cluster, None, None), nodes, needs, quota)
         parts = sorted({(node.pool, node.zone) for node in nodes})
         if len(parts) > 1:
@@ -188,7 +184,7 @@ class PendingPlaces:
     def _explain_place(
         self,
         place_key: tuple[str, str | None, str | None],
-        nodes: Sequence[_Node],
+        nodes: Sequence[PlacementNode],
         needs: Sequence[PodDemand],
         quota: QuotaAnswer,
     ) -> PlaceAnswer:
@@ -228,14 +224,16 @@ class PendingPlaces:
         names = tuple(sorted(key[1] for key in used_nodes)) if state == "fits" else ()
         return PlaceAnswer(*place_key, state, why, _count_free(nodes, needs), room, names)
 
-    def _explain_refusal(self, node: _Node, demand: PodDemand) -> tuple[str, bool]:
+    def _explain_refusal(self, node: PlacementNode, demand: PodDemand) -> tuple[str, bool]:
         """Return why a node does not take a pod, empty = it does; and whether that is certain."""
         if (node.key, demand) not in self._refusals:
-            self._refusals[node.key, demand] = _judge_node(node, demand)
+            self._refusals[node.key, demand] = judge_node(node, demand)
         return self._refusals[node.key, demand]
 
     def _explain_doubt(
-        self, nodes: Sequence[_Node], refusals: Mapping[tuple[NodeKey, PodDemand], tuple[str, bool]]
+        self,
+        nodes: Sequence[PlacementNode],
+        refusals: Mapping[tuple[NodeKey, PodDemand], tuple[str, bool]],
     ) -> str:
         doubts = sorted({why for why, sure in refusals.values() if why and not sure})
         if doubts:
@@ -246,79 +244,6 @@ class PendingPlaces:
             for kind, count in node.possible.devices.items()
         )
         return f"whether {unknown} more devices are free is not known: telemetry does not show them"
-
-    def _measure_nodes(self) -> list[_Node]:
-        """Return the free capacity of every node of the inventory."""
-        requested = self._state.requested_at(self._now)
-        bound = self._count_bound()
-        stale = to_micros(self._now - STALE)
-        nodes = []
-        for key, record in self._state.nodes.items():
-            free: Counter[str] = Counter()
-            used: Counter[str] = Counter()
-            unknown: Counter[str] = Counter()
-            for device in self._state.devices.get(key, ()):
-                kind = device["profile"] or ""
-                if device["last_us"] < stale or device["first_us"] >= self._at:
-                    unknown[kind] += 1
-                elif self._state.device_allocations_at((key[0], device["device"]), self._at):
-                    used[kind] += 1
-                else:
-                    free[kind] += 1
-            if not any(kind for kind in (*free, *used, *unknown)):
-                seen = free[""] + used[""] + unknown[""]
-                unknown[""] += max(0, (record.gpu_count or 0) - seen)
-            if record.sharing in {"time-slicing", "mps", "hami"}:
-                free, unknown = Counter(), free + used + unknown  # a share of each may be free
-            # A pod that was just bound holds devices that telemetry does not show with it yet.
-            for kind, count in bound.get(key, Counter()).items():
-                free[kind] -= min(free[kind], max(0, count - used[kind]))
-            host = compute_free_host(record, requested.get(key, (0, 0)))
-            labels = json.loads(record.labels) if record.labels else None
-            zone = (labels or {}).get("topology.kubernetes.io/zone") or ""
-            nodes.append(
-                _Node(
-                    key,
-                    record.pool or "",
-                    zone,
-                    FreeCapacity(dict(free), *host),
-                    FreeCapacity(dict(free + unknown), *host),
-                    labels,
-                    read_taints(record.taints),
-                    self._state.ready(key, self._at),
-                    bool(record.unschedulable),
-                )
-            )
-        return nodes
-
-    def _count_bound(self) -> dict[NodeKey, Counter[str]]:
-        """Return the devices that the pods of each node request, by type."""
-        bound: dict[NodeKey, Counter[str]] = {}
-        for pod in self._state.all_pods:
-            if not pod.node or not pod.begin < self._at <= pod.end or pod.gpus <= 0:
-                continue
-            if pod.phase in {"Succeeded", "Failed"}:
-                continue
-            demand = build_demand(pod.key[0], [pod])
-            if demand is not None:
-                counts = bound.setdefault((pod.key[0], pod.node), Counter())
-                counts[demand.needs[0].device_type] += demand.needs[0].count
-        return bound
-
-
-def _judge_node(node: _Node, demand: PodDemand) -> tuple[str, bool]:
-    """Return why a node does not take a pod, empty = it does; and whether that is certain."""
-    name = node.key[1]
-    if node.cordoned or node.ready is False:
-        return f"{name} takes no pods: it is cordoned or not ready", True
-    if node.ready is None:
-        return f"whether {name} is ready is not known", False
-    refusal = demand.requirements.explain_refusal(node.labels or {}, node.taints)
-    if refusal and node.labels is None:
-        by_taints = demand.requirements.explain_refusal(None, node.taints)
-        if not by_taints:
-            return f"the labels of {name} are not known: {refusal}", False
-    return (f"{name} does not take it: {refusal}", True) if refusal else ("", True)
 
 
 def _summarize(cluster: str, places: Sequence[PlaceAnswer]) -> tuple[Answer, str]:
@@ -336,7 +261,7 @@ def _summarize(cluster: str, places: Sequence[PlaceAnswer]) -> tuple[Answer, str
     return "nowhere", own[0].why if own else "no cluster has a node with GPUs"
 
 
-def _count_free(nodes: Sequence[_Node], needs: Sequence[PodDemand]) -> int:
+def _count_free(nodes: Sequence[PlacementNode], needs: Sequence[PodDemand]) -> int:
     """Return the free devices of the types that pods need, on nodes that take pods."""
     types = {need.device_type for need in needs}
     return sum(

@@ -6,86 +6,35 @@ free devices of the requested type (whole GPUs, or instances of one MIG profile)
 pod that fits on free capacity does not wait for GPUs, and freeing more admits nobody.
 """
 
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 
 import msgspec
 
 from fallow.action_models import Waiter
-from fallow.models import UNRESOLVED
-from fallow.node_requirements import (
-    BlockingTaint,
-    NodeRequirements,
-    read_requirements,
-    read_taints,
-)
 from warehouse.placement.fleet_state import (
     FleetState,
     NodeKey,
-    NodeRecord,
     PodRecord,
     WorkloadAllocation,
     WorkloadKey,
     convert_micros,
     to_micros,
 )
+from warehouse.placement.node_capacities import PlacementNode, judge_node, read_node
+from warehouse.placement.pod_demand import (
+    DeviceType,
+    FreeCapacity,
+    PodDemand,
+    WorkloadDemand,
+    build_demand,
+    compute_free_host,
+    get_owner_key,
+    place_pods,
+)
 
 ENOUGH_IS_FREE = "no wait for GPUs: what is free already would do"
-_MIG = re.compile(r".*/mig-(?:(\d+)c\.)?((\d+)g\.\d+gb(?:\..*)?)$")
-_WHOLE = re.compile(
-    r"^(?:nvidia\.com|amd\.com|habana\.ai|huawei\.com)/[a-z0-9.-]*(?:gpu|gaudi|Ascend.*)$",
-    re.IGNORECASE,
-)
-_SLICES = 7
-_ALMOST = 1e-6
-DeviceType = str
-"""Empty = whole GPUs; else the MIG profile."""
-
-
-class PodDemand(msgspec.Struct, frozen=True):
-    """What one pod requests of its node."""
-
-    device_type: DeviceType
-    count: int
-    cpu_milli: int
-    memory_bytes: int
-    requirements: NodeRequirements = NodeRequirements()
-
-
-class WorkloadDemand(msgspec.Struct, frozen=True):
-    """What a pending workload requests: one demand per pod, the largest first."""
-
-    cluster: str
-    needs: tuple[PodDemand, ...]
-
-
-class FreeCapacity(msgspec.Struct):
-    """The free capacity of a node."""
-
-    devices: dict[DeviceType, int]
-    cpu_milli: float
-    memory_bytes: float
-
-    def copy(self) -> "FreeCapacity":
-        """Return a copy that may be changed."""
-        return FreeCapacity(dict(self.devices), self.cpu_milli, self.memory_bytes)
-
-    def fits(self, demand: PodDemand) -> bool:
-        """Return whether a pod fits."""
-        return (
-            self.devices.get(demand.device_type, 0) >= demand.count
-            and self.cpu_milli >= demand.cpu_milli
-            and self.memory_bytes >= demand.memory_bytes
-        )
-
-    def take(self, demand: PodDemand) -> None:
-        """Allocate a pod's demand here."""
-        self.devices[demand.device_type] -= demand.count
-        self.cpu_milli -= demand.cpu_milli
-        self.memory_bytes -= demand.memory_bytes
 
 
 class _PendingWorkload(msgspec.Struct, frozen=True):
@@ -257,21 +206,11 @@ class PendingWorkloads:
 
     def _explain_unfit(self, node_key: NodeKey, demand: PodDemand) -> str:
         """Return why a pod may not run on a node, whatever is free on it; empty = it may."""
-        node = self._fleet_state.nodes[node_key]
-        if node.unschedulable or self._fleet_state.ready(node_key, self._at) is not True:
-            return f"{node_key[1]} takes no pods: it is cordoned or not ready"
-        labels, taints = self._labels_and_taints[node_key]
-        refusal = demand.requirements.explain_refusal(labels, taints)
-        return f"{node_key[1]} does not take it: {refusal}" if refusal else ""
+        return judge_node(self._known_nodes[node_key], demand)[0]
 
     @cached_property
-    def _labels_and_taints(
-        self,
-    ) -> dict[NodeKey, tuple[Mapping[str, str], frozenset[BlockingTaint]]]:
-        return {
-            key: (json.loads(node.labels) if node.labels else {}, read_taints(node.taints))
-            for key, node in self._fleet_state.nodes.items()
-        }
+    def _known_nodes(self) -> dict[NodeKey, PlacementNode]:
+        return {key: read_node(self._fleet_state, key, self._at) for key in self._fleet_state.nodes}
 
     def _capacity_of(
         self, remaining: Mapping[NodeKey, FreeCapacity], node_key: NodeKey
@@ -304,76 +243,3 @@ class PendingWorkloads:
                 if count:
                     nodes.setdefault((node_key[0], device_type), []).append(node_key)
         return nodes
-
-
-def place_pods(
-    needs: Sequence[PodDemand],
-    free: Mapping[NodeKey, FreeCapacity],
-    find_legal: Callable[[PodDemand], Iterable[NodeKey]],
-) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
-    """Place pods on free capacity, each on one of its legal nodes.
-
-    Return the pods that do not fit, and the remaining capacity of the nodes that take one.
-    """
-    remaining: dict[NodeKey, FreeCapacity] = {}
-    nothing = FreeCapacity({}, 0, 0)
-
-    def measure(node_key: NodeKey) -> FreeCapacity:
-        return remaining.get(node_key) or free.get(node_key) or nothing
-
-    without_node = []
-    for demand in needs:
-        fitting_nodes = [p for p in find_legal(demand) if measure(p).fits(demand)]
-        if not fitting_nodes:
-            without_node.append(demand)
-            continue
-        # Use the fullest node that fits, so that large gaps remain for large pods.
-        node_key = min(fitting_nodes, key=lambda p: (measure(p).devices[demand.device_type], p))
-        remaining.setdefault(node_key, free[node_key].copy()).take(demand)
-    return tuple(without_node), remaining
-
-
-def compute_free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:
-    """Return a node's CPU and memory without a request; an unknown amount is no obstacle."""
-    cpu = float("inf") if node.cpu_milli is None else node.cpu_milli - requested[0]
-    memory = float("inf") if node.memory_bytes is None else node.memory_bytes - requested[1]
-    return cpu, memory
-
-
-def get_owner_key(pod: PodRecord) -> WorkloadKey:
-    """Return the key of a pod's owner; a pod whose owner is unknown stands alone."""
-    if pod.resolved:
-        return pod.key
-    return (pod.key[0], pod.key[1], UNRESOLVED, pod.pod)
-
-
-def build_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None:
-    """Return what pending pods request; None = a pod requests shares or claims of devices."""
-    demands = []
-    for pod in pods:
-        device_type = _get_device_type(pod)
-        if device_type is None:
-            return None
-        demands.append(
-            PodDemand(
-                *device_type,
-                pod.cpu_milli or 0,
-                pod.memory_bytes or 0,
-                read_requirements(pod.annotation_map),
-            )
-        )
-    return WorkloadDemand(
-        cluster, tuple(sorted(demands, key=lambda n: (-n.count, -n.cpu_milli, n.device_type)))
-    )
-
-
-def _get_device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:
-    """Return the device type and the number that a pod requests; None = shares or claims."""
-    resource = pod.gpu_resource or ""
-    if match := _MIG.match(resource):
-        count = pod.gpus * _SLICES / int(match[3])
-        return match[2], max(1, round(count))
-    whole = round(pod.gpus)
-    if _WHOLE.match(resource) and whole >= 1 and abs(pod.gpus - whole) < _ALMOST:
-        return "", whole
-    return None

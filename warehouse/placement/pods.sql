@@ -44,10 +44,13 @@ SELECT
     epoch_us(end_at) AS end_us,
     epoch_us(coalesce(scheduled_at, started_at)) AS placed_us,
     -- The API's clock against ours: a pod cannot be created after it was first seen.
-    epoch_us(created_at) - epoch_us(first_seen) AS ahead_us
+    epoch_us(created_at) - epoch_us(first_seen) AS ahead_us,
+    priority,
+    unscheduled
 FROM seen
 WHERE
-    begin_at < $until AND end_at >= $since
+    -- By an API clock that is ahead of ours a pod may begin after the window in which it was seen.
+    least(begin_at, coalesce(first_seen, begin_at)) < $until AND end_at >= $since
     AND (
         gpu_request > 0
         OR concat_ws('/', cluster, namespace, workload_kind, workload) IN (SELECT unnest($named))

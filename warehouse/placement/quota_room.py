@@ -8,6 +8,8 @@ from fallow.protocols import Views
 from fallow.resources import read_text
 
 _ALMOST = 1e-6
+_SIBLING = ("cluster", "kind", "parent", "resource", "flavor")
+"""What queues that lend to each other have in common."""
 _LIMITS = ("ResourceQuota", "ElasticQuota")
 """Kinds of quotas that hold for every pod of their namespace."""
 
@@ -17,6 +19,14 @@ class QuotaAnswer(NamedTuple):
 
     admitted: bool | None
     why: str = ""
+
+
+class BorrowAnswer(NamedTuple):
+    """Whether a queue may borrow what it lacks; None = unknown. `lenders`: queues, by name."""
+
+    admitted: bool | None
+    why: str = ""
+    lenders: tuple[str, ...] = ()
 
 
 class QuotaRoom:
@@ -46,21 +56,81 @@ class QuotaRoom:
                     return answer
         return QuotaAnswer(admitted=True)
 
-    def _check_queue(
+    def find_lenders(
         self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float]
-    ) -> QuotaAnswer:
-        """Return the answer of a queue; a Kueue workload names the LocalQueue of its namespace."""
+    ) -> BorrowAnswer:
+        """Return whether a queue may borrow what it lacks of its own quota, and from whom.
+
+        Lenders are queues of the same cohort or parent, of the same kind and flavor, as far as
+        their nominal quota is unused and may be lent.
+        """
+        rows = self._list_queue_rows(cluster, namespace, queue)
+        lenders: dict[str, None] = {}
+        for resource, need in needs.items():
+            mine = [row for row in rows if row["resource"] == resource]
+            answers = [self._borrow(row, need) for row in mine]
+            best = next((a for a in answers if a.admitted), None)
+            if mine and best is None:
+                return next((a for a in answers if a.admitted is None), answers[0])
+            lenders.update(dict.fromkeys(best.lenders if best else ()))
+        if not rows:
+            return BorrowAnswer(
+                None, f"cluster {cluster} has no queue {queue} that was read lately"
+            )
+        return BorrowAnswer(admitted=True, lenders=tuple(lenders))
+
+    def _borrow(self, row: Mapping[str, Any], need: float) -> BorrowAnswer:
+        label = f"queue {row['name']}"
+        if row["nominal_room"] is None:
+            return BorrowAnswer(None, f"how much {label} uses of {row['resource']} is not known")
+        lack = need - max(0.0, row["nominal_room"])
+        if lack <= _ALMOST:
+            return BorrowAnswer(admitted=True)
+        if row["limit_room"] is not None and row["limit_room"] < need - _ALMOST:
+            room = max(0.0, row["limit_room"])
+            why = f"{label} may have {room:g} more at most, it needs {need:g}"
+        elif row["parent"] is None and row["kind"] == "ClusterQueue":
+            why = f"{label} is in no cohort from which it could borrow"
+        else:
+            return self._check_lenders(row, lack)
+        return BorrowAnswer(admitted=False, why=why)
+
+    def _check_lenders(self, row: Mapping[str, Any], lack: float) -> BorrowAnswer:
+        """Return whether the other queues of its cohort or parent leave enough unused."""
+        rooms = {
+            other["name"]: _compute_lent(other)
+            for other in self._rows
+            if other["name"] != row["name"] and all(other[same] == row[same] for same in _SIBLING)
+        }
+        lent = sum(room or 0.0 for room in rooms.values())
+        if lent >= lack - _ALMOST:
+            lenders = tuple(name for name, room in rooms.items() if room)
+            return BorrowAnswer(admitted=True, lenders=lenders)
+        label = f"queue {row['name']}"
+        if None in rooms.values():
+            return BorrowAnswer(None, f"what the cohort of {label} uses is not known")
+        why = f"{label} lacks {lack:g}, the others of its cohort leave {lent:g} unused"
+        return BorrowAnswer(admitted=False, why=why)
+
+    def _list_queue_rows(self, cluster: str, namespace: str, queue: str) -> list[dict[str, Any]]:
+        """Return the rows of a queue; a Kueue workload names the LocalQueue of its namespace."""
         local = self._group(cluster, namespace).get(("LocalQueue", queue))
         name, spaces = (str(local[0]["parent"]), "") if local else (queue, "")
-        rows = [
+        return [
             row
             for (kind, row_name), queue_rows in self._group(cluster, spaces).items()
             if row_name == name and kind not in {"Cohort", *_LIMITS}
             for row in queue_rows
         ]
+
+    def _check_queue(
+        self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float]
+    ) -> QuotaAnswer:
+        """Return the answer of a queue."""
+        rows = self._list_queue_rows(cluster, namespace, queue)
         if not rows:
             return QuotaAnswer(None, f"cluster {cluster} has no queue {queue} that was read lately")
-        return self._compare(rows, needs, label=f"queue {name}", borrows=True)
+        return self._compare(rows, needs, label=f"queue {rows[0]['name']}", borrows=True)
 
     def _group(self, cluster: str, namespace: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
         groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -98,3 +168,11 @@ class QuotaRoom:
                 admitted=False, why=f"{label} leaves {room:g} of {resource}, it needs {need:g}"
             )
         return unknown
+
+
+def _compute_lent(row: Mapping[str, Any]) -> float | None:
+    """Return how much of a queue's unused quota others may use; None = unknown."""
+    room: float | None = row["nominal_room"]
+    if room is None:
+        return None
+    return max(0.0, room if row["lending"] is None else min(room, row["lending"]))

@@ -6,9 +6,11 @@ SELECT
     namespace,
     name,
     split_part(resource, '@', 1) AS resource,
+    split_part(resource, '@', 2) AS flavor,
     parent,
     nominal - used AS nominal_room,
-    "limit" - used AS limit_room
+    "limit" - used AS limit_room,
+    lending
 FROM quota
 WHERE ts <= $until::TIMESTAMP AND ts > $until::TIMESTAMP - INTERVAL 1 HOUR
 QUALIFY

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Literal
 
-from analyzers.queries import load_records
-from fallow.rows import Row
+import msgspec
+
+from fallow.resources import read_table
 
 Tolerance = Literal["retried", "replicated", "never", "unknown"]
 
 
-class KindTolerance(Row, frozen=True):
+class KindTolerance(msgspec.Struct, frozen=True):
     """One row of `tolerances.csv`."""
 
     workload_kind: str
@@ -21,4 +22,5 @@ class KindTolerance(Row, frozen=True):
 @cache
 def read_tolerances() -> Mapping[str, KindTolerance]:
     """Return by kind of workload whether it tolerates an interruption, and why."""
-    return {row.workload_kind: row for row in load_records("tolerances", KindTolerance)}
+    rows = msgspec.convert(read_table("fallow", "tolerances.csv"), list[KindTolerance])
+    return {row.workload_kind: row for row in rows}

@@ -1,0 +1,452 @@
+"""Who waits, why, blocked by whom, and the cheapest way in: clusters whose answer is known by hand.
+
+Each way in has near-twins in which it does not hold.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from fallow.checkpointing import INTERVAL
+from fallow.stored_annotations import NEVER_PREEMPTS, SELECTOR
+from tests.actions.cases import NOW
+from tests.actions.facts.test_waiting import THEN
+from tests.analyzers.conftest import Memory
+from tests.warehouse.queue_fleets import HOUR, QueueFleet, eight
+from tests.warehouse.test_pending_places import TAINT
+
+Setup = Callable[[QueueFleet], object]
+
+
+@pytest.fixture
+def fleet() -> Iterator[QueueFleet]:
+    memory = Memory()
+    yield QueueFleet(memory)
+    memory.engine.close()
+
+
+def wait_for(fleet: QueueFleet, gpus: float = 8, **more: Any) -> None:
+    """Let the job `job` wait for an hour at priority 100."""
+    fleet.waits("job", gpus, **{"priority": 100, **more})
+
+
+def stage_idle(fleet: QueueFleet, **node: Any) -> None:
+    """Eight GPUs of one node are held idle by a notebook."""
+    fleet.node("n1", **node)
+    fleet.runs("idle", eight("n1"), state="idle", kind="Notebook", priority=100)
+
+
+def stage_busy(fleet: QueueFleet, state: str | None = "productive") -> None:
+    """Eight GPUs of one node are at work; `state` None = the ledger lacks them."""
+    fleet.node("n1")
+    fleet.runs("busy", eight("n1"), state=state, priority=100)
+
+
+def stage_two(fleet: QueueFleet, first: float = 30, second: float = 3) -> None:
+    """Two jobs of a lower priority run on a node each, for some hours, without checkpoints."""
+    fleet.node("n1")
+    fleet.node("n2")
+    fleet.runs("long", eight("n1"), hours=first)
+    fleet.runs("short", eight("n2"), hours=second)
+
+
+def both(*steps: Setup) -> Setup:
+    """Return a set-up of several steps."""
+
+    def stage(fleet: QueueFleet) -> None:
+        for step in steps:
+            step(fleet)
+
+    return stage
+
+
+def test_waiting_is_priced_at_what_the_nodes_that_take_it_cost(fleet: QueueFleet) -> None:
+    """Two pods of 4 GPUs wait for 1.5 h: 12 GPU-h, at 2 USD: 24 USD."""
+    stage_idle(fleet)
+    fleet.node("dear", taints=TAINT)
+    fleet.runs("other", eight("dear"))
+    wait_for(fleet, 4, pods=2, created_at=THEN - timedelta(hours=1.5))
+    record = fleet.record()
+    assert (record.pods, record.gpus, record.hours, record.gpu_hours) == (2, 8.0, 1.5, 12.0)
+    assert (record.usd_h, record.waiting_cost) == (Decimal(2), Decimal("24.00"))
+    assert record.unknown == ()
+
+
+def test_a_node_that_does_not_take_it_prices_nothing(fleet: QueueFleet) -> None:
+    fleet.node("n1", taints=TAINT)
+    fleet.runs("other", eight("n1"))
+    wait_for(fleet)
+    record = fleet.record()
+    assert (record.gpu_hours, record.waiting_cost) == (8.0, None)
+    assert "waiting_cost: the ledger's last day prices no node that takes it" in record.unknown
+
+
+def test_who_holds_idle_what_it_could_use_blocks_it_without_any_quota(fleet: QueueFleet) -> None:
+    """The notebook idles since before: of its 16 idle GPU-h in the ledger, 8 are in the wait."""
+    stage_idle(fleet)
+    wait_for(fleet)
+    record = fleet.record()
+    (blocker,) = record.blocked_by
+    assert (blocker.key[2:], blocker.gpus, blocker.holds) == (("Notebook", "idle"), 8, ("idle",))
+    assert blocker.why == "idle by the ledger's newest hours on 8 of its 8 devices"
+    assert blocker.idle_gpu_hours == 8.0
+    way = record.cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes, way.gpus, way.lost.gpu_hours) == ("reclaim_idle", ("n1",), 8, 0.0)
+    assert [key[3] for key in way.workloads] == ["idle"]
+
+
+IDLE_TWINS: list[tuple[str, Setup, dict[str, Any], str]] = [
+    ("at work", stage_busy, {},
+     "nobody holds GPUs idle that it could use"),
+    ("not in the ledger", lambda f: stage_busy(f, state=None), {},
+     "nobody holds GPUs idle that it could use"),
+    ("taint", lambda f: stage_idle(f, taints=TAINT), {},
+     "nobody holds GPUs idle that it could use"),
+    ("cordoned", lambda f: stage_idle(f, unschedulable=True), {},
+     "nobody holds GPUs idle that it could use"),
+    ("wrong model by label", lambda f: stage_idle(f, labels='{"gpu": "a10"}'),
+     {"notes": {SELECTOR: {"gpu": ["h100"]}}}, "nobody holds GPUs idle that it could use"),
+    ("wrong model by name", lambda f: stage_idle(f, gpu_model="A10"),
+     {"labels": '{"gpu_spec": "H100"}'}, "nobody holds GPUs idle that it could use"),
+    ("unknown model", lambda f: stage_idle(f, gpu_model=None),
+     {"labels": '{"gpu_spec": "H100"}'}, "nobody holds GPUs idle that it could use"),
+    ("memory too small", lambda f: stage_idle(f, memory_bytes=2**30),
+     {"memory_request_bytes": 2**31},
+     "CPU or memory of the nodes with enough devices would not do"),
+    ("gang too large by one", stage_idle, {"gpus": 1, "pods": 9}, "8 of its 9 pods would fit"),
+    ("pod too large by one", stage_idle, {"gpus": 9},
+     "it needs 9 whole GPUs on one node, 8 would be free"),
+    ("shared devices", lambda f: stage_idle(f, sharing="time-slicing"), {},
+     "nobody holds GPUs idle that it could use"),
+    ("quota", both(stage_idle, lambda f: f.quota(used=1.0)), {},
+     "ResourceQuota team-b/gpus leaves 7 of nvidia.com/gpu, it needs 8"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stage", "waits", "why"), [row[1:] for row in IDLE_TWINS], ids=[row[0] for row in IDLE_TWINS]
+)
+def test_reclaiming_idle_gpus_does_not_hold_for_a_near_twin(
+    fleet: QueueFleet, stage: Setup, waits: dict[str, Any], why: str
+) -> None:
+    stage(fleet)
+    wait_for(fleet, **waits)
+    way = fleet.way("reclaim_idle")
+    assert (way.state, way.why, way.nodes, way.workloads) == ("refused", why, (), ())
+
+
+@pytest.mark.parametrize(
+    ("waits", "stage"),
+    [
+        ({"gpus": 1, "pods": 8}, stage_idle),
+        ({"memory_request_bytes": 2**30}, lambda f: stage_idle(f, memory_bytes=2**30)),
+        ({"labels": '{"gpu_spec": "H100"}'}, lambda f: stage_idle(f, gpu_model="H100")),
+        ({}, both(stage_idle, lambda f: f.quota(used=0.0))),
+        ({}, both(stage_idle, lambda f: f.quota(used=8.0, namespace="team-c"))),
+    ],
+    ids=["gang", "memory", "model", "quota", "quota of another namespace"],
+)
+def test_the_twin_that_fits_gets_the_idle_gpus(
+    fleet: QueueFleet, waits: dict[str, Any], stage: Setup
+) -> None:
+    stage(fleet)
+    wait_for(fleet, **waits)
+    assert fleet.way("reclaim_idle").nodes == ("n1",)
+
+
+def test_devices_that_telemetry_does_not_show_are_unknown_and_no_room(fleet: QueueFleet) -> None:
+    fleet.node("n1", 7, gpu_count=8)
+    fleet.runs("idle", eight("n1")[:7], state="idle", gpu_request=8.0)
+    wait_for(fleet, 7, priority=0)
+    record = fleet.record()
+    assert (record.blocked_by, record.cheapest_way) == ((), None)
+    assert record.held_by_others == "7 GPUs of workloads whose idleness is not known"
+
+
+def test_what_is_protected_is_not_reclaimed_though_it_blocks(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    notes = {"fallow.dev/keep-until": "2099-01-01T00:00:00Z"}
+    fleet.runs("idle", eight("n1"), state="idle", priority=100, annotations=json.dumps(notes))
+    wait_for(fleet)
+    assert fleet.record().blocked_by[0].holds == ("idle",)
+    way = fleet.way("reclaim_idle")
+    assert (way.state, way.why) == (
+        "refused", "fallow.dev/keep-until protects it until 2099-01-01 00:00 UTC",
+    )  # fmt: skip
+
+
+def test_the_fewest_idle_gpus_are_reclaimed(fleet: QueueFleet) -> None:
+    """Four are free on n1; three notebooks idle there with 1, 2 and 1: 1 + 2 are enough for 7."""
+    fleet.node("n1")
+    fleet.runs("a", ["n1/0"], state="idle")
+    fleet.runs("b", ["n1/1", "n1/2"], state="idle")
+    fleet.runs("c", ["n1/3"], state="idle")
+    wait_for(fleet, 7, priority=0)
+    way = fleet.way("reclaim_idle")
+    assert (way.gpus, sorted(key[3] for key in way.workloads)) == (3, ["a", "b"])
+
+
+def test_preemption_takes_the_least_lost_work(fleet: QueueFleet) -> None:
+    """30 h x 8 GPUs against 3 h x 8 GPUs: the short one loses 24 GPU-h."""
+    stage_two(fleet)
+    wait_for(fleet)
+    record = fleet.record()
+    assert {b.holds for b in record.blocked_by} == {("lower_priority",)}
+    way = record.cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes, way.lost.gpu_hours) == ("preempt", ("n2",), 24.0)
+    assert [key[3] for key in way.workloads] == ["short"]
+
+
+def test_a_checkpoint_makes_the_long_job_the_cheaper_victim(fleet: QueueFleet) -> None:
+    """The long one saves every 30 minutes: at most 4 GPU-h against 24."""
+    fleet.node("n1")
+    fleet.node("n2")
+    fleet.runs("long", eight("n1"), hours=30, annotations=json.dumps({INTERVAL: "30m"}))
+    fleet.runs("short", eight("n2"), hours=3)
+    wait_for(fleet)
+    way = fleet.way("preempt")
+    assert ([key[3] for key in way.workloads], way.lost.gpu_hours) == (["long"], 4.0)
+    assert way.lost.why == f"at most, by {INTERVAL}: 30m"
+
+
+@pytest.mark.parametrize(
+    ("held", "waits", "why"),
+    [
+        ({"priority": 100}, {}, "nobody of a lower priority holds GPUs that it could use"),
+        ({"priority": None}, {}, "nobody of a lower priority holds GPUs that it could use"),
+        ({}, {"priority": None}, "nobody of a lower priority holds GPUs that it could use"),
+        ({}, {"notes": {NEVER_PREEMPTS: True}}, "its preemption policy is Never"),
+        ({}, {"gpus": 9}, "it needs 9 whole GPUs on one node, 8 would be free"),
+    ],
+    ids=["same priority", "unknown holder", "unknown waiter", "never preempts", "too large"],
+)
+def test_preemption_does_not_hold_for_a_near_twin(
+    fleet: QueueFleet, held: dict[str, Any], waits: dict[str, Any], why: str
+) -> None:
+    fleet.node("n1")
+    fleet.runs("low", eight("n1"), **held)
+    wait_for(fleet, **waits)
+    way = fleet.way("preempt")
+    assert (way.state, way.why) == ("refused", why)
+
+
+def test_a_loss_that_is_not_known_is_never_the_cheapest(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    fleet.node("n2")
+    fleet.runs("book", eight("n1"), kind="Notebook", hours=1)
+    fleet.runs("long", eight("n2"), hours=300)
+    wait_for(fleet)
+    way = fleet.way("preempt")
+    assert ([key[3] for key in way.workloads], way.lost.gpu_hours) == (["long"], 2400.0)
+    fleet.waits("gang", 8, pods=2, priority=100, namespace="team-z")
+    gang = next(r for r in _read_all(fleet) if r.key[3] == "gang")
+    both = next(way for way in gang.ways if way.kind == "preempt")
+    assert (both.state, both.lost.gpu_hours, both.gpus) == ("holds", None, 16)
+
+
+def _read_all(fleet: QueueFleet) -> list[Any]:
+    from warehouse.queue.reading import QueueReader  # noqa: PLC0415
+
+    return QueueReader(fleet.views, NOW).read()
+
+
+def test_more_than_eight_candidates_find_the_victims_of_one_node(fleet: QueueFleet) -> None:
+    """Nine nodes with two jobs of 4 GPUs each; those of n5 began last: 2 x 4 GPUs x 1 h."""
+    for n in range(9):
+        fleet.node(f"n{n}")
+        for half in (0, 1):
+            devices = eight(f"n{n}")[4 * half : 4 * half + 4]
+            fleet.runs(f"w{n}{half}", devices, hours=1 if n == 5 else 2 + n)
+    wait_for(fleet)
+    way = fleet.way("preempt")
+    assert (way.nodes, way.lost.gpu_hours) == (("n5",), 8.0)
+    assert sorted(key[3] for key in way.workloads) == ["w50", "w51"]
+
+
+def lend(fleet: QueueFleet, **other: Any) -> None:
+    """Eight GPUs are free; the queue `main` has 4 of them as its quota, `spare` the others."""
+    fleet.node("n1")
+    fleet.quota("LocalQueue", name="q", parent="main", resource="", nominal=None, used=None)
+    cohort = {"namespace": "", "resource": "nvidia.com/gpu@h100", "parent": "research"}
+    fleet.quota("ClusterQueue", **{**cohort, "name": "main", "nominal": 4.0})
+    fleet.quota("ClusterQueue", **{**cohort, "name": "spare", "nominal": 4.0, **other})
+
+
+def test_unused_quota_of_the_cohort_can_be_borrowed(fleet: QueueFleet) -> None:
+    lend(fleet)
+    wait_for(fleet, queue="q")
+    record = fleet.record()
+    way = record.cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes, way.lenders) == ("borrow", ("n1",), ("spare",))
+    assert record.reasons[0].reason == "quota"
+
+
+@pytest.mark.parametrize(
+    ("stage", "state", "why"),
+    [
+        (lambda f: lend(f, used=1.0), "refused",
+         "queue main lacks 4, the others of its cohort leave 3 unused"),
+        (lambda f: lend(f, parent="other"), "refused",
+         "queue main lacks 4, the others of its cohort leave 0 unused"),
+        (lambda f: lend(f, resource="nvidia.com/gpu@a10"), "refused",
+         "queue main lacks 4, the others of its cohort leave 0 unused"),
+        (lambda f: lend(f, lending=2.0), "refused",
+         "queue main lacks 4, the others of its cohort leave 2 unused"),
+        (lambda f: lend(f, used=None), "unknown",
+         "what the cohort of queue main uses is not known"),
+        (both(lend, lambda f: f.runs("w", ["n1/0"])), "refused",
+         "the quota could be borrowed, but no GPUs are free for it"),
+        (both(lend, lambda f: f.quota(used=1.0)), "refused",
+         "ResourceQuota team-b/gpus leaves 7 of nvidia.com/gpu, it needs 8"),
+    ],
+    ids=["used", "another cohort", "another flavor", "lending limit", "no status", "no room",
+         "quota of the namespace"],
+)  # fmt: skip
+def test_borrowing_does_not_hold_for_a_near_twin(
+    fleet: QueueFleet, stage: Setup, state: str, why: str
+) -> None:
+    stage(fleet)
+    wait_for(fleet, queue="q")
+    way = fleet.way("borrow")
+    assert (way.state, way.why) == (state, why)
+
+
+def test_a_quota_of_a_namespace_cannot_borrow_from_another_one(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    fleet.quota(used=1.0)
+    fleet.quota(namespace="team-z", used=0.0)
+    wait_for(fleet)
+    way = fleet.way("borrow")
+    assert way.why.endswith("it needs 8; a quota of a namespace cannot borrow")
+    assert fleet.record().cheapest_way is None
+
+
+def test_another_cluster_is_a_way_and_its_taint_refuses(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    fleet.runs("busy", eight("n1"), priority=100)
+    fleet.node_there("m1", taints=TAINT)
+    wait_for(fleet)
+    assert fleet.way("elsewhere").why == (
+        "cluster d: m1 does not take it: it does not tolerate the taint dedicated"
+    )
+    fleet.node_there("m2")
+    way = fleet.record().cheapest_way
+    assert way is not None
+    assert (way.kind, way.cluster, way.nodes) == ("elsewhere", "d", ("m2",))
+
+
+def test_what_is_free_is_the_cheapest_way_and_nobody_blocks(fleet: QueueFleet) -> None:
+    stage_idle(fleet)
+    fleet.node("n2")
+    wait_for(fleet)
+    record = fleet.record()
+    way = record.cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes, record.blocked_by) == ("free", ("n2",), ())
+    assert record.reasons[0].text.startswith("free capacity would take it")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        ("FailedScheduling", "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", "no_fit"),
+        ("FailedScheduling", "0/1 nodes are available: 1 node(s) had untolerated taint {a: b}.",
+         "taint"),
+        ("FailedScheduling", "1 node(s) didn't match Pod's node affinity/selector.",
+         "node_selector"),
+        ("FailedScheduling", "1 node(s) didn't match pod topology spread constraints.", "topology"),
+        ("FailedScheduling", "pod has unbound immediate PersistentVolumeClaims.", "volume"),
+        ("FailedScheduling", "1 cannot allocate all claims.", "dra"),
+        ("Unschedulable", "2/3 tasks in gang unschedulable: pod group is not ready, 3 minAvailable",
+         "gang"),
+        ("FailedCreate", "exceeded quota: gpus, requested: 8, used: 1, limited: 8", "quota"),
+        ("Pending", "Workload is behind others of a higher priority", "priority"),
+    ],
+)  # fmt: skip
+def test_an_event_gives_the_reason_with_its_words(
+    fleet: QueueFleet, reason: str, message: str, expected: str
+) -> None:
+    fleet.node("n1")
+    fleet.runs("busy", eight("n1"), priority=100)
+    wait_for(fleet)
+    fleet.says("job-0", reason, message)
+    first = fleet.record().reasons[0]
+    assert (first.reason, first.source, first.at) == (expected, "event", NOW - timedelta(minutes=5))
+    assert first.text == f"{reason}: {message}"
+
+
+def test_the_condition_of_the_pod_is_read_and_an_older_pods_event_is_not(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    fleet.runs("busy", eight("n1"), priority=100)
+    condition = {
+        "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty gates",
+        "since": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    wait_for(fleet, created_at=THEN - timedelta(minutes=1), unscheduled=json.dumps(condition))
+    fleet.says("job-0", "FailedScheduling", "1 Insufficient nvidia.com/gpu")
+    reasons = [(r.reason, r.source) for r in fleet.record().reasons]
+    assert reasons == [("gate", "condition"), ("no_fit", "placement")]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "reason"), [("ImagePullBackOff", "image"), ("ContainerCreating", None)]
+)
+def test_a_pod_with_a_node_waits_for_its_image_and_its_gpus_are_in_the_bill(
+    fleet: QueueFleet, waiting: str, reason: str | None
+) -> None:
+    fleet.node("n1")
+    containers = json.dumps([{"name": "train", "waiting": waiting}])
+    placed: dict[str, Any] = {"scheduled_at": THEN - HOUR / 2, "started_at": THEN - HOUR / 2}
+    wait_for(fleet, node="n1", containers=containers, **placed)
+    records = _read_all(fleet)
+    assert [r.reasons[0].reason for r in records] == ([reason] if reason else [])
+    assert all(r.waiting_cost is None and "in the bill" in r.unknown[0] for r in records)
+
+
+def test_a_request_without_a_number_is_unknown_with_its_reason(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    fleet.waits("share", 1.0, gpu_request=None)
+    record = fleet.record()
+    assert (record.gpus, record.gpu_hours, record.waiting_cost, record.ways) == (None,) * 3 + ((),)
+    assert record.unknown == ("gpus: how many of nvidia.com/gpu it requests is not known",)
+
+
+@pytest.mark.parametrize(("ahead_s", "known"), [(30, True), (31, False), (7200, False)])
+def test_a_clock_that_is_ahead_makes_the_wait_unknown(
+    fleet: QueueFleet, ahead_s: int, known: bool
+) -> None:
+    fleet.node("n1")
+    seen = THEN - HOUR
+    wait_for(fleet, first_seen=seen, created_at=seen + timedelta(seconds=ahead_s))
+    record = fleet.record()
+    assert (record.gpu_hours is not None) is known
+    assert record.since == NOW - HOUR
+    if not known:
+        assert f"gpu_hours: the API's clock is {ahead_s:,} s ahead of ours" in record.unknown
+
+
+def test_an_owner_that_vanished_leaves_the_pod_alone_and_says_so(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    row = {
+        "cluster": "c", "uid": "u", "namespace": "team-b", "pod": "job-0", "phase": "Pending",
+        "owner_kind": "Job", "owner_name": "gone", "gpu_request": 8.0, "created_at": THEN - HOUR,
+        "gpu_resource": "nvidia.com/gpu", "first_seen": THEN - HOUR, "last_seen": THEN,
+    }  # fmt: skip
+    fleet.views.rows("pod", [row])
+    record = fleet.record()
+    assert record.key == ("c", "team-b", "unresolved", "job-0")
+    assert "owner: it could not be resolved, so its other pods are not known" in record.unknown
+
+
+def test_shares_of_devices_are_not_worked_out(fleet: QueueFleet) -> None:
+    stage_idle(fleet)
+    fleet.waits("half", 0.5, resource="nvidia.com/gpu.shared", priority=5)
+    record = fleet.record()
+    assert (record.ways, record.blocked_by, record.reasons[0].reason) == ((), (), "unknown")

@@ -1,0 +1,1 @@
+-- Priority of pods, and why a scheduler has not placed them; older rows have neither.

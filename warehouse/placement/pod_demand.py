@@ -1,0 +1,149 @@
+"""Describe what pending pods request, and place them on free capacity.
+
+A pod is placed on one node that takes it, with enough free devices of the requested type (whole
+GPUs, or instances of one MIG profile), CPU and memory.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from fallow.gpu_models import parse_models
+from fallow.models import UNRESOLVED
+from fallow.node_requirements import NodeRequirements, read_requirements
+from warehouse.placement.fleet_state import NodeKey, NodeRecord, PodRecord, WorkloadKey
+
+_MIG = re.compile(r".*/mig-(?:(\d+)c\.)?((\d+)g\.\d+gb(?:\..*)?)$")
+_WHOLE = re.compile(
+    r"^(?:nvidia\.com|amd\.com|habana\.ai|huawei\.com)/[a-z0-9.-]*(?:gpu|gaudi|Ascend.*)$",
+    re.IGNORECASE,
+)
+_SLICES = 7
+_ALMOST = 1e-6
+DeviceType = str
+"""Empty = whole GPUs; else the MIG profile."""
+
+
+class PodDemand(msgspec.Struct, frozen=True):
+    """What one pod requests of its node."""
+
+    device_type: DeviceType
+    count: int
+    cpu_milli: int
+    memory_bytes: int
+    requirements: NodeRequirements = NodeRequirements()
+    models: tuple[str, ...] = ()
+    """GPU models of which its node must have one; empty = any."""
+
+
+class WorkloadDemand(msgspec.Struct, frozen=True):
+    """What a pending workload requests: one demand per pod, the largest first."""
+
+    cluster: str
+    needs: tuple[PodDemand, ...]
+
+
+class FreeCapacity(msgspec.Struct):
+    """The free capacity of a node."""
+
+    devices: dict[DeviceType, int]
+    cpu_milli: float
+    memory_bytes: float
+
+    def copy(self) -> "FreeCapacity":
+        """Return a copy that may be changed."""
+        return FreeCapacity(dict(self.devices), self.cpu_milli, self.memory_bytes)
+
+    def fits(self, demand: PodDemand) -> bool:
+        """Return whether a pod fits."""
+        return (
+            self.devices.get(demand.device_type, 0) >= demand.count
+            and self.cpu_milli >= demand.cpu_milli
+            and self.memory_bytes >= demand.memory_bytes
+        )
+
+    def take(self, demand: PodDemand) -> None:
+        """Allocate a pod's demand here."""
+        self.devices[demand.device_type] -= demand.count
+        self.cpu_milli -= demand.cpu_milli
+        self.memory_bytes -= demand.memory_bytes
+
+
+def place_pods(
+    needs: Sequence[PodDemand],
+    free: Mapping[NodeKey, FreeCapacity],
+    find_legal: Callable[[PodDemand], Iterable[NodeKey]],
+) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
+    """Place pods on free capacity, each on one of its legal nodes.
+
+    Return the pods that do not fit, and the remaining capacity of the nodes that take one.
+    """
+    remaining: dict[NodeKey, FreeCapacity] = {}
+    nothing = FreeCapacity({}, 0, 0)
+
+    def measure(node_key: NodeKey) -> FreeCapacity:
+        return remaining.get(node_key) or free.get(node_key) or nothing
+
+    without_node = []
+    for demand in needs:
+        fitting_nodes = [p for p in find_legal(demand) if measure(p).fits(demand)]
+        if not fitting_nodes:
+            without_node.append(demand)
+            continue
+        # Use the fullest node that fits, so that large gaps remain for large pods.
+        node_key = min(fitting_nodes, key=lambda p: (measure(p).devices[demand.device_type], p))
+        remaining.setdefault(node_key, free[node_key].copy()).take(demand)
+    return tuple(without_node), remaining
+
+
+def compute_free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:
+    """Return a node's CPU and memory without a request; an unknown amount is no obstacle."""
+    cpu = float("inf") if node.cpu_milli is None else node.cpu_milli - requested[0]
+    memory = float("inf") if node.memory_bytes is None else node.memory_bytes - requested[1]
+    return cpu, memory
+
+
+def get_owner_key(pod: PodRecord) -> WorkloadKey:
+    """Return the key of a pod's owner; a pod whose owner is unknown stands alone."""
+    if pod.resolved:
+        return pod.key
+    return (pod.key[0], pod.key[1], UNRESOLVED, pod.pod)
+
+
+def build_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None:
+    """Return what pending pods request; None = a pod requests shares or claims of devices."""
+    demands = []
+    for pod in pods:
+        device_type = _get_device_type(pod)
+        if device_type is None:
+            return None
+        demands.append(
+            PodDemand(
+                *device_type,
+                pod.cpu_milli or 0,
+                pod.memory_bytes or 0,
+                read_requirements(pod.annotation_map),
+                _read_models(pod),
+            )
+        )
+    return WorkloadDemand(
+        cluster, tuple(sorted(demands, key=lambda n: (-n.count, -n.cpu_milli, n.device_type)))
+    )
+
+
+def _read_models(pod: PodRecord) -> tuple[str, ...]:
+    wanted = pod.label_map.get("gpu_spec") or pod.annotation_map.get("nvidia.com/use-gputype")
+    return parse_models(str(wanted).replace(",", "|")) if wanted else ()
+
+
+def _get_device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:
+    """Return the device type and the number that a pod requests; None = shares or claims."""
+    resource = pod.gpu_resource or ""
+    if match := _MIG.match(resource):
+        count = pod.gpus * _SLICES / int(match[3])
+        return match[2], max(1, round(count))
+    whole = round(pod.gpus)
+    if _WHOLE.match(resource) and whole >= 1 and abs(pod.gpus - whole) < _ALMOST:
+        return "", whole
+    return None

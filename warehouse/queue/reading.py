@@ -1,0 +1,362 @@
+"""Read the queue: a record of each workload that waits for GPUs at one time.
+
+pod, event ──────► reasons ──┐
+node, device ────► placement ┼─► ways ─► QueuedWorkload
+allocation, ledger ► holders ┘
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+
+import msgspec
+import pyarrow as pa
+
+from fallow.models import UNRESOLVED
+from fallow.money import round_to_cents
+from fallow.protocols import Views
+from fallow.resources import read_text
+from fallow.rows import Row, decode_rows
+from fallow.stored_annotations import NEVER_PREEMPTS
+from warehouse.placement.fleet_state import (
+    MICRO,
+    NodeKey,
+    PodRecord,
+    WorkloadKey,
+    convert_micros,
+    to_micros,
+)
+from warehouse.placement.node_capacities import judge_node
+from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
+from warehouse.placement.pod_demand import PodDemand, build_demand
+from warehouse.queue.holders import DeviceHolder, Holders
+from warehouse.queue.reasons import classify_text, list_reasons, read_messages
+from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
+from warehouse.queue.ways import StoppableHolders, WaitingDemand, find_ways
+from warehouse.steps import POD_OWNERS, compose_query
+
+SKEW = timedelta(seconds=30)
+"""From this difference between the API's clock and ours a wait is not known."""
+EVENTS = timedelta(days=7)
+"""Events are read from this long ago."""
+MOST_BLOCKERS = 10
+HOUR_S = 3600
+
+
+class UnsizedPod(Row, frozen=True):
+    """A waiting pod whose number of GPUs is not known (`unsized_pods.sql`)."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    team: str | None
+    pod: str
+    queue: str | None
+    priority_class: str | None
+    priority: int | None
+    gpu_resource: str
+    begin_us: int
+
+
+class StartingPod(Row, frozen=True):
+    """A pod with a node whose containers have not started (`starting_pods.sql`)."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    team: str | None
+    pod: str
+    queue: str | None
+    priority_class: str | None
+    priority: int | None
+    gpus: float
+    begin_us: int
+    containers: str | None
+
+
+class QueueReader:
+    """Reads the queue of every cluster at one time; nothing is written."""
+
+    def __init__(self, views: Views, now: datetime) -> None:
+        self._views, self._now, self._at = views, now, to_micros(now)
+        self.places = PendingPlaces(views, now)
+        self._holders = Holders(views, self.places.state, now)
+        self._legal: dict[tuple[str, PodDemand], frozenset[NodeKey]] = {}
+        self._ways: dict[object, tuple[list[tuple[DeviceHolder, int]], tuple[WayIn, ...]]] = {}
+        """By what decides them: many workloads request the same."""
+
+    def list_waiting(self) -> dict[WorkloadKey, list[PodRecord]]:
+        """Return the workloads whose pods wait for a node, each with these pods."""
+        pending = self.places.list_pending()
+        for pod in self.places.list_ahead():
+            pending.setdefault(pod.key, []).append(pod)
+        return dict(sorted(pending.items()))
+
+    def read(self, cluster: str | None = None) -> list[QueuedWorkload]:
+        """Return a record per waiting workload, the most GPU-hours of waiting first."""
+        records = [
+            self.describe(key, pods)
+            for key, pods in self.list_waiting().items()
+            if cluster is None or key[0] == cluster
+        ]
+        records += [r for r in self.list_others() if cluster is None or r.key[0] == cluster]
+        return sorted(records, key=lambda r: (-(r.gpu_hours or 0.0), r.key))
+
+    def describe(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> QueuedWorkload:
+        """Return the record of a workload and its waiting pods."""
+        answer = self.places.explain(key, pods)
+        demand = self._build_demand(key, pods)
+        unknown = list(_list_doubts(key, pods))
+        since = convert_micros(min(_get_begin(pod) for pod in pods))
+        waited = None
+        if not _is_skewed(pods):
+            waited = sum(p.gpus * (self._at - p.begin) / MICRO for p in pods) / HOUR_S
+        usd_h = self._price(demand) if demand else None
+        if usd_h is None:
+            unknown.append("waiting_cost: the ledger's last day prices no node that takes it")
+        blocked, others, ways = self._find_blockers(demand, pods, answer, since)
+        return QueuedWorkload(
+            key=key,
+            pods=len(pods),
+            gpus=answer.gpus,
+            since=since,
+            team=next((pod.team for pod in pods if pod.team), None),
+            queue=pods[0].queue,
+            priority_class=pods[0].priority_class,
+            priority=_get_priority(pods),
+            hours=None if waited is None else (self._at - to_micros(since)) / MICRO / HOUR_S,
+            gpu_hours=None if waited is None else round(waited, 6),
+            usd_h=usd_h,
+            waiting_cost=None
+            if waited is None or usd_h is None
+            else round_to_cents(usd_h * Decimal(repr(waited))),
+            reasons=list_reasons(pods, self._messages, answer),
+            blocked_by=blocked,
+            held_by_others=others,
+            ways=ways,
+            unknown=tuple(unknown),
+            answer=answer,
+        )
+
+    def _build_demand(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> WaitingDemand | None:
+        demand = build_demand(key[0], pods)
+        if demand is None:
+            return None
+        nodes = {node.key: node for node in self.places.nodes if node.key[0] == key[0]}
+        for need in set(demand.needs):
+            if (key[0], need) not in self._legal:
+                self._legal[key[0], need] = frozenset(
+                    node_key for node_key, node in nodes.items() if not judge_node(node, need)[0]
+                )
+        return WaitingDemand(
+            key,
+            pods[0].queue,
+            demand.needs,
+            self.places.count_devices(key, pods),
+            nodes,
+            {need: self._legal[key[0], need] for need in demand.needs},
+        )
+
+    def _find_blockers(
+        self,
+        demand: WaitingDemand | None,
+        pods: Sequence[PodRecord],
+        answer: PendingAnswer,
+        since: datetime,
+    ) -> tuple[tuple[QueueBlocker, ...], str, tuple[WayIn, ...]]:
+        """Return who holds what it could use, what is said of the rest, and the ways in."""
+        if demand is None:
+            return (), answer.why, ()
+        priority = _get_priority(pods)
+        never = "its preemption policy is Never" if _must_not_preempt(pods) else ""
+        same = (demand.key[:2], demand.queue, demand.needs, priority, never)
+        if same not in self._ways:
+            holders = [
+                (holder, usable)
+                for holder in self._holders.list_in(demand.key[0])
+                if (usable := demand.count_usable(holder))
+            ]
+            idle = [holder for holder, _ in holders if holder.activity == "idle"]
+            lower = [holder for holder, _ in holders if _is_lower(holder, priority)]
+            stoppable = StoppableHolders(idle, lower, never)
+            self._ways[same] = (
+                holders,
+                find_ways(demand, answer, self.places.quotas, stoppable),
+            )
+        holders, ways = self._ways[same]
+        if answer.answer == "fits_here":
+            return (), "", ways
+        blocked = sorted(self._list_blockers(holders, priority, since), key=_rank_blocker)
+        rest = _describe_rest(holders, blocked, priority)
+        return tuple(blocked[:MOST_BLOCKERS]), rest, ways
+
+    def _list_blockers(
+        self, holders: Iterable[tuple[DeviceHolder, int]], priority: int | None, since: datetime
+    ) -> Iterable[QueueBlocker]:
+        for holder, usable in holders:
+            lower = _is_lower(holder, priority)
+            if holder.activity == "idle" or lower:
+                idle = holder.activity == "idle"
+                words = [holder.why] if idle else []
+                words += [f"priority {holder.priority} below {priority}"] if lower else []
+                yield QueueBlocker(
+                    holder.key,
+                    usable,
+                    (*(("idle",) if idle else ()), *(("lower_priority",) if lower else ())),
+                    "; ".join(words),
+                    round(self._holders.count_idle_hours(holder.key, since), 6),
+                )
+
+    def _price(self, demand: WaitingDemand) -> Decimal | None:
+        """Return the mean price of a GPU-hour of the nodes that take it; None = none has one."""
+        priced = [self._prices[key] for key in demand.legal_nodes if key in self._prices]
+        hours = sum(h for h, _ in priced)
+        usd = sum((u for _, u in priced), Decimal())
+        return (usd / Decimal(repr(hours))).quantize(Decimal("0.000001")) if hours else None
+
+    @cached_property
+    def _prices(self) -> dict[NodeKey, tuple[float, Decimal]]:
+        sql = read_text("warehouse.queue", "node_prices.sql")
+        rows = self._views.query(sql, {"until": self._now}).to_pylist()
+        return {(r["cluster"], r["node"]): (r["gpu_hours"], r["usd"]) for r in rows}
+
+    @cached_property
+    def _messages(self) -> dict[tuple[str, str, str], list[WaitReason]]:
+        return read_messages(self._views, self._now - EVENTS, self._now)
+
+    def list_others(self) -> Iterable[QueuedWorkload]:
+        """Yield workloads that wait for an image or a volume, and those of an unknown size."""
+        unsized = decode_rows(self._query("unsized_pods"), UnsizedPod)
+        by_key: dict[WorkloadKey, list[UnsizedPod]] = {}
+        for pod in unsized:
+            by_key.setdefault(_get_key(pod), []).append(pod)
+        for key, pods in by_key.items():
+            first = pods[0]
+            why = f"gpus: how many of {first.gpu_resource} it requests is not known"
+            reasons = [
+                r for p in pods for r in self._messages.get((p.cluster, p.namespace, p.pod), ())
+            ]
+            first_reason = reasons[0] if reasons else WaitReason("unknown", why, "container")
+            yield self._build_record(key, pods, (first_reason,), None, (why,))
+        starting: dict[WorkloadKey, list[tuple[StartingPod, list[WaitReason]]]] = {}
+        for row in decode_rows(self._query("starting_pods"), StartingPod):
+            found_reasons = self._explain_start(row)
+            if found_reasons:
+                starting.setdefault(_get_key(row), []).append((row, found_reasons))
+        paid = "waiting_cost: none, its GPUs are in the bill since it has a node (state startup)"
+        for key, pairs in starting.items():
+            gpus = sum(pod.gpus for pod, _ in pairs)
+            yield self._build_record(
+                key, [pod for pod, _ in pairs], tuple(pairs[0][1][:1]), gpus, (paid,)
+            )
+
+    def _explain_start(self, pod: StartingPod) -> list[WaitReason]:
+        """Return whether a pod with a node waits for an image or a volume; empty = neither."""
+        containers = msgspec.json.decode(pod.containers) if pod.containers else []
+        waits = [f"{c['name']}: {c['waiting']}" for c in containers if c.get("waiting")]
+        messages = self._messages.get((pod.cluster, pod.namespace, pod.pod), [])
+        own = [r for text in waits for r in classify_text(text, "container", None)]
+        return [r for r in (*own, *messages) if r.reason in {"image", "volume"}]
+
+    def _build_record(
+        self,
+        key: WorkloadKey,
+        pods: "Sequence[UnsizedPod | StartingPod]",
+        reasons: tuple[WaitReason, ...],
+        gpus: float | None,
+        unknown: tuple[str, ...],
+    ) -> QueuedWorkload:
+        begin = min(pod.begin_us for pod in pods)
+        hours = (self._at - begin) / MICRO / HOUR_S
+        return QueuedWorkload(
+            key=key,
+            pods=len(pods),
+            gpus=gpus,
+            since=convert_micros(begin),
+            team=pods[0].team,
+            queue=pods[0].queue,
+            priority_class=pods[0].priority_class,
+            priority=pods[0].priority,
+            hours=hours,
+            gpu_hours=None if gpus is None else round(gpus * hours, 6),
+            usd_h=None,
+            waiting_cost=None,
+            reasons=reasons,
+            blocked_by=(),
+            held_by_others="",
+            ways=(),
+            unknown=unknown,
+        )
+
+    def _query(self, name: str) -> pa.Table:
+        sql = compose_query((POD_OWNERS, name), "warehouse.queue")
+        return self._views.query(sql, {"until": self._now})
+
+
+def _get_key(pod: UnsizedPod | StartingPod) -> WorkloadKey:
+    return (pod.cluster, pod.namespace, pod.workload_kind, pod.workload)
+
+
+def _get_begin(pod: PodRecord) -> int:
+    """Return when a pod began to wait, by the earlier of the API's clock and ours."""
+    return pod.begin - max(0, pod.ahead or 0)
+
+
+def _is_skewed(pods: Iterable[PodRecord]) -> bool:
+    return any((pod.ahead or 0) > SKEW.total_seconds() * MICRO for pod in pods)
+
+
+def _list_doubts(key: WorkloadKey, pods: Sequence[PodRecord]) -> Iterable[str]:
+    """Yield what is not known of a waiting workload, and why."""
+    if _is_skewed(pods):
+        ahead = max(pod.ahead or 0 for pod in pods) / MICRO
+        yield f"gpu_hours: the API's clock is {ahead:,.0f} s ahead of ours"
+    if key[2] == UNRESOLVED:
+        yield "owner: it could not be resolved, so its other pods are not known"
+    if _get_priority(pods) is None:
+        yield "priority: its number is not known, so who has a lower one is not known either"
+
+
+def _get_priority(pods: Sequence[PodRecord]) -> int | None:
+    """Return the lowest priority of the pods; None = that of one is not known."""
+    priorities = [pod.priority for pod in pods]
+    numbers = [p for p in priorities if p is not None]
+    return min(numbers) if len(numbers) == len(priorities) else None
+
+
+def _must_not_preempt(pods: Sequence[PodRecord]) -> bool:
+    return any(pod.annotation_map.get(NEVER_PREEMPTS) for pod in pods)
+
+
+def _is_lower(holder: DeviceHolder, priority: int | None) -> bool:
+    return priority is not None and holder.priority is not None and holder.priority < priority
+
+
+def _rank_blocker(blocker: QueueBlocker) -> tuple[bool, int, float, WorkloadKey]:
+    """Return the order of blockers: idle ones first, then by their GPUs."""
+    return "idle" not in blocker.holds, -blocker.gpus, -blocker.idle_gpu_hours, blocker.key
+
+
+def _describe_rest(
+    holders: Sequence[tuple[DeviceHolder, int]],
+    blocked: Sequence[QueueBlocker],
+    priority: int | None,
+) -> str:
+    """Say how many of the GPUs that it could use others hold, and why nobody of them blocks."""
+    named = {blocker.key for blocker in blocked}
+    rest = [(holder, usable) for holder, usable in holders if holder.key not in named]
+    if not rest:
+        return "" if holders else "nobody holds GPUs that it could use"
+    counts: Counter[str] = Counter()
+    for holder, usable in rest:
+        if holder.activity == "unknown":
+            counts["of workloads whose idleness is not known"] += usable
+        elif priority is None or holder.priority is None:
+            counts["at work, of a priority that is not known"] += usable
+        else:
+            counts["at work, of the same or a higher priority"] += usable
+    return "; ".join(f"{n} GPUs {words}" for words, n in sorted(counts.items()))

@@ -1,0 +1,124 @@
+"""The record of one waiting workload, and what it is composed of."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+
+from warehouse.placement.fleet_state import WorkloadKey
+from warehouse.placement.pending_places import PendingAnswer
+
+Reason = Literal[
+    "no_fit", "quota", "priority", "gang", "taint", "topology", "dra", "image", "volume",
+    "node_selector", "gate", "unknown",
+]  # fmt: skip
+WayKind = Literal["free", "borrow", "reclaim_idle", "moves", "elsewhere", "preempt"]
+WayState = Literal["holds", "refused", "unknown"]
+Hold = Literal["idle", "lower_priority"]
+
+
+class WaitReason(msgspec.Struct, frozen=True):
+    """One reason why a workload waits, with the text that shows it."""
+
+    reason: Reason
+    text: str
+    source: str
+    """event, condition, placement or container."""
+    at: datetime | None = None
+
+
+class QueueBlocker(msgspec.Struct, frozen=True):
+    """A workload that holds GPUs which a waiting one could use, idle or at a lower priority."""
+
+    key: WorkloadKey
+    gpus: int
+    """Devices of the requested type on nodes that take the waiting pods."""
+    holds: tuple[Hold, ...]
+    why: str
+    idle_gpu_hours: float
+    """GPU-hours of the ledger's state idle since the other one waits, in whole hours."""
+
+
+class WorkAtRisk(msgspec.Struct, frozen=True):
+    """Work that stopping a workload loses at most; None = not known."""
+
+    gpu_hours: float | None
+    why: str
+
+
+class WayIn(msgspec.Struct, frozen=True):
+    """One way to let a workload in, with a placement that holds against real nodes.
+
+    `refused`: it does not let it in, and `why` says what is missing. `unknown`: it depends on what
+    nobody knows.
+    """
+
+    kind: WayKind
+    state: WayState
+    why: str = ""
+    cluster: str = ""
+    nodes: tuple[str, ...] = ()
+    workloads: tuple[WorkloadKey, ...] = ()
+    """Whose GPUs or nodes it takes."""
+    lenders: tuple[str, ...] = ()
+    gpus: int = 0
+    """Devices that it frees."""
+    lost: WorkAtRisk = WorkAtRisk(0.0, "")
+
+    def describe(self) -> str:
+        """Return a way that holds in words."""
+        names = ", ".join(f"{kind}/{ns}/{name}" for _, ns, kind, name in self.workloads)
+        nodes = f" on {', '.join(self.nodes)}" if self.nodes else ""
+        hours = self.lost.gpu_hours
+        lost = "what it loses is not known" if hours is None else f"loses up to {hours:,.1f} GPU-h"
+        match self.kind:
+            case "free":
+                return f"free GPUs{nodes}"
+            case "borrow":
+                return f"borrow quota of {', '.join(self.lenders) or 'its cohort'}{nodes}"
+            case "reclaim_idle":
+                return f"reclaim the idle {names}{nodes}"
+            case "moves":
+                return f"move {names}{nodes}"
+            case "elsewhere":
+                return f"cluster {self.cluster}{nodes}"
+            case "preempt":
+                return f"preempt {names}{nodes}: {lost}"
+
+
+class QueuedWorkload(msgspec.Struct, frozen=True):
+    """A workload that waits for GPUs.
+
+    `gpu_hours` = GPUs times hours of each waiting pod; null with its reason in `unknown` where the
+    clock or the request is not known. `waiting_cost` prices them at `usd_h`, the mean price of a
+    GPU-hour of the nodes of its cluster that take it. It is not part of the bill: what a workload
+    asks for is not paid while it waits.
+    """
+
+    key: WorkloadKey
+    pods: int
+    gpus: float | None
+    since: datetime
+    team: str | None
+    queue: str | None
+    priority_class: str | None
+    priority: int | None
+    hours: float | None
+    gpu_hours: float | None
+    usd_h: Decimal | None
+    waiting_cost: Decimal | None
+    reasons: tuple[WaitReason, ...]
+    blocked_by: tuple[QueueBlocker, ...]
+    held_by_others: str
+    """What is said of the GPUs that it could use and that nobody in `blocked_by` holds."""
+    ways: tuple[WayIn, ...]
+    """The cheapest that holds comes first."""
+    unknown: tuple[str, ...] = ()
+    """What is not known about it, and why."""
+    answer: PendingAnswer | None = None
+
+    @property
+    def cheapest_way(self) -> WayIn | None:
+        """Return the cheapest way that holds; None = none was found."""
+        return next((way for way in self.ways if way.state == "holds"), None)

@@ -1,0 +1,308 @@
+"""Find the ways in of a waiting workload, each with a placement that holds against real nodes.
+
+Every placement is made by the same judge as `fallow why-pending`: labels, taints, readiness, free
+devices, CPU and memory. Of up to `MOST_TRIED` candidates all subsets are tried, the cheapest
+first. Of more, single ones, those of one node, and then all in the order of their cost, from which
+those that are not needed are left out: another set may be cheaper then.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+
+from warehouse.placement.fleet_state import NodeKey, WorkloadKey
+from warehouse.placement.node_capacities import PlacementNode
+from warehouse.placement.pending_places import PendingAnswer, PlaceAnswer
+from warehouse.placement.pod_demand import FreeCapacity, PodDemand, place_pods
+from warehouse.placement.quota_room import QuotaRoom
+from warehouse.queue.holders import DeviceHolder, sum_freed
+from warehouse.queue.records import WayIn, WayKind, WorkAtRisk
+
+MOST_TRIED = 8
+"""Candidates of which all subsets are tried: 255."""
+ORDER: dict[WayKind, int] = {
+    "free": 0, "borrow": 1, "reclaim_idle": 2, "moves": 3, "elsewhere": 4, "preempt": 5,
+}  # fmt: skip
+"""Of ways that lose equally much, the first one is cheaper."""
+STATES = {"holds": 0, "unknown": 1, "refused": 2}
+
+
+class WaitingDemand(msgspec.Struct, frozen=True):
+    """What a waiting workload requests, and the nodes of its cluster that take its pods."""
+
+    key: WorkloadKey
+    queue: str | None
+    needs: tuple[PodDemand, ...]
+    by_resource: Mapping[str, float]
+    nodes: Mapping[NodeKey, PlacementNode]
+    legal: Mapping[PodDemand, frozenset[NodeKey]]
+
+    @property
+    def legal_nodes(self) -> frozenset[NodeKey]:
+        """Return the nodes that take at least one of its pods."""
+        return frozenset().union(*self.legal.values())
+
+    def count_usable(self, holder: DeviceHolder) -> int:
+        """Return how many devices of a holder are of its types and on nodes that take it."""
+        return sum(
+            any(kind == need.device_type and node in self.legal[need] for need in self.legal)
+            for node, kind in holder.devices
+        )
+
+
+class StoppableHolders(msgspec.Struct, frozen=True):
+    """Who holds GPUs that a waiting workload could use and may be stopped for it."""
+
+    idle: Sequence[DeviceHolder]
+    lower: Sequence[DeviceHolder]
+    """Those of a lower priority."""
+    never_preempts: str = ""
+    """Why the waiting workload evicts nobody; empty = it may."""
+
+
+def find_ways(
+    demand: WaitingDemand, answer: PendingAnswer, quotas: QuotaRoom, stoppable: StoppableHolders
+) -> tuple[WayIn, ...]:
+    """Return the ways in, the cheapest that holds first."""
+    ways = [
+        _describe_free(demand, answer),
+        _find_borrowing(demand, quotas),
+        _find_reclaim(demand, quotas, stoppable.idle),
+        _describe_elsewhere(demand, answer),
+        _find_preemption(demand, quotas, stoppable),
+    ]
+    return tuple(sorted(filter(None, ways), key=rank_way))
+
+
+def rank_way(way: WayIn) -> tuple[int, bool, float, int]:
+    """Return the order of a way: it holds, what it loses is known, how much, its kind."""
+    lost = way.lost.gpu_hours
+    return STATES[way.state], lost is None, lost or 0.0, ORDER[way.kind]
+
+
+def _describe_free(demand: WaitingDemand, answer: PendingAnswer) -> WayIn | None:
+    """Return the way into what is free in the own cluster; None = nothing there is."""
+    own = [p for p in answer.places if p.cluster == demand.key[0] and p.pool is None]
+    if not own or own[0].state != "fits":
+        return None
+    return WayIn("free", "holds", answer.why, own[0].cluster, own[0].nodes)
+
+
+def _describe_elsewhere(demand: WaitingDemand, answer: PendingAnswer) -> WayIn:
+    others = [p for p in answer.places if p.cluster != demand.key[0] and p.pool is None]
+    fitting = [place for place in others if place.state == "fits"]
+    if fitting:
+        place = fitting[0]
+        return WayIn("elsewhere", "holds", _name_pools(place, answer), place.cluster, place.nodes)
+    if not others:
+        return WayIn("elsewhere", "refused", "there is no other cluster with GPUs")
+    doubts = [place for place in others if place.state == "unknown"]
+    if doubts:
+        return WayIn("elsewhere", "unknown", f"cluster {doubts[0].cluster}: {doubts[0].why}")
+    return WayIn("elsewhere", "refused", f"cluster {others[0].cluster}: {others[0].why}")
+
+
+def _name_pools(place: PlaceAnswer, answer: PendingAnswer) -> str:
+    pools = sorted(
+        p.pool for p in answer.places if p.cluster == place.cluster and p.pool and p.state == "fits"
+    )
+    return f"pool {', '.join(pools)} of cluster {place.cluster}" if pools else ""
+
+
+def _find_borrowing(demand: WaitingDemand, quotas: QuotaRoom) -> WayIn | None:
+    """Return the way by borrowing; None = its own quota admits it, or it has none."""
+    cluster, namespace, _, _ = demand.key
+    admits = quotas.admits(cluster, namespace, demand.queue, demand.by_resource)
+    if admits.admitted:
+        return None
+    if demand.queue is None:
+        return WayIn("borrow", "refused", f"{admits.why}; a quota of a namespace cannot borrow")
+    limit = quotas.admits(cluster, namespace, None, demand.by_resource)
+    if not limit.admitted:
+        return WayIn("borrow", "refused" if limit.admitted is False else "unknown", limit.why)
+    borrowed = quotas.find_lenders(cluster, namespace, demand.queue, demand.by_resource)
+    if not borrowed.admitted:
+        return WayIn("borrow", "unknown" if borrowed.admitted is None else "refused", borrowed.why)
+    left, used = _place(demand, {key: node.free for key, node in demand.nodes.items()})
+    if left:
+        why = "the quota could be borrowed, but no GPUs are free for it"
+        return WayIn("borrow", "refused", why, lenders=borrowed.lenders)
+    why = f"unused quota of {', '.join(borrowed.lenders)}" if borrowed.lenders else ""
+    return WayIn("borrow", "holds", why, cluster, _name_nodes(used), lenders=borrowed.lenders)
+
+
+def _find_reclaim(demand: WaitingDemand, quotas: QuotaRoom, idle: Sequence[DeviceHolder]) -> WayIn:
+    open_to_stop = [holder for holder in idle if not holder.protected]
+    if not open_to_stop:
+        protected = next((holder.protected for holder in idle), "")
+        why = "nobody holds GPUs idle that it could use"
+        return WayIn("reclaim_idle", "refused", protected or why)
+    way = _find_cheapest(
+        "reclaim_idle", demand, quotas, open_to_stop, lambda holder: (0.0, len(holder.devices))
+    )
+    lost = WorkAtRisk(0.0, "none by the signals of its devices; what it holds in memory is lost")
+    return msgspec.structs.replace(way, lost=lost if way.state == "holds" else way.lost)
+
+
+def _find_preemption(
+    demand: WaitingDemand, quotas: QuotaRoom, stoppable: StoppableHolders
+) -> WayIn:
+    if stoppable.never_preempts or not stoppable.lower:
+        why = "nobody of a lower priority holds GPUs that it could use"
+        return WayIn("preempt", "refused", stoppable.never_preempts or why)
+    return _find_cheapest("preempt", demand, quotas, stoppable.lower, _measure_loss)
+
+
+def _measure_loss(holder: DeviceHolder) -> tuple[float, int]:
+    """Return what stopping a workload loses, infinite where it is not known, and its devices."""
+    hours = holder.lost.gpu_hours
+    return math.inf if hours is None else hours, len(holder.devices)
+
+
+def _find_cheapest(
+    kind: WayKind,
+    demand: WaitingDemand,
+    quotas: QuotaRoom,
+    candidates: Sequence[DeviceHolder],
+    cost: Callable[[DeviceHolder], tuple[float, int]],
+) -> WayIn:
+    """Return the cheapest set of candidates whose stop lets the workload in."""
+    ordered = sorted(candidates, key=lambda holder: (cost(holder), holder.key))
+    free = {key: node.free for key, node in demand.nodes.items()}
+    left, rest = _place(demand, free)
+
+    def explain(chosen: Sequence[DeviceHolder]) -> tuple[str, tuple[str, ...]]:
+        """Return why these do not suffice, empty = they do; and the nodes of the placement."""
+        quota = _explain_quota(demand, quotas, chosen)
+        if quota:
+            return quota, ()
+        capacities = {
+            key: _add(rest.get(key) or free[key], more)
+            for key, more in sum_freed(chosen).items()
+            if key in free
+        }
+        without, used = place_pods(
+            left, capacities, lambda need: [k for k in capacities if k in demand.legal[need]]
+        )
+        if without:
+            return _explain_lack(without[0], len(without), demand, capacities), ()
+        return "", tuple(sorted({key[1] for key in (*rest, *used)}))
+
+    def total(chosen: Iterable[DeviceHolder]) -> tuple[float, int]:
+        costs = [cost(holder) for holder in chosen]
+        return sum(loss for loss, _ in costs), sum(count for _, count in costs)
+
+    best: tuple[Sequence[DeviceHolder], tuple[str, ...]] | None = None
+    for chosen in _list_sets(ordered, demand, explain, total):
+        why, nodes = explain(chosen)
+        if not why and (best is None or total(chosen) < total(best[0])):
+            best = (chosen, nodes)
+            if len(ordered) <= MOST_TRIED:
+                break
+    if best is None:
+        return WayIn(kind, "refused", explain(ordered)[0])
+    chosen, nodes = best
+    lost = [holder.lost for holder in chosen]
+    hours = [loss.gpu_hours for loss in lost]
+    return WayIn(
+        kind,
+        "holds",
+        "",
+        demand.key[0],
+        nodes,
+        tuple(holder.key for holder in chosen),
+        gpus=sum(len(holder.devices) for holder in chosen),
+        lost=WorkAtRisk(
+            None if None in hours else round(sum(h or 0.0 for h in hours), 6),
+            "; ".join(sorted({loss.why for loss in lost})),
+        ),
+    )
+
+
+def _list_sets(
+    ordered: Sequence[DeviceHolder],
+    demand: WaitingDemand,
+    explain: Callable[[Sequence[DeviceHolder]], tuple[str, tuple[str, ...]]],
+    total: Callable[[Iterable[DeviceHolder]], tuple[float, int]],
+) -> Iterator[Sequence[DeviceHolder]]:
+    """Yield sets of candidates; `ordered` are the candidates, the cheapest first."""
+    if len(ordered) <= MOST_TRIED:
+        sizes = range(1, len(ordered) + 1)
+        subsets = [chosen for n in sizes for chosen in combinations(ordered, n)]
+        yield from sorted(subsets, key=lambda chosen: (total(chosen), [h.key for h in chosen]))
+        return
+    yield from ([holder] for holder in ordered)
+    by_node: dict[NodeKey, list[DeviceHolder]] = {}
+    for holder in ordered:
+        for node in holder.nodes & demand.legal_nodes:
+            by_node.setdefault(node, []).append(holder)
+    for listed in (*(by_node[node] for node in sorted(by_node)), ordered):
+        chosen = _add_until(listed, lambda those: not explain(those)[0])
+        if chosen:
+            yield chosen
+
+
+def _add_until(
+    listed: Sequence[DeviceHolder], suffice: Callable[[Sequence[DeviceHolder]], bool]
+) -> list[DeviceHolder]:
+    """Return the first ones that suffice, without those that are not needed; none = all fail."""
+    if not suffice(listed):
+        return []
+    low, high = 1, len(listed)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffice(listed[:middle]) else (middle + 1, high)
+    chosen = list(listed[:low])
+    for holder in reversed(listed[:low]):
+        fewer = [other for other in chosen if other is not holder]
+        if fewer and suffice(fewer):
+            chosen = fewer
+    return chosen
+
+
+def _explain_quota(demand: WaitingDemand, quotas: QuotaRoom, chosen: Iterable[DeviceHolder]) -> str:
+    """Return what quota refuses it although these stop, empty = none does."""
+    cluster, namespace, _, _ = demand.key
+    needs = dict(demand.by_resource)
+    for holder in chosen:
+        if holder.key[1] != namespace or holder.queue != demand.queue:
+            continue
+        for resource, amount in holder.resources.items():
+            if resource in needs:
+                needs[resource] = max(0.0, needs[resource] - amount)
+    answer = quotas.admits(cluster, namespace, demand.queue, needs)
+    return "" if answer.admitted else answer.why
+
+
+def _explain_lack(
+    need: PodDemand, count: int, demand: WaitingDemand, capacities: Mapping[NodeKey, FreeCapacity]
+) -> str:
+    devices = f"{need.device_type} instances" if need.device_type else "whole GPUs"
+    legal = [key for key in capacities if key in demand.legal[need]]
+    most = max((capacities[key].devices.get(need.device_type, 0) for key in legal), default=0)
+    if most < need.count:
+        return f"it needs {need.count} {devices} on one node, {most} would be free"
+    if len(demand.needs) > 1:
+        return f"{len(demand.needs) - count} of its {len(demand.needs)} pods would fit"
+    return "CPU or memory of the nodes with enough devices would not do"
+
+
+def _place(
+    demand: WaitingDemand, capacities: Mapping[NodeKey, FreeCapacity]
+) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
+    return place_pods(demand.needs, capacities, lambda need: sorted(demand.legal[need]))
+
+
+def _add(capacity: FreeCapacity, more: FreeCapacity) -> FreeCapacity:
+    total = capacity.copy()
+    for kind, count in more.devices.items():
+        total.devices[kind] = total.devices.get(kind, 0) + count
+    total.cpu_milli += more.cpu_milli
+    total.memory_bytes += more.memory_bytes
+    return total
+
+
+def _name_nodes(used: Mapping[NodeKey, FreeCapacity]) -> tuple[str, ...]:
+    return tuple(sorted(key[1] for key in used))
