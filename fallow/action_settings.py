@@ -171,6 +171,11 @@ class ActionsSettings(SettingsGroup):
         timedelta(days=14), description="how long an action can be undone and is watched"
     )
     concurrent: int = Field(2, ge=1, le=100, description="actions whose outcome is open at a time")
+    retired_clusters: list[str] = Field(
+        [],
+        description="clusters whose actors ended for good: budgets of the whole fleet do not wait "
+        "for their journals",
+    )
     freeze_file: Path | None = Field(
         None, description="nothing acts while it exists; unset = FREEZE under home"
     )

@@ -45,6 +45,7 @@ class FleetSizes:
         """Return the fleet at a given time; dollars only where a budget is a share of them."""
         priced = read_fleet(self._views, self._turns[k]) if self._priced else BudgetUsage()
         return BudgetUsage(
+            elsewhere=(),  # a replay counts the actions of all its clusters together
             fleet_gpus=float(self._gpus[k]),
             fleet_workloads=int(self._workloads[k]),
             fleet_owners=int(self._owners[k]),

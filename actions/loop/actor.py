@@ -28,6 +28,7 @@ from actions.loop.protocols import (
     Notice,
     NoticeProof,
     Notifier,
+    OtherClusters,
     Planner,
     Reviewer,
     SnapshotTaker,
@@ -42,7 +43,7 @@ from actions.loop.sender import KUBERNETES, ChangeSender
 from actions.loop.undo import undo
 from actions.notices.notice_text import build_notice
 from actions.plan import ActionPlan, plan
-from actions.policy.budgets import BudgetUsage, get_horizon
+from actions.policy.budgets import BudgetUsage, get_horizon, has_fleet_budget
 from actions.policy.model import Policy
 from fallow.action_models import CaseHistory, Decision, Facts, Outcome, Reason, compute_decision_id
 from fallow.action_settings import ActionsSettings
@@ -80,6 +81,7 @@ class Actor:
         snapshotter: SnapshotTaker | None = None,
         ways: Mapping[str, Transport] | None = None,
         link: str = "",
+        others: OtherClusters | None = None,
         planner: Planner = plan,
         decider: Decider = decide,
         guard: Guard = check_protections,
@@ -90,7 +92,7 @@ class Actor:
         self.record, self.lease, self.freeze = record, lease, freeze
         self.clock, self.settings = clock, settings
         self._evidence, self._notifier, self._planner = evidence, notifier, planner
-        self._link, self._reviewer = link, reviewer
+        self._link, self._reviewer, self._others = link, reviewer, others
         self._has_read_marks = False
         lease.renew_anchor = record.renew_anchor
         writes = ChangeSender({KUBERNETES: client, **(ways or {})}, record, self._halted, pulse)
@@ -105,6 +107,7 @@ class Actor:
             read_usage=self._read_usage,
             snapshotter=snapshotter,
             link=link,
+            others=others,
         )
 
     def turn(self, *, dry_run: bool = True, only: Collection[str] = ()) -> TurnReport:
@@ -344,9 +347,12 @@ class Actor:
         return plan_now, {f.finding.id: f for f in facts}
 
     def _read_usage(self, fleet: BudgetUsage, now: datetime) -> BudgetUsage:
+        since = now - get_horizon(self.policies)
+        if self._others is not None and has_fleet_budget(self.policies):
+            fleet = self._others.add_usage(fleet, since)
         usage = msgspec.structs.replace(
             fleet,
-            uses=self.record.uses(now - get_horizon(self.policies)),
+            uses=self.record.uses(since),
             concurrent=self.record.count_open(),
             acted=self.record.count_by_policy(),
         )

@@ -1,6 +1,7 @@
 """The protocols of the loop's dependencies: transport, evidence, notices, snapshots."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -74,6 +75,22 @@ class EvidenceSource(Protocol):
 
     def incident(self, now: datetime) -> str | None:
         """Return why telemetry as a whole is unreliable; None = it is reliable."""
+        ...
+
+
+class OtherClusters(Protocol):
+    """The actors of other clusters that share the catalog, for budgets of the whole fleet."""
+
+    def add_usage(self, usage: BudgetUsage, since: datetime) -> BudgetUsage:
+        """Return the usage with the actions in other clusters, or why they are unknown."""
+        ...
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Let no other cluster spend from a budget of the whole fleet meanwhile.
+
+        Raises:
+            TemporaryError: another cluster's actor does so now, or the catalog is away.
+        """
         ...
 
 

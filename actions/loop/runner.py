@@ -8,6 +8,7 @@ A refusal before the journal's row has only one effect: it is journalled with it
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from actions.loop.protocols import (
     EvidenceSource,
     ExecutorChooser,
     Guard,
+    OtherClusters,
     SnapshotTaker,
     StepResult,
 )
@@ -34,7 +36,7 @@ from actions.loop.reconcile import continue_after
 from actions.loop.scope import find_mismatch
 from actions.loop.undo_rights import require_undo_rights
 from actions.policy.bounds import find_excess
-from actions.policy.budgets import BudgetUsage
+from actions.policy.budgets import BudgetUsage, has_fleet_budget
 from actions.policy.model import Policy
 from fallow.action_models import Action, Decision, Facts, Intent, Reason, action_id
 from fallow.errors import FallowError, RefusedError, TemporaryError
@@ -83,6 +85,8 @@ class ActionRunner(msgspec.Struct, frozen=True):
     """Adds the actions so far to the size of the fleet."""
     snapshotter: SnapshotTaker | None = None
     link: str = ""
+    others: OtherClusters | None = None
+    """The other clusters of the catalog; None = no budget of the whole fleet has room."""
 
     def run(self, policy: Policy, decision: Decision, facts: Facts, *, dry_run: bool) -> StepResult:
         """Take a snapshot or act, or return why not; a dry run evaluates all and writes nothing."""
@@ -124,7 +128,8 @@ class ActionRunner(msgspec.Struct, frozen=True):
             if why := self._explain_hold():
                 return StepResult(decision, "held", why)
         evidence = self._read_evidence(facts)
-        with alone():
+        in_fleet = self.others is not None and has_fleet_budget([policy])
+        with self.others.alone() if self.others and in_fleet else nullcontext(), alone():
             renewed = self._decide_again(policy, decision, evidence)
             if isinstance(renewed, StepResult):
                 return renewed

@@ -2,7 +2,7 @@
 
 A budget counts the actions of the last `per`, whatever their outcome. An action fits if the total
 with it is within the limit, so no stretch of that length ever holds more. Where a figure is unknown
-(a price, the size of the fleet), nothing fits.
+(a price, the size of the fleet, another cluster's actions), nothing fits.
 
 A percentage above 0 always allows at least the smallest unit, or a small fleet could do nothing at
 all: one workload, one owner; for GPUs and dollars one node where nodes are the subjects, and what
@@ -49,6 +49,10 @@ class BudgetUsage(msgspec.Struct, frozen=True):
     """The actions so far, and the size of the fleet. None = unknown."""
 
     uses: tuple[CountedAction, ...] = ()
+    elsewhere: tuple[CountedAction, ...] | None = None
+    """The actions in other clusters, which budgets of the whole fleet count."""
+    elsewhere_unknown: str = "they were not read"
+    """Why `elsewhere` is None."""
     fleet_gpus: float | None = None
     fleet_workloads: int | None = None
     fleet_owners: int | None = None
@@ -114,6 +118,11 @@ def add_usage(usage: BudgetUsage, decision: Decision, at: datetime) -> BudgetUsa
 def get_horizon(policies: Sequence[Policy]) -> timedelta:
     """Return the longest lookback of all budgets of these policies."""
     return max((b.per for p in policies for b in p.budgets), default=timedelta(0))
+
+
+def has_fleet_budget(policies: Sequence[Policy]) -> bool:
+    """Return whether a budget of these policies counts the actions in other clusters too."""
+    return any(b.scope == "fleet" for p in policies for b in p.budgets)
 
 
 def get_remaining(policy: Policy, usage: BudgetUsage, now: datetime) -> RemainingBudget:
@@ -219,6 +228,8 @@ class _Meter(msgspec.Struct, frozen=True):
     requested: Decimal | None
     why: str = ""
     """Why a percentage allows no whole node."""
+    unknown: str = ""
+    """Why the amount used is unknown."""
 
     @property
     def room(self) -> Decimal:
@@ -233,6 +244,20 @@ class _Meter(msgspec.Struct, frozen=True):
 
 
 def _list_meters(
+    budget: ActionBudget,
+    uses: Sequence[CountedAction],
+    case: CountedAction | None,
+    usage: BudgetUsage,
+    floor: BudgetFloor,
+) -> Iterator[_Meter]:
+    unknown = ""
+    if budget.scope == "fleet" and usage.elsewhere is None:
+        unknown = f"the actions in other clusters are unknown: {usage.elsewhere_unknown}"
+    for meter in _list_known_meters(budget, uses, case, usage, floor):
+        yield msgspec.structs.replace(meter, used=None, unknown=unknown) if unknown else meter
+
+
+def _list_known_meters(
     budget: ActionBudget,
     uses: Sequence[CountedAction],
     case: CountedAction | None,
@@ -265,7 +290,9 @@ def _select_counted(
 ) -> list[CountedAction]:
     """Return the actions that count against a budget; one dated in the future counts too."""
     since, counts_all = now - budget.per, budget.counts == "all"
-    counted = [u for u in usage.uses if u.at > since and (counts_all or u.policy == policy)]
+    elsewhere = (usage.elsewhere or ()) if budget.scope == "fleet" else ()
+    uses = (*usage.uses, *elsewhere)
+    counted = [u for u in uses if u.at > since and (counts_all or u.policy == policy)]
     if case is None or not budget.each:
         return counted
     group = _group(budget, case)
@@ -350,11 +377,14 @@ def _describe(budget: ActionBudget, meter: _Meter) -> str:
     per = format_duration(budget.per.total_seconds())
     each = f" for each {budget.each}" if budget.each else ""
     scope = " of all policies" if budget.counts == "all" else ""
+    scope += " in all clusters" if budget.scope == "fleet" else ""
     rule = f"{meter.name} {amount} per {per}{each}{scope}"
     if budget.window is not None:
         rule += f" while '{budget.window.schedule}' ({budget.window.timezone}) is open"
     if meter.limit is None:
         return f"{rule}: the fleet's {meter.name} are unknown"
+    if meter.unknown:
+        return f"{rule}: {meter.unknown}"
     if meter.used is None or meter.requested is None:
         return f"{rule}: unknown for this case or one before it"
     why = f"; {meter.why}" if meter.why else ""

@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
 from actions.policy import values
-from actions.policy.model import Counts, Mode, RecurringWindow
+from actions.policy.model import Counts, Mode, RecurringWindow, Scope
 from actions.policy.section import Entries, Section, complete, describe_values, report
 from actions.policy.tree import Node, describe_node, is_null
 from actions.policy.values import Legal, suggest_word
@@ -239,6 +239,9 @@ class BudgetKeys(RecurringKeys):
     )
     counts: Annotated[Counts, values.WORD] = define_key(
         "actions of this policy, or of all policies", "`policy`"
+    )
+    scope: Annotated[Scope, values.WORD] = define_key(
+        "actions in this cluster, or in all clusters of the catalog", "`cluster`"
     )
     schedule: values.Schedule = define_key(_OPENS)
     duration: values.UpTo31Days = define_key(_LASTS)

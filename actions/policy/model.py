@@ -19,6 +19,7 @@ Mode = Literal["notify", "enforce"]
 When = Literal["none", "first", "always"]
 Each = Literal["", "namespace", "owner", "cluster"]
 Counts = Literal["policy", "all"]
+Scope = Literal["cluster", "fleet"]
 
 
 class RecurringWindow(msgspec.Struct, frozen=True):
@@ -111,6 +112,8 @@ class ActionBudget(msgspec.Struct, frozen=True):
     """Counted separately for each namespace, owner or cluster; empty = together."""
     counts: Counts = "policy"
     """Which actions count: this policy's, or those of all policies."""
+    scope: Scope = "cluster"
+    """Whose actions count: this cluster's, or those of all clusters of the catalog."""
     window: RecurringWindow | None = None
     """When it is in force; None = always. All budgets in force at a time count."""
 

@@ -111,6 +111,9 @@ def _check_budgets(policy: Policy, text: PolicyText) -> None:
                 f"a percentage is of the whole fleet and cannot be counted for each {budget.each}"
             )
             text.report("budgets", problem, number)
+        if budget.scope == "fleet" and budget.each == "cluster":
+            problem = "scope fleet counts all clusters together; each: cluster counts them apart"
+            text.report("budgets", problem, number)
         _check_window("budgets", text.keys.budgets[number], text, number)
 
 

@@ -14,6 +14,7 @@ from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
 from actions.loop.actor import EVIDENCE
 from actions.loop.actor import approve as agree
 from actions.loop.marks import reconcile_marks
+from actions.loop.other_clusters import CatalogActors
 from actions.loop.protocols import TurnReport
 from fallow.errors import FallowError, UsageError
 from fallow.window import parse_duration
@@ -79,8 +80,17 @@ def apply(
         _open_evidence(run, settings, warehouse, read=yes) as evidence,
         _record(run, settings, write=yes) as record,
     ):
+        others = CatalogActors(
+            warehouse, settings, lambda: copy_journal(record.journal, warehouse, settings.cluster)
+        )
         actor = live_actor.build_actor(
-            settings, record, evidence, cluster=cluster, policies=rules, clock=run.now
+            settings,
+            record,
+            evidence,
+            cluster=cluster,
+            policies=rules,
+            clock=run.now,
+            others=others,
         )
         if yes:
             _wait_for_lease(run, actor)
@@ -89,7 +99,10 @@ def apply(
             if wait:
                 _settle(run, actor, wait)
             actor.lease.give_up()
-            _copy_journal(run, warehouse, record)
+            try:
+                others.copied(ended=True)
+            except FallowError as error:  # the journal has it; what was done is shown all the same
+                run.say(f"the journal is not copied to the warehouse yet: {error.message}")
     _show(run, report)
     return _exit_code(report)
 
@@ -361,13 +374,6 @@ def _settle(run: CommandRun, actor: "Actor", wait: str) -> None:
         time.sleep(min(10.0, length.total_seconds()))
         for outcome in actor.settle():
             run.say(f"action {outcome.action}: {outcome.result}")
-
-
-def _copy_journal(run: CommandRun, warehouse: "Warehouse", record: "JournalState") -> None:
-    try:
-        copy_journal(record.journal, warehouse, warehouse.settings.cluster)
-    except FallowError as error:  # the journal has it; what was done is shown all the same
-        run.say(f"the journal is not copied to the warehouse yet: {error.message}")
 
 
 def _show(run: CommandRun, report: TurnReport) -> None:

@@ -11,6 +11,7 @@ from actions.canary import Canary, CanaryResult
 from actions.executors import choose_executor, get_name
 from actions.journal import JournalState
 from actions.journal.warehouse_copy import copy_journal
+from actions.loop.other_clusters import CatalogActors
 from actions.savings.storage import store_hourly
 from fallow.action_models import LedgerEntry, Reason
 from fallow.clock_steps import ClockSteps
@@ -76,6 +77,11 @@ def open_turns(
         open_last_readings(warehouse, settings, writer=writer, stop=stop) as readings,
         open_journal(settings, clock) as opened,
     ):
+        actors = CatalogActors(
+            warehouse,
+            settings,
+            lambda: readings.write(lambda: copy_journal(opened, warehouse, settings.cluster)),
+        )
         evidence = LiveEvidence(warehouse, settings, readings.refresh, clock, readings.reread)
         acting = build_actor(
             settings,
@@ -85,6 +91,7 @@ def open_turns(
             policies=plans.load_policies(settings),
             clock=clock,
             notifier=_ObservedNotifier(open_notifier(settings, opened), on_notices),
+            others=actors,
         )
 
         watched = settings.actions.watch
@@ -95,7 +102,6 @@ def open_turns(
 
         def store(report: "TurnReport") -> None:
             runs.keep(list_executor_runs(report), report.at)
-            copy_journal(opened, warehouse, settings.cluster)
             if report.plan is not None:
                 plan_writer.write(report.plan, evidence.judged, acting.policies, report.at)
             measure(clock())
@@ -113,6 +119,10 @@ def open_turns(
                 log.info("an action is over", extra=fields)
             step_canary(report.halted)
             # From here on the warehouse is needed: a catalog that is away fails the job, no action.
+            if any(reason.gate == "lease" for reason in report.halted):
+                readings.write(lambda: copy_journal(opened, warehouse, settings.cluster))
+            else:
+                actors.copied()
             readings.write(lambda: store(report))
 
         try:
@@ -120,6 +130,8 @@ def open_turns(
         finally:
             with suppress(FallowError):  # its duration ends it in any case
                 acting.lease.give_up()
+            with suppress(FallowError):  # else the others wait for the journal's copy
+                actors.end()
 
 
 class CanaryStatus(NamedTuple):

@@ -33,7 +33,7 @@ from runtime.operations.journal_anchor import describe_anchor
 
 if TYPE_CHECKING:
     from actions.cluster.client import KubeClient
-    from actions.loop.protocols import Transport
+    from actions.loop.protocols import OtherClusters, Transport
     from actions.policy.model import Policy
 
 
@@ -105,8 +105,12 @@ def build_actor(
     clock: Callable[[], datetime],
     identity: str = "",
     notifier: Any = None,
+    others: "OtherClusters | None" = None,
 ) -> "Actor":
-    """Return an actor over an open client, journal and warehouse; no notifier = the settings'."""
+    """Return an actor over an open client, journal and warehouse; no notifier = the settings'.
+
+    `others`: the other clusters of the catalog; None = budgets of the whole fleet have no room.
+    """
     acting = settings.actions
     me = identity or acting.lease.identity or f"{socket.gethostname()}-{os.getpid()}"
     return Actor(
@@ -123,6 +127,7 @@ def build_actor(
         snapshotter=_build_snapshotter(settings, cluster, clock),
         ways=open_transports(settings),
         link=settings.notices.link,
+        others=others,
         reviewer=getattr(evidence, "review", lambda _action, _now: None),
     )
 

@@ -224,7 +224,10 @@ def _describe_budget(budget: "ActionBudget") -> str:
     ]
     text = f"{', '.join(most)} in {format_duration(budget.per.total_seconds())}"
     each = f" for each {budget.each}" if budget.each else ""
-    return text + each + (f", {_describe_recurrence(budget.window)}" if budget.window else "")
+    scope = " in all clusters" if budget.scope == "fleet" else ""
+    return (
+        text + each + scope + (f", {_describe_recurrence(budget.window)}" if budget.window else "")
+    )
 
 
 def _describe_recurrence(window: "RecurringWindow") -> str:

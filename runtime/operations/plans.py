@@ -13,8 +13,9 @@ from actions.facts import gather_facts, read_fleet
 from actions.gate_answers import answer_gates, find_subject
 from actions.journal import Journal, JournalState, trust
 from actions.journal.trust import add_trust
+from actions.loop.other_clusters import add_other_actions
 from actions.plan import plan as decided
-from actions.policy.budgets import get_horizon
+from actions.policy.budgets import get_horizon, has_fleet_budget
 from actions.policy.matching import is_any_match
 from actions.policy.parser import read_policies
 from analyzers.overlaps import remove_overlaps
@@ -356,12 +357,14 @@ class _JournalReader:
     ) -> "BudgetUsage":
         """Return the used budgets, and the fleet that they are shares of."""
         usage = msgspec.structs.replace(read_fleet(warehouse, at), frozen=self._explain_freeze())
-        record = self.record
+        record, since = self.record, at - get_horizon(rules)
+        if has_fleet_budget(rules):
+            usage = add_other_actions(usage, warehouse, warehouse.settings, since)
         if record is None:
             return usage
         usage = msgspec.structs.replace(
             usage,
-            uses=record.uses(at - get_horizon(rules)),
+            uses=record.uses(since),
             concurrent=len(record.list_open()),
             acted=record.count_by_policy(),
         )

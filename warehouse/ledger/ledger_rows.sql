@@ -50,87 +50,8 @@ WITH priced AS MATERIALIZED (
     LEFT JOIN prices AS p ON k.kind = p.kind AND s.bucket = p.bucket
 ),
 
--- The order of the states is the order of the running sum.
-parts AS (
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        unnest(
-            [
-                {
-                    'state': 'free',
-                    'seconds': free_s,
-                    'from_s': upto_0,
-                    'upto_s': upto_1,
-                    'effective': null::DOUBLE
-                },
-                {
-                    'state': 'idle',
-                    'seconds': idle_s,
-                    'from_s': upto_1,
-                    'upto_s': upto_2,
-                    'effective': effective_rest
-                },
-                {
-                    'state': 'low',
-                    'seconds': low_s,
-                    'from_s': upto_2,
-                    'upto_s': upto_3,
-                    'effective': effective_active
-                },
-                {
-                    'state': 'productive',
-                    'seconds': busy_s,
-                    'from_s': upto_3,
-                    'upto_s': upto_4,
-                    'effective': effective_active
-                },
-                {
-                    'state': 'startup',
-                    'seconds': startup_s,
-                    'from_s': upto_4,
-                    'upto_s': upto_5,
-                    'effective': effective_rest
-                },
-                {
-                    'state': 'stranded',
-                    'seconds': stranded_s,
-                    'from_s': upto_5,
-                    'upto_s': upto_6,
-                    'effective': null::DOUBLE
-                },
-                {
-                    'state': 'unavailable',
-                    'seconds': unavailable_s,
-                    'from_s': upto_6,
-                    'upto_s': upto_7,
-                    'effective': null::DOUBLE
-                },
-                {
-                    'state': 'unknown',
-                    'seconds': unknown_s,
-                    'from_s': upto_7,
-                    'upto_s': upto_8,
-                    'effective': null::DOUBLE
-                },
-                {
-                    'state': 'lost',
-                    'seconds': lost_s,
-                    'from_s': upto_8,
-                    'upto_s': upto_9,
-                    'effective': effective_active
-                }
-            ]
-        ) AS part
-    FROM priced
-    WHERE gpus > 1e-6
-),
-
+-- The order of the states is the order of the running sum. One branch per state: most rows have
+-- one or two of the nine, and a list of nine structs would be built for each.
 seconds_by_state AS (
     SELECT
         device_id,
@@ -140,9 +61,141 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        unnest(part)
-    FROM parts
-    WHERE struct_extract(part, 'seconds') > 1e-6
+        'free' AS state,
+        free_s AS seconds,
+        upto_0 AS from_s,
+        upto_1 AS upto_s,
+        null::DOUBLE AS effective
+    FROM priced
+    WHERE free_s > 1e-6 AND gpus > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'idle',
+        idle_s,
+        upto_1,
+        upto_2,
+        effective_rest
+    FROM priced
+    WHERE idle_s > 1e-6 AND gpus > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'low',
+        low_s,
+        upto_2,
+        upto_3,
+        effective_active
+    FROM priced
+    WHERE low_s > 1e-6 AND gpus > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'productive',
+        busy_s,
+        upto_3,
+        upto_4,
+        effective_active
+    FROM priced
+    WHERE busy_s > 1e-6 AND gpus > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'startup',
+        startup_s,
+        upto_4,
+        upto_5,
+        effective_rest
+    FROM priced
+    WHERE startup_s > 1e-6 AND gpus > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'stranded',
+        stranded_s,
+        upto_5,
+        upto_6,
+        null
+    FROM priced
+    WHERE stranded_s > 1e-6 AND gpus > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'unavailable',
+        unavailable_s,
+        upto_6,
+        upto_7,
+        null
+    FROM priced
+    WHERE unavailable_s > 1e-6 AND gpus > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'unknown',
+        unknown_s,
+        upto_7,
+        upto_8,
+        null
+    FROM priced
+    WHERE unknown_s > 1e-6 AND gpus > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'lost',
+        lost_s,
+        upto_8,
+        upto_9,
+        effective_active
+    FROM priced
+    WHERE lost_s > 1e-6 AND gpus > 1e-6
 )
 
 SELECT

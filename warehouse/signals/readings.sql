@@ -69,14 +69,24 @@ with_hot_zeros AS (
     FROM rolled
 ),
 
+-- A join by device and time: an ASOF join sorts every row of both sides with all its columns.
+ends AS (
+    SELECT
+        *,
+        lead(edge_at, 1, $until) OVER (PARTITION BY cluster, device ORDER BY edge_at) AS next_at
+    FROM edges
+),
+
 with_allocation AS (
     SELECT
         t.*,
         coalesce(e.pods, 0) > 0 AS allocated,
         2 * coalesce(e.number, 0) AS hold
     FROM with_hot_zeros AS t
-    ASOF LEFT JOIN edges AS e
-        ON t.cluster = e.cluster AND t.device = e.device AND t.bucket >= e.edge_at
+    LEFT JOIN ends AS e
+        ON
+            t.cluster = e.cluster AND t.device = e.device
+            AND t.bucket >= e.edge_at AND t.bucket < e.next_at
 ),
 
 changes AS (
@@ -86,6 +96,23 @@ changes AS (
         time_bucket(INTERVAL 5 MINUTE, edge_at) AS bucket
     FROM edges
     WHERE edge_at > time_bucket(INTERVAL 5 MINUTE, edge_at)
+),
+
+-- Few streams are numbered instead of all rows.
+streams AS (
+    SELECT
+        cluster,
+        device,
+        sharer,
+        row_number() OVER (ORDER BY cluster, device, sharer) AS stream
+    FROM (
+        SELECT DISTINCT
+            cluster,
+            device,
+            CASE WHEN sharers > 1 THEN namespace || '/' || pod ELSE '' END AS sharer
+        FROM rollup_5m
+        WHERE bucket >= $since AND bucket < $until
+    ) AS names
 )
 
 SELECT
@@ -94,7 +121,7 @@ SELECT
     h.device,
     h.namespace,
     h.pod,
-    dense_rank() OVER (ORDER BY h.cluster, h.device, h.sharer) AS stream,
+    n.stream,
     epoch_us(h.bucket) AS at_us,
     h.allocated OR c.bucket IS NOT NULL AS allocated,
     h.hold + (c.bucket IS NOT NULL)::INTEGER AS hold,
@@ -147,5 +174,7 @@ SELECT
         )
     END::DOUBLE AS effective
 FROM with_allocation AS h
+INNER JOIN streams AS n
+    ON h.cluster = n.cluster AND h.device = n.device AND h.sharer IS NOT DISTINCT FROM n.sharer
 LEFT JOIN changes AS c ON h.cluster = c.cluster AND h.device = c.device AND h.bucket = c.bucket
 ORDER BY stream, at_us, namespace NULLS FIRST, pod NULLS FIRST

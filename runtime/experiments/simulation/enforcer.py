@@ -22,6 +22,7 @@ from actions.cluster.client import KubeClient
 from actions.journal import Journal, JournalState, event_types
 from actions.journal.trust import trust_by_hand
 from actions.loop.actor import approve
+from actions.loop.other_clusters import CatalogActors
 from actions.loop.protocols import NoticeProof
 from fallow.action_models import Facts
 from fallow.kube.api import connect_without_credentials
@@ -174,6 +175,7 @@ class Enforcer:
             clock=self.now,
             identity=self.identity,
             notifier=SimulatedChannels(),
+            others=CatalogActors(self.warehouse, self.settings, lambda: None),
         )
         self.evidence = evidence
         return self

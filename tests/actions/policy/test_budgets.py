@@ -406,6 +406,35 @@ def asked(minutes: int, what: tuple[Any, ...], start: datetime) -> tuple[datetim
     )
 
 
+def test_a_budget_of_the_fleet_counts_the_actions_in_other_clusters() -> None:
+    elsewhere = (done(NOW - HOUR, workload=("west", "Notebook", "team-b", "y")),)
+    own = limited("workloads", number(1))
+    fleet = msgspec.structs.replace(own, scope="fleet")
+    two = msgspec.structs.replace(fleet, workloads=number(2))
+    assert fits(own, elsewhere=elsewhere)
+    assert not fits(fleet, elsewhere=elsewhere)
+    assert fits(two, elsewhere=elsewhere)
+    assert not fits(two, [done(NOW - HOUR)], elsewhere=elsewhere)
+    assert fits(fleet, elsewhere=(done(NOW - timedelta(days=1)),))
+
+
+@pytest.mark.parametrize("name", ["workloads", "gpus", "owners", "usd_per_hour"])
+def test_nothing_fits_a_budget_of_the_fleet_while_other_clusters_are_unknown(name: str) -> None:
+    own = limited(name, number(1000))
+    fleet = msgspec.structs.replace(own, scope="fleet")
+    assert fits(own, elsewhere=None)
+    assert not fits(fleet, elsewhere=None)
+    assert fits(fleet, elsewhere=())
+    usage = msgspec.structs.replace(spent(), elsewhere_unknown="west copied its journal 3h ago")
+    (block,) = find_blocks(policy(budgets=(fleet,)), facts(), usage, NOW)
+    assert block.reason.text == (
+        f"{name} 1000 per 1d in all clusters: the actions in other clusters are unknown: "
+        "west copied its journal 3h ago"
+    )
+    assert block.until is None
+    assert getattr(get_remaining(policy(budgets=(fleet,)), usage, NOW), name) == 0
+
+
 FLEET_SPENT = BudgetUsage(
     fleet_gpus=96.0,
     fleet_workloads=40,
