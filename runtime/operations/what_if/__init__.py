@@ -1,0 +1,1 @@
+"""Replay a site's own past through a scheduler, as it was and with other settings."""

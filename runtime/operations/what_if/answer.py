@@ -1,0 +1,209 @@
+"""Answer a what-if: the past as it was, the same past with other settings, and the difference."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from fallow.gpu_models import get_model_name
+from fallow.window import Window
+from runtime.operations.what_if.calibration import Calibration, judge_replay
+from runtime.operations.what_if.changes import PoolChange, SiteChange
+from runtime.operations.what_if.measures import ReplayMeasures, TeamMeasures, measure_replay
+from runtime.operations.what_if.past import PastSite, build_past
+from runtime.operations.what_if.records import ReplaySite
+from runtime.operations.what_if.replay import replay
+from warehouse.queue_history.history import QueueHistory, read_history
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+HOUR_S = 3600.0
+NOTHING_H = 1e-6
+"""GPU-hours that are no difference."""
+NOTES = (
+    "arrivals and run times are those of the past, whatever the waits",
+    "a pod that was created because another ended is not delayed with it",
+    "an evicted unit starts from its beginning: its lost work is the most that it can be",
+)
+Money = Literal["cash", "none"]
+
+
+class Dollars(msgspec.Struct, frozen=True):
+    """What a setting costs or saves in the window."""
+
+    kind: Money
+    """cash: the nodes' bill changes. none: the same nodes are paid."""
+    usd: float | None
+    """Positive = it costs more; None = a model has no price."""
+    lost_work_usd: float | None
+    """The change of the work that is done again, at the mean price; it is part of the bill."""
+
+
+class WhatIfAnswer(msgspec.Struct, frozen=True):
+    """Before and after, and whether the replay may be trusted."""
+
+    window: Window
+    scheduler: str
+    calibration: Calibration
+    before: ReplayMeasures
+    after: ReplayMeasures
+    dollars: Dollars
+    notes: tuple[str, ...]
+
+
+def answer_what_if(
+    warehouse: "Warehouse", window: Window, changes: Sequence[SiteChange], cluster: str | None
+) -> WhatIfAnswer:
+    """Return what a site's past would have been with other settings.
+
+    Raises:
+        UsageError: a setting names what the site does not have, the window has no arrivals, or
+            several clusters.
+    """
+    history = read_history(warehouse, window, cluster)
+    return compare_settings(history, build_past(history), changes)
+
+
+def compare_settings(
+    history: QueueHistory, past: PastSite, changes: Sequence[SiteChange]
+) -> WhatIfAnswer:
+    """Return the past as it was and with the changes."""
+    site = past.site
+    for change in changes:
+        site = change.apply(site)
+    before = replay(past.site)
+    after = replay(site)
+    measures = [
+        measure_replay(result, compute_entitlements(result.site)) for result in (before, after)
+    ]
+    return WhatIfAnswer(
+        history.window,
+        past.site.scheduler,
+        judge_replay(past, before),
+        measures[0],
+        measures[1],
+        _price(history, past.site, site, measures, changes),
+        (*past.notes, *NOTES),
+    )
+
+
+def compute_entitlements(site: ReplaySite) -> dict[str, float]:
+    """Return each team's part of all quotas; empty unless each queue has one team of its own."""
+    teams: dict[str, set[str]] = defaultdict(set)
+    for unit in site.units:
+        teams[unit.queue].add(unit.team)
+    total = sum(queue.nominal_milli for queue in site.queues)
+    entitled: dict[str, float] = {}
+    for queue in site.queues:
+        members = teams.get(queue.name, set())
+        if not total or len(members) > 1:
+            return {}
+        for team in members:
+            entitled[team] = entitled.get(team, 0.0) + queue.nominal_milli / total
+    return entitled
+
+
+def build_team_rows(answer: WhatIfAnswer) -> list[dict[str, Any]]:
+    """Return a row per team, and one for all: waits in seconds before and after."""
+    after = {team.team: team for team in answer.after.teams}
+    return [
+        {"team": team.team, **_build_columns(team, after[team.team])}
+        for team in answer.before.teams
+    ]
+
+
+def describe_what_if(answer: WhatIfAnswer) -> dict[str, Any]:
+    """Return the body of `fallow.what-if/v1` without its rows by team."""
+    return {
+        "window": answer.window,
+        "scheduler": answer.scheduler,
+        "calibration": answer.calibration,
+        "before": _describe_measures(answer.before),
+        "after": _describe_measures(answer.after),
+        "dollars": answer.dollars,
+        "currency": "USD",
+        "notes": list(answer.notes),
+    }
+
+
+def describe_difference(answer: WhatIfAnswer) -> str:
+    """Return the difference in a sentence."""
+    before, after = answer.before, answer.after
+    parts = [
+        f"wait p50 {_format_s(before.waits.p50_s)} -> {_format_s(after.waits.p50_s)}",
+        f"p95 {_format_s(before.waits.p95_s)} -> {_format_s(after.waits.p95_s)}",
+        f"utilisation {_format_part(before.utilisation)} -> {_format_part(after.utilisation)}",
+        f"preemptions {before.preemptions} -> {after.preemptions}",
+    ]
+    return ", ".join(parts)
+
+
+def describe_dollars(dollars: Dollars) -> str:
+    """Return the dollars in a sentence."""
+    if dollars.kind == "none":
+        return "dollars: none; the same nodes are paid"
+    if dollars.usd is None:
+        return "dollars: cash, unknown: a model has no price in the window"
+    return f"dollars: cash, {dollars.usd:+,.2f} USD in the window"
+
+
+def _build_columns(before: TeamMeasures, after: TeamMeasures) -> dict[str, Any]:
+    return {
+        "jobs": before.units,
+        "wait_p50_s": before.waits.p50_s,
+        "wait_p50_after_s": after.waits.p50_s,
+        "wait_p95_s": before.waits.p95_s,
+        "wait_p95_after_s": after.waits.p95_s,
+        "completion_s": before.completion_mean_s,
+        "completion_after_s": after.completion_mean_s,
+        "gpu_hours": before.gpu_hours,
+        "gpu_hours_after": after.gpu_hours,
+        "preemptions": before.preemptions,
+        "preemptions_after": after.preemptions,
+    }
+
+
+def _describe_measures(measures: ReplayMeasures) -> dict[str, Any]:
+    described: dict[str, Any] = msgspec.to_builtins(measures)
+    return described
+
+
+def _price(
+    history: QueueHistory,
+    before: ReplaySite,
+    after: ReplaySite,
+    measures: Sequence[ReplayMeasures],
+    changes: Sequence[SiteChange],
+) -> Dollars:
+    rates = {get_model_name(rate.gpu_model) or "": rate.usd_h for rate in history.rates}
+    hours = _sum_model_hours(after)
+    for model, amount in _sum_model_hours(before).items():
+        hours[model] -= amount
+    changed = {model: amount for model, amount in hours.items() if abs(amount) > NOTHING_H}
+    usd = (
+        sum(rates[model] * amount for model, amount in changed.items())
+        if changed.keys() <= rates.keys()
+        else None
+    )
+    mean = sum(rates.values()) / len(rates) if rates else None
+    lost = measures[1].lost_gpu_hours - measures[0].lost_gpu_hours
+    kind: Money = "cash" if any(isinstance(c, PoolChange) for c in changes) else "none"
+    return Dollars(kind, usd if kind == "cash" else 0.0, None if mean is None else mean * lost)
+
+
+def _sum_model_hours(site: ReplaySite) -> dict[str, float]:
+    hours: dict[str, float] = defaultdict(float)
+    for node in site.nodes:
+        length_s = min(node.closes_s, site.end_s) - max(node.opens_s, site.start_s)
+        hours[node.capacity.gpu_model] += max(0.0, length_s) * node.gpu_milli / 1000 / HOUR_S
+    return hours
+
+
+def _format_s(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds:,.0f} s"
+
+
+def _format_part(part: float | None) -> str:
+    return "unknown" if part is None else f"{part:.1%}"

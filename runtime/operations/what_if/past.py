@@ -1,0 +1,340 @@
+"""Build the site of a replay from the rows of its past."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+import msgspec
+
+from analyzers.workload_kinds import is_gang
+from fallow.errors import UsageError
+from fallow.gpu_models import get_model_name
+from fallow.node_requirements import NodeRequirements, read_requirements, read_taints
+from runtime.operations.what_if.records import (
+    PodRun,
+    ReplayNode,
+    ReplayQueue,
+    ReplaySite,
+    ReplayUnit,
+    SchedulerKind,
+)
+from simulator.cluster.scheduler.requests import WHOLE, NodeFree, PodRequest
+from warehouse.queue_history.history import PastNode, PastPod, PastQuota, QueueHistory
+
+MIB = 2**20
+UNKNOWN_AMOUNT = 10**12
+"""CPU (milli) and memory (MiB) of a node that says nothing of them: no obstacle."""
+TOGETHER_S = 60.0
+"""Pods of one job that were created within this time are a gang."""
+_SCHEDULERS: tuple[tuple[str, SchedulerKind], ...] = (
+    ("ClusterQueue", "kueue"),
+    ("Queue.volcano", "volcano"),
+    ("Queue.kai", "volcano"),
+    ("ElasticQuota", "kueue"),
+)
+"""Kinds of quotas, and the scheduler that replays them; the first that there is decides."""
+
+
+class PastSite(msgspec.Struct, frozen=True):
+    """A site to replay, and what was recorded of it."""
+
+    site: ReplaySite
+    starts: Mapping[str, float]
+    """By unit: when the last of its pods was placed."""
+    runs: tuple[PodRun, ...]
+    """What ran, as it was recorded; without devices' indices."""
+    notes: tuple[str, ...] = ()
+
+
+def build_past(history: QueueHistory) -> PastSite:
+    """Return the site of a history.
+
+    Raises:
+        UsageError: it has several clusters, no node with GPUs, or nothing arrived in the window.
+    """
+    _check(history)
+    kind, scheduler = _choose_scheduler(history.quotas)
+    queues = _build_queues(history.quotas, kind)
+    requirements = _RequirementLabels()
+    notes: Counter[str] = Counter()
+    groups = _group_pods(history, scheduler, notes)
+    builder = _UnitBuilder(history, kind, queues, requirements, notes)
+    units, starts, runs = [], {}, []
+    for group in groups:
+        unit = builder.build(group)
+        units.append(unit)
+        placed = [pod.placed_s for pod in group]
+        if None not in placed:
+            starts[unit.name] = max(s for s in placed if s is not None)
+        runs += builder.list_runs(unit, group)
+    nodes = tuple(_build_node(n, requirements, history) for n in _list_whole_nodes(history, notes))
+    preempts = scheduler == "plain" or history.evictions > 0
+    if scheduler != "plain" and not preempts:
+        notes["no eviction was reported: the replay reclaims and preempts nothing"] += 1
+    if any(quota.versions > 1 for quota in history.quotas):
+        notes["quotas changed in the window: the last ones are replayed"] += 1
+    site = ReplaySite(
+        history.window.start.timestamp(),
+        history.window.end.timestamp(),
+        nodes,
+        tuple(units),
+        scheduler,
+        tuple(queues.values()),
+        preempts,
+    )
+    return PastSite(site, starts, tuple(runs), tuple(_write_note(*note) for note in notes.items()))
+
+
+def _check(history: QueueHistory) -> None:
+    clusters = sorted({p.cluster for p in history.pods} | {n.cluster for n in history.nodes})
+    if len(clusters) > 1:
+        raise UsageError(
+            f"a what-if replays one cluster, and the window has {len(clusters)}",
+            hint=f"--cluster {clusters[0]} (legal: {', '.join(clusters)})",
+        )
+    if not history.nodes:
+        raise UsageError(
+            "no node with GPUs was listed in the window", hint="see what there is: fallow doctor"
+        )
+    start_s = history.window.start.timestamp()
+    if not any(pod.queued_s >= start_s for pod in history.pods):
+        raise UsageError(
+            "no pod that requests GPUs arrived in the window: there is nothing to replay",
+            hint="--window 30d",
+        )
+
+
+def _choose_scheduler(quotas: Iterable[PastQuota]) -> tuple[str, SchedulerKind]:
+    kinds = {quota.kind for quota in quotas}
+    for kind, scheduler in _SCHEDULERS:
+        if kind in kinds:
+            return kind, scheduler
+    return "", "plain"
+
+
+def _build_queues(quotas: Iterable[PastQuota], kind: str) -> dict[str, ReplayQueue]:
+    queues = {}
+    for quota in quotas:
+        if quota.kind != kind:
+            continue
+        elastic = kind == "ElasticQuota"
+        name = quota.namespace if elastic else quota.name
+        queues[name] = ReplayQueue(
+            name,
+            to_milli(quota.nominal or 0),
+            None if quota.limit is None else to_milli(quota.limit),
+            None if quota.lending is None else to_milli(quota.lending),
+            "elastic" if elastic else quota.parent,
+        )
+    return queues
+
+
+def to_milli(gpus: float) -> int:
+    """Return GPUs as thousandths."""
+    return round(gpus * WHOLE)
+
+
+def _group_pods(
+    history: QueueHistory, scheduler: SchedulerKind, notes: Counter[str]
+) -> list[list[PastPod]]:
+    """Return the pods by unit, in the order of their arrival."""
+    groups: list[list[PastPod]] = []
+    latest: dict[tuple[str, ...], list[PastPod]] = {}
+    start_s = history.window.start.timestamp()
+    for pod in history.pods:
+        if "/mig-" in pod.gpu_resource:
+            notes["pods of MIG instances are left out"] += 1
+            continue
+        key = _find_gang(pod, scheduler)
+        group = latest.get(key) if key else None
+        running = _is_running_at(pod, start_s)
+        if (
+            group is None
+            or pod.created_s - group[0].created_s > TOGETHER_S
+            or _is_running_at(group[0], start_s) != running
+        ):
+            group = []
+            groups.append(group)
+            if key:
+                latest[key] = group
+        group.append(pod)
+    return groups
+
+
+def _is_running_at(pod: PastPod, start_s: float) -> bool:
+    return pod.placed_s is not None and pod.placed_s <= start_s
+
+
+def _find_gang(pod: PastPod, scheduler: SchedulerKind) -> tuple[str, ...] | None:
+    """Return the key of the pods that start together; None = it stands alone."""
+    if pod.pod_group:
+        return (pod.namespace, pod.pod_group)
+    if scheduler == "plain" or pod.workload_uid is None:
+        return None
+    return (pod.workload_uid,) if is_gang(pod.workload_kind) else None
+
+
+class _RequirementLabels:
+    """A label for each set of requirements, so that nodes are compared with it once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[NodeRequirements, int] = {}
+
+    def build_selector(self, annotations: str | None) -> tuple[tuple[str, str], ...]:
+        stored = msgspec.json.decode(annotations) if annotations else {}
+        needs = read_requirements(stored)
+        number = self._numbers.setdefault(needs, len(self._numbers))
+        return ((str(number), "yes"),)
+
+    def build_labels(self, node: PastNode) -> dict[str, str]:
+        labels = msgspec.json.decode(node.labels) if node.labels else None
+        taints = read_taints(node.taints)
+        return {
+            str(number): "yes"
+            for needs, number in self._numbers.items()
+            if not needs.explain_refusal(labels, taints)
+        }
+
+
+class _UnitBuilder:
+    """Builds units from pods."""
+
+    def __init__(
+        self,
+        history: QueueHistory,
+        kind: str,
+        queues: Mapping[str, ReplayQueue],
+        requirements: _RequirementLabels,
+        notes: Counter[str],
+    ) -> None:
+        self._start_s = history.window.start.timestamp()
+        self._end_s = history.window.end.timestamp()
+        self._kind, self._queues = kind, queues
+        self._requirements, self._notes = requirements, notes
+        self._local = {
+            (quota.namespace, quota.name): quota.parent
+            for quota in history.quotas
+            if quota.kind == "LocalQueue" and quota.parent
+        }
+        self._typical = _measure_typical_runs(history.pods)
+
+    def build(self, pods: Sequence[PastPod]) -> ReplayUnit:
+        first = pods[0]
+        running = _is_running_at(first, self._start_s)
+        name = f"{first.namespace}/{first.pod}/{first.uid}"
+        priority = max((pod.priority or 0 for pod in pods), default=0)
+        if any(pod.priority is None and pod.priority_class for pod in pods):
+            self._notes["units of a priority class without a known value count as priority 0"] += 1
+        members = tuple(self._build_request(pod, priority, name, len(pods)) for pod in pods)
+        estimated = any(pod.placed_s is None for pod in pods)
+        if estimated:
+            self._notes["units were never placed: their run time is the median of their team"] += 1
+        if any(pod.placed_s is not None and pod.ended_s is None for pod in pods):
+            self._notes["units had not ended: they run until the end of the replay"] += 1
+        leaves = [pod.ended_s for pod in pods if pod.placed_s is None and pod.ended_s is not None]
+        return ReplayUnit(
+            name,
+            first.team,
+            self._find_queue(first),
+            priority,
+            min(pod.queued_s for pod in pods),
+            members,
+            tuple(self._compute_run(pod, running=running) for pod in pods),
+            min(leaves, default=math.inf),
+            tuple(pod.node or "" for pod in pods) if running else (),
+            estimated,
+        )
+
+    def list_runs(self, unit: ReplayUnit, pods: Sequence[PastPod]) -> list[PodRun]:
+        """Return what ran of a unit in the window."""
+        return [
+            PodRun(
+                unit.name,
+                pod.uid,
+                pod.node or "",
+                tuple(range(member.gpus)),
+                member.gpu_milli,
+                max(pod.placed_s, self._start_s),
+                min(self._end_s if pod.ended_s is None else pod.ended_s, self._end_s),
+            )
+            for pod, member in zip(pods, unit.members, strict=True)
+            if pod.placed_s is not None and pod.placed_s < self._end_s
+        ]
+
+    def _build_request(
+        self, pod: PastPod, priority: int, unit_name: str, members: int
+    ) -> PodRequest:
+        gpus = max(1, math.ceil(pod.gpus - 1e-6))
+        return PodRequest(
+            pod.uid,
+            f"{pod.namespace}/{pod.pod}",
+            pod.cpu_milli,
+            -(-pod.memory_bytes // MIB),
+            gpus,
+            max(1, to_milli(pod.gpus / gpus)),
+            selector=self._requirements.build_selector(pod.annotations),
+            priority=priority,
+            created_s=pod.queued_s,
+            gang=unit_name if members > 1 else "",
+        )
+
+    def _compute_run(self, pod: PastPod, *, running: bool) -> float:
+        if pod.placed_s is None:
+            return self._typical.get((pod.team, pod.gpus)) or self._typical.get(("", 0.0), math.inf)
+        if pod.ended_s is None:
+            return math.inf
+        return max(0.0, pod.ended_s - (self._start_s if running else pod.placed_s))
+
+    def _find_queue(self, pod: PastPod) -> str:
+        name = pod.queue
+        if self._kind == "ElasticQuota":
+            name = pod.namespace
+        elif self._kind == "ClusterQueue":
+            name = self._local.get((pod.namespace, pod.queue), pod.queue)
+        return name if name in self._queues else ""
+
+
+def _measure_typical_runs(pods: Iterable[PastPod]) -> dict[tuple[str, float], float]:
+    """Return the median run by team and GPUs; of all under the key ("", 0)."""
+    runs: dict[tuple[str, float], list[float]] = defaultdict(list)
+    for pod in pods:
+        if pod.placed_s is not None and pod.ended_s is not None:
+            run_s = max(0.0, pod.ended_s - pod.placed_s)
+            runs[pod.team, pod.gpus].append(run_s)
+            runs["", 0.0].append(run_s)
+    return {key: median(values) for key, values in runs.items()}
+
+
+def _list_whole_nodes(history: QueueHistory, notes: Counter[str]) -> list[PastNode]:
+    nodes = []
+    for node in history.nodes:
+        if node.sharing == "mig" or not node.gpus:
+            notes["nodes in MIG mode or without a number of GPUs are left out"] += 1
+        else:
+            nodes.append(node)
+    return nodes
+
+
+def _build_node(
+    node: PastNode, requirements: _RequirementLabels, history: QueueHistory
+) -> ReplayNode:
+    capacity = NodeFree(
+        node.node,
+        UNKNOWN_AMOUNT if node.cpu_milli is None else node.cpu_milli,
+        UNKNOWN_AMOUNT if node.memory_bytes is None else node.memory_bytes // MIB,
+        pods=10_000,
+        gpu_milli=(WHOLE,) * (node.gpus or 0),
+        gpu_model=get_model_name(node.gpu_model) or "",
+        labels=requirements.build_labels(node),
+        open=not node.unschedulable,
+    )
+    first_list = min(n.first_s for n in history.nodes if n.first_s is not None)
+    opens = -math.inf if node.first_s is None or node.first_s <= first_list else node.first_s
+    closes = node.last_s if node.unseen and node.last_s is not None else math.inf
+    return ReplayNode(capacity, opens, closes)
+
+
+def _write_note(text: str, count: int) -> str:
+    """Return a note with its count, where it counts something."""
+    return f"{count} {text}" if text.startswith(("units", "pods", "nodes")) else text

@@ -1,0 +1,115 @@
+"""The records of a replay: nodes, queues and units of work go in, runs and waits come out.
+
+Times are seconds since 1970, amounts of GPUs thousandths of a device.
+"""
+
+from math import inf
+from typing import Literal
+
+import msgspec
+
+from simulator.cluster.scheduler.requests import NodeFree, PodRequest
+
+SchedulerKind = Literal["plain", "kueue", "volcano"]
+
+
+class ReplayNode(msgspec.Struct, frozen=True):
+    """A node, and when pods could be placed on it."""
+
+    capacity: NodeFree
+    opens_s: float = -inf
+    closes_s: float = inf
+
+    @property
+    def gpu_milli(self) -> int:
+        """Its GPUs."""
+        return sum(self.capacity.gpu_milli)
+
+
+class ReplayQueue(msgspec.Struct, frozen=True):
+    """A queue with a quota of GPUs: Kueue's nominal quota, Volcano's and KAI's deserved."""
+
+    name: str
+    nominal_milli: int
+    limit_milli: int | None = None
+    """None = it may borrow all that others leave."""
+    lending_milli: int | None = None
+    """None = it lends all."""
+    cohort: str = ""
+    """Empty = it neither borrows nor lends."""
+
+
+class ReplayUnit(msgspec.Struct, frozen=True):
+    """A pod, or pods that run together or not at all."""
+
+    name: str
+    team: str
+    queue: str
+    """Empty = no quota applies to it."""
+    priority: int
+    arrival_s: float
+    members: tuple[PodRequest, ...]
+    run_s: tuple[float, ...]
+    """How long each member runs from its placement; infinite = it did not end in the window."""
+    leave_s: float = inf
+    """When it was withdrawn, if it still waits then."""
+    nodes: tuple[str, ...] = ()
+    """The nodes on which it ran when the window began; empty = it was not placed yet."""
+    estimated: bool = False
+    """Whether its run time is that of others, because it never ran."""
+
+    @property
+    def gpu_milli(self) -> int:
+        """The GPUs of all members."""
+        return sum(pod.gpus * pod.gpu_milli for pod in self.members)
+
+
+class ReplaySite(msgspec.Struct, frozen=True):
+    """A site in a window: what a replay needs, whatever the settings."""
+
+    start_s: float
+    end_s: float
+    nodes: tuple[ReplayNode, ...]
+    units: tuple[ReplayUnit, ...]
+    scheduler: SchedulerKind = "plain"
+    queues: tuple[ReplayQueue, ...] = ()
+    preempts: bool = True
+    """Whether quotas reclaim and higher priorities evict."""
+
+
+class PodRun(msgspec.Struct, frozen=True):
+    """A pod on devices of a node in [start, end); `end_s` is at most the end of the window."""
+
+    unit: str
+    uid: str
+    node: str
+    devices: tuple[int, ...]
+    device_milli: int
+    start_s: float
+    end_s: float
+
+    @property
+    def gpu_seconds(self) -> float:
+        """GPU-seconds of the run."""
+        return (self.end_s - self.start_s) * len(self.devices) * self.device_milli / 1000
+
+
+class UnitResult(msgspec.Struct, frozen=True):
+    """What became of a unit."""
+
+    unit: ReplayUnit
+    start_s: float | None
+    """First placement; None = it still waited at the end, or was withdrawn."""
+    end_s: float | None
+    """None = it had not ended at the end of the window."""
+    preemptions: int = 0
+    lost_gpu_seconds: float = 0.0
+    """Work that has to be repeated after preemptions."""
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """All units and runs of a replay."""
+
+    site: ReplaySite
+    units: tuple[UnitResult, ...]
+    runs: tuple[PodRun, ...]

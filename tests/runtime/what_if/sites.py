@@ -1,0 +1,60 @@
+"""Small sites for tests of the replay: nodes of whole GPUs, units in hours."""
+
+from math import inf
+
+from runtime.operations.what_if.records import (
+    ReplayNode,
+    ReplayQueue,
+    ReplaySite,
+    ReplayUnit,
+    SchedulerKind,
+)
+from simulator.cluster.scheduler.requests import NodeFree, PodRequest
+
+HOUR = 3600.0
+
+
+def build_unit(
+    name: str,
+    arrival_h: float,
+    run_h: float,
+    *,
+    gpus: int = 1,
+    pods: int = 1,
+    team: str = "a",
+    queue: str = "",
+    priority: int = 0,
+    leave_h: float = inf,
+) -> ReplayUnit:
+    """Return a unit of equal pods."""
+    members = tuple(
+        PodRequest(
+            f"{name}-{place}", f"{name}-{place}", gpus=gpus, priority=priority,
+            created_s=arrival_h * HOUR, gang=name if pods > 1 else "",
+        )
+        for place in range(pods)
+    )  # fmt: skip
+    return ReplayUnit(
+        name, team, queue, priority, arrival_h * HOUR, members, (run_h * HOUR,) * pods,
+        leave_h * HOUR,
+    )  # fmt: skip
+
+
+def build_site(
+    units: list[ReplayUnit],
+    *,
+    nodes: tuple[int, ...] = (1, 1),
+    hours: float = 10,
+    scheduler: SchedulerKind = "plain",
+    queues: tuple[ReplayQueue, ...] = (),
+    preempts: bool = True,
+) -> ReplaySite:
+    """Return a site with nodes of so many GPUs, from time 0 on."""
+    capacities = [
+        NodeFree(f"n{place}", 10**9, 10**9, gpu_milli=(1000,) * gpus)
+        for place, gpus in enumerate(nodes)
+    ]
+    return ReplaySite(
+        0, hours * HOUR, tuple(map(ReplayNode, capacities)), tuple(units), scheduler, queues,
+        preempts,
+    )  # fmt: skip

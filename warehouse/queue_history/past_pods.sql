@@ -1,0 +1,53 @@
+-- Pods that requested GPUs within the window: when each was queued, placed and ended, and what it
+-- requested. A time that no source knows is null. A Kueue workload is queued before it has pods.
+-- A pod that the last list of its cluster contains has not ended.
+WITH times AS (
+    SELECT
+        p.*,
+        coalesce(p.created_at, p.scheduled_at, p.first_seen) AS born,
+        coalesce(
+            p.scheduled_at, p.started_at, CASE WHEN p.node IS NOT null THEN p.first_seen END
+        ) AS placed,
+        coalesce(
+            p.finished_at,
+            CASE WHEN p.last_seen < l.last_list - INTERVAL 10 MINUTE THEN p.last_seen END
+        ) AS ended
+    FROM pod_owners AS p
+    INNER JOIN last_lists AS l ON p.cluster = l.cluster
+    WHERE p.gpu_request > 0
+)
+
+SELECT
+    cluster,
+    uid,
+    coalesce(namespace, '') AS namespace,
+    coalesce(pod, uid) AS pod,
+    node,
+    coalesce(phase, 'Unknown') AS phase,
+    workload_kind,
+    workload,
+    workload_uid,
+    coalesce(paying_team, '') AS team,
+    coalesce(queue, '') AS queue,
+    priority_class,
+    priority,
+    coalesce(
+        annotations ->> '$."scheduling.k8s.io/group-name"', annotations ->> '$."pod-group-name"', ''
+    ) AS pod_group,
+    coalesce(gpu_resource, '') AS gpu_resource,
+    gpu_request::DOUBLE AS gpus,
+    coalesce(cpu_request_milli, 0)::BIGINT AS cpu_milli,
+    coalesce(memory_request_bytes, 0)::BIGINT AS memory_bytes,
+    annotations,
+    epoch(least(born, coalesce(
+        try_cast(annotations ->> '$."fallow.queued-at"' AS TIMESTAMP), born
+    ))) AS queued_s,
+    epoch(born) AS created_s,
+    epoch(placed) AS placed_s,
+    epoch(ended) AS ended_s
+FROM times
+WHERE
+    born < $until::TIMESTAMP
+    AND coalesce(ended, $until::TIMESTAMP) > $since::TIMESTAMP
+    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
+ORDER BY born, cluster, namespace, pod, uid
