@@ -14,6 +14,7 @@ from typing import Any
 from actions.gates import ClosedGate, GateInput, find_closed_gates, get_notice_time
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
+from actions.recommend import choose_restart
 from fallow.action_models import Decision, Facts, Ruling, Step, compute_decision_id
 
 SNAPSHOT_AGE = timedelta(hours=1)
@@ -26,6 +27,8 @@ def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> D
     The reasons of an allowed notice list what would block the act now; any other allowed step has
     no reasons.
     """
+    act_stage = policy.stage("act")
+    facts = choose_restart(facts, act_stage.verbs if act_stage else ())
     closed_gates = find_closed_gates(GateInput(policy, facts, usage, now))
     step = _find_next_step(policy, facts, closed_gates, now)
     is_first_notice = step == "notify" and get_notice_time(facts) is None

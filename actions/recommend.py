@@ -12,12 +12,13 @@ their undo and the losses are those of the objects' own controllers: a wrong swi
 does damage.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 from functools import cache
 
 import msgspec
 
+from fallow.action_models import Facts
 from fallow.case_identity import get_judged_part
 from fallow.models import Claim, Finding, Recommendation, State
 from fallow.protections import read_protections
@@ -30,6 +31,7 @@ NOTIFY_OWNER, REQUEST_TO_OWNER = "notify owner", "ask owner"
 """Recommendations that only a person carries out: nothing happens automatically."""
 STALLED = "stalled_job"
 """Kind of the findings of analyzers/stalled: a job that hangs."""
+RESTART = "restart"
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -88,7 +90,38 @@ def read_verbs() -> dict[str, Verb]:
 @cache
 def stop_verbs() -> frozenset[str]:
     """Return the verbs that stop a workload: all of it must be idle, and its owner notified."""
-    return frozenset({"evict", *(verb.verb for verb in read_verbs().values())})
+    return frozenset({"evict", RESTART, *(verb.verb for verb in read_verbs().values())})
+
+
+def list_restartable_kinds() -> frozenset[str]:
+    """Return the kinds that can be restarted through their controller's own handle."""
+    return frozenset({"Job", "JobSet", "MPIJob", "PyTorchJob", "RayJob", "VolcanoJob"})
+
+
+def choose_restart(facts: Facts, verbs: Collection[str]) -> Facts:
+    """Return the facts of a stalled job with a restart as their advice, where a policy asks for it.
+
+    `verbs` are those that the policy may carry out. The advice is another only where the stop of
+    the job was recommended, so where a checkpoint is known and nothing protects it.
+    """
+    advice = facts.recommendation
+    stop = read_verbs().get(facts.finding.subject.workload_kind)
+    if (
+        facts.finding.kind != STALLED
+        or RESTART not in verbs
+        or stop is None
+        or advice.verb != stop.verb
+        or stop.workload_kind not in list_restartable_kinds()
+    ):
+        return facts
+    restart = msgspec.structs.replace(
+        advice,
+        verb=RESTART,
+        why=f"stalled, confirmed: {stop.how}, and back when its pods are gone",
+        undo="none: it runs again; while its pods end, the undo resumes it",
+        caution=f"lost: {stop.lost}",
+    )
+    return msgspec.structs.replace(facts, recommendation=restart)
 
 
 def _stop(finding: Finding, verb: Verb) -> Recommendation:

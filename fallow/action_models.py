@@ -173,6 +173,16 @@ class Target(msgspec.Struct, frozen=True):
     generation: int | None = None
 
 
+class FreedPod(msgspec.Struct, frozen=True):
+    """A pod of the target that should be deleted, with its GPUs free, after the changes."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str | None
+    gpus: float
+
+
 class Change(msgspec.Struct, frozen=True):
     """One write as data. `deleted` is not a verb: Fallow never deletes anything."""
 
@@ -195,20 +205,12 @@ class Change(msgspec.Struct, frozen=True):
     the write waits, and the action stays open."""
     vacant: str = ""
     """A node on which no pod may hold GPUs when this write is sent; until then it waits."""
+    after: tuple[FreedPod, ...] = ()
+    """Pods that must be gone when this write is sent; until then it waits."""
     guarded: bool = True
     """Send uid and resourceVersion as preconditions (not for POST)."""
     depends: bool = False
     """Valid only after the changes before it took effect: no dry run of it alone is possible."""
-
-
-class FreedPod(msgspec.Struct, frozen=True):
-    """A pod of the target that should be deleted, with its GPUs free, after the changes."""
-
-    namespace: str
-    pod: str
-    uid: str
-    node: str | None
-    gpus: float
 
 
 class Intent(msgspec.Struct, frozen=True):

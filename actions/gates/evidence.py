@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from actions.gates.registry import GateInput, Refusal, register_gate
 from actions.recommend import STALLED, stop_verbs
+from fallow.protections import parse_timestamp
 from fallow.window import format_duration
 
 LEAST_COVERAGE = 0.95
@@ -23,6 +24,32 @@ def _check_verdict(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"the verdict is {verdict}: only what is idle as a whole is stopped")
     elif verdict not in {"idle", "partly idle", "wasteful"}:
         yield Refusal(f"the verdict is {verdict}")
+
+
+@register_gate("checkpoint_age")
+def _check_checkpoint_age(case: GateInput) -> Iterator[Refusal]:
+    """Refuse a stop that would lose more work than the policy allows, or an unknown amount.
+
+    The work is that from the last checkpoint that was seen to the start of the waste: a hung or
+    idle job computes nothing after that. An interval that its owner names proves no checkpoint.
+    """
+    most = case.policy.checkpoint_age
+    if most is None or case.facts.recommendation.verb not in stop_verbs():
+        return
+    checkpoint = case.facts.finding.details.get("checkpoint")
+    text = checkpoint.get("at") if isinstance(checkpoint, Mapping) else None
+    at = parse_timestamp(text) if isinstance(text, str) else None
+    if at is None:
+        yield Refusal("no checkpoint was seen being written (checkpoint_age)")
+        return
+    age = (case.facts.finding.window.start - at).total_seconds()
+    if age < -MOST_SKEW_S:
+        yield Refusal(f"its last checkpoint is of {at:%F %T}, after the waste began")
+    elif age > most.total_seconds():
+        yield Refusal(
+            f"its last checkpoint was {format_duration(age)} before, checkpoint_age is "
+            f"{format_duration(most.total_seconds())}"
+        )
 
 
 @register_gate("evidence")

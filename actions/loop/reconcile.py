@@ -30,10 +30,12 @@ from actions.loop.change_state import (
 from actions.loop.context import MAX_DELAY, ActionContext, get_manager_name
 from actions.loop.sender import Interruption
 from actions.loop.undo import continue_undo, roll_back
-from fallow.action_models import Change, FreedPod, Outcome, Reason
+from fallow.action_models import Change, Outcome, Reason
 from fallow.errors import FallowError
 
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+REPLACED = frozenset({"evict", "restart"})
+"""Capabilities after which new pods of the workload are expected."""
 
 
 def reconcile(context: ActionContext, state: ActionState) -> Outcome | None:
@@ -220,7 +222,7 @@ def _send_missing(context: ActionContext, state: ActionState, missing: list[int]
     evictions = all(_is_eviction(state, n) for n in missing)
     is_waiting = evictions and now - (state.writes.last or state.action.at) < context.settings.wait
     # The evidence gets old, but a change that waits for a state of the object is the way back.
-    if first_change.when or is_waiting or (young and first_change.vacant):
+    if first_change.when or first_change.after or is_waiting or (young and first_change.vacant):
         if is_waiting and (reverted := _find_reverted(context, state)):
             return _conclude_reverted(context, state, reverted, whole=False)
         interruption = context.sender.send(state, state.action.intent.changes)
@@ -298,7 +300,7 @@ def _conclude_reverted(
 def _find_remaining_pods(context: ActionContext, state: ActionState) -> list[str]:
     """Return the pods that should be gone and are not, and the pods that replaced them."""
     intent = state.action.intent
-    remaining = [f"{h.namespace}/{h.pod}" for h in intent.frees if not _has_gone(context, h)]
+    remaining = [f"{h.namespace}/{h.pod}" for h in intent.frees if not context.sender.has_gone(h)]
     if intent.frees and not remaining:
         old = {freed.uid for freed in intent.frees}
         try:
@@ -310,13 +312,6 @@ def _find_remaining_pods(context: ActionContext, state: ActionState) -> list[str
             for pod in pods
             if pod["metadata"].get("uid") not in old
             and (pod.get("status") or {}).get("phase") not in ENDED_PHASES
-            and intent.capability != "evict"
+            and intent.capability not in REPLACED
         ]
     return remaining
-
-
-def _has_gone(context: ActionContext, freed: FreedPod) -> bool:
-    pod = context.cluster.get(f"/api/v1/namespaces/{freed.namespace}/pods/{freed.pod}")
-    if pod is None or pod["metadata"].get("uid") != freed.uid:
-        return True
-    return (pod.get("status") or {}).get("phase") in ENDED_PHASES

@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from actions.cluster.allocations import count_allocated_gpus
-from actions.cluster.objects import get_namespace, get_uid, name
+from actions.cluster.objects import get_namespace, get_uid, has_ended, name
 from actions.cluster.workload_pods import list_node_pods
 from actions.cluster.write_results import WriteResult
 from actions.journal import ActionState, JournalState, event_types
@@ -28,7 +28,7 @@ from actions.loop.change_state import (
     set_current_version,
 )
 from actions.loop.protocols import ClusterClient, Transport
-from fallow.action_models import Change, Reason
+from fallow.action_models import Change, FreedPod, Reason
 from fallow.errors import FallowError, RefusedError, TemporaryError
 
 Pulse = Callable[[str], None]
@@ -109,7 +109,18 @@ class ChangeSender:
             holding = [p for p in pods if gpus[get_uid(p)]]
             if holding:
                 return f"pods hold GPUs of {change.vacant}: {_join_names(holding)}"
-        return None
+        staying = [f"{p.namespace}/{p.pod}" for p in change.after if not self.has_gone(p)]
+        return f"pods are not gone: {', '.join(staying[:3])}" if staying else None
+
+    def has_gone(self, freed: FreedPod) -> bool:
+        """Return whether a pod is gone or has ended; one of its name with another uid is another.
+
+        Raises:
+            TemporaryError: no answer.
+            RefusedError: it may not be read.
+        """
+        pod = self._cluster.get(f"/api/v1/namespaces/{freed.namespace}/pods/{freed.pod}")
+        return pod is None or get_uid(pod) != freed.uid or has_ended(pod)
 
     def dry_run(self, changes: Sequence[Change]) -> Reason | None:
         """Send all changes as a server-side dry run; return the first refusal.
@@ -121,7 +132,7 @@ class ChangeSender:
             TemporaryError: a disruption budget, or the API's own limit, allows it later.
         """
         for change in changes:
-            if change.depends or change.when:
+            if change.depends or change.when or change.after:
                 continue
             try:
                 result = self.get_transport(change).send(change, dry_run=True)
@@ -185,7 +196,7 @@ class ChangeSender:
             why = self._halted()
             if why:
                 return Interruption(number, "halted", why[0])
-            if change.when or change.vacant:
+            if change.when or change.vacant or change.after:
                 wait_reason = self.explain_wait(change)
                 if wait_reason:
                     return Interruption(number, "waiting", Reason("waiting", wait_reason))

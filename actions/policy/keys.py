@@ -346,6 +346,11 @@ class PolicyKeys(Section):
         "`false`",
     )
     min_age: values.UpTo90DaysOrNone = define_key("younger workloads are left alone", "`1h`")
+    checkpoint_age: values.UpTo90Days = define_key(
+        "a stop may lose at most so much work since a checkpoint that was seen being written; a "
+        "`restart` needs it",
+        "not asked",
+    )
     cool_down: values.UpTo90Days = define_key(
         "pause between two actions on one object; doubles with each reversal by its owner", "`6h`"
     )

@@ -165,6 +165,8 @@ class Policy(msgspec.Struct, frozen=True):
     on_benefit: bool = False
     """Only if so, or if a node would become empty and removable: else an act saves nothing."""
     min_age: timedelta = timedelta(hours=1)
+    checkpoint_age: timedelta | None = None
+    """A stop may lose this much work since a checkpoint that was seen; None = not asked."""
     cool_down: timedelta = timedelta(hours=6)
     """Time between two actions on one object; each reversal by its owner doubles it."""
     reversals: ReversalLimit = ReversalLimit()
@@ -179,9 +181,12 @@ class Policy(msgspec.Struct, frozen=True):
 
         Trust in one text does not apply to another.
 
-        The hash uses the key names of before 0.1.0: a renamed key takes no trust away.
+        The hash uses the key names of before 0.1.0: a renamed key takes no trust away, and neither
+        does a new key that a policy does not use.
         """
         bare = msgspec.to_builtins(msgspec.structs.replace(self, source=""))
+        if self.checkpoint_age is None:
+            del bare["checkpoint_age"]
         old_names = {new: old for old, new in read_renames("policy").items()}
         named = {old_names.get(key, key): value for key, value in bare.items()}
         return hashlib.sha256(msgspec.json.encode(named, order="sorted")).hexdigest()[:12]

@@ -46,8 +46,12 @@ def is_managed(obj: Object, cluster: ClusterReader) -> bool:
     return path is not None and (_is_queued(obj) or bool(_list_workloads(obj, path, cluster)))
 
 
-def build_writes(obj: Object, cluster: ClusterReader) -> tuple[UndoableChange, ...] | None:
+def build_writes(
+    obj: Object, cluster: ClusterReader, *, active: bool = False
+) -> tuple[UndoableChange, ...] | None:
     """Return the writes that deactivate an object's Workloads; None = Kueue does not manage it.
+
+    `active`: the writes that activate those that are inactive.
 
     Raises:
         RefusedError: there is none that can be stopped, or they may not be read.
@@ -64,9 +68,10 @@ def build_writes(obj: Object, cluster: ClusterReader) -> tuple[UndoableChange, .
             )
         return None
     live = [w for w in workloads if not has_condition(w, "Finished")]
-    active = [w for w in live if (w.get("spec") or {}).get("active") is not False]
-    if not active:
-        state = "is stopped already" if live else "is over"
+    chosen = [w for w in live if ((w.get("spec") or {}).get("active") is False) is active]
+    if not chosen:
+        word = "runs" if active else "is stopped"
+        state = f"{word} already" if live else "is over"
         raise RefusedError(f"{format_object(obj)} {state}: its Workload says so")
     version = path.split("/")[3]
     return tuple(
@@ -75,9 +80,9 @@ def build_writes(obj: Object, cluster: ClusterReader) -> tuple[UndoableChange, .
             target_of(w, cluster.name, KIND, f"{GROUP}/{version}"),
             f"{path}/{name_of(w)}",
             "/spec/active",
-            value=False,
+            value=active,
         )
-        for w in active
+        for w in chosen
     )
 
 

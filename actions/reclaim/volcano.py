@@ -56,18 +56,25 @@ class VolcanoJobExecutor:
                 "to resume it would fail it",
                 hint="raise spec.maxRetry first",
             )
-        path = cluster.collection("Command", BUS, workload.target.namespace)
-        if path is None:
-            raise RefusedError(f"{cluster.name} serves no Command of {BUS}")
-        change = _command(workload, path, "AbortJob", decision.id)
+        change = build_command(workload, cluster, "AbortJob", decision.id)
         change = msgspec.structs.replace(change, was={PHASE: phase}, becomes={PHASE: "Aborted"})
-        undo = _command(workload, path, "ResumeJob", decision.id)
+        undo = build_command(workload, cluster, "ResumeJob", decision.id)
         undo = msgspec.structs.replace(undo, target=workload.later, was={PHASE: "Aborted"})
         return build_intent(workload, cluster, "suspend", (UndoableChange(change, undo),))
 
 
-def _command(workload: LiveWorkload, path: str, action: str, token: str) -> Change:
-    """Return the Command as Volcano's own tool creates it: owned by the job, so deleted with it."""
+def build_command(
+    workload: LiveWorkload, cluster: ClusterReader, action: str, token: str
+) -> Change:
+    """Return the Command as Volcano's own tool creates it: owned by the job, so deleted with it.
+
+    Raises:
+        RefusedError: the cluster serves no Commands.
+        TemporaryError: the API does not answer.
+    """
+    path = cluster.collection("Command", BUS, workload.target.namespace)
+    if path is None:
+        raise RefusedError(f"{cluster.name} serves no Command of {BUS}")
     job_target = workload.target
     job = {
         "apiVersion": job_target.api_version,

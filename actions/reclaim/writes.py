@@ -54,16 +54,17 @@ def join_writes(first: UndoableChange, *others: UndoableChange) -> UndoableChang
 def _join_changes(change: Change, other: Change) -> Change:
     return msgspec.structs.replace(
         change,
-        body=_merge_bodies(change.body, other.body),
+        body=merge_bodies(change.body, other.body),
         was={**change.was, **other.was},
         becomes={**change.becomes, **other.becomes},
     )
 
 
-def _merge_bodies(body: Any, other: Any) -> Any:
+def merge_bodies(body: Any, other: Any) -> Any:
+    """Return one merge patch of two."""
     if not (isinstance(body, dict) and isinstance(other, dict)):
         return other
-    return {**body, **{k: _merge_bodies(body.get(k), v) for k, v in other.items()}}
+    return {**body, **{k: merge_bodies(body.get(k), v) for k, v in other.items()}}
 
 
 def set_replicas(obj: Object, target: Target, path: str, value: int) -> UndoableChange:

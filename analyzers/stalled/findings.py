@@ -61,7 +61,11 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
             },
             "checkpoint": None
             if checkpoints is None
-            else {"every_s": round(checkpoints.interval_h * 3600), "source": checkpoints.source},
+            else {
+                "every_s": round(checkpoints.interval_h * 3600),
+                "source": checkpoints.source,
+                "at": None if stall.saved_at is None else _format_time(stall.saved_at),
+            },
             "actionable": confirmed,
             "reasons": []
             if confirmed

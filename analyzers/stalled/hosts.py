@@ -49,6 +49,19 @@ def is_quiescent(
     return True if good.height == len({rank.who for rank in job.ranks}) else None
 
 
+def find_last_checkpoint(
+    checkpoints: Checkpoints | None, bursts: Sequence[float], start: datetime
+) -> datetime | None:
+    """Return when the last checkpoint before a hang was written, naive UTC; None = none was seen.
+
+    Bursts of writing are checkpoints only where they are regular. `bursts`: epoch seconds.
+    """
+    if checkpoints is None or checkpoints.source != "writes" or not checkpoints.regular:
+        return None
+    before = [at for at in bursts if at <= _convert_to_epoch(start)]
+    return datetime.fromtimestamp(max(before), UTC).replace(tzinfo=None) if before else None
+
+
 def find_missed_checkpoint(
     checkpoints: Checkpoints | None, bursts: Sequence[float], start: datetime, end: datetime
 ) -> float | None:

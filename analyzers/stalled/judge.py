@@ -8,7 +8,12 @@ import polars as pl
 
 from analyzers.checkpoints import Checkpoints
 from analyzers.stalled.gangs import QuietSegment, TrainingJob
-from analyzers.stalled.hosts import find_missed_checkpoint, find_phase, is_quiescent
+from analyzers.stalled.hosts import (
+    find_last_checkpoint,
+    find_missed_checkpoint,
+    find_phase,
+    is_quiescent,
+)
 from analyzers.stalled.limits import read_limits
 from analyzers.stalled.progress import JobProgress, find_progress
 from analyzers.stalled.rows import QuietStretch, UnchangedStretch
@@ -56,6 +61,8 @@ class StalledJob(msgspec.Struct, frozen=True):
     missed_s: float | None
     """Seconds since the last checkpoint, if the next one is overdue."""
     checkpoints: Checkpoints | None
+    saved_at: datetime | None
+    """When the last checkpoint before the hang was written; None = none was seen."""
 
 
 class UncertainStall(msgspec.Struct, frozen=True):
@@ -120,6 +127,7 @@ def _judge_spinning(
     return StalledJob(
         job, start, segment.end, segment.quiet, "spin", "confirmed" if confirmed else "suspected",
         progress, leaver, missed, signals.checkpoints,
+        find_last_checkpoint(signals.checkpoints, signals.bursts, start),
     )  # fmt: skip
 
 
@@ -144,7 +152,7 @@ def _judge_resting(
     missed = find_missed_checkpoint(signals.checkpoints, signals.bursts, start, segment.end)
     return StalledJob(
         job, start, segment.end, segment.quiet, "rest", "confirmed", progress, None, missed,
-        signals.checkpoints,
+        signals.checkpoints, find_last_checkpoint(signals.checkpoints, signals.bursts, start),
     )  # fmt: skip
 
 

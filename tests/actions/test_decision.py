@@ -187,6 +187,7 @@ ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "pressure": ({}, {"on_pressure": True}, {}),
     "cool-down": ({"history": history(last_action_at=NOW - HOUR)}, {}, {}),
+    "checkpoint_age": ({}, {"checkpoint_age": HOUR}, {}),
     "wanted": ({"finding": finding(details={"actionable": True, "reasons": []})}, {}, {}),
     "trusted": ({}, {}, {"trusted": frozenset({"another"})}),
     "demoted": ({}, {}, {"demoted": frozenset({"idle-notebooks"})}),

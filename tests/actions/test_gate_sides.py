@@ -48,6 +48,13 @@ def stalled(**changes: Any) -> dict[str, Any]:
     return {"finding": finding(kind="stalled_job", verdict="wasteful", **changes)}
 
 
+NO_CHECKPOINT = "no checkpoint was seen being written (checkpoint_age)"
+
+
+def saved(checkpoint: Any) -> dict[str, Any]:
+    return {**stalled(details={"checkpoint": checkpoint}), "p_checkpoint_age": HOUR}
+
+
 Case = tuple[str, dict[str, Any], list[str | tuple[str, Any]]]
 EVIDENCE: list[Case] = [
     # gate, what differs in facts, policy (p_) and usage (u_); the refusals
@@ -59,6 +66,28 @@ EVIDENCE: list[Case] = [
     ("verdict", stalled(details={}),
      ["no checkpoint of the job is known: a stop would lose all of its work"]),
     ("verdict", stalled(details={"checkpoint": "/c"}), []),
+    # The waste began 48 hours before NOW, at 12:00 of 18 November.
+    ("checkpoint_age", saved({"at": "2026-11-18T11:00:00Z"}),
+     []),
+    ("checkpoint_age", saved({"at": "2026-11-18T10:59:59Z"}),
+     ["its last checkpoint was 1h1s before, checkpoint_age is 1h"]),
+    ("checkpoint_age", saved({"at": "2026-11-18T12:00:30Z"}),
+     []),
+    ("checkpoint_age", saved({"at": "2026-11-18T12:00:31Z"}),
+     ["its last checkpoint is of 2026-11-18 12:00:31, after the waste began"]),
+    ("checkpoint_age", saved({"at": None}),
+     [NO_CHECKPOINT]),
+    ("checkpoint_age", saved({"at": "soon"}),
+     [NO_CHECKPOINT]),
+    ("checkpoint_age", saved(None),
+     [NO_CHECKPOINT]),
+    ("checkpoint_age", saved("/c"),
+     [NO_CHECKPOINT]),
+    ("checkpoint_age", stalled(details={}), []),
+    ("checkpoint_age", {**stalled(details={}), "p_checkpoint_age": HOUR,
+                        "recommendation": advice("shrink")}, []),
+    ("checkpoint_age", {"p_checkpoint_age": HOUR},
+     [NO_CHECKPOINT]),
     ("evidence", {"finding": finding(evidence="suspected")}, ["the evidence is suspected"]),
     ("evidence", {"finding": finding(details={})},
      ["not enough signals to act: the finding is not actionable"]),

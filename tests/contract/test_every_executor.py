@@ -26,6 +26,8 @@ ELSEWHERE = {
     "quota": "tests/actions/quota",
     "recycle": "tests/actions/nodes",
     "replicas": "tests/actions/resize",
+    "restart": "tests/actions/reclaim",
+    "resume": "tests/actions/reclaim",
     "requests": "tests/actions/resize",
     "spot": "tests/actions/nodes",
     "jupyterhub": "tests/actions/cluster",

@@ -50,6 +50,7 @@ VERBS = {
     "Pod": "evict",
     "StatefulSet": "scale to zero",
     "Notebook": "stop",
+    "JobSet": "restart",
 }
 GROUPS = {
     "Deployment": "apps",
@@ -58,6 +59,7 @@ GROUPS = {
     "Pod": "",
     "StatefulSet": "apps",
     "Notebook": "kubeflow.org",
+    "JobSet": "jobset.x-k8s.io",
 }
 
 
@@ -211,7 +213,7 @@ def decide(policy: Policy, facts: Facts, spent: BudgetUsage, now: datetime) -> D
         generation=facts.generation,
         seen_until=facts.seen_until,
         parameters={
-            "capabilities": ["scale", "suspend", "evict"],
+            "capabilities": ["scale", "suspend", "evict", "restart"],
             "allowed_namespaces": ["*"],
             "restore": True,
         },
@@ -343,6 +345,16 @@ class Site:
         self.evidence.idle.append(("Pod", name))
         self.pass_time(minutes=3)
         return made
+
+    def job_set(self, name: str = "train") -> Object:
+        """Make a JobSet of one rank that runs, and name it as the case."""
+        pods = {"spec": {"restartPolicy": "Never", **pod_spec()}}
+        job = {"template": pods, "parallelism": 1, "completions": 1}
+        group = {"name": "rank", "replicas": 1, "template": {"spec": job}}
+        self.make("JobSet", name, {"suspend": False, "replicatedJobs": [group]})
+        self.evidence.idle.append(("JobSet", name))
+        self.pass_time(minutes=3)
+        return self.get("JobSet", name)
 
     def subject(self, kind: str) -> dict[tuple[str, str], Object]:
         """Make an idle workload and return, bare, the objects that acting on it touches."""

@@ -200,6 +200,7 @@ approvals: {when: first 10, four_eyes: true}
 on_pressure: true
 on_benefit: true
 min_age: 0s
+checkpoint_age: 90m
 cool_down: 12h
 reversals: {rate: 2.5%, within: 48h}
 max_resources: 30
@@ -245,6 +246,7 @@ max_resources: 30
     assert policy.approvals == Approvals("first", 10, four_eyes=True)
     assert (policy.on_pressure, policy.on_benefit) == (True, True)
     assert (policy.min_age, policy.cool_down) == (timedelta(0), 12 * HOUR)
+    assert policy.checkpoint_age == 1.5 * HOUR
     assert policy.reversals == ReversalLimit(0.025, 48 * HOUR)
     assert policy.max_resources == PolicyAmount(Decimal(30))
     assert {name.partition(".")[0].partition("[")[0] for name, _ in keys.list_keys()} == set(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from actions.decide import decide
+from actions.notices.notice_text import build_notice
 from actions.plan import plan
 from actions.policy.budgets import BudgetUsage, explain_excess
 from actions.policy.matching import explain_mismatch
@@ -18,6 +19,7 @@ from actions.policy.model import Policy
 from actions.policy.parser import read_policies
 from actions.policy.reversals import count_needed_stops
 from fallow.action_models import CaseHistory, Facts, Waiter
+from fallow.errors import FallowError
 from fallow.window import Window
 from tests.actions.cases import HOUR, NOW, advice, facts, finding, spent
 
@@ -33,6 +35,7 @@ NAMES = [
     "over-quota-idle",
     "rebalance-quota",
     "recycle-sick-nodes",
+    "restart-stalled-jobs",
     "right-size-memory",
     "spot-batch",
     "stalled-jobs",
@@ -59,7 +62,7 @@ def policies() -> dict[str, Policy]:
     return {policy.name: policy for policy in read_policies([FOLDER])}
 
 
-def test_they_are_the_eleven_and_each_is_in_the_file_of_its_name(
+def test_they_are_the_twelve_and_each_is_in_the_file_of_its_name(
     policies: dict[str, Policy],
 ) -> None:
     assert sorted(policies) == NAMES
@@ -154,6 +157,53 @@ def test_a_job_that_hangs_is_suspended_only_where_a_checkpoint_is_known(
     assert decide(shipped, case_, trusted, NIGHT).ruling != "allow" or verb == "notify owner"
     if not acts and verb == "suspend":
         assert any("no checkpoint" in r.text for r in made.reasons)
+
+
+SAVED = {"every_s": 1800, "source": "writes", "at": f"{NIGHT - 120 * MINUTE:%Y-%m-%dT%H:%M:%SZ}"}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "gates"),
+    [
+        (SAVED, set()),
+        (SAVED | {"at": f"{NIGHT - 211 * MINUTE:%Y-%m-%dT%H:%M:%SZ}"}, {"checkpoint_age"}),
+        (SAVED | {"at": None}, {"checkpoint_age"}),
+        ({"every_s": 1800, "source": "annotation"}, {"checkpoint_age"}),
+    ],
+)
+def test_a_restart_is_a_notice_until_an_admin_enforces_it_and_needs_a_checkpoint_that_was_seen(
+    policies: dict[str, Policy], checkpoint: dict[str, Any], gates: set[str]
+) -> None:
+    shipped = policies["restart-stalled-jobs"]
+    trusted = spent(trusted=frozenset({shipped.name}))
+    case_ = stalled("suspend", "confirmed", checkpoint)
+    notified = decide(shipped, case_, trusted, NIGHT)
+    assert (notified.verb, notified.ruling) == ("restart", "deny")
+    assert {r.gate for r in notified.reasons} == {"mode", "namespace", *gates}
+    opened = msgspec.structs.replace(
+        shipped, mode="enforce",
+        allow=msgspec.structs.replace(shipped.allow, namespaces=("team-*",)),
+    )  # fmt: skip
+    made = decide(opened, case_, trusted, NIGHT)
+    assert {r.gate for r in made.reasons} == gates
+    assert ((made.step, made.ruling, made.verb) == ("act", "allow", "restart")) is (not gates)
+
+
+def test_a_restart_without_a_limit_of_lost_work_is_no_policy(tmp_path: Path) -> None:
+    text = (FOLDER / "restart-stalled-jobs.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "p.yaml"
+    file.write_text(text.replace("checkpoint_age: 2h\n", ""), encoding="utf-8")
+    with pytest.raises(FallowError, match=r"stages: restart needs checkpoint_age"):
+        read_policies([file])
+
+
+def test_a_restart_is_announced_as_what_cannot_be_undone(policies: dict[str, Policy]) -> None:
+    shipped = msgspec.structs.replace(policies["restart-stalled-jobs"], mode="enforce")
+    case_ = stalled("suspend", "confirmed", SAVED)
+    text = build_notice(decide(shipped, case_, spent(), NIGHT), case_, shipped).text
+    assert "restart, 30m from now" in text
+    assert "it cannot be undone" in text
+    assert "What is lost: progress since the last checkpoint" in text
 
 
 @pytest.mark.parametrize(("evidence", "about"), [("confirmed", True), ("suspected", False)])
