@@ -30,29 +30,25 @@ def list_incidents(
     Reads only: no step is taken. What is not certain is `hold`. With --by: how often they come and
     what they cost.
     """
-    cluster = run.options.get("cluster")
-    dimension = incidents.check_dimension(by) if by else None
     at = parse_timestamp(split, now=run.now()) if split else None
     with run.warehouse(run.settings()) as warehouse:
-        chosen, note = windows.choose(
-            warehouse, windows.end_window(window, until, run.now()), run.now(), cluster
+        report = incidents.read_report(
+            warehouse,
+            windows.end_window(window, until, run.now()),
+            now=run.now(),
+            cluster=run.options.get("cluster"),
+            by=by,
+            split=at,
         )
-        records = incidents.list_incidents(warehouse, chosen, cluster)
-        share, costs = incidents.read_costs(warehouse, chosen, records)
-        groups = incidents.group_by(warehouse, chosen, records, dimension, at) if dimension else []
-    rows = [incidents.build_group_row(g, dimension) for g in groups] if dimension else []
     if run.output is Output.json:
-        more = {"by": dimension, "groups": rows} if dimension else {}
-        notes = [incidents.NOTE, *(incidents.GROUP_NOTES if dimension else ())]
-        listed = [incidents.describe_incident(incident, costs[incident.id]) for incident in records]
-        run.data(listed, noun="incidents", window=chosen, recovery=share, notes=notes, **more)
+        document = report.document
+        run.data(document.pop("incidents"), noun="incidents", **document)
         return
-    if dimension:
-        run.data(rows, noun="incident_groups")
-        run.say(incidents.describe_share(share))
-        return
-    listed = [incidents.build_incident_row(i, costs[i.id]) for i in records]
-    run.data(listed, noun="incidents")
-    run.say(f"{note}: {len(records)} incident{'s' * (len(records) != 1)}")
-    run.say(incidents.describe_share(share))
+    if report.by:
+        run.data(report.groups, noun="incident_groups")
+    else:
+        run.data(report.rows, noun="incidents")
+        count = len(report.incidents)
+        run.say(f"{report.note}: {count} incident{'s' * (count != 1)}")
+    run.say(incidents.describe_share(report.share))
     run.say(incidents.NOTE)

@@ -95,6 +95,19 @@ class AssistantTools:
         """
         return self._call(lambda: self._answers.why_pending(workload, rows))
 
+    def incidents(
+        self,
+        window: str | None = None,
+        by: Literal["job", "node", "gpu", "model", "cause"] | None = None,
+        rows: int = ROWS,
+    ) -> CallToolResult:
+        """Show failures of workloads and devices: ranked causes, evidence, one step, dollars.
+
+        by: also MTBF with its interval, trend, and what is worse than its peers. A step is advice:
+        nothing is restarted. unknown costs are not 0.
+        """
+        return self._call(lambda: self._answers.incidents(window, by, rows))
+
     def idleness(
         self, cluster: str, namespace: str, kind: str, name: str, rows: int = ROWS
     ) -> CallToolResult:
@@ -129,6 +142,7 @@ def serve(answers: FleetAnswers) -> None:
         tools.why_not,
         tools.queue,
         tools.why_pending,
+        tools.incidents,
         tools.idleness,
     ):
         server.add_tool(

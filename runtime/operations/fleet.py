@@ -16,6 +16,7 @@ from runtime.operations import (
     documents,
     explanations,
     findings,
+    incidents,
     ledger_totals,
     pending,
     plans,
@@ -187,6 +188,12 @@ class WarehouseFleet:
         """Return why a workload waits for GPUs and its ways in, and for which time."""
         return pending.explain_why_pending(
             self._warehouse, workload, at=self._clock(), cluster=self._cluster
+        )
+
+    def read_incidents(self, window: str | None, by: str | None) -> incidents.IncidentReport:
+        """Return the incidents of a window; with `by` also how often they come."""
+        return incidents.read_report(
+            self._warehouse, window, now=self._clock(), cluster=self._cluster, by=by
         )
 
     def read_idleness(self, cluster: str, namespace: str, kind: str, name: str) -> Idleness | None:

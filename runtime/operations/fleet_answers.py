@@ -173,6 +173,21 @@ class FleetAnswers:
             "proof": {"ids": [], **proof, "command": mark_text(proof["command"])},
         }
 
+    def incidents(self, window: str | None, by: str | None, rows: int) -> Answer:
+        """Return failures with their causes and costs; with `by` also how often they come."""
+        _check_rows(rows)
+        with self._open() as fleet:
+            report = fleet.read_incidents(window, by)
+            covered = fleet.cover(report.window)
+        body = round_body({k: v for k, v in report.document.items() if k != "window"})
+        chosen = [] if by is None else ["--by", by]
+        words = ["incidents", *chosen, "--window", _format(report.window)]
+        return {
+            **self._frame(report.window, covered.coverage, (report.note,), rows),
+            **_build_answer(body, rows),
+            "proof": self._prove(words, document("incidents", report.document)),
+        }
+
     def idleness(self, cluster: str, namespace: str, kind: str, name: str, rows: int) -> Answer:
         """Return whether a workload is idle, and whether a policy would stop it now.
 

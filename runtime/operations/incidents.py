@@ -1,9 +1,12 @@
 """Read the incidents of a window as rows of a document: verdict, evidence, who suffered."""
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from analyzers.reliability.incidents.reading import read_incidents
+from analyzers.reliability.incidents.records import Incident, Signal
 from analyzers.reliability.incidents.recovery import (
     DIMENSIONS,
     Dimension,
@@ -17,12 +20,10 @@ from analyzers.reliability.incidents.recovery import (
 )
 from fallow.errors import UsageError
 from fallow.window import Window
+from runtime.operations import windows
 from runtime.operations.analyzer_runs import load_analyzers
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from analyzers.reliability.incidents.records import Incident, Signal
     from warehouse.lake import Warehouse
 
 NOTE = "steps are advice: Fallow restarts and resets nothing"
@@ -37,7 +38,7 @@ STALLED = "stalled"
 
 def list_incidents(
     warehouse: "Warehouse", window: Window, cluster: str | None = None
-) -> list["Incident"]:
+) -> list[Incident]:
     """Return the incidents of a window, oldest first; `cluster` narrows them to one cluster."""
     settings = warehouse.settings
     stalls = load_analyzers(settings, [STALLED])[STALLED].find(warehouse, window)
@@ -46,7 +47,7 @@ def list_incidents(
 
 
 def read_costs(
-    warehouse: "Warehouse", window: Window, incidents: list["Incident"]
+    warehouse: "Warehouse", window: Window, incidents: list[Incident]
 ) -> tuple[RecoveryShare, dict[str, IncidentCost]]:
     """Return the share of paid time and dollars that incidents took, and the cost of each by id."""
     exposures = read_exposure(warehouse, window)
@@ -69,9 +70,9 @@ def check_dimension(word: str) -> Dimension:
 def group_by(
     warehouse: "Warehouse",
     window: Window,
-    incidents: list["Incident"],
+    incidents: list[Incident],
     by: Dimension,
-    split: "datetime | None" = None,
+    split: datetime | None = None,
 ) -> list[IncidentGroup]:
     """Return incidents by a dimension; the trend compares before and after `split` (the middle).
 
@@ -87,6 +88,57 @@ def group_by(
         read_exposure(warehouse, Window(at, window.end)),
     )
     return group_incidents(incidents, by, sides, at.astimezone(UTC).replace(tzinfo=None))
+
+
+class IncidentReport(msgspec.Struct, frozen=True):
+    """The incidents of a window with their costs; `groups` only where they are asked for."""
+
+    window: Window
+    note: str
+    incidents: list[Incident]
+    share: RecoveryShare
+    costs: dict[str, IncidentCost]
+    by: Dimension | None
+    groups: list[dict[str, Any]]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The incidents as rows of a table."""
+        return [build_incident_row(i, self.costs[i.id]) for i in self.incidents]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The fields of `fallow.incidents/v1`."""
+        listed = [describe_incident(i, self.costs[i.id]) for i in self.incidents]
+        more = {"by": self.by, "groups": self.groups} if self.by else {}
+        notes = [NOTE, *(GROUP_NOTES if self.by else ())]
+        return {
+            "window": self.window, "recovery": self.share, "notes": notes, **more,
+            "incidents": listed,
+        }  # fmt: skip
+
+
+def read_report(
+    warehouse: "Warehouse",
+    window: str | None,
+    *,
+    now: datetime,
+    cluster: str | None = None,
+    by: str | None = None,
+    split: datetime | None = None,
+) -> IncidentReport:
+    """Return the incidents of a window; with `by` also their groups.
+
+    Raises:
+        UsageError: the window, the dimension or the time of the split is not legal.
+    """
+    dimension = check_dimension(by) if by else None
+    chosen, note = windows.choose(warehouse, window, now, cluster)
+    records = list_incidents(warehouse, chosen, cluster)
+    share, costs = read_costs(warehouse, chosen, records)
+    groups = group_by(warehouse, chosen, records, dimension, split) if dimension else []
+    rows = [build_group_row(group, dimension) for group in groups] if dimension else []
+    return IncidentReport(chosen, note, records, share, costs, dimension, rows)
 
 
 def build_group_row(group: IncidentGroup, by: Dimension) -> dict[str, Any]:
@@ -120,7 +172,7 @@ def build_group_row(group: IncidentGroup, by: Dimension) -> dict[str, Any]:
     }
 
 
-def build_incident_row(incident: "Incident", cost: IncidentCost) -> dict[str, Any]:
+def build_incident_row(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
     """Return an incident as one row of a table.
 
     gpus = those of its workloads; lost_gpu_hours null = not known; recovery_s null = no work of a
@@ -157,7 +209,7 @@ def describe_share(share: RecoveryShare) -> str:
     )
 
 
-def describe_incident(incident: "Incident", cost: IncidentCost) -> dict[str, Any]:
+def describe_incident(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
     """Return an incident as an object of the document, with its ranked causes and evidence."""
     verdict = incident.verdict
     return {
@@ -175,11 +227,11 @@ def describe_incident(incident: "Incident", cost: IncidentCost) -> dict[str, Any
     }
 
 
-def _list_workloads(incident: "Incident") -> list[str]:
+def _list_workloads(incident: Incident) -> list[str]:
     return [f"{kind}/{namespace}/{name}" for _, namespace, kind, name in incident.owners]
 
 
-def _describe_signal(signal: "Signal") -> dict[str, Any]:
+def _describe_signal(signal: Signal) -> dict[str, Any]:
     return {
         "signal": signal.name,
         "at": _set_zone(signal.at),
@@ -192,6 +244,6 @@ def _describe_signal(signal: "Signal") -> dict[str, Any]:
     }
 
 
-def _set_zone(at: "datetime") -> "datetime":
+def _set_zone(at: datetime) -> datetime:
     """Return a naive UTC time with its zone."""
     return at.replace(tzinfo=UTC)

@@ -13,8 +13,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from analyzers.reliability.incidents.reading import read_incidents
 from fallow.daemon_threads import CallingThread, TaskRunner
 from fallow.errors import FallowError
+from fallow.models import Finding
 from fallow.protocols import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
 from fallow.window import Window
@@ -41,6 +43,8 @@ AUDIT_WINDOW = timedelta(days=7)
 """The window that the audits read again after a failure: the default window of the pages."""
 ANALYSIS_WINDOW = timedelta(days=7)
 """The window that analyzers judge."""
+INCIDENT_WINDOW = timedelta(hours=3)
+"""Incidents of this window are recent: they are read again with each analysis."""
 STALLED = "stalled"
 """The analyzer that runs after each collection too."""
 STALL_RECENT = timedelta(minutes=5)
@@ -206,9 +210,16 @@ class ServiceLoop:
         self.metrics.record_plugin_runs(analysis.runs)
         findings = analysis.findings
         self.metrics.record_findings(findings, window)
+        self._record_incidents([f for f in findings if f.analyzer == STALLED])
         log.info("analyzed", extra={"findings": len(findings)})
         if not self.settings.actions.enabled:
             self._plan_writer.write_preview(findings, window.end)
+
+    def _record_incidents(self, stalls: Sequence[Finding]) -> None:
+        window = Window.last(INCIDENT_WINDOW, now=self.clock())
+        recent = [f for f in stalls if f.window.end > window.start]
+        reliability = self.settings.reliability
+        self.metrics.record_incidents(read_incidents(self.warehouse, window, reliability, recent))
 
     def stalled(self) -> None:
         """Judge and store stalled jobs only, after each collection: each of their minutes counts.

@@ -19,6 +19,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from analyzers.reliability.incidents.records import Incident, Step
+from analyzers.reliability.incidents.tables import list_classes
 from fallow import __version__
 from fallow.action_models import LedgerEntry, Result, SavingKind
 from fallow.case_identity import get_judged_part
@@ -241,6 +243,14 @@ class SelfMetrics:
             for evidence in get_args(Evidence):
                 count = sum(finding.evidence == evidence for finding in findings)
                 self._of("stalled_jobs").labels(evidence).set(count)
+
+    def record_incidents(self, incidents: Sequence[Incident]) -> None:
+        """Record the recent incidents, by the class of their cause and by their step."""
+        self._of("recent_incidents").clear()
+        for class_ in list_classes():
+            for step in get_args(Step):
+                count = sum((i.verdict.class_, i.verdict.step) == (class_, step) for i in incidents)
+                self._of("recent_incidents").labels(class_, step).set(count)
 
     def record_savings(self, entries: Sequence[LedgerEntry]) -> None:
         """Record what actions saved so far, by kind."""

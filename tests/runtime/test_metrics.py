@@ -30,7 +30,18 @@ from warehouse.shards import ShardState
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TENANT = "somebodys-secret"
 LABELS = {
-    *("job_name", "collector", "state", "audit", "tier", "analyzer", "saving", "result"),
+    *(
+        "job_name",
+        "class",
+        "step",
+        "collector",
+        "state",
+        "audit",
+        "tier",
+        "analyzer",
+        "saving",
+        "result",
+    ),
     *(
         "gate",
         "version",
@@ -79,6 +90,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made.record_shards([ShardState("test", Shard(2, 3), targets=4, running=False)])
     made.record_findings([_finding()], Window(NOW - timedelta(hours=10), NOW))
     made.record_stalled_jobs([_finding()])
+    made.record_incidents([])
     made.record_savings([_entry("cash", "12.50"), _entry("cash", "2.50"), _entry("released", None)])
     made.record_actor_turn(_report())
     notice = Notice("f", "p", TENANT)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from analyzers.queries import load_records
-from analyzers.reliability.incidents.records import Step
+from analyzers.reliability.incidents.records import UNKNOWN, Step
 from fallow.rows import Row
 from fallow.xids import get_xid_meaning
 
@@ -81,6 +81,11 @@ class XidSignal(Row, frozen=True):
 def read_cause_signals() -> tuple[CauseSignal, ...]:
     """Return the weights of signals by cause."""
     return tuple(load_records(f"{FOLDER}/causes", CauseSignal))
+
+
+def list_classes() -> list[str]:
+    """Return the classes of causes, with `unknown`."""
+    return sorted({row.class_ for row in read_cause_signals()} | {UNKNOWN})
 
 
 @cache

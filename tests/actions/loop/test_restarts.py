@@ -1,6 +1,7 @@
 """A restart in the loop: the stop, the wait for its pods, the start; killed at every step of it."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -8,7 +9,7 @@ from actions.journal import event_types
 from actions.loop.actor import Actor
 from fallow.errors import RefusedError
 from tests.actions.loop import crashing
-from tests.actions.loop.site import Object, Site
+from tests.actions.loop.site import SPACE, Object, Site
 from tests.actions.loop.test_crashes import MOST_STEPS, STEPS, killed, nothing_twice
 
 COUNT = "fallow.dev/restarts"
@@ -100,6 +101,69 @@ def test_its_owner_who_resumes_it_by_hand_is_not_overruled(running: Site) -> Non
     assert told.outcome is not None
     assert told.outcome.result == "reverted"
     assert job_set(running)["spec"]["suspend"] is False
+
+
+def delete_pod(site: Site) -> None:
+    """Delete its pod by hand: its controller starts another one at the same moment."""
+    [pod] = site.pods()
+    site.store.delete("Pod", pod["metadata"]["name"], SPACE)
+    site.pass_time(minutes=1)
+
+
+def keep(site: Site) -> None:
+    site.patch("JobSet", "train", {"metadata": {"annotations": {"fallow.dev/protect": "true"}}})
+
+
+def suspend(site: Site) -> None:
+    site.patch("JobSet", "train", {"spec": {"suspend": True}})
+
+
+def move(site: Site) -> None:
+    site.evidence.awake_at_last = {"train"}
+
+
+def fall_silent(site: Site) -> None:
+    site.evidence.stale_at_last = ("the last reading of activity is 9m old",)
+
+
+def end_hang(site: Site) -> None:
+    site.evidence.busy_on_second_look = {"train"}
+
+
+def set_clock_back(site: Site) -> None:
+    site.evidence.age = -timedelta(minutes=10)
+
+
+def count_by_hand(site: Site) -> None:
+    site.patch("JobSet", "train", {"metadata": {"annotations": {COUNT: "some"}}})
+
+
+@pytest.mark.parametrize(
+    ("change", "result", "text"),
+    [
+        (delete_pod, "refused", "left to its controller"),
+        (keep, "refused", "fallow.dev/protect"),
+        (suspend, "refused", "already"),
+        (move, "refused", "was seen at work"),
+        (fall_silent, "held", "9m old"),
+        (end_hang, "refused", "there is no case any more"),
+        (set_clock_back, "held", "its age is unknown"),
+        (count_by_hand, "refused", "no number"),
+    ],
+)
+def test_what_speaks_against_a_restart_between_notice_and_act_holds_it(
+    running: Site, change: Callable[[Site], None], result: str, text: str
+) -> None:
+    actor = running.actor()
+    running.told_and_waited(actor)
+    change(running)
+    before = uids(running)
+    report = actor.turn(dry_run=False)
+    [step] = report.steps
+    assert (step.result, text in " ".join(r.text for r in step.reasons)) == (result, True), step
+    assert not actor.record.actions
+    assert uids(running) == before
+    assert restarts(running) in {None, "some"}
 
 
 @pytest.mark.slow

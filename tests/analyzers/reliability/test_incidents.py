@@ -3,9 +3,11 @@
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from actions.policy.parser import read_policies
 from analyzers.reliability.incidents.judge import judge_signals
 from analyzers.reliability.incidents.records import Incident
 from fallow.resources import read_table
@@ -14,6 +16,7 @@ from simulator.failure_cases.recording import CasePlayer
 from tests.analyzers.conftest import Memory
 from tests.analyzers.reliability.recordings import START, classify, fill
 
+POLICIES = Path(__file__).resolve().parents[3] / "policies"
 ANSWERS = {
     row["case"]: (row["cause"], row["step"])
     for row in read_table("tests.analyzers.reliability", "failure_answers.csv")
@@ -95,6 +98,58 @@ def test_the_time_to_detect_is_measured_from_the_fault(
     late = {case: s for case, s in seconds.items() if not 0 <= s <= 1300}
     # A loop of OOM kills is one after the third restart.
     assert set(late) <= {"OOM loop"}
+
+
+def _find_first_sign(case: str) -> float | None:
+    """Return the first time (s after the start) at which Kubernetes alone shows a failure.
+
+    That is an event of a node or pod, or a pod that ended. None = none within the five hours.
+    """
+    recording = CasePlayer(read_cases()[case], START.timestamp()).play()
+    texts = [event["lastTimestamp"] for event in recording.events]
+    for body, _, _ in recording.pods:
+        for container in body["status"].get("containerStatuses", ()):
+            ended = {**container.get("state", {}), **container.get("lastState", {})}
+            texts += [s["finishedAt"] for s in ended.values() if "finishedAt" in s]
+    times = [datetime.fromisoformat(text) for text in texts]
+    return min(((at - START).total_seconds() for at in times), default=None)
+
+
+def test_the_time_to_detect_is_printed_against_no_fallow(
+    classified: dict[str, list[Incident]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Minutes from the fault to the cause and step, and to the first sign without Fallow.
+
+    `docs/incidents.md` quotes the table. Only a hang is restarted by Fallow: after the grace of the
+    shipped policy and the end of its pods.
+    """
+    [policy] = read_policies([POLICIES / "restart-stalled-jobs.yaml"])
+    grace = policy.stage("grace")
+    assert grace is not None
+    rows = {}
+    for case, incidents in classified.items():
+        faults = read_cases()[case]
+        if faults.twin_of or ANSWERS[case][1] == "hold":
+            continue
+        at = [f.at_s for f in faults.faults] + ([faults.hang_s] if faults.hang_s else [])
+        sign, known = _find_first_sign(case), min(i.known_at for i in incidents)
+        rows[case] = (
+            (known - _naive(min(at))).total_seconds() / 60,
+            None if sign is None else (sign - min(at)) / 60,
+        )
+    lines = [
+        f"| {case} | {ours:.1f} | {'never' if alone is None else f'{alone:.1f}'} |"
+        for case, (ours, alone) in sorted(rows.items())
+    ]
+    with capsys.disabled():
+        sys.stdout.write("\n" + "\n".join(lines) + "\n")
+    ours, alone = rows["silent hang"]
+    assert (round(ours, 1), alone) == (10.0, None)
+    assert rows["straggler by a hot pair"][1] is None
+    text = (POLICIES.parent / "docs" / "incidents.md").read_text(encoding="utf-8")
+    missing = [line for line in lines if line not in text]
+    assert not missing, "docs/incidents.md has other figures"
+    assert f"{grace.wait.total_seconds() / 60:.0f} minutes of grace" in text
 
 
 def test_an_application_error_is_the_boards_only_from_the_second_workload_on(
