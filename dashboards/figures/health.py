@@ -61,6 +61,24 @@ def read_failures(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, ("health/failures",), window, filters)
 
 
+def read_incidents(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the stored incidents, the newest first; team, model and pool do not filter them.
+
+    Columns: id, start, end (UTC), cluster, cause, class, step, why, workloads, nodes, evidence
+    (these three JSON), gpus, lost_gpu_hours, recovery_gpu_hours, usd (null = not known).
+    """
+    return run_query(views, ("health/incidents",), window, filters, most=MOST)
+
+
+def read_incident_causes(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the stored incidents by cause, the most expensive first.
+
+    Columns: cause, incidents, unknown (of which the cost is not known), lost_gpu_hours,
+    recovery_gpu_hours, usd (null = not known).
+    """
+    return run_query(views, ("health/incident_causes",), window, filters)
+
+
 def read_events(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return events of nodes: ts, cluster, node, reason, type, message, count."""
     return run_query(

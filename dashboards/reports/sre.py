@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts
-from dashboards.figures import data_health, fleet, overview, savings, spend, waterfall
+from dashboards.figures import data_health, fleet, health, overview, savings, spend, waterfall
 from dashboards.reports import amounts, common_sections, first_page, report_request, summary
 from dashboards.reports.amounts import format_usd
 from dashboards.reports.document import (
@@ -62,6 +62,14 @@ INBOX = (
     ReportColumn("usd", "saves", "usd"),
 )
 SAVES = ("gpu_hours", "usd")
+INCIDENTS = (
+    ReportColumn("cause", "cause"),
+    ReportColumn("incidents", "incidents", "number"),
+    ReportColumn("unknown", "cost unknown", "number"),
+    ReportColumn("lost_gpu_hours", "lost GPU-hours", "number"),
+    ReportColumn("recovery_gpu_hours", "GPU-hours of recovery", "number"),
+    ReportColumn("usd", "USD", "usd"),
+)
 COLLECTORS = (
     ReportColumn("collector", "collector"),
     ReportColumn("cluster", "cluster"),
@@ -151,6 +159,7 @@ def document(request: ReportRequest) -> ReportDocument:
             _build_fleet(request, now),
             common_sections.build_waterfall_section(request, waterfall_total, stages, paid),
             *_build_findings_section(request, waterfall_total),
+            *_build_incidents(request),
             common_sections.build_saving(request, stages, verified),
             _build_quality(request, looking),
             common_sections.build_notes(paid),
@@ -237,6 +246,15 @@ def _build_findings_section(
             "Who found what", (build_table(request, rows, SAVINGS, total=("gpu_hours", "usd")),)
         ),
     )
+
+
+def _build_incidents(request: ReportRequest) -> tuple[ReportSection, ...]:
+    """Return the incidents by cause; nothing where none is stored."""
+    rows = health.read_incident_causes(request.views, request.window, request.filters)
+    if not rows.num_rows:
+        return ()
+    table = build_table(request, rows, INCIDENTS, total=("incidents",))
+    return (ReportSection("Incidents by cause", (table,)),)
 
 
 def _build_quality(

@@ -1,9 +1,11 @@
 """Read the incidents of a window as rows of a document: verdict, evidence, who suffered."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 
 from analyzers.reliability.incidents.reading import read_incidents
 from analyzers.reliability.incidents.records import Incident, Signal
@@ -19,9 +21,12 @@ from analyzers.reliability.incidents.recovery import (
     read_exposure,
 )
 from fallow.errors import UsageError
+from fallow.models import Finding
+from fallow.tables import get_schema
 from fallow.window import Window
 from runtime.operations import windows
 from runtime.operations.analyzer_runs import load_analyzers
+from warehouse.incidents import write_incidents
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -88,6 +93,52 @@ def group_by(
         read_exposure(warehouse, Window(at, window.end)),
     )
     return group_incidents(incidents, by, sides, at.astimezone(UTC).replace(tzinfo=None))
+
+
+def store_incidents(
+    warehouse: "Warehouse", window: Window, stalls: Sequence[Finding], now: datetime
+) -> list[Incident]:
+    """Store the incidents of a window for pages and reports, and return them.
+
+    `stalls` are the findings of the analyzer `stalled`.
+    """
+    recent = [finding for finding in stalls if finding.window.end > window.start]
+    incidents = read_incidents(warehouse, window, warehouse.settings.reliability, recent)
+    _, costs = read_costs(warehouse, window, incidents)
+    computed_at = now.astimezone(UTC).replace(tzinfo=None)
+    rows = [{**_build_stored(i, costs[i.id]), "computed_at": computed_at} for i in incidents]
+    schema = get_schema("incident")
+    write_incidents(warehouse, pa.Table.from_pylist(rows, schema), window)
+    return incidents
+
+
+def _build_stored(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
+    """Return an incident as a row of the table `incident`, without the time of computing it."""
+    verdict = incident.verdict
+    owners = sorted({namespace for _, namespace, _, _ in incident.owners})
+    lists = {
+        "namespaces": owners,
+        "workloads": [f"{space}/{kind}/{name}" for _, space, kind, name in incident.owners],
+        "nodes": incident.nodes,
+        "devices": incident.devices,
+        "evidence": [_describe_signal(signal) for signal in incident.signals],
+    }
+    return {
+        "id": incident.id,
+        "cluster": incident.cluster,
+        "start": incident.start,
+        "end": incident.end,
+        "known_at": incident.known_at,
+        "cause": verdict.cause,
+        "class": verdict.class_,
+        "step": verdict.step,
+        "why": "; ".join(verdict.holds) or verdict.why,
+        **{name: msgspec.json.encode(value).decode() for name, value in lists.items()},
+        "gpus": incident.gpus,
+        "lost_gpu_hours": cost.lost_gpu_hours,
+        "recovery_gpu_hours": cost.recovery_gpu_hours,
+        "usd": cost.usd,
+    }
 
 
 class IncidentReport(msgspec.Struct, frozen=True):

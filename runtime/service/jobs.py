@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from analyzers.reliability.incidents.reading import read_incidents
 from fallow.daemon_threads import CallingThread, TaskRunner
 from fallow.errors import FallowError
 from fallow.models import Finding
@@ -21,6 +20,7 @@ from fallow.protocols import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import pipeline
+from runtime.operations.incidents import store_incidents
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.prices import read_aws_rates, read_configured_rates
@@ -216,10 +216,9 @@ class ServiceLoop:
             self._plan_writer.write_preview(findings, window.end)
 
     def _record_incidents(self, stalls: Sequence[Finding]) -> None:
-        window = Window.last(INCIDENT_WINDOW, now=self.clock())
-        recent = [f for f in stalls if f.window.end > window.start]
-        reliability = self.settings.reliability
-        self.metrics.record_incidents(read_incidents(self.warehouse, window, reliability, recent))
+        now = self.clock()
+        window = Window.last(INCIDENT_WINDOW, now=now)
+        self.metrics.record_incidents(store_incidents(self.warehouse, window, stalls, now))
 
     def stalled(self) -> None:
         """Judge and store stalled jobs only, after each collection: each of their minutes counts.

@@ -1,0 +1,1 @@
+-- The table `incident`: failures of workloads and devices as pages and reports show them.
