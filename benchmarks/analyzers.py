@@ -10,7 +10,7 @@ from fallow.window import Window
 from runtime.operations import analyzer_runs
 from warehouse.lake import Warehouse
 
-REACH_S = 60
+REACH_S = 25
 REACH_GIB = 4
 
 

@@ -11,8 +11,7 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -55,9 +54,9 @@ def run(small: bool) -> list[Result]:
     samples = gpus * len(METRICS) * round(DAY.total_seconds() / STEP_S)
     work = Path(tempfile.mkdtemp(prefix="fallow-backfill-"))
     try:
-        with _run_prometheus(work / "prometheus") as url:
+        with servers.run_receiving(work / "prometheus", block="4d") as (url, _pid):
             began = time.perf_counter()
-            _run_apart(_fill, url, gpus)
+            _run_apart(fill, url, gpus, START, 1)
             filled = time.perf_counter() - began
             size = f"{gpus} GPUs x {len(METRICS)} metrics x 1 day at {STEP_S} s"
             print(f"backfill: {samples / 1e6:.1f} M samples written in {filled:.0f} s", flush=True)
@@ -71,31 +70,11 @@ def run(small: bool) -> list[Result]:
         shutil.rmtree(work)
 
 
-@contextmanager
-def _run_prometheus(folder: Path) -> Iterator[str]:
-    """Serve an empty Prometheus that takes writes and keeps a day in its head."""
-    folder.mkdir()
-    port = servers.find_free_port()
-    config = folder / "prometheus.yml"
-    config.write_text("global: {scrape_interval: 1h}\n")
-    command = [
-        servers.find_binary("prometheus", "prometheus"),
-        f"--config.file={config}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        "--storage.tsdb.retention.time=100y",
-        "--storage.tsdb.min-block-duration=4d",  # no compaction while we measure
-        "--storage.tsdb.max-block-duration=4d",
-        "--web.enable-remote-write-receiver",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    url = f"http://127.0.0.1:{port}"
-    with servers.serve(command, f"{url}/-/ready", folder / "prometheus.log"):
-        yield url
-
-
-def _fill(url: str, gpus: int) -> None:
+def fill(url: str, gpus: int, start: datetime, days: int) -> None:
+    """Write days of a fleet's metrics into a Prometheus that takes writes."""
     rng = np.random.default_rng(0)
-    seconds = round(START.timestamp()) + STEP_S * np.arange(round(DAY.total_seconds() / STEP_S))
+    count = round(days * DAY.total_seconds() / STEP_S)
+    seconds = round(start.timestamp()) + STEP_S * np.arange(count)
     for first in range(0, gpus, BLOCK):
         devices = range(first, min(first + BLOCK, gpus))
         # Scrapes of a node have their own moment inside the interval.

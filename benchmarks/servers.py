@@ -86,6 +86,31 @@ def run_prometheus(data: Path) -> Iterator[str]:
 
 
 @contextmanager
+def run_receiving(folder: Path, *, block: str) -> Iterator[tuple[str, int]]:
+    """Serve an empty Prometheus that takes writes; yields its base URL and process id.
+
+    `block`: it keeps this much in its head, so that it compacts nothing while we measure.
+    """
+    folder.mkdir()
+    port = find_free_port()
+    config = folder / "prometheus.yml"
+    config.write_text("global: {scrape_interval: 1h}\n")
+    command = [
+        find_binary("prometheus", "prometheus"),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=100y",
+        f"--storage.tsdb.min-block-duration={block}",
+        f"--storage.tsdb.max-block-duration={block}",
+        "--web.enable-remote-write-receiver",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    url = f"http://127.0.0.1:{port}"
+    with serve(command, f"{url}/-/ready", folder / "prometheus.log") as pid:
+        yield url, pid
+
+
+@contextmanager
 def run_victoria_metrics(data: Path) -> Iterator[str]:
     """Serve an empty folder with Debian's VictoriaMetrics; yields its base URL."""
     port = find_free_port()

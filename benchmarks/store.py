@@ -133,14 +133,14 @@ def _build_results(
             name=f"store one scrape, {READERS} readers querying: p50",
             value=_convert_time(beside, 0.5),
             unit="ms",
-            reach=60,
+            reach=40,
             note=note_text,
         ),
         Result(
             name=f"store one scrape, {READERS} readers querying: p95",
             value=_convert_time(beside, 0.95),
             unit="ms",
-            reach=150,
+            reach=80,
             note=f"the longest {max(beside):.0f} ms",
         ),
     ]

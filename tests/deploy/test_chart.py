@@ -96,7 +96,7 @@ def test_every_manifest_is_legal_for_the_api(
 
 @pytest.mark.parametrize(("name", "found"), pages(), ids=[name for name, _ in pages()])
 def test_every_pod_is_locked_down(name: str, found: Objects) -> None:
-    assert len(pods(found)) == (4 if name in {"split", "sharded"} else 1)
+    assert len(pods(found)) == (4 if name in {"split", "sharded", "clusters"} else 1)
     for pod in pods(found):
         who = pod["securityContext"]
         assert who["runAsNonRoot"] is True
@@ -314,7 +314,7 @@ def test_fallow_reads_the_settings_and_policies_that_are_mounted(
     assert str(settings.home) == "/var/lib/fallow"
     assert settings.service.listen == "0.0.0.0:9410"
     assert settings.actions.lease.namespace == "fallow"
-    assert settings.actions.enabled == (name == "acting")
+    assert settings.actions.enabled == (name in {"acting", "clusters"})
     shown = settings.dashboard.oidc.on
     assert settings.dashboard.listen == ("0.0.0.0:8501" if shown else "127.0.0.1:8501")
     (tmp_path / "policies").mkdir()
