@@ -1,6 +1,6 @@
 """Settings of capacity: fragmentation, node pools, quota and demand."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 
 from pydantic import Field
@@ -110,6 +110,16 @@ class DemandSettings(SettingsGroup):
     )
     service_level: float = Field(
         0.90, gt=0, lt=1, description="part of the stretches to serve, where no cost is set"
+    )
+    quarter_quantile: float = Field(
+        0.95, gt=0.5, lt=1, description="part of the next quarter's hours whose demand is to fit"
+    )
+    holidays: list[date] = Field(
+        default_factory=list, description="days without usual work, past and coming, as 2026-12-25"
+    )
+    wait_targets: list[Duration] = Field(
+        default_factory=lambda: [timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2)],
+        description="most that 19 of 20 requests are to wait: what each takes is computed",
     )
     reserved_ratio: float | None = Field(
         None, gt=0, lt=1, description="reserved price over on-demand, where none is known"

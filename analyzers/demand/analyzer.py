@@ -49,6 +49,8 @@ class DemandAnalyzer:
                 "forecast_from": cluster.next_day.isoformat(),
                 "forecasts": msgspec.to_builtins(cluster.forecasts),
                 "headroom": msgspec.to_builtins(advise_headroom(cluster, window, self.settings)),
+                "quarter": msgspec.to_builtins(cluster.quarter),
+                "wait_targets": msgspec.to_builtins(cluster.waits),
                 "reservations": {
                     model: describe_coverage(r) for model, r in sorted(reserved.items())
                 },
@@ -63,6 +65,12 @@ class DemandAnalyzer:
             if cluster.history_days < self.settings.least_days:
                 why = f"{cluster.history_days} days of demand: head-room needs "
                 unjudged.append(Unjudged(fleet, 0.0, (f"{why}{self.settings.least_days}",)))
+            if cluster.quarter is not None and cluster.quarter.refused:
+                why = f"no plan of the quarter: {cluster.quarter.refused}"
+                unjudged.append(Unjudged(fleet, 0.0, (why,)))
+            if cluster.waits is not None and cluster.waits.refused:
+                why = f"no targets of the wait: {cluster.waits.refused}"
+                unjudged.append(Unjudged(fleet, 0.0, (why,)))
             for name, forecast in cluster.forecasts.items():
                 if forecast.refused is not None:
                     about = Subject(cluster.name, "", "Queue", name)

@@ -1,5 +1,6 @@
 """Read demand, arrivals, capacity and prices of each cluster."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -8,13 +9,17 @@ import polars as pl
 
 from analyzers.arrays import Doubles
 from analyzers.demand.forecast import DAY, DemandForecast, forecast_day
+from analyzers.demand.quarter import QuarterPlan, plan_quarter
 from analyzers.demand.reservations import ReservedGpus
 from analyzers.demand.rows import (
+    GangRow,
     read_arrivals,
+    read_gangs,
     read_listed_clusters,
     read_shared_queues,
     read_term_rates,
 )
+from analyzers.demand.wait_replay import GangRequest, WaitReplay, price_targets
 from analyzers.pending import MeasureTimes, read_pending, sum_gpus
 from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
@@ -50,6 +55,10 @@ class ClusterDemand(msgspec.Struct, frozen=True):
     since: datetime
     """The start of the arrivals."""
     capacity: ClusterCapacity | None
+    quarter: QuarterPlan | None
+    """None = no ledger, or no whole day of demand."""
+    waits: WaitReplay | None
+    """None = no ledger."""
     waiting_gpus: float = 0.0
     """GPUs that pods without a node request at the window's end."""
 
@@ -64,6 +73,7 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
         views.query(load_sql("demand/capacity"), {"since": window.start, "until": window.end})
     )
     demands = []
+    gangs = read_gangs(views, span["since"], span["until"])
     listed = read_listed_clusters(views)
     waiting = read_pending(views, MeasureTimes.at([row.cluster for row in listed], window.end))
     for row in listed:
@@ -72,6 +82,8 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
             continue
         mine = pods.filter(pl.col("cluster") == name)
         forecasts, days = _forecast_queues(mine, since, window.end, settings)
+        capacity = _build_capacity(bought.filter(pl.col("cluster") == name))
+        own_gangs = [gang for gang in gangs if gang.cluster == name]
         demands.append(
             ClusterDemand(
                 name,
@@ -80,7 +92,9 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
                 window.end.replace(hour=0, minute=0, second=0, microsecond=0),
                 {_make_aware(a.bucket): a.gpus for a in arrived if a.cluster == name},
                 since,
-                _build_capacity(bought.filter(pl.col("cluster") == name)),
+                capacity,
+                _plan_quarter(mine, since, window.end, capacity, settings),
+                _replay(own_gangs, since, capacity, settings),
                 round(sum_gpus(waiting.get((name, 1), {})), 6),
             )
         )
@@ -113,13 +127,72 @@ def _name_queues(pods: pl.DataFrame, views: Views) -> pl.DataFrame:
     )
 
 
+def _list_whole_days(since: datetime, until: datetime) -> tuple[int, int]:
+    """Return the first and the end hour (since 1970) of the whole days with complete data."""
+    hour = int(-(-since.timestamp() // 3600))
+    return hour + (-hour) % DAY, int(until.timestamp()) // 3600 // DAY * DAY
+
+
+def _plan_quarter(
+    pods: pl.DataFrame,
+    since: datetime,
+    until: datetime,
+    capacity: ClusterCapacity | None,
+    settings: DemandSettings,
+) -> QuarterPlan | None:
+    """Plan the next quarter from the demand of all queues; None = there is nothing to plan."""
+    first, last = _list_whole_days(since, until)
+    if capacity is None or last <= first or pods.is_empty():
+        return None
+    inside = pods.filter(pl.col("hour").is_between(first, last, closed="left"))
+    sums = inside.group_by("hour").agg(pl.col("gpus").sum())
+    demand = np.zeros(last - first)
+    demand[sums["hour"].to_numpy() - first] = sums["gpus"].to_numpy()
+    return plan_quarter(
+        np.maximum(demand, 0),
+        datetime.fromtimestamp(first * 3600, UTC).date(),
+        capacity.gpus,
+        capacity.usd_h,
+        quantile=settings.quarter_quantile,
+        holidays=frozenset(settings.holidays),
+    )
+
+
+def _replay(
+    gangs: Sequence[GangRow],
+    since: datetime,
+    capacity: ClusterCapacity | None,
+    settings: DemandSettings,
+) -> WaitReplay | None:
+    """Price the targets of the wait; requests from before `since` only hold GPUs."""
+    if capacity is None:
+        return None
+    runs = [g.ended_s - g.placed_s for g in gangs if g.placed_s is not None and g.ended_s]
+    typical = float(np.median(runs)) if runs else 3600.0
+    since_s = since.timestamp()
+    requests = []
+    for gang in gangs:
+        ended = gang.ended_s is not None and gang.placed_s is not None
+        so_far = max(0.0, (gang.seen_s or gang.created_s) - (gang.placed_s or gang.created_s))
+        placed = gang.placed_s is not None and gang.created_s >= since_s
+        requests.append(
+            GangRequest(
+                gang.created_s,
+                gang.gpus,
+                max(0.0, (gang.ended_s or 0) - (gang.placed_s or 0)) if ended else so_far + typical,
+                max(0.0, (gang.placed_s or 0) - gang.created_s) if placed else None,
+            )
+        )
+    targets = [target.total_seconds() for target in settings.wait_targets]
+    guessed = len(gangs) - len(runs)
+    return price_targets(requests, capacity.gpus, capacity.usd_h, targets, guessed)
+
+
 def _forecast_queues(
     pods: pl.DataFrame, since: datetime, until: datetime, settings: DemandSettings
 ) -> tuple[dict[str, DemandForecast], int]:
     """Forecast the queues with the most GPU-hours, from whole days with complete data."""
-    hour = int(-(-since.timestamp() // 3600))
-    first = hour + (-hour) % DAY
-    last = int(until.timestamp()) // 3600 // DAY * DAY
+    first, last = _list_whole_days(since, until)
     days = (last - first) // DAY
     if days < 1 or pods.is_empty():
         return {}, max(days, 0)

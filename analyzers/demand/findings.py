@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from analyzers.advice import read_advice
@@ -35,6 +36,7 @@ def find_excess(
         if ratio is not None:
             yield from _find_base(cluster, model, reserved, ratio, window, settings)
     yield from _find_above(cluster, cluster.capacity, window)
+    yield from _find_quarter(cluster, window)
 
 
 def advise_headroom(cluster: ClusterDemand, window: Window, settings: DemandSettings) -> Headroom:
@@ -197,6 +199,31 @@ def _find_above(
         "demand_above_capacity", about, window, details, 0.0, None, [],
         peak=float(median.max()), hour=f"{hour:%H}:00 UTC", gpus=capacity.gpus,
     )  # fmt: skip
+
+
+def _find_quarter(cluster: ClusterDemand, window: Window) -> Iterator[Finding]:
+    """Yield what to buy or give back for the next quarter; nothing while today's number may do."""
+    plan = cluster.quarter
+    if plan is None or plan.refused or plan.change == 0:
+        return
+    kind = "quarter_growth" if plan.change > 0 else "quarter_surplus"
+    details = {
+        "why": f"{plan.quantile:.0%} of the hours of the quarter from {plan.start} need at most "
+        f"{plan.need:.1f} GPUs ({plan.low:.1f} to {plan.high:.1f} in 80 % of the futures), "
+        f"{plan.capacity:.1f} are there",
+        "quarter": msgspec.to_builtins(plan),
+        "wait_targets": msgspec.to_builtins(cluster.waits),
+    }
+    about = Subject(cluster.name, "", "Fleet", cluster.name)
+    yield _build_finding(
+        kind, about, window, details, 0.0, None, [],
+        change=abs(plan.change), low=abs(plan.change_low), high=abs(plan.change_high),
+        start=plan.start.isoformat(), usd=_describe_cost(plan.usd_month),
+    )  # fmt: skip
+
+
+def _describe_cost(usd_month: float | None) -> str:
+    return "no price is known" if usd_month is None else f"{abs(usd_month):,.0f} USD a month"
 
 
 def describe_coverage(reserved: ReservedGpus) -> dict[str, float | None]:

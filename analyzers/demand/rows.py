@@ -20,6 +20,17 @@ class ArrivedGpus(Row, frozen=True):
     gpus: float
 
 
+class GangRow(Row, frozen=True):
+    """What one workload requested at once; seconds since 1970 (`gang_requests.sql`)."""
+
+    cluster: str
+    created_s: float
+    placed_s: float | None
+    ended_s: float | None
+    seen_s: float | None
+    gpus: float
+
+
 class ListedCluster(Row, frozen=True):
     """A cluster in which pods requested GPUs, and when they were listed (`listed_clusters.sql`)."""
 
@@ -77,6 +88,12 @@ def read_arrivals(
     """Return the GPUs requested in each stretch of the lead time."""
     parameters = {"since": since, "until": until, "lead_s": lead.total_seconds()}
     return decode_rows(views.query(load_sql("demand/arrivals"), parameters), ArrivedGpus)
+
+
+def read_gangs(views: Views, since: datetime, until: datetime) -> list[GangRow]:
+    """Return what workloads of each cluster requested at once, the earliest first."""
+    parameters = {"since": since, "until": until}
+    return decode_rows(views.query(load_sql("demand/gang_requests"), parameters), GangRow)
 
 
 def read_listed_clusters(views: Views) -> list[ListedCluster]:

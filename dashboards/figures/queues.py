@@ -1,7 +1,7 @@
 """Show queues: which workloads wait for GPUs, how long, and what blocks them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -13,14 +13,33 @@ from dashboards.figures.analyzer_findings import FindingRow, get_mapping, get_nu
 from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
+from fallow.rows import Row, decode_rows
 from fallow.window import Window
 from warehouse.ledger import align_window
-from warehouse.placement.pending_places import PendingPlaces
+from warehouse.queue.reading import QueueReader
+from warehouse.queue.records import QueuedWorkload
 from warehouse.steps import POD_OWNERS
 
 KEYS = ("team", "queue", "priority", "size")
 MOST, MOST_STEPS = 300, 1000
+LEAST_MEASURED = 0.9
+"""Of the allocated hours of a step; telemetry of less does not speak for the rest."""
 DEMAND_STEPS = (POD_OWNERS, "queues/gpu_requests")
+
+
+class DemandHour(Row, frozen=True):
+    """GPUs of one step, which begins `at` (UTC): its means; None = the ledger lacks the step."""
+
+    at: datetime
+    waiting_gpus: float
+    demand_gpus: float | None
+    """Allocated or waited for."""
+    paid_gpus: float | None
+    allocated_gpus: float | None
+    effective_gpus: float | None
+    """GPUs' worth of effective use; None where less than `LEAST_MEASURED` of it is measured."""
+    idle_gpus: float | None
+    free_gpus: float | None
 
 
 class BlockedPair(msgspec.Struct, frozen=True):
@@ -35,8 +54,10 @@ class BlockedPair(msgspec.Struct, frozen=True):
     usd: Decimal | None
     """Of the whole finding."""
     why: str
-    found_at: datetime
+    found_at: datetime | None
+    """None = now: no analysis is needed."""
     id: str
+    """Of the finding; empty = there is none."""
 
 
 def read_waiting(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -50,16 +71,13 @@ def read_waiting(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, steps, window, filters, most=MOST)
 
 
-def read_places(views: Views, window: Window) -> dict[tuple[str, str], str]:
-    """Return where each workload that waits at the window's end would fit, in words.
+def read_queue(views: Views, window: Window) -> dict[tuple[str, str], QueuedWorkload]:
+    """Return the record of each workload that waits at the window's end, as `fallow queue` does.
 
-    By cluster and namespace/kind/name, as `fallow why-pending` answers.
+    By cluster and namespace/kind/name.
     """
-    places = PendingPlaces(views, window.end)
-    return {
-        (key[0], "/".join(key[1:])): places.explain(key, pods).describe()
-        for key, pods in places.list_pending().items()
-    }
+    records = QueueReader(views, window.end).read()
+    return {(record.key[0], "/".join(record.key[1:])): record for record in records}
 
 
 def read_waits(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
@@ -77,9 +95,15 @@ def read_waits(views: Views, window: Window, filters: Filters, key: str) -> pa.T
 
 
 def read_hours(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return at (UTC), waiting_gpus, free_gpus and idle_gpus, on the mean of each step."""
+    """Return the columns of `DemandHour`, on the mean of each step."""
     steps = (*BY_HOUR, *DEMAND_STEPS, "queues/hours")
-    return run_query(views, steps, window, filters, step_s=choose_step_s(window))
+    step_s = choose_step_s(window)
+    return run_query(views, steps, window, filters, step_s=step_s, least_measured=LEAST_MEASURED)
+
+
+def list_demand(views: Views, window: Window, filters: Filters) -> list[DemandHour]:
+    """Return demand, allocation and effective use by hour, or by longer steps of long windows."""
+    return decode_rows(read_hours(views, window, filters), DemandHour)
 
 
 def read_quotas(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -101,17 +125,41 @@ def read_pairs(views: Views, window: Window, filters: Filters) -> tuple[BlockedP
     return tuple(sorted(blocked_pairs, key=lambda p: (-p.gpu_hours, p.waits, p.because_of)))
 
 
-def read_blockers(
-    waiting_row: Mapping[str, Any], blocked_pairs: Sequence[BlockedPair]
+def list_holder_pairs(records: Iterable[QueuedWorkload]) -> tuple[BlockedPair, ...]:
+    """Return waiting workloads and who holds what they could use, the most idle hours first."""
+    pairs = [
+        BlockedPair(
+            kind=" and ".join(blocker.holds),
+            cluster=record.key[0],
+            waits="/".join(record.key[1:]),
+            because_of="/".join(blocker.key[1:]),
+            how=f"holds {blocker.gpus} GPUs that it could use",
+            gpu_hours=blocker.idle_gpu_hours,
+            usd=None,
+            why=blocker.why,
+            found_at=None,
+            id="",
+        )
+        for record in records
+        for blocker in record.blocked_by
+    ]
+    return tuple(sorted(pairs, key=lambda p: (-p.gpu_hours, p.waits, p.because_of)))
+
+
+def list_blockers(
+    waiting_row: Mapping[str, Any],
+    blocked_pairs: Sequence[BlockedPair],
+    record: QueuedWorkload | None,
 ) -> tuple[str, ...]:
-    """Return who blocks a row of `waiting`, by its workload, queue, team or namespace."""
+    """Return who blocks a row of `waiting`: holders, then by its queue, team or namespace."""
     workload = str(waiting_row["workload"])
     namespace = workload.partition("/")[0]
     queue = str(waiting_row["queue"])
     names = {workload, namespace, queue, f"{namespace}/{queue}", str(waiting_row["team"])}
     cluster = waiting_row["cluster"]
     blocking = [p.because_of for p in blocked_pairs if p.cluster == cluster and p.waits in names]
-    return tuple(dict.fromkeys(blocking))
+    holders = ["/".join(b.key[1:]) for b in record.blocked_by] if record else []
+    return tuple(dict.fromkeys([*holders, *blocking]))
 
 
 def choose_step_s(window: Window) -> int:

@@ -1,12 +1,16 @@
-"""Workloads that wait for GPUs, how long, why in the scheduler's words, and blocked by whom."""
+"""Workloads that wait for GPUs: how long, at what price, why, blocked by whom, and the ways in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
+
+from msgspec import to_builtins
 
 from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, queues
 from dashboards.page import PageRequest, format_hours, format_money
 from dashboards.views.fleet import HOLDERS, get_time
+from warehouse.queue.records import QueuedWorkload
 
 TITLE, ICON = "Queues", ":material/hourglass_top:"
 
@@ -14,9 +18,11 @@ WAITING = {
     "workload": page.configure_workload(),
     "gpus": page.configure_number("GPUs"),
     "hours": page.configure_number("hours", "the longest wait of its pods"),
-    "why": page.name("why (the scheduler's words)", "large"),
+    "reason": page.name("why"),
     "blocked_by": page.name("blocked by"),
-    "fits": page.name("where it would fit"),
+    "way": page.name("cheapest way in"),
+    "waiting_cost": page.configure_usd("price of the wait, USD", "not part of the bill"),
+    "why": page.name("why, in words", "large"),
     "team": page.name("team", "small"),
     "queue": page.name("queue", "small"),
     "priority": page.name("priority", "small"),
@@ -64,6 +70,19 @@ LINES = {
     "idle_gpus": ("allocated, idle", charts.AMBER),
     "free_gpus": ("free", charts.GREY),
 }
+LINES_WORDS = (
+    "GPUs that are waited for beside those that lie free and those that are allocated and idle"
+)
+DEMAND_LINES = {
+    "demand_gpus": ("demand", charts.RED),
+    "paid_gpus": ("paid", charts.GREY),
+    "allocated_gpus": ("allocated", charts.BLUE),
+    "effective_gpus": ("effective", charts.GREEN),
+}
+DEMAND_WORDS = (
+    "Demand (allocated or waited for) beside the GPUs that are paid, allocated, and in effective "
+    "use where at least nine tenths of it are measured"
+)
 
 
 def show(request: PageRequest) -> None:
@@ -76,9 +95,8 @@ def show(request: PageRequest) -> None:
 def show_headline(request: PageRequest) -> None:
     """Show how many GPUs are waited for, and draw them beside the free and idle ones."""
     rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
-    over = data.query(queues.read_hours, request.window, request.filters).to_pylist()
-    last = over[-1] if over else {}
-    idle, free = last.get("idle_gpus"), last.get("free_gpus")
+    hours = data.query(queues.list_demand, request.window, request.filters)
+    idle, free = (hours[-1].idle_gpus, hours[-1].free_gpus) if hours else (None, None)
     page.show_metrics(
         (
             "Waited for now",
@@ -101,18 +119,21 @@ def show_headline(request: PageRequest) -> None:
             NOT_ACCOUNTED if free is None else "in the newest hour",
         ),
     )
-    page.chart(
-        maps.track(
-            over,
-            {key: name for key, (name, _) in LINES.items()},
-            (request.window.start, request.window.end),
-            title="GPUs",
-            form=maps.GPU_FORMAT,
-            height=220,
-            colours=[colour for _, colour in LINES.values()],
-        ),
-        "GPUs that are waited for beside those that lie free and those that are allocated and idle",
-    )
+    span = (request.window.start, request.window.end)
+    over = [to_builtins(hour, builtin_types=(datetime,)) for hour in hours]
+    for lines, words in ((LINES, LINES_WORDS), (DEMAND_LINES, DEMAND_WORDS)):
+        page.chart(
+            maps.track(
+                over,
+                {key: name for key, (name, _) in lines.items()},
+                span,
+                title="GPUs",
+                form=maps.GPU_FORMAT,
+                height=220,
+                colours=[colour for _, colour in lines.values()],
+            ),
+            words,
+        )
     if request.filters.model or request.filters.pool:
         page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
 
@@ -128,14 +149,9 @@ def show_waiting(request: PageRequest) -> None:
         )
         return
     blocked_pairs = data.query(queues.read_pairs, request.window, request.filters)
-    places = data.query(queues.read_places, request.window)
+    records = data.query(queues.read_queue, request.window)
     table_rows = [
-        {
-            **row,
-            "fits": places.get((row["cluster"], row["workload"]), UNKNOWN),
-            "why": row["message"] or "unknown: no event of the scheduler was seen",
-            "blocked_by": ", ".join(queues.read_blockers(row, blocked_pairs)) or "no quota",
-        }
+        _build_row(row, blocked_pairs, records.get((row["cluster"], row["workload"])))
         for row in rows
     ]
     page.show_table(
@@ -144,18 +160,33 @@ def show_waiting(request: PageRequest) -> None:
         table_name="Workloads that wait for GPUs",
         open_row=lambda row: _open_workload(rows[row]),
     )
-    unexplained = sum(not row["message"] for row in rows)
     page.note(
-        "Click a row to see the workload's timeline. Blocked by: a quota's or a queue's holder, as "
-        "the last analysis found; no quota: GPUs are missing, and below is who holds them idle. "
-        "Where it would fit: all its pods at once on devices known to be free "
-        "(`fallow why-pending WORKLOAD` shows every place)."
-        + (
-            f" {unexplained:,} of {len(rows):,} have no reason of a scheduler."
-            if unexplained
-            else ""
-        )
+        "Click a row to see the workload's timeline. Blocked by: who holds what it could use, idle "
+        "or at a lower priority, and whom the last analysis of quotas names. The price of the wait "
+        "is its GPU-hours at the mean price of the nodes that take it; the bill does not have it. "
+        "The way in has a placement on real nodes; `fallow why-pending WORKLOAD` shows all ways."
     )
+
+
+def _build_row(
+    row: Mapping[str, Any],
+    blocked_pairs: Sequence[queues.BlockedPair],
+    record: QueuedWorkload | None,
+) -> dict[str, Any]:
+    """Return a row of the table; a workload without a record is unknown."""
+    blockers = ", ".join(queues.list_blockers(row, blocked_pairs, record))
+    if record is None:
+        return {**row, "reason": UNKNOWN, "way": UNKNOWN, "blocked_by": blockers or UNKNOWN,
+                "why": row["message"] or UNKNOWN, "waiting_cost": None}  # fmt: skip
+    way = record.cheapest_way
+    return {
+        **row,
+        "reason": ", ".join(reason.reason.replace("_", " ") for reason in record.reasons),
+        "way": "none was found" if way is None else way.describe(),
+        "blocked_by": blockers or record.held_by_others or "nobody",
+        "why": record.reasons[0].text,
+        "waiting_cost": record.waiting_cost,
+    }
 
 
 def show_more(request: PageRequest) -> None:
@@ -165,7 +196,7 @@ def show_more(request: PageRequest) -> None:
         "how long": show_waits,
         "quotas": show_quotas,
     }
-    if data.query(queues.read_pairs, request.window, request.filters):
+    if _list_pairs(request):
         parts = {"blocked by": show_pairs, **parts}
     else:
         parts = {**parts, "blocked by": show_pairs}
@@ -174,25 +205,40 @@ def show_more(request: PageRequest) -> None:
 
 def show_pairs(request: PageRequest) -> None:
     """List blocked workloads with what blocks them."""
-    table_rows = data.query(queues.read_pairs, request.window, request.filters)
+    table_rows = _list_pairs(request)
     if not table_rows:
         page.show_nothing(
-            "No quota keeps anybody waiting, as far as the last analysis saw.",
-            "It reads ResourceQuota, ElasticQuota and the queues of Kueue, Volcano and KAI; "
-            "without any, see who holds GPUs idle meanwhile.",
+            "Nobody keeps another waiting.",
+            "No workload holds GPUs, idle or at a lower priority, that one that waits could use, "
+            "and the last analysis saw no quota that keeps anybody waiting.",
         )
         return
     rows = [{name: getattr(pair, name) for name in PAIRS} for pair in table_rows]
-    page.show_table(
-        rows,
-        PAIRS,
-        table_name="Who waits, blocked by whom",
-        open_row=lambda row: links.open_page("findings", finding=table_rows[row].id),
-    )
+
+    def open_row(row: int) -> None:
+        pair = table_rows[row]
+        if pair.id:
+            links.open_page("findings", finding=pair.id)
+        else:
+            links.open_timeline(cluster=pair.cluster, workload=pair.because_of)
+
+    page.show_table(rows, PAIRS, table_name="Who waits, blocked by whom", open_row=open_row)
+    times = [pair.found_at for pair in table_rows if pair.found_at]
+    analyzed = f" Quotas as analyzed at {max(times):%Y-%m-%d %H:%M} UTC." if times else ""
     page.note(
-        f"As the last analysis found it, at {max(p.found_at for p in table_rows):%Y-%m-%d %H:%M} "
-        "UTC. "
-        "A borrower's GPU-hours are those above its guarantee while the other waited."
+        "GPU-hours of holders: idle since the other one waits, in whole hours of the ledger; of a "
+        "borrower: above its guarantee while the other waited." + analyzed
+    )
+
+
+def _list_pairs(request: PageRequest) -> tuple[queues.BlockedPair, ...]:
+    """Return who blocks whom: holders of what is waited for, then quotas."""
+    rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
+    records = data.query(queues.read_queue, request.window)
+    listed = [records.get((row["cluster"], row["workload"])) for row in rows]
+    return (
+        *queues.list_holder_pairs(record for record in listed if record),
+        *data.query(queues.read_pairs, request.window, request.filters),
     )
 
 

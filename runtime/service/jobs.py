@@ -31,6 +31,7 @@ from runtime.service.sources import SourceRead, Sources, wait_for
 from warehouse import audit_results, maintenance, tiers
 from warehouse.audits import format_banner
 from warehouse.lake import Warehouse
+from warehouse.queue.reading import QueueReader
 
 if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
@@ -211,6 +212,7 @@ class ServiceLoop:
         findings = analysis.findings
         self.metrics.record_findings(findings, window)
         self._record_incidents([f for f in findings if f.analyzer == STALLED])
+        self.metrics.record_waiting(QueueReader(self.warehouse, window.end).read())
         log.info("analyzed", extra={"findings": len(findings)})
         if not self.settings.actions.enabled:
             self._plan_writer.write_preview(findings, window.end)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from runtime.operations.ingest_queue import QueueState
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
+    from warehouse.queue.records import QueuedWorkload
     from warehouse.shards import ShardState
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # would add an unused series per counter
@@ -51,6 +52,7 @@ GATES = ("frozen", "breaker", "lease", "evidence")
 STEPS = ("acted", "notified", "kept a snapshot", "held", "refused")
 NOTICES = ("delivered", "failed", "waiting")
 STATES = ("up", "down")
+WAITING = ("blocked", "unblocked")
 MEDIA = ("memory", "disk")
 _SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 
@@ -251,6 +253,15 @@ class SelfMetrics:
             for step in get_args(Step):
                 count = sum((i.verdict.class_, i.verdict.step) == (class_, step) for i in incidents)
                 self._of("recent_incidents").labels(class_, step).set(count)
+
+    def record_waiting(self, records: Sequence["QueuedWorkload"]) -> None:
+        """Record who waits for GPUs, by whether somebody blocks them."""
+        for state in WAITING:
+            mine = [r for r in records if bool(r.blocked_by) == (state == "blocked")]
+            hours = [r.hours for r in mine if r.hours is not None]
+            self._of("waiting_workloads").labels(state).set(len(mine))
+            self._of("waiting_gpus").labels(state).set(sum(r.gpus or 0.0 for r in mine))
+            self._of("waiting_longest_seconds").labels(state).set(max(hours, default=0) * 3600)
 
     def record_savings(self, entries: Sequence[LedgerEntry]) -> None:
         """Record what actions saved so far, by kind."""

@@ -151,15 +151,13 @@ def test_who_waits_is_who_has_no_place_and_is_still_there(known: Warehouse) -> N
     assert names == {"red/Job/big", "red/Job/gone"}
 
 
-def test_where_who_waits_would_fit_is_the_answer_of_why_pending(known: Warehouse) -> None:
+def test_the_page_has_the_record_of_why_pending(known: Warehouse) -> None:
     (row,) = queues.read_waiting(known, DAY, ALL).to_pylist()
-    places = queues.read_places(known, DAY)
+    records = queues.read_queue(known, DAY)
     record, _ = explain_why_pending(known, "big", at=DAY.end, cluster=None)
-    answer = record.answer
-    assert answer is not None
-    assert places[row["cluster"], row["workload"]] == answer.describe()
-    assert answer.gpus == row["gpus"] == 8.0
-    assert answer.answer != "fits_elsewhere", "the fleet has four GPUs"
+    assert records[row["cluster"], row["workload"]] == record
+    assert record.gpus == row["gpus"] == 8.0
+    assert record.cheapest_way is None, "the fleet has four GPUs"
 
 
 @pytest.mark.parametrize("key", queues.KEYS)
@@ -171,6 +169,10 @@ def test_waits_sum_to_what_was_waited_for(known: Warehouse, key: str) -> None:
     hourly = queues.read_hours(known, DAY, ALL).to_pylist()
     assert sum(r["waiting_gpus"] for r in hourly) == pytest.approx(44)
     assert {(r["free_gpus"], r["idle_gpus"]) for r in hourly} == {(1.0, 1.0)}
+    hours = queues.list_demand(known, DAY, ALL)  # of four GPUs two are allocated, none measured
+    assert {h.effective_gpus for h in hours} == {None}
+    assert {(h.paid_gpus, h.allocated_gpus) for h in hours} == {(4.0, 2.0)}
+    assert sum(h.demand_gpus or 0 for h in hours) == pytest.approx(44 + 24 * 2)
 
 
 def test_borrowers_stand_beside_whom_they_starve(known: Warehouse) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families as families
 
 from actions.canary import CanaryResult
@@ -25,6 +26,7 @@ from runtime.service.metrics import SelfMetrics, list_metrics
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure
 from warehouse.lake import Warehouse
+from warehouse.queue.records import QueueBlocker, QueuedWorkload
 from warehouse.shards import ShardState
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -91,6 +93,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made.record_findings([_finding()], Window(NOW - timedelta(hours=10), NOW))
     made.record_stalled_jobs([_finding()])
     made.record_incidents([])
+    made.record_waiting(_queue())
     made.record_savings([_entry("cash", "12.50"), _entry("cash", "2.50"), _entry("released", None)])
     made.record_actor_turn(_report())
     notice = Notice("f", "p", TENANT)
@@ -127,6 +130,17 @@ def _finding() -> Finding:
         window=Window(NOW - timedelta(hours=10), NOW), verdict="idle", evidence="confirmed",
         confidence=1.0, gpu_hours=10.0, usd=Decimal(20), details={},
     )  # fmt: skip
+
+
+def _queue() -> list[QueuedWorkload]:
+    """Return one that an idle notebook blocks for 1.5 h, and one of an unknown size and wait."""
+    blocker = QueueBlocker(("c", TENANT, "Notebook", TENANT), 8, ("idle",), "", 1.0)
+    waiting = QueuedWorkload(
+        key=("c", TENANT, "Job", TENANT), pods=1, gpus=8.0, since=NOW, team=TENANT, queue=TENANT,
+        priority_class=TENANT, priority=0, hours=1.5, gpu_hours=12.0, usd_h=None,
+        waiting_cost=None, reasons=(), blocked_by=(blocker,), held_by_others="", ways=(),
+    )  # fmt: skip
+    return [waiting, replace(waiting, gpus=None, hours=None, blocked_by=())]
 
 
 def _entry(kind: Any, usd: str | None) -> LedgerEntry:
@@ -183,6 +197,12 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_waste_usd_per_hour", {"analyzer": "idle"}, 2.0),
         ("fallow_stalled_jobs", {"evidence": "confirmed"}, 1.0),
         ("fallow_stalled_jobs", {"evidence": "suspected"}, 0.0),
+        ("fallow_waiting_workloads", {"state": "blocked"}, 1.0),
+        ("fallow_waiting_gpus", {"state": "blocked"}, 8.0),
+        ("fallow_waiting_longest_seconds", {"state": "blocked"}, 5400.0),
+        ("fallow_waiting_workloads", {"state": "unblocked"}, 1.0),
+        ("fallow_waiting_gpus", {"state": "unblocked"}, 0.0),
+        ("fallow_waiting_longest_seconds", {"state": "unblocked"}, 0.0),
         ("fallow_saved_usd", {"saving": "cash"}, 15.0),
         ("fallow_saved_usd", {"saving": "sunk"}, 0.0),
         ("fallow_saved_gpu_hours", {"saving": "released"}, 2.0),

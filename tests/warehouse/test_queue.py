@@ -168,6 +168,34 @@ def test_devices_that_telemetry_does_not_show_are_unknown_and_no_room(fleet: Que
     assert record.held_by_others == "7 GPUs of workloads whose idleness is not known"
 
 
+def test_a_workload_that_is_idle_on_a_part_of_its_devices_is_at_work(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    fleet.runs("half", eight("n1"), state=None, priority=100)
+    whose = {
+        "cluster": "c", "namespace": "team-a", "workload_kind": "Job", "workload": "half",
+    }  # fmt: skip
+    fleet.spends(whose, eight("n1")[:4], "idle")
+    fleet.spends(whose, eight("n1")[4:], "productive")
+    wait_for(fleet)
+    record = fleet.record()
+    assert (record.blocked_by, record.cheapest_way) == ((), None)
+    assert record.held_by_others == "8 GPUs at work, of the same or a higher priority"
+
+
+@pytest.mark.parametrize(("minutes", "gpus"), [(10, 8), (11, None)])
+def test_a_device_without_a_sample_for_ten_minutes_is_no_room(
+    fleet: QueueFleet, minutes: int, gpus: int | None
+) -> None:
+    fleet.node("n1", 0, gpu_count=8)
+    seen = {"first_seen": THEN - 90 * HOUR, "last_seen": THEN - timedelta(minutes=minutes)}
+    device = {"cluster": "c", "node": "n1", "weight": 1.0, "interval_s": 60.0, **seen}
+    fleet.views.rows("device", [device | {"device": name} for name in eight("n1")])
+    fleet.runs("idle", eight("n1"), state="idle", kind="Notebook")
+    wait_for(fleet, priority=0)
+    blockers = fleet.record().blocked_by
+    assert [blocker.gpus for blocker in blockers] == ([] if gpus is None else [gpus])
+
+
 def test_what_is_protected_is_not_reclaimed_though_it_blocks(fleet: QueueFleet) -> None:
     fleet.node("n1")
     notes = {"fallow.dev/keep-until": "2099-01-01T00:00:00Z"}

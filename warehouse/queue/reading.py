@@ -359,4 +359,4 @@ def _describe_rest(
             counts["at work, of a priority that is not known"] += usable
         else:
             counts["at work, of the same or a higher priority"] += usable
-    return "; ".join(f"{n} GPUs {words}" for words, n in sorted(counts.items()))
+    return "; ".join(f"{n} GPU{'s' * (n != 1)} {words}" for words, n in sorted(counts.items()))

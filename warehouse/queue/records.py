@@ -13,7 +13,7 @@ Reason = Literal[
     "no_fit", "quota", "priority", "gang", "taint", "topology", "dra", "image", "volume",
     "node_selector", "gate", "unknown",
 ]  # fmt: skip
-WayKind = Literal["free", "borrow", "reclaim_idle", "moves", "elsewhere", "preempt"]
+WayKind = Literal["free", "borrow", "reclaim_idle", "elsewhere", "preempt"]
 WayState = Literal["holds", "refused", "unknown"]
 Hold = Literal["idle", "lower_priority"]
 
@@ -79,8 +79,6 @@ class WayIn(msgspec.Struct, frozen=True):
                 return f"borrow quota of {', '.join(self.lenders) or 'its cohort'}{nodes}"
             case "reclaim_idle":
                 return f"reclaim the idle {names}{nodes}"
-            case "moves":
-                return f"move {names}{nodes}"
             case "elsewhere":
                 return f"cluster {self.cluster}{nodes}"
             case "preempt":

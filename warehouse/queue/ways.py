@@ -2,12 +2,12 @@
 
 Every placement is made by the same judge as `fallow why-pending`: labels, taints, readiness, free
 devices, CPU and memory. Of up to `MOST_TRIED` candidates all subsets are tried, the cheapest
-first. Of more, single ones, those of one node, and then all in the order of their cost, from which
-those that are not needed are left out: another set may be cheaper then.
+first. Of more, a single pod gets the cheapest holders of one node, and a gang the nodes whose
+holders lose least per pod, without those that are not needed: another set may be cheaper then.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import msgspec
@@ -22,8 +22,10 @@ from warehouse.queue.records import WayIn, WayKind, WorkAtRisk
 
 MOST_TRIED = 8
 """Candidates of which all subsets are tried: 255."""
+MOST_DROPPED = 64
+"""Of those chosen for a gang, the most expensive ones that are tried to be left out."""
 ORDER: dict[WayKind, int] = {
-    "free": 0, "borrow": 1, "reclaim_idle": 2, "moves": 3, "elsewhere": 4, "preempt": 5,
+    "free": 0, "borrow": 1, "reclaim_idle": 2, "elsewhere": 3, "preempt": 4,
 }  # fmt: skip
 """Of ways that lose equally much, the first one is cheaper."""
 STATES = {"holds": 0, "unknown": 1, "refused": 2}
@@ -194,16 +196,22 @@ def _find_cheapest(
         costs = [cost(holder) for holder in chosen]
         return sum(loss for loss, _ in costs), sum(count for _, count in costs)
 
-    best: tuple[Sequence[DeviceHolder], tuple[str, ...]] | None = None
-    for chosen in _list_sets(ordered, demand, explain, total):
-        why, nodes = explain(chosen)
-        if not why and (best is None or total(chosen) < total(best[0])):
-            best = (chosen, nodes)
-            if len(ordered) <= MOST_TRIED:
-                break
-    if best is None:
-        return WayIn(kind, "refused", explain(ordered)[0])
-    chosen, nodes = best
+    why = explain(ordered)[0]
+    if why:
+        return WayIn(kind, "refused", why)
+    if len(ordered) <= MOST_TRIED:
+        sets = _list_subsets(ordered, total)
+    elif len(left) == 1:
+        sets = _list_node_sets(ordered, left[0], demand, free, total)
+    else:
+        sets = iter([_choose_nodes(ordered, left[0], demand, free, lambda c: not explain(c)[0])])
+    chosen = next((c for c in sets if not explain(c)[0]), ordered)
+    return _describe_stop(kind, demand, chosen, explain(chosen)[1])
+
+
+def _describe_stop(
+    kind: WayKind, demand: WaitingDemand, chosen: Sequence[DeviceHolder], nodes: tuple[str, ...]
+) -> WayIn:
     lost = [holder.lost for holder in chosen]
     hours = [loss.gpu_hours for loss in lost]
     return WayIn(
@@ -221,45 +229,97 @@ def _find_cheapest(
     )
 
 
-def _list_sets(
+def _list_subsets(
+    ordered: Sequence[DeviceHolder], total: Callable[[Iterable[DeviceHolder]], tuple[float, int]]
+) -> Iterator[Sequence[DeviceHolder]]:
+    """Yield all subsets, the cheapest first."""
+    subsets = [c for n in range(1, len(ordered) + 1) for c in combinations(ordered, n)]
+    yield from sorted(subsets, key=lambda chosen: (total(chosen), [h.key for h in chosen]))
+
+
+def _list_node_sets(
     ordered: Sequence[DeviceHolder],
+    need: PodDemand,
     demand: WaitingDemand,
-    explain: Callable[[Sequence[DeviceHolder]], tuple[str, tuple[str, ...]]],
+    free: Mapping[NodeKey, FreeCapacity],
     total: Callable[[Iterable[DeviceHolder]], tuple[float, int]],
 ) -> Iterator[Sequence[DeviceHolder]]:
-    """Yield sets of candidates; `ordered` are the candidates, the cheapest first."""
-    if len(ordered) <= MOST_TRIED:
-        sizes = range(1, len(ordered) + 1)
-        subsets = [chosen for n in sizes for chosen in combinations(ordered, n)]
-        yield from sorted(subsets, key=lambda chosen: (total(chosen), [h.key for h in chosen]))
-        return
-    yield from ([holder] for holder in ordered)
-    by_node: dict[NodeKey, list[DeviceHolder]] = {}
-    for holder in ordered:
-        for node in holder.nodes & demand.legal_nodes:
-            by_node.setdefault(node, []).append(holder)
-    for listed in (*(by_node[node] for node in sorted(by_node)), ordered):
-        chosen = _add_until(listed, lambda those: not explain(those)[0])
-        if chosen:
-            yield chosen
+    """Yield for each node the cheapest holders that free enough devices for a pod, cheapest first.
+
+    Holders that free enough devices and too little CPU or memory are followed by all of the node.
+    """
+    chosen_by_node = []
+    for node, listed in _group_by_node(ordered, demand.legal[need]).items():
+        there = free[node].devices.get(need.device_type, 0)
+        for least in range(1, len(listed) + 1):
+            if there + _count_devices(listed[:least], node, need) >= need.count:
+                chosen_by_node.append(_drop_spare(listed[:least], node, need, there))
+                break
+        chosen_by_node.append(list(listed))
+    yield from sorted(chosen_by_node, key=lambda chosen: (total(chosen), [h.key for h in chosen]))
 
 
-def _add_until(
-    listed: Sequence[DeviceHolder], suffice: Callable[[Sequence[DeviceHolder]], bool]
-) -> list[DeviceHolder]:
-    """Return the first ones that suffice, without those that are not needed; none = all fail."""
-    if not suffice(listed):
-        return []
-    low, high = 1, len(listed)
+def _choose_nodes(
+    ordered: Sequence[DeviceHolder],
+    need: PodDemand,
+    demand: WaitingDemand,
+    free: Mapping[NodeKey, FreeCapacity],
+    suffice: Callable[[Sequence[DeviceHolder]], bool],
+) -> Sequence[DeviceHolder]:
+    """Return the holders of enough nodes for a gang: those that lose least per pod come first."""
+    rank = {holder.key: n for n, holder in enumerate(ordered)}
+    by_node = _group_by_node(ordered, demand.legal[need])
+
+    def count_pods(node: NodeKey) -> int:
+        there = free[node].devices.get(need.device_type, 0)
+        return (there + _count_devices(by_node[node], node, need)) // need.count
+
+    nodes = sorted(
+        filter(count_pods, by_node),
+        key=lambda node: (sum(rank[h.key] for h in by_node[node]) / count_pods(node), node),
+    )
+    low, high = 1, len(nodes)
+
+    def join(count: int) -> list[DeviceHolder]:
+        return list({h.key: h for node in nodes[:count] for h in by_node[node]}.values())
+
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if suffice(listed[:middle]) else (middle + 1, high)
-    chosen = list(listed[:low])
-    for holder in reversed(listed[:low]):
+        low, high = (low, middle) if suffice(join(middle)) else (middle + 1, high)
+    chosen = join(low)
+    for holder in sorted(chosen, key=lambda h: -rank[h.key])[:MOST_DROPPED]:
         fewer = [other for other in chosen if other is not holder]
         if fewer and suffice(fewer):
             chosen = fewer
     return chosen
+
+
+def _group_by_node(
+    ordered: Sequence[DeviceHolder], legal: Collection[NodeKey]
+) -> dict[NodeKey, list[DeviceHolder]]:
+    by_node: dict[NodeKey, list[DeviceHolder]] = {}
+    for holder in ordered:
+        for node in sorted(holder.nodes):
+            if node in legal:
+                by_node.setdefault(node, []).append(holder)
+    return by_node
+
+
+def _count_devices(holders: Iterable[DeviceHolder], node: NodeKey, need: PodDemand) -> int:
+    wanted = (node, need.device_type)
+    return sum(device == wanted for holder in holders for device in holder.devices)
+
+
+def _drop_spare(
+    chosen: Sequence[DeviceHolder], node: NodeKey, need: PodDemand, there: int
+) -> list[DeviceHolder]:
+    """Return the holders without those whose devices are not needed, the most expensive last."""
+    needed = list(chosen)
+    for holder in reversed(chosen):
+        fewer = [other for other in needed if other is not holder]
+        if there + _count_devices(fewer, node, need) >= need.count:
+            needed = fewer
+    return needed
 
 
 def _explain_quota(demand: WaitingDemand, quotas: QuotaRoom, chosen: Iterable[DeviceHolder]) -> str:

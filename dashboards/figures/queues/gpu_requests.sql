@@ -16,9 +16,7 @@ SELECT
     p.pod,
     coalesce(p.queue, '(none)') AS queue,
     coalesce(p.priority_class, '(none)') AS priority,
-    p.gpu_request
-    * coalesce(try_cast(regexp_extract(p.gpu_resource, '/mig-([0-9]+)g', 1) AS INTEGER) / 7, 1)
-        AS gpus,
+    p.gpu_request AS gpus,
     p.created_at,
     coalesce(p.scheduled_at, p.started_at) AS placed_at,
     CASE

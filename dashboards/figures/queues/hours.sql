@@ -1,4 +1,5 @@
--- GPUs waited for, free GPUs, and allocated idle GPUs: the mean of each step.
+-- GPUs waited for, allocated, free, idle and put to effective use, and all that are paid for: the
+-- mean of each step. Effective use is null where a part of the allocated hours is not measured.
 WITH steps AS (
     SELECT
         unnest(
@@ -36,7 +37,11 @@ paid_hours AS (
     SELECT
         time_bucket(to_seconds($step_s), bucket, $since::TIMESTAMP) AS step,
         coalesce(sum(gpu_hours) FILTER (WHERE state = 'free'), 0) AS free_gpu_hours,
-        coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours
+        coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
+        sum(gpu_hours) AS paid_gpu_hours,
+        coalesce(sum(gpu_hours) FILTER (WHERE namespace <> '(platform)'), 0) AS allocated_gpu_hours,
+        coalesce(sum(measured_gpu_hours), 0) AS measured_gpu_hours,
+        coalesce(sum(effective_gpu_hours), 0) AS effective_gpu_hours
     FROM paid
     GROUP BY ALL
 )
@@ -44,10 +49,23 @@ paid_hours AS (
 SELECT
     s.step AS at,
     coalesce(w.waiting_gpus, 0) AS waiting_gpus,
+    coalesce(w.waiting_gpus, 0)
+    + h.allocated_gpu_hours * 3600
+    / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step) AS demand_gpus,
     h.free_gpu_hours * 3600 / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
         AS free_gpus,
     h.idle_gpu_hours * 3600 / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
-        AS idle_gpus
+        AS idle_gpus,
+    h.paid_gpu_hours * 3600 / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
+        AS paid_gpus,
+    h.allocated_gpu_hours * 3600
+    / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step) AS allocated_gpus,
+    CASE
+        WHEN h.measured_gpu_hours >= $least_measured * h.allocated_gpu_hours
+            THEN
+                h.effective_gpu_hours * 3600
+                / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
+    END AS effective_gpus
 FROM steps AS s
 LEFT JOIN waited AS w ON s.step = w.step
 LEFT JOIN paid_hours AS h ON s.step = h.step

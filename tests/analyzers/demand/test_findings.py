@@ -130,3 +130,32 @@ def test_no_report_lets_go_what_it_expects_to_be_asked_for(make_demand: Make, gp
     if excess := kinds.get("excess_headroom"):
         left = gpus - excess.gpu_hours / 24
         assert left >= sum(median) / 24 - 1e-3
+
+
+@pytest.mark.parametrize(
+    ("free", "kind", "change"), [(10, "quarter_surplus", -10), (0, None, 0)], ids=["half", "all"]
+)
+def test_the_quarter_gives_back_what_no_hour_needs(
+    make_demand: Make, free: int, kind: str | None, change: int
+) -> None:
+    """Ten GPUs in every hour of 28 days; 20 are there at 2 USD: 10 x 2 x 730 = 14,600 USD."""
+    site = make_demand(days=28)
+    site.demand(lambda _day, _hour: 10)
+    site.post("n1", held=10, free=free)
+    found = [f for f in DemandAnalyzer().find(site.views, site.window) if "quarter" in f.kind]
+    assert [f.kind for f in found] == ([kind] if kind else [])
+    assert all((f.gpu_hours, f.usd) == (0.0, None) for f in found)
+    told = DemandAnalyzer().summary(site.views, site.window)["clusters"]["c"]
+    assert (told["quarter"]["change"], told["quarter"]["usd_month"]) == (change, change * 1460.0)
+    assert (told["quarter"]["start"], told["quarter"]["need"]) == ("2026-11-02", 10.0)
+    assert [t["more_gpus"] for t in told["wait_targets"]["targets"]] == [change] * 3
+    assert told["wait_targets"]["trusted"] is True
+
+
+def test_less_than_four_weeks_or_thirty_waits_are_refused_and_said(make_demand: Make) -> None:
+    site = make_demand(days=27)
+    site.pod(0, 27 * 24, 4)
+    site.post("n1", held=4, free=4)
+    said = [u.reasons[0] for u in DemandAnalyzer().unjudged(site.views, site.window)]
+    assert "no plan of the quarter: 27 days of history: 28 are needed" in said
+    assert "no targets of the wait: 1 waits: 30 are needed" in said
