@@ -17,7 +17,6 @@ from fallow import money
 from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.accuracy.truth import Truth, gather, list_courses
 from runtime.experiments.demo_actions import (
     LEAST_S,
@@ -36,7 +35,7 @@ from runtime.experiments.demo_plants import (
     build_settings,
     plant_world,
 )
-from runtime.experiments.demo_rows import SAMPLE_EVERY_S, open_fleet_store
+from runtime.experiments.demo_rows import SAMPLE_EVERY_S, PolledInventory, open_fleet_store
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline, plans
 from runtime.operations.prices import read_configured_rates
@@ -164,7 +163,7 @@ def _list_blocks(  # noqa: PLR0917  (one caller)
     policies: "Sequence[Policy]",
 ) -> Iterator[Block]:
     quirks = Quirks.of(QUIRKS, world.seed)
-    inventory = Inventory(world, CLUSTER)
+    inventory = PolledInventory(world)
     end_s = window.end.timestamp()
     unstored: list[Block] = []
     since_s = world.now_s

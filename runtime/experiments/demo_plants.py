@@ -21,7 +21,8 @@ from simulator.hardware_faults import HardwareFault
 from simulator.world import Heat, Spec, World
 
 CLUSTER = "demo"
-DAY_S = 24 * 3600.0
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
 MIX = {
     "pretrain": 0.14, "train": 0.01, "train-wide": 0.02, "input-bound": 0.02, "idle-rank": 0.05,
     "kept": 0.05, "day-notebook": 0.06, "forgotten": 0.04, "night": 0.04, "train-a100": 0.01,
@@ -38,6 +39,9 @@ TEAM_BUDGETS = {"data": 60_000, "genai": 200_000, "search": 90_000, "speech": 60
 """Budgets of teams in dollars a month, some too small."""
 QUEUES = {"genai": 0.75, "data": 0.5}
 """Quotas of queues as shares of the fleet; together they are more than it."""
+NOMINAL_QUOTAS = {"team-genai": (40, 44), "team-search": (12, 12)}
+"""Elastic quotas of namespaces: GPUs that each is entitled to, and its most. The first is too small
+for its jobs; the second lends what it does not use, and keeps idle GPUs."""
 COOLING_FAULTS = (("h100-1", 2, 1.0, 4.0),)
 """GPUs whose cooling fails: first and last day."""
 MIXED = ("l4-0", "l40s")
@@ -151,6 +155,18 @@ def build_queues(gpus: int) -> Iterator[dict[str, Any]]:
             "kind": "ClusterQueue",
             "metadata": {"name": name},
             "spec": {"cohort": "research", "resourceGroups": [{**group, "flavors": flavors}]},
+        }
+
+
+def build_namespace_quotas() -> Iterator[dict[str, Any]]:
+    """Yield the elastic quotas of namespaces."""
+    gpu = "nvidia.com/gpu"
+    for namespace, (least, most) in NOMINAL_QUOTAS.items():
+        yield {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "ElasticQuota",
+            "metadata": {"name": "gpus", "namespace": namespace, "uid": f"quota-{namespace}"},
+            "spec": {"min": {gpu: str(least)}, "max": {gpu: str(most)}},
         }
 
 

@@ -6,16 +6,25 @@
 The engine and the simulation each need about half of the time, and run on two cores.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from fallow.tables import Batch
 from runtime.experiments.accuracy.collection import Inventory
-from runtime.experiments.demo_plants import CLUSTER, add_disk_reads, hide_lost_gpu
+from runtime.experiments.demo_plants import (
+    CLUSTER,
+    HOUR_S,
+    add_disk_reads,
+    build_namespace_quotas,
+    hide_lost_gpu,
+)
 from runtime.operations import pipeline
 from simulator.blocks import thin_block
 from simulator.exporters.device_rows import build_rows
@@ -31,6 +40,41 @@ if TYPE_CHECKING:
 
 SAMPLE_EVERY_S = 300.0
 """Scrape interval: a week of 128 GPUs at 5 minutes is 3 million values, some seconds of work."""
+
+
+class PolledInventory(Inventory):
+    """The demo's inventory: its quotas are polled each hour, other objects at each call."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, CLUSTER, [*build_namespace_quotas()])
+        self._world, self._polled_s = world, world.now_s
+
+    def batches(self, now_s: float) -> Iterator[Batch]:
+        """Yield the objects as `Inventory.batches`; quotas for each hour since the last call."""
+        first, last = (math.ceil(at_s / HOUR_S) for at_s in (self._polled_s, now_s))
+        polls = [*(hour * HOUR_S for hour in range(first, last)), now_s]
+        self._polled_s = now_s
+        for batch in super().batches(now_s):
+            if batch.table == "quota":
+                rows = [self._poll(row, at_s) for row in batch.rows.to_pylist() for at_s in polls]
+                yield Batch("quota", pa.Table.from_pylist(rows, batch.rows.schema))
+            else:
+                yield batch
+
+    def _poll(self, row: dict[str, Any], at_s: float) -> dict[str, Any]:
+        """Return a quota as it was at a time; an elastic one with what its namespace used then."""
+        used = row["used"]
+        if row["kind"].startswith("ElasticQuota"):
+            used = float(
+                sum(
+                    sum(self._world.devices[device].weight == 1 for device in t.devices)
+                    for t in self._world.cluster.allocations
+                    if t.holder.namespace == row["namespace"]
+                    and t.start_s <= at_s < t.end_s
+                    and t.share == 1
+                )
+            )
+        return {**row, "ts": datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None), "used": used}
 
 
 class FleetStore:

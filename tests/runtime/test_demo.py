@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 from actions.journal import Journal
+from dashboards.figures import queues
+from dashboards.figures.query import Filters
 from dashboards.waste_report import Story
 from fallow.settings import Settings, load
+from fallow.window import Window
 from runtime.cli import run
 from runtime.experiments import demo
 from runtime.operations import plans
@@ -168,3 +172,20 @@ def _play(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
     assert run(["demo", "--end", "2026-11-16", *words]) == 0
     return capsys.readouterr().out
+
+
+def test_quotas_are_polled_each_hour_and_stand_beside_their_use(settings: Settings) -> None:
+    with Warehouse.open(settings) as warehouse:
+        polls = warehouse.query(
+            "SELECT kind, namespace, list(DISTINCT ts ORDER BY ts) AS ts FROM quota "
+            "WHERE kind LIKE 'ElasticQuota%' GROUP BY ALL ORDER BY namespace"
+        ).to_pylist()
+        window = Window(demo.END - timedelta(days=2), demo.END)
+        rows = queues.read_quotas(warehouse, window, Filters()).to_pylist()
+    assert [row["namespace"] for row in polls] == ["team-genai", "team-search"]
+    hours = {window.start.replace(tzinfo=None) + timedelta(hours=hour) for hour in range(48)}
+    assert all(hours <= {*row["ts"]} for row in polls)
+    nominal = {row["name"]: row["nominal"] for row in rows if row["kind"].startswith("Elastic")}
+    assert nominal == {"team-genai/gpus": 40, "team-search/gpus": 12}
+    used = {row["name"]: row["used"] for row in rows}
+    assert used["team-genai/gpus"] > 0

@@ -108,9 +108,15 @@ def _list_steps(  # noqa: PLR0917  (one caller)
 
 
 class Inventory:
-    """The objects of a world's API server, as `fallow import kubectl` reads them."""
+    """The objects of a world's API server, as `fallow import kubectl` reads them.
 
-    def __init__(self, world: World, cluster: str = CLUSTER) -> None:
+    `constant`: further objects, which no controller of the world changes.
+    """
+
+    def __init__(
+        self, world: World, cluster: str = CLUSTER, constant: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        self._constant = constant
         self._store, self._cluster, self._heard = world.store, cluster, world.heard
         self._version = 0
 
@@ -122,7 +128,11 @@ class Inventory:
         uids = {o["metadata"]["uid"] for o in present}
         deleted = [o for o in deleted if o["metadata"]["uid"] not in uids]
         events = [self._heard.popleft() for _ in range(len(self._heard))]
-        document = {"apiVersion": "v1", "kind": "List", "items": [*present, *deleted, *events]}
+        document = {
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [*present, *self._constant, *deleted, *events],
+        }
         with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
             path = Path(folder) / "dump.json"
             path.write_text(json.dumps(document), encoding="utf-8")
