@@ -1,4 +1,4 @@
-"""What every test may ask for: public data, a fixed clock, settings with a home of their own."""
+"""Fixtures of every test: public data, a fixed clock, settings with a home of their own."""
 
 import gc
 import os
@@ -16,11 +16,11 @@ import duckdb
 import pytest
 from hypothesis import settings as hypothesis_settings
 
-from fallow import redaction
 from fallow.kube.api import BackOff
 from fallow.settings import Settings, load
 from tests.by_file import ByFile, scope, slow
 from tests.copies import copied
+from tests.isolation import own_globals
 from tests.marking import mark_items, nothing_started
 from tests.servers import kube_apiserver
 from tests.servers import prometheus as real_prometheus
@@ -65,7 +65,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what `make test-fast` asks for."""
+    """Add the option of `make test-fast`."""
     parser.addoption("--no-servers", action="store_true", help="a test that starts one fails")
 
 
@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Leave what is collected to the end: half a million objects are a third of a second each time.
 
-    The garbage collector looks at them at every full collection otherwise.
+    The garbage collector reads them at every full collection otherwise.
     """
     gc.collect()
     gc.freeze()
@@ -110,31 +110,33 @@ LACKS = {
     "extra": ("could not import", "extra", "tools.lock"),
     "program": ("debian", "not installed", "no postgresql", "no namespaces"),
 }
-"""What a test lacks, by words of the reason that it was skipped for; others are no lack."""
+"""What a skipped test lacks, by words of the reason; other reasons are no lack."""
 
 
-def lacking(reason: str) -> str:
-    """Return what a test that was skipped for a reason lacks: a key of LACKS, or "other"."""
-    said = reason.lower()
-    return next((what for what, words in LACKS.items() if any(w in said for w in words)), "other")
+def classify_skip(reason: str) -> str:
+    """Return what a skipped test lacks, by its reason: a key of LACKS, or "other"."""
+    lower = reason.lower()
+    return next((lack for lack, words in LACKS.items() if any(w in lower for w in words)), "other")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print how many tests skipped, by what they lack: a green run may have looked at little."""
+    """Print how many tests were skipped, by what they lack: a green run may have tested little."""
     reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())]
-    counts = Counter(lacking(reason) for reason in reasons)
-    named = ", ".join(f"{what} {counts[what]}" for what in (*LACKS, "other"))
-    terminalreporter.write_line(f"skipped for lack of: {named}")
+    counts = Counter(classify_skip(reason) for reason in reasons)
+    listed = ", ".join(f"{lack} {counts[lack]}" for lack in (*LACKS, "other"))
+    terminalreporter.write_line(f"skipped for lack of: {listed}")
 
 
 def pytest_report_header() -> str:
-    """Say which Kubernetes servers the contract tests ask."""
+    """Print which Kubernetes API servers the contract tests use."""
     folder = kube_apiserver.assets()
     real = f"kube-apiserver of {folder}" if folder else f"skipped: {kube_apiserver.absence()}"
     if folder is not None:
-        whole = kube_apiserver.controllers() is not None
-        real += ", with controllers" if whole else f"; {kube_apiserver.without_controllers()}"
-    return f"kubernetes: stand-in; {real}"
+        has_controllers = kube_apiserver.controllers() is not None
+        real += (
+            ", with controllers" if has_controllers else f"; {kube_apiserver.without_controllers()}"
+        )
+    return f"kubernetes: API stub; {real}"
 
 
 def _beside(root: Path, name: str) -> Path:
@@ -145,14 +147,14 @@ def _beside(root: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def engine_alone() -> Iterator[None]:
+def single_engine_thread() -> Iterator[None]:
     """Give an engine one thread where several test processes share the cores.
 
     Its threads would only wait for each other: a quarter of the processors' time.
     """
     configure = catalog._configure
 
-    def alone(
+    def configure_single(
         connection: duckdb.DuckDBPyConnection, settings: Settings, where: catalog.CatalogLocation
     ) -> None:
         configure(connection, settings, where)
@@ -161,7 +163,7 @@ def engine_alone() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         if SHARED:
-            patch.setattr(catalog, "_configure", alone)
+            patch.setattr(catalog, "_configure", configure_single)
         yield
 
 
@@ -178,13 +180,10 @@ def short_pauses() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_secrets() -> Iterator[None]:
-    """Let each file of tests have its own secrets: another file's token is a word here."""
-    values = set(redaction._values)
-    yield
-    redaction._values.clear()
-    redaction._values.update(values)
-    redaction._compile_values.cache_clear()
+def isolation() -> Iterator[None]:
+    """Give each file of tests its own globals: secrets, logging, settings in force, environment."""
+    with own_globals():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -243,7 +242,7 @@ def prometheus_with_history(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def now() -> datetime:
-    """Return the moment that tests call now."""
+    """Return the time that tests use as now."""
     return datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 

@@ -9,7 +9,7 @@ from tests.servers import kube_apiserver
 
 
 @pytest.mark.parametrize(
-    ("reason", "what"),
+    ("reason", "lack"),
     [
         ("Skipped: public data set 'openb' is not beside the checkout", "public data"),
         (f"Skipped: {kube_apiserver.absence()}", "API server"),
@@ -20,8 +20,8 @@ from tests.servers import kube_apiserver
         ("Skipped: a real server cannot be told to throttle", "other"),
     ],
 )
-def test_a_reason_says_what_is_lacking(reason: str, what: str) -> None:
-    assert conftest.lacking(reason) == what
+def test_a_reason_names_what_the_test_lacks(reason: str, lack: str) -> None:
+    assert conftest.classify_skip(reason) == lack
 
 
 def test_the_run_prints_how_many_of_each() -> None:

@@ -25,6 +25,8 @@ from typing import NamedTuple
 
 import pytest
 
+from runtime.service.opening import open_queue
+from runtime.service.roles import ServiceRole
 from tests.soak.faults import KINDS, PlannedFault, plan_faults
 from tests.soak.ledger import Check, Interruptions, check_actions, check_rows, read_notes
 from tests.soak.site import EXPORTERS, GPUS, GRACE_S, SoakSite
@@ -247,6 +249,19 @@ def check_service(soak: Soak, seconds: float) -> list[Check]:
     ]
 
 
+def deliver_queue(site: SoakSite) -> None:
+    """Store the rows that wait on disk for the next start, as that one does first."""
+    roles = {ServiceRole.collector}
+    with (
+        Warehouse.open(site.settings, write=True) as warehouse,
+        open_queue(warehouse, site.settings, roles, observe=lambda _state: None) as queue,
+    ):
+        assert queue is not None  # the catalog is in PostgreSQL
+        waited = queue.state.disk_rows
+        queue.deliver()
+        print(f"queue: {waited} rows waited on disk at the end, {queue.state.disk_rows} still do")
+
+
 def check_recovery(site: SoakSite, began: float) -> Check:
     """Wait until every exporter's answers of after the last fault are stored."""
     recent = "SELECT DISTINCT device FROM sample WHERE ts >= $since"
@@ -325,6 +340,7 @@ def run_soak(folder: Path, seed: int, seconds: float) -> list[Check]:
             print(f"NOT MADE, this machine does not allow it: {kind}")
         for kind in sorted(set(KINDS) - set(soak.fault_counts) - soak.skipped):
             print(f"not reached in {seconds:.0f} s: {kind}")
+        deliver_queue(site)
         checks += check_rows(site, notes_read, earlier, soak.interruptions)
         checks += check_actions(site, soak.passed_runs)
         checks += check_service(soak, seconds)
