@@ -254,7 +254,7 @@ def deliver_queue(site: SoakSite) -> None:
     roles = {ServiceRole.collector}
     with (
         Warehouse.open(site.settings, write=True) as warehouse,
-        open_queue(warehouse, site.settings, roles, observe=lambda _state: None) as queue,
+        open_queue(site.settings, warehouse, roles, observe=lambda _state: None) as queue,
     ):
         assert queue is not None  # the catalog is in PostgreSQL
         waited = queue.state.disk_rows
