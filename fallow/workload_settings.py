@@ -81,7 +81,7 @@ class PrecisionSettings(SettingsGroup):
         0.20, ge=0, le=1, description="FP32 pipe activity from which it computes in FP32"
     )
     tensor_asleep: float = Field(
-        0.02, ge=0, le=1, description="tensor activity below which the tensor cores sleep"
+        0.02, ge=0, le=1, description="tensor activity below which the tensor cores are idle"
     )
     tensor_busy: float = Field(
         0.30, ge=0, le=1, description="tensor activity above which FP8 is worth a try"

@@ -9,7 +9,8 @@ from fallow.errors import RefusedError
 from fallow.kube.api import ApiConnection
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_ERRORS = 300
+_FIRST_NOT_OK = 300
+"""HTTP codes from here on are no success."""
 
 
 def post_review(api: ApiConnection, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -20,6 +21,6 @@ def post_review(api: ApiConnection, body: Mapping[str, Any]) -> Mapping[str, Any
         TemporaryError: no response.
     """
     reply = api.write("POST", REVIEWS, body, content_type="application/json")
-    if reply.code >= _ERRORS:
+    if reply.code >= _FIRST_NOT_OK:
         raise RefusedError(f"{api.host} does not say what we may do: HTTP {reply.code}")
     return msgspec.json.decode(reply.body, type=dict[str, Any])

@@ -18,8 +18,7 @@ from actions.cluster.objects import (
 )
 from actions.recommend import explain_protection
 from fallow.action_models import Reason
-from fallow.protections import read_annotations as protecting
-from fallow.protections import read_protections
+from fallow.protections import read_annotations, read_protections
 
 GATE = "protected"
 
@@ -47,7 +46,7 @@ def find_protections(
 
 
 def _find_annotations(obj: Object, now: datetime | None) -> Iterator[str]:
-    for key, protection in protecting().items():
+    for key, protection in read_annotations().items():
         for value in (get_annotations(obj).get(key), get_labels(obj).get(key)):
             if value is not None and protection.protects(value, now):
                 yield f"{protection.why}: {key}={value} on {format_object(obj, 'Pod')}"

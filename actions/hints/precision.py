@@ -72,7 +72,7 @@ def format_hint(parameters: Mapping[str, Any], workload: str) -> str:
     ranges = parameters.get("ranges") or ()
     if not ranges:
         raise RefusedError(f"{workload}: the finding holds no range")
-    text_lines = [f"Fallow: {parameters.get('why', 'its tensor cores sleep')}."]
+    text_lines = [f"Fallow: {parameters.get('why', 'its tensor cores are idle')}."]
     for speed_range in ranges:
         low, high = speed_range["times_as_fast"]
         text_lines.append(f"{speed_range['format']}: {low:g} to {high:g} times as fast, estimated.")

@@ -23,7 +23,7 @@ from fallow.errors import RefusedError
 ANCHOR_KEY = "fallow.dev/journal"
 """Annotation of the Lease: the last row of the journal of who holds it, as ROW:HASH."""
 API = "coordination.k8s.io/v1"
-_CREATED, _OK, _EXISTS, _CONFLICT, _NO_SPACE = 201, 200, 409, 409, 404
+_CREATED, _OK, _CONFLICT, _INVALID, _NOT_FOUND = 201, 200, 409, 422, 404
 RENEW_AFTER = 1 / 3
 """Share of the duration after which the Lease is renewed."""
 RETRY_S = 2.0
@@ -45,8 +45,8 @@ class _Observation(msgspec.Struct, frozen=True):
 
     version: tuple[str, str]
     """uid and resourceVersion"""
-    at: float
-    lasts: float
+    seen_at: float
+    duration_s: float
     """Seconds without a change after which it may be taken."""
 
 
@@ -137,7 +137,7 @@ class Lease:
             )
             self._seen = _Observation(version, self._ticks(), duration_s)
             return duration_s
-        return self._seen.at + self._seen.lasts - started
+        return self._seen.seen_at + self._seen.duration_s - started
 
     def give_up(self) -> None:
         """Release the lease, so that another actor can begin at once."""
@@ -157,9 +157,9 @@ class Lease:
         if result.code in (_OK, _CREATED):
             self._renewed = started
             return None
-        if result.code in (_CONFLICT, 422):
+        if result.code in (_CONFLICT, _INVALID):
             return "another actor took the lease at the same time"
-        if result.code == _NO_SPACE:
+        if result.code == _NOT_FOUND:
             raise RefusedError(
                 f"there is no namespace {self._settings.namespace!r} for the lease",
                 hint="create it, or set actions.lease.namespace",
@@ -185,11 +185,11 @@ class Lease:
         )
         self.anchor = str((meta.get("annotations") or {}).get(ANCHOR_KEY) or "")
         anchor = self.renew_anchor(self.anchor)
-        notes: dict[str, Any] = {"annotations": {ANCHOR_KEY: anchor}} if anchor else {}
+        anchors: dict[str, Any] = {"annotations": {ANCHOR_KEY: anchor}} if anchor else {}
         if lease is not None:
-            body: dict[str, Any] = {"spec": spec, **({"metadata": notes} if notes else {})}
+            body: dict[str, Any] = {"spec": spec, **({"metadata": anchors} if anchors else {})}
             return Change(target=target, method="PATCH", path=self._path, body=body)
-        metadata = {"name": target.name, "namespace": target.namespace, **notes}
+        metadata = {"name": target.name, "namespace": target.namespace, **anchors}
         body = {"apiVersion": API, "kind": "Lease", "metadata": metadata, "spec": spec}
         return Change(
             target=target,

@@ -102,7 +102,7 @@ def _parse_text(node: Node) -> str:
     return text
 
 
-def _flag(node: Node) -> bool:
+def _parse_flag(node: Node) -> bool:
     text = _format_scalar(node)
     if text not in {"true", "false"} or node.tag != "tag:yaml.org,2002:bool":
         raise ValueError(f"{text!r} is neither")
@@ -157,7 +157,7 @@ def _parse_time_zone(node: Node) -> str:
     return text
 
 
-def _schedule(node: Node) -> str:
+def _parse_schedule(node: Node) -> str:
     text = _parse_text(node)
     parse_triggers(text)
     return text
@@ -236,7 +236,7 @@ Name = Annotated[
     Legal("lower case, digits and -, 63 at most"),
 ]
 Line = Annotated[str, Field(pattern=r"^\S[^\r\n]{0,499}$"), TEXT, Legal("a text of one line")]
-Flag = Annotated[bool, BeforeValidator(_flag), Legal("true, false")]
+Flag = Annotated[bool, BeforeValidator(_parse_flag), Legal("true, false")]
 Number = Annotated[float, Field(ge=0), BeforeValidator(_parse_number)]
 Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_parse_number)]
 Count = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_parse_number)]
@@ -276,7 +276,7 @@ TimeZone = Annotated[
 ]
 Schedule = Annotated[
     str,
-    BeforeValidator(_schedule),
+    BeforeValidator(_parse_schedule),
     Legal("minute, hour, day of month, month, day of week, such as '0 9 * * mon-fri'"),
 ]
 _DAY = Legal("a day such as 2026-12-24, or a time such as 2026-12-24T18:00")

@@ -17,39 +17,39 @@ def describe_proposal(group: QuotaGroup, proposal: QuotaProposal | None) -> dict
         "moves": [
             *(
                 {
-                    "name": group.label(g.column),
-                    "from_gpus": g.before,
-                    "to_gpus": g.after,
-                    "keeps_quantile": g.trial.keep_quantile,
-                    "backtest_steps": g.trial.steps,
-                    "missed_gpu_hours": g.trial.missed_gpu_hours,
-                    "missed_share": g.trial.missed_share,
-                    "patch": _build_patch(group, g.column, g.before, g.after),
+                    "name": group.label(gift.column),
+                    "from_gpus": gift.before,
+                    "to_gpus": gift.after,
+                    "keeps_quantile": gift.trial.keep_quantile,
+                    "backtest_steps": gift.trial.steps,
+                    "missed_gpu_hours": gift.trial.missed_gpu_hours,
+                    "missed_share": gift.trial.missed_share,
+                    "patch": _build_patch(group, gift.column, gift.before, gift.after),
                 }
-                for g in proposal.gifts
+                for gift in proposal.gifts
             ),
             *(
                 {
-                    "name": group.label(n),
+                    "name": group.label(column),
                     "from_gpus": before,
                     "to_gpus": after,
-                    "patch": _build_patch(group, n, before, after),
+                    "patch": _build_patch(group, column, before, after),
                 }
-                for n, before, after in proposal.receipts
+                for column, before, after in proposal.receipts
             ),
         ],
-        "refused": [{"name": group.label(n), "why": why} for n, why in proposal.refused],
+        "refused": [{"name": group.label(column), "why": why} for column, why in proposal.refused],
     }
 
 
-def _build_patch(group: QuotaGroup, n: int, before: float, after: float) -> Any:
+def _build_patch(group: QuotaGroup, column: int, before: float, after: float) -> Any:
     """Return the change of a nominal quota.
 
     It is a merge-patch, or for Kueue's lists the values to replace.
     """
     resource, _, flavor = group.resource.partition("@")
-    limit = float(group.limit[-1, n])
-    raised = {} if after <= limit else {resource: f"{after:g}"}
+    limit = float(group.limit[-1, column])
+    higher_limit = {} if after <= limit else {resource: f"{after:g}"}
     if group.kind == "ClusterQueue":
         return {"flavor": flavor, "resource": resource, "nominalQuota": f"{after:g}",
                 "test": f"{before:g}"}  # fmt: skip
@@ -59,6 +59,7 @@ def _build_patch(group: QuotaGroup, n: int, before: float, after: float) -> Any:
         most = -1 if np.isinf(limit) else max(limit, after)
         return {"spec": {"resources": {"gpu": {"quota": after, "limit": most}}}}
     if group.kind == "Queue.volcano":
-        more = {"capability": raised} if raised else {}
+        more = {"capability": higher_limit} if higher_limit else {}
         return {"spec": {"deserved": {resource: f"{after:g}"}, **more}}
-    return {"spec": {"min": {resource: f"{after:g}"}, **({"max": raised} if raised else {})}}
+    more = {"max": higher_limit} if higher_limit else {}
+    return {"spec": {"min": {resource: f"{after:g}"}, **more}}

@@ -1,11 +1,12 @@
--- Allocated GPUs of each node, including the job's own, at the times when some jobs started. A
--- device that several pods share counts for each: free capacity is never overstated.
+-- The allocated GPUs of each node at the time when each job of $gangs started, the job's own
+-- included. A device that several pods share counts once for each pod, so that free capacity is
+-- never overstated.
 WITH starts AS (
     SELECT
-        m.gang,
-        m.cluster,
-        m.model,
-        make_timestamp(m.started_at) AS started_at -- noqa: RF01
+        job.gang,
+        job.cluster,
+        job.model,
+        make_timestamp(job.started_at) AS started_at -- noqa: RF01
     FROM (
         SELECT
             unnest(
@@ -16,8 +17,8 @@ WITH starts AS (
                         "started_at": "BIGINT"
                     }]'
                 )
-            ) AS m
-    ) AS listed
+            ) AS job
+    ) AS jobs
 ),
 
 allocations AS (
@@ -68,25 +69,25 @@ nodes AS (
     FROM counts
 ),
 
-places AS (
+job_nodes AS (
     SELECT
-        a.gang,
-        a.started_at,
+        s.gang,
+        s.started_at,
         n.cluster,
         n.node,
         n.model
-    FROM starts AS a
-    INNER JOIN nodes AS n ON a.cluster = n.cluster AND a.model = n.model
+    FROM starts AS s
+    INNER JOIN nodes AS n ON s.cluster = n.cluster AND s.model = n.model
 )
 
 SELECT
-    p.gang,
-    p.node,
+    j.gang,
+    j.node,
     c.gpus::BIGINT AS gpus
-FROM places AS p
+FROM job_nodes AS j
 ASOF INNER JOIN counts AS c
     ON
-        p.cluster = c.cluster AND p.node = c.node AND p.model = c.model
-        AND p.started_at >= c.changed_at
+        j.cluster = c.cluster AND j.node = c.node AND j.model = c.model
+        AND j.started_at >= c.changed_at
 WHERE c.gpus > 0
-ORDER BY p.gang, p.node
+ORDER BY j.gang, j.node

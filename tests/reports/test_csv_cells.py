@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,7 @@ from dashboards.reports.document import ReportColumn, ReportDocument, ReportSect
 from fallow.csv_cells import FORMULA_STARTS, guard_cell
 from fallow.window import Window
 from runtime.rendering.tables import render
+from tests.lint.names import PACKAGES, ROOT
 
 CELLS = [
     ("=1+1", "'=1+1"),
@@ -106,3 +108,18 @@ def test_without_the_guard_a_focus_file_is_what_it_was(texts: list[str]) -> None
     written = [row[0] for row in _read(focus.encode_csv(table).decode())[1:]]
     assert [cell.removeprefix("'") for cell in written] == texts
     assert not any(cell.startswith(FORMULA_STARTS) for cell in written)
+
+
+def test_every_csv_is_written_with_guarded_cells() -> None:
+    writers = re.compile(r"csv\.writer\(|DictWriter\(|\.write_csv\(|\.to_csv\(")
+    found = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if writers.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == {
+        "fallow/csv_cells.py",
+        "dashboards/reports/focus/__init__.py",  # `_guard` first, see the tests above
+        "simulator/work/fit.py",  # tables of the simulator, from public data, not for spreadsheets
+    }

@@ -17,22 +17,22 @@ def find_targets(
     """Return the claims to evict, in order; empty when no allowed eviction would help."""
     queue, wanted = ledger.queues[claim.queue], sum_parts(claim, flavors)
     short = {part for part, n in wanted.items() if n > ledger.available(queue, part)}
-    own = _list_own(claim, queue, ledger, short)
+    own_claims = _list_own(claim, queue, ledger, short)
     borrowers = _list_others(queue, ledger, short)
     within = all(
         ledger.used(queue.name, part) + wanted[part] <= queue.quota(part).nominal for part in short
     )
     if within:
         reclaimed = [admitted for admitted in borrowers if _is_reclaiming(claim, queue, admitted)]
-        victims = _find_minimal(queue, wanted, [*reclaimed, *own], ledger, borrow=False)
+        victims = _find_minimal(queue, wanted, [*reclaimed, *own_claims], ledger, borrow=False)
         if victims:
             return victims
     if queue.borrow_preempts:
         lower = [admitted for admitted in borrowers if _is_outbid(claim, queue, admitted)]
-        victims = _find_minimal(queue, wanted, [*lower, *own], ledger, borrow=True)
+        victims = _find_minimal(queue, wanted, [*lower, *own_claims], ledger, borrow=True)
         if victims:
             return victims
-    return _find_minimal(queue, wanted, own, ledger, borrow=True)
+    return _find_minimal(queue, wanted, own_claims, ledger, borrow=True)
 
 
 def _is_reclaiming(claim: QuotaClaim, queue: ClusterQueue, admitted: AdmittedClaim) -> bool:
@@ -62,22 +62,22 @@ def _list_own(
 
     if queue.within_queue == "Never":
         return []
-    mine = ledger.held_by(queue.name)
+    own = ledger.held_by(queue.name)
     return _sort_claims(
-        admitted for admitted in mine if yields(admitted) and short & admitted.parts().keys()
+        admitted for admitted in own if yields(admitted) and short & admitted.parts().keys()
     )
 
 
 def _list_others(queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[AdmittedClaim]:
     if queue.reclaim == "Never" and not queue.borrow_preempts:
         return []
-    theirs = (
+    claims = (
         admitted
-        for mate in ledger.mates(queue)
-        if mate is not queue and any(ledger.borrowing(mate.name, part) for part in short)
-        for admitted in ledger.held_by(mate.name)
+        for other in ledger.mates(queue)
+        if other is not queue and any(ledger.borrowing(other.name, part) for part in short)
+        for admitted in ledger.held_by(other.name)
     )
-    return _sort_claims(admitted for admitted in theirs if _is_borrowing(ledger, admitted, short))
+    return _sort_claims(admitted for admitted in claims if _is_borrowing(ledger, admitted, short))
 
 
 def _is_borrowing(ledger: Ledger, admitted: AdmittedClaim, short: set[Part]) -> bool:
@@ -88,7 +88,7 @@ def _is_borrowing(ledger: Ledger, admitted: AdmittedClaim, short: set[Part]) -> 
 
 def _sort_claims(admitted: Iterable[AdmittedClaim]) -> list[AdmittedClaim]:
     return sorted(
-        admitted, key=lambda h: (not h.leaving, h.claim.priority, -h.since_s, h.claim.uid)
+        admitted, key=lambda a: (not a.leaving, a.claim.priority, -a.since_s, a.claim.uid)
     )
 
 
@@ -105,7 +105,7 @@ def _find_minimal(
     short = {part for part, n in wanted.items() if n > ledger.available(queue, part)}
     trial = ledger.copy()
     evicted: list[AdmittedClaim] = []
-    for admitted in sorted(candidates, key=lambda h: not h.leaving):
+    for admitted in sorted(candidates, key=lambda a: not a.leaving):
         if is_fitting(queue, wanted, trial, borrow=borrow):
             break
         # A queue that has returned enough meanwhile is left unchanged.

@@ -314,8 +314,8 @@ def test_events_are_forgotten_after_an_hour(small: Make, shapes: Any) -> None:
     [
         ("h100-9", "node-lost", None, "no node 'h100-9'"),
         ("h100-0", "fire", None, "legal: node-lost, spot, xid, cordoned"),
-        ("h100-0", "xid", 8, "no board 8 on node 'h100-0' (hint: 0 to 7)"),
-        ("h100-0", "xid", None, "no board None"),
+        ("h100-0", "xid", 8, "no GPU 8 on node 'h100-0' (hint: 0 to 7)"),
+        ("h100-0", "xid", None, "no GPU None"),
     ],
 )
 def test_what_cannot_fail_is_refused(
