@@ -20,12 +20,12 @@ EVERY = timedelta(minutes=10)
 
 
 def samples(start: datetime, count: int, device: str = "GPU-0") -> Batch:
-    moments = [start + EVERY * k for k in range(count)]
+    instants = [start + EVERY * k for k in range(count)]
     return Batch.of(
         "sample",
         {
             "cluster": ["test"] * count,
-            "ts": moments,
+            "ts": instants,
             "device": [device] * count,
             "interval_s": [EVERY.total_seconds()] * count,
             "model": ["NVIDIA H100 80GB HBM3"] * count,

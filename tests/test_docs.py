@@ -104,14 +104,14 @@ def test_every_command_and_option_is_documented_and_commands_in_words_too() -> N
     parts = dict(
         re.findall(r"^## fallow ([a-z \-]+)$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     )
-    told = "\n".join(_written(but="cli.md").values())
+    text = "\n".join(_written(but="cli.md").values())
     for name, command in _all_commands():
         part = parts[name]
         for parameter in command.params:
             shown = parameter.param_type_name == "option" and not parameter.hidden
             if shown and parameter.name not in (*GLOBALS, "help"):
                 assert all(f"`{o}`" in part for o in parameter.opts), f"{name} {parameter.opts}"
-        assert re.search(rf"(fallow |`|/){name}\b", told), f"only cli.md knows fallow {name}"
+        assert re.search(rf"(fallow |`|/){name}\b", text), f"only cli.md knows fallow {name}"
 
 
 def test_every_metric_is_documented() -> None:

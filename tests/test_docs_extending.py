@@ -36,8 +36,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     info.mkdir(parents=True)
     for name, text in FILES.items():
         (site / name).write_text(text, encoding="utf-8")
-    said = tomllib.loads(FILES["pyproject.toml"])["project"]
-    (info / "METADATA").write_text(f"Name: {said['name']}\nVersion: {said['version']}\n")
+    document = tomllib.loads(FILES["pyproject.toml"])["project"]
+    (info / "METADATA").write_text(f"Name: {document['name']}\nVersion: {document['version']}\n")
     lines = [f"[{group}]\n{name} = {value}\n" for group, name, value in POINTS]
     (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.syspath_prepend(site)
@@ -64,8 +64,8 @@ def test_a_collector_of_20_lines_is_collected_from_and_under_contract(
     assert "collectors,smi-log,smi_log:SmiLog,fallow-smi-log" in capsys.readouterr().out
     assert run(["collect", "--once", "--source", "smi-log"]) == 0
     capsys.readouterr()
-    asked = "SELECT device, gpu_util_pct AS util, power_w AS w FROM sample ORDER BY device"
-    assert run(["warehouse", "query", asked, "-o", "csv"]) == 0
+    wanted = "SELECT device, gpu_util_pct AS util, power_w AS w FROM sample ORDER BY device"
+    assert run(["warehouse", "query", wanted, "-o", "csv"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "device,util,w",
         "GPU-1,7.0,34.5",

@@ -47,9 +47,9 @@ def test_gentd26_has_410_of_its_415_idle_windows_in_75_pods(
     first = json.loads(capsys.readouterr().out)["import"][0]
     assert first["devices"] == 80
     assert run(["analyze", "idle", *PLAIN_RULE, "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["schema"] == "fallow.findings/v1"
-    found = told["findings"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "fallow.findings/v1"
+    found = document["findings"]
     # The published rule counts from the first to the last sample; a finding holds only time that is
     # idle in the ledger, in its steps of five minutes (the judge alone: test_idle_real_trace).
     assert len(found) == 410
@@ -64,7 +64,7 @@ def test_gentd26_has_410_of_its_415_idle_windows_in_75_pods(
     again = json.loads(capsys.readouterr().out)["import"][0]
     assert again["added"] == 0
     assert run(["analyze", "idle", *PLAIN_RULE, "-o", "json", "--fail-on-findings"]) == 4
-    assert json.loads(capsys.readouterr().out) == told
+    assert json.loads(capsys.readouterr().out) == document
 
     # Any finding can be explained, and its arithmetic closes.
     assert run(["explain", found[0]["id"], "-o", "json"]) == 0
@@ -75,12 +75,12 @@ def test_gentd26_has_410_of_its_415_idle_windows_in_75_pods(
 
     # The 3,998 looks with memory but no duty cycle are unknown, and the books balance.
     assert run(["spend", "--by", "state", "-o", "json"]) == 0
-    said = capsys.readouterr()
-    spent = json.loads(said.out)
+    answer = capsys.readouterr()
+    spent = json.loads(answer.out)
     hours_by_state = {row["state"]: row["gpu_hours"] for row in spent["spend"]}
     assert hours_by_state["unknown"] > 0
     assert spent["total"]["gpu_hours"] == pytest.approx(sum(hours_by_state.values()))
-    assert "does not add up" not in said.err
+    assert "does not add up" not in answer.err
 
 
 @pytest.mark.real_data
@@ -92,8 +92,8 @@ def test_openb_is_counted_as_its_readme_counts_it(
     pods = shared_data("openb/openb_pod_list_default.csv")
     words = ["import", "openb", "--nodes", str(nodes), "--pods", str(pods), "-o", "json"]
     assert run([*words, "--cluster", "openb"]) == 0
-    said = capsys.readouterr()
-    counts = {row["what"]: row["count"] for row in json.loads(said.out)["inventory"]}
+    answer = capsys.readouterr()
+    counts = {row["what"]: row["count"] for row in json.loads(answer.out)["inventory"]}
     assert counts["nodes"] == 1523
     assert counts["nodes with GPUs"] == 1213
     assert counts["GPUs"] == 6212

@@ -30,8 +30,8 @@ WIDE = replace(POLICY, max_resources=PolicyAmount(Decimal(100)))
 def test_the_dearest_comes_first_and_takes_the_budget() -> None:
     rule = replace(WIDE, budgets=(ActionBudget(workloads=PolicyAmount(Decimal(2))),), concurrent=10)
     made = plan([rule], [case("a", "1"), case("b", "30"), case("c", "20")], SPENT, NOW)
-    said = [(d.subject[3], d.ruling) for d in made.decisions]
-    assert said == [("b", "allow"), ("c", "allow"), ("a", "hold")]
+    answer = [(d.subject[3], d.ruling) for d in made.decisions]
+    assert answer == [("b", "allow"), ("c", "allow"), ("a", "hold")]
     assert [r.gate for r in made.decisions[2].reasons] == ["budget"]
 
 
@@ -54,8 +54,8 @@ def test_an_object_gets_one_decision_by_the_policy_that_goes_furthest() -> None:
 
 
 def test_histories_are_by_policy_and_finding() -> None:
-    told = {("idle-notebooks", "id-a"): CaseHistory()}
-    (made,) = plan([WIDE], [case("a")], SPENT, NOW, told).decisions
+    result = {("idle-notebooks", "id-a"): CaseHistory()}
+    (made,) = plan([WIDE], [case("a")], SPENT, NOW, result).decisions
     assert (made.step, made.ruling) == ("notify", "allow")
 
 
@@ -84,19 +84,19 @@ def test_all_that_is_refused_says_why() -> None:
 
 def test_why_not_asks_every_gate_and_says_what_would_help() -> None:
     shut = replace(case("a"), coverage=0.5, uid=None)
-    told = answer_gates(replace(WIDE, mode="notify"), shut, SPENT, NOW)
-    assert [a.gate for a in told] == [g.gate for g in list_gates()]
-    no = {a.gate: a for a in told if not a.open}
+    gates = answer_gates(replace(WIDE, mode="notify"), shut, SPENT, NOW)
+    assert [a.gate for a in gates] == [g.gate for g in list_gates()]
+    no = {a.gate: a for a in gates if not a.open}
     assert set(no) == {"coverage", "mode", "identity"}
     assert no["coverage"].refusal == "coverage is 50.0%, below 95%"
     assert no["mode"].way == "set `mode: enforce`"
 
 
 def test_why_not_says_until_when() -> None:
-    told = answer_gates(
+    gates = answer_gates(
         WIDE, replace(case("a"), history=CaseHistory(notified_at=NOW - HOUR)), SPENT, NOW
     )
-    (grace,) = [a for a in told if a.gate == "grace"]
+    (grace,) = [a for a in gates if a.gate == "grace"]
     assert grace.until == NOW + 23 * HOUR
 
 

@@ -40,8 +40,10 @@ def test_a_suspicion_is_a_question_whatever_else_is_said() -> None:
 
 
 def test_a_confirmed_finding_that_may_not_be_acted_upon_is_told() -> None:
-    (told,) = recommend(finding(details={"actionable": False, "reasons": ["no host witness"]}))
-    assert (told.verb, told.caution) == ("notify owner", "no host witness")
+    (recommendation,) = recommend(
+        finding(details={"actionable": False, "reasons": ["no host witness"]})
+    )
+    assert (recommendation.verb, recommendation.caution) == ("notify owner", "no host witness")
 
 
 def test_partly_idle_ranks_ask_for_fewer_and_are_never_stopped() -> None:
@@ -57,8 +59,8 @@ def test_every_kind_is_stopped_by_its_own_handle_and_can_be_undone(kind: str) ->
     assert stop.reversible
     assert stop.undo
     assert tell.verb == "notify owner"
-    said = f"{stop.verb} {stop.why}".lower()
-    assert "delete " not in said.replace("delete /hub/api", "")
+    answer = f"{stop.verb} {stop.why}".lower()
+    assert "delete " not in answer.replace("delete /hub/api", "")
 
 
 def test_kserve_is_stopped_by_its_annotation_and_lws_as_a_whole() -> None:
@@ -79,15 +81,15 @@ def test_a_job_is_warned_about_kueue() -> None:
 )
 def test_what_is_protected_is_never_stopped(kind: str, namespace: str) -> None:
     assert explain_protection(kind, namespace)
-    (told,) = recommend(finding(kind, namespace))
-    assert told.verb == "notify owner"
-    assert told.caution is not None
-    assert told.caution.startswith("Fallow never stops it")
+    (recommendation,) = recommend(finding(kind, namespace))
+    assert recommendation.verb == "notify owner"
+    assert recommendation.caution is not None
+    assert recommendation.caution.startswith("Fallow never stops it")
 
 
 def test_an_unknown_kind_is_told_and_not_touched() -> None:
-    (told,) = recommend(finding("Gizmo"))
-    assert told.verb == "notify owner"
+    (recommendation,) = recommend(finding("Gizmo"))
+    assert recommendation.verb == "notify owner"
 
 
 @pytest.mark.parametrize("verdict", ["busy", "unknown"])
@@ -124,17 +126,17 @@ def test_idle_advice_claims_the_workload_s_idle_hours(evidence: str) -> None:
 
 
 def stalled(**details: Any) -> Finding:
-    said = {"actionable": True, "how": "spin", "checkpoint": {"every_s": 1800}, "why": "all spin"}
-    made = finding("PyTorchJob", verdict="wasteful", details={**said, **details})
+    answer = {"actionable": True, "how": "spin", "checkpoint": {"every_s": 1800}, "why": "all spin"}
+    made = finding("PyTorchJob", verdict="wasteful", details={**answer, **details})
     return msgspec.structs.replace(made, analyzer="stalled", kind="stalled_job")
 
 
 def test_a_stalled_job_is_stopped_only_where_a_checkpoint_is_known() -> None:
     assert verbs_of(stalled()) == ["suspend", "notify owner"]
     assert verbs_of(stalled(actionable=False)) == ["notify owner"]
-    (told,) = recommend(stalled(checkpoint=None))
-    assert told.verb == "notify owner"
-    assert "no checkpoint of it is known" in (told.caution or "")
+    (recommendation,) = recommend(stalled(checkpoint=None))
+    assert recommendation.verb == "notify owner"
+    assert "no checkpoint of it is known" in (recommendation.caution or "")
     assert verbs_of(msgspec.structs.replace(stalled(), evidence="suspected")) == ["ask owner"]
 
 

@@ -26,10 +26,10 @@ def test_the_files_are_what_the_code_declares(name: str) -> None:
 
 def test_no_role_may_delete_update_or_do_anything_to_everything() -> None:
     documents = [d for text in render_pages().values() for d in yaml.safe_load_all(text)]
-    said = [rule for d in documents for rule in d["rules"]]
-    assert {v for r in said for v in r["verbs"]} <= {"get", "list", "watch", "create", "patch"}
-    assert "*" not in {w for r in said for w in (*r["resources"], *r["apiGroups"])}
-    secret = {r for rule in said for r in rule["resources"] if "secret" in r}
+    answer = [rule for d in documents for rule in d["rules"]]
+    assert {v for r in answer for v in r["verbs"]} <= {"get", "list", "watch", "create", "patch"}
+    assert "*" not in {w for r in answer for w in (*r["resources"], *r["apiGroups"])}
+    secret = {r for rule in answer for r in rule["resources"] if "secret" in r}
     assert not secret
 
 
@@ -74,19 +74,19 @@ def test_rights_to_one_resource_are_one_rule() -> None:
 
 
 def test_the_api_is_asked_once_for_each_right_and_namespace() -> None:
-    asked: list[Any] = []
+    wanted: list[Any] = []
 
     def answer(body: Any) -> Any:
-        asked.append(body["spec"]["resourceAttributes"])
-        return {"status": {"allowed": asked[-1]["verb"] == "get", "reason": "because"}}
+        wanted.append(body["spec"]["resourceAttributes"])
+        return {"status": {"allowed": wanted[-1]["verb"] == "get", "reason": "because"}}
 
     rights = {
         "a": [Right("apps", "deployments/scale", ("get", "patch"))],
         "b": [Right("apps", "deployments/scale", ("get",))],
     }
     proofs = check_rights(answer, rights, ["ml", "dev"])
-    assert len(asked) == 4
-    assert asked[0] == {
+    assert len(wanted) == 4
+    assert wanted[0] == {
         "group": "apps",
         "resource": "deployments",
         "subresource": "scale",

@@ -97,10 +97,10 @@ class Site:
     ) -> None:
         """Put one look per value (a number is `gr_engine_active`), and the device."""
         first = START.replace(tzinfo=None) + begin
-        looks = []
+        samples = []
         for n, value in enumerate(values):
             shown = value if isinstance(value, Mapping) else {"gr_engine_active": value}
-            looks.append(
+            samples.append(
                 {
                     "cluster": "c",
                     "ts": first + n * self.interval,
@@ -113,7 +113,7 @@ class Site:
                     **shown,
                 }
             )
-        self.views.rows("sample", looks)
+        self.views.rows("sample", samples)
         seconds = self.interval.total_seconds()
         self.views.rows(
             "device",
@@ -121,7 +121,7 @@ class Site:
                 {
                     "cluster": "c", "device": name, "parent": parent, "node": "n1",
                     "model": model, "gpu_model": "H100", "weight": 1.0, "interval_s": seconds,
-                    "first_seen": first, "last_seen": first + len(looks) * self.interval,
+                    "first_seen": first, "last_seen": first + len(samples) * self.interval,
                 }
             ],
         )  # fmt: skip

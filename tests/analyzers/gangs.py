@@ -126,17 +126,17 @@ class Gangs:
         every: float,
         shown: Mapping[str, Mapping[str, float | None]],
     ) -> None:
-        looks = [{**SHOWN.get(what, {}), **shown.get(what, {})} for what, minutes in pieces
+        samples = [{**SHOWN.get(what, {}), **shown.get(what, {})} for what, minutes in pieces
                  for _ in range(round(minutes * 60 / every))]  # fmt: skip
         self.views.rows(
             "sample",
             [
                 {
-                    "cluster": "c", "ts": NAIVE - timedelta(seconds=(len(looks) - n) * every),
+                    "cluster": "c", "ts": NAIVE - timedelta(seconds=(len(samples) - n) * every),
                     "device": device, "node": f"{name}-n{rank}", "model": "NVIDIA H100 80GB HBM3",
-                    "namespace": "ns", "pod": f"{name}-{rank}", "interval_s": every, **look,
+                    "namespace": "ns", "pod": f"{name}-{rank}", "interval_s": every, **sample,
                 }
-                for n, look in enumerate(looks)
+                for n, sample in enumerate(samples)
             ],
         )  # fmt: skip
         self.views.rows(

@@ -56,7 +56,7 @@ class Hours:
 
         A rank's `before` is what it shows in its first hour.
         """
-        said, gib, usd = MODELS[model]
+        answer, gib, usd = MODELS[model]
         per = gpus_per_pod or len(ranks)
         rollups: list[dict[str, Any]] = []
         ledger: list[dict[str, Any]] = []
@@ -66,7 +66,7 @@ class Hours:
             node, pod_name = nodes[n * len(nodes) // len(ranks)], f"{name}-{n // per}"
             facts = {
                 "cluster": "c", "device": device, "parent": parent, "node": node,
-                "profile": profile, "model": said,
+                "profile": profile, "model": answer,
             }  # fmt: skip
             seen = {"weight": weight, "memory_bytes": int(gib * GIB * weight), "gpu_model": model}
             self.views.rows("device", [facts | seen])

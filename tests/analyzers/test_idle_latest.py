@@ -65,8 +65,8 @@ def test_a_stretch_that_ended_when_the_last_hours_began_is_none_of_them(
     site.holds("nb", ["GPU-0"], kind="Notebook")
     site.notebook("nb-0", busy_kernels=0)
     ten = (site.start + 10 * HOUR).replace(tzinfo=None)
-    said = "UPDATE notebook_sample SET last_kernel_activity = $at WHERE ts > $at"
-    views.engine.execute(said, {"at": ten})
+    answer = "UPDATE notebook_sample SET last_kernel_activity = $at WHERE ts > $at"
+    views.engine.execute(answer, {"at": ten})
     assert spans(site) == [("nb", 10, 12)]
 
 

@@ -150,10 +150,10 @@ def test_the_past_is_what_was_found_at_each_moment(told: dict[str, Any]) -> None
     memory = build(told)
     try:
         analyzer = IdleAnalyzer(IdleSettings(service_duration=timedelta(hours=3)))
-        moments = [START + n * timedelta(minutes=30) for n in range(3, 2 * LENGTH + 1)]
-        past = analyzer.replay(memory, Window(START, moments[-1]), moments)
+        instants = [START + n * timedelta(minutes=30) for n in range(3, 2 * LENGTH + 1)]
+        past = analyzer.replay(memory, Window(START, instants[-1]), instants)
         rows = past.rows.to_pylist()
-        for k, at in enumerate(moments):
+        for k, at in enumerate(instants):
             known = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
             assert {f.id: alike(f) for f in known} == asked(analyzer, memory, at)
     finally:
@@ -180,19 +180,19 @@ def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
         ],
     )  # fmt: skip
     analyzer = IdleAnalyzer()
-    moments = [START + n * HOUR for n in range(1, 9)]
-    past = analyzer.replay(views, Window(START, moments[-1]), moments)
+    instants = [START + n * HOUR for n in range(1, 9)]
+    past = analyzer.replay(views, Window(START, instants[-1]), instants)
     rows = past.rows.to_pylist()
     assert len({row["case"] for row in rows}) == 2
-    for k, at in enumerate(moments):
+    for k, at in enumerate(instants):
         known = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
         assert {f.id: alike(f) for f in known} == asked(analyzer, views, at)
 
 
 def test_moments_that_are_not_equally_far_apart_are_refused(site: Site) -> None:
-    moments = [START + HOUR, START + 2 * HOUR, START + 5 * HOUR]
+    instants = [START + HOUR, START + 2 * HOUR, START + 5 * HOUR]
     with pytest.raises(UsageError, match="equally far apart"):
-        IdleAnalyzer().replay(site.views, Window(START, moments[-1]), moments)
+        IdleAnalyzer().replay(site.views, Window(START, instants[-1]), instants)
 
 
 def test_a_site_without_holders_has_no_past(views: Memory) -> None:
@@ -221,8 +221,8 @@ def test_a_download_of_the_day_before_says_nothing_of_today_live_and_in_the_past
         ],
     )  # fmt: skip
     analyzer = IdleAnalyzer()
-    moments = [START + n * HOUR for n in range(first_hour, 41)]
-    past = analyzer.replay(views, Window(START, moments[-1]), moments)
+    instants = [START + n * HOUR for n in range(first_hour, 41)]
+    past = analyzer.replay(views, Window(START, instants[-1]), instants)
     rows = past.rows.to_pylist()
     for hour, evidence in ((5, "suspected"), (26, "suspected"), (28, "confirmed")):
         if hour < first_hour:
@@ -230,4 +230,4 @@ def test_a_download_of_the_day_before_says_nothing_of_today_live_and_in_the_past
         k = hour - first_hour
         (known,) = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
         assert known.evidence == evidence
-        assert {known.id: alike(known)} == asked(analyzer, views, moments[k])
+        assert {known.id: alike(known)} == asked(analyzer, views, instants[k])

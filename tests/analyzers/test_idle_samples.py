@@ -193,8 +193,8 @@ def test_devices_are_read_in_parts_of_a_bounded_number_of_samples(
     monkeypatch: pytest.MonkeyPatch, source: str, rows: int, numbers: list[list[int]]
 ) -> None:
     monkeypatch.setattr(samples, "PER_PART", 5)
-    asked, read = parts_of(source, rows)
-    assert asked == numbers
+    wanted, read = parts_of(source, rows)
+    assert wanted == numbers
     assert len(read) == len(numbers)
 
 

@@ -363,8 +363,8 @@ def test_a_counter_below_the_gauge_contradicts_it(
     site.holds("train", ["GPU-0"], kind="PyTorchJob")
     site.host("train-0", **REST)
     assert (find(views, window) == []) is unknown
-    said = any("contradict each other" in reason for reason in doubts(views, window))
-    assert said is unknown
+    answer = any("contradict each other" in reason for reason in doubts(views, window))
+    assert answer is unknown
 
 
 def test_buckets_of_workloads_judged_apart_are_the_whole(views: "Memory", site: "Site") -> None:

@@ -105,8 +105,8 @@ def test_ranks_are_idle_beside_a_device_that_computes_in_a_fifth_of_its_samples(
     rows = keep_beside_busy(views, QUERY, stretches, whole, holds)
     assert rows.height == kept
     assert rows["state"].to_list()[-1] == "idle"
-    asked = views.parameters
-    assert (asked["devices"], asked["starts"], asked["ends"]) == (["d1"], [100], [200])
+    wanted = views.parameters
+    assert (wanted["devices"], wanted["starts"], wanted["ends"]) == (["d1"], [100], [200])
 
 
 def test_members_of_a_stretch_are_the_pieces_that_overlap_it() -> None:

@@ -171,10 +171,10 @@ def test_a_cell_that_ran_for_a_moment_long_ago_does_not_count(
     site.device("GPU-0", [0.0] * (20 * HOUR), power_w=100.0)
     site.holds("nb", ["GPU-0"], kind="Notebook")
     site.notebook("nb-0", busy_kernels=0)
-    moment = window.start.replace(tzinfo=None) + timedelta(minutes=30)
+    instant = window.start.replace(tzinfo=None) + timedelta(minutes=30)
     views.engine.execute(
         "UPDATE notebook_sample SET busy_kernels = 1, last_kernel_activity = ts WHERE ts = $at",
-        {"at": moment},
+        {"at": instant},
     )
     (found,) = find(views, window)
     assert found.details["signals"]["intent"] == "idle"
@@ -202,8 +202,8 @@ def after(window: Window, minutes: float) -> datetime:
 
 
 def minutes(found: list[Finding], window: Window) -> list[tuple[float, float]]:
-    moments = [(f.window.start, f.window.end) for f in sorted(found, key=lambda f: f.window.start)]
-    return [tuple((m - window.start).total_seconds() / 60 for m in pair) for pair in moments]  # type: ignore[misc]
+    instants = [(f.window.start, f.window.end) for f in sorted(found, key=lambda f: f.window.start)]
+    return [tuple((m - window.start).total_seconds() / 60 for m in pair) for pair in instants]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_the_look_after_a_stretch_tells_when_it_may_have_ended(
 
 
 @pytest.mark.parametrize(
-    ("boards", "host", "kernels", "acts"),
+    ("gpus", "host", "kernels", "acts"),
     [
         ({"parent": "GPU-0"}, REST, 0, True),
         ({"parent": "GPU-0"}, REST, None, False),
@@ -262,12 +262,12 @@ def test_a_mig_instance_without_power_needs_host_and_intent(
     site: "Site",
     window: Window,
     *,
-    boards: dict[str, Any],
+    gpus: dict[str, Any],
     host: dict[str, Any] | None,
     kernels: int | None,
     acts: bool,
 ) -> None:
-    site.device("GPU-0/gi1", [0.0] * (4 * HOUR), **boards)
+    site.device("GPU-0/gi1", [0.0] * (4 * HOUR), **gpus)
     site.holds("nb", ["GPU-0/gi1"], kind="Notebook")
     site.notebook("nb-0", busy_kernels=kernels)
     if host is not None:

@@ -48,10 +48,10 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         home = options.home or folder / "home"
-        told: dict[str, object] = {"home": str(home), "cluster": demo_plants.CLUSTER}
+        result: dict[str, object] = {"home": str(home), "cluster": demo_plants.CLUSTER}
         if options.home is None:
-            told = given(alone(home, days=DAYS, gpus=GPUS))
-        url = stack.enter_context(dashboard(folder, told, free_port()))
+            result = given(alone(home, days=DAYS, gpus=GPUS))
+        url = stack.enter_context(dashboard(folder, result, free_port()))
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]

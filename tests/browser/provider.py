@@ -63,8 +63,12 @@ class Provider:
         if given["nonce"]:
             claims["nonce"] = given["nonce"]
         token = jwt.encode({"alg": "RS256", "kid": "one"}, claims, self._key)
-        said = {"access_token": secrets.token_urlsafe(), "token_type": "Bearer", "expires_in": 600}
-        return 200, {**said, "id_token": token}
+        answer = {
+            "access_token": secrets.token_urlsafe(),
+            "token_type": "Bearer",
+            "expires_in": 600,
+        }
+        return 200, {**answer, "id_token": token}
 
     def _told(self) -> dict[str, Any]:
         return {

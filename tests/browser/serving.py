@@ -48,8 +48,8 @@ def dashboard(folder: Path, settings: Mapping[str, object], port: int) -> Iterat
             yield url
         finally:
             process.terminate()
-    said = log.read_text(encoding="utf-8")
-    assert faults(said) == 0, said[-4000:]
+    text = log.read_text(encoding="utf-8")
+    assert faults(text) == 0, text[-4000:]
 
 
 def faults(said: str) -> int:

@@ -22,8 +22,8 @@ def test_totals_are_unknown_and_the_chart_has_the_readable_days(
     assert config.exists()
     with dashboard(place, given, free_port()) as url, Visitor(browser, url) as visitor:
         page = visitor.go("quality", window="2026-11-05/2026-11-16")
-        said = visitor.alerts("Warning")
-        unknown = [text for text in said if "not readable" in text]
+        answer = visitor.alerts("Warning")
+        unknown = [text for text in answer if "not readable" in text]
         assert len(unknown) >= 2, "in place of the totals, and above the chart"
         for text in unknown:
             assert "unknown: 2 days not readable (2026-11-05 to 2026-11-06)" in text

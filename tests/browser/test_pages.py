@@ -109,8 +109,8 @@ def test_an_old_address_opens_its_tab_and_an_unknown_one_says_so(visitors: Visit
 def test_hostile_name_is_shown_as_its_characters(name: str, visitors: Visitors) -> None:
     visitor = visitors()
     page = visitor.go("chargeback", window="2d", team=name)
-    said = re.sub("[\u2060\u2066-\u2069]", "", visitor.text())
-    assert spell_out(name)[:39] in said
+    answer = re.sub("[\u2060\u2066-\u2069]", "", visitor.text())
+    assert spell_out(name)[:39] in answer
     assert page.locator("[data-testid=stMain] script").count() == 0
     assert page.evaluate(WIDTH) <= 0
     visitor.hears_nothing()
@@ -239,13 +239,13 @@ def test_a_chart_is_saved_as_a_picture_by_its_tool_bar(visitors: Visitors) -> No
 def test_another_site_shows_no_page_in_a_frame(visitors: Visitors) -> None:
     visitor = visitors()
     with visitor.context.new_page() as other:
-        said: list[str] = []
-        other.on("console", lambda message: said.append(message.text))
+        answer: list[str] = []
+        other.on("console", lambda message: answer.append(message.text))
         other.set_content(f"<iframe src='{visitor.home}/'></iframe>")
         frame = other.frames[1]
         frame.wait_for_load_state()
         assert frame.locator("[data-testid=stApp]").count() == 0
-        assert any("frame-ancestors 'none'" in text for text in said), said
+        assert any("frame-ancestors 'none'" in text for text in answer), answer
 
 
 def test_a_table_is_downloaded_without_formulas(visitors: Visitors) -> None:

@@ -141,17 +141,17 @@ def wishes(settings: Settings) -> list[Wish]:
         decided = policy_actions.plan(views, Filters()).to_pylist()
         owner = decided[0]["owner"]
         case = owner_workloads.read_coming(views, Filters(), (owner,)).to_pylist()[0]
-    whom = f"{case['workload_kind']}/{case['namespace']}/{case['workload']}"
+    recipient = f"{case['workload_kind']}/{case['namespace']}/{case['workload']}"
     return [
         Wish("inbox", {"finding": found}, "Snooze", "snooze", {"finding": found, "for": "7d"}),
         Wish("actions", {"request": waits}, "Approve", "approve", {"request": waits}),
         Wish("actions", {"action": took}, "Undo", "undo", {"action": took}),
         Wish(
             "coming",
-            {"owner": owner, "case": whom},
+            {"owner": owner, "case": recipient},
             "Keep",
             "keep",
-            {"workload": whom, "for": "24h"},
+            {"workload": recipient, "for": "24h"},
         ),
     ]
 

@@ -109,9 +109,9 @@ class Collector(threading.Thread):
         assert self._asked.stdout is not None
         self._asked.stdin.write("free?\n")
         self._asked.stdin.flush()
-        said = self._asked.stdout.readline()
-        if said != "free\n":
-            raise RuntimeError(f"a writer could not write: {said}")
+        answer = self._asked.stdout.readline()
+        if answer != "free\n":
+            raise RuntimeError(f"a writer could not write: {answer}")
 
 
 def looks() -> Iterator[Batch]:

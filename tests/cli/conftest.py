@@ -38,8 +38,8 @@ def fallow(
     def call(*words: str | Path) -> Ran:
         capsys.readouterr()
         code = run([str(word) for word in words])
-        said = capsys.readouterr()
-        return Ran(code, said.out, said.err)
+        answer = capsys.readouterr()
+        return Ran(code, answer.out, answer.err)
 
     return call
 

@@ -18,20 +18,20 @@ from warehouse.lake import Warehouse
 def explained(fallow: Fallow, action: str) -> dict[str, Any]:
     ran = fallow("explain", action[:8], "-o", "json")
     assert ran.code == 0, ran.err
-    told: dict[str, Any] = json.loads(ran.out)
-    assert told["schema"] == "fallow.action_explanation/v1"
-    return told
+    result: dict[str, Any] = json.loads(ran.out)
+    assert result["schema"] == "fallow.action_explanation/v1"
+    return result
 
 
 def check_replay(site: Site, fallow: Fallow, acted: str) -> None:
     """Explain an action by stored rows: verdict and decision are the same, the writes are named."""
     names_what_was_changed_since(site, acted)
-    told = explained(fallow, acted)
-    assert told["reproduced"] == {"decision": "same", "finding": "same"}
-    assert told["policy"]["fingerprint"] == told["policy"]["fingerprint_now"]
-    assert all(gate["open"] for gate in told["gates"])
-    assert len(told["gates"]) > 10
-    kinds = [row["kind"] for row in told["rows"]]
+    result = explained(fallow, acted)
+    assert result["reproduced"] == {"decision": "same", "finding": "same"}
+    assert result["policy"]["fingerprint"] == result["policy"]["fingerprint_now"]
+    assert all(gate["open"] for gate in result["gates"])
+    assert len(result["gates"]) > 10
+    kinds = [row["kind"] for row in result["rows"]]
     assert kinds[:2] == ["seen", "notified"]
     assert kinds.index("intent") < kinds.index("sending") < kinds.index("sent")
 
@@ -47,28 +47,28 @@ def check_changed_rows(site: Site, fallow: Fallow, acted: str) -> None:
     with Warehouse.open(settings, write=True) as lake, lake.transaction() as cursor:
         cursor.execute("UPDATE sample SET gpu_util_pct = 60 WHERE gpu_util_pct = 0")
         cursor.execute("DELETE FROM rollup_5m")
-    said = explained(fallow, acted)["reproduced"]
-    assert said["decision"] == "same", "it is of the journal alone"
-    assert said["finding"].startswith("differs"), said
+    answer = explained(fallow, acted)["reproduced"]
+    assert answer["decision"] == "same", "it is of the journal alone"
+    assert answer["finding"].startswith("differs"), answer
     with Warehouse.open(settings, write=True) as lake, lake.transaction() as cursor:
         cursor.execute("DELETE FROM sample")
     gone = datetime.now(UTC) + timedelta(days=7)
-    said = explained(fallow, acted)["reproduced"]
-    assert said["finding"] == f"the rows were deleted (kept until {gone:%Y-%m-%d})"
+    answer = explained(fallow, acted)["reproduced"]
+    assert answer["finding"] == f"the rows were deleted (kept until {gone:%Y-%m-%d})"
 
 
 def names_what_was_changed_since(site: Site, acted: str) -> None:
     """Replay the decision with other budgets and another policy: both are named."""
     with Journal.open(site.folder / "journal.sqlite", lambda: site.now, write=False) as journal:
-        told = JournalState(journal).catch_up().actions[acted]
+        result = JournalState(journal).catch_up().actions[acted]
         (row,) = journal.entries("intent", key=acted)
     spent = msgspec.convert(row.document["spent"], BudgetUsage, strict=False)
-    policy = explaining._find_policy(told)
-    assert explaining.replay_decision(told, policy, spent) == "same"
+    policy = explaining._find_policy(result)
+    assert explaining.replay_decision(result, policy, spent) == "same"
     frozen = msgspec.structs.replace(spent, frozen="by ann")
-    said = explaining.replay_decision(told, policy, frozen)
-    assert said.startswith("differs in ")
-    assert "ruling (allow then," in said
+    answer = explaining.replay_decision(result, policy, frozen)
+    assert answer.startswith("differs in ")
+    assert "ruling (allow then," in answer
     other = msgspec.structs.replace(policy, max_resources=99)
-    assert "not the one of its fingerprint" in explaining.replay_decision(told, other, spent)
-    assert "older Fallow" in explaining.replay_decision(told, policy, None)
+    assert "not the one of its fingerprint" in explaining.replay_decision(result, other, spent)
+    assert "older Fallow" in explaining.replay_decision(result, policy, None)

@@ -59,27 +59,27 @@ def done(site: Site) -> tuple[ActionState, Any]:
 
 
 def test_an_action_is_listed_undone_once_and_no_more(site: Site, cli: Fallow) -> None:
-    told, before = done(site)
+    result, before = done(site)
     ran = cli("actions", "-o", "json")
     (row,) = json.loads(ran.out)["actions"]
-    assert (row["action"], row["result"], row["freed_gpus"]) == (told.action.id, "done", 2.0)
+    assert (row["action"], row["result"], row["freed_gpus"]) == (result.action.id, "done", 2.0)
     assert row["workload"] == f"Deployment/{SPACE}/web"
-    ran = cli("undo", told.action.id[:8])
-    assert (ran.code, ran.err) == (0, f"action {told.action.id} is undone\n")
+    ran = cli("undo", result.action.id[:8])
+    assert (ran.code, ran.err) == (0, f"action {result.action.id} is undone\n")
     assert bare(site.get("Deployment", "web")) == before
-    ran = cli("undo", told.action.id)
+    ran = cli("undo", result.action.id)
     assert ran.code == 3
-    assert ran.err.startswith(f"fallow: action {told.action.id} was undone already, at 20")
+    assert ran.err.startswith(f"fallow: action {result.action.id} was undone already, at 20")
     assert ran.err.count("\n") == 1
 
 
 def test_one_action_is_shown_whole(site: Site, cli: Fallow) -> None:
-    told, _ = done(site)
-    ran = cli("actions", told.action.id)
+    result, _ = done(site)
+    ran = cli("actions", result.action.id)
     assert ran.code == 0
     assert "intent" in ran.out
     assert "1 changes, 1 to undo them" in ran.out
-    whole = json.loads(cli("actions", told.action.id, "-o", "json").out)
+    whole = json.loads(cli("actions", result.action.id, "-o", "json").out)
     assert whole["action"]["intent"]["changes"][0]["becomes"] == {"/spec/replicas": 0}
 
 
@@ -114,10 +114,10 @@ def test_without_a_journal_there_is_nothing(cli: Fallow, command: tuple[str, ...
 
 
 def test_an_unreachable_cluster_is_temporary(site: Site, cli: Fallow, tmp_path: Path) -> None:
-    told, _ = done(site)
+    result, _ = done(site)
     _kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     rows = site.kinds()
-    for words_ in (("undo", told.action.id), ("keep", f"Deployment/{SPACE}/web")):
+    for words_ in (("undo", result.action.id), ("keep", f"Deployment/{SPACE}/web")):
         ran = cli(*words_)
         assert ran.code == 75, ran
         assert "no answer" in ran.err
@@ -125,9 +125,9 @@ def test_an_unreachable_cluster_is_temporary(site: Site, cli: Fallow, tmp_path: 
 
 
 def test_a_kubeconfig_without_rights_is_refused(site: Site, cli: Fallow) -> None:
-    told, _ = done(site)
+    result, _ = done(site)
     site.server.access.deny("patch", "*")
-    ran = cli("undo", told.action.id)
+    ran = cli("undo", result.action.id)
     assert ran.code == 3, ran
     assert "is not undone" in ran.err
     assert "forbidden" in ran.err
@@ -140,9 +140,9 @@ def test_a_kubeconfig_without_rights_is_refused(site: Site, cli: Fallow) -> None
 def test_a_wrong_context_names_the_legal_ones(
     site: Site, cli: Fallow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, _ = done(site)
+    result, _ = done(site)
     monkeypatch.setenv("FALLOW_ACTIONS__CONTEXT", "prod")
-    ran = cli("undo", told.action.id)
+    ran = cli("undo", result.action.id)
     assert ran.code == 2
     assert "test" in ran.err
 
@@ -151,8 +151,8 @@ def test_keep_is_an_annotation_and_a_row(site: Site, cli: Fallow) -> None:
     site.deployment()
     ran = cli("keep", f"Deployment/{SPACE}/web", "48h")
     assert ran.code == 0, ran
-    said = site.get("Deployment", "web")["metadata"]["annotations"]["fallow.dev/keep-until"]
-    until = datetime.fromisoformat(said)
+    answer = site.get("Deployment", "web")["metadata"]["annotations"]["fallow.dev/keep-until"]
+    until = datetime.fromisoformat(answer)
     assert timedelta(hours=47, minutes=59) < until - datetime.now(UTC) <= timedelta(hours=48)
     (row,) = site.journal().entries(event_types.KEEP)
     assert (row.key, row.actor) == (f"c/Deployment/{SPACE}/web", "ann")

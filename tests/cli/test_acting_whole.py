@@ -54,8 +54,8 @@ class Exporter:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                said = {**exporter.labels, "util": exporter.util, "watts": exporter.watts}
-                body = LOOK.format(**said).encode()
+                answer = {**exporter.labels, "util": exporter.util, "watts": exporter.watts}
+                body = LOOK.format(**answer).encode()
                 if self.path.startswith("/api/"):
                     body = json.dumps(exporter.notebook(self.path)).encode()
                 self.send_response(200)
@@ -172,10 +172,10 @@ def _past(settings: Settings, exporter: Exporter, now: datetime) -> None:
         "gpu_util_pct": [90.0 if m > 240 else 0.0 for m in minutes],
         "power_w": [500.0 if m > 240 else 100.0 for m in minutes],
     }
-    asked = range(300, 0, -10)
+    wanted = range(300, 0, -10)
     notebooks: dict[str, Any] = {
         "cluster": ["c"] * 30,
-        "ts": [naive - timedelta(minutes=m) for m in asked],
+        "ts": [naive - timedelta(minutes=m) for m in wanted],
         "namespace": [SPACE] * 30,
         "pod": [exporter.labels["pod"]] * 30,
         "kernels": [1] * 30,
@@ -206,28 +206,28 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
 def test_a_notebook_is_told_stopped_explained_and_undone(
     site: Site, fallow: Fallow, hook: Hook, earlier: list[timedelta]
 ) -> None:
-    whom = f"Notebook/{SPACE}/nb"
+    owner = f"Notebook/{SPACE}/nb"
     before = bare(site.get("Notebook", "nb"))
     assert fallow("collect", "--once").code == 0
     ran = fallow("apply", "-o", "json")
-    assert steps(ran) == [(whom, "would notify")], ran.out
+    assert steps(ran) == [(owner, "would notify")], ran.out
     assert "a dry run" in ran.err
     assert not (site.folder / "journal.sqlite").exists()
 
     # No policy enforces that was not replayed, or forced.
-    assert steps(fallow("apply", "--yes", "-o", "json")) == [(whom, "notified")]
-    assert whom in hook.got[0]["message"]
+    assert steps(fallow("apply", "--yes", "-o", "json")) == [(owner, "notified")]
+    assert owner in hook.got[0]["message"]
     (policy,) = read_policies([site.folder.parent / "policies"], interval=timedelta(minutes=2))
     trust = {"fingerprint": policy.fingerprint, "forced": True}
     site.journal().append(event_types.TRUSTED, "notebooks", trust)
     earlier[0] = timedelta(0)
     ran = fallow("apply", "--yes", "-o", "json")
-    assert steps(ran) == [(whom, "acted")], (ran.out, ran.err)
+    assert steps(ran) == [(owner, "acted")], (ran.out, ran.err)
     assert "kubeflow-resource-stopped" in site.get("Notebook", "nb")["metadata"]["annotations"]
     site.settle()
 
     (row,) = json.loads(fallow("actions", "-o", "json").out)["actions"]
-    assert (row["workload"], row["result"]) == (whom, "under way")
+    assert (row["workload"], row["result"]) == (owner, "under way")
     explaining.check_replay(site, fallow, row["action"])
     ran = fallow("undo", row["action"])
     assert ran.code == 0, ran

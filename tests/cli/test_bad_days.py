@@ -27,8 +27,8 @@ OLD = datetime(2026, 3, 1, tzinfo=UTC)
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the home of a warehouse with two hours of one idle pod, long ago."""
     folder = tmp_path_factory.mktemp("bad-days")
-    moments = [OLD + timedelta(minutes=n) for n in range(120)]
-    rows = {"pod": ["a"] * 120, "ts": [m.timestamp() for m in moments], "util": [0.0] * 120}
+    instants = [OLD + timedelta(minutes=n) for n in range(120)]
+    rows = {"pod": ["a"] * 120, "ts": [m.timestamp() for m in instants], "util": [0.0] * 120}
     pq.write_table(pa.table(rows), folder / "samples.parquet")
     kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("FALLOW_")}
     words = ["import", "samples", str(folder / "samples.parquet"), *COLUMNS]
@@ -97,10 +97,10 @@ def test_one_source_that_is_down_is_a_row_and_the_others_are_kept(
     monkeypatch.setenv("FALLOW_EXPORTERS__TARGETS", f'["{NOWHERE}/metrics"]')
     monkeypatch.setenv("FALLOW_JUPYTER__SERVERS", f'["ml/nb-0={NOWHERE}/"]')
     ran = fallow("collect", "--once", "--home", tmp_path / "home", "-o", "json")
-    looks = json.loads(ran.out)["scrapes"]
+    document = json.loads(ran.out)["scrapes"]
     assert ran.code == 75
-    assert [look["up"] for look in looks] == [False, False]
-    assert all(look["error"] for look in looks)
+    assert [sample["up"] for sample in document] == [False, False]
+    assert all(sample["error"] for sample in document)
     said(ran)
     ran = fallow("spend", "--home", tmp_path / "home")
     assert (ran.code, "fallow collect" in said(ran)) == (0, True)

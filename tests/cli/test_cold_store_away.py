@@ -41,9 +41,9 @@ def describe(settings: Settings, config: Path) -> World:
     """Ask while the store answers."""
     out = []
     for window in (HOT, WHOLE):
-        with redirect_stdout(io.StringIO()) as said:
+        with redirect_stdout(io.StringIO()) as answer:
             assert run(["spend", *window, "--config", str(config)]) == 0
-        out.append(said.getvalue())
+        out.append(answer.getvalue())
     return World(settings, config, *out)
 
 

@@ -118,11 +118,11 @@ def test_a_wrong_command_line_is_refused_with_2_and_what_is_legal(
 def test_debug_shows_where_it_broke(process: Fallow) -> None:
     plain = process("config", "show", "--config", "absent.yaml")
     assert "Traceback" not in plain.err
-    for told in (
+    for result in (
         process("config", "show", "--config", "absent.yaml", "--debug"),
         process("config", "show", "--config", "absent.yaml", FALLOW_DEBUG="1"),
     ):
-        assert "Traceback" in told.err
+        assert "Traceback" in result.err
 
 
 def test_global_options_stand_before_or_after_the_command(fallow: Fallow) -> None:
@@ -210,9 +210,9 @@ def test_labels_of_strangers_cannot_drive_the_terminal(
 
     monkeypatch.setattr(config, "show", fail)
     assert run(["config", "show"]) == 1
-    said = capsys.readouterr().err
-    assert said.isascii()
-    assert all(c.isprintable() or c == "\n" for c in said)
+    answer = capsys.readouterr().err
+    assert answer.isascii()
+    assert all(c.isprintable() or c == "\n" for c in answer)
 
 
 def test_the_table_of_commands_says_what_the_commands_say() -> None:

@@ -128,8 +128,8 @@ def planned(fallow: Fallow) -> Row:
     """Return what `plan` says of the notebook."""
     ran = fallow("plan", "-o", "json")
     assert ran.code == 0, ran
-    said = json.loads(ran.out)
-    rows = [r for r in (*said["decisions"], *said["refused"]) if "nb" in r["subject"][-1]]
+    document = json.loads(ran.out)
+    rows = [r for r in (*document["decisions"], *document["refused"]) if "nb" in r["subject"][-1]]
     assert len(rows) == 1, ran.out
     row: Row = rows[0]
     return row
@@ -159,8 +159,8 @@ def test_the_plan_knows_the_owner_and_the_loop_acts(
         offset[0] = timedelta(0)
         ran = fallow("apply", "--yes", "-o", "json")
         assert steps(ran) == [(WHOM, "acted")], (ran.out, ran.err)
-    said = made.site.get("Notebook", "nb")["metadata"]["annotations"]
-    assert "kubeflow-resource-stopped" in said
+    answer = made.site.get("Notebook", "nb")["metadata"]["annotations"]
+    assert "kubeflow-resource-stopped" in answer
 
 
 def away(made: Made) -> None:

@@ -46,13 +46,13 @@ def shift(value: Any, by: timedelta) -> Any:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home of two days until now: an idle job with a hostile name, and another one."""
     folder = tmp_path_factory.mktemp("mcp")
-    with Town() as town:
+    with Town() as scenario:
         kept = Rows()
-        town.views.rows = kept.rows  # type: ignore[method-assign]
-        town.site.price("2.40")
-        town.add(HOSTILE)
-        town.add("back", rests((10, 12)))
-        town.place()
+        scenario.views.rows = kept.rows  # type: ignore[method-assign]
+        scenario.site.price("2.40")
+        scenario.add(HOSTILE)
+        scenario.add("back", rests((10, 12)))
+        scenario.place()
     now = datetime.now(UTC)
     end = now - (now - START) % MINUTE
     by = end - (START + HOURS * HOUR)

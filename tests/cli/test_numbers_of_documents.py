@@ -38,13 +38,13 @@ class Figure:
 def noisy(text: str) -> list[tuple[str, str]]:
     """Return the figures of a JSON text with more digits than money and hours have."""
     found = []
-    for name, said in numbers(json.loads(text, parse_float=Figure, parse_int=Figure)):
+    for name, answer in numbers(json.loads(text, parse_float=Figure, parse_int=Figure)):
         parts = name.split("_")
         if "usd" not in parts and "hours" not in parts:
             continue
         most = 6 if "hours" in parts or PER_UNIT.search(name) else 2
-        if "e" in said.lower() or len(said.partition(".")[2]) > most:
-            found.append((name, said))
+        if "e" in answer.lower() or len(answer.partition(".")[2]) > most:
+            found.append((name, answer))
     return found
 
 
@@ -59,19 +59,19 @@ def test_every_document_with_money_or_hours(fallow: Fallow, home: Path) -> None:
     at = ("--home", home, "-o", "json")
     span = ("--window", "24h")
     policies = Path(__file__).parents[2] / "policies"
-    said = {"analyze": fallow("analyze", *span, *at)}
-    assert said["analyze"].code == 0, said["analyze"].err
-    finding = json.loads(said["analyze"].out)["findings"][0]
+    answer = {"analyze": fallow("analyze", *span, *at)}
+    assert answer["analyze"].code == 0, answer["analyze"].err
+    finding = json.loads(answer["analyze"].out)["findings"][0]
     for by in ("state", "team", "workload", "node"):
-        said[f"spend --by {by}"] = fallow("spend", *span, "--by", by, *at)
-    said["explain"] = fallow("explain", finding["id"], *at)
-    said["plan"] = fallow("plan", "--policies", policies, *at)
-    said["saved"] = fallow("saved", *at)
-    said["baseline"] = fallow("baseline", "save", "one", *span, *at)
-    said["baselines"] = fallow("baseline", "list", *at)
-    said["compare"] = fallow("baseline", "compare", "one", *span, *at)
+        answer[f"spend --by {by}"] = fallow("spend", *span, "--by", by, *at)
+    answer["explain"] = fallow("explain", finding["id"], *at)
+    answer["plan"] = fallow("plan", "--policies", policies, *at)
+    answer["saved"] = fallow("saved", *at)
+    answer["baseline"] = fallow("baseline", "save", "one", *span, *at)
+    answer["baselines"] = fallow("baseline", "list", *at)
+    answer["compare"] = fallow("baseline", "compare", "one", *span, *at)
     counted = 0
-    for words, ran in said.items():
+    for words, ran in answer.items():
         assert ran.code == 0, (words, ran.err)
         assert noisy(ran.out) == [], words
         counted += len(re.findall(r'"[a-z_]*(?:usd|hours)[a-z_]*": -?[0-9]', ran.out))
@@ -95,7 +95,7 @@ def test_whatever_the_document_is_called(noun: str) -> None:
 
 
 def test_what_is_not_a_number_stays_what_it_is() -> None:
-    told = document("plan", {"usd": None, "hours": float("nan"), "usd_per_day": "2.40"})
-    assert json.loads(told) == {
+    result = document("plan", {"usd": None, "hours": float("nan"), "usd_per_day": "2.40"})
+    assert json.loads(result) == {
         "schema": "fallow.plan/v1", "usd": None, "hours": None, "usd_per_day": "2.40",
     }  # fmt: skip

@@ -54,14 +54,14 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Its inventory begins on the second day: of a pod that was over by then only telemetry tells.
     """
     home = tmp_path_factory.mktemp("stored")
-    with Town() as town:
+    with Town() as scenario:
         kept = Rows()
-        town.views.rows = kept.rows  # type: ignore[method-assign]
-        town.site.price("2.40")
-        town.add("resting")
-        town.add("back", rests((10, 12)))
-        town.add("gone-0", kind="unresolved", hours=20, pod="gone-0")
-        town.place()
+        scenario.views.rows = kept.rows  # type: ignore[method-assign]
+        scenario.site.price("2.40")
+        scenario.add("resting")
+        scenario.add("back", rests((10, 12)))
+        scenario.add("gone-0", kind="unresolved", hours=20, pod="gone-0")
+        scenario.place()
     first = START.replace(tzinfo=None) + 24 * HOUR
     pods, kept.taken["pod"] = kept.taken["pod"], []
     kept.rows("pod", [{**row, "first_seen": first} for row in pods if row["pod"] != "gone-0"])
@@ -106,13 +106,13 @@ def test_a_plan_as_a_document(fallow: Fallow, stored: Path, rules: Path) -> None
     ran = fallow(
         "plan", "--home", stored, "--policies", rules / "easy.yaml", "--at", AT, "-o", "json"
     )
-    told = json.loads(ran.out)
-    assert told["schema"] == "fallow.plan/v1"
-    assert {tuple(d["subject"]) for d in told["decisions"]} == {
+    document = json.loads(ran.out)
+    assert document["schema"] == "fallow.plan/v1"
+    assert {tuple(d["subject"]) for d in document["decisions"]} == {
         ("c", "Job", "ns", "resting"), ("c", "Job", "ns", "back"),
     }  # fmt: skip
-    assert {d["usd_per_day"] for d in told["decisions"]} == {57.6}
-    assert told["saves"]["workloads"] == 0
+    assert {d["usd_per_day"] for d in document["decisions"]} == {57.6}
+    assert document["saves"]["workloads"] == 0
 
 
 def test_what_has_no_resolved_owner_is_refused_with_that_reason(
@@ -125,9 +125,9 @@ def test_what_has_no_resolved_owner_is_refused_with_that_reason(
     ran = fallow("plan", *words, "-o", "json")
     acted = {d["subject"][3] for d in json.loads(ran.out)["decisions"]}
     assert acted == {"resting", "back"}
-    told = json.loads(fallow("why-not", "gone-0", *words, "-o", "json").out)
-    assert told["workload"] == "unresolved/ns/gone-0"
-    (gate,) = [row for row in told["why_not"] if row["gate"] == "resolved"]
+    document = json.loads(fallow("why-not", "gone-0", *words, "-o", "json").out)
+    assert document["workload"] == "unresolved/ns/gone-0"
+    (gate,) = [row for row in document["why_not"] if row["gate"] == "resolved"]
     assert (gate["answer"], gate["refusal"]) == ("no", "the top owner: unknown")
 
 
@@ -143,8 +143,8 @@ def test_a_plan_ends_at_the_wall_clock_and_holds_nothing_of_a_week_ago(
     later = END + timedelta(days=7)
     words = ("--home", stored, "--policies", rules / "easy.yaml")
     then = fallow("plan", *words, "--at", f"{later:%Y-%m-%dT%H:%M}", "-o", "json")
-    told = json.loads(then.out)
-    assert (told["decisions"], told["at"]) == ([], f"{later:%Y-%m-%dT%H:%M:%S}Z")
+    document = json.loads(then.out)
+    assert (document["decisions"], document["at"]) == ([], f"{later:%Y-%m-%dT%H:%M:%S}Z")
     assert "the last sample is 7d old: nothing can be acted upon" in then.out
     now = fallow("plan", *words, "--at", AT, "-o", "json")
     assert len(json.loads(now.out)["decisions"]) == 2
@@ -169,10 +169,10 @@ def test_why_not_lists_the_gates_that_are_shut(fallow: Fallow, stored: Path, rul
     assert ran.code == 0, ran.err
     assert "trusted" in ran.out
     assert "`fallow backtest POLICY`" in ran.out
-    told = json.loads(fallow(*words, "-o", "json").out)
-    assert told["schema"] == "fallow.why_not/v1"
-    assert told["workload"] == "Job/ns/resting"
-    assert {row["policy"] for row in told["why_not"]} == {"strict", "easy"}
+    document = json.loads(fallow(*words, "-o", "json").out)
+    assert document["schema"] == "fallow.why_not/v1"
+    assert document["workload"] == "Job/ns/resting"
+    assert {row["policy"] for row in document["why_not"]} == {"strict", "easy"}
 
 
 def test_a_proved_rate_is_trusted_and_one_that_is_not_exits_with_3(
@@ -188,15 +188,15 @@ def test_a_proved_rate_is_trusted_and_one_that_is_not_exits_with_3(
     assert "not counted as met, asked at each act: evidence, awake" in missed.err
     met = fallow("backtest", "own", *words, "-o", "json")
     assert met.code == 0, met.err
-    told = json.loads(met.out)
-    assert told["schema"] == "fallow.backtest/v1"
-    assert (told["stopped"], told["reversals"]["met"]) == (3, True)
-    assert {"evidence", "awake", "reverted"} <= {*told["unknown"]}
-    assert "approval" not in told["unknown"]
-    assert told["reversals"]["upper_end_95"] == pytest.approx(0.974679, abs=1e-6)
+    document = json.loads(met.out)
+    assert document["schema"] == "fallow.backtest/v1"
+    assert (document["stopped"], document["reversals"]["met"]) == (3, True)
+    assert {"evidence", "awake", "reverted"} <= {*document["unknown"]}
+    assert "approval" not in document["unknown"]
+    assert document["reversals"]["upper_end_95"] == pytest.approx(0.974679, abs=1e-6)
     with Journal.open(stored / "journal.sqlite", lambda: END, write=False) as journal:
         record = JournalState(journal).catch_up()
-        assert record.trusted["own"].fingerprint == told["fingerprint"]
+        assert record.trusted["own"].fingerprint == document["fingerprint"]
         assert "strict" not in record.trusted
         noted = [e.key for e in journal.entries("backtested")]
         assert [name for name in noted if name in {"strict", "own"}] == ["strict", "own"]
@@ -241,18 +241,18 @@ def test_who_trusts_a_policy_by_hand_stands_in_every_plan(
     trust = ("policy", "trust", name, rules, "--home", stored)
     given = fallow(*trust, "--by", "ann", "--reason", "two weeks of notices, no complaint")
     assert given.code == 0, given.err
-    said = "two weeks of notices, no complaint"
+    answer = "two weeks of notices, no complaint"
     assert "is trusted by hand by ann on " in given.err
     plan = fallow("plan", *where)
     assert f"policy {name} is trusted by hand by ann on " in plan.err
-    assert said in plan.err
+    assert answer in plan.err
     document = json.loads(fallow("plan", *where, "-o", "json").out)
     (by,) = document["trusted_by_hand"]
-    assert (by["policy"], by["by"], by["reason"]) == (name, "ann", said)
+    assert (by["policy"], by["by"], by["reason"]) == (name, "ann", answer)
     listed = json.loads(fallow("policy", "list", rules, "--home", stored, "-o", "json").out)
     (row,) = [row for row in listed["policies"] if row["policy"] == name]
     assert row["trust"] == "by hand"
-    assert row["why"].endswith(said)
+    assert row["why"].endswith(answer)
     back = fallow(*trust, "--revoke", "--by", "bob")
     assert back.code == 0, back.err
     assert "trusted by hand" not in fallow("plan", *where).err
@@ -321,9 +321,9 @@ def test_a_plan_and_why_not_say_since_when_it_idles(
 ) -> None:
     """The stretch is two days long, and a verdict rests on the last 25 hours of it."""
     policy = ("--home", stored, "--policies", rules / "easy.yaml", "--at", AT)
-    told = json.loads(fallow("plan", *policy, "-o", "json").out)
-    (decided,) = (d for d in told["decisions"] if d["subject"][3] == "resting")
-    (case,) = (c for c in told["cases"] if c["id"] == decided["finding"])
+    document = json.loads(fallow("plan", *policy, "-o", "json").out)
+    (decided,) = (d for d in document["decisions"] if d["subject"][3] == "resting")
+    (case,) = (c for c in document["cases"] if c["id"] == decided["finding"])
     assert case["since"] == "2026-11-01T00:00:00Z"
     assert case["gpu_hours"] == pytest.approx(HOURS, abs=0.01)
     ran = fallow("plan", *policy, "-o", "csv")

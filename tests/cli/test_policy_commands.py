@@ -25,10 +25,10 @@ def test_good_policies_are_listed_and_the_exit_code_is_0(fallow: Fallow) -> None
     for words in (["policy", "check"], ["policy", "list"], ["policy", "check", "policies"]):
         ran = fallow(*words, "-o", "json")
         assert ran.code == 0, ran.err
-        told = json.loads(ran.out)
-        assert told["schema"] == "fallow.policies/v1"
-        assert [row["policy"] for row in told["policies"]] == ["watch"]
-        assert told["policies"][0]["source"] == "policies/watch.yaml:1"
+        document = json.loads(ran.out)
+        assert document["schema"] == "fallow.policies/v1"
+        assert [row["policy"] for row in document["policies"]] == ["watch"]
+        assert document["policies"][0]["source"] == "policies/watch.yaml:1"
 
 
 def test_every_error_is_one_line_and_the_exit_code_is_2(fallow: Fallow, folder: Path) -> None:
@@ -42,9 +42,9 @@ def test_every_error_is_one_line_and_the_exit_code_is_2(fallow: Fallow, folder: 
         "policies/bad.yaml:3",
     ]
     assert all(line.startswith("fallow: ") and "legal" in line for line in lines)
-    told = fallow("policy", "check", "-o", "json")
-    assert told.code == 2
-    body = json.loads(told.out)
+    result = fallow("policy", "check", "-o", "json")
+    assert result.code == 2
+    body = json.loads(result.out)
     assert [row["policy"] for row in body["policies"]] == ["watch"]
     assert [(p["file"], p["line"], p["key"]) for p in body["problems"]] == [
         ("policies/bad.yaml", 1, "name"),
@@ -86,16 +86,16 @@ def test_the_waits_of_a_policy_are_measured_by_the_site_s_own_looks(
 
 
 def test_show_tells_what_holds_where_nothing_is_said(fallow: Fallow) -> None:
-    told = json.loads(fallow("policy", "show", "watch", "-o", "json").out)
-    assert told["schema"] == "fallow.policy/v1"
-    assert (told["mode"], told["allow"]["namespaces"]) == ("notify", [])
+    document = json.loads(fallow("policy", "show", "watch", "-o", "json").out)
+    assert document["schema"] == "fallow.policy/v1"
+    assert (document["mode"], document["allow"]["namespaces"]) == ("notify", [])
     table = fallow("policy", "show", "watch").out
     assert "cool-down" in table
 
 
 def test_the_schema_is_json(fallow: Fallow) -> None:
-    told = json.loads(fallow("policy", "schema").out)
-    assert told["required"] == ["name", "stages"]
+    document = json.loads(fallow("policy", "schema").out)
+    assert document["required"] == ["name", "stages"]
 
 
 @pytest.fixture
@@ -112,10 +112,10 @@ def test_a_site_without_policies_sees_the_shipped_ones_marked_as_such(
 ) -> None:
     listed = fallow("policy", "list", "-o", "json")
     assert listed.code == 0, listed.err
-    told = json.loads(listed.out)
-    assert told["shipped"] is True
-    assert {row["policy"] for row in told["policies"]} >= {"idle-notebooks", "night-stops"}
-    assert {row["why"] for row in told["policies"]} == {"comes with Fallow: not enforced"}
+    document = json.loads(listed.out)
+    assert document["shipped"] is True
+    assert {row["policy"] for row in document["policies"]} >= {"idle-notebooks", "night-stops"}
+    assert {row["why"] for row in document["policies"]} == {"comes with Fallow: not enforced"}
     assert "hint: fallow policy init policies" in listed.err
     assert fallow("policy", "check").code == 0
     assert fallow("policy", "show", "night-stops").code == 0

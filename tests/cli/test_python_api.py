@@ -93,8 +93,8 @@ def test_findings_are_those_of_the_command_and_are_not_stored(
     found = fleet.findings("idle", window=WINDOW)
     confirmed = fleet.findings("idle", window=TEXT, evidence="confirmed")
     assert count() == before
-    asked = ("--home", demo_home, "--cluster", CLUSTER, "--window", TEXT)
-    shown = digits(fallow("analyze", "idle", *asked, "-o", "json").out)
+    wanted = ("--home", demo_home, "--cluster", CLUSTER, "--window", TEXT)
+    shown = digits(fallow("analyze", "idle", *wanted, "-o", "json").out)
     assert printed(found.document, "findings") == shown
     listed = as_printed(found, "findings")
     assert [row["id"] for row in listed] == [f["id"] for f in shown["findings"]]
@@ -129,8 +129,8 @@ def test_the_ledger_has_every_digit_and_sums_to_the_bill(
         "SELECT * FROM ledger WHERE bucket >= '2026-11-15 04:00' AND bucket < '2026-11-15 22:00' "
         "ORDER BY cluster, bucket, device, state, namespace, workload_kind, workload"
     )
-    asked = ("--home", demo_home, "-o", "json")
-    shown = digits(fallow("warehouse", "query", sql, *asked).out)["rows"]
+    wanted = ("--home", demo_home, "-o", "json")
+    shown = digits(fallow("warehouse", "query", sql, *wanted).out)["rows"]
     assert as_printed(ledger, "rows") == shown
     spend = fleet.spend("state", WINDOW)
     frame = ledger.to_polars()
@@ -233,6 +233,6 @@ def test_the_page_s_examples_are_true(
     text = "\n".join(line for line in page.splitlines() if not line.startswith("```"))
     examples = doctest.DocTestParser().get_doctest(text, {}, "python.md", None, None)
     assert len(examples.examples) > 15
-    told: list[str] = []
-    doctest.DocTestRunner().run(examples, out=told.append)
-    assert not told, "".join(told)
+    result: list[str] = []
+    doctest.DocTestRunner().run(examples, out=result.append)
+    assert not result, "".join(result)

@@ -41,7 +41,7 @@ def test_every_surface_says_the_same_bill_to_the_cent_and_its_parts_sum_to_it(
 ) -> None:
     home = copy_demo(tmp_path_factory, tmp_path / "home", days=1, gpus=24, seed=3)
     story = read((home / STORY).read_text())
-    asked = ("--home", home, "--window", "24h")
+    wanted = ("--home", home, "--window", "24h")
     window = Window.last(END - END.replace(day=END.day - 1), now=END)
     with Warehouse.open(Settings(home=home)) as warehouse:
         paid = figures.read_totals(warehouse, window, Filters()).usd
@@ -50,38 +50,38 @@ def test_every_surface_says_the_same_bill_to_the_cent_and_its_parts_sum_to_it(
     assert bill != paid, "the bill has parts of a cent"
     assert story["usd"] == sum(s["usd"] for s in story["states"] if s["usd"]) == bill
     for by in BY:
-        text = fallow("spend", *asked, "--by", by, "-o", "json").out
+        text = fallow("spend", *wanted, "--by", by, "-o", "json").out
         body = read(text)
         assert body["total"]["usd"] == sum(row["usd"] for row in body["spend"] if row["usd"])
         assert body["total"]["usd"] == bill
         assert digits(text, "usd") == digits(text, "idle_usd") == 2
         assert digits(text, "gpu_hours") <= 6
-        listed = csv.DictReader(io.StringIO(fallow("spend", *asked, "--by", by, "-o", "csv").out))
+        listed = csv.DictReader(io.StringIO(fallow("spend", *wanted, "--by", by, "-o", "csv").out))
         assert sum(Decimal(row["usd"] or 0) for row in listed) == bill
     by_state = {
         row["state"]: row["usd"]
-        for row in read(fallow("spend", *asked, "--by", "state", "-o", "json").out)["spend"]
+        for row in read(fallow("spend", *wanted, "--by", "state", "-o", "json").out)["spend"]
     }
     assert by_state == {s["state"]: s["usd"] for s in story["states"]}
-    text = fallow("analyze", "idle", *asked, "-o", "json").out
+    text = fallow("analyze", "idle", *wanted, "-o", "json").out
     fall = read(text)["waterfall"]
     assert fall["bill"]["usd"] == bill
     assert sum(s["marginal"]["usd"] or 0 for s in fall["steps"]) == fall["saved"]["usd"]
     assert sum(s["usd"] or 0 for s in fall["by_saving"].values()) == fall["saved"]["usd"]
     assert digits(text, "usd") == 2
-    charges = fallow("report", "finance", *asked, "-o", "focus").out
+    charges = fallow("report", "finance", *wanted, "-o", "focus").out
     costs = [Decimal(row["BilledCost"]) for row in csv.DictReader(io.StringIO(charges))]
     focus = sum(costs, Decimal())
     assert focus.quantize(Decimal("0.01")) == bill
-    report = fallow("report", "finance", *asked, "-o", "md").out
+    report = fallow("report", "finance", *wanted, "-o", "md").out
     assert f"${bill:,.2f}" in report
 
 
 def test_money_and_hours_of_json_and_csv_have_no_noise() -> None:
     rows = [{"gpu_hours": 896.0000000000003, "usd": Decimal("0E-8"), "rate_usd_h": 2.123456789}]
-    told = render(rows, "json", noun="spend")
-    assert "896.0," in told
-    assert '"usd": 0.00' in told
-    assert "2.123457" in told
+    result = render(rows, "json", noun="spend")
+    assert "896.0," in result
+    assert '"usd": 0.00' in result
+    assert "2.123457" in result
     assert render(rows, "csv", noun="spend").splitlines()[1] == "896.0,0.00,2.123457"
     assert "896.0000000000003" in render(rows, "json", noun="rows"), "a query's rows are kept"

@@ -25,11 +25,11 @@ def home(tmp_path: Path) -> Path:
     today = datetime.now(UTC).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0)
     settings = load(environ={}, flags={"home": home, "cluster": "test"}).settings
     with Warehouse.open(settings, write=True) as warehouse:
-        for moment in (today - timedelta(days=20), today - timedelta(days=1)):
+        for instant in (today - timedelta(days=20), today - timedelta(days=1)):
             for minute in range(2):
                 data = {
                     "cluster": ["test"],
-                    "ts": [moment + timedelta(minutes=minute)],
+                    "ts": [instant + timedelta(minutes=minute)],
                     "device": ["GPU-0"],
                     "interval_s": [60.0],
                     "gpu_util_pct": [float(minute)],
@@ -55,11 +55,11 @@ def test_compact_moves_merges_and_shows_what_lies_where(fallow: Fallow, home: Pa
     tiers = {(row["tier"], row["table"]): row for row in answer(ran)["status"]}
     assert tiers["hot", "sample"]["files"] == tiers["cold", "sample"]["files"] == 1
     assert tiers["hot", "sample"]["rows"] == tiers["cold", "sample"]["rows"] == 2
-    asked = fallow(
+    wanted = fallow(
         "warehouse", "query", "SELECT sum(gpu_util_pct) AS x FROM sample", "--home", home, "-o",
         "csv",
     )  # fmt: skip
-    assert asked.out == "x\n2.0\n"
+    assert wanted.out == "x\n2.0\n"
 
 
 def test_verify_shows_each_check_and_fails_with_the_damaged_file(
@@ -95,10 +95,10 @@ def test_a_damaged_file_that_audits_need_does_not_hide_the_other_checks(
     checks = {row["check"]: row["status"] for row in json.loads(ran.out)["checks"]}
     assert checks["catalog"] == "ok"
     assert checks[f"sample: {one}"] == "failed"
-    asked = fallow("warehouse", "query", "SELECT sum(gpu_util_pct) FROM sample", "--home", home)
-    assert asked.code == 1
-    assert "a data file is gone" in asked.err
-    assert "fallow warehouse verify" in asked.err
+    wanted = fallow("warehouse", "query", "SELECT sum(gpu_util_pct) FROM sample", "--home", home)
+    assert wanted.code == 1
+    assert "a data file is gone" in wanted.err
+    assert "fallow warehouse verify" in wanted.err
 
 
 def test_compacting_beside_another_writer_is_told_to_try_again(fallow: Fallow, home: Path) -> None:

@@ -70,8 +70,8 @@ def test_the_command_and_the_assistant_name_the_cluster_with_room(
     assert program == "fallow"
     again = fallow(*words)
     assert hashlib.sha256(again.out.encode()).hexdigest() == answer["proof"]["sha256"]
-    told = answer["answer"]["why_pending"]
-    assert [(row["state"][MARK], row["free"]) for row in told] == [
+    result = answer["answer"]["why_pending"]
+    assert [(row["state"][MARK], row["free"]) for row in result] == [
         (row["state"], row["free"]) for row in json.loads(again.out)["why_pending"]
     ]
 

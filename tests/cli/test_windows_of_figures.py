@@ -30,7 +30,7 @@ class Imported(NamedTuple):
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     """Set the wall clock of the commands."""
-    return lambda moment: monkeypatch.setattr(CommandRun, "now", lambda _run: moment)
+    return lambda instant: monkeypatch.setattr(CommandRun, "now", lambda _run: instant)
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +49,10 @@ def put(fallow: Fallow, imported: Imported, tmp_path: Path) -> Callable[..., Non
             copied(imported.homes[start, end, cluster], home)
             return
         count = int((end - start).total_seconds() // 60)
-        moments = [(start + timedelta(minutes=n)).timestamp() for n in range(count)]
+        instants = [(start + timedelta(minutes=n)).timestamp() for n in range(count)]
         rows = {
-            "pod": [pod for pod in PODS for _ in moments],
-            "ts": moments * len(PODS),
+            "pod": [pod for pod in PODS for _ in instants],
+            "ts": instants * len(PODS),
             "util": [0.0] * count * len(PODS),
         }
         pq.write_table(pa.table(rows), tmp_path / "samples.parquet")
@@ -71,8 +71,8 @@ def test_a_window_of_half_hours_is_billed_by_the_whole_hours_that_it_names(
 ) -> None:
     put(NOON, NOON + timedelta(hours=4))
     at(NOON + timedelta(hours=5))
-    asked = ("--window", "2026-03-01T13:30/2026-03-01T14:30", "--home", tmp_path / "home")
-    ran = fallow("spend", *asked, "-o", "json")
+    wanted = ("--window", "2026-03-01T13:30/2026-03-01T14:30", "--home", tmp_path / "home")
+    ran = fallow("spend", *wanted, "-o", "json")
     body = json.loads(ran.out)
     assert body["total"]["gpu_hours"] == pytest.approx(2 * len(PODS))
     assert body["window"] == {"start": "2026-03-01T13:00:00Z", "end": "2026-03-01T15:00:00Z"}
@@ -86,9 +86,9 @@ def test_analyze_bills_and_names_the_hours_of_spend(
 ) -> None:
     put(NOON, NOON + timedelta(hours=4))
     at(NOON + timedelta(hours=5))
-    asked = ("--window", "2026-03-01T13:30/2026-03-01T14:30", "--home", tmp_path / "home")
-    spent = json.loads(fallow("spend", *asked, "-o", "json").out)
-    ran = fallow("analyze", "idle", *asked, "-o", "json")
+    wanted = ("--window", "2026-03-01T13:30/2026-03-01T14:30", "--home", tmp_path / "home")
+    spent = json.loads(fallow("spend", *wanted, "-o", "json").out)
+    ran = fallow("analyze", "idle", *wanted, "-o", "json")
     found = json.loads(ran.out)
     assert found["window"] == spent["window"]
     bill = found["waterfall"]["bill"]
@@ -102,8 +102,8 @@ def test_whole_hours_are_named_as_they_were_requested(
 ) -> None:
     put(NOON, NOON + timedelta(hours=4))
     at(NOON + timedelta(hours=5))
-    asked = ("--window", "2026-03-01T13:00/2026-03-01T15:00", "--home", tmp_path / "home")
-    ran = fallow("spend", *asked)
+    wanted = ("--window", "2026-03-01T13:00/2026-03-01T15:00", "--home", tmp_path / "home")
+    ran = fallow("spend", *wanted)
     assert "whole hours" not in ran.err
     assert "2026-03-01 13:00 to 2026-03-01 15:00 UTC (2h)" in ran.err
 
@@ -117,18 +117,18 @@ def test_a_relative_window_ends_at_the_newest_hour_in_the_ledger_and_says_its_ag
 ) -> None:
     put(NOON, NOON + timedelta(hours=30))
     at(NOON + timedelta(hours=30, days=6, minutes=20))
-    asked = ("--window", "24h", "--home", tmp_path / "home")
-    ran = fallow("spend", *asked, "-o", "json")
+    wanted = ("--window", "24h", "--home", tmp_path / "home")
+    ran = fallow("spend", *wanted, "-o", "json")
     body = json.loads(ran.out)
     assert (body["window"], body["total"]["gpu_hours"]) == (DAY, 24 * len(PODS))
     assert (body["coverage"]["hours"], body["coverage"]["hours_with_data"]) == (24, 24)
     assert "2026-03-01 18:00 to 2026-03-02 18:00 UTC (1d)" in ran.err
     assert "24 of 24 h have data" in ran.err
     assert "6d20m ago" in ran.err
-    ran = fallow("analyze", "idle", *asked, "-o", "json")
+    ran = fallow("analyze", "idle", *wanted, "-o", "json")
     assert json.loads(ran.out)["window"] == DAY
     assert "24 of 24 h have data" in ran.err
-    ran = fallow("report", "finance", *asked, "-o", "md")
+    ran = fallow("report", "finance", *wanted, "-o", "md")
     assert f"${24 * len(PODS) * RATE}" in ran.out
     assert "24 of 24 h have data" in ran.err
 

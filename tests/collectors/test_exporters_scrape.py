@@ -150,16 +150,18 @@ def test_a_fleet_in_one_look(server: Exporters, collector: Make, now: datetime) 
     assert len(samples(first)) == 300
     assert {r["gpu_util_pct"] for r in samples(first)} == {50.0}
     assert {r["gpu_util_pct"] for r in samples(second)} == {80.0}
-    moment = now.replace(tzinfo=None)
-    assert {r["ts"] for r in samples(first)} == {moment}
+    instant = now.replace(tzinfo=None)
+    assert {r["ts"] for r in samples(first)} == {instant}
     assert {(r["cluster"], r["source"], r["interval_s"]) for r in samples(first)} == {
         ("test", "exporters", 15.0)
     }
-    looks = scrapes(second)
-    assert [r["target"] for r in looks] == sorted(targets)
-    assert all(r["up"] and r["error"] is None and r["samples"] == 2 for r in looks)
-    assert {(r["ts"], r["until"]) for r in looks} == {(moment, moment + timedelta(seconds=15))}
-    assert all(r["seconds"] > 0 for r in looks)
+    sample_rows = scrapes(second)
+    assert [r["target"] for r in sample_rows] == sorted(targets)
+    assert all(r["up"] and r["error"] is None and r["samples"] == 2 for r in sample_rows)
+    assert {(r["ts"], r["until"]) for r in sample_rows} == {
+        (instant, instant + timedelta(seconds=15))
+    }
+    assert all(r["seconds"] > 0 for r in sample_rows)
 
 
 FAILURES = [
@@ -183,12 +185,12 @@ def test_failures_are_rows_and_hold_up_nobody(
     path, read, rejected, error = failure
     good, bad = server.url("/metrics"), server.url(path)
     batches = list(collector(bad, good, timeout="1s", body_size_limit=20_000).collect(WINDOW))
-    looks = {r["target"]: r for r in scrapes(batches)}
-    assert looks[good]["up"] is True
-    assert looks[bad]["up"] is False
-    assert looks[bad]["error"].startswith(error)
-    assert "\n" not in looks[bad]["error"]
-    assert (looks[bad]["samples"], looks[bad]["rejected"]) == (read, rejected)
+    sample_rows = {r["target"]: r for r in scrapes(batches)}
+    assert sample_rows[good]["up"] is True
+    assert sample_rows[bad]["up"] is False
+    assert sample_rows[bad]["error"].startswith(error)
+    assert "\n" not in sample_rows[bad]["error"]
+    assert (sample_rows[bad]["samples"], sample_rows[bad]["rejected"]) == (read, rejected)
     assert len(samples(batches)) == 2 + read
 
 
@@ -234,8 +236,8 @@ def test_no_connection_no_host_no_tls(server: Exporters, collector: Make) -> Non
 
 def test_blank_values_are_counted_not_stored(server: Exporters, collector: Make) -> None:
     batches = list(collector(server.url("/odd")).collect(WINDOW))
-    (look,) = scrapes(batches)
-    assert (look["up"], look["samples"], look["rejected"]) == (True, 0, 3)
+    (sample,) = scrapes(batches)
+    assert (sample["up"], sample["samples"], sample["rejected"]) == (True, 0, 3)
     assert {r["gpu_util_pct"] for r in samples(batches)} == {None}
 
 
@@ -258,9 +260,9 @@ def test_a_target_comes_back(server: Exporters, collector: Make) -> None:
 
 def test_credentials_in_an_address_are_not_shown(server: Exporters, collector: Make) -> None:
     address = server.url("/metrics").replace("http://", "http://user:secret@")
-    (look,) = scrapes(list(collector(address).collect(WINDOW)))
-    assert look["up"] is True
-    assert "secret" not in look["target"]
+    (sample,) = scrapes(list(collector(address).collect(WINDOW)))
+    assert sample["up"] is True
+    assert "secret" not in sample["target"]
 
 
 def test_one_target_named_twice_is_looked_at_once(server: Exporters, collector: Make) -> None:

@@ -36,8 +36,8 @@ def test_lines_without_timestamp_are_of_now(tmp_path: Path, now: datetime) -> No
         "p",
     )
     assert pod["last_seen"] - pod["first_seen"] == timedelta(seconds=30)
-    (look,) = rows(batches, "scrape")
-    assert (look["up"], look["samples"], look["rejected"]) == (True, 1, 0)
+    (sample_rows,) = rows(batches, "scrape")
+    assert (sample_rows["up"], sample_rows["samples"], sample_rows["rejected"]) == (True, 1, 0)
 
 
 @pytest.mark.parametrize("per_second", [1, 1000])
@@ -74,8 +74,8 @@ def test_garbage_and_blanks_are_counted(tmp_path: Path, now: datetime) -> None:
         "what is this\ngo_goroutines 5\n"
     )
     batches = run(tmp_path / "a.prom", content, now)
-    (look,) = rows(batches, "scrape")
-    assert (look["samples"], look["rejected"]) == (1, 2)
+    (sample_rows,) = rows(batches, "scrape")
+    assert (sample_rows["samples"], sample_rows["rejected"]) == (1, 2)
     assert rows(batches)[0]["temp_c"] is None
 
 

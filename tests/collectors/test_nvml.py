@@ -27,8 +27,8 @@ def failing(code: int) -> Exception:
 class Binding:
     """What pynvml answers on a node whose boards the test describes."""
 
-    def __init__(self, *boards: dict[str, Any], init: int | None = None) -> None:
-        self.boards, self.init, self.down = boards, init, 0
+    def __init__(self, *gpus: dict[str, Any], init: int | None = None) -> None:
+        self.boards, self.init, self.down = gpus, init, 0
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("nvmlDevice"):
@@ -105,8 +105,8 @@ def host(tmp_path: Path) -> Path:
 
 def look(now: datetime, binding: Any, host: Path | None = None) -> dict[str, list[dict[str, Any]]]:
     root = host or Path("/nowhere")
-    said = NvmlSettings(node="n0", proc_root=root / "proc", pod_logs=root / "pods")
-    collector = NvmlCollector(said, "c", lambda: now, binding)
+    answer = NvmlSettings(node="n0", proc_root=root / "proc", pod_logs=root / "pods")
+    collector = NvmlCollector(answer, "c", lambda: now, binding)
     rows: dict[str, list[dict[str, Any]]] = {"sample": [], "holding": [], "scrape": []}
     for batch in collector.collect(Window.last(timedelta(minutes=1), now=now)):
         rows[batch.table] += batch.rows.to_pylist()
@@ -189,9 +189,9 @@ def test_instances_stand_for_their_board(now: datetime, host: Path) -> None:
 def test_a_lost_gpu_is_a_failed_look_and_the_others_go_on(now: datetime) -> None:
     rows = look(now, binding := Binding({"lost": True}, board("GPU-1")))
     assert [r["device"] for r in rows["sample"]] == ["GPU-1"]
-    looks = {r["target"]: (r["up"], r["error"]) for r in rows["scrape"]}
-    assert looks["n0"] == (True, None)
-    assert looks["n0/gpu0"][0] is False
+    samples = {r["target"]: (r["up"], r["error"]) for r in rows["scrape"]}
+    assert samples["n0"] == (True, None)
+    assert samples["n0/gpu0"][0] is False
     assert binding.down == 1
 
 
@@ -240,9 +240,9 @@ def test_the_node_is_the_one_that_the_pod_was_told_or_the_host(
     now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "host-7")
-    for told, node in ((None, "host-7"), ("gpu-node-3", "gpu-node-3")):
-        if told is not None:
-            monkeypatch.setenv("NODE_NAME", told)
+    for result, node in ((None, "host-7"), ("gpu-node-3", "gpu-node-3")):
+        if result is not None:
+            monkeypatch.setenv("NODE_NAME", result)
         else:
             monkeypatch.delenv("NODE_NAME", raising=False)
         collector = NvmlCollector(NvmlSettings(), "c", lambda: now, Binding(board()))

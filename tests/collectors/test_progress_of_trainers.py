@@ -108,12 +108,12 @@ def test_the_metric_that_a_pod_names_is_read_too(
     url: str, settings: Settings, on_owner: bool
 ) -> None:
     note = {"fallow.dev/progress-metric": "my_epochs"}
-    said = {"fallow.owner-annotations": note} if on_owner else note
+    answer = {"fallow.owner-annotations": note} if on_owner else note
     exporters = settings.exporters.model_copy(update={"trainers": [f"ml/train-0={url}/own"]})
     site = settings.model_copy(update={"exporters": exporters})
     pod: dict[str, Any] = {
         "cluster": ["test"], "uid": ["u"], "namespace": ["ml"], "pod": ["train-0"],
-        "annotations": [json.dumps(said)], "last_seen": [NOW.replace(tzinfo=None)],
+        "annotations": [json.dumps(answer)], "last_seen": [NOW.replace(tzinfo=None)],
     }  # fmt: skip
     with Warehouse.open(site, write=True, clock=lambda: NOW) as warehouse:
         (collector,) = load_collectors(site, ["exporters"], views=warehouse).values()

@@ -159,9 +159,9 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize("moment", MOMENTS, ids=repr)
-def test_every_spelling_of_a_moment(moment: Any, tmp_path: Path) -> None:
-    (row,) = rows(run(parquet(tmp_path, w=["a"], t=[moment], u=[1.0])))
+@pytest.mark.parametrize("instant", MOMENTS, ids=repr)
+def test_every_spelling_of_a_moment(instant: Any, tmp_path: Path) -> None:
+    (row,) = rows(run(parquet(tmp_path, w=["a"], t=[instant], u=[1.0])))
     assert row["ts"] == MOMENT
 
 
@@ -177,9 +177,9 @@ def test_impossible_values_are_null_and_counted(tmp_path: Path) -> None:
     path = parquet(tmp_path, w=["a"] * 7, t=[UNIX + i for i in range(7)], u=values)
     batches = run(path)
     assert [r["gpu_util_pct"] for r in rows(batches)] == [50.0, None, None, None, None, None, 0.0]
-    (look,) = rows(batches, "scrape")
-    assert (look["rejected"], look["samples"], look["up"]) == (3, 2, True)
-    assert (look["ts"], look["until"]) == (MOMENT, MOMENT + timedelta(seconds=6 + 57))
+    (sample_rows,) = rows(batches, "scrape")
+    assert (sample_rows["rejected"], sample_rows["samples"], sample_rows["up"]) == (3, 2, True)
+    assert (sample_rows["ts"], sample_rows["until"]) == (MOMENT, MOMENT + timedelta(seconds=6 + 57))
 
 
 def test_rows_without_workload_or_moment_are_dropped_and_counted(tmp_path: Path) -> None:

@@ -86,10 +86,10 @@ def test_a_collector_whose_source_is_dead_says_so_in_a_row_and_never_raises(
     assert isinstance(collector, Collector)
     batches = list(collector.collect(WINDOW))
     assert {b.table for b in batches} <= set(tables.list_table_names())
-    looks = [row for b in batches if b.table == "scrape" for row in b.rows.to_pylist()]
-    assert looks, f"{name} kept silent about a dead source"
-    assert all(look["up"] is False and look["error"] for look in looks), looks
-    assert all("\n" not in look["error"] for look in looks)
+    samples = [row for b in batches if b.table == "scrape" for row in b.rows.to_pylist()]
+    assert samples, f"{name} kept silent about a dead source"
+    assert all(sample["up"] is False and sample["error"] for sample in samples), samples
+    assert all("\n" not in sample["error"] for sample in samples)
     others = [b for b in batches if b.table not in ("scrape", "cursor")]
     assert not sum(b.rows.num_rows for b in others), "rows from a source that is not there"
 

@@ -34,18 +34,18 @@ def lived(settings: Settings, warehouse: Warehouse, end: datetime) -> None:
     idle = [f for f in found if f.analyzer == "idle" and f.evidence == "confirmed"][:6]
     clock = Clock(end - DAY)
     with Journal.open(plans.get_journal_path(settings), clock, actor="fallow") as journal:
-        whom = [_decision(f, end) for f in idle]
-        for decision in whom:
+        owner = [_decision(f, end) for f in idle]
+        for decision in owner:
             journal.append(event_types.NOTIFIED, decision.finding, {"policy": decision.policy})
-        for decision in whom[:2]:
+        for decision in owner[:2]:
             journal.append(event_types.APPROVAL_REQUESTED, decision.id, _case(decision))
-        done(journal, whom[2], clock, "done")
-        done(journal, whom[3], clock, "done", back="ann")
-        done(journal, whom[4], clock, None)
-        done(journal, whom[5], clock, "failed", why="the API refused: an admission webhook")
+        done(journal, owner[2], clock, "done")
+        done(journal, owner[3], clock, "done", back="ann")
+        done(journal, owner[4], clock, None)
+        done(journal, owner[5], clock, "failed", why="the API refused: an admission webhook")
         line = "fresh: the last look at GPU-1 is 11m old"
-        journal.append(event_types.REFUSED, whom[1].id, {**_case(whom[1]), "line": line})
-        kept = "/".join(whom[0].subject)
+        journal.append(event_types.REFUSED, owner[1].id, {**_case(owner[1]), "line": line})
+        kept = "/".join(owner[0].subject)
         until = (end + 2 * DAY).isoformat()
         journal.append(event_types.KEEP, kept, {"until": until}, actor="ann")
         journal.append(event_types.SNOOZED, found[-1].id, {"until": until}, actor="ben")
@@ -100,20 +100,20 @@ def done(
 
 
 def _decision(found: Any, at: datetime) -> Decision:
-    whom = found.subject
+    owner = found.subject
     policy = "idle-notebooks" if found.kind == "idle_notebook" else "idle-inference"
     return Decision(
         id=f"d{found.id[1:]}",
         policy=policy,
         finding=found.id,
-        subject=(whom.cluster, whom.workload_kind, whom.namespace, whom.workload),
+        subject=(owner.cluster, owner.workload_kind, owner.namespace, owner.workload),
         verb=found.recommendations[0].verb,
         step="act",
         ruling="allow",
         reasons=(),
         at=at,
         gpus=2.0,
-        owner=whom.team or whom.namespace,
+        owner=owner.team or owner.namespace,
     )
 
 

@@ -36,13 +36,13 @@ FILTERS = {
 def texts(page: AppTest) -> list[str]:
     """Return all that a page says in words that Streamlit reads as Markdown."""
     kinds = ("title", "header", "caption", "markdown", "info", "warning", "error")
-    said = [str(element.value) for kind in kinds for element in getattr(page, kind)]
+    answer = [str(element.value) for kind in kinds for element in getattr(page, kind)]
     metrics = [
         str(part)
         for m in page.metric
         for part in (m.label, m.value, m.delta, m.proto.delta_description, m.help)
     ]
-    return said + metrics
+    return answer + metrics
 
 
 def elements(page: AppTest) -> int:
@@ -98,7 +98,7 @@ def hostile_rows(
         for hour in range(hours)
     ]
     findings = [_finding(name, n, begin) for n, name in enumerate(names)]
-    looks = [
+    samples = [
         {
             "cluster": name,
             "ts": begin + timedelta(hours=hours - 1),
@@ -114,7 +114,7 @@ def hostile_rows(
         "device": devices,
         "ledger": ledger,
         "finding": findings,
-        "scrape": looks,
+        "scrape": samples,
     }
     return [_batch(table, listed) for table, listed in rows.items()]
 

@@ -23,7 +23,7 @@ def fleet(hours: int = 24) -> list[Batch]:
     """Return two nodes of four GPUs in all: one works, one idles, one is free, one is away."""
     begin = LAST - timedelta(hours=hours - 1)
     states = ("productive", "idle", "free", "unavailable")
-    ledger, devices, looks = [], [], []
+    ledger, devices, samples = [], [], []
     for n, state in enumerate(states):
         node, held = ("one" if n < 2 else "two"), n < 2
         name = f"GPU-{n}"
@@ -44,7 +44,7 @@ def fleet(hours: int = 24) -> list[Batch]:
                     "gpu_seconds": 3600.0, "usd": 2, "usd_gpu": 1, "priced": True,
                 }
             )  # fmt: skip
-            looks.append(
+            samples.append(
                 {
                     "cluster": "c", "bucket": at, "device": name, "node": node,
                     "namespace": "red" if held else "", "pod": "train-0" if held else "",
@@ -61,18 +61,18 @@ def fleet(hours: int = 24) -> list[Batch]:
                     "xid_max": 79 if n == 3 and hour >= hours - 2 else 0,
                 }
             )  # fmt: skip
-    return [batch("device", devices), batch("ledger", ledger), batch("rollup_1h", looks)]
+    return [batch("device", devices), batch("ledger", ledger), batch("rollup_1h", samples)]
 
 
 def pods() -> list[Batch]:
     """Return one pod that was placed after an hour, one that waits for 8 GPUs, one that gave up."""
     seen = {"cluster": "c", "namespace": "red", "last_seen": END.replace(tzinfo=None)}
-    asked = LAST - timedelta(hours=9)
+    wanted = LAST - timedelta(hours=9)
     rows = [
         {
             **seen, "uid": "a", "pod": "train-0", "workload_kind": "Job", "workload": "train",
-            "team": "red", "gpu_request": 2.0, "node": "one", "created_at": asked,
-            "scheduled_at": asked + timedelta(hours=1), "started_at": asked + timedelta(hours=1),
+            "team": "red", "gpu_request": 2.0, "node": "one", "created_at": wanted,
+            "scheduled_at": wanted + timedelta(hours=1), "started_at": wanted + timedelta(hours=1),
             "phase": "Running", "queue": "q",
         },
         {
@@ -90,7 +90,7 @@ def pods() -> list[Batch]:
         {
             "cluster": "c", "device": f"GPU-{n}", "pod_uid": "a", "namespace": "red",
             "pod": "train-0", "workload_kind": "Job", "workload": "train", "team": "red",
-            "start": asked + timedelta(hours=1), "end": END.replace(tzinfo=None), "share": 1.0,
+            "start": wanted + timedelta(hours=1), "end": END.replace(tzinfo=None), "share": 1.0,
         }
         for n in (0, 1)
     ]  # fmt: skip

@@ -36,15 +36,17 @@ def sound(tmp_path: Path) -> Settings:
     """Return the settings of two GPUs in two days, accounted hour by hour."""
     settings = Settings(home=tmp_path / "home", cluster="test")
     step = timedelta(minutes=5)
-    looks = [WINDOW.start.replace(tzinfo=None) + n * step for n in range(int(WINDOW.seconds / 300))]
+    samples = [
+        WINDOW.start.replace(tzinfo=None) + n * step for n in range(int(WINDOW.seconds / 300))
+    ]
     rows = {
-        "cluster": ["test"] * 2 * len(looks),
-        "ts": [ts for ts in looks for _ in range(2)],
-        "device": ["GPU-0", "GPU-1"] * len(looks),
-        "node": ["n1"] * 2 * len(looks),
-        "model": ["NVIDIA H100 80GB HBM3"] * 2 * len(looks),
-        "interval_s": [300.0] * 2 * len(looks),
-        "gpu_util_pct": [0.0] * 2 * len(looks),
+        "cluster": ["test"] * 2 * len(samples),
+        "ts": [ts for ts in samples for _ in range(2)],
+        "device": ["GPU-0", "GPU-1"] * len(samples),
+        "node": ["n1"] * 2 * len(samples),
+        "model": ["NVIDIA H100 80GB HBM3"] * 2 * len(samples),
+        "interval_s": [300.0] * 2 * len(samples),
+        "gpu_util_pct": [0.0] * 2 * len(samples),
     }
     with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
         warehouse.ingest([Batch.of("sample", rows), every_gpu("2")])
@@ -71,21 +73,21 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Warehouse.open(broken) as warehouse:
-        said = audits.format_banner(audits.run_audits(warehouse, WINDOW))
-        assert data_health.read_audits(warehouse, WINDOW) == said
-    assert said is not None
-    assert "ledger_capacity: 2 rows" in said, "each of the two GPUs lost half of that hour"
+        answer = audits.format_banner(audits.run_audits(warehouse, WINDOW))
+        assert data_health.read_audits(warehouse, WINDOW) == answer
+    assert answer is not None
+    assert "ledger_capacity: 2 rows" in answer, "each of the two GPUs lost half of that hour"
 
     window = f"{WINDOW.start:%Y-%m-%dT%H:%MZ}/{WINDOW.end:%Y-%m-%dT%H:%MZ}"
-    asked = ["--home", str(broken.home), "--cluster", "test", "--window", window]
+    wanted = ["--home", str(broken.home), "--cluster", "test", "--window", window]
     for command in (["spend"], ["analyze", "idle"], ["report", "sre", "-o", "md"]):
-        assert run([*command, *asked]) == 0
+        assert run([*command, *wanted]) == 0
         spoken = capsys.readouterr()
         text = spoken.out.replace("\\", "") if command[0] == "report" else spoken.err
-        assert said in text, command
+        assert answer in text, command
 
     page = draw("data", broken, window=window)
-    assert [e.value for e in page.error] == [escape(said, 900)]
+    assert [e.value for e in page.error] == [escape(answer, 900)]
     assert "does not add up" in [m.value for m in page.metric]
 
     log = Mock()  # a command of this process may have set the loggers up
@@ -97,10 +99,10 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
         )
         for _turn in range(2):  # the hour is long accounted: the next turn still says it
             service.account()
-            log.error.assert_called_once_with(said)
+            log.error.assert_called_once_with(answer)
             log.error.reset_mock()
-            told = metrics.text().decode()
-            assert 'fallow_audit_failures{audit="ledger_capacity"} 2.0' in told
+            result = metrics.text().decode()
+            assert 'fallow_audit_failures{audit="ledger_capacity"} 2.0' in result
         with warehouse.transaction() as cursor:
             cursor.execute(CHANGE, {"hour": HOUR, "times": 2})
         service.account()

@@ -26,7 +26,7 @@ ALL, ANY = Filters(), FindingChoice()
 
 
 def test_details_are_sentences_with_units_and_unknown_is_said() -> None:
-    said = describe_details(
+    lines = describe_details(
         "stalled",
         {
             "why": "is said elsewhere",
@@ -38,7 +38,7 @@ def test_details_are_sentences_with_units_and_unknown_is_said() -> None:
             "signals": {"physics": "137 W flat"},
         },
     )
-    assert said == (
+    assert lines == (
         "May be acted upon: no",
         "67.7 % of its hours are counted as waste",
         "low: 49.8 GPU-h",
@@ -49,10 +49,10 @@ def test_details_are_sentences_with_units_and_unknown_is_said() -> None:
 
 
 def test_an_unknown_key_is_a_readable_name_with_the_unit_of_its_end() -> None:
-    said = describe_details(
+    lines = describe_details(
         "somebodys", {"lost_gpu_hours": 12.345, "odd_rows": [{"a_key": 1.0, "b": "x"}]}
     )
-    assert said == ("lost gpu hours: 12.3 GPU-h", "odd rows: a key: 1; b: x")
+    assert lines == ("lost gpu hours: 12.3 GPU-h", "odd rows: a key: 1; b: x")
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -136,15 +136,15 @@ def test_a_link_to_any_finding_opens_its_workload_with_chart_and_words(
     ).to_pylist()[1]
     page = draw("findings", fleet, finding=further["id"])
     assert not page.exception
-    said = " ".join(texts(page))
-    assert worst["workload"].rpartition("/")[2].replace("-", "\\-") in said
-    assert f"fallow explain {further['id']}" in said, "the linked finding is open"
-    assert f"fallow explain {worst['id']}" in said, "the worst finding stands first"
-    assert "What to do" in said
-    assert "Samples exist for" in said
+    text = " ".join(texts(page))
+    assert worst["workload"].rpartition("/")[2].replace("-", "\\-") in text
+    assert f"fallow explain {further['id']}" in text, "the linked finding is open"
+    assert f"fallow explain {worst['id']}" in text, "the worst finding stands first"
+    assert "What to do" in text
+    assert "Samples exist for" in text
     assert len(page.get("vega_lite_chart")) >= 2
     for wrong in ('{"', "None", "null", "devices_held", "idle_band"):
-        assert wrong not in said
+        assert wrong not in text
     marked = json.loads(page.get("vega_lite_chart")[0].proto.spec)
     assert "rect" in json.dumps(marked), "the time of the finding is shaded"
 

@@ -41,9 +41,9 @@ def test_each_gpu_has_the_telemetry_of_its_five_minutes(views: Warehouse) -> Non
 def test_the_time_in_the_address_is_the_time_of_the_page(fleet: Settings, draw: Draw) -> None:
     page = draw("fleet", fleet, at=f"{EARLIER:%Y-%m-%dT%H:%M}")
     assert not page.exception
-    said = " ".join(texts(page))
-    assert f"{EARLIER:%Y-%m-%d} 17:00 to 18:00 UTC" in said
-    assert f"the five minutes up to {EARLIER:%Y-%m-%d %H:%M} UTC" in said
+    text = " ".join(texts(page))
+    assert f"{EARLIER:%Y-%m-%d} 17:00 to 18:00 UTC" in text
+    assert f"the five minutes up to {EARLIER:%Y-%m-%d %H:%M} UTC" in text
     table = page.dataframe[0].value
     assert {"activity_pct", "power_w", "temp_c", "memory_gb", "clock_mhz"} <= {*table.columns}
 

@@ -32,9 +32,9 @@ each_view = pytest.mark.parametrize("view", VIEWS)
 def whole(page: AppTest) -> list[str]:
     """Return what a page says, once it is sure that nothing of it failed."""
     assert not page.exception
-    said = texts(page)
-    assert not [text for text in said if FAILED in text], said
-    return said
+    answer = texts(page)
+    assert not [text for text in answer if FAILED in text], answer
+    return answer
 
 
 def test_there_are_fourteen_pages() -> None:
@@ -64,8 +64,8 @@ def test_page_keeps_the_rules(view: str, fleet: Settings, draw: Draw) -> None:
 @each_view
 def test_page_of_an_empty_team_says_so(view: str, fleet: Settings, draw: Draw) -> None:
     page = draw(view, fleet, team="nobody-at-all")
-    said = whole(page)
-    assert page.info or page.dataframe or page.get("vega_lite_chart"), said
+    answer = whole(page)
+    assert page.info or page.dataframe or page.get("vega_lite_chart"), answer
 
 
 @each_view
@@ -96,8 +96,8 @@ def test_a_long_list_shows_its_dearest_and_says_how_many_there_are(
 
 
 def test_page_without_any_data_says_what_to_do(empty: Settings, draw: Draw) -> None:
-    said = whole(draw("spend", empty))
-    assert any("Nothing was collected yet" in text and "fallow collect" in text for text in said)
+    answer = whole(draw("spend", empty))
+    assert any("Nothing was collected yet" in text and "fallow collect" in text for text in answer)
 
 
 def test_page_without_a_warehouse_says_what_to_do(tmp_path: Path, draw: Draw) -> None:
@@ -146,10 +146,10 @@ def test_a_store_that_is_away_is_said_on_the_page_which_can_try_again(
     with monkeypatch.context() as patched:
         patched.setattr(statements, "run_select", away)
         page = draw("spend", fleet)
-    said = [warning.value for warning in page.warning]
+    answer = [warning.value for warning in page.warning]
     assert not page.exception
-    assert said
-    assert all("S3" in text or "object store" in text for text in said), said
+    assert answer
+    assert all("S3" in text or "object store" in text for text in answer), answer
     assert "Try again" in {button.label for button in page.button}
     assert whole(page.button[0].click().run())
     assert page.metric
@@ -266,9 +266,9 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
     fleet: Settings, draw: Draw, views: Warehouse
 ) -> None:
     page = draw("spend", fleet, window="24h")
-    told = next(c.value for c in page.caption if "data as of" in c.value)
-    assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC (1d)" in told
-    assert "24 of 24 h have data" in told
+    result = next(c.value for c in page.caption if "data as of" in c.value)
+    assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC (1d)" in result
+    assert "24 of 24 h have data" in result
     spent = ledger_totals.read_total_spend(
         views,
         "24h",
@@ -283,8 +283,8 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
 
 
 def test_stale_data_are_said_above_every_figure(hostile: Settings, draw: Draw) -> None:
-    said = [w.value for w in draw("overview", hostile, window="24h").warning]
-    assert any("are stale: the newest sample is" in text for text in said), said
+    answer = [w.value for w in draw("overview", hostile, window="24h").warning]
+    assert any("are stale: the newest sample is" in text for text in answer), answer
 
 
 def test_data_quality_measures_from_now(fleet: Settings, draw: Draw) -> None:
@@ -305,8 +305,8 @@ def test_a_cluster_that_is_behind_is_named_above_every_figure(tmp_path: Path, dr
                 late = (pc.field("cluster") == "behind") & (pc.field("bucket") >= DAY_BEFORE)
                 warehouse.replace("ledger", batch.rows.filter(~late))
     page = draw("spend", settings, window="24h")
-    said = [w.value for w in page.warning]
-    [late] = [text for text in said if "its last hour ended" in text]
+    answer = [w.value for w in page.warning]
+    [late] = [text for text in answer if "its last hour ended" in text]
     assert late.startswith(
         "Cluster \u2068behind\u2069 is behind: its last hour ended 2026-11-15 00:00"
     )

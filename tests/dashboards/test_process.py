@@ -53,10 +53,10 @@ def test_dashboard_answers_on_loopback_and_stops_when_told(fleet: Settings, tmp_
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    said = log.read_text()
-    assert f"http://127.0.0.1:{port}" in said
-    assert "this machine only" in said
-    assert "Traceback" not in said
+    text = log.read_text()
+    assert f"http://127.0.0.1:{port}" in text
+    assert "this machine only" in text
+    assert "Traceback" not in text
 
 
 def ask(url: str, method: str) -> Message:

@@ -150,9 +150,9 @@ def test_policy_trusted_by_hand_says_by_whom_and_why(tmp_path: Path, draw: Draw)
         )
         trust_by_hand(JournalState(journal), rule, "ann", "no complaint in two weeks")
         copy_journal(journal, lake, "c")
-    said = "trusted by hand by ann on 2026-11-16: no complaint in two weeks"
+    answer = "trusted by hand by ann on 2026-11-16: no complaint in two weeks"
     page = draw("actions/Policies", settings, window="24h")
-    assert page.dataframe[0].value["stage"].to_list() == [f"may act: {said}"]
+    assert page.dataframe[0].value["stage"].to_list() == [f"may act: {answer}"]
     plan = texts(draw("actions", settings, window="24h"))
     (line,) = (text for text in plan if "trusted by hand by ann" in text)
     assert "no complaint in two weeks" in line
@@ -160,9 +160,9 @@ def test_policy_trusted_by_hand_says_by_whom_and_why(tmp_path: Path, draw: Draw)
 
 def test_plan_that_is_called_off_says_so(site: Settings, draw: Draw) -> None:
     page = draw("actions", site, window="24h")
-    said = " ".join(w.value for w in page.warning)
-    assert "Nothing of the plan is done" in said
-    assert "Nothing acts on cluster" in said
+    text = " ".join(w.value for w in page.warning)
+    assert "Nothing of the plan is done" in text
+    assert "Nothing acts on cluster" in text
     plan = next(d.value for d in page.dataframe if "says" in d.value.columns)
     assert plan["says"].to_list() == ["holds", "refuses"]
 
@@ -185,10 +185,10 @@ def test_the_chosen_workload_says_what_will_happen_and_why_not_earlier(
 ) -> None:
     page = draw("mine/What is coming", site, window="24h", owner=NAME, case=WHOM)
     assert not page.exception
-    said = next(m.value for m in page.markdown if "Why not earlier" in m.value)
-    assert "once somebody approves it" in said
-    assert "It is due 2026-11-17 00:00 UTC" in said
-    assert "Its cost is unknown: no price" in said
+    answer = next(m.value for m in page.markdown if "Why not earlier" in m.value)
+    assert "once somebody approves it" in answer
+    assert "It is due 2026-11-17 00:00 UTC" in answer
+    assert "Its cost is unknown: no price" in answer
 
 
 def press(page: AppTest, label: str) -> AppTest:

@@ -37,17 +37,17 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def test_links_lead_from_node_to_device_to_workload(small: Settings, draw: Draw) -> None:
-    asked = opened(draw("fleet", small, show="nodes"))
+    wanted = opened(draw("fleet", small, show="nodes"))
     for subject, column in (("node", "of_device"), ("device", "of_workload"), ("workload", "")):
-        assert subject in asked
-        page = draw("timeline", small, **asked)
+        assert subject in wanted
+        page = draw("timeline", small, **wanted)
         assert not page.exception
         assert page.metric[0].value != "\\$0.00"
         assert len(page.get("vega_lite_chart")) >= 5
         if column:
             link = page.dataframe[0].value[column][0]
             assert urlsplit(link).path == "timeline"
-            asked = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+            wanted = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
 
 
 @pytest.mark.parametrize(
@@ -114,16 +114,16 @@ def test_each_part_shows_its_table(
 def test_plan_is_told_with_its_restarts(small: Settings, draw: Draw) -> None:
     page = draw("capacity", small)
     assert page.dataframe[0].value["pod"].to_list() == ["red/train-0"]
-    told = [c.value for c in page.caption if "proven the fewest" in c.value]
-    assert any("1 whole slots of 2 GPUs for 1 restarts" in text for text in told)
+    result = [c.value for c in page.caption if "proven the fewest" in c.value]
+    assert any("1 whole slots of 2 GPUs for 1 restarts" in text for text in result)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_timeline_of_a_hostile_name_is_text(name: str, hostile: Settings, draw: Draw) -> None:
     page = draw("timeline", hostile, window="24h", workload=f"{name}/Job/{name}")
     assert not page.exception
-    said = [re.sub(r"\\.", "", text) for text in texts(page)]
-    assert not [text for text in said if FAILED in text or "<script" in text or "\u202e" in text]
+    answer = [re.sub(r"\\.", "", text) for text in texts(page)]
+    assert not [text for text in answer if FAILED in text or "<script" in text or "\u202e" in text]
     assert page.metric
     assert not any("\u202e" in str(cell) for cell in page.dataframe[0].value.to_numpy().ravel())
 

@@ -76,8 +76,8 @@ def told(**service: str) -> Settings:
 
 def test_each_wish_is_asked_in_the_persons_name(service: Settings, heard: Heard) -> None:
     api_client.send_request(service, APPROVER, "approve", request="d1")
-    said = api_client.send_request(service, OPERATOR, "snooze", finding="f1", **{"for": "7d"})
-    assert said["until"].startswith("2026-11-20T00:00")
+    answer = api_client.send_request(service, OPERATOR, "snooze", finding="f1", **{"for": "7d"})
+    assert answer["until"].startswith("2026-11-20T00:00")
     api_client.send_request(service, OPERATOR, "keep", workload="Job/a/b", **{"for": "24h"})
     assert api_client.send_request(service, APPROVER, "undo", action="a1")["result"] == "undone"
     assert heard.said == [

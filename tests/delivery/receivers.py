@@ -52,10 +52,10 @@ class Post:
     async def handle_RCPT(  # noqa: N802
         self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any
     ) -> str:
-        said = self.to_recipient.get(address, "250 OK")
-        if said.startswith("250"):
+        reply = self.to_recipient.get(address, "250 OK")
+        if reply.startswith("250"):
             envelope.rcpt_tos.append(address)
-        return said
+        return reply
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
         if self.to_message:

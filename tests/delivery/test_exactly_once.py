@@ -88,15 +88,15 @@ def states(book: Outbox, due: datetime = NOW) -> dict[str, str]:
 def test_a_report_goes_to_each_destination_and_never_again(
     settings: Settings, book: Outbox, clock: Clock
 ) -> None:
-    world, told = World(settings), list[str]()
+    world, result = World(settings), list[str]()
     owed(book, settings)
     for _ in range(3):
-        deliveries(settings, book, clock, world, on_result=told.append).turn()
+        deliveries(settings, book, clock, world, on_result=result.append).turn()
         owed(book, settings)
         clock.on(timedelta(hours=2))
     assert states(book) == {"mail": "sent", "chat": "sent", "archive": "sent"}
     assert set(world.got.values()) == {1}
-    assert told == ["sent"] * 3
+    assert result == ["sent"] * 3
     assert world.lies == {"archive": "", "mail": "at archive", "chat": "at archive"}
     assert book.report("weekly", NOW) is None  # nobody waits for it any more
 
@@ -154,13 +154,13 @@ def test_wherever_a_process_is_killed_nobody_gets_two_and_no_gap_goes_unsaid(
 def test_what_is_unknown_is_told_and_sent_again_only_when_asked(
     settings: Settings, book: Outbox, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, told = World(settings), list[str]()
+    world, result = World(settings), list[str]()
     owed(book, settings)
     for one in book.of("weekly", NOW):
         book.settle(one, "sending", NOW)
-    deliveries(settings, book, clock, world, on_result=told.append).turn()
+    deliveries(settings, book, clock, world, on_result=result.append).turn()
     assert states(book) == {"mail": "unknown", "chat": "unknown", "archive": "sent"}
-    assert told == ["unknown", "unknown", "sent"]
+    assert result == ["unknown", "unknown", "sent"]
     assert "report unknown" in caplog.text
     assert book.again("weekly", NOW, clock()) == 2
     deliveries(settings, book, clock, world).turn()
@@ -170,13 +170,13 @@ def test_what_is_unknown_is_told_and_sent_again_only_when_asked(
 def test_one_that_is_away_is_tried_again_with_growing_pauses_and_others_are_served(
     settings: Settings, book: Outbox, clock: Clock
 ) -> None:
-    world, told = World(settings), list[str]()
+    world, result = World(settings), list[str]()
     away = DeliveryAttempt(False, "mx.example:25 takes no mail: 450 not now", again=True)
     world.answers["mail"] = [away] * 3
     owed(book, settings)
     tries: list[tuple[int, int]] = []
     for _ in range(60):
-        deliveries(settings, book, clock, world, on_result=told.append).turn()
+        deliveries(settings, book, clock, world, on_result=result.append).turn()
         (mail,) = (d for d in book.of("weekly", NOW) if d.destination == "mail")
         if not tries or tries[-1][0] != mail.tries:
             tries.append((mail.tries, int((clock() - NOW).total_seconds() // 60)))
@@ -184,7 +184,7 @@ def test_one_that_is_away_is_tried_again_with_growing_pauses_and_others_are_serv
     assert tries == [(1, 0), (2, 1), (3, 3), (4, 7)]
     assert states(book) == {"mail": "sent", "chat": "sent", "archive": "sent"}
     assert set(world.got.values()) == {1}
-    assert Counter(told) == {"put off": 3, "sent": 3}
+    assert Counter(result) == {"put off": 3, "sent": 3}
 
 
 @pytest.mark.parametrize(
@@ -335,9 +335,9 @@ def test_a_process_killed_while_it_sends_is_followed_by_one_that_does_not_send_a
     with process() as second:
         assert second.wait(120) == 0
         assert second.stderr is not None
-        said = second.stderr.read()
+        answer = second.stderr.read()
     assert len(post.is_accepted) == 1
     assert len(hook.got) == 1
-    assert "report unknown" in said
+    assert "report unknown" in answer
     with Outbox.open(tmp_path / "home" / "deliveries.sqlite", write=False) as book:
         assert states(book) == {"mail": "sent", "hook": "unknown"}

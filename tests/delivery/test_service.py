@@ -40,10 +40,10 @@ def settings(tmp_path: Path, post: Any, hook: Any) -> Settings:
     made = load(file=tmp_path / "fallow.yaml", environ={}).settings
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     begin = midnight - timedelta(hours=6)
-    moments = [(begin + timedelta(minutes=m)).replace(tzinfo=None) for m in range(180)]
-    count = len(moments)
+    instants = [(begin + timedelta(minutes=m)).replace(tzinfo=None) for m in range(180)]
+    count = len(instants)
     sample: dict[str, Any] = {
-        "cluster": ["test"] * count, "ts": moments, "device": ["GPU-1"] * count,
+        "cluster": ["test"] * count, "ts": instants, "device": ["GPU-1"] * count,
         "node": ["n1"] * count, "interval_s": [60.0] * count, "gpu_util_pct": [90.0] * count,
     }  # fmt: skip
     with Warehouse.open(made, write=True) as warehouse:
@@ -99,8 +99,8 @@ def test_what_was_due_while_nothing_ran_is_sent_once_over_two_starts(
 
     post.to_sender = "451 not now"
     assert run(["schedule", "run", "daily", *map(str, config)]) == 1
-    said = {r["destination"]: r for r in json.loads(capsys.readouterr().out)["deliveries"]}
-    assert (said["mail"]["state"], said["hook"]["state"]) == ("waiting", "sent")
-    assert "451 not now" in said["mail"]["message"]
+    answer = {r["destination"]: r for r in json.loads(capsys.readouterr().out)["deliveries"]}
+    assert (answer["mail"]["state"], answer["hook"]["state"]) == ("waiting", "sent")
+    assert "451 not now" in answer["mail"]["message"]
     assert run(["schedule", "run", "nightly", *map(str, config)]) == 2
     assert "reports.schedules has: daily" in capsys.readouterr().err

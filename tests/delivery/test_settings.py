@@ -15,11 +15,11 @@ GOOD = {"name": "weekly", "audience": "finance", "cron": "0 7 * * mon", "to": ["
 def read(tmp_path: Path, *schedules: dict[str, Any], **reports: Any) -> Any:
     path = tmp_path / "fallow.yaml"
     channels = {"mail": {"url": "json://user:hunter2@127.0.0.1/"}}
-    said = {
+    answer = {
         "notices": {"channels": channels},
         "reports": {"schedules": list(schedules), **reports},
     }
-    path.write_text(yaml.safe_dump(said))
+    path.write_text(yaml.safe_dump(answer))
     return load(file=path, environ={}).settings.reports
 
 

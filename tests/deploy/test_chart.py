@@ -70,8 +70,8 @@ def test_manifests_are_what_the_chart_makes() -> None:
 
 def test_helm_finds_nothing_to_mend() -> None:
     helm = pytest.importorskip("helm_python", reason="no Helm here: see deploy/helm/tools.lock")
-    for said in ({}, *(yaml.safe_load(one.read_text()) for one in EXAMPLES)):
-        found = helm.lint(str(CHART), said)
+    for answer in ({}, *(yaml.safe_load(one.read_text()) for one in EXAMPLES)):
+        found = helm.lint(str(CHART), answer)
         assert not found["errors"]
         assert [m["error"] for m in found["messages"]] == ["icon is recommended"]
 
@@ -123,16 +123,18 @@ def test_every_pod_is_locked_down(name: str, found: Objects) -> None:
 
 def test_only_roles_that_ask_the_cluster_have_a_token_and_a_disk() -> None:
     found = dict(pages())["split"]
-    told = {
+    result = {
         one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in of(found, "StatefulSet")
     }
-    tokens = {name for name, pod in told.items() if pod["automountServiceAccountToken"]}
+    tokens = {name for name, pod in result.items() if pod["automountServiceAccountToken"]}
     assert tokens == {"fallow-collector", "fallow-actor"}
-    disks = {n for n, p in told.items() if any("persistentVolumeClaim" in v for v in p["volumes"])}
+    disks = {
+        n for n, p in result.items() if any("persistentVolumeClaim" in v for v in p["volumes"])
+    }
     assert disks == {"fallow-actor"}
-    args = {name: pod["containers"][0]["args"] for name, pod in told.items()}
+    args = {name: pod["containers"][0]["args"] for name, pod in result.items()}
     assert args["fallow-analyzer"] == ["up", "--role", "analyzer"]
-    assert len({pod["serviceAccountName"] for pod in told.values()}) == 4
+    assert len({pod["serviceAccountName"] for pod in result.values()}) == 4
 
 
 @pytest.mark.parametrize("name", ["all-in-one", "split"])
@@ -147,15 +149,15 @@ def test_it_only_reads_until_acting_is_switched_on(name: str) -> None:
 
 def test_acting_grants_what_its_executors_declare_where_it_may_act() -> None:
     found = dict(pages())["acting"]
-    told = {one["metadata"]["name"]: one["rules"] for one in of(found, "ClusterRole")}
+    result = {one["metadata"]["name"]: one["rules"] for one in of(found, "ClusterRole")}
     every = list_roles(executors.load_executors())
     for name in ("fallow-act-notebook", "fallow-act-scale", "fallow-annotate"):
-        assert told[name] == build_rules(every[name])
-    assert [*told["fallow-actor"], *told["fallow-actor-cluster"]] == [
+        assert result[name] == build_rules(every[name])
+    assert [*result["fallow-actor"], *result["fallow-actor-cluster"]] == [
         *build_rules(r for r in every["fallow-actor"] if r not in OPTIONAL_RIGHTS),
         *build_rules(OPTIONAL_RIGHTS),
     ]
-    assert set(told) == {
+    assert set(result) == {
         "fallow-reader", "fallow-actor", "fallow-actor-cluster", "fallow-annotate",
         "fallow-act-notebook", "fallow-act-scale", "fallow-snapshot", "fallow-snapshot-cluster",
     }  # fmt: skip
@@ -163,20 +165,20 @@ def test_acting_grants_what_its_executors_declare_where_it_may_act() -> None:
     assert own["rules"] == build_rules(OWN)
     wide = {one["roleRef"]["name"] for one in of(found, "ClusterRoleBinding")}
     assert wide == {"fallow-reader", "fallow-actor-cluster", "fallow-snapshot-cluster"}
-    cluster = [verb for name in wide for rule in told[name] for verb in rule["verbs"]]
+    cluster = [verb for name in wide for rule in result[name] for verb in rule["verbs"]]
     assert set(cluster) <= READS, "nothing is written cluster-wide"
     spaces = {(b["metadata"]["namespace"], b["roleRef"]["name"]) for b in of(found, "RoleBinding")}
-    narrow = set(told) - wide
+    narrow = set(result) - wide
     assert spaces == {(s, n) for s in ("research", "vision") for n in narrow} | {
         ("fallow", "fallow-own")
     }
 
 
 def test_the_canary_has_its_namespace_and_its_rights_only_where_it_has_an_image() -> None:
-    said = values("acting")
-    assert not of(made(said), "Namespace")
-    wanted = {**said["settings"]["actions"], "canary": {"image": "pause:3.10"}}
-    found = made({**said, "settings": {**said["settings"], "actions": wanted}})
+    answer = values("acting")
+    assert not of(made(answer), "Namespace")
+    wanted = {**answer["settings"]["actions"], "canary": {"image": "pause:3.10"}}
+    found = made({**answer, "settings": {**answer["settings"], "actions": wanted}})
     (space,) = of(found, "Namespace")
     assert space["metadata"]["name"] == "fallow-canary"
     (role,) = (r for r in of(found, "Role") if r["metadata"]["name"] == "fallow-canary")
@@ -187,7 +189,7 @@ def test_the_canary_has_its_namespace_and_its_rights_only_where_it_has_an_image(
         {"kind": "ServiceAccount", "name": "fallow", "namespace": "fallow"}
     ]
     off = {**wanted, "enabled": False}
-    assert not of(made({"settings": {**said["settings"], "actions": off}}), "Namespace")
+    assert not of(made({"settings": {**answer["settings"], "actions": off}}), "Namespace")
 
 
 def test_the_collector_has_a_disk_on_which_rows_wait() -> None:
@@ -229,11 +231,11 @@ def test_a_role_is_parted_without_loss() -> None:
     with (ROOT / "simulator" / "kube" / "resources.csv").open(encoding="utf-8") as lines:
         wide = {(r["group"], r["plural"]) for r in csv.DictReader(lines) if r["namespaced"] == "0"}
     parts = chart.list_rights()["executors"]
-    for name, asked in list_roles(executors.load_executors()).items():
+    for name, wanted in list_roles(executors.load_executors()).items():
         if not name.startswith(chart.ACTS):
             continue
         part = parts[name.removeprefix(chart.ACTS)]
-        pairs = {(r.group, r.resource, v) for r in asked for v in r.verbs}
+        pairs = {(r.group, r.resource, v) for r in wanted for v in r.verbs}
         split = {
             where: {
                 triple
@@ -251,8 +253,8 @@ def test_a_role_is_parted_without_loss() -> None:
 
 def test_every_executor_can_be_granted() -> None:
     every = sorted(chart.list_rights()["executors"])
-    said = values("acting")
-    found = made({**said, "rights": {"executors": every, "namespaces": ["a"]}})
+    answer = values("acting")
+    found = made({**answer, "rights": {"executors": every, "namespaces": ["a"]}})
     bound = {one["roleRef"]["name"] for one in of(found, "RoleBinding")}
     bound |= {one["roleRef"]["name"] for one in of(found, "ClusterRoleBinding")}
     assert {one["metadata"]["name"] for one in of(found, "ClusterRole")} == bound - {"fallow-own"}
@@ -351,7 +353,7 @@ def test_networks_reach_it_only_from_home_and_where_values_say() -> None:
 
 
 def test_egress_goes_to_named_peers_or_else_to_ports() -> None:
-    said = values("acting")
+    answer = values("acting")
     ports = [{"port": 443, "protocol": "TCP"}]
     peer = {"to": [{"ipBlock": {"cidr": "192.0.2.1/32"}}], "ports": ports}
     for network, rules_wanted in (
@@ -359,17 +361,17 @@ def test_egress_goes_to_named_peers_or_else_to_ports() -> None:
         ({"egressPorts": ports}, [{"ports": ports}]),
         ({"egress": [], "egressPorts": []}, None),
     ):
-        policies = of(made({**said, "networkPolicy": network}), "NetworkPolicy")
+        policies = of(made({**answer, "networkPolicy": network}), "NetworkPolicy")
         spec = next(o["spec"] for o in policies if "-" not in o["metadata"]["name"])
         assert spec.get("egress") == rules_wanted
         assert ("Egress" in spec["policyTypes"]) == (rules_wanted is not None)
 
 
 def test_pods_may_be_created_only_where_the_values_restore_them() -> None:
-    said = values("acting")
+    answer = values("acting")
     for restores in (False, True):
         rights = {"executors": ["evict"], "namespaces": ["a"], "restorePods": restores}
-        found = made({**said, "rights": rights})
+        found = made({**answer, "rights": rights})
         creating = [
             one["metadata"]["name"]
             for one in of(found, "ClusterRole")
@@ -389,8 +391,8 @@ def test_monitoring_is_what_deploy_has() -> None:
     (service,) = of(found, "Service")
     wanted = monitor["spec"]["selector"]["matchLabels"]
     assert wanted.items() <= service["metadata"]["labels"].items()
-    board = next(o for o in of(found, "ConfigMap") if o["metadata"]["name"] == "fallow-board")
-    assert json.loads(board["data"]["fallow.json"]) == json.loads(
+    gpu = next(o for o in of(found, "ConfigMap") if o["metadata"]["name"] == "fallow-board")
+    assert json.loads(gpu["data"]["fallow.json"]) == json.loads(
         (DEPLOY / "grafana" / "fallow.json").read_text()
     )
 
@@ -400,14 +402,14 @@ def test_the_exporter_is_told_to_count_every_column_that_we_read_once() -> None:
         rows = [r for r in csv.DictReader(lines) if r["metric"].startswith("DCGM_")]
     column = {r["metric"]: r["column"] for r in rows}
     lines_ = [line for line in chart.render_counters().splitlines() if not line.startswith("#")]
-    told = [line.split(", ", 2) for line in lines_]
-    assert {kind for _, kind, _ in told} == {"gauge", "counter"}
-    columns = [column[metric] for metric, _, _ in told]
+    result = [line.split(", ", 2) for line in lines_]
+    assert {kind for _, kind, _ in result} == {"gauge", "counter"}
+    columns = [column[metric] for metric, _, _ in result]
     assert sorted(columns) == sorted(set(column.values()))
     with (ROOT / "collectors" / "dcgm_fields.csv").open(encoding="utf-8") as advised:
         for row in csv.DictReader(advised):
             assert row["line"] in lines_, "the doctor and the chart advise the same line"
-    assert not any("," in said for _, _, said in told)
+    assert not any("," in answer for _, _, answer in result)
     (counted,) = [
         o for o in of(dict(pages())["acting"], "ConfigMap") if "dcgm" in o["metadata"]["name"]
     ]

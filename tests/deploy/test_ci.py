@@ -61,10 +61,10 @@ def test_on_a_laptop_they_are_named_and_their_tests_skip(checkout: Path) -> None
 
 def test_ci_requires_them() -> None:
     assert "make test REQUIRE=1" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    told = subprocess.run(
+    ran = subprocess.run(
         ["make", "-n", "test", "REQUIRE=1"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert ".ci/test-servers --require" in told.stdout
+    assert ".ci/test-servers --require" in ran.stdout
 
 
 def test_a_validator_that_cannot_be_installed_fails(checkout: Path) -> None:

@@ -34,8 +34,8 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def panels() -> list[tuple[str, str]]:
-    board = json.loads(BOARD.read_text())
-    return [(p["title"], t["expr"]) for p in board["panels"] for t in p.get("targets", ())]
+    document = json.loads(BOARD.read_text())
+    return [(p["title"], t["expr"]) for p in document["panels"] for t in p.get("targets", ())]
 
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -79,8 +79,8 @@ def test_every_expression_names_what_we_export_by_labels_it_has(where: str, expr
     assert of_dcgm <= COLLECTED, f"{where}: no collector knows {of_dcgm - COLLECTED}"
     for name, matchers in named:
         assert name in EXPORTED, f"{where}: {name} is exported by nobody"
-        asked = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
-        assert asked <= LABELS[name], f"{where}: {name} has no label {asked - LABELS[name]}"
+        wanted = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+        assert wanted <= LABELS[name], f"{where}: {name} has no label {wanted - LABELS[name]}"
 
 
 def test_the_boards_expressions_are_promql(tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ def test_the_boards_expressions_are_promql(tmp_path: Path) -> None:
 
 
 def test_utilisation_power_temperature_and_nvlink_stand_beside_cost() -> None:
-    board = json.loads(BOARD.read_text())["panels"]
-    rows = [p["title"] for p in board if p["type"] == "row"]
+    document = json.loads(BOARD.read_text())["panels"]
+    rows = [p["title"] for p in document if p["type"] == "row"]
     assert rows[:2] == ["What the fleet is paid for", ON_GPUS]
-    begin = next(n for n, p in enumerate(board) if p["title"] == ON_GPUS)
-    shown = board[begin + 1 : begin + 5]
+    begin = next(n for n, p in enumerate(document) if p["title"] == ON_GPUS)
+    shown = document[begin + 1 : begin + 5]
     assert [p["title"].split(",")[0] for p in shown] == [
         "Utilisation", "Power", "Temperature", "NVLink traffic"
     ]  # fmt: skip
@@ -104,11 +104,11 @@ def test_utilisation_power_temperature_and_nvlink_stand_beside_cost() -> None:
 
 
 def test_no_panel_lies_over_another() -> None:
-    board = json.loads(BOARD.read_text())["panels"]
-    assert len({p["id"] for p in board}) == len(board)
+    document = json.loads(BOARD.read_text())["panels"]
+    assert len({p["id"] for p in document}) == len(document)
     cells = [
         (x, y)
-        for at in (p["gridPos"] for p in board)
+        for at in (p["gridPos"] for p in document)
         for x in range(at["x"], at["x"] + at["w"])
         for y in range(at["y"], at["y"] + at["h"])
     ]

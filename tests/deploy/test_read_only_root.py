@@ -48,16 +48,16 @@ def jail(volume: Path, *words: str) -> list[str]:
     world += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
     world += [word for path in seen for word in ("--ro-bind", path, path)]
     world += ["--tmpfs", "/var/lib", "--bind", str(volume), HOME, "--remount-ro", "/var/lib"]
-    said = subprocess.run([*world, "true"], capture_output=True, text=True, check=False)
-    if said.returncode:
-        pytest.skip(f"no namespaces here: {said.stderr.strip()}")
+    ran = subprocess.run([*world, "true"], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        pytest.skip(f"no namespaces here: {ran.stderr.strip()}")
     return [*world, "--chdir", HOME, *words]
 
 
 @contextmanager
 def up(volume: Path, **environ: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Run `fallow up` in there; yield the process and the pid to signal."""
-    told, tells = os.pipe()
+    result, tells = os.pipe()
     words = (sys.executable, "-c", UP, "up", "--listen", "127.0.0.1:0")
     roles = ("--role", "collector", "--role", "analyzer", "--role", "actor")
     command = jail(volume, *words, *roles)
@@ -67,7 +67,7 @@ def up(volume: Path, **environ: str) -> Iterator[tuple[subprocess.Popen[str], in
         command, env=plain, pass_fds=[tells], stderr=subprocess.PIPE, text=True
     ) as process:
         os.close(tells)
-        with os.fdopen(told) as lines:
+        with os.fdopen(result) as lines:
             pid = int(json.load(lines)["child-pid"])
         watchdog = threading.Timer(280, process.kill)
         watchdog.start()
@@ -80,17 +80,17 @@ def up(volume: Path, **environ: str) -> Iterator[tuple[subprocess.Popen[str], in
 
 def test_nothing_but_the_volume_and_tmp_can_be_written(tmp_path: Path) -> None:
     probe = WORLD.format(uid=UID, home=HOME)
-    said = subprocess.run(
+    ran = subprocess.run(
         jail(tmp_path, sys.executable, "-c", probe), capture_output=True, text=True, check=False
     )
-    assert said.returncode == 0, said.stderr
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.slow
 def test_it_collects_gets_ready_and_stops_there(tmp_path: Path, exporter: Exporter) -> None:
     exporter.labels = {"node": "n1", "space": "a", "pod": "p"}
-    said = {"FALLOW_HOME": HOME, "FALLOW_EXPORTERS__TARGETS": f'["{exporter.url}"]'}
-    with up(tmp_path, PYTHONDONTWRITEBYTECODE="1", **said) as (process, pid):
+    output = {"FALLOW_HOME": HOME, "FALLOW_EXPORTERS__TARGETS": f'["{exporter.url}"]'}
+    with up(tmp_path, PYTHONDONTWRITEBYTECODE="1", **output) as (process, pid):
         url = f"http://{until(process, 'up')['listen']}"
         until(process, "maintained")
         while (now := answer(f"{url}/readyz")) != (200, "ready\n"):

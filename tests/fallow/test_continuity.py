@@ -208,12 +208,12 @@ def lives(draw: st.DrawFn) -> tuple[list[Window], list[datetime]]:
         length = draw(st.integers(61, 6000)) * MINUTE
         stretches.append(Window(at, at + length))
         at += length
-    moments, now = [], NOW
+    instants, now = [], NOW
     while now < at:
         # As long as judgements overlap nothing is lost between them.
         now += draw(st.integers(1, 23 * 60)) * MINUTE
-        moments.append(now)
-    return stretches, moments
+        instants.append(now)
+    return stretches, instants
 
 
 def judge(stretches: Sequence[Window], now: datetime) -> list[Finding]:
@@ -226,10 +226,10 @@ def judge(stretches: Sequence[Window], now: datetime) -> list[Finding]:
 def test_every_true_stretch_has_one_id_and_start_and_its_hours(
     life: tuple[list[Window], list[datetime]],
 ) -> None:
-    stretches, moments = life
+    stretches, instants = life
     cases: dict[str, Finding] = {}
     ids: dict[int, set[str]] = {}
-    for now in moments:
+    for now in instants:
         for case in resolve(judge(stretches, now), by_kin(cases.values())):
             (true,) = (n for n, w in enumerate(stretches) if w.start < case.window.end <= w.end)
             begin = stretches[true].start

@@ -74,10 +74,10 @@ def test_a_bad_file_is_named_with_its_key_and_the_legal_answers(
     file.write_text(text)
     with pytest.raises(SettingsError) as caught:
         load(file=file, environ={})
-    said = str(caught.value)
-    assert message.format(file=file) in said
-    assert also in said
-    assert "\n" not in said
+    answer = str(caught.value)
+    assert message.format(file=file) in answer
+    assert also in answer
+    assert "\n" not in answer
     assert caught.value.exit_code == 2
 
 
@@ -100,12 +100,12 @@ _JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*Settings.model_fields, "nonsense"]), _JSON, max_size=4))
 def test_any_mapping_is_either_settings_or_one_line_of_explanation(data: dict[str, object]) -> None:
-    said = ""
+    answer = ""
     try:
         load(environ={}, flags=data)
     except SettingsError as error:
-        said = str(error)
-    assert "\n" not in said
+        answer = str(error)
+    assert "\n" not in answer
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,17 @@ def test_disruption_budgets_become_rows(fleet: Cluster, look: Look) -> None:
     fleet.put("PodDisruptionBudget", {**meta("b"), "spec": spec, "status": status})
     fleet.put("PodDisruptionBudget", {**meta("new"), "spec": {"maxUnavailable": 1}})
     counts = ("disruptions_allowed", "healthy", "wanted_healthy", "expected_pods")
-    told = by(look()["disruption_budget"], "name", "min_available", "max_unavailable", *counts)
-    assert told == {("b", "50%", "", 1, 3, 2, 3), ("new", "", "1", 0, None, None, None)}
+    result = by(look()["disruption_budget"], "name", "min_available", "max_unavailable", *counts)
+    assert result == {("b", "50%", "", 1, 3, 2, 3), ("new", "", "1", 0, None, None, None)}
 
 
 def test_every_kind_that_was_asked_for_has_a_look(fleet: Cluster, look: Look) -> None:
-    looks = {row["target"].removeprefix(fleet.url): row for row in look()["scrape"]}
-    assert all(row["up"] and row["error"] is None for row in looks.values())
-    assert looks["/api/v1/pods"]["samples"] == 5
-    assert looks["/api/v1/nodes"]["samples"] == 3
-    assert "/apis/apps/v1/replicasets" in looks
-    assert "/apis/kubeflow.org/v1/notebooks" in looks
+    samples = {row["target"].removeprefix(fleet.url): row for row in look()["scrape"]}
+    assert all(row["up"] and row["error"] is None for row in samples.values())
+    assert samples["/api/v1/pods"]["samples"] == 5
+    assert samples["/api/v1/nodes"]["samples"] == 3
+    assert "/apis/apps/v1/replicasets" in samples
+    assert "/apis/kubeflow.org/v1/notebooks" in samples
 
 
 def test_owners_are_listed_once_per_kind_and_not_read_one_by_one(
@@ -112,8 +112,8 @@ def test_owners_are_listed_once_per_kind_and_not_read_one_by_one(
 
 def test_kinds_that_are_not_served_are_not_asked_for(fleet: Cluster, look: Look) -> None:
     look()
-    asked = {a.path for a in fleet.requests}
-    assert not [p for p in asked if "kueue" in p or "volcano" in p or "run.ai" in p]
+    wanted = {a.path for a in fleet.requests}
+    assert not [p for p in wanted if "kueue" in p or "volcano" in p or "run.ai" in p]
 
 
 def test_a_forbidden_kind_is_a_look_that_failed_and_the_others_go_on(
@@ -167,8 +167,8 @@ def test_events_of_gpu_pods_and_nodes_only(fleet: Cluster, look: Look) -> None:
 
 def test_refusals_by_quota_are_collected_with_their_repeats(fleet: Cluster, look: Look) -> None:
     refused = event("e1", "ReplicaSet", "web-abc", "replicaset-web-abc")
-    said = 'pods "web-9" is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=1'
-    fleet.put("Event", {**refused, "reason": "FailedCreate", "message": said})
+    answer = 'pods "web-9" is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=1'
+    fleet.put("Event", {**refused, "reason": "FailedCreate", "message": answer})
     other = event("e2", "ReplicaSet", "web-abc", "replicaset-web-abc")
     fleet.put("Event", {**other, "reason": "FailedCreate", "message": "no such volume"})
     rows = look()["event"]

@@ -42,8 +42,8 @@ def test_a_dump_of_nodes_and_pods_becomes_rows(tmp_path: Path, now: datetime) ->
     assert found["waits"]["node"] is None
     assert (found["web"]["workload_kind"], found["web"]["workload"]) == ("Deployment", "web")
     assert (found["lone"]["workload_kind"], found["lone"]["owner_kind"]) == (None, "Job")
-    (look,) = rows["scrape"]
-    assert (look["collector"], look["up"], look["samples"]) == ("kubectl", True, 4)
+    (sample,) = rows["scrape"]
+    assert (sample["collector"], sample["up"], sample["samples"]) == ("kubectl", True, 4)
 
 
 def test_owners_in_the_dump_are_climbed(tmp_path: Path, now: datetime) -> None:
@@ -59,8 +59,8 @@ def test_disruption_budgets_of_a_dump_become_rows(tmp_path: Path, now: datetime)
     spec = {"selector": {}, "maxUnavailable": 2}
     item = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **meta("b"), "spec": spec}
     (found,) = read(tmp_path / "d", listed(pod(), item), now)["disruption_budget"]
-    said = [found[name] for name in ("namespace", "name", "selector", "max_unavailable")]
-    assert said == ["ml", "b", "{}", "2"]
+    answer = [found[name] for name in ("namespace", "name", "selector", "max_unavailable")]
+    assert answer == ["ml", "b", "{}", "2"]
 
 
 def test_typed_lists_and_powershells_encoding_are_read(tmp_path: Path, now: datetime) -> None:

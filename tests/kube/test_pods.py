@@ -328,17 +328,17 @@ def test_what_a_selector_cannot_express_is_kept_as_an_affinity(terms: Any, kept:
 
 
 def test_taints_that_a_pod_bears_are_kept_but_for_those_that_every_pod_bears() -> None:
-    asked = [
+    wanted = [
         {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "team", "value": "a"},
         {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     ]
-    found = row(pod(tolerations=asked))["annotations"]
+    found = row(pod(tolerations=wanted))["annotations"]
     assert json.loads(found)["fallow.tolerations"] == [
         ["gpu", "Exists", "", "NoSchedule"],
         ["team", "Equal", "a", ""],
     ]
-    assert row(pod(tolerations=asked[2:]))["annotations"] is None
+    assert row(pod(tolerations=wanted[2:]))["annotations"] is None
 
 
 def test_each_container_says_what_it_asks_for_and_who_was_killed_for_memory() -> None:

@@ -179,9 +179,9 @@ def test_kai_and_koordinator_say_themselves_what_waits() -> None:
     status = {"allocated": {GPU: "2"}, "requested": {GPU: "5"}}
     assert waiting("Queue.kai", spec=spec, status=status) == {GPU: 3}
     for text, want in (('{"nvidia.com/gpu": "6"}', 4), ("no JSON", None), ("[1]", None)):
-        said = {"annotations": {"quota.scheduling.koordinator.sh/request": text}}
+        answer = {"annotations": {"quota.scheduling.koordinator.sh/request": text}}
         amounts = {"spec": {"min": {GPU: 2}}, "status": {"used": {GPU: 2}}}
-        assert waiting("ElasticQuota.koordinator", metadata=said, **amounts) == {GPU: want}
+        assert waiting("ElasticQuota.koordinator", metadata=answer, **amounts) == {GPU: want}
 
 
 def test_fields_of_an_unexpected_shape_count_as_absent() -> None:

@@ -107,5 +107,5 @@ def test_other_resources_are_no_gpus(name: str) -> None:
 
 
 def test_amounts_of_each_device_count_no_devices() -> None:
-    asked = {"nvidia.com/gpu": Fraction(1), "nvidia.com/gpumem": Fraction(4000)}
-    assert [r.name for r in select_gpus(asked)] == ["nvidia.com/gpu"]
+    wanted = {"nvidia.com/gpu": Fraction(1), "nvidia.com/gpumem": Fraction(4000)}
+    assert [r.name for r in select_gpus(wanted)] == ["nvidia.com/gpu"]

@@ -77,8 +77,8 @@ class Site:
 
     def lists(self, of: str = "/api/v1/pods") -> int:
         """Return how often a kind was listed from its beginning."""
-        asked = [a for a in self.cluster.requests if a.path == of and not a.query.get("watch")]
-        return len([a for a in asked if not a.query.get("continue")])
+        wanted = [a for a in self.cluster.requests if a.path == of and not a.query.get("watch")]
+        return len([a for a in wanted if not a.query.get("continue")])
 
     @contextmanager
     def running(self) -> Iterator["Site"]:
@@ -98,8 +98,8 @@ def site(cluster: Cluster, now: datetime) -> Iterator[Site]:
         yield one
 
 
-def naive(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(tzinfo=None)
+def naive(instant: datetime) -> datetime:
+    return instant.astimezone(UTC).replace(tzinfo=None)
 
 
 def test_a_pod_that_lived_for_30_seconds_is_in_the_inventory_between_two_lists(site: Site) -> None:

@@ -136,6 +136,6 @@ def test_watches_ask_for_bookmarks_and_an_end(cluster: Cluster, watched: Watched
     watched.next(2)
     put(cluster, "p1")
     watched.next()
-    (asked,) = [a for a in cluster.requests if a.query.get("watch")]
-    assert asked.query["allowWatchBookmarks"] == "true"
-    assert int(asked.query["timeoutSeconds"]) > 0
+    (wanted,) = [a for a in cluster.requests if a.query.get("watch")]
+    assert wanted.query["allowWatchBookmarks"] == "true"
+    assert int(wanted.query["timeoutSeconds"]) > 0

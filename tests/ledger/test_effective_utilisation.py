@@ -126,17 +126,17 @@ def test_spend_says_it_beside_busy_time_and_the_total_is_no_sum_of_shares(
     with Warehouse.open(settings, write=True) as warehouse:
         warehouse.ingest([batch(devices)])
         pipeline.account(warehouse, WINDOW)
-        told = ledger_totals.read_total_spend(
+        result = ledger_totals.read_total_spend(
             warehouse, f"{T:%Y-%m-%dT%H}/{WINDOW.end:%Y-%m-%dT%H}", now=WINDOW.end, cluster=None,
             by=["workload"], view="loaded", share_unallocated=False,
         )  # fmt: skip
-    rows = {row["workload"].split("-")[-1]: row for row in told.rows}
+    rows = {row["workload"].split("-")[-1]: row for row in result.rows}
     assert rows["tensor"]["effective_pct"] == pytest.approx(25, abs=0.5)
     assert rows["tensor"]["busy_pct"] == pytest.approx(50, abs=0.7)
     assert rows["bare"]["effective_pct"] is None
-    assert told.total["effective_pct"] == rows["tensor"]["effective_pct"]
-    assert told.total["busy_pct"] == pytest.approx(75, abs=0.7)
-    assert list(told.rows[0])[:3] == ["workload", "gpu_hours", "share_pct"], "beside its hours"
-    (said,) = [line for line in told.notes if "effective utilisation" in line]
-    assert said.startswith("effective utilisation is not measured for 4.0 of 8.0 GPU-hours held")
-    assert '"effective_pct": null' in render(told.rows, "json", noun="spend")
+    assert result.total["effective_pct"] == rows["tensor"]["effective_pct"]
+    assert result.total["busy_pct"] == pytest.approx(75, abs=0.7)
+    assert list(result.rows[0])[:3] == ["workload", "gpu_hours", "share_pct"], "beside its hours"
+    (answer,) = [line for line in result.notes if "effective utilisation" in line]
+    assert answer.startswith("effective utilisation is not measured for 4.0 of 8.0 GPU-hours held")
+    assert '"effective_pct": null' in render(result.rows, "json", noun="spend")

@@ -150,8 +150,8 @@ def test_a_pod_made_anew_on_another_node_does_not_hold_the_first_ones_device(
     first = pod(kit, "p", uid="first", finished_at=kit.at(52))
     second = pod(kit, "p", uid="second", scheduled_at=kit.at(52), node="m")
     tables.put("pod", [first, second])
-    looks = [row | {"node": node} for row in kit.looks("d", 0, 60, "p")]
-    tables.put("rollup_5m", looks)
+    samples = [row | {"node": node} for row in kit.looks("d", 0, 60, "p")]
+    tables.put("rollup_5m", samples)
     write_allocations(tables, kit.window(0, 120))
     # Where exporters name nodes in their own way, nodes tell nothing.
     assert sorted({r["pod_uid"] for r in tables.rows("allocation")}) == held

@@ -38,9 +38,9 @@ def stubbed(listed: str, spot: list[tuple[str, str, int]]) -> AwsPrices:
         }
         for zone, usd, days in spot
     ]
-    asked = dict.fromkeys(("InstanceTypes", "ProductDescriptions", "StartTime", "EndTime"), ANY)
+    wanted = dict.fromkeys(("InstanceTypes", "ProductDescriptions", "StartTime", "EndTime"), ANY)
     answer = {"SpotPriceHistory": history}
-    stubs["ec2"].add_response("describe_spot_price_history", answer, asked)
+    stubs["ec2"].add_response("describe_spot_price_history", answer, wanted)
     for stub in stubs.values():
         stub.activate()
     return AwsPrices(
@@ -53,9 +53,9 @@ def test_spot_changes_hold_until_the_next_and_equal_to_list_is_said() -> None:
     rows = stubbed("0.5260000000", spot).rates(WEEK).rows.to_pylist()
     listed, *changes = rows
     assert (listed["term"], listed["node_usd_h"]) == ("on-demand", Decimal("0.526"))
-    told = [(r["zone"], r["node_usd_h"], r["valid_to"]) for r in changes]
+    result = [(r["zone"], r["node_usd_h"], r["valid_to"]) for r in changes]
     yesterday = datetime(2026, 11, 19)  # noqa: DTZ001
-    assert told == [
+    assert result == [
         ("us-east-1a", Decimal("0.19"), yesterday),
         ("us-east-1a", Decimal("0.20"), None),
         ("us-east-1b", Decimal("0.526"), None),

@@ -157,12 +157,14 @@ def test_a_missing_card_and_an_unknown_model_are_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "moment"),
+    ("text", "instant"),
     [
         ("2026-07-20", datetime(2026, 7, 20, tzinfo=UTC)),
         ("2026-07-20T12:00:00", datetime(2026, 7, 20, 12, tzinfo=UTC)),
         ("2026-07-20T00:30:00+02:00", datetime(2026, 7, 19, 22, 30, tzinfo=UTC)),
     ],
 )
-def test_a_date_without_a_zone_is_utc_and_others_are_converted(text: str, moment: datetime) -> None:
-    assert _parse_date("card.csv:2", text) == moment
+def test_a_date_without_a_zone_is_utc_and_others_are_converted(
+    text: str, instant: datetime
+) -> None:
+    assert _parse_date("card.csv:2", text) == instant

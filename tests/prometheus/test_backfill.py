@@ -288,11 +288,11 @@ def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
     words = ["collect", "--once", "--home", str(home.home), "--cluster", "real", "-o", "json"]
     begin = END - timedelta(hours=3)
     for minutes in (0, 5, 50):
-        moment = begin + timedelta(minutes=minutes)
-        monkeypatch.setattr(CommandRun, "now", lambda _, at=moment: at)
+        instant = begin + timedelta(minutes=minutes)
+        monkeypatch.setattr(CommandRun, "now", lambda _, at=instant: at)
         assert run(words) == 0
-        looks = json.loads(capsys.readouterr().out)["scrapes"]
-        assert all(look["up"] for look in looks)
+        document = json.loads(capsys.readouterr().out)["scrapes"]
+        assert all(sample["up"] for sample in document)
     with Warehouse.open(home, clock=lambda: LATER) as opened:
         stored = opened.query("SELECT device, ts FROM sample").to_pylist()
     seen = Window(begin - timedelta(minutes=5), begin + timedelta(minutes=50, seconds=-30))
@@ -360,9 +360,9 @@ def keys(rows: list[dict[str, Any]]) -> set[tuple[str, datetime]]:
     return {(r["device"], r["ts"]) for r in rows}
 
 
-def naive(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=None)
+def naive(instant: datetime) -> datetime:
+    return instant.replace(tzinfo=None)
 
 
-def aware(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC)
+def aware(instant: datetime) -> datetime:
+    return instant.replace(tzinfo=UTC)

@@ -40,8 +40,8 @@ def history() -> str:
         name = "kube_pod_container_status_last_terminated_reason"
         made.add(name, {**place, "reason": reason}, ts, 1.0)
         for resource, unit, amount in (("cpu", "core", 4.0), ("memory", "byte", 8.0 * GIB)):
-            asked = {**place, "resource": resource, "unit": unit}
-            made.add("kube_pod_container_resource_requests", asked, ts, amount)
+            wanted = {**place, "resource": resource, "unit": unit}
+            made.add("kube_pod_container_resource_requests", wanted, ts, amount)
     everything = {**POD, "container": "", "id": "/kubepods"}
     made.add("container_cpu_usage_seconds_total", everything, ts, seconds * 2.5)
     return made.text()
@@ -77,9 +77,9 @@ def test_each_container_has_its_own_use(rows: dict[str, list[dict[str, Any]]]) -
 def test_the_inventory_tells_requests_and_who_was_killed(
     rows: dict[str, list[dict[str, Any]]],
 ) -> None:
-    told = {c["name"]: c for c in json.loads(rows["pod"][-1]["containers"])}
-    asked = {"cpu_milli": 4000, "memory_bytes": 8 * GIB}
-    assert told == {
-        "main": {"name": "main", **asked, "oom_killed": True},
-        "side": {"name": "side", **asked},
+    result = {c["name"]: c for c in json.loads(rows["pod"][-1]["containers"])}
+    wanted = {"cpu_milli": 4000, "memory_bytes": 8 * GIB}
+    assert result == {
+        "main": {"name": "main", **wanted, "oom_killed": True},
+        "side": {"name": "side", **wanted},
     }

@@ -147,6 +147,6 @@ def test_a_real_server_without_gpus_is_told_apart_from_one_that_fails(
         checks = {c["check"]: c["status"] for c in json.loads(capsys.readouterr().out)["checks"]}
         assert (checks["server"], checks["telemetry"]) == ("ok", "bad")
         assert run(["scan", "--prometheus", url, "--since", "1d"]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "has no GPU series between" in said.err
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert "has no GPU series between" in answer.err

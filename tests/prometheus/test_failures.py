@@ -256,7 +256,7 @@ def test_a_prometheus_without_gpus_says_what_to_do(
     monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "home"))
     words = {"scan": ["scan", "--prometheus"], "import": ["import", "prometheus", "--url"]}
     assert run([*words[command], server.url]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "has no GPU series between" in said.err
-    assert "fallow doctor" in said.err
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert "has no GPU series between" in answer.err
+    assert "fallow doctor" in answer.err

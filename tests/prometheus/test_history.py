@@ -74,7 +74,7 @@ def test_sentinels_are_missing_values_and_are_counted(past_rows: Rows) -> None:
     for column in ("temp_c", "mem_temp_c", "sm_active"):
         assert {r[column] for r in blank} == {None}
     assert {r["temp_c"] is None for r in past_rows["sample"] if r["node"] == H100} == {False}
-    rejected = sum(look["rejected"] for look in past_rows["scrape"])
+    rejected = sum(sample["rejected"] for sample in past_rows["scrape"])
     assert rejected == len(SENTINELS) * len(blank)
 
 

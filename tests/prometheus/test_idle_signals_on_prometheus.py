@@ -477,8 +477,8 @@ def test_the_probability_alone_keeps_what_all_else_would_stop(now: Judged, soon:
     held = {"counter-only": "58.3%", "never-asked-new": "41.7%"}
     assert {*held} <= now.acted
     for name, probability in held.items():
-        said = f"wanted: wanted again within 4h with a probability of {probability}, above 10.0%"
-        assert soon.why[name].startswith(said)
+        answer = f"wanted: wanted again within 4h with a probability of {probability}, above 10.0%"
+        assert soon.why[name].startswith(answer)
 
 
 def test_too_little_history_is_unknown_and_says_what_is_missing(strict: Judged) -> None:

@@ -25,20 +25,20 @@ def history(copies: int) -> str:
     made = server.History()
     for copy in range(copies):
         ts = np.arange(START.timestamp() + 3 + 7 * copy, END.timestamp(), 30)
-        told = {LABEL: f"prometheus-{copy}"} if copies > 1 else {}
+        result = {LABEL: f"prometheus-{copy}"} if copies > 1 else {}
         gpu = {"gpu": "0", "UUID": "GPU-0", "Hostname": "n0", "modelName": "NVIDIA L4", **POD}
-        made.add("DCGM_FI_DEV_GPU_UTIL", {**told, **gpu, "container": "main"}, ts, 50.0)
+        made.add("DCGM_FI_DEV_GPU_UTIL", {**result, **gpu, "container": "main"}, ts, 50.0)
         seconds = ts - ts[0]
         for container, cores in (("main", 2.0), ("istio-proxy", 0.5)):
-            key = {**told, **POD, "container": container, "id": f"/kubepods/{container}"}
+            key = {**result, **POD, "container": container, "id": f"/kubepods/{container}"}
             made.add("container_cpu_usage_seconds_total", key, ts, seconds * cores)
             made.add("container_memory_working_set_bytes", key, ts, 2.0**30)
             made.add("container_fs_reads_bytes_total", {**key, "device": "sda"}, ts, seconds * 100)
         for interface in ("eth0", "net1"):
-            key = {**told, **POD, "interface": interface}
+            key = {**result, **POD, "interface": interface}
             made.add("container_network_receive_bytes_total", key, ts, seconds * 1000)
         for engine in "01":
-            key = {**told, **POD, "engine": engine}
+            key = {**result, **POD, "engine": engine}
             made.add("vllm:request_success_total", key, ts, seconds)
             made.add("vllm:e2e_request_latency_seconds_sum", key, ts, seconds * 0.6)
             made.add("vllm:e2e_request_latency_seconds_count", key, ts, seconds)

@@ -93,10 +93,10 @@ def test_passes_a_minute_apart_leave_no_hole(prometheus_with_history: str) -> No
     scraped = [ts for ts in seen["sample"] if ts >= begin.replace(tzinfo=None)]
     assert len(scraped) == pytest.approx(2 * 25, abs=2)  # both nodes, every two minutes
     for table, every, count in (("pod_sample", 5, 9), ("step_sample", 5, 9)):
-        moments = sorted(seen[table])
-        apart = {later - before for before, later in pairwise(moments)}
+        instants = sorted(seen[table])
+        apart = {later - before for before, later in pairwise(instants)}
         assert apart == {timedelta(minutes=every)}
-        assert len(moments) >= count, table
+        assert len(instants) >= count, table
     assert len(seen["latency_sample"]) == 1
     assert len(names) == 7  # telemetry, inventory and five on a grid: one cursor each
 

@@ -77,10 +77,10 @@ def test_columns_are_the_specifications_first_and_ours_marked(version: str) -> N
     assert ours == sorted(ours)
     specified = {rule["column"] for rule in RULES if version in rule["versions"].split()}
     named = {name for name in names if not name.startswith("x_")}
-    asked = {name for name, source in focus.list_columns(version).items() if name != source}
+    wanted = {name for name, source in focus.list_columns(version).items() if name != source}
     discounts = {name for name in named if name.startswith("CommitmentDiscount")}
-    assert named - asked - discounts == specified
-    assert bool(asked) == bool(discounts) == (version == "1.0")
+    assert named - wanted - discounts == specified
+    assert bool(wanted) == bool(discounts) == (version == "1.0")
 
 
 @given(hours=st.integers(1, 72), ago=st.integers(0, 71), team=st.sampled_from(["vision", None]))
@@ -100,10 +100,10 @@ def test_teams_charges_are_their_statements_and_nobodys_are_overhead(views: Ware
     rows = _charges(views, "1.2").to_pylist()
     lines = chargeback.read_teams(views, WINDOW, Filters()).to_pylist()
     for line in lines:
-        nobody = line["team"] == "(platform)"
-        mine = [r for r in rows if r["SubAccountId"] == (None if nobody else line["team"])]
+        unallocated = line["team"] == "(platform)"
+        mine = [r for r in rows if r["SubAccountId"] == (None if unallocated else line["team"])]
         assert sum(r["EffectiveCost"] for r in mine) == line["usd_loaded"]
-        assert {r["x_CostKind"] == "overhead" for r in mine} == {nobody}
+        assert {r["x_CostKind"] == "overhead" for r in mine} == {unallocated}
     idle = [r for r in rows if r["x_GpuState"] == "idle"]
     assert idle
     assert {r["x_CostKind"] for r in idle} == {"idle"}

@@ -150,10 +150,10 @@ def test_html_stands_alone_whatever_names_hold(hostile: Warehouse, audience: str
 
 
 def test_markdown_and_pdf_keep_names_as_text(hostile: Warehouse) -> None:
-    said = _made(hostile, "finance", "md").body.decode()
-    assert "<script>" not in said.replace("\\<script\\>", "")
-    assert re.search(r"(?<!\\)\[a\]\(", said) is None
-    widths = [len(re.findall(r"(?<!\\)\|", line)) for line in said.splitlines() if line[:1] == "|"]
+    text = _made(hostile, "finance", "md").body.decode()
+    assert "<script>" not in text.replace("\\<script\\>", "")
+    assert re.search(r"(?<!\\)\[a\]\(", text) is None
+    widths = [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line[:1] == "|"]
     assert all(width >= 4 for width in widths)
     assert _made(hostile, "team", "pdf", HOSTILE[0]).body.startswith(b"%PDF-")
 
@@ -197,8 +197,8 @@ def test_files_of_hostile_teams_have_harmless_names(hostile: Warehouse) -> None:
 def test_what_cannot_be_reported_is_said_in_a_line(
     fleet: Settings, capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str
 ) -> None:
-    asked = ["--window", f"{WINDOW.start:%Y-%m-%d}/{WINDOW.end:%Y-%m-%d}"]
-    window = [] if "--window" in words else asked
+    wanted = ["--window", f"{WINDOW.start:%Y-%m-%d}/{WINDOW.end:%Y-%m-%d}"]
+    window = [] if "--window" in words else wanted
     assert run(["report", *words, *window, "--home", str(fleet.home)]) == code
     shown = capsys.readouterr()
     assert shown.out == ""

@@ -20,15 +20,15 @@ def truth(*idle_h: tuple[float, float], devices: int = 2, hurts_h: float | None 
     state = np.full((devices, TICKS), BUSY, np.int16)
     for begin, end in idle_h:
         state[:, (ticks >= begin * HOUR) & (ticks < end * HOUR)] = IDLE
-    hurts = np.zeros((devices, TICKS), np.bool_)
+    harms = np.zeros((devices, TICKS), np.bool_)
     if hurts_h is not None:
-        hurts[:, int(hurts_h * HOUR / TICK_S)] = True
+        harms[:, int(hurts_h * HOUR / TICK_S)] = True
     holder = Holder("uid", "ns", "work-0", "main", "Job", "work", "team")
     return Truth(
         ticks,
         tuple(SimulatedDevice(f"GPU-{n}", "n1", n, "H100") for n in range(devices)),
         state,
-        hurts,
+        harms,
         (DeviceAllocation(holder, tuple(range(devices)), 0.0, TICKS * TICK_S),),
     )
 
@@ -102,8 +102,8 @@ def test_what_may_be_acted_upon_later_is_ripe_later() -> None:
     assert (found.due, found.acted, found.ripe, found.acted_ripe) == (10, 4, 6, 4)
     assert (found.actionable_recall, found.ripe_recall) == pytest.approx((4 / 10, 4 / 6))
     assert found.held_back == {"a stretch was cut, and waits again": 2}
-    told = scored(known, said(3, 8, actionable=False, reasons=("shared", "no witness")))
-    assert (told.missed, told.held_back) == ({}, {"shared": 10})
+    result = scored(known, said(3, 8, actionable=False, reasons=("shared", "no witness")))
+    assert (result.missed, result.held_back) == ({}, {"shared": 10})
     short = truth((2, 4))
     never = score(
         "judge", short, list_courses(short, {}), [], window_s=HOUR, ripe_s=lambda _: 3 * HOUR

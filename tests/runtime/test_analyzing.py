@@ -34,14 +34,14 @@ class Found:
         self.name = name if isinstance(name, str) else "pools"
 
     def find(self, _views: Views, window: Window) -> list[Finding]:
-        whom = Subject("test", "", "NodePool", "p")
+        owner = Subject("test", "", "NodePool", "p")
         claim = Claim("test", None, None, None, "p", "free", 100.0)
         return [
             Finding(
-                id=compute_finding_id(self.name, "k", whom, window.start),
+                id=compute_finding_id(self.name, "k", owner, window.start),
                 analyzer=self.name,
                 kind="k",
-                subject=whom,
+                subject=owner,
                 window=window,
                 verdict="wasteful",
                 evidence="confirmed",
@@ -105,11 +105,11 @@ def test_two_that_claim_the_same_hours_save_them_once(warehouse: Warehouse) -> N
     assert "quick wins" in text
     assert "- pools" in text
     assert "= left" in text
-    told = json.loads(
+    result = json.loads(
         document("waterfall", finding_tables.build_waterfall_document(made.waterfall))
     )
-    assert told["bill"] == {"gpu_hours": 4.0, "usd": 16.0, "unpriced_gpu_hours": 0.0}
-    assert [step["impact"] for step in told["steps"]] == ["high", "low"]
+    assert result["bill"] == {"gpu_hours": 4.0, "usd": 16.0, "unpriced_gpu_hours": 0.0}
+    assert [step["impact"] for step in result["steps"]] == ["high", "low"]
 
 
 def test_one_that_refuses_is_noted_beside_the_others_and_raises_alone(warehouse: Warehouse) -> None:
@@ -214,9 +214,9 @@ def test_stored_findings_say_what_they_save_of_any_window(warehouse: Warehouse) 
     assert analyzer_runs.read_waterfall(warehouse, WINDOW) is None
     pipeline.analyze(warehouse, WINDOW, {"theirs": Found(), "refusing": Refusing()})
     half = Window(START, START + timedelta(hours=1))
-    told = analyzer_runs.read_waterfall(warehouse, half)
-    assert told is not None
-    assert told[0].by("team", "state", named=True) == [
+    result = analyzer_runs.read_waterfall(warehouse, half)
+    assert result is not None
+    assert result[0].by("team", "state", named=True) == [
         {"team": "(platform)", "state": "free", "gpu_hours": 1.0, "usd": Decimal(4)}
     ]
     assert analyzer_runs.read_waterfall(warehouse, WINDOW, "elsewhere") is None
@@ -226,13 +226,13 @@ def test_a_finding_of_no_workload_is_explained_by_what_its_advice_claims(
     warehouse: Warehouse,
 ) -> None:
     (found,) = pipeline.analyze(warehouse, WINDOW, {"theirs": Found("theirs")}).findings
-    told = explain_finding(warehouse, found.id)
-    (query,) = told["queries"]
+    explanation = explain_finding(warehouse, found.id)
+    (query,) = explanation["queries"]
     assert [(r["state"], r["gpu_hours"], r["usd"]) for r in query["rows"]] == [
         ("free", 2.0, Decimal(8))
     ]
-    assert told["savings"][0].startswith("2.0000 GPU-hours, $8.00 alone")
-    text = render_explanation(told)
+    assert explanation["savings"][0].startswith("2.0000 GPU-hours, $8.00 alone")
+    text = render_explanation(explanation)
     assert "subject   NodePool/p in cluster test" in text
     assert "$claims = 0" in text
 
@@ -247,8 +247,8 @@ def test_an_analyzer_s_own_proof_is_what_is_shown(
     chosen: Callable[..., Any] = lambda _settings, names: {names[0]: Proving()}  # noqa: E731
     monkeypatch.setattr(analyzer_runs, "load_analyzers", chosen)
     (found,) = pipeline.analyze(warehouse, WINDOW, {"idle": Proving("idle")}).findings
-    told = explain_finding(warehouse, found.id)
-    first = told["queries"][0]
+    explanation = explain_finding(warehouse, found.id)
+    first = explanation["queries"][0]
     assert (first["what"], first["rows"]) == ("one and one", [{"two": 2}])
     assert findings.read(warehouse, found.id) == found
 

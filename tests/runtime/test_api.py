@@ -36,11 +36,11 @@ class Asking:
         self.settings, self.lake, self.api = settings, lake, api
 
     def post(self, path: str, body: object, **headers: str) -> Said:
-        said = body if isinstance(body, bytes) else json.dumps(body).encode()
+        output = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {**JSON, **{k.replace("_", "-"): v for k, v in headers.items()}}
-        asked = urllib.request.Request(self.url + path, said, named)
+        wanted = urllib.request.Request(self.url + path, output, named)
         try:
-            with urllib.request.urlopen(asked) as answer:
+            with urllib.request.urlopen(wanted) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -73,17 +73,17 @@ def asked_for(site: Site, by: str = "service") -> str:
 
 def test_an_approval_bears_the_name_of_who_gave_it(site: Site, asking: Asking) -> None:
     asked_for(site)
-    code, said = asking.post("/v1/approve", {"request": "d12", "by": "ann"})
-    assert (code, said) == (200, {"schema": "fallow.approve/v1", "by": "ann", "request": "d123"})
+    code, answer = asking.post("/v1/approve", {"request": "d12", "by": "ann"})
+    assert (code, answer) == (200, {"schema": "fallow.approve/v1", "by": "ann", "request": "d123"})
     (row,) = site.journal().entries(event_types.APPROVED)
     assert (row.key, row.actor) == ("d123", "ann")
     # Pages see it at once.
     seen = asking.lake.query("SELECT actor FROM action WHERE kind = 'approved'").to_pylist()
     assert seen == [{"actor": "ann"}]
     assert asking.post("/v1/approve", {"request": "d123", "by": "ann"})[0] == 409
-    code, said = asking.post("/v1/approve", {"request": "d123", "by": "service"})
+    code, answer = asking.post("/v1/approve", {"request": "d123", "by": "service"})
     assert code == 409
-    assert "somebody else has to approve" in said["error"]
+    assert "somebody else has to approve" in answer["error"]
     found = verify_journal(asking.settings, asking.lake, lambda: datetime.now(UTC))
     assert found is not None
     assert (found[1], found[2]) == (None, 0)
@@ -101,33 +101,33 @@ def test_one_subject_approves_once_under_whatever_address(site: Site, asking: As
 def test_a_workload_is_kept_by_name(site: Site, asking: Asking) -> None:
     done(site)
     before = datetime.now(UTC)
-    whom = f"Deployment/{SPACE}/web"
-    code, said = asking.post("/v1/keep", {"workload": whom, "for": "2h", "by": "ann"})
-    assert code == 200, said
-    until = datetime.fromisoformat(said["until"])
+    owner = f"Deployment/{SPACE}/web"
+    code, answer = asking.post("/v1/keep", {"workload": owner, "for": "2h", "by": "ann"})
+    assert code == 200, answer
+    until = datetime.fromisoformat(answer["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=5)
-    told = site.get("Deployment", "web")["metadata"]["annotations"]
-    assert any(value.startswith(f"{until:%Y-%m-%dT%H:%M}") for value in told.values())
+    result = site.get("Deployment", "web")["metadata"]["annotations"]
+    assert any(value.startswith(f"{until:%Y-%m-%dT%H:%M}") for value in result.values())
     (row,) = site.journal().entries(event_types.KEEP)
     assert row.actor == "ann"
 
 
 def test_an_undo_gives_back_what_an_action_took(site: Site, asking: Asking) -> None:
-    told, before = done(site)
-    code, said = asking.post("/v1/undo", {"action": told.action.id[:8], "by": "ann"})
-    assert (code, said["action"], said["result"]) == (200, told.action.id, "undone")
+    result, before = done(site)
+    code, answer = asking.post("/v1/undo", {"action": result.action.id[:8], "by": "ann"})
+    assert (code, answer["action"], answer["result"]) == (200, result.action.id, "undone")
     assert bare(site.get("Deployment", "web")) == before
     assert site.journal().entries(event_types.UNDO_STARTED)[0].actor == "ann"
-    assert asking.post("/v1/undo", {"action": told.action.id, "by": "ann"})[0] == 409
+    assert asking.post("/v1/undo", {"action": result.action.id, "by": "ann"})[0] == 409
 
 
 def test_a_snoozed_finding_rests_and_so_does_its_case(site: Site, asking: Asking) -> None:
     finding = site.evidence._facts("Deployment", "web", datetime.now(UTC)).finding
     asking.lake.ingest([findings.build_rows([finding], found_at=finding.window.end)])
     assert asking.post("/v1/snooze", {"finding": "nothing", "by": "ann"})[0] == 400
-    code, said = asking.post("/v1/snooze", {"finding": finding.id[:3], "for": "3d", "by": "ann"})
-    assert (code, said["finding"]) == (200, finding.id)
-    until = datetime.fromisoformat(said["until"])
+    code, answer = asking.post("/v1/snooze", {"finding": finding.id[:3], "for": "3d", "by": "ann"})
+    assert (code, answer["finding"]) == (200, finding.id)
+    until = datetime.fromisoformat(answer["until"])
     history = JournalState(site.journal()).catch_up().history("idle", finding)
     assert history.kept_until == until
 
@@ -161,9 +161,9 @@ def test_a_snoozed_finding_rests_and_so_does_its_case(site: Site, asking: Asking
 def test_what_is_no_request_is_refused_and_nothing_is_written(
     asking: Asking, path: str, body: object, code: int, says: str
 ) -> None:
-    got, said = asking.post(path, body)
-    assert (got, said["error"].count("\n") <= 1) == (code, True), said
-    assert says in said["error"]
+    got, answer = asking.post(path, body)
+    assert (got, answer["error"].count("\n") <= 1) == (code, True), answer
+    assert says in answer["error"]
     journal = asking.settings.home / "journal.sqlite"
     assert not journal.exists() or verify_journal(
         asking.settings, asking.lake, lambda: datetime.now(UTC)

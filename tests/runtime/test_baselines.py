@@ -77,17 +77,17 @@ def test_a_changed_file_is_told_and_never_believed(settings: Settings, damage: A
     path = baselines.save(settings, "before", measured(), NOW)
     path.chmod(0o644)
     damage(path)
-    with pytest.raises(FallowError, match="hash differs") as told:
+    with pytest.raises(FallowError, match="hash differs") as result:
         baselines.read(settings, "before")
-    assert told.value.exit_code == 1
+    assert result.value.exit_code == 1
     assert baselines.list_baselines(settings)[0]["status"] == "changed since it was stored"
 
 
 def test_an_unknown_baseline_is_refused_with_those_there_are(settings: Settings) -> None:
     baselines.save(settings, "before", measured(), NOW)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as result:
         baselines.read(settings, "after")
-    assert "before" in (told.value.hint or "")
+    assert "before" in (result.value.hint or "")
 
 
 def test_windows_of_different_lengths_are_compared_by_the_day() -> None:

@@ -84,7 +84,7 @@ def journal_is_copied(settings: Settings, site: Site) -> bool:
 def test_undo_keep_and_freeze_by_command_need_only_the_journal_and_the_api_server(
     site: Site, cli: Fallow, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, before = done(site)
+    result, before = done(site)
     with ExitStack() as store:
         url = store.enter_context(s3.serving())
         s3.make_bucket(url, "lake")
@@ -101,7 +101,7 @@ def test_undo_keep_and_freeze_by_command_need_only_the_journal_and_the_api_serve
     assert (ran.code, "cannot be reached" in ran.err) == (75, True), ran
     ran = cli("why-not", WEB, "--policies", POLICIES)
     assert (ran.code, "cannot be reached" in ran.err) == (75, True), ran
-    assert cli("undo", told.action.id).code == 0
+    assert cli("undo", result.action.id).code == 0
     assert bare(site.get("Deployment", "web")) == before
     assert cli("keep", WEB).code == 0
     assert cli("freeze", "the catalog is away").code == 0
@@ -112,7 +112,7 @@ def test_undo_keep_and_freeze_by_command_need_only_the_journal_and_the_api_serve
 def test_people_are_answered_over_http_and_the_copy_follows_when_the_catalog_is_back(
     site: Site, stores: Stores
 ) -> None:
-    told, before = done(site)
+    result, before = done(site)
     api = WriteApi("", loopback=True)
     with (
         Warehouse.open(stores.settings, write=True) as lake,
@@ -121,8 +121,8 @@ def test_people_are_answered_over_http_and_the_copy_follows_when_the_catalog_is_
         api.people = ActionRequests(stores.settings, lake, lambda: datetime.now(UTC))
         asking = Asking(endpoint, stores.settings, lake, api)
         stores.stop()
-        code, said = asking.post("/v1/undo", {"action": told.action.id, "by": "ann"})
-        assert (code, said.get("result")) == (200, "undone"), said
+        code, answer = asking.post("/v1/undo", {"action": result.action.id, "by": "ann"})
+        assert (code, answer.get("result")) == (200, "undone"), answer
         assert bare(site.get("Deployment", "web")) == before
         assert asking.post("/v1/keep", {"workload": WEB, "by": "ann"})[0] == 200
         assert asking.post("/v1/freeze", {"why": "no catalog", "by": "ann"})[0] == 200
@@ -135,12 +135,12 @@ def test_people_are_answered_over_http_and_the_copy_follows_when_the_catalog_is_
 def test_an_undo_is_answered_while_the_catalog_hangs(
     site: Site, server: postgres.Server, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, before = done(site)
+    result, before = done(site)
     monkeypatch.setattr(requests, "COPY_WAIT_S", 0.1)
     with Warehouse.open(stores.settings, write=True) as lake:
         people = ActionRequests(stores.settings, lake, lambda: datetime.now(UTC))
         with server.hanging():
-            assert people.undo(told.action.id, "ann")["result"] == "undone"
+            assert people.undo(result.action.id, "ann")["result"] == "undone"
             assert bare(site.get("Deployment", "web")) == before
             people.keep(WEB, timedelta(hours=1), "ann")
             people.freeze("it hangs", "ann")
@@ -186,6 +186,6 @@ def test_nothing_is_stopped_while_the_catalog_is_away_and_the_turn_says_why(
         assert [step.result for step in actor.turn(dry_run=False).steps] == ["acted"]
         # Killed once more, with an action in force: a person's undo does not need it.
         stores.stop()
-        (told,) = JournalState(site.journal()).catch_up().actions.values()
-        assert actor.undo(told.action.id, "ann").result == "undone"
+        (result,) = JournalState(site.journal()).catch_up().actions.values()
+        assert actor.undo(result.action.id, "ann").result == "undone"
         assert site.replicas() == 2

@@ -69,15 +69,15 @@ def five_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def rows(table: str, more: Iterable[Mapping[str, object]]) -> None:
         taken.setdefault(table, []).extend(row for row in more if not is_missing(row))
 
-    with Town() as town:
-        town.views.rows = rows  # type: ignore[method-assign,assignment]
-        town.site.price("2.40")
-        town.add("forgotten", samples(), kind="Notebook", hours=HOURS)
-        town.add("back", samples(BACK), kind="Notebook", hours=HOURS)
-        town.add("silent", samples(), kind="Notebook", hours=HOURS)
-        town.add("hidden", samples((61.5, 61.75)), kind="Notebook", hours=HOURS)
-        town.add("daily", samples(USED), kind="Notebook", hours=HOURS)
-        town.place()
+    with Town() as scenario:
+        scenario.views.rows = rows  # type: ignore[method-assign,assignment]
+        scenario.site.price("2.40")
+        scenario.add("forgotten", samples(), kind="Notebook", hours=HOURS)
+        scenario.add("back", samples(BACK), kind="Notebook", hours=HOURS)
+        scenario.add("silent", samples(), kind="Notebook", hours=HOURS)
+        scenario.add("hidden", samples((61.5, 61.75)), kind="Notebook", hours=HOURS)
+        scenario.add("daily", samples(USED), kind="Notebook", hours=HOURS)
+        scenario.place()
     settings = settings_in(home)
     with Warehouse.open(settings, write=True, clock=lambda: START + HOURS * HOUR) as lake:
         for table, listed in taken.items():
@@ -283,6 +283,6 @@ def test_what_is_stored_of_a_short_window_keeps_the_hours_of_the_case(lake: Ware
     assert (row["id"], row["start"]) == (before.id, START.replace(tzinfo=None))
     assert row["gpu_hours"] == pytest.approx(50, abs=0.01)
     assert row["usd"] == pytest.approx(Decimal(120), abs=Decimal("0.1"))
-    said = json.loads(row["document"])["details"][CASE]
-    assert said["counted_from"] == START.isoformat()
-    assert said["judged_from"] == (START + 44 * HOUR).isoformat()
+    answer = json.loads(row["document"])["details"][CASE]
+    assert answer["counted_from"] == START.isoformat()
+    assert answer["judged_from"] == (START + 44 * HOUR).isoformat()

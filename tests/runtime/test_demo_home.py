@@ -146,9 +146,9 @@ def test_nothing_of_a_real_fleet_is_mixed_with_a_demo(
         pass
     before = sorted(path.name for path in home.iterdir())
     assert run([*words, "--home", str(home)]) == 2
-    said = capsys.readouterr().err
-    assert "simulated" in said
-    assert "without --home" in said
+    answer = capsys.readouterr().err
+    assert "simulated" in answer
+    assert "without --home" in answer
     monkeypatch.setenv("FALLOW_HOME", str(home))
     assert run([*words]) == 2
     assert str(home) in capsys.readouterr().err

@@ -411,8 +411,8 @@ def test_live_files_are_counted_against_their_bound(
         empty = maintenance.count_files(warehouse)
         monkeypatch.setattr("warehouse.maintenance.MOST_LIVE_FILES", empty.live + room)
         for hour in range(3):
-            moment = datetime(2026, 11, 20, hour)  # noqa: DTZ001
-            columns: dict[str, object] = {"cluster": ["c"], "device": ["GPU-1"], "ts": [moment]}
+            instant = datetime(2026, 11, 20, hour)  # noqa: DTZ001
+            columns: dict[str, object] = {"cluster": ["c"], "device": ["GPU-1"], "ts": [instant]}
             warehouse.ingest([Batch.of("sample", columns)])
         row = storage.check_warehouse(warehouse)
         assert row.status == status
@@ -434,8 +434,8 @@ def test_an_archive_folder_that_is_not_mounted_is_named(tmp_path: Path) -> None:
     settings = settings.model_copy(update={"warehouse": places})
     with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
         for day in (1, 2):
-            moment = datetime(2026, 11, day)  # noqa: DTZ001
-            columns: dict[str, object] = {"cluster": ["c"], "device": ["GPU-1"], "ts": [moment]}
+            instant = datetime(2026, 11, day)  # noqa: DTZ001
+            columns: dict[str, object] = {"cluster": ["c"], "device": ["GPU-1"], "ts": [instant]}
             warehouse.ingest([Batch.of("sample", columns)])
         move_to_cold(warehouse, now)
         assert list(storage.check_archive(warehouse)) == []

@@ -113,19 +113,21 @@ def evaluation(client: Client) -> Any:
 
 
 def test_an_idle_workload_that_a_policy_would_stop_now_is_actionable(client: Client) -> None:
-    said = client.ask("web")
-    assert said["schema"] == "fallow.idleness/v1"
-    assert (said["state"], said["evidence"], said["actionable"]) == ("idle", "confirmed", True), (
-        said
-    )
-    assert said["policy"] == "reclaim"
-    assert "8 of 8 GPUs at or below 5%" in said["why"]
-    assert said["gpus"] == 8
-    at = datetime.fromisoformat(said["at"])
+    reply = client.ask("web")
+    assert reply["schema"] == "fallow.idleness/v1"
+    assert (reply["state"], reply["evidence"], reply["actionable"]) == (
+        "idle",
+        "confirmed",
+        True,
+    ), reply
+    assert reply["policy"] == "reclaim"
+    assert "8 of 8 GPUs at or below 5%" in reply["why"]
+    assert reply["gpus"] == 8
+    at = datetime.fromisoformat(reply["at"])
     assert at == client.plant.now
-    assert datetime.fromisoformat(said["since"]) < at - timedelta(hours=2)
-    assert timedelta(0) < datetime.fromisoformat(said["valid_until"]) - at <= timedelta(minutes=1)
-    assert re.fullmatch(r"[0-9a-f]{12}", said["case"])
+    assert datetime.fromisoformat(reply["since"]) < at - timedelta(hours=2)
+    assert timedelta(0) < datetime.fromisoformat(reply["valid_until"]) - at <= timedelta(minutes=1)
+    assert re.fullmatch(r"[0-9a-f]{12}", reply["case"])
 
 
 def test_what_is_in_use_is_busy_and_what_is_partly_so_is_never_actionable(client: Client) -> None:
@@ -133,9 +135,9 @@ def test_what_is_in_use_is_busy_and_what_is_partly_so_is_never_actionable(client
     assert (used["state"], used["actionable"]) == ("busy", False)
     half = client.ask("half")
     assert (half["state"], half["actionable"]) == ("partly_idle", False)
-    for said in (used, half):
-        assert said["refusals"][0]["gate"] == "verdict"
-        assert said["policy"] is None
+    for answer in (used, half):
+        assert answer["refusals"][0]["gate"] == "verdict"
+        assert answer["policy"] is None
 
 
 @pytest.fixture
@@ -155,22 +157,22 @@ def test_a_freeze_and_a_policy_that_only_notifies_are_refusals_at_once(restored:
     switch, policy = plant.folder / "FREEZE", plant.folder / "policy.yaml"
     assert restored.ask("web")["actionable"] is True
     switch.write_text("an incident")
-    said = restored.ask("web")
-    assert (said["state"], said["actionable"]) == ("idle", False)
-    assert [r["refusal"] for r in said["refusals"] if r["gate"] == "frozen"] == [
+    reply = restored.ask("web")
+    assert (reply["state"], reply["actionable"]) == ("idle", False)
+    assert [r["refusal"] for r in reply["refusals"] if r["gate"] == "frozen"] == [
         f"frozen: the file {switch} exists"
     ]
     switch.unlink()
     policy.write_text(RULES.replace("mode: enforce", "mode: notify"))
     restored.again()
-    said = restored.ask("web")
-    assert (said["state"], said["actionable"]) == ("idle", False)
-    assert "mode" in {r["gate"] for r in said["refusals"]}
+    reply = restored.ask("web")
+    assert (reply["state"], reply["actionable"]) == ("idle", False)
+    assert "mode" in {r["gate"] for r in reply["refusals"]}
     policy.unlink()
     restored.again()
-    said = restored.ask("web")
-    assert said["actionable"] is False
-    assert any("no folder of policies" in r["refusal"] for r in said["refusals"])
+    reply = restored.ask("web")
+    assert reply["actionable"] is False
+    assert any("no folder of policies" in r["refusal"] for r in reply["refusals"])
     assert JournalState(plant.journal()).catch_up().journal.entries(event_types.INTENT) == []
 
 
@@ -201,9 +203,9 @@ def test_nothing_is_actionable_while_a_configmap_freezes_or_cannot_be_read(
         assert restored.ask("web")["actionable"] is True
         switch = {"metadata": {"name": "fallow-freeze", "namespace": "fallow"}}
         store.create("ConfigMap", {**switch, "data": {"frozen": "true"}})
-        said = restored.ask("web")
-        assert (said["state"], said["actionable"]) == ("idle", False)
-        assert frozen_by(said) == ["frozen: ConfigMap fallow/fallow-freeze says so"]
+        reply = restored.ask("web")
+        assert (reply["state"], reply["actionable"]) == ("idle", False)
+        assert frozen_by(reply) == ["frozen: ConfigMap fallow/fallow-freeze says so"]
         server.access.deny("get", "configmaps")
         assert "may say frozen" in frozen_by(restored.ask("web"))[0]
     assert "may say frozen" in frozen_by(restored.ask("web"))[0]
@@ -233,9 +235,9 @@ def test_stale_telemetry_is_unknown_and_so_is_what_the_analyzer_cannot_judge(
     now, plant.now = plant.now, plant.now + 6 * EVERY
     restored.again()
     for name in ("web", "used", "half"):
-        said = restored.ask(name)
-        assert (said["state"], said["actionable"]) == ("unknown", False), said
-        assert "telemetry" in said["why"]
+        reply = restored.ask(name)
+        assert (reply["state"], reply["actionable"]) == ("unknown", False), reply
+        assert "telemetry" in reply["why"]
     plant.now = now
     monkeypatch.setattr(plans, "gather_cases", lambda *_a, **_k: ([], ["idle is withheld: broken"]))
     restored.again()
@@ -264,10 +266,10 @@ def test_stale_telemetry_is_unknown_and_so_is_what_the_analyzer_cannot_judge(
 def test_what_is_no_question_is_refused_and_is_no_permission(
     client: Client, query: str, code: int, says: str
 ) -> None:
-    got, said, _ = client.get(query)
-    assert got == code, said
-    assert says in said["error"]
-    assert (said["schema"], said["state"], said["actionable"]) == (
+    got, answer, _ = client.get(query)
+    assert got == code, answer
+    assert says in answer["error"]
+    assert (answer["schema"], answer["state"], answer["actionable"]) == (
         "fallow.error/v1", "unknown", False,
     )  # fmt: skip
 
@@ -275,17 +277,17 @@ def test_what_is_no_question_is_refused_and_is_no_permission(
 def test_access_methods_and_a_service_that_starts(client: Client) -> None:
     query = f"cluster=c&namespace={SPACE}&kind=Deployment&name=web"
     for token in ("", "wrong"):
-        code, said, _ = client.get(query, token)
-        assert (code, said["actionable"]) == (401, False)
+        code, answer, _ = client.get(query, token)
+        assert (code, answer["actionable"]) == (401, False)
     request = urllib.request.Request(f"{client.url}/v1/idleness", b"{}")
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(request)
     with caught.value as error:
         assert error.code == 405
     reader, client.api.reader = client.api.reader, None
-    code, said, headers = client.get(query)
+    code, answer, headers = client.get(query)
     client.api.reader = reader
-    assert (code, said["actionable"], headers["Retry-After"]) == (503, False, "5")
+    assert (code, answer["actionable"], headers["Retry-After"]) == (503, False, "5")
 
 
 def test_without_a_token_only_programs_of_this_machine_are_answered() -> None:
@@ -327,13 +329,13 @@ def test_the_documented_client_stops_only_on_actionable(
 
     monkeypatch.setitem(names, "datetime", Clock)
     may_stop = names["may_stop"]
-    asked = (client.url, TOKEN, "c", SPACE, "Deployment")
-    assert may_stop(*asked, "web") is True
-    assert [may_stop(*asked, name) for name in ("used", "half", "nope")] == [False] * 3
-    assert may_stop(client.url, "wrong", *asked[2:], "web") is False
-    assert may_stop("http://127.0.0.1:9", *asked[1:], "web") is False
+    wanted = (client.url, TOKEN, "c", SPACE, "Deployment")
+    assert may_stop(*wanted, "web") is True
+    assert [may_stop(*wanted, name) for name in ("used", "half", "nope")] == [False] * 3
+    assert may_stop(client.url, "wrong", *wanted[2:], "web") is False
+    assert may_stop("http://127.0.0.1:9", *wanted[1:], "web") is False
     monkeypatch.setitem(names, "datetime", datetime)  # the answer is of a time long ago
-    assert may_stop(*asked, "web") is False
+    assert may_stop(*wanted, "web") is False
 
 
 @pytest.mark.parametrize(
@@ -414,15 +416,15 @@ def test_only_confirmed_idleness_of_the_whole_workload_that_lasts_is_actionable(
     evaluation._facts[WEB] = [msgspec.structs.replace(case, finding=finding)]
     evaluation.at = at + late
     try:
-        said = evaluation.answer(WEB)
+        answer = evaluation.answer(WEB)
     finally:
         evaluation.at, evaluation._facts[WEB] = at, [case]
-    assert said is not None
-    if said.actionable:
-        assert (said.state, verdict, evidence) == ("idle", "idle", "confirmed")
+    assert answer is not None
+    if answer.actionable:
+        assert (answer.state, verdict, evidence) == ("idle", "idle", "confirmed")
         assert at + late - window.end <= 3 * EVERY
-    if said.state in ("partly_idle", "unknown", "busy"):
-        assert not said.actionable
-        assert said.refusals
+    if answer.state in ("partly_idle", "unknown", "busy"):
+        assert not answer.actionable
+        assert answer.refusals
     if verdict == "partly idle":
-        assert said.state != "idle"
+        assert answer.state != "idle"

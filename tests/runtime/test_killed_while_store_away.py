@@ -73,8 +73,8 @@ def test_rows_are_stored_once_and_days_move_when_the_store_is_back(
             until(second, "maintained")
             until(second, "collected")
             second.send_signal(signal.SIGTERM)
-            said = rest(second)
-            assert second.wait(60) == 0, said
+            answer = rest(second)
+            assert second.wait(60) == 0, answer
         numbers = read_numbers(settings, exporter)
         assert len(numbers) == len(set(numbers)), "a row is stored twice"
         assert set(after_kill) < set(numbers) <= set(exporter.answers)

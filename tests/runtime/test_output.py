@@ -19,11 +19,11 @@ ROWS = [
 
 
 def test_json_names_its_schema_and_keeps_money_a_number_and_missing_null() -> None:
-    told = json.loads(render(ROWS, "json", noun="spend", currency="USD"))
-    assert told["schema"] == "fallow.spend/v1"
-    assert told["currency"] == "USD"
-    assert told["spend"][0]["usd"] == 9.1
-    assert told["spend"][1]["gpu_hours"] is None
+    document = json.loads(render(ROWS, "json", noun="spend", currency="USD"))
+    assert document["schema"] == "fallow.spend/v1"
+    assert document["currency"] == "USD"
+    assert document["spend"][0]["usd"] == 9.1
+    assert document["spend"][1]["gpu_hours"] is None
 
 
 def test_csv_reads_back_as_it_was() -> None:

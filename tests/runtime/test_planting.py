@@ -58,10 +58,10 @@ def finding(begin: int, end: int, workload: str = "alice", devices: int = 2) -> 
 def test_what_is_planted_and_found_is_right_and_priced() -> None:
     idle = {"GPU-a": (60, 180), "GPU-b": (60, 180)}
     rates = {"GPU-a": 2.0, "GPU-b": 3.0}
-    told = compare(truth(), {OWNER: course(idle=idle)}, [finding(60, 180)], rates)
-    assert (told.planted_gpu_hours, told.found_gpu_hours) == (4.0, 4.0)
-    assert (told.precision, told.recall, told.false_alarms) == (1.0, 1.0, 0)
-    assert float(told.planted_usd or 0) == pytest.approx(10.0)
+    comparison = compare(truth(), {OWNER: course(idle=idle)}, [finding(60, 180)], rates)
+    assert (comparison.planted_gpu_hours, comparison.found_gpu_hours) == (4.0, 4.0)
+    assert (comparison.precision, comparison.recall, comparison.false_alarms) == (1.0, 1.0, 0)
+    assert float(comparison.planted_usd or 0) == pytest.approx(10.0)
     unpriced = compare(truth(), {OWNER: course(idle=idle)}, [], {"GPU-a": 2.0})
     assert unpriced.planted_usd is None
     assert (unpriced.recall, unpriced.precision) == (0.0, 1.0)
@@ -69,15 +69,15 @@ def test_what_is_planted_and_found_is_right_and_priced() -> None:
 
 def test_half_right_is_half_precise_and_half_found() -> None:
     idle = {"GPU-a": (60, 180), "GPU-b": (60, 180)}
-    told = compare(truth(), {OWNER: course(idle=idle)}, [finding(120, 240)], {})
-    assert (told.precision, told.recall) == (0.5, 0.5)
-    assert told.false_alarms == 0
+    comparison = compare(truth(), {OWNER: course(idle=idle)}, [finding(120, 240)], {})
+    assert (comparison.precision, comparison.recall) == (0.5, 0.5)
+    assert comparison.false_alarms == 0
 
 
 @pytest.mark.parametrize("workload", ["alice", "nobody"])
 def test_a_finding_that_hits_nothing_is_a_false_alarm(workload: str) -> None:
-    told = compare(truth(), {OWNER: course(idle={})}, [finding(0, 120, workload)], {})
-    assert (told.false_alarms, told.precision) == (1, 0.0)
+    comparison = compare(truth(), {OWNER: course(idle={})}, [finding(0, 120, workload)], {})
+    assert (comparison.false_alarms, comparison.precision) == (1, 0.0)
 
 
 def test_short_rests_and_rests_that_a_stop_would_hurt_are_not_planted() -> None:
@@ -89,33 +89,33 @@ def test_short_rests_and_rests_that_a_stop_would_hurt_are_not_planted() -> None:
 
 def test_an_idle_rank_beside_ranks_at_work_is_planted() -> None:
     one = course(idle={"GPU-a": (0, 240)}, hurts=True)
-    told = compare(truth(), {OWNER: one}, [finding(0, 240, devices=1)], {"GPU-a": 1.0})
-    assert told.planted_gpu_hours == 4.0
-    assert (told.recall, told.precision) == (1.0, 1.0)
+    comparison = compare(truth(), {OWNER: one}, [finding(0, 240, devices=1)], {"GPU-a": 1.0})
+    assert comparison.planted_gpu_hours == 4.0
+    assert (comparison.recall, comparison.precision) == (1.0, 1.0)
 
 
 def test_findings_of_other_analyzers_are_no_claims_of_idleness() -> None:
     other = msgspec.structs.replace(finding(0, 120), analyzer="sizing")
-    told = compare(truth(), {OWNER: course(idle={})}, [other], {})
-    assert (told.found_gpu_hours, told.false_alarms) == (0, 0)
+    comparison = compare(truth(), {OWNER: course(idle={})}, [other], {})
+    assert (comparison.found_gpu_hours, comparison.false_alarms) == (0, 0)
 
 
 def test_what_befalls_nodes_and_bad_work_is_found_by_its_own_analyzer() -> None:
     spec = Spec(nodes=(), start_s=0, planted=(HardwareFault(0, "n", "xid", 60, 0),))
     long = course(idle={})
     long = msgspec.structs.replace(long, gpus=long.gpus * 10)
-    told = finding(0, 120)
+    result = finding(0, 120)
     sick = msgspec.structs.replace(
-        told,
+        result,
         id="s",
         analyzer="reliability",
         kind="sick_node",
         subject=Subject("c", "", "Node", "n", nodes=("n",)),
     )
-    asleep = msgspec.structs.replace(told, id="f", analyzer="precision", kind="fp32_asleep")
+    asleep = msgspec.structs.replace(result, id="f", analyzer="precision", kind="fp32_asleep")
     wrong = msgspec.structs.replace(asleep, subject=Subject("c", "team", "Notebook", "bob"))
     behaviours = {OWNER: "fp32 training"}
-    made = list_troubles(spec, {OWNER: long}, behaviours, [told, sick, asleep, wrong])
+    made = list_troubles(spec, {OWNER: long}, behaviours, [result, sick, asleep, wrong])
     assert [(t.kind, t.subject, t.findings) for t in made] == [
         ("fp32 training", "team/Notebook/alice", ("f",)),
         ("xid", "n", ("s",)),

@@ -37,12 +37,12 @@ def fleet(capacity_type: str) -> list[Batch]:
         "instance_type": ["p5.48xlarge" if capacity_type else ""], "gpu_count": [1],
         "capacity_type": [capacity_type or None], **seen,
     }  # fmt: skip
-    looks: dict[str, object] = {
+    samples: dict[str, object] = {
         "cluster": ["test"] * 60, "ts": [start + timedelta(minutes=i) for i in range(60)],
         "device": ["GPU-1"] * 60, "node": ["n1"] * 60, "interval_s": [60.0] * 60,
         "model": ["NVIDIA H100 80GB HBM3"] * 60, "gpu_util_pct": [90.0] * 60,
     }  # fmt: skip
-    return [Batch.of("node", node), Batch.of("sample", looks)]
+    return [Batch.of("node", node), Batch.of("sample", samples)]
 
 
 def priced(said: Settings, capacity_type: str) -> float:
@@ -60,15 +60,15 @@ def test_an_owned_server_prices_its_gpus_until_it_is_named_no_more(tmp_path: Pat
 
 def test_a_new_price_restates_the_hours_that_were_posted_at_the_old_one(tmp_path: Path) -> None:
     priced(settings(tmp_path), "")
-    said = settings(tmp_path, usd_per_gpu_hour=2)
+    answer = settings(tmp_path, usd_per_gpu_hour=2)
     later = Window(NOW + timedelta(days=3), NOW + timedelta(days=3, hours=1))
-    with Warehouse.open(said, write=True, clock=lambda: later.end) as warehouse:
-        pipeline.price(warehouse, read_configured_rates(said, later.end))
+    with Warehouse.open(answer, write=True, clock=lambda: later.end) as warehouse:
+        pipeline.price(warehouse, read_configured_rates(answer, later.end))
         assert pipeline.account(warehouse, later)[1] == []
         usd = warehouse.query("SELECT sum(usd) AS usd FROM ledger")["usd"][0].as_py()
         assert float(usd) == pytest.approx(2.0)
         # Saying the same again changes nothing, so nothing is owed.
-        pipeline.price(warehouse, read_configured_rates(said, later.end + timedelta(hours=1)))
+        pipeline.price(warehouse, read_configured_rates(answer, later.end + timedelta(hours=1)))
         assert warehouse.query("FROM unposted").num_rows == 0
 
 
@@ -90,5 +90,5 @@ def test_what_is_no_price_is_named_with_its_place(
 ) -> None:
     with pytest.raises(SettingsError) as refused:
         settings(tmp_path, **prices)
-    said = f"{refused.value} {refused.value.hint or ''}"
-    assert all(word in said for word in words), said
+    answer = f"{refused.value} {refused.value.hint or ''}"
+    assert all(word in answer for word in words), answer

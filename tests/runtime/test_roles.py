@@ -58,8 +58,8 @@ def until(process: subprocess.Popen[str], event: str) -> dict[str, object]:
     seen = ""
     for line in process.stderr:
         seen += line
-        if line.startswith("{") and (said := json.loads(line))["event"] == event:
-            return dict(said)
+        if line.startswith("{") and (output := json.loads(line))["event"] == event:
+            return dict(output)
     raise AssertionError(seen)
 
 
@@ -116,9 +116,9 @@ def test_roles_share_a_warehouse_with_a_postgresql_catalog(
             until(analyzer, "analyzed")
             for process in (collector, analyzer):
                 process.send_signal(signal.SIGTERM)
-                said = rest(process)
-                assert process.wait(60) == 0, said
-                assert "nothing is half-written" in said
+                output = rest(process)
+                assert process.wait(60) == 0, output
+                assert "nothing is half-written" in output
         found = load(environ=environ).settings
         with Warehouse.open(found) as lake:
             assert lake.query("SELECT count(*) AS n FROM sample").to_pylist()[0]["n"] > 0
@@ -131,18 +131,20 @@ def test_a_second_role_at_an_embedded_warehouse_is_told_what_it_needs(
     local = settings.model_copy(update={"service": service})
     with (
         Warehouse.open(settings, write=True),
-        pytest.raises(UsageError, match=f"analyzer cannot share .* process {os.getpid()}") as told,
+        pytest.raises(
+            UsageError, match=f"analyzer cannot share .* process {os.getpid()}"
+        ) as result,
     ):
         serve(local, roles=[ServiceRole.analyzer])
-    assert told.value.hint is not None
-    assert "warehouse.catalog" in told.value.hint
+    assert result.value.hint is not None
+    assert "warehouse.catalog" in result.value.hint
 
 
 def test_a_role_that_is_none_is_refused_with_the_legal_ones(tmp_path: Path) -> None:
     with up(tmp_path, "--role", "janitor") as process:
-        said = rest(process)
+        output = rest(process)
         assert process.wait(60) == 2
-    assert "'collector', 'analyzer', 'actor', 'dashboard', 'all'" in said
+    assert "'collector', 'analyzer', 'actor', 'dashboard', 'all'" in output
 
 
 def test_it_is_ready_when_open_when_all_went_well_and_while_nothing_is_late() -> None:
@@ -172,11 +174,11 @@ def test_an_up_that_runs_says_so_over_http(tmp_path: Path, exporter: Exporter) -
     with up(tmp_path, "--role", "collector", **environ) as process:
         url = f"http://{until(process, 'up')['listen']}"
         until(process, "maintained")
-        while (said := answer(f"{url}/readyz")) != (200, "ready\n"):
+        while (output := answer(f"{url}/readyz")) != (200, "ready\n"):
             # The turn is over a moment after its log.
-            assert said == (503, "not ready\nmaintain: its first turn is still to go well\n")
-        _, told = answer(f"{url}/metrics")
-    assert "fallow_ready 1.0" in told
-    assert 'fallow_info{role="collector",version="' in told
-    assert 'fallow_targets{collector="exporters",state="up"} 1.0' in told
-    assert "fallow_act" not in told  # another process's
+            assert output == (503, "not ready\nmaintain: its first turn is still to go well\n")
+        _, result = answer(f"{url}/metrics")
+    assert "fallow_ready 1.0" in result
+    assert 'fallow_info{role="collector",version="' in result
+    assert 'fallow_targets{collector="exporters",state="up"} 1.0' in result
+    assert "fallow_act" not in result  # another process's

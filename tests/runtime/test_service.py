@@ -58,7 +58,7 @@ class Looking:
 def test_a_collector_that_fails_is_counted_and_stops_nobody(settings: Settings) -> None:
     good, bad = Looking(), Looking(failing=True)
     metrics = SelfMetrics()
-    moments = iter([NOW, NOW + timedelta(minutes=1), NOW + timedelta(minutes=5)])
+    instants = iter([NOW, NOW + timedelta(minutes=1), NOW + timedelta(minutes=5)])
     with Warehouse.open(settings, write=True, clock=lambda: NOW + timedelta(hours=1)) as warehouse:
         service = ServiceLoop(
             warehouse,
@@ -66,7 +66,7 @@ def test_a_collector_that_fails_is_counted_and_stops_nobody(settings: Settings) 
             collectors={"bad": bad, "good": good},
             analyzers={},
             metrics=metrics,
-            clock=lambda: next(moments),
+            clock=lambda: next(instants),
         )
         service.collect()
         service.collect()
@@ -75,10 +75,10 @@ def test_a_collector_that_fails_is_counted_and_stops_nobody(settings: Settings) 
         devices = warehouse.query("SELECT device FROM device").to_pylist()
     assert stored == 2
     assert devices == [{"device": "GPU-1"}]
-    told = metrics.text().decode()
-    assert 'fallow_up{collector="good"} 1.0' in told
-    assert 'fallow_up{collector="bad"} 0.0' in told
-    assert 'fallow_collect_rows_total{collector="good"} 2.0' in told
+    text = metrics.text().decode()
+    assert 'fallow_up{collector="good"} 1.0' in text
+    assert 'fallow_up{collector="bad"} 0.0' in text
+    assert 'fallow_collect_rows_total{collector="good"} 2.0' in text
     # A source that was away is asked for what it missed; others only for what is new.
     assert good.windows[1].start <= NOW
     assert bad.windows[1].start <= NOW
@@ -116,10 +116,10 @@ def test_a_fault_in_a_collector_ends_only_itself_and_is_seen_until_it_is_over(
         assert record.exc_info is not None
         assert record.exc_info[0] is ZeroDivisionError
         assert record.__dict__["collector"] == "broken"
-        told = metrics.text().decode()
-        assert 'fallow_plugin_up{kind="collector",plugin="broken"} 0.0' in told
-        assert 'fallow_plugin_up{kind="collector",plugin="good"} 1.0' in told
-        assert 'fallow_up{collector="broken"} 0.0' in told
+        text = metrics.text().decode()
+        assert 'fallow_plugin_up{kind="collector",plugin="broken"} 0.0' in text
+        assert 'fallow_plugin_up{kind="collector",plugin="good"} 1.0' in text
+        assert 'fallow_up{collector="broken"} 0.0' in text
         (row,) = plugin_runs.check_plugins(warehouse)
         assert (row.check, row.status) == ("collector broken", "bad")
         assert "ZeroDivisionError: division by zero until" in row.finding

@@ -96,8 +96,8 @@ def test_every_scrape_is_stored_once_although_the_catalog_and_the_process_were_k
         until(second, "collected")
         wait_for(lambda: not any(queue.glob("*.arrow")))
         second.send_signal(signal.SIGTERM)
-        said = rest(second)
-        assert second.wait(60) == 0, said
+        output = rest(second)
+        assert second.wait(60) == 0, output
     numbers = stored(environ)
     assert len(numbers) == len(set(numbers))
     # What was on disk when the process died is stored, and nothing before it is missing.
@@ -107,7 +107,7 @@ def test_every_scrape_is_stored_once_although_the_catalog_and_the_process_were_k
 def test_a_service_that_starts_without_its_catalog_waits_for_it(
     tmp_path: Path, environ: dict[str, str], server: postgres.Server, site: Site
 ) -> None:
-    told, before = done(site)
+    result, before = done(site)
     home = {**environ, "FALLOW_HOME": str(site.folder)}
     server.stop()
     away = True
@@ -118,7 +118,7 @@ def test_a_service_that_starts_without_its_catalog_waits_for_it(
             assert answer(f"http://{listen}/healthz")[0] == 200
             code, text = answer(f"http://{listen}/readyz")
             assert (code, "the catalog cannot be reached" in text) == (503, True), text
-            undo = json.dumps({"action": told.action.id, "by": "ann"}).encode()
+            undo = json.dumps({"action": result.action.id, "by": "ann"}).encode()
             request = urllib.request.Request(f"http://{listen}/v1/undo", undo, JSON)
             with urllib.request.urlopen(request) as response:
                 assert json.loads(response.read())["result"] == "undone"
@@ -127,8 +127,8 @@ def test_a_service_that_starts_without_its_catalog_waits_for_it(
             away = False
             until(process, "collected")
             process.send_signal(signal.SIGTERM)
-            said = rest(process)
-            assert process.wait(60) == 0, said
+            output = rest(process)
+            assert process.wait(60) == 0, output
     finally:
         if away:
             server.start()
@@ -147,7 +147,7 @@ def test_a_stop_ends_a_service_that_waits_for_its_catalog(
         with up(tmp_path, "--role", "collector", **environ) as process:
             until(process, "the catalog is away: it is waited for")
             process.send_signal(signal.SIGTERM)
-            said = rest(process)
-            assert process.wait(60) == 0, said
+            output = rest(process)
+            assert process.wait(60) == 0, output
     finally:
         server.start()

@@ -197,15 +197,15 @@ def test_a_shard_of_an_embedded_warehouse_is_refused(settings: Settings) -> None
 
 
 def test_a_held_shard_is_given_back_at_the_end(lake: Warehouse, shared: Settings) -> None:
-    told: list[int] = []
+    result: list[int] = []
     stop = threading.Event()
     with hold_shard(
-        lake, shared, Shard(1, 2), stop, on_states=lambda states: told.append(len(states))
+        lake, shared, Shard(1, 2), stop, on_states=lambda states: result.append(len(states))
     ) as accounts:
         assert accounts()
         assert name_process().partition(" process ")[0] in (read_shards(lake)[0].holder or "")
     assert [s.running for s in read_shards(lake)] == [False, False]
-    assert told[0] == 2
+    assert result[0] == 2
     assert not stop.is_set()
 
 
@@ -239,11 +239,14 @@ def test_processes_divide_the_targets_and_a_killed_one_is_named(
                 rows = lake.query("SELECT DISTINCT target FROM scrape").to_pylist()
                 assert len(rows) == len(targets)
                 with up(tmp_path, *shards, "2/2", **second) as third:
-                    said = third.stderr.read() if third.stderr else ""
-                    assert (third.wait(), "shard 2/2 of cluster default is collected" in said) == (
+                    answer = third.stderr.read() if third.stderr else ""
+                    assert (
+                        third.wait(),
+                        "shard 2/2 of cluster default is collected" in answer,
+                    ) == (
                         75,
                         True,
-                    ), said
+                    ), answer
                 other.kill()
                 wait_until_lost(lake, 2)
             (row,) = check_shards(lake)

@@ -246,10 +246,10 @@ def test_one_seed_prints_one_document_that_names_its_schema(
         assert run(words) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
-    said = json.loads(printed[0])
-    assert said["schema"] == "fallow.simulation/v1"
-    assert (said["seed"], said["days"], said["gpus"]) == (7, 1, 2)
-    assert set(said) >= {"baseline", "enforced"}
+    document = json.loads(printed[0])
+    assert document["schema"] == "fallow.simulation/v1"
+    assert (document["seed"], document["days"], document["gpus"]) == (7, 1, 2)
+    assert set(document) >= {"baseline", "enforced"}
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,9 @@ def test_bad_input_is_one_line_with_what_is_legal(
     words: list[str], named: str, legal: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["simulate", *words]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    lines = said.err.splitlines()
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    lines = answer.err.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("fallow: "))
     assert named in lines[first]
     assert legal in " ".join(lines[first:])
@@ -289,11 +289,11 @@ def small(**more: Any) -> Options:
 
 
 def test_doors_open_and_leave_nothing_running_when_told_to_stop() -> None:
-    said = io.StringIO()
+    answer = io.StringIO()
     opened, stop = threading.Event(), threading.Event()
 
     def say(line: str) -> None:
-        said.write(line + "\n")
+        answer.write(line + "\n")
         if "Ctrl-C" in line:
             opened.set()
 
@@ -303,7 +303,7 @@ def test_doors_open_and_leave_nothing_running_when_told_to_stop() -> None:
     )
     world.start()
     assert opened.wait(30)
-    urls = dict(line.rsplit(None, 1) for line in said.getvalue().splitlines() if "http" in line)
+    urls = dict(line.rsplit(None, 1) for line in answer.getvalue().splitlines() if "http" in line)
     exporters = urls["exporters"].replace("/nodes/NODE/metrics", "")
     assert b"DCGM_FI" in _get(f"{exporters}/nodes/h100-0/metrics")
     assert json.loads(_get(f"{exporters}/sd"))
@@ -324,7 +324,7 @@ def test_doors_open_and_leave_nothing_running_when_told_to_stop() -> None:
     world.join(30)
     assert not world.is_alive()
     assert {t for t in threading.enumerate() if not t.daemon} <= before
-    assert said.getvalue().endswith("closed\n")
+    assert answer.getvalue().endswith("closed\n")
     with pytest.raises(OSError, match="refused"):
         _get(f"{exporters}/sd")
 

@@ -18,7 +18,7 @@ TOLD = OwnerCare("p", keeps_files=False, notice="What is lost: kernel state.", l
 
 
 def stop(**more: object) -> WorkloadStop:
-    said: dict[str, object] = {
+    answer: dict[str, object] = {
         "key": ("Notebook", "lab", "nb"),
         "at_s": 0.0,
         "gpus": 1.0,
@@ -29,7 +29,7 @@ def stop(**more: object) -> WorkloadStop:
         "idle": True,
         "back_s": None,
     }
-    return WorkloadStop(**{**said, **more})  # type: ignore[arg-type]
+    return WorkloadStop(**{**answer, **more})  # type: ignore[arg-type]
 
 
 def test_a_stop_that_cuts_nothing_off_does_no_harm() -> None:
@@ -67,8 +67,8 @@ def test_early_returns_count_a_day_the_least_rest_and_what_the_policy_declares()
 def test_announced_night_stops_stand_apart() -> None:
     night = RecurringWindow("0 20 * * *", timedelta(hours=9))
     rules = [Policy("p"), Policy("night-work", act_window=night)]
-    told = [(stop(back_s=HOUR), TOLD), (stop(back_s=9 * HOUR), OwnerCare("night-work"))]
-    found = count_returns(told, rules)["*"]
+    result = [(stop(back_s=HOUR), TOLD), (stop(back_s=9 * HOUR), OwnerCare("night-work"))]
+    found = count_returns(result, rules)["*"]
     assert (found.stops, found.within_24h) == (1, 1)
     assert (found.night_stops, found.night_within_24h) == (1, 1)
 

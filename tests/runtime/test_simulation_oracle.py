@@ -26,7 +26,7 @@ END = 72 * HOUR
 
 
 def policy(**more: object) -> Policy:
-    said: dict[str, object] = {
+    answer: dict[str, object] = {
         "name": "notebooks",
         "mode": "enforce",
         "match": Match(analyzer=("idle",), kind=("idle_notebook",)),
@@ -38,11 +38,11 @@ def policy(**more: object) -> Policy:
             Stage("act", do=("suspend",), verbs=("suspend", "stop", "scale to zero")),
         ),
     }
-    return Policy(**{**said, **more})  # type: ignore[arg-type]
+    return Policy(**{**answer, **more})  # type: ignore[arg-type]
 
 
 def rest(**more: object) -> IdleTime:
-    said: dict[str, object] = {
+    answer: dict[str, object] = {
         "key": ("Notebook", "lab", "nb"),
         "category": "abandoned",
         "family": "notebook",
@@ -54,7 +54,7 @@ def rest(**more: object) -> IdleTime:
         "files": False,
         "memory": False,
     }
-    return IdleTime(**{**said, **more})  # type: ignore[arg-type]
+    return IdleTime(**{**answer, **more})  # type: ignore[arg-type]
 
 
 def acts(found: IdleTime, rule: Policy | None = None) -> list[tuple[float, float]]:

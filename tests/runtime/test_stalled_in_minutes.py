@@ -192,6 +192,6 @@ def test_a_fault_of_the_judge_is_its_own_and_nobody_takes_it_for_none_stalled(
         broken: dict[str, Analyzer] = {"stalled": Failing()}  # type: ignore[dict-item]
         mine = service(warehouse, clock, Exporters(MINUTE), metrics, broken)
         jobs(mine)["stalled"]()
-    told = metrics.text().decode()
-    assert 'fallow_plugin_up{kind="analyzer",plugin="stalled"} 0.0' in told
+    text = metrics.text().decode()
+    assert 'fallow_plugin_up{kind="analyzer",plugin="stalled"} 0.0' in text
     assert stalled(metrics) == (None, None)

@@ -108,12 +108,12 @@ def test_the_running_job_is_finished_and_no_other_begun(
         "prices.usd_per_gpu_hour": "2.00",
     }
     settings = load(environ={}, flags=flags).settings
-    told = Told(monkeypatch, job)
+    result = Told(monkeypatch, job)
     caplog.set_level(logging.INFO, "fallow")
     before = signal.getsignal(signal.SIGTERM)
-    serve(settings, told.stop, roles=WORKERS)
+    serve(settings, result.stop, roles=WORKERS)
     assert signal.getsignal(signal.SIGTERM) is before
-    assert told.begun == told.ended == list(JOBS[: JOBS.index(job) + 1])
+    assert result.begun == result.ended == list(JOBS[: JOBS.index(job) + 1])
     assert caplog.messages[-1] == "stopped; nothing is half-written"
     assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
     assert_whole(settings, looks=job != "inventory")

@@ -146,10 +146,10 @@ def test_bars_are_as_long_as_their_share(share: float, blocks: int) -> None:
 
 
 def test_states_are_told_in_one_order_and_none_is_forgotten() -> None:
-    told = sort_states([StateTotal(state, 1.0, None) for state in STATES])
-    assert {s.state for s in told} == set(STATES)
-    assert told[0].state == "productive"
-    assert told[-1].state == "unknown"
+    result = sort_states([StateTotal(state, 1.0, None) for state in STATES])
+    assert {s.state for s in result} == set(STATES)
+    assert result[0].state == "productive"
+    assert result[-1].state == "unknown"
 
 
 def test_dollars_of_wastes_sum_to_what_was_found_rounded_once() -> None:

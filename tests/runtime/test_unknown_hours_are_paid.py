@@ -69,9 +69,9 @@ def test_spend_prices_unknown_hours_and_lists_those_without_a_rate(
     fallow: Fallow, home: Path
 ) -> None:
     ran = fallow("spend", "--home", home, "--window", SPAN, "--by", "state,model", "-o", "json")
-    told = {(r["state"], r["model"]): r for r in json.loads(ran.out)["spend"]}
+    result = {(r["state"], r["model"]): r for r in json.loads(ran.out)["spend"]}
     unpriced, priced = sorted(
-        (row for (state, _), row in told.items() if state == "unknown"),
+        (row for (state, _), row in result.items() if state == "unknown"),
         key=lambda row: row["usd"] is not None,
     )
     unknown = HOURS - KNOWN
@@ -104,5 +104,5 @@ def test_a_report_bills_them_and_says_how_many_have_no_price(fallow: Fallow, hom
     assert ran.code == 0, ran.err
     assert f"${USD_H * HOURS:,.2f}" in ran.out
     assert "have no price" in ran.out
-    (said,) = [line for line in ran.out.splitlines() if "of the GPU-hours have no" in line]
-    assert "74.9%" in said, said
+    (answer,) = [line for line in ran.out.splitlines() if "of the GPU-hours have no" in line]
+    assert "74.9%" in answer, answer

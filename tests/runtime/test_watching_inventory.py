@@ -131,8 +131,8 @@ def test_a_pod_between_two_lists_is_in_the_inventory_with_its_end(
     assert 0 < rows[0]["lived"] < WAIT_S
     assert rows[1]["lived"] is None
     if place.server is not None:
-        asked = [a for a in place.server.requests if a.path == "/api/v1/pods"]
-        assert len([a for a in asked if not a.query.get("watch")]) == 1
+        wanted = [a for a in place.server.requests if a.path == "/api/v1/pods"]
+        assert len([a for a in wanted if not a.query.get("watch")]) == 1
 
 
 def test_a_version_that_is_gone_leads_to_a_list(place: Place) -> None:
@@ -144,11 +144,11 @@ def test_a_version_that_is_gone_leads_to_a_list(place: Place) -> None:
     steps = watch.steps(stop)
 
     def until(kind: str) -> list[str]:
-        said = []
+        answer = []
         for step in steps:
-            said.append(f"{step.kind} {step.object.metadata.name if step.object else ''}".strip())
+            answer.append(f"{step.kind} {step.object.metadata.name if step.object else ''}".strip())
             if step.kind == kind:
-                return said
+                return answer
         raise AssertionError
 
     assert [w for w in until("SYNCED") if w.endswith(" a")] == ["LISTED a"]
@@ -157,9 +157,9 @@ def test_a_version_that_is_gone_leads_to_a_list(place: Place) -> None:
     place.make("ConfigMap", {"metadata": {"name": "c"}})
     newest = place.get("ConfigMap", "c") or made
     place.kube.compact(int(newest["metadata"]["resourceVersion"]))
-    said = until("SYNCED")
+    answer = until("SYNCED")
     stop.set()
     watch.close()
-    assert "LISTED b" in said
-    assert "LISTED a" not in said
+    assert "LISTED b" in answer
+    assert "LISTED a" not in answer
     assert (watch.progress.expiries, watch.progress.lists) == (1, 2)

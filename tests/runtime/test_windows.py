@@ -87,7 +87,7 @@ def test_an_empty_warehouse_is_refused_with_what_to_do() -> None:
     ],
 )
 def test_windows_are_spelt_as_durations_or_as_two_moments(text: str, start: str, end: str) -> None:
-    expected = [datetime.fromisoformat(f"{moment}+00:00") for moment in (start, end)]
+    expected = [datetime.fromisoformat(f"{instant}+00:00") for instant in (start, end)]
     assert parse(text, NOW) == Window(*expected)
 
 

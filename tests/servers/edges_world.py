@@ -136,19 +136,19 @@ def _ascend(made: History, gpu: int) -> None:
 
 def _nodes(made: History, *, resolvable: bool) -> None:
     ts = _every(0, HOURS)
-    for n, (node, boards) in enumerate(BOARDS.items()):
+    for n, (node, gpus) in enumerate(BOARDS.items()):
         key = {"job": "kube-state-metrics", "node": node}
         address = {"internal_ip": f"10.0.1.{n}"} if resolvable else {}
         made.add("kube_node_info", {**key, "system_uuid": f"u-{node}", **address}, ts, 1.0)
         ready = {**key, "condition": "Ready", "status": "true"}
         made.add("kube_node_status_condition", ready, ts, 1.0)
-        labels = {"label_nvidia_com_gpu_count": str(boards)}
+        labels = {"label_nvidia_com_gpu_count": str(gpus)}
         if node == "shared-a":
             labels["label_nvidia_com_gpu_replicas"] = "4"
         if node == "npu-a":
             labels = {}
         made.add("kube_node_labels", {**key, **labels}, ts, 1.0)
-        resource, capacity = "nvidia_com_gpu", boards
+        resource, capacity = "nvidia_com_gpu", gpus
         if node == "npu-a":
             resource = "huawei_com_Ascend910"
         if node == "shared-a":

@@ -61,7 +61,7 @@ class Kubelet:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             state = {"ready": True, "started": True, "restartCount": 0, "image": "", "imageID": ""}
             running = {**state, "state": {"running": {"startedAt": now}}}
-            said = {
+            answer = {
                 "phase": "Running",
                 "startTime": now,
                 "conditions": [
@@ -69,7 +69,7 @@ class Kubelet:
                 ],
                 "containerStatuses": [{**_has(c), **running} for c in pod["spec"]["containers"]],
             }
-            self._send("PATCH", f"{path}/status", {"status": said}, media=STRATEGIC)
+            self._send("PATCH", f"{path}/status", {"status": answer}, media=STRATEGIC)
         elif status.get("phase") == "Running" and (resized := _resized(pod)) is not None:
             self._send("PATCH", f"{path}/status", {"status": resized}, media=STRATEGIC)
 
@@ -109,15 +109,15 @@ def _resized(pod: Object) -> Object | None:
     if all(shown.get(one["name"]) == one["resources"] for one in wanted):
         return {"conditions": gone} if gone else None
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = {"status": "True", "lastTransitionTime": now, "lastProbeTime": None}
+    answer = {"status": "True", "lastTransitionTime": now, "lastProbeTime": None}
     refused = (pod["metadata"].get("annotations") or {}).get(RESIZE)
     if refused:
         if conditions.get(PENDING) == refused:
             return None
         message = "the node has no room for it"
-        return {"conditions": [{**said, "type": PENDING, "reason": refused, "message": message}]}
+        return {"conditions": [{**answer, "type": PENDING, "reason": refused, "message": message}]}
     if IN_PROGRESS not in conditions:
-        return {"conditions": [{**said, "type": IN_PROGRESS}]}
+        return {"conditions": [{**answer, "type": IN_PROGRESS}]}
     return {"containerStatuses": wanted, "conditions": gone}
 
 

@@ -187,8 +187,8 @@ class World:
         if gpus:
             requests["nvidia_com_gpu"] = ("integer", float(gpus))
         for name, (unit, amount) in requests.items():
-            said = {**key, "container": "main", "node": node, "resource": name, "unit": unit}
-            add("kube_pod_container_resource_requests", said, ts, amount)
+            answer = {**key, "container": "main", "node": node, "resource": name, "unit": unit}
+            add("kube_pod_container_resource_requests", answer, ts, amount)
 
     def _owner(self, of: Workload, ts: Floats) -> None:
         if of.kind == "Deployment":
@@ -203,11 +203,11 @@ class World:
         add, key = self.history.add, {"job": "kube-state-metrics", "node": node}
         add("kube_node_info", {**key, "system_uuid": f"u-{node}", "provider_id": node}, ts, 1.0)
         for status in ("true", "false"):
-            said = {**key, "condition": "Ready", "status": status}
-            add("kube_node_status_condition", said, ts, float(status == "true"))
+            answer = {**key, "condition": "Ready", "status": status}
+            add("kube_node_status_condition", answer, ts, float(status == "true"))
         add("kube_node_labels", {**key, "label_nvidia_com_gpu_count": "1"}, ts, 1.0)
-        said = {**key, "resource": "nvidia_com_gpu", "unit": "integer"}
-        add("kube_node_status_allocatable", said, ts, 1.0)
+        answer = {**key, "resource": "nvidia_com_gpu", "unit": "integer"}
+        add("kube_node_status_allocatable", answer, ts, 1.0)
 
     def _host(self, of: Workload, pod: str, ts: Floats, host: Host) -> None:
         add, every = self.history.add, of.hosts_every

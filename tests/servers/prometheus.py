@@ -226,10 +226,10 @@ def _kube_state(made: History, ts: np.ndarray) -> None:
         began = START.timestamp() - 3600
         made.add("kube_pod_created", {**ksm, **key}, here, began)
         made.add("kube_pod_start_time", {**ksm, **key}, here, began + 20)
-        asked = {"cpu": ("core", 4.0), "memory": ("byte", 2.0**34)}
+        wanted = {"cpu": ("core", 4.0), "memory": ("byte", 2.0**34)}
         if pod["resource"]:
-            asked[pod["resource"]] = ("integer", float(pod["count"]))
-        for name, (unit, amount) in asked.items():
+            wanted[pod["resource"]] = ("integer", float(pod["count"]))
+        for name, (unit, amount) in wanted.items():
             made.add(
                 "kube_pod_container_resource_requests",
                 {

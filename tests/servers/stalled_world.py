@@ -209,8 +209,8 @@ class World:
         add("kube_pod_owner", {**key, **owner}, ts, 1.0)
         add("kube_pod_labels", {**key, "label_team": job.name}, ts, 1.0)
         if job.annotated:
-            said = {"annotation_fallow_dev_progress_metric": job.annotated}
-            add("kube_pod_annotations", {**key, **said}, ts, 1.0)
+            answer = {"annotation_fallow_dev_progress_metric": job.annotated}
+            add("kube_pod_annotations", {**key, **answer}, ts, 1.0)
         for phase in ("Pending", "Running"):
             value = float((phase == "Pending") == waits)
             add("kube_pod_status_phase", {**key, "phase": phase}, ts, value)
@@ -228,8 +228,8 @@ class World:
         ready = {**key, "condition": "Ready", "status": "true"}
         add("kube_node_status_condition", ready, ts, 1.0)
         add("kube_node_labels", {**key, "label_nvidia_com_gpu_count": "1"}, ts, 1.0)
-        said = {**key, "resource": "nvidia_com_gpu", "unit": "integer"}
-        add("kube_node_status_allocatable", said, ts, 1.0)
+        answer = {**key, "resource": "nvidia_com_gpu", "unit": "integer"}
+        add("kube_node_status_allocatable", answer, ts, 1.0)
 
     def _host(self, job: Job, rank: int) -> None:
         add, ts = self.history.add, _times(HOSTS_EVERY, 11)

@@ -35,15 +35,15 @@ def world() -> World:
 def test_every_kind_holds_devices_of_the_product_it_asks_for(world: World) -> None:
     nodes = {n["metadata"]["name"]: n["metadata"]["labels"] for n in world.store.list("Node")}
     seen = set()
-    for tenure in world.list_allocations(START + 1799, START + 1800):
-        holder = tenure.holder
+    for allocation in world.list_allocations(START + 1799, START + 1800):
+        holder = allocation.holder
         key = (holder.workload_kind, holder.namespace, holder.workload)
         category = world.cast.roles[key].arrival.category
         seen.add(category.kind)
-        labels = nodes[world.devices[tenure.devices[0]].node]
+        labels = nodes[world.devices[allocation.devices[0]].node]
         assert labels["nvidia.com/gpu.product"] == category.product
-        assert len(tenure.devices) == category.gpus
-        gpus = sum(world.devices[d].weight * tenure.share for d in tenure.devices)
+        assert len(allocation.devices) == category.gpus
+        gpus = sum(world.devices[d].weight * allocation.share for d in allocation.devices)
         assert gpus == pytest.approx(category.gpus * category.weight, rel=1e-4)
         assert holder.team == category.team
     assert seen == set(KINDS)

@@ -18,19 +18,19 @@ def test_an_hour_passes_in_a_second_at_full_speed() -> None:
 
 def test_the_world_is_advanced_in_whole_steps_and_catches_up_at_once() -> None:
     wall = [0.0]
-    asked: list[float] = []
+    wanted: list[float] = []
     stop = threading.Event()
 
-    def advance(moment: float) -> None:
-        asked.append(moment)
+    def advance(instant: float) -> None:
+        wanted.append(instant)
         wall[0] += 2.0  # the world is slower than its pace
-        if len(asked) == 3:
+        if len(wanted) == 3:
             stop.set()
 
     pace = SimulatedClock(0.0, 100, wall=lambda: wall[0])
     wall[0] = 0.65
     pace.run(advance, stop, step_s=30)
-    assert asked == [60.0, 240.0, 450.0]
+    assert wanted == [60.0, 240.0, 450.0]
 
 
 @pytest.mark.parametrize("speed", [0, 0.5, 3601])

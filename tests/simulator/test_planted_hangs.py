@@ -56,9 +56,11 @@ def views_of(
         Holder(f"u{n}", "ml", f"job-{n}", "main", "PyTorchJob", "job", "research")
         for n in range(RANKS)
     ]
-    tenures = [DeviceAllocation(holder, (n,), start, np.inf) for n, holder in enumerate(holders)]
+    allocations = [
+        DeviceAllocation(holder, (n,), start, np.inf) for n, holder in enumerate(holders)
+    ]
     by_uid = {f"u{n}": one for n, one in enumerate(scripts)}
-    block, _ = compute_signals(devices, tenures, by_uid, (), ticks)
+    block, _ = compute_signals(devices, allocations, by_uid, (), ticks)
     views = Memory()
     for batch in build_rows(block, Quirks.of((), 0), cluster="c"):
         views.put(batch)
@@ -75,7 +77,7 @@ def views_of(
         views.rows("pod_sample", _hosts(one, ticks, of))
     if progress:
         minutes = ticks[:: round(60 / TICK_S)]
-        told = zip(minutes.tolist(), count_steps(scripts[0], minutes).tolist(), strict=True)
+        result = zip(minutes.tolist(), count_steps(scripts[0], minutes).tolist(), strict=True)
         views.rows(
             "progress_sample",
             [
@@ -84,7 +86,7 @@ def views_of(
                     "metric": "train_global_step", "interval_s": 60.0, "value": value,
                     "ts": datetime.fromtimestamp(at, UTC).replace(tzinfo=None),
                 }
-                for at, value in told
+                for at, value in result
             ],
         )  # fmt: skip
     return views, scripts

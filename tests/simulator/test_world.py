@@ -55,24 +55,24 @@ def test_one_seed_is_one_world_however_it_is_cut() -> None:
 def test_what_is_held_has_a_state_of_use_and_what_is_not_has_none() -> None:
     block = made().advance(START + 6 * HOUR)
     unheld = {STATES.index(name) for name in ("free", "stranded", "unavailable")}
-    nobody = block.holder < 0
-    assert set(np.unique(block.state[nobody]).tolist()) <= unheld
-    assert not set(np.unique(block.state[~nobody]).tolist()) & {
+    unallocated = block.holder < 0
+    assert set(np.unique(block.state[unallocated]).tolist()) <= unheld
+    assert not set(np.unique(block.state[~unallocated]).tolist()) & {
         STATES.index("free"),
         STATES.index("stranded"),
     }
     assert block.ticks[0] == START
     assert np.all(np.diff(block.ticks) == TICK_S)
-    assert not block.stop_harms[nobody].any()
+    assert not block.stop_harms[unallocated].any()
 
 
 def test_pods_show_what_devices_they_hold_and_pools_are_about_full() -> None:
     world = made(64)
     world.advance(START + HOUR)
     pods = {p["metadata"]["uid"]: p for p in world.store.list("Pod")}
-    for tenure in world.list_allocations(START + HOUR - TICK_S, START + HOUR):
-        node = pods[tenure.holder.uid]["spec"]["nodeName"]
-        assert {world.devices[d].node for d in tenure.devices} == {node}
+    for allocation in world.list_allocations(START + HOUR - TICK_S, START + HOUR):
+        node = pods[allocation.holder.uid]["spec"]["nodeName"]
+        assert {world.devices[d].node for d in allocation.devices} == {node}
     held = sum(
         world.devices[d].weight * t.share
         for t in world.list_allocations(START + HOUR - TICK_S, START + HOUR)
@@ -135,8 +135,8 @@ def test_who_stops_work_in_progress_does_harm_and_its_owner_resumes_it() -> None
     (stop,) = world.stops
     assert stop.active
     assert stop.lost_gpu_s == pytest.approx(before, abs=TICK_S)
-    tenures = [t for t in world.cluster.allocations if t.holder.workload == holder.workload]
-    again = [t for t in tenures if t.start_s > stop.at_s]
+    allocations = [t for t in world.cluster.allocations if t.holder.workload == holder.workload]
+    again = [t for t in allocations if t.start_s > stop.at_s]
     assert again, "an hour later its owner has resumed it"
     block = world.advance(START + 6 * HOUR)
     resumed = world.cast.scripts[again[-1].holder.uid]

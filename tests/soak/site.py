@@ -168,16 +168,16 @@ class SoakSite:
     def store_earlier_rows(self) -> tuple[int, float]:
         """Store hourly rows of the days before; return their count and the sum of their use."""
         hours = range(int(EARLIER_FOR.total_seconds() // 3600))
-        moments = [self.began - EARLIER + timedelta(hours=hour) for hour in hours]
+        instants = [self.began - EARLIER + timedelta(hours=hour) for hour in hours]
         devices = [self.exporters[0].device(gpu) for gpu in range(GPUS)]
         rows = [
-            (moment.replace(tzinfo=None), device, float(at % 90))
-            for at, moment in enumerate(moments)
+            (instant.replace(tzinfo=None), device, float(at % 90))
+            for at, instant in enumerate(instants)
             for device in devices
         ]
         columns = {
             "cluster": ["soak"] * len(rows),
-            "ts": [moment for moment, _, _ in rows],
+            "ts": [instant for instant, _, _ in rows],
             "device": [device for _, device, _ in rows],
             "node": ["node-0"] * len(rows),
             "interval_s": [3600.0] * len(rows),

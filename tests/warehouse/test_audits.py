@@ -51,8 +51,8 @@ def accounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     home = tmp_path_factory.mktemp("audited")
     settings: Settings = load(environ={}, flags={"home": home, "cluster": "test"}).settings
     start = datetime(2026, 11, 20, 12 - HOURS)  # noqa: DTZ001
-    looks = [(start + timedelta(minutes=k), d) for k in range(60 * HOURS) for d in range(2)]
-    n = len(looks)
+    samples = [(start + timedelta(minutes=k), d) for k in range(60 * HOURS) for d in range(2)]
+    n = len(samples)
     with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
         warehouse.ingest(
             [
@@ -60,15 +60,15 @@ def accounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
                     "sample",
                     {
                         "cluster": ["test"] * n,
-                        "ts": [ts for ts, _ in looks],
-                        "device": [f"GPU-{d}" for _, d in looks],
+                        "ts": [ts for ts, _ in samples],
+                        "device": [f"GPU-{d}" for _, d in samples],
                         "node": ["node"] * n,
                         "model": ["NVIDIA H100 80GB HBM3"] * n,
                         "interval_s": [60.0] * n,
-                        "namespace": ["ns" if d else None for _, d in looks],
-                        "pod": ["pod" if d else None for _, d in looks],
-                        "gpu_util_pct": [90.0 * d for _, d in looks],
-                        "energy_mj": [int((ts - start).total_seconds() * 1e5) for ts, _ in looks],
+                        "namespace": ["ns" if d else None for _, d in samples],
+                        "pod": ["pod" if d else None for _, d in samples],
+                        "gpu_util_pct": [90.0 * d for _, d in samples],
+                        "energy_mj": [int((ts - start).total_seconds() * 1e5) for ts, _ in samples],
                     },
                 ),
                 every_gpu("2"),

@@ -40,13 +40,13 @@ def on_s3(tmp_path: Path, endpoint: str, bucket: str = "cold") -> Settings:
 
 
 def looks(days: int = 10) -> Batch:
-    moments = [datetime(2026, 11, 10) + timedelta(hours=12 * k) for k in range(2 * days)]  # noqa: DTZ001
-    n = len(moments)
+    instants = [datetime(2026, 11, 10) + timedelta(hours=12 * k) for k in range(2 * days)]  # noqa: DTZ001
+    n = len(instants)
     return Batch.of(
         "sample",
         {
             "cluster": ["test"] * n,
-            "ts": moments,
+            "ts": instants,
             "device": ["GPU-0"] * n,
             "interval_s": [60.0] * n,
             "gpu_util_pct": [float(k) for k in range(n)],

@@ -71,7 +71,7 @@ def test_a_damaged_file_is_named_and_the_other_days_still_answer(
         other = wh.query(f"{whole} WHERE ts >= '2026-11-19'")
     [broken] = [path for path in data_files(settings) if "day=18" in str(path)]
     kept = broken.read_bytes()
-    harm, said = DAMAGES[damage]
+    harm, answer = DAMAGES[damage]
     harm(broken)
     with Warehouse.open(settings) as wh:
         with pytest.raises(WarehouseError) as caught:
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_named_and_the_other_days_still_answer(
         assert wh.query(f"{whole} WHERE ts >= '2026-11-19'").equals(other)
         bad = [check for check in verify_warehouse(wh) if not check.ok]
         assert [check.subject for check in bad] == [f"sample: {broken}"]
-        assert said in bad[0].detail
+        assert answer in bad[0].detail
         assert "restore it from a backup" in bad[0].detail
     broken.write_bytes(kept)
     with Warehouse.open(settings) as wh:
@@ -101,10 +101,10 @@ def test_an_archived_file_must_be_the_one_that_was_written(
         }
         scribble(one, one.stat().st_size // 2, 1)
         two.unlink()
-        said = {check.subject: check.detail for check in verify_warehouse(wh) if not check.ok}
-    assert set(said) == {f"cold sample: {one}", f"cold sample: {two}"}
-    assert "has sha256" in said[f"cold sample: {one}"]
-    assert "is not there" in said[f"cold sample: {two}"]
+        answer = {check.subject: check.detail for check in verify_warehouse(wh) if not check.ok}
+    assert set(answer) == {f"cold sample: {one}", f"cold sample: {two}"}
+    assert "has sha256" in answer[f"cold sample: {one}"]
+    assert "is not there" in answer[f"cold sample: {two}"]
 
 
 _FULL = """

@@ -93,21 +93,21 @@ def test_views_that_another_reader_makes_meanwhile_are_seen(
     settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction began before them: it begins anew instead of failing."""
-    look, looks = ViewSchemas._state, []
+    sample, scrapes = ViewSchemas._state, []
 
     def beside_another(
         self: ViewSchemas, cursor: duckdb.DuckDBPyConnection
     ) -> tuple[TierState, frozenset[str]]:
-        state = look(self, cursor)
-        looks.append(state)
-        if len(looks) == 1:
+        state = sample(self, cursor)
+        scrapes.append(state)
+        if len(scrapes) == 1:
             self.ready()
         return state
 
     with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
         monkeypatch.setattr(ViewSchemas, "_state", beside_another)
         assert warehouse.query("SELECT count(*) AS n FROM node")["n"].to_pylist() == [0]
-    assert len(looks) > 2
+    assert len(scrapes) > 2
 
 
 def test_a_table_that_never_had_a_row_is_planned_without_it_until_it_has_one(

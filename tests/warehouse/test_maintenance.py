@@ -318,8 +318,8 @@ def test_beyond_their_bound_replaced_files_go_after_an_hour(
     clock = Clock()
     with Warehouse.open(settings, write=True, clock=clock) as warehouse:
         for minute in range(4):
-            moment = START + timedelta(minutes=minute)
-            columns = {"cluster": ["c"], "device": ["GPU-1"], "ts": [moment]}
+            instant = START + timedelta(minutes=minute)
+            columns = {"cluster": ["c"], "device": ["GPU-1"], "ts": [instant]}
             warehouse.ingest([Batch.of("sample", columns)])
         before = warehouse.query("FROM sample ORDER BY ALL")
         maintenance.compact_warehouse(warehouse)

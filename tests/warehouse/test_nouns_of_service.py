@@ -53,13 +53,13 @@ def test_histograms_are_stored_once_and_read_alike_from_the_cold_tier(
     settings: Settings, now: datetime
 ) -> None:
     old = now - timedelta(days=30)
-    asked = "SELECT pod, bounds, counts FROM latency_sample ORDER BY pod"
+    wanted = "SELECT pod, bounds, counts FROM latency_sample ORDER BY pod"
     with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
         assert wh.ingest([latencies(old)]).added == 3
         assert wh.ingest([latencies(old)]).duplicates == 3
-        hot = wh.query(asked).to_pylist()
+        hot = wh.query(wanted).to_pylist()
         assert move_to_cold(wh, now).rows == 3
-        assert wh.query(asked).to_pylist() == hot
+        assert wh.query(wanted).to_pylist() == hot
         assert hot[0]["counts"] == [4.0, 5.0, 1.0]
         assert hot[2]["bounds"] == []
         assert wh.ingest([latencies(old)]).added == 0

@@ -22,12 +22,12 @@ ALL = "FROM sample ORDER BY ALL"
 
 def fill(settings: Settings, now: datetime) -> pa.Table:
     """Write a home with samples of three archived days and of days in the lake; return all."""
-    moments = [FIRST + timedelta(hours=6 * k) for k in range(40)]
+    instants = [FIRST + timedelta(hours=6 * k) for k in range(40)]
     batch = Batch.of(
         "sample",
         {
             "cluster": ["test"] * 40,
-            "ts": moments,
+            "ts": instants,
             "device": ["GPU-0"] * 40,
             "interval_s": [60.0] * 40,
             "gpu_util_pct": [float(k) for k in range(40)],

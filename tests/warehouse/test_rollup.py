@@ -286,9 +286,9 @@ def test_rolling_a_window_twice_changes_nothing(wh: Warehouse, now: datetime) ->
 
 
 def test_devices_are_kept(wh: Warehouse) -> None:
-    board = look(0, "GPU-1", node="a", mem_used_bytes=20 << 30, mem_free_bytes=60 << 30)
+    device = look(0, "GPU-1", node="a", mem_used_bytes=20 << 30, mem_free_bytes=60 << 30)
     instance = look(0, "GPU-1/gi3", parent="GPU-1", profile="3g.40gb")
-    wh.ingest([looks([board, instance])])
+    wh.ingest([looks([device, instance])])
     roll_up(wh)
     wh.ingest([looks([look(600, "GPU-1", node="b"), look(-600, "GPU-1", node="z")])])
     roll_up(wh)

@@ -35,13 +35,13 @@ def wh(settings: Settings, now: datetime) -> Iterator[Warehouse]:
 
 def looks(start: datetime = OLD, days: int = 12, device: str = "GPU-0") -> Batch:
     """Return one look every 6 hours, for days that end after now."""
-    moments = [start + timedelta(hours=6 * k) for k in range(4 * days - 8)]
-    n = len(moments)
+    instants = [start + timedelta(hours=6 * k) for k in range(4 * days - 8)]
+    n = len(instants)
     return Batch.of(
         "sample",
         {
             "cluster": ["test"] * n,
-            "ts": moments,
+            "ts": instants,
             "device": [device] * n,
             "interval_s": [60.0] * n,
             "gpu_util_pct": [float(k) for k in range(n)],

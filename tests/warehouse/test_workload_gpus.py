@@ -73,13 +73,13 @@ class Floor:
             self.views.rows("allocation", [OWNER | row | more])
 
     def seen(self, start: datetime = START, end: datetime = END) -> WorkloadGpus:
-        asked = WorkloadStretch(
+        wanted = WorkloadStretch(
             7, "c", "ml", "Deployment", "web", convert_to_us(start), convert_to_us(end)
         )
         other = WorkloadStretch(
             9, "c", "ml", "Deployment", "other", convert_to_us(start), convert_to_us(end)
         )
-        rows = read_workload_gpus(self.views, [asked, other])
+        rows = read_workload_gpus(self.views, [wanted, other])
         found = build_records(rows)
         assert found[9] == WorkloadGpus(9, 0, 0, 0, 0.0, 0.0, None, None, None)
         return found[7]
@@ -89,8 +89,8 @@ def about(figure: float) -> Any:
     return pytest.approx(figure)
 
 
-def _naive(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=None)
+def _naive(instant: datetime) -> datetime:
+    return instant.replace(tzinfo=None)
 
 
 @pytest.fixture

@@ -277,8 +277,8 @@ def serve() -> None:
             os.close(opener)
             _, status = os.waitpid(pid, 0)
             errors.seek(0)
-            said = errors.read().decode()
-        _answer(json.dumps([os.waitstatus_to_exitcode(status), said]))
+            text = errors.read().decode()
+        _answer(json.dumps([os.waitstatus_to_exitcode(status), text]))
 
 
 def _answer(text: str) -> None:

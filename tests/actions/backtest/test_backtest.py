@@ -210,7 +210,7 @@ def eventful() -> Iterator[tuple[Memory, PastFindings]]:
         town.add("serving", rests((8, 18)), kind="Deployment")
         town.add("short", hours=20)
         town.add("later", begin=7.5)
-        town.add("flickers", [BUSY if n % 50 == 7 else look for n, look in enumerate(rests())])
+        town.add("flickers", [BUSY if n % 50 == 7 else sample for n, sample in enumerate(rests())])
         town.settle()
         town.views.rows(
             "event",

@@ -66,7 +66,7 @@ class Town:
             last_seen=start + (hours - begin) * HOUR, gpu_request=float(devices),
             gpu_resource="nvidia.com/gpu", **pod,
         )  # fmt: skip
-        busy = [look["gr_engine_active"] > 0 for look in looks]
+        busy = [sample["gr_engine_active"] > 0 for sample in looks]
         self.views.rows(
             "pod_sample",
             [
@@ -105,10 +105,10 @@ class Town:
             [
                 {
                     "cluster": "c", "ts": first + n * MINUTE, "device": f"GPU-{device}",
-                    "node": "n1", "model": "NVIDIA H100 80GB HBM3", "interval_s": 300.0, **look,
+                    "node": "n1", "model": "NVIDIA H100 80GB HBM3", "interval_s": 300.0, **sample,
                 }
                 for device in range(self._count)
-                for n, look in enumerate(looks)
+                for n, sample in enumerate(looks)
             ],
         )  # fmt: skip
         for table, column in (

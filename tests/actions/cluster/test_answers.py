@@ -141,22 +141,22 @@ def test_a_field_that_the_server_does_not_know_is_refused_and_not_dropped(place:
 
 def test_what_may_not_be_written_is_refused_with_the_servers_words(place: Place) -> None:
     place.make("Deployment", {"metadata": {"name": "x"}, "spec": replicated()})
-    nobody = door(place.kube.url, ca=place.kube.ca, token=real.NOBODY)
-    answer = nobody.send(change(place, "Deployment"), dry_run=True)
+    unallocated = door(place.kube.url, ca=place.kube.ca, token=real.NOBODY)
+    answer = unallocated.send(change(place, "Deployment"), dry_run=True)
     assert meaning(answer) == ("refused", "rights", 403)
     assert "cannot patch" in answer.reason
 
 
 @pytest.mark.parametrize("read", ["get", "items", "collection"])
 def test_what_may_not_be_read_is_an_error_and_never_nothing(place: Place, read: str) -> None:
-    nobody = door(place.kube.url, ca=place.kube.ca, token=real.NOBODY)
+    unallocated = door(place.kube.url, ca=place.kube.ca, token=real.NOBODY)
     if read == "collection" and place.kube.name == "kube-apiserver":
         pytest.skip("a real server lets everybody discover what it serves")
     if read == "collection":
-        assert nobody.collection("Pod", "") is not None
+        assert unallocated.collection("Pod", "") is not None
         return
     with pytest.raises(RefusedError, match="forbidden") as refused:
-        getattr(nobody, read)(place.path("Pod") + ("/x" if read == "get" else ""))
+        getattr(unallocated, read)(place.path("Pod") + ("/x" if read == "get" else ""))
     assert "\n" not in str(refused.value)
 
 

@@ -182,11 +182,11 @@ def test_many_owners_of_a_kind_are_listed_and_not_read_one_by_one(place: Place) 
     jobs = [make(place, "Job", f"j{n}", job()) for n in range(8)]
     for n, own in enumerate(jobs):
         pod(place, f"p{n}", own)
-    asked = Asked(place.door)
+    wanted = Asked(place.door)
     own = make(place, "CronJob", "c", {"schedule": "* * * * *", "jobTemplate": {"spec": job()}})
     target = Target("sim", "batch/v1", "CronJob", place.name, "c", own["metadata"]["uid"])
-    assert list(list_workload_pods(target, asked)) == []
-    assert len(asked.got) == 3
+    assert list(list_workload_pods(target, wanted)) == []
+    assert len(wanted.got) == 3
 
 
 def test_a_chain_names_every_owner(place: Place) -> None:

@@ -80,8 +80,8 @@ def test_gitops_keeps_what_git_says_and_nothing_else(place: Place) -> None:
 
 @pytest.mark.parametrize("applied", [None, "not json"])
 def test_where_git_cannot_be_read_it_may_say_so(place: Place, applied: str | None) -> None:
-    said = {"kubectl.kubernetes.io/last-applied-configuration": applied} if applied else {}
-    obj = deployed(place, annotations={**ARGO, **said})
+    answer = {"kubectl.kubernetes.io/last-applied-configuration": applied} if applied else {}
+    obj = deployed(place, annotations={**ARGO, **answer})
     assert gates(obj, place, intend(place)) == {"gitops"}
 
 

@@ -154,8 +154,8 @@ def test_a_hang_that_is_over_is_nobodys_to_act_on_however_fresh_its_devices_are(
 ) -> None:
     floor.node("n1", 2)
     floor.holds("w", ["n1/0"])
-    look = {"cluster": "c", "ts": THEN - MINUTE, "device": "n1/0", "interval_s": 60.0}
-    floor.views.rows("sample", [look])
+    sample = {"cluster": "c", "ts": THEN - MINUTE, "device": "n1/0", "interval_s": 60.0}
+    floor.views.rows("sample", [sample])
     end = NOW - timedelta(minutes=ago)
     about: dict[str, Any] = {"analyzer": "stalled", "kind": "stalled_job", "verdict": "wasteful"}
     advice = Recommendation("notify owner", "x", "y", reversible=True)

@@ -30,7 +30,7 @@ class Floor:
         seen = {"first_seen": THEN - 90 * HOUR, "last_seen": THEN}
         row = {"cluster": "c", "node": name, "gpu_count": gpus, "ready": True, "pool": "p"}
         self.views.rows("node", [row | seen | more])
-        boards = [(f"{name}/{n}", None, None) for n in range(gpus)]
+        devices = [(f"{name}/{n}", None, None) for n in range(gpus)]
         parts = [(f"{name}/0/gi{n}", f"{name}/0", p) for n, p in enumerate(profiles)]
         self.views.rows(
             "device",
@@ -40,7 +40,7 @@ class Floor:
                     "node": name, "weight": 1 / 7 if profile else 1.0, "interval_s": 60.0,
                     "gpu_model": "H100", **seen,
                 }
-                for device, parent, profile in [*boards, *parts]
+                for device, parent, profile in [*devices, *parts]
             ],
         )  # fmt: skip
 
@@ -129,8 +129,8 @@ def test_a_gang_is_admitted_whole_or_not_at_all(floor: Floor) -> None:
     floor.waits("gang", 2, pods=3)
     assert floor.line()[0].admitted is True
     floor.waits("crowd", 2, pods=4)
-    said = {w.workload: w.admitted for w in floor.line()}
-    assert said == {"gang": True, "crowd": False}
+    answer = {w.workload: w.admitted for w in floor.line()}
+    assert answer == {"gang": True, "crowd": False}
 
 
 def test_who_fits_already_does_not_wait_for_gpus(floor: Floor) -> None:
@@ -172,8 +172,8 @@ def test_where_a_pod_may_go_decides(
 ) -> None:
     floor.node("n1", 2, **node)
     floor.holds("w", ["n1/0", "n1/1"], cpu_request_milli=2000)
-    asked = {"gpus": 2.0, **pod}
-    floor.waits("big", asked.pop("gpus"), **asked)
+    wanted = {"gpus": 2.0, **pod}
+    floor.waits("big", wanted.pop("gpus"), **wanted)
     (waiter,) = floor.line()
     assert waiter.admitted is admitted
     assert waiter.why or admitted
@@ -185,8 +185,8 @@ def test_an_instance_admits_its_own_profile_only(floor: Floor) -> None:
     floor.holds("x", ["n1/0/gi1"])
     floor.waits("small", 1 / 7, resource="nvidia.com/mig-1g.10gb")
     floor.waits("large", 3 / 7, resource="nvidia.com/mig-3g.40gb")
-    said = {w.workload: w.admitted for w in floor.line()}
-    assert said == {"small": True, "large": False}
+    answer = {w.workload: w.admitted for w in floor.line()}
+    assert answer == {"small": True, "large": False}
 
 
 def test_a_device_that_somebody_else_holds_too_frees_nothing(floor: Floor) -> None:

@@ -163,9 +163,9 @@ def test_rows_survive_the_death_of_their_writer(tmp_path: Path) -> None:
 
 
 def test_every_row_waits_for_the_disk(journal: Journal) -> None:
-    asked = journal._file.connection.execute
-    assert asked("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert asked("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    wanted = journal._file.connection.execute
+    assert wanted("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert wanted("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
 def test_a_journal_that_is_held_too_long_is_temporary(

@@ -59,8 +59,8 @@ def shown(site: Site, name: str) -> tuple[str, str, bool]:
     """Return layout, state and cordon of a node."""
     found = site.store.get("Node", name)
     assert found is not None
-    said = found["metadata"]["labels"]
-    return said.get(LAYOUT, ""), said.get(STATE, ""), bool(found["spec"].get("unschedulable"))
+    answer = found["metadata"]["labels"]
+    return answer.get(LAYOUT, ""), answer.get(STATE, ""), bool(found["spec"].get("unschedulable"))
 
 
 PARTS: dict[str, Any] = {"planner": plan, "decider": decide, "policies": [CUTS]}

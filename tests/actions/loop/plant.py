@@ -129,8 +129,8 @@ class Sources:
         return {"last_activity": _text(max(kernel, last)), "connections": 0, "kernels": 1}
 
 
-def _text(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _text(instant: datetime) -> str:
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class Plant(Site):

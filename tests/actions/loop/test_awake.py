@@ -55,8 +55,8 @@ def test_the_last_looks(
 
 def test_other_workloads_at_work_are_not_its_own(settings: Settings, now: datetime) -> None:
     at = (now - timedelta(seconds=30)).replace(tzinfo=None)
-    look: dict[str, Any] = {"cluster": ["c"], "ts": [at], "device": ["GPU-2"], "sm_active": [1.0]}
+    sample: dict[str, Any] = {"cluster": ["c"], "ts": [at], "device": ["GPU-2"], "sm_active": [1.0]}
     found = msgspec.structs.replace(cases.finding(), details={"devices": ["GPU-1"]})
     with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
-        lake.ingest([Batch.of("sample", look)])
+        lake.ingest([Batch.of("sample", sample)])
         assert find_active_device(lake, found, now, idle=0.05) is None

@@ -60,9 +60,9 @@ def done(site: Site, actor: Actor) -> ActionState:
     for _ in range(8):
         site.pass_time(minutes=2)
         actor.turn(dry_run=False)
-        for told in actor.record.actions.values():
-            if told.outcome is not None and told.outcome.result == "done":
-                return told
+        for result in actor.record.actions.values():
+            if result.outcome is not None and result.outcome.result == "done":
+                return result
     raise AssertionError([t.outcome for t in actor.record.actions.values()])
 
 
@@ -92,9 +92,9 @@ def away_at_steps(another_site: Callable[[], Site], kind: str, steps: range) -> 
         if outage.came:
             outlast(site, make(site))
         actor = make(site)
-        told = done(site, actor)
+        state = done(site, actor)
         nothing_twice(site)
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
         site.settle()
         assert shown() == before
         site.close()
@@ -116,12 +116,12 @@ def test_away_at_a_step_of_an_undo(
         site = another_site()
         shown = subject(site, kind)
         before = shown()
-        told = site.done(make(site))
+        state = site.done(make(site))
         site.evidence.idle = []
         outage = Outage(site, step)
         actor = make(site, pulse=outage)
         with suppress(TemporaryError):
-            actor.undo(told.action.id, "ann")
+            actor.undo(state.action.id, "ann")
         if outage.came:
             outlast(site, actor)
         site.pass_time(minutes=2)
@@ -129,7 +129,7 @@ def test_away_at_a_step_of_an_undo(
         (now,) = actor.record.catch_up().actions.values()
         if now.outcome is None or now.outcome.result != "undone":
             # The same command again is all that somebody has to know.
-            actor.undo(told.action.id, "ann")
+            actor.undo(state.action.id, "ann")
         site.settle()
         assert shown() == before
         nothing_twice(site)
@@ -146,13 +146,13 @@ def test_away_at_a_step_of_an_undo(
 def test_an_undo_while_nothing_answers_is_one_line_and_nothing_is_journalled(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     rows = len(site.kinds())
     site.server.faults.away = True
     with pytest.raises(FallowError) as error:
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
     assert isinstance(error.value, TemporaryError)
     assert len(site.kinds()) == rows
     site.server.faults.away = False
-    actor.undo(told.action.id, "ann")
+    actor.undo(state.action.id, "ann")
     assert site.replicas() == 2

@@ -95,24 +95,24 @@ def shrinking(site: Site) -> Actor:
 
 def test_a_node_group_is_shrunk_verified_and_undone_through_the_loop(site: Site, aws: Any) -> None:
     actor = shrinking(site)
-    told = site.done(actor)
+    state = site.done(actor)
     assert sizes(aws) == {"minSize": 3, "maxSize": 5, "desiredSize": 5}
-    assert told.writes.sent == {0: 200}
+    assert state.writes.sent == {0: 200}
     aws.update_nodegroup_config(
         clusterName="prod", nodegroupName="gpus", scalingConfig={"desiredSize": 4}
     )
-    actor.undo(told.action.id, "ann")
+    actor.undo(state.action.id, "ann")
     assert sizes(aws) == {**SIZES, "desiredSize": 4}, "what the autoscaler wrote is its own"
 
 
 def test_a_node_group_that_somebody_sized_again_is_not_fought(site: Site, aws: Any) -> None:
     actor = shrinking(site)
-    told = site.acted(actor)
+    state = site.acted(actor)
     aws.update_nodegroup_config(
         clusterName="prod", nodegroupName="gpus", scalingConfig={"minSize": 5}
     )
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    assert told.outcome is not None
-    assert told.outcome.result == "reverted"
+    assert state.outcome is not None
+    assert state.outcome.result == "reverted"
     assert sizes(aws)["minSize"] == 5

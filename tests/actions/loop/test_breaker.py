@@ -124,15 +124,15 @@ def of_prometheus(now: datetime, nodes: int, silent: dict[int, tuple[int, int]])
         "node": [f"n{n}" for _, n in seen],
         "sm_active": [0.8] * len(seen),
     }
-    told = [("http://prometheus:9090", 30, 0, True)]
-    told += [(f"n{n}", begin, end, False) for n, (begin, end) in silent.items()]
+    result = [("http://prometheus:9090", 30, 0, True)]
+    result += [(f"n{n}", begin, end, False) for n, (begin, end) in silent.items()]
     scrape = {
-        "cluster": ["c"] * len(told),
-        "ts": [(now - begin * EVERY).replace(tzinfo=None) for _, begin, _, _ in told],
-        "until": [(now - end * EVERY).replace(tzinfo=None) for _, _, end, _ in told],
-        "collector": ["prometheus"] * len(told),
-        "target": [target for target, _, _, _ in told],
-        "up": [up for _, _, _, up in told],
+        "cluster": ["c"] * len(result),
+        "ts": [(now - begin * EVERY).replace(tzinfo=None) for _, begin, _, _ in result],
+        "until": [(now - end * EVERY).replace(tzinfo=None) for _, _, end, _ in result],
+        "collector": ["prometheus"] * len(result),
+        "target": [target for target, _, _, _ in result],
+        "up": [up for _, _, _, up in result],
     }
     return [Batch.of("sample", sample), Batch.of("scrape", scrape)]
 

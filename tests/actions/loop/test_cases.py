@@ -140,9 +140,9 @@ def test_a_forgotten_workload_is_acted_upon_once_after_its_grace(
     due = noticed.at + grace * HOUR
     assert due <= acted[0] < due + every * HOUR
     assert len(seen_ids(site)) == 1
-    (told,) = actor.record.actions.values()
-    assert told.facts is not None
-    finding = told.facts.finding
+    (result,) = actor.record.actions.values()
+    assert result.facts is not None
+    finding = result.facts.finding
     assert finding.window.start == began
     # What was stored before the analyzer's window, and what it found in it: no hour more or less.
     length = (finding.window.end - began) / HOUR
@@ -176,10 +176,10 @@ def test_half_an_hour_of_activity_ends_the_case_its_notice_and_its_grace(site: S
     assert second.at >= busy + HOUR / 2 + LEAST
     assert len(acted) == 1
     assert acted[0] >= second.at + 24 * HOUR
-    (told,) = actor.record.actions.values()
-    assert told.action.decision.finding == second.key
-    assert told.facts is not None
-    assert told.facts.finding.window.start == busy + HOUR / 2
+    (result,) = actor.record.actions.values()
+    assert result.action.decision.finding == second.key
+    assert result.facts is not None
+    assert result.facts.finding.window.start == busy + HOUR / 2
 
 
 def test_a_new_stretch_under_the_same_id_is_a_new_case_with_a_notice_of_its_own(
@@ -215,9 +215,9 @@ def test_an_object_made_anew_under_the_old_name_is_a_new_case(site: Site) -> Non
     assert first.key != second.key
     assert len(acted) == 1
     assert acted[0] >= second.at + 24 * HOUR
-    (told,) = actor.record.actions.values()
-    assert told.facts is not None
-    assert told.facts.finding.window.start >= until > began
+    (result,) = actor.record.actions.values()
+    assert result.facts is not None
+    assert result.facts.finding.window.start >= until > began
 
 
 def test_what_the_service_did_not_see_for_a_day_is_not_the_same_case(site: Site) -> None:
@@ -254,14 +254,14 @@ def test_a_journal_of_before_is_read_and_its_notice_counts(site: Site) -> None:
     actor = actor_of(site, 48 * HOUR)
     acted = turns(site, actor, HOUR, 2)
     assert [site.now - HOUR] == acted
-    (told,) = actor.record.actions.values()
-    assert told.action.decision.finding == case
+    (result,) = actor.record.actions.values()
+    assert result.action.decision.finding == case
     assert len(site.journal().entries(event_types.NOTIFIED)) == 1
-    assert told.facts is not None
+    assert result.facts is not None
     # The old rows do not say what it had cost: what was judged is told, and from when.
-    details: dict[str, Any] = told.facts.finding.details["case"]
+    details: dict[str, Any] = result.facts.finding.details["case"]
     assert details["counted_from"] == (site.now - HOUR - LOOKBACK).isoformat()
-    assert told.facts.finding.gpu_hours == LOOKBACK / HOUR * GPUS
+    assert result.facts.finding.gpu_hours == LOOKBACK / HOUR * GPUS
 
 
 def test_a_journal_of_before_whose_notice_never_came_gets_one(site: Site) -> None:

@@ -73,9 +73,9 @@ def test_undos_of_a_deployment_are_exact_every_time(any_site: Site) -> None:
     for number in range(TIMES):
         again(site, number)
         actor = site.actor()
-        told = site.done(actor)
+        state = site.done(actor)
         assert site.replicas() == 0
-        results.append(actor.undo(told.action.id, "ann").result)
+        results.append(actor.undo(state.action.id, "ann").result)
         assert site.replicas() == 2
         site.pass_time(minutes=3)
         assert bare(site.get("Deployment", "web")) == before
@@ -90,12 +90,12 @@ def test_a_node_is_cordoned_and_drained_and_let_in_pods_again_every_time(any_sit
     for number in range(TIMES):
         again(site, number)
         actor = draining.actor(site)
-        told = site.done(actor)
+        state = site.done(actor)
         assert draining.is_cordoned(site)
         assert draining.on(site, SICK) == []
         assert len(draining.on(site, OTHER)) == 2
-        assert told.action.intent.capability == "drain"
-        results.append(actor.undo(told.action.id, "ann").result)
+        assert state.action.intent.capability == "drain"
+        results.append(actor.undo(state.action.id, "ann").result)
         draining.until(site, lambda: not draining.is_tainted(site, SICK))
         assert bare(site.get("Node", SICK, "")) == before
         nothing_twice(site)
@@ -111,14 +111,14 @@ def test_a_drain_under_a_budget_goes_on_as_pods_come_back_every_time(any_site: S
     for number in range(TIMES):
         again(site, number)
         actor = draining.actor(site)
-        told = site.acted(actor)
+        state = site.acted(actor)
         for _ in range(4):
             site.pass_time(minutes=3)
             actor.turn(dry_run=False)
-        assert told.outcome is not None
-        assert told.outcome.result == "done", told.outcome
+        assert state.outcome is not None
+        assert state.outcome.result == "done", state.outcome
         assert draining.on(site, SICK) == []
-        results.append(actor.undo(told.action.id, "ann").result)
+        results.append(actor.undo(state.action.id, "ann").result)
         draining.until(site, lambda: not draining.is_tainted(site, SICK))
         assert bare(site.get("Node", SICK, "")) == before
         nothing_twice(site)
@@ -149,19 +149,19 @@ def test_a_budget_that_allows_no_more_lets_pods_in_again_at_the_end_of_the_wait(
     draining.budget(site, minAvailable=1)
     draining.shut(site, OTHER, closed=True)  # what is evicted finds no other place
     actor = draining.actor(site)
-    told = site.acted(actor)
+    state = site.acted(actor)
     for _ in range(2):
         site.pass_time(minutes=10)
         actor.turn(dry_run=False)
-        assert told.is_open
+        assert state.is_open
         assert draining.is_cordoned(site)
     site.pass_time(minutes=15)
     actor.turn(dry_run=False)
-    assert told.outcome is not None
-    assert told.outcome.result == "failed"
-    said = told.outcome.reasons[0].text
-    assert "pod team-a/web-" in said
-    assert "disruption budget web needs 1 healthy pods and has 1 currently" in said
+    assert state.outcome is not None
+    assert state.outcome.result == "failed"
+    answer = state.outcome.reasons[0].text
+    assert "pod team-a/web-" in answer
+    assert "disruption budget web needs 1 healthy pods and has 1 currently" in answer
     draining.until(site, lambda: not draining.is_tainted(site, SICK))
     assert bare(site.get("Node", SICK, "")) == before
     nothing_twice(site)

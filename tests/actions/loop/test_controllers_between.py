@@ -22,11 +22,11 @@ def test_an_undo_is_exact_wherever_the_controller_writes(site: Site, gap: Gap) -
     before = bare(site.deployment())
     site.server.controllers.enable(gap)
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     site.server.controllers.enable(gap)  # what its annotation causes may still be to come
-    actor.undo(told.action.id, "ann")
+    actor.undo(state.action.id, "ann")
     assert bare(site.get("Deployment", "web")) == before
-    assert [o.result for o in told.outcomes] == ["done", "undone"]
+    assert [o.result for o in state.outcomes] == ["done", "undone"]
     nothing_twice(site)
 
 
@@ -41,10 +41,10 @@ def test_ten_undos_of_ten_at_the_worst_moment(site: Site) -> None:
     actor.turn(dry_run=False)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    told = list(actor.record.actions.values())
-    assert [t.outcome.result for t in told if t.outcome] == ["done"] * 10
+    result = list(actor.record.actions.values())
+    assert [t.outcome.result for t in result if t.outcome] == ["done"] * 10
     assert {site.replicas(name) for name in names} == {0}
-    undone = [actor.undo(t.action.id, "ann").result for t in told]
+    undone = [actor.undo(t.action.id, "ann").result for t in result]
     assert undone == ["undone"] * 10
     assert {name: bare(site.get("Deployment", name)) for name in names} == before
     assert site.journal().entries(event_types.WITHDRAWN) == []
@@ -54,9 +54,9 @@ def test_ten_undos_of_ten_at_the_worst_moment(site: Site) -> None:
 def test_an_undo_outlasts_a_controller_that_writes_a_few_times(site: Site, times: int) -> None:
     before = bare(site.deployment())
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     make_conflicts(site, times)
-    actor.undo(told.action.id, "ann")
+    actor.undo(state.action.id, "ann")
     assert bare(site.get("Deployment", "web")) == before
     tries = [e.document["change"] for e in site.journal().entries(event_types.UNDO_SENDING)]
     assert tries == [0] * (times + 1)
@@ -66,24 +66,24 @@ def test_an_undo_outlasts_a_controller_that_writes_a_few_times(site: Site, times
 def test_a_conflict_that_remains_says_what_to_do_and_the_same_command_does_it(site: Site) -> None:
     before = bare(site.deployment())
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     make_conflicts(site, MAX_ATTEMPTS)
     with pytest.raises(RefusedError) as refused:
-        actor.undo(told.action.id, "ann")
-    assert f"try again: fallow undo {told.action.id}" in str(refused.value)
+        actor.undo(state.action.id, "ann")
+    assert f"try again: fallow undo {state.action.id}" in str(refused.value)
     annotations = site.get("Deployment", "web")["metadata"]["annotations"]
-    assert annotations["fallow.dev/undo"] == f"fallow undo {told.action.id}"
+    assert annotations["fallow.dev/undo"] == f"fallow undo {state.action.id}"
     assert site.replicas() == 0
-    assert not told.is_open
+    assert not state.is_open
     site.settle()
-    actor.undo(told.action.id, "ann")
+    actor.undo(state.action.id, "ann")
     assert bare(site.get("Deployment", "web")) == before
     nothing_twice(site)
 
 
 def test_an_editor_who_comes_between_wins_and_is_named(site: Site) -> None:
     site.deployment()
-    told = site.done(site.actor())
+    state = site.done(site.actor())
 
     def edit(step: str) -> None:
         if step == "journalled undo-sending 0":
@@ -91,8 +91,8 @@ def test_an_editor_who_comes_between_wins_and_is_named(site: Site) -> None:
 
     actor = site.actor(pulse=edit)
     with pytest.raises(RefusedError) as refused:
-        actor.undo(told.action.id, "ann")
-    assert f"that change stays, and what it was before is in: fallow actions {told.action.id}" in (
+        actor.undo(state.action.id, "ann")
+    assert f"that change stays, and what it was before is in: fallow actions {state.action.id}" in (
         str(refused.value)
     )
     assert site.replicas() == 5
@@ -103,15 +103,15 @@ def test_an_editor_who_comes_between_wins_and_is_named(site: Site) -> None:
 
 def test_an_editor_of_other_fields_does_not_stop_an_undo(site: Site) -> None:
     site.deployment()
-    told = site.done(site.actor())
+    state = site.done(site.actor())
 
     def edit(step: str) -> None:
         if step == "journalled undo-sending 0":
-            said = {"metadata": {"annotations": {"team": "vision"}}}
-            site.patch("Deployment", "web", said, manager="kubectl-annotate")
+            answer = {"metadata": {"annotations": {"team": "vision"}}}
+            site.patch("Deployment", "web", answer, manager="kubectl-annotate")
 
     actor = site.actor(pulse=edit)
-    actor.undo(told.action.id, "ann")
+    actor.undo(state.action.id, "ann")
     after = site.get("Deployment", "web")
     assert after["spec"]["replicas"] == 2
     assert after["metadata"]["annotations"]["team"] == "vision"
@@ -148,8 +148,8 @@ def make_conflicts(site: Site, times: int) -> None:
     site.server.controllers.enable("next write", times=times)
     found = site.get("Deployment", "web")
     # A change that its controller has still to see, made before ours.
-    said = {"metadata": {"annotations": {"team": f"vision-{times}"}}}
-    site.store.patch("Deployment", "web", "team-a", said, manager="kubectl-annotate")
+    answer = {"metadata": {"annotations": {"team": f"vision-{times}"}}}
+    site.store.patch("Deployment", "web", "team-a", answer, manager="kubectl-annotate")
     undone = {"metadata": {"annotations": {"team": None}}}
     site.store.patch("Deployment", "web", "team-a", undone, manager="kubectl-annotate")
     assert bare(site.get("Deployment", "web")) == bare(found)

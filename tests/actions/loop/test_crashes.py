@@ -118,15 +118,15 @@ def test_killed_at_every_step_of_an_undo(another_site: Callable[[], Site], kind:
         site.told_and_waited(actor)
         actor.turn(dry_run=False)
         quiet(site, actor)
-        (told,) = actor.record.actions.values()
+        (result,) = actor.record.actions.values()
         site.evidence.idle = []
-        arguments = (site.server.url, site.folder, site.now, told.action.id, step)
+        arguments = (site.server.url, site.folder, site.now, result.action.id, step)
         alive = not killed(crashing.undo, *arguments)
         for _ in range(3):
             site.pass_time(minutes=2)
             actor.turn(dry_run=False)
-        if told.outcome and told.outcome.result != "undone":
-            actor.undo(told.action.id, "ann")  # it died before it had begun
+        if result.outcome and result.outcome.result != "undone":
+            actor.undo(result.action.id, "ann")  # it died before it had begun
         nothing_twice(site)
         assert {k: bare(site.get(*k)) for k in before} == before
         site.close()

@@ -23,9 +23,9 @@ def finished(site: Site, actor: Actor) -> Any:
         site.pass_time(minutes=2)
         actor.turn(dry_run=False)
         ended = [t for t in actor.record.actions.values() if t.outcome and not t.is_open]
-        for told in ended:
-            if told.outcome is not None and told.outcome.result == "done":
-                return told
+        for result in ended:
+            if result.outcome is not None and result.outcome.result == "done":
+                return result
     raise AssertionError([t.outcome for t in actor.record.actions.values()])
 
 
@@ -57,13 +57,13 @@ def test_killed_at_a_step_of_a_drain(
             draining.turn, site.server.url, site.folder, site.now, site.evidence.idle, step
         )
         actor = draining.actor(site)
-        told = finished(site, actor)
+        state = finished(site, actor)
         nothing_twice(site)
         if not budget:
             each_eviction_once(site)
         assert draining.on(site, SICK) == []
         assert len(draining.on(site, OTHER)) == 2
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
         site.settle()
         assert bare(site.get("Node", SICK, "")) == before
         site.close()
@@ -82,15 +82,15 @@ def test_killed_at_a_step_of_the_undo_of_a_drain(
         site = another_site()
         before = draining.loaded(site)
         actor = draining.actor(site)
-        told = site.done(actor)
+        state = site.done(actor)
         site.evidence.idle = []
-        arguments = (site.server.url, site.folder, site.now, told.action.id, step)
+        arguments = (site.server.url, site.folder, site.now, state.action.id, step)
         alive = not killed(crashing.undo, *arguments)
         for _ in range(3):
             site.pass_time(minutes=2)
             actor.turn(dry_run=False)
-        if told.outcome and told.outcome.result != "undone":
-            actor.undo(told.action.id, "ann")  # it died before it had begun
+        if state.outcome and state.outcome.result != "undone":
+            actor.undo(state.action.id, "ann")  # it died before it had begun
         nothing_twice(site)
         site.settle()
         assert bare(site.get("Node", SICK, "")) == before

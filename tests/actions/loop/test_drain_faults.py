@@ -21,10 +21,10 @@ def test_an_eviction_that_admission_denies_lets_pods_onto_the_node_again(site: S
     denial = BrokenWrite("refused", 403, "Forbidden", DENIED, path="/eviction")
     site.server.faults.writes = [denial]
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.outcome is not None
-    assert told.outcome.result == "failed"
-    (reason,) = told.outcome.reasons
+    (result,) = actor.record.actions.values()
+    assert result.outcome is not None
+    assert result.outcome.result == "failed"
+    (reason,) = result.outcome.reasons
     assert reason.text.startswith("pod team-a/web-")
     assert DENIED in reason.text
     site.settle()
@@ -62,14 +62,14 @@ def test_an_undo_whose_verb_was_taken_away_says_so_and_works_once_it_is_back(
     else:
         before, actor = bare(site.deployment()), site.actor()
         denied = ("patch", "deployments/scale")
-    told = site.done(actor)
+    state = site.done(actor)
     site.server.access.deny(*denied)
     with pytest.raises(RefusedError) as error:
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
     assert f'cannot patch resource "{denied[1]}"' in str(error.value)
-    assert not told.is_open
+    assert not state.is_open
     site.server.access.denials.clear()
-    actor.undo(told.action.id, "ann")
+    actor.undo(state.action.id, "ann")
     site.settle()
     after: Any = site.get(kind, SICK, "") if kind == "Node" else site.get(kind, "web")
     assert bare(after) == before
@@ -79,15 +79,15 @@ def test_an_undo_whose_verb_was_taken_away_says_so_and_works_once_it_is_back(
 def test_an_undo_that_admission_denies_says_so_and_the_action_stands(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     site.server.faults.writes = [BrokenWrite("refused", 403, "Forbidden", DENIED, path="/scale")]
     with pytest.raises(RefusedError) as error:
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
     assert DENIED in str(error.value)
-    assert [o.result for o in told.outcomes] == ["done", "done"]
+    assert [o.result for o in state.outcomes] == ["done", "done"]
     notes = site.get("Deployment", "web")["metadata"]["annotations"]
-    assert notes["fallow.dev/undo"] == f"fallow undo {told.action.id}"
-    actor.undo(told.action.id, "ann")
+    assert notes["fallow.dev/undo"] == f"fallow undo {state.action.id}"
+    actor.undo(state.action.id, "ann")
     assert site.replicas() == 2
     nothing_twice(site)
 
@@ -97,16 +97,16 @@ def test_an_operator_who_lets_pods_in_again_during_a_drain_wins(site: Site) -> N
     draining.budget(site, minAvailable=1)
     draining.shut(site, draining.OTHER, closed=True)  # so that the drain has to wait
     actor = draining.actor(site)
-    told = site.acted(actor)
-    assert told.is_open
+    state = site.acted(actor)
+    assert state.is_open
     draining.shut(site, SICK, closed=False)
     evictions = site.writes("/eviction")
     site.pass_time(minutes=2)
     actor.turn(dry_run=False)
     assert site.writes("/eviction") == evictions
-    assert told.outcome is not None
+    assert state.outcome is not None
     # Who takes a field away owns it no more: nobody is named rather than somebody else.
-    assert (told.outcome.result, told.outcome.reverted_by) == ("reverted", "somebody unknown")
+    assert (state.outcome.result, state.outcome.reverted_by) == ("reverted", "somebody unknown")
     node = site.get("Node", SICK, "")
     assert not draining.is_cordoned(site)
     assert not any(key.startswith("fallow.dev/") for key in node["metadata"].get("annotations", {}))
@@ -122,8 +122,8 @@ def test_a_pod_that_went_by_itself_meanwhile_counts_as_gone(site: Site) -> None:
             site.store.delete("Pod", first, "team-a", grace_s=0)
 
     actor = draining.actor(site, pulse=leave)
-    told = site.done(actor)
+    state = site.done(actor)
     assert [w.split("/")[-2] for w in site.writes("/eviction")] == [second]
-    assert told.outcome is not None
+    assert state.outcome is not None
     assert draining.on(site, SICK) == []
     nothing_twice(site)

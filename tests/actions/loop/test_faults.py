@@ -44,16 +44,16 @@ def test_a_refused_write_changes_nothing_and_is_an_outcome(
     site.told_and_waited(actor)
     site.server.faults.writes = [BrokenWrite("refused", code, reason, message, path="/scale")]
     report = actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.outcome is not None
-    assert told.outcome.result == "refused"
-    assert told.outcome.reasons[0].gate == gate
-    assert message in told.outcome.reasons[0].text
+    (result,) = actor.record.actions.values()
+    assert result.outcome is not None
+    assert result.outcome.result == "refused"
+    assert result.outcome.reasons[0].gate == gate
+    assert message in result.outcome.reasons[0].text
     assert bare(site.get("Deployment", "web")) == before
     assert [t.result for t in report.steps] == ["refused"]
     assert not actor.record.uses(site.now.replace(year=2020))
     with pytest.raises(RefusedError, match="nothing to undo"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(result.action.id, "ann")
 
 
 @pytest.mark.parametrize("fault", UNKNOWN, ids=lambda f: f"{f.how} {f.code}")
@@ -91,9 +91,9 @@ def test_an_action_that_stops_in_the_middle_is_taken_back(site: Site, code: int)
     site.told_and_waited(actor)
     site.server.faults.writes = [BrokenWrite("refused", code, "no", "no", path="/jobs/night-1")]
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.outcome is not None
-    assert told.outcome.result == "failed"
+    (result,) = actor.record.actions.values()
+    assert result.outcome is not None
+    assert result.outcome.result == "failed"
     assert {key: bare(site.get(*key)) for key in before} == before
     assert any("is failed" in text for text in site.told.operators())
 
@@ -117,16 +117,16 @@ def test_a_roll_back_that_is_cut_off_is_finished_by_the_next_turns(site: Site) -
 
     actor = site.actor(pulse=pulse)
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.is_open
+    (result,) = actor.record.actions.values()
+    assert result.is_open
     site.evidence.idle = []
     actor = site.actor()
     for _ in range(3):
         site.pass_time(minutes=2)
         actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.outcome is not None
-    assert told.outcome.result == "failed"
+    (result,) = actor.record.actions.values()
+    assert result.outcome is not None
+    assert result.outcome.result == "failed"
     assert {key: bare(site.get(*key)) for key in before} == before
 
 
@@ -134,49 +134,49 @@ def test_a_roll_back_that_is_cut_off_is_finished_by_the_next_turns(site: Site) -
 def test_an_undo_without_an_answer_is_finished_once(site: Site, how: Any) -> None:
     before = bare(site.deployment())
     actor = site.actor(timeout_s=1.0)
-    told = site.done(actor)
+    state = site.done(actor)
     site.evidence.idle = []
     site.server.faults.writes = [BrokenWrite(how, path="/scale")]
     with pytest.raises(TemporaryError, match="no answer"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
     if how == "cut before":
         with pytest.raises(TemporaryError, match="under way"):
-            actor.undo(told.action.id, "ann")
+            actor.undo(state.action.id, "ann")
         for _ in range(2):
             site.pass_time(minutes=2)
             actor.turn(dry_run=False)
     else:  # the same command again finds that it took
-        actor.undo(told.action.id, "ann")
-    assert told.outcome is not None
-    assert told.outcome.result == "undone"
+        actor.undo(state.action.id, "ann")
+    assert state.outcome is not None
+    assert state.outcome.result == "undone"
     assert bare(site.get("Deployment", "web")) == before
     withdrawn = [e.document for e in site.journal().entries(event_types.WITHDRAWN)]
     assert withdrawn == ([{"change": 0, "undo": True}] if how == "cut before" else [])
-    assert told.has_written, "a write of the undo was withdrawn, and none of the action"
+    assert state.has_written, "a write of the undo was withdrawn, and none of the action"
     with pytest.raises(RefusedError, match="undone already"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
 
 
 def test_a_throttled_undo_is_withdrawn_and_sent_again(site: Site) -> None:
     """A write that the server refused for now was not made: it is not looked for, but sent anew."""
     before = bare(site.deployment())
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     site.evidence.idle = []
     site.server.faults.writes = [
         BrokenWrite("refused", 429, "TooManyRequests", "slow down", path="/scale")
     ]
     with pytest.raises(TemporaryError):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
     withdrawn = site.journal().entries(event_types.WITHDRAWN)
     assert [(e.document["change"], e.document["undo"]) for e in withdrawn] == [(0, True)]
-    assert told.undo_progress.open == {}
+    assert state.undo_progress.open == {}
     sent = len(site.writes("/scale"))
     # At once, and not only after the time that a write without an answer is waited for.
-    actor.undo(told.action.id, "ann")
+    actor.undo(state.action.id, "ann")
     assert len(site.writes("/scale")) == sent + 1
-    assert told.outcome is not None
-    assert told.outcome.result == "undone"
+    assert state.outcome is not None
+    assert state.outcome.result == "undone"
     assert bare(site.get("Deployment", "web")) == before
 
 
@@ -184,13 +184,13 @@ def test_a_throttled_undo_is_withdrawn_and_sent_again(site: Site) -> None:
 def test_an_undo_without_an_answer_is_not_withdrawn_at_once(site: Site, how: Any) -> None:
     site.deployment()
     actor = site.actor(timeout_s=1.0)
-    told = site.done(actor)
+    state = site.done(actor)
     site.evidence.idle = []
     site.server.faults.writes = [BrokenWrite(how, path="/scale")]
     with pytest.raises(TemporaryError, match="no answer"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
     assert site.journal().entries(event_types.WITHDRAWN) == []
-    assert list(told.undo_progress.open) == [0]
+    assert list(state.undo_progress.open) == [0]
 
 
 def test_a_pod_behind_a_disruption_budget_is_not_evicted(site: Site) -> None:
@@ -211,10 +211,10 @@ def test_a_pod_behind_a_disruption_budget_is_not_evicted(site: Site) -> None:
     assert len(site.writes("/eviction")) == 1
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.outcome is not None
-    assert told.outcome.result == "done"
-    actor.undo(told.action.id, "ann")
+    (result,) = actor.record.actions.values()
+    assert result.outcome is not None
+    assert result.outcome.result == "done"
+    actor.undo(result.action.id, "ann")
     assert site.get("Pod", "alone")["spec"]["containers"][0]["image"] == "work:1"
 
 
@@ -256,8 +256,8 @@ def test_of_several_evictions_only_the_throttled_one_is_sent_again(site: Site) -
     wait = BrokenWrite("refused", 429, "TooManyRequests", "wait", path="/pods/two/eviction")
     site.server.faults.writes = [wait]
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.is_open
+    (result,) = actor.record.actions.values()
+    assert result.is_open
     actor = site.actor(choose=lambda _decision: Both())
     site.pass_time(seconds=20)
     actor.turn(dry_run=False)
@@ -265,9 +265,9 @@ def test_of_several_evictions_only_the_throttled_one_is_sent_again(site: Site) -
     assert len(site.writes("/pods/two/eviction")) == 2
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.outcome is not None
-    assert (told.outcome.result, told.outcome.freed_gpus) == ("done", 2.0)
+    (result,) = actor.record.actions.values()
+    assert result.outcome is not None
+    assert (result.outcome.result, result.outcome.freed_gpus) == ("done", 2.0)
 
 
 def test_an_unreachable_cluster_is_temporary_and_nothing_is_journalled(site: Site) -> None:

@@ -126,10 +126,10 @@ def test_no_value_of_env_is_kept_by_notice_act_snapshot_and_undo(
     assert all("TOKEN" in path.read_text() for path in manifests)
     assert find_marker(site.folder) == []
     assert find_marker(settings.home) == []
-    told = [notice.text for notice in site.told.notices]
+    outcome_text = [notice.text for notice in site.told.notices]
     answer = capfd.readouterr()
     assert MARKER not in json.dumps(rows, default=str)
-    assert MARKER not in f"{report}{told}{answer.out}{answer.err}"
+    assert MARKER not in f"{report}{outcome_text}{answer.out}{answer.err}"
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,11 @@ def begun(site: Site) -> tuple[Actor, ActionState]:
     actor = resizing.actor(site)
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
+    (result,) = actor.record.actions.values()
     assert [t.result for t in report.steps] == ["acted"], report.steps
     site.evidence.idle = []
     assert resizing.memory(site) == [AFTER, AFTER]
-    return actor, told
+    return actor, result
 
 
 def test_guaranteed_pods_are_resized_in_place_and_undone_exactly(any_site: Site) -> None:
@@ -90,16 +90,16 @@ def test_guaranteed_pods_are_resized_in_place_and_undone_exactly(any_site: Site)
     kubelets_apply(site)
     before = {pod["metadata"]["uid"] for pod in site.pods()}
     assert resizing.memory(site) == [BEFORE, BEFORE]
-    actor, told = begun(site)
-    paths = {change.path.rsplit("/", 1)[-1] for change in told.action.intent.changes}
+    actor, result = begun(site)
+    paths = {change.path.rsplit("/", 1)[-1] for change in result.action.intent.changes}
     assert paths == {"resize"}
     kubelets_apply(site)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    assert told.outcome is not None
-    assert told.outcome.result == "done", told.outcome
+    assert result.outcome is not None
+    assert result.outcome.result == "done", result.outcome
     assert [has(pod) for pod in site.pods()] == [AFTER, AFTER]
-    assert actor.undo(told.action.id, "ann").result == "undone"
+    assert actor.undo(result.action.id, "ann").result == "undone"
     kubelets_apply(site)
     assert [has(pod) for pod in site.pods()] == [BEFORE, BEFORE]
     # Nothing was restarted, and the class is what it was.
@@ -114,17 +114,19 @@ def test_a_resize_that_a_kubelet_calls_infeasible_is_given_back(real_site: RealS
     kubelets_apply(site)
     refusing = {"metadata": {"annotations": {RESIZE: "Infeasible"}}}
     site.patch("Pod", site.pods()[0]["metadata"]["name"], refusing, manager="test")
-    actor, told = begun(site)
+    actor, result = begun(site)
 
     def refused() -> bool:
-        said = [read_resize_status(c, p) for c, p in zip(changes(told), site.pods(), strict=True)]
-        return any(one is not None and one.state == "impossible" for one in said)
+        answer = [
+            read_resize_status(c, p) for c, p in zip(changes(result), site.pods(), strict=True)
+        ]
+        return any(one is not None and one.state == "impossible" for one in answer)
 
     draining.until(site, refused)
     actor.turn(dry_run=False)
-    assert told.outcome is not None
-    assert told.outcome.result == "failed"
-    text = told.outcome.reasons[0].text
+    assert result.outcome is not None
+    assert result.outcome.result == "failed"
+    text = result.outcome.reasons[0].text
     assert "PodResizePending Infeasible: the node has no room for it" in text
     kubelets_apply(site)
     assert [has(pod) for pod in site.pods()] == [BEFORE, BEFORE]
@@ -203,11 +205,11 @@ def test_what_a_stop_of_claiming_pods_frees_is_counted_and_freed(real_site: Real
     claiming(site)
     assert allocated(site) == 2
     actor = site.actor()
-    told = site.done(actor)
-    assert told.action.decision.gpus == 2
+    state = site.done(actor)
+    assert state.action.decision.gpus == 2
     assert site.replicas() == 0
     draining.until(site, lambda: allocated(site) == 0)
-    assert actor.undo(told.action.id, "ann").result == "undone"
+    assert actor.undo(state.action.id, "ann").result == "undone"
     site.pass_time(minutes=3)
     assert (site.replicas(), allocated(site)) == (2, 2)
     nothing_twice(site)
@@ -226,6 +228,6 @@ def test_pods_that_wait_for_a_device_free_none(real_site: RealSite) -> None:
     assert site.replicas() == DEVICES + 1
     site.evidence.changes = {"gpus": float(DEVICES)}
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert (told.action.decision.gpus, site.replicas()) == (DEVICES, 0)
+    (result,) = actor.record.actions.values()
+    assert (result.action.decision.gpus, site.replicas()) == (DEVICES, 0)
     draining.until(site, lambda: allocated(site) == 0)

@@ -23,11 +23,11 @@ def begun(site: Site) -> tuple[Actor, ActionState]:
     actor = resizing.actor(site)
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
+    (result,) = actor.record.actions.values()
     assert [t.result for t in report.steps] == ["acted"], report.steps
     site.evidence.idle = []
     assert memory(site) == [AFTER, AFTER]
-    return actor, told
+    return actor, result
 
 
 def results(told: ActionState) -> list[str]:
@@ -37,38 +37,38 @@ def results(told: ActionState) -> list[str]:
 def test_a_resize_is_done_once_the_kubelets_have_applied_it_and_undone_exactly(
     site: Site,
 ) -> None:
-    actor, told = begun(site)
+    actor, result = begun(site)
     for _ in range(2):
         site.pass_time(minutes=3)
         actor.turn(dry_run=False)
-        assert told.is_open, "the spec alone proves nothing"
+        assert result.is_open, "the spec alone proves nothing"
     apply(site)
     actor.turn(dry_run=False)
-    assert results(told) == ["done"]
-    actor.undo(told.action.id, "ann")
+    assert results(result) == ["done"]
+    actor.undo(result.action.id, "ann")
     assert memory(site) == [BEFORE, BEFORE]
     nothing_twice(site)
 
 
 def test_whole_amounts_are_nobodys_revert(site: Site) -> None:
     """The server writes quantities anew: 1024Mi comes back as 1Gi."""
-    actor, told = begun(site)
+    actor, result = begun(site)
     for pod in site.pods():
         amounts = {"memory": str(512 * resizing.MIB)}
         both = {"requests": amounts, "limits": amounts}
         tell(site, pod, resources=both)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    assert results(told) == ["done"]
+    assert results(result) == ["done"]
 
 
 def test_a_resize_that_a_kubelet_cannot_do_is_given_back_at_once(site: Site) -> None:
-    actor, told = begun(site)
-    said = {"type": "PodResizePending", "reason": "Infeasible", "message": "static CPU policy"}
-    tell(site, site.pods()[0], condition=said)
+    actor, result = begun(site)
+    answer = {"type": "PodResizePending", "reason": "Infeasible", "message": "static CPU policy"}
+    tell(site, site.pods()[0], condition=answer)
     actor.turn(dry_run=False)
-    assert results(told) == ["failed"]
-    text = told.outcomes[-1].reasons[0].text
+    assert results(result) == ["failed"]
+    text = result.outcomes[-1].reasons[0].text
     assert "PodResizePending Infeasible: static CPU policy" in text
     assert memory(site) == [BEFORE, BEFORE]
     nothing_twice(site)
@@ -86,31 +86,31 @@ def test_a_resize_that_a_kubelet_cannot_do_is_given_back_at_once(site: Site) -> 
 def test_a_resize_that_waits_is_given_back_when_its_time_is_over(
     site: Site, condition: dict[str, Any]
 ) -> None:
-    actor, told = begun(site)
+    actor, result = begun(site)
     apply(site)
     tell(site, site.pods()[0], condition=condition)
     site.pass_time(minutes=9)
     actor.turn(dry_run=False)
-    assert told.is_open
+    assert result.is_open
     site.pass_time(minutes=2)
     actor.turn(dry_run=False)
-    assert results(told) == ["failed"]
-    assert condition["type"] in told.outcomes[-1].reasons[0].text
+    assert results(result) == ["failed"]
+    assert condition["type"] in result.outcomes[-1].reasons[0].text
     assert memory(site) == [BEFORE, BEFORE]
 
 
 def test_a_condition_that_is_over_holds_up_nothing(site: Site) -> None:
-    actor, told = begun(site)
+    actor, result = begun(site)
     apply(site)
-    said = {"type": "PodResizeInProgress", "status": "False"}
-    tell(site, site.pods()[0], condition=said)
+    answer = {"type": "PodResizeInProgress", "status": "False"}
+    tell(site, site.pods()[0], condition=answer)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    assert results(told) == ["done"]
+    assert results(result) == ["done"]
 
 
 def test_who_changes_the_request_meanwhile_wins(site: Site) -> None:
-    actor, told = begun(site)
+    actor, result = begun(site)
     pod = site.pods()[0]
     amounts = {"cpu": "1", "memory": "768Mi", "nvidia.com/gpu": "1"}
     container = {
@@ -128,7 +128,7 @@ def test_who_changes_the_request_meanwhile_wins(site: Site) -> None:
     apply(site)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    assert results(told) == ["reverted"]
+    assert results(result) == ["reverted"]
     assert sorted(memory(site)) == [BEFORE, ("768Mi", "768Mi")]
 
 

@@ -67,7 +67,7 @@ def test_a_replica_that_waits_holds_nothing(any_site: Site) -> None:  # noqa: F8
     placed = deployed(site, 3)
     assert (len(placed.bound), len(site.pods())) == (2, 3)
     site.evidence.changes = {"gpus": 2.0 * placed.gpus, "pods": placed.refs(2)}
-    told = site.done(site.actor())
+    state = site.done(site.actor())
     assert site.replicas() == 0
-    assert told.outcome is not None
-    assert told.outcome.freed_gpus == 2 * placed.gpus
+    assert state.outcome is not None
+    assert state.outcome.freed_gpus == 2 * placed.gpus

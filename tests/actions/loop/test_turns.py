@@ -73,12 +73,12 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(site: Site) -> Non
     site.deployment()
     actor = site.actor()
     site.told_and_waited(actor)
-    rows, asked = len(site.kinds()), len(site.writes())
+    rows, wanted = len(site.kinds()), len(site.writes())
     (taken,) = actor.turn().steps
     assert taken.result == "would act"
     assert taken.intent is not None
     assert taken.intent.changes[0].becomes == {"/spec/replicas": 0}
-    assert (len(site.kinds()), len(site.writes())) == (rows, asked)
+    assert (len(site.kinds()), len(site.writes())) == (rows, wanted)
 
 
 def test_first_sight_of_an_idle_workload_never_acts(site: Site) -> None:
@@ -117,8 +117,8 @@ def test_a_case_that_lasts_longer_than_analyzers_look_back_stays_the_same(site: 
 
     site.evidence.cases = moving  # type: ignore[method-assign]
     site.evidence.again = lambda facts, now: moving(now)[0]  # type: ignore[method-assign]  # noqa: ARG005
-    told = site.acted(actor)
-    assert told.action.decision.finding == "f-120300"
+    state = site.acted(actor)
+    assert state.action.decision.finding == "f-120300"
     assert site.kinds().count(event_types.SEEN) == 1
     site.evidence.cases = found  # type: ignore[method-assign]
     again = msgspec.structs.replace(
@@ -172,28 +172,30 @@ def _written(site: Site) -> None:
 
 
 def _kept(site: Site) -> None:
-    said = {"metadata": {"annotations": {"fallow.dev/keep": "true"}}}
-    site.patch("Deployment", "web", said)
+    answer = {"metadata": {"annotations": {"fallow.dev/keep": "true"}}}
+    site.patch("Deployment", "web", answer)
 
 
 def _kept_for_now(site: Site) -> None:
-    said = {"metadata": {"annotations": {"fallow.dev/keep-until": "2026-11-21T00:00:00Z"}}}
-    site.patch("Deployment", "web", said)
+    answer = {"metadata": {"annotations": {"fallow.dev/keep-until": "2026-11-21T00:00:00Z"}}}
+    site.patch("Deployment", "web", answer)
 
 
 def _kept_namespace(site: Site) -> None:
-    said = {"metadata": {"annotations": {"fallow.dev/protect": "true"}}}
-    site.store.patch("Namespace", SPACE, "", said, manager="kubectl")
+    answer = {"metadata": {"annotations": {"fallow.dev/protect": "true"}}}
+    site.store.patch("Namespace", SPACE, "", answer, manager="kubectl")
 
 
 def _kept_pod(site: Site) -> None:
-    said = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
-    site.patch("Pod", site.pods()[0]["metadata"]["name"], said)
+    answer = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+    site.patch("Pod", site.pods()[0]["metadata"]["name"], answer)
 
 
 def _argo(site: Site) -> None:
-    said = {"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "x:apps/Deployment:y"}}}
-    site.patch("Deployment", "web", said)
+    answer = {
+        "metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "x:apps/Deployment:y"}}
+    }
+    site.patch("Deployment", "web", answer)
 
 
 def _forbidden(site: Site) -> None:
@@ -266,8 +268,8 @@ def test_nothing_is_done_once(site: Site, happens: Callable[[Site], None], says:
     site.told_and_waited(actor)
     happens(site)
     report = actor.turn(dry_run=False)
-    said = [*report.halted, *(r for t in report.steps for r in t.reasons)]
-    assert any(says in r.text for r in said), said
+    answer = [*report.halted, *(r for t in report.steps for r in t.reasons)]
+    assert any(says in r.text for r in answer), answer
     assert not any(t.result == "acted" for t in report.steps)
     assert not site.writes("/scale")
     assert event_types.INTENT not in site.kinds()
@@ -399,8 +401,8 @@ def test_a_freeze_in_the_middle_stops_the_next_write_and_a_thaw_takes_the_half_b
     actor = site.actor(pulse=pulse)
     site.told_and_waited(actor)
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.is_open
+    (result,) = actor.record.actions.values()
+    assert result.is_open
     assert len(site.writes("/cronjobs", "night")) == 1
     actor = site.actor()
     assert actor.turn(dry_run=False).halted
@@ -409,9 +411,9 @@ def test_a_freeze_in_the_middle_stops_the_next_write_and_a_thaw_takes_the_half_b
     assert actor.freeze.thaw("ann") == []
     actor.turn(dry_run=False)
     assert {key: bare(site.get(*key)) for key in before} == before
-    (told,) = actor.record.actions.values()
-    assert told.outcome is not None
-    assert told.outcome.result == "failed"
+    (result,) = actor.record.actions.values()
+    assert result.outcome is not None
+    assert result.outcome.result == "failed"
 
 
 def test_freeze_by_command_switches_everything_and_thaw_switches_it_back(site: Site) -> None:
@@ -451,21 +453,21 @@ def test_the_breaker_freezes_until_somebody_thaws(site: Site) -> None:
 def test_undo_works_while_everything_is_frozen(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     _file(site)
-    assert actor.undo(told.action.id[:6], "ann").result == "undone"
+    assert actor.undo(state.action.id[:6], "ann").result == "undone"
     assert site.replicas() == 2
 
 
 def test_people_undo_while_a_turn_plans(site: Site) -> None:
     site.deployment()
     actor, other = site.actor(), site.actor(actor="ann")
-    told = site.done(actor)
+    state = site.done(actor)
     found = site.evidence.cases
 
     def planning(now: datetime) -> list[Facts]:
         site.evidence.cases = found  # type: ignore[method-assign]
-        assert other.undo(told.action.id, "ann").result == "undone"
+        assert other.undo(state.action.id, "ann").result == "undone"
         return found(now)
 
     site.evidence.cases = planning  # type: ignore[method-assign]
@@ -482,12 +484,12 @@ def test_what_gitops_takes_back_is_tried_once_and_left_alone(site: Site) -> None
     body = {"spec": {"replicas": before["spec"]["replicas"]}}
     site.cluster.track("Deployment", SPACE, "web", body)
     actor = site.actor()
-    told = site.acted(actor)
+    state = site.acted(actor)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    assert told.outcome is not None
-    assert told.outcome.result == "reverted"
-    assert told.outcome.reverted_by == "argocd-controller"
+    assert state.outcome is not None
+    assert state.outcome.result == "reverted"
+    assert state.outcome.reverted_by == "argocd-controller"
     for _ in range(5):
         site.pass_time(hours=2)
         actor.turn(dry_run=False)
@@ -513,19 +515,19 @@ def test_an_undo_before_the_next_turn_sees_that_its_owner_took_it_back(site: Sit
 def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     site.pass_time(hours=2)
     site.patch("Deployment", "web", {"spec": {"replicas": 2}}, manager="kubectl-scale")
     actor.turn(dry_run=False)
-    assert told.restored is not None
-    assert (told.restored.by, told.restored.person) == ("kubectl-scale", True)
+    assert state.restored is not None
+    assert (state.restored.by, state.restored.person) == ("kubectl-scale", True)
     finding = site.evidence.cases(site.now)[0].finding
     assert actor.record.history("idle", finding).contested_until == site.now + timedelta(days=1)
     assert actor.record.count_reversals(
         "idle", timedelta(hours=24), site.now.replace(year=2020)
     ) == (1, 1)
     with pytest.raises(RefusedError, match="taken back already, by kubectl-scale"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
     site.pass_time(days=1, minutes=1)
     report = actor.turn(dry_run=False)
     assert [t.result for t in report.steps] == ["acted"], report
@@ -542,8 +544,8 @@ def test_a_policy_whose_owners_take_back_too_much_only_notifies(site: Site) -> N
     actor = site.actor()
     trust = {"fingerprint": site.policy.fingerprint, "forced": False}
     actor.record.append(event_types.TRUSTED, "idle", trust)
-    told = site.done(actor)
-    actor.undo(told.action.id, "ann")
+    state = site.done(actor)
+    actor.undo(state.action.id, "ann")
     report = actor.turn(dry_run=False)
     assert actor.record.demoted == {"idle"}
     assert "only notifies" in report.notes[0]
@@ -553,26 +555,26 @@ def test_a_policy_whose_owners_take_back_too_much_only_notifies(site: Site) -> N
 def test_pods_that_stay_are_not_sticking_and_nothing_is_tried_again(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.acted(actor)
+    state = site.acted(actor)
     site.now += timedelta(minutes=11)  # no controller moves meanwhile
     actor.turn(dry_run=False)
-    assert told.outcome is not None
-    assert told.outcome.result == "not sticking"
-    assert "still there: team-a/web-" in told.outcome.reasons[0].text
+    assert state.outcome is not None
+    assert state.outcome.result == "not sticking"
+    assert "still there: team-a/web-" in state.outcome.reasons[0].text
     assert any("not sticking" in text for text in site.told.operators())
 
 
 def test_an_object_that_its_owner_deletes_afterwards_is_watched_no_more(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     _gone(site)
     site.evidence.idle = []
     site.pass_time(hours=1)
     actor.turn(dry_run=False)
-    assert told.ended
+    assert state.ended
     with pytest.raises(RefusedError, match="is gone"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
 
 
 # Undo and approval.
@@ -581,21 +583,21 @@ def test_an_object_that_its_owner_deletes_afterwards_is_watched_no_more(site: Si
 def test_undo_is_refused_when_somebody_changed_it_since(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     site.patch("Deployment", "web", {"spec": {"replicas": 1}}, manager="kubectl-scale")
     with pytest.raises(RefusedError, match="kubectl-scale wrote it"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
     assert site.replicas() == 1
 
 
 def test_undo_is_refused_for_another_object_of_the_same_name(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     _gone(site)
     site.deployment()
     with pytest.raises(RefusedError, match="another has its name"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
 
 
 def test_two_workloads_of_one_name_are_restored_each_to_its_own(site: Site) -> None:
@@ -604,8 +606,8 @@ def test_two_workloads_of_one_name_are_restored_each_to_its_own(site: Site) -> N
     spec = site.get("Deployment", "web")["spec"]
     site.make("Deployment", "web", {**spec, "replicas": 1}, namespace="team-b")
     actor = site.actor()
-    told = site.done(actor)
-    actor.undo(told.action.id, "ann")
+    state = site.done(actor)
+    actor.undo(state.action.id, "ann")
     assert site.replicas() == 3
     assert site.get("Deployment", "web", "team-b")["spec"]["replicas"] == 1
 
@@ -613,10 +615,10 @@ def test_two_workloads_of_one_name_are_restored_each_to_its_own(site: Site) -> N
 def test_an_action_is_undone_for_so_long_and_no_longer(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
+    state = site.done(actor)
     site.pass_time(days=15)
     with pytest.raises(RefusedError, match="older than 14d"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(state.action.id, "ann")
 
 
 def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
@@ -625,18 +627,18 @@ def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
     actor = site.actor(actor="ann")
     site.told_and_waited(actor)
     assert not actor.turn(dry_run=False).steps
-    (asked,) = actor.record.approval_requests.values()
-    assert any(f"fallow approve {asked.decision}" in t for t in site.told.operators())
+    (wanted,) = actor.record.approval_requests.values()
+    assert any(f"fallow approve {wanted.decision}" in t for t in site.told.operators())
     with pytest.raises(RefusedError, match="somebody else"):
-        approve(actor.record, asked.decision, "ann")
+        approve(actor.record, wanted.decision, "ann")
     with pytest.raises(UsageError, match="no request 'nobody'"):
         approve(actor.record, "nobody", "bob")
-    assert approve(actor.record, asked.decision[:8], "bob") == asked.decision
+    assert approve(actor.record, wanted.decision[:8], "bob") == wanted.decision
     with pytest.raises(RefusedError, match="already"):
-        approve(actor.record, asked.decision, "bob")
+        approve(actor.record, wanted.decision, "bob")
     actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
-    assert told.action.approved_by == ("bob",)
+    (result,) = actor.record.actions.values()
+    assert result.action.approved_by == ("bob",)
     assert site.replicas() == 0
 
 
@@ -649,15 +651,15 @@ def test_who_approved_is_compared_by_the_subject_of_the_sign_in(site: Site) -> N
     site.told_and_waited(actor)
     actor.turn(dry_run=False)
     (request,) = actor.record.approval_requests.values()
-    record, asked = actor.record, request.decision
+    record, wanted = actor.record, request.decision
     with pytest.raises(RefusedError, match="somebody else"):
-        approve(record, asked, "Ann@example", "i 7")  # who asked had a name of this machine only
-    approve(record, asked, "bob@example", "i 1")
+        approve(record, wanted, "Ann@example", "i 7")  # who asked had a name of this machine only
+    approve(record, wanted, "bob@example", "i 1")
     with pytest.raises(RefusedError, match="already"):
-        approve(record, asked, "robert@example", "i 1")
+        approve(record, wanted, "robert@example", "i 1")
     with pytest.raises(RefusedError, match="already"):
-        approve(record, asked, "bob")  # at the command line, without a subject
-    approve(record, asked, "bob@example", "i 2")
+        approve(record, wanted, "bob")  # at the command line, without a subject
+    approve(record, wanted, "bob@example", "i 2")
     (case,) = {(request.policy, request.finding)}
     assert [a.subject for a in record.approvals(*case)] == ["i 1", "i 2"]
     rows = site.journal().entries(event_types.APPROVED)
@@ -715,11 +717,11 @@ def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site:
     keeper.verified = True
     (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "acted"
-    (told,) = actor.record.actions.values()
-    assert told.action.snapshot == "snap-1"
+    (result,) = actor.record.actions.values()
+    assert result.action.snapshot == "snap-1"
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    actor.undo(told.action.id, "ann")
+    actor.undo(result.action.id, "ann")
     actor.turn(dry_run=False)
     assert not keeper.restored  # its pods do not run yet
     site.pass_time(minutes=5)
@@ -774,8 +776,8 @@ def test_what_was_done_counts_against_budgets_of_the_next_turn(site: Site) -> No
 def test_a_record_read_anew_is_the_record_that_was_kept(site: Site) -> None:
     site.deployment()
     actor = site.actor()
-    told = site.done(actor)
-    actor.undo(told.action.id, "ann")
+    state = site.done(actor)
+    actor.undo(state.action.id, "ann")
     other: Actor = site.actor()
     other.record.catch_up()
     assert msgspec.to_builtins(other.record.actions, enc_hook=str) == msgspec.to_builtins(

@@ -16,18 +16,18 @@ from tests.actions.loop.test_crashes import STEPS, STEPS_FROM_SENDING_ON, killed
 def begun(site: Site) -> tuple[Actor, str, ActionState]:
     """Cordon and label the node; the uncordon waits."""
     name, actor = node(site), cutting.actor(site)
-    told = _acted(site, actor)
+    state = _acted(site, actor)
     site.evidence.idle = []
-    return actor, name, told
+    return actor, name, state
 
 
 def _acted(site: Site, actor: Actor) -> ActionState:
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
-    (told,) = actor.record.actions.values()
+    (result,) = actor.record.actions.values()
     assert [t.result for t in report.steps] == ["acted"], report.steps
     assert [r.gate for t in report.steps for r in t.reasons] == ["waiting"]
-    return told
+    return result
 
 
 def results(told: ActionState) -> list[str]:
@@ -35,12 +35,12 @@ def results(told: ActionState) -> list[str]:
 
 
 def test_the_node_stays_cordoned_until_mig_manager_says_success(site: Site) -> None:
-    actor, name, told = begun(site)
+    actor, name, result = begun(site)
     assert shown(site, name) == (NEW, "pending", True)
     for _ in range(3):
         site.pass_time(minutes=2)
         actor.turn(dry_run=False)
-        assert told.is_open
+        assert result.is_open
         assert shown(site, name)[2], "pods would be reset with the boards"
     assert [e.document["change"] for e in site.journal().entries(event_types.SENT)] == [0, 1]
     managed(site, name)
@@ -48,7 +48,7 @@ def test_the_node_stays_cordoned_until_mig_manager_says_success(site: Site) -> N
     assert shown(site, name) == (NEW, "success", False)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
-    assert results(told) == ["done"], "an uncordon of our own is nobody's revert"
+    assert results(result) == ["done"], "an uncordon of our own is nobody's revert"
     assert not any(k == event_types.REVERSED for k in site.kinds())
     nothing_twice(site)
 
@@ -60,16 +60,16 @@ def test_a_word_of_the_time_before_lets_nobody_in(site: Site) -> None:
 
 def test_boards_that_are_not_cut_in_time_are_given_back(site: Site) -> None:
     before = bare(site.store.get("Node", site.store.list("Node")[0]["metadata"]["name"]) or {})
-    actor, name, told = begun(site)
+    actor, name, result = begun(site)
     labels(site, name, **{cutting.STATE: "failed"})
     site.pass_time(minutes=31)
     actor.turn(dry_run=False)
     assert shown(site, name) == (OLD, "pending", True), "it is cut back first"
-    assert told.is_open
+    assert result.is_open
     managed(site, name)
     actor.turn(dry_run=False)
-    assert results(told) == ["failed"]
-    assert "does not show" in told.outcomes[-1].reasons[0].text
+    assert results(result) == ["failed"]
+    assert "does not show" in result.outcomes[-1].reasons[0].text
     assert shown(site, name) == (OLD, "success", False)
     after = bare(site.store.get("Node", name) or {})
     for word in (cutting.LAYOUT, cutting.STATE):
@@ -79,16 +79,16 @@ def test_boards_that_are_not_cut_in_time_are_given_back(site: Site) -> None:
 
 
 def test_somebody_who_lets_pods_in_meanwhile_is_not_fought(site: Site) -> None:
-    actor, name, told = begun(site)
+    actor, name, result = begun(site)
     site.store.patch("Node", name, "", {"spec": {"unschedulable": None}}, manager="ann")
     site.pass_time(minutes=1)
     actor.turn(dry_run=False)
-    assert told.restored is not None, "who it was the fields do not tell: one was taken away"
-    assert told.is_open, "cut back once the node is cordoned again"
+    assert result.restored is not None, "who it was the fields do not tell: one was taken away"
+    assert result.is_open, "cut back once the node is cordoned again"
     site.pass_time(minutes=31)
     actor.turn(dry_run=False)
-    assert results(told) == ["reverted"]
-    assert "unschedulable" in told.outcomes[-1].reasons[-1].text
+    assert results(result) == ["reverted"]
+    assert "unschedulable" in result.outcomes[-1].reasons[-1].text
     assert not shown(site, name)[2]
     assert shown(site, name)[0] == NEW, "boards are not cut back under pods"
 
@@ -104,24 +104,24 @@ def test_a_pod_that_came_before_the_cordon_keeps_its_board(site: Site) -> None:
             site.make("Pod", "late", {"nodeName": name, "containers": [main]})
 
     actor = cutting.actor(site, pulse=late)
-    told = _acted(site, actor)
+    state = _acted(site, actor)
     assert shown(site, name) == (OLD, "success", True)
     site.evidence.idle = []
     site.pass_time(minutes=11)
     actor.turn(dry_run=False)
-    assert results(told) == ["failed"]
+    assert results(state) == ["failed"]
     assert shown(site, name) == (OLD, "success", False)
     assert site.get("Pod", "late", SPACE)["spec"]["nodeName"] == name
 
 
 def test_an_undo_later_needs_a_node_that_somebody_cordoned(site: Site) -> None:
-    actor, name, told = begun(site)
+    actor, name, result = begun(site)
     managed(site, name)
     actor.turn(dry_run=False)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
     with pytest.raises(RefusedError, match=r"cannot be undone now: .*unschedulable = True"):
-        actor.undo(told.action.id, "ann")
+        actor.undo(result.action.id, "ann")
     assert shown(site, name) == (NEW, "success", False)
     assert event_types.UNDO_STARTED not in site.kinds()
 

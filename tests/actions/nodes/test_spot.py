@@ -77,9 +77,9 @@ def test_a_service_that_needs_more_than_half_on_demand_is_refused(
     place: Place, base: int | None
 ) -> None:
     place.make("Deployment", {"metadata": {"name": "x"}, "spec": templates({})})
-    said = {} if base is None else {"on_demand_replicas": base}
+    answer = {} if base is None else {"on_demand_replicas": base}
     with pytest.raises(RefusedError, match="of its 4 replicas on demand"):
-        intended(place, "Deployment", "run part of its replicas on spot", **said)
+        intended(place, "Deployment", "run part of its replicas on spot", **answer)
 
 
 def test_a_running_job_is_refused_with_what_to_do(place: Place) -> None:

@@ -178,14 +178,14 @@ def _walked(
     wanted: Callable[[datetime], bool], zone: ZoneInfo, now: datetime, hours: int
 ) -> list[datetime]:
     found = []
-    moment = now - (hours + 5) * HOUR
-    before = moment.astimezone(zone).replace(tzinfo=None) - MINUTE
-    while moment <= now:
-        wall = moment.astimezone(zone).replace(tzinfo=None)
+    instant = now - (hours + 5) * HOUR
+    before = instant.astimezone(zone).replace(tzinfo=None) - MINUTE
+    while instant <= now:
+        wall = instant.astimezone(zone).replace(tzinfo=None)
         passed = max(int((wall - before) / MINUTE), 1)
         if any(wanted(wall - n * MINUTE) for n in range(passed)):
-            found.append(moment)
-        before, moment = wall, moment + MINUTE
+            found.append(instant)
+        before, instant = wall, instant + MINUTE
     return found
 
 

@@ -242,13 +242,13 @@ def test_waiting_falls_after_the_rebalance_and_the_step_stands(
     town.seen_pods()
     assert town.held("team-b") == 7, "12 gives a quarter, 3; lending and limits follow"
     assert waited(town, action.at) / 2 < before / 2
-    said = review_step(action, town.views, town.now)
-    assert said.worse is False
-    assert said.waited_after is not None
-    assert said.waited_before is not None
-    assert said.waited_after < said.waited_before / 2
-    assert said.good_gpu_hours > 100
-    assert said.harm_gpu_hours == 0
+    review = review_step(action, town.views, town.now)
+    assert review.worse is False
+    assert review.waited_after is not None
+    assert review.waited_before is not None
+    assert review.waited_after < review.waited_before / 2
+    assert review.good_gpu_hours > 100
+    assert review.harm_gpu_hours == 0
 
 
 def test_a_step_that_keeps_the_giver_waiting_is_taken_back(town: Town, door: KubeClient) -> None:

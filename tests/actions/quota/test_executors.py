@@ -228,10 +228,10 @@ def test_the_version_comes_from_discovery(
 ) -> None:
     cluster_queue(site, "a", "16", 4)
     cluster_queue(site, "b", "4", 4)
-    asked = site.door.collection
+    wanted = site.door.collection
 
     def served(kind: str, group: str | None = None, namespace: str = "") -> str | None:
-        found = asked(kind, group, namespace)
+        found = wanted(kind, group, namespace)
         return found and found.replace("/v1beta2/", f"/{version}/")
 
     monkeypatch.setattr(site.door, "collection", served)

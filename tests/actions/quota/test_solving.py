@@ -30,24 +30,24 @@ def changes(said: QuotaStep) -> dict[str, float]:
 
 
 def test_what_a_giver_gives_is_what_receivers_get() -> None:
-    said = solve(
+    solution = solve(
         [account("a", 16, 4), account("b", 4, 4), account("c", 2, 2)],
         [TargetQuota("a", 12), TargetQuota("b", 7), TargetQuota("c", 3)],
         StepRules(),
         NOW,
     )
-    assert changes(said) == {"a": -4, "b": 3, "c": 1}
-    assert said.moved == 4
-    assert [s.key for s in said.shifts] == ["a", "b", "c"], "lenders shrink first"
+    assert changes(solution) == {"a": -4, "b": 3, "c": 1}
+    assert solution.moved == 4
+    assert [s.key for s in solution.shifts] == ["a", "b", "c"], "lenders shrink first"
 
 
 def test_those_heard_first_get_first_when_less_can_be_given_than_was_proposed() -> None:
     accounts = [account("a", 16, 13), account("b", 4, 4), account("c", 2, 2)]
-    said = solve(
+    solution = solve(
         accounts, [TargetQuota("a", 12), TargetQuota("c", 4), TargetQuota("b", 7)], StepRules(), NOW
     )
-    assert changes(said) == {"a": -2, "c": 2}
-    assert dict(said.refused) == {"b": "the others can give, or need, no more"}
+    assert changes(solution) == {"a": -2, "c": 2}
+    assert dict(solution.refused) == {"b": "the others can give, or need, no more"}
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_those_heard_first_get_first_when_less_can_be_given_than_was_proposed() 
 def test_a_giver_keeps_its_use_its_line_its_promise_and_gives_one_step(
     giver: Account, rules: StepRules, given: int
 ) -> None:
-    said = solve(
+    solution = solve(
         [giver, account("b", 1, 1)], [TargetQuota("a", 0), TargetQuota("b", 90)], rules, NOW
     )
-    assert changes(said).get("a", 0) == given
+    assert changes(solution).get("a", 0) == given
     if not given:
-        assert said.shifts == ()
-        assert dict(said.refused)["a"]
+        assert solution.shifts == ()
+        assert dict(solution.refused)["a"]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_a_giver_that_gives_nothing_says_why(giver: Account, to: float, why: str
 
 def test_a_receiver_stays_below_its_cap() -> None:
     accounts = [account("a", 16), account("b", 1, 1, most=3)]
-    said = solve(accounts, [TargetQuota("a", 0), TargetQuota("b", 9)], EASY, NOW)
-    assert changes(said) == {"a": -2, "b": 2}
+    solution = solve(accounts, [TargetQuota("a", 0), TargetQuota("b", 9)], EASY, NOW)
+    assert changes(solution) == {"a": -2, "b": 2}
 
 
 @pytest.mark.parametrize(
@@ -106,19 +106,19 @@ def test_an_account_moves_once_in_a_period_and_not_back_before_it_settled(
     moved: float, days: int, allowed: bool
 ) -> None:
     giver = account("a", 16, moved=moved, moved_at=NOW - days * DAY)
-    said = solve(
+    solution = solve(
         [giver, account("b", 1, 1)], [TargetQuota("a", 12), TargetQuota("b", 5)], StepRules(), NOW
     )
-    assert bool(said.shifts) is allowed
+    assert bool(solution.shifts) is allowed
 
 
 def test_a_move_too_small_to_matter_is_not_made() -> None:
     accounts = [account("a", 16, 4), account("b", 4, 4)]
-    said = solve(
+    solution = solve(
         accounts, [TargetQuota("a", 14), TargetQuota("b", 6)], StepRules(least_move=3), NOW
     )
-    assert said.shifts == ()
-    assert "fewer than 3" in dict(said.refused)["a"]
+    assert solution.shifts == ()
+    assert "fewer than 3" in dict(solution.refused)["a"]
 
 
 TREE = [
@@ -133,21 +133,23 @@ TREE = [
 
 
 def test_parents_shrink_after_their_children_and_grow_before_them() -> None:
-    said = solve(
+    solution = solve(
         TREE, [TargetQuota("l1", 10), TargetQuota("l2", 5), TargetQuota("r1", 9)], StepRules(), NOW
     )
-    assert [(s.key, s.change) for s in said.shifts] == [
+    assert [(s.key, s.change) for s in solution.shifts] == [
         ("l1", -3), ("left", -2), ("right", 2), ("l2", 1), ("r1", 2)
     ]  # fmt: skip
-    assert said.parents == {"left", "right"}
-    assert said.moved == 3
+    assert solution.parents == {"left", "right"}
+    assert solution.moved == 3
 
 
 def test_children_promised_more_than_their_parent_has_are_left_alone() -> None:
     tree = [account("p", 10), account("a", 8, parent="p"), account("b", 4, 4, parent="p")]
-    said = solve(tree, [TargetQuota("a", 6), TargetQuota("b", 6)], EASY, NOW)
-    assert said.shifts == ()
-    assert dict(said.refused)["a"] == "p has 10, those below it are promised 12: mend that first"
+    solution = solve(tree, [TargetQuota("a", 6), TargetQuota("b", 6)], EASY, NOW)
+    assert solution.shifts == ()
+    assert (
+        dict(solution.refused)["a"] == "p has 10, those below it are promised 12: mend that first"
+    )
 
 
 def test_a_giver_behind_a_parent_that_may_not_shrink_serves_its_own_house_first() -> None:
@@ -162,9 +164,9 @@ def test_a_giver_behind_a_parent_that_may_not_shrink_serves_its_own_house_first(
         TargetQuota("r1", 8),
         TargetQuota("l2", 8),
     ]
-    said = solve(tree, wishes, EASY, NOW)
-    assert changes(said) == {"l1": -4, "l2": 4, "r3": -2, "r1": 2}
-    assert not said.parents
+    solution = solve(tree, wishes, EASY, NOW)
+    assert changes(solution) == {"l1": -4, "l2": 4, "r3": -2, "r1": 2}
+    assert not solution.parents
 
 
 amounts = st.integers(0, 40).map(float) | st.floats(0, 40).map(lambda x: round(x, 1))
@@ -219,14 +221,14 @@ def test_every_step_keeps_sums_promises_caps_and_bounds(
     case: tuple[list[Account], list[TargetQuota], StepRules],
 ) -> None:
     accounts, wishes, rules = case
-    said = solve(accounts, wishes, rules, NOW)
-    event(f"{len(said.shifts)} shifts, {len(said.parents)} of parents")
+    solution = solve(accounts, wishes, rules, NOW)
+    event(f"{len(solution.shifts)} shifts, {len(solution.parents)} of parents")
     known = {a.key: a for a in accounts}
     wanted = {w.key: w.to for w in wishes}
-    leaves = [s for s in said.shifts if s.key not in said.parents]
+    leaves = [s for s in solution.shifts if s.key not in solution.parents]
     assert sum(s.change for s in leaves) == pytest.approx(0, abs=1e-9)
-    assert {s.key for s in leaves}.isdisjoint(dict(said.refused))
-    assert wanted.keys() <= {s.key for s in leaves} | dict(said.refused).keys()
+    assert {s.key for s in leaves}.isdisjoint(dict(solution.refused))
+    assert wanted.keys() <= {s.key for s in leaves} | dict(solution.refused).keys()
     for shift in leaves:
         one = known[shift.key]
         assert shift.change == floor(shift.change) != 0
@@ -243,7 +245,7 @@ def test_every_step_keeps_sums_promises_caps_and_bounds(
             assert -shift.change <= rules.max_step * shift.before + 1e-9
         elif one.most is not None:
             assert shift.after <= one.most + 1e-9
-    _keeps_trees(accounts, said)
+    _keeps_trees(accounts, solution)
 
 
 def _keeps_trees(accounts: list[Account], said: QuotaStep) -> None:
@@ -287,14 +289,14 @@ def test_asking_twice_says_the_same_and_a_step_leaves_nothing_to_do_at_once(
     case: tuple[list[Account], list[TargetQuota], StepRules],
 ) -> None:
     accounts, wishes, rules = case
-    said = solve(accounts, wishes, rules, NOW)
-    assert said == solve(accounts, wishes, rules, NOW)
-    told = {s.key: s for s in said.shifts}
+    solution = solve(accounts, wishes, rules, NOW)
+    assert solution == solve(accounts, wishes, rules, NOW)
+    result = {s.key: s for s in solution.shifts}
     then = [
         structs.replace(a, nominal=t.after, moved=t.change, moved_at=NOW)
-        if (t := told.get(a.key))
+        if (t := result.get(a.key))
         else a
         for a in accounts
     ]
     again = solve(then, wishes, rules, NOW + DAY)
-    assert not {s.key for s in again.shifts if s.key not in again.parents} & told.keys()
+    assert not {s.key for s in again.shifts if s.key not in again.parents} & result.keys()

@@ -94,14 +94,14 @@ def test_a_rebalance_is_one_action_that_is_written_in_order_verified_and_undone(
     site: loop.Site,
 ) -> None:
     one = actor(site)
-    told = site.acted(one)
+    state = site.acted(one)
     assert deserved(site) == {"root": 20, "a": 12, "b": 8}
     assert [w.rpartition("/")[2] for w in site.writes("/queues/")][:2] == ["a", "b"]
     site.pass_time(minutes=3)
     one.turn(dry_run=False)
-    assert told.outcome is not None
-    assert told.outcome.result == "done"
-    assert one.undo(told.action.id, "ann").result == "undone"
+    assert state.outcome is not None
+    assert state.outcome.result == "done"
+    assert one.undo(state.action.id, "ann").result == "undone"
     assert deserved(site) == DESERVED
     assert not (site.store.get(VOLCANO, "a", "") or {})["metadata"].get("annotations")
 
@@ -115,9 +115,9 @@ def test_somebody_else_in_between_leaves_all_as_it_was(site: loop.Site) -> None:
     one = actor(site, pulse=meanwhile)
     site.told_and_waited(one)
     one.turn(dry_run=False)
-    (told,) = one.record.actions.values()
-    assert told.outcome is not None
-    assert told.outcome.result == "failed"
+    (result,) = one.record.actions.values()
+    assert result.outcome is not None
+    assert result.outcome.result == "failed"
     assert deserved(site) == {"root": 20, "a": 16, "b": 3}, "theirs stays, ours is gone"
 
 
@@ -125,11 +125,11 @@ def test_harm_that_shows_later_is_taken_back_by_the_loop(site: loop.Site) -> Non
     harm: list[Reason] = []
 
     one = actor(site, reviewer=lambda _action, _now: tuple(harm) or None)
-    told = site.done(one)
+    state = site.done(one)
     assert deserved(site)["a"] == 12
     harm.append(Reason("worsened", "givers waited for what they gave"))
     site.pass_time(hours=30)
     one.turn(dry_run=False)
-    assert told.outcome is not None
-    assert told.outcome.result == "failed"
+    assert state.outcome is not None
+    assert state.outcome.result == "failed"
     assert deserved(site) == DESERVED

@@ -35,50 +35,50 @@ AFTER = START + 96 * HOUR
 
 
 def test_a_step_that_served_the_receiver_is_no_worse() -> None:
-    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 0))))
-    assert said.worse is False
-    assert (said.harm_gpu_hours, said.good_gpu_hours) == (0, 4 * 48)
-    assert (said.waited_before, said.waited_after) == (0.5, 0)
+    comparison = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 0))))
+    assert comparison.worse is False
+    assert (comparison.harm_gpu_hours, comparison.good_gpu_hours) == (0, 4 * 48)
+    assert (comparison.waited_before, comparison.waited_after) == (0.5, 0)
 
 
 def test_a_giver_that_waits_for_what_it_gave_is_harmed() -> None:
-    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (12, 3)), b=(8, (5, 0))))
-    assert said.worse is True
-    assert (said.harm_gpu_hours, said.good_gpu_hours) == (3 * 48, 48)
-    assert said.why.startswith("givers waited for 144.0 GPU-hours of what they gave (20.0%)")
+    comparison = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (12, 3)), b=(8, (5, 0))))
+    assert comparison.worse is True
+    assert (comparison.harm_gpu_hours, comparison.good_gpu_hours) == (3 * 48, 48)
+    assert comparison.why.startswith("givers waited for 144.0 GPU-hours of what they gave (20.0%)")
 
 
 def test_a_guarantee_goes_before_somebody_elses_good() -> None:
-    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (12, 1)), b=(8, (8, 0))))
-    assert said.good_gpu_hours > 3 * said.harm_gpu_hours
-    assert said.worse is True
+    comparison = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (12, 1)), b=(8, (8, 0))))
+    assert comparison.good_gpu_hours > 3 * comparison.harm_gpu_hours
+    assert comparison.worse is True
     rare = [*looks(AFTER, 8, a=(12, (12, 1)), b=(8, (8, 0)))]
     rare += looks(AFTER + 8 * HOUR, 40, a=(12, (12, 0)), b=(8, (8, 0)))
     assert compare_waiting(BEFORE, rare).worse is False, "8 of 600 GPU-hours"
 
 
 def test_a_giver_that_waits_below_its_new_guarantee_waits_for_something_else() -> None:
-    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (8, 2)), b=(8, (8, 0))))
-    assert said.harm_gpu_hours == 0
+    comparison = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (8, 2)), b=(8, (8, 0))))
+    assert comparison.harm_gpu_hours == 0
 
 
 def test_lines_that_grew_though_no_more_was_asked_for_are_worse() -> None:
-    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (3, 2)), b=(8, (2, 5))))
-    assert said.worse is True
-    assert "1.400 hours were waited per GPU-hour had, 0.500 before" in said.why
+    comparison = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (3, 2)), b=(8, (2, 5))))
+    assert comparison.worse is True
+    assert "1.400 hours were waited per GPU-hour had, 0.500 before" in comparison.why
 
 
 def test_lines_that_grew_with_what_was_asked_for_are_not_the_steps_doing() -> None:
-    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 30))))
-    assert said.worse is False
-    assert "more was asked for" in said.why
+    comparison = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 30))))
+    assert comparison.worse is False
+    assert "more was asked for" in comparison.why
 
 
 def test_no_worse_than_the_worst_day_before_is_noise() -> None:
     bad_day = looks(START, 24, a=(16, (2, 0)), b=(4, (2, 8)))
     before = [*bad_day, *looks(START + 24 * HOUR, 72, a=(16, (4, 0)), b=(4, (4, 4)))]
-    said = compare_waiting(before, looks(AFTER, 48, a=(12, (3, 0)), b=(8, (3, 6))))
-    assert said.worse is False
+    comparison = compare_waiting(before, looks(AFTER, 48, a=(12, (3, 0)), b=(8, (3, 6))))
+    assert comparison.worse is False
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_no_worse_than_the_worst_day_before_is_noise() -> None:
     ],
 )
 def test_too_little_seen_is_no_answer(after: list[QuotaSample], why: str) -> None:
-    said = compare_waiting(BEFORE, after)
-    assert said.worse is None
-    assert why in said.why
+    comparison = compare_waiting(BEFORE, after)
+    assert comparison.worse is None
+    assert why in comparison.why
 
 
 course = st.tuples(st.floats(0, 20), st.floats(0, 20))
@@ -103,16 +103,16 @@ def test_what_nobody_asked_for_harms_nobody_and_order_is_no_matter(
     a: Course, b: Course, moved: int, dice: object
 ) -> None:
     after = looks(AFTER, 24, a=(16 - moved, a), b=(4 + moved, b))
-    said = compare_waiting(BEFORE, after)
-    assert 0 <= said.harm_gpu_hours <= 24 * moved + 1e-6
-    assert 0 <= said.good_gpu_hours <= 24 * moved + 1e-6
+    comparison = compare_waiting(BEFORE, after)
+    assert 0 <= comparison.harm_gpu_hours <= 24 * moved + 1e-6
+    assert 0 <= comparison.good_gpu_hours <= 24 * moved + 1e-6
     if a[1] == 0:
-        assert said.harm_gpu_hours == 0
+        assert comparison.harm_gpu_hours == 0
     if not moved:
-        assert said.harm_gpu_hours == said.good_gpu_hours == 0
+        assert comparison.harm_gpu_hours == comparison.good_gpu_hours == 0
     shuffled = list(after)
     dice.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert compare_waiting(BEFORE, shuffled).worse == said.worse
+    assert compare_waiting(BEFORE, shuffled).worse == comparison.worse
 
 
 @pytest.fixture
@@ -151,9 +151,11 @@ def test_the_executor_reviews_what_it_did_from_stored_rows(views: Memory) -> Non
     quota(views, "Queue.kai", "a", (4, 0), (12, 3))
     quota(views, "Queue.kai", "b", (4, 4), (5, 0))
     now = AFTER + 48 * HOUR
-    said = review_step(action("Queue.kai"), views, now)
-    assert said.worse is True
-    assert said.harm_gpu_hours == 47 * 3, "the hour of the step itself is neither before nor after"
+    review = review_step(action("Queue.kai"), views, now)
+    assert review.worse is True
+    assert review.harm_gpu_hours == 47 * 3, (
+        "the hour of the step itself is neither before nor after"
+    )
     reasons = QuotaExecutor().review(action("Queue.kai"), views, now)
     assert reasons is not None
     assert [r.gate for r in reasons] == ["worsened"]
@@ -176,9 +178,9 @@ def test_what_waits_for_a_cluster_queue_stands_in_its_local_queues(views: Memory
     quota(views, "LocalQueue", "b", (0, 4), (0, 1), **line)
     idle = {"namespace": "team-a", "parent": "a", "nominal": None, "resource": "workloads"}
     quota(views, "LocalQueue", "a", (0, 0), (0, 0), **idle)
-    said = review_step(action("ClusterQueue", "h100"), views, AFTER + 48 * HOUR)
-    assert said.worse is False
-    assert (said.waited_before, said.waited_after) == (0.5, 0.125)
+    review = review_step(action("ClusterQueue", "h100"), views, AFTER + 48 * HOUR)
+    assert review.worse is False
+    assert (review.waited_before, review.waited_after) == (0.5, 0.125)
 
 
 def test_pods_without_a_place_wait_where_objects_do_not_say_it(views: Memory) -> None:
@@ -199,9 +201,9 @@ def test_pods_without_a_place_wait_where_objects_do_not_say_it(views: Memory) ->
     )  # fmt: skip
     target = Target("lab", "v1", "ElasticQuota", "team-a", "a", "u")
     made = Action("x", moved, Intent(target, "quota", (), ()), AFTER, "actor")
-    said = review_step(made, views, AFTER + 48 * HOUR)
-    assert said.waited_before == pytest.approx(2 * 50 / (8 * 168), abs=1e-6)
-    assert said.waited_after == 0
+    review = review_step(made, views, AFTER + 48 * HOUR)
+    assert review.waited_before == pytest.approx(2 * 50 / (8 * 168), abs=1e-6)
+    assert review.waited_after == 0
 
 
 def test_a_queue_without_nominal_quota_waits_for_all_that_its_line_holds(views: Memory) -> None:

@@ -79,8 +79,8 @@ def test_running_pods_are_resized_in_place_and_the_undo_is_exact(place: Place) -
 
     after = place.get("Pod", "x-1")
     assert after is not None
-    asked = [c["resources"]["requests"] for c in after["spec"]["containers"]]
-    assert asked == [{"cpu": "500m"}, {**AMOUNTS, "cpu": "3500m"}]
+    wanted = [c["resources"]["requests"] for c in after["spec"]["containers"]]
+    assert wanted == [{"cpu": "500m"}, {**AMOUNTS, "cpu": "3500m"}]
     assert all(place.holds(c) for c in intent.changes)
     place.send(*intent.undo)
     assert bare(place.get("Pod", "x-1")) == bare(before)
@@ -133,8 +133,8 @@ def test_a_container_that_would_start_anew_is_not_resized_in_place(place: Place)
 
 def test_whole_amounts_are_written_as_the_server_stores_them(place: Place) -> None:
     pod(place, deployment(place))
-    said: dict[str, Any] = {"resource": "memory", "ask": 8 * GIB, "used_p99": 1, "used_peak": 1}
-    (change,) = intended(place, RequestsExecutor(), "Deployment", MEMORY, **said).changes
+    answer: dict[str, Any] = {"resource": "memory", "ask": 8 * GIB, "used_p99": 1, "used_peak": 1}
+    (change,) = intended(place, RequestsExecutor(), "Deployment", MEMORY, **answer).changes
     place.send(change)
     assert set(change.becomes.values()) == {"8Gi"}
     assert place.holds(change)
@@ -164,16 +164,16 @@ def test_the_template_is_written_where_a_policy_asks_for_it(place: Place) -> Non
     ids=["asked", "p99 with headroom", "peak"],
 )
 def test_nothing_goes_below_what_was_used(ask: int, p99: int, peak: int, least: float) -> None:
-    said = {"resource": "cpu", "ask": ask, "used_p99": p99, "used_peak": peak}
-    assert get_minimum(decided("Deployment", "n", "x", CPU, parameters=said), "cpu") == least
+    answer = {"resource": "cpu", "ask": ask, "used_p99": p99, "used_peak": peak}
+    assert get_minimum(decided("Deployment", "n", "x", CPU, parameters=answer), "cpu") == least
 
 
 @pytest.mark.parametrize("missing", ["ask", "used_p99", "used_peak", "resource"])
 def test_what_is_not_known_is_not_lowered(place: Place, missing: str) -> None:
     deployment(place)
-    said = {k: v for k, v in USED.items() if k != missing}
+    answer = {k: v for k, v in USED.items() if k != missing}
     with pytest.raises(RefusedError, match="is not known, so nothing is lowered"):
-        intended(place, RequestsExecutor(), "Deployment", CPU, **said)
+        intended(place, RequestsExecutor(), "Deployment", CPU, **answer)
 
 
 def test_who_asks_for_no_more_is_left_alone(place: Place) -> None:
@@ -220,8 +220,8 @@ def board(place: Place, **spec: Any) -> tuple[str, Object]:
 
 def test_boards_are_cut_on_a_cordoned_node_that_waits_for_success(place: Place) -> None:
     name, before = board(place)
-    said = {"mig_config": "all-2g.20gb", "processes": 0}
-    intent = intended(place, MigExecutor(), "Node", "cut-again", name, **said)
+    answer = {"mig_config": "all-2g.20gb", "processes": 0}
+    intent = intended(place, MigExecutor(), "Node", "cut-again", name, **answer)
     cordon, label, again = intent.changes
     assert cordon.becomes == {CORDON: True}
     assert again.when["/metadata/labels/nvidia.com~1mig.config.state"] == "success"
@@ -256,12 +256,12 @@ def test_boards_that_may_be_in_use_are_never_cut(
 
 def test_of_a_pool_the_first_node_that_may_be_is_cut(place: Place) -> None:
     name, _ = board(place)
-    said = {"mig_config": "all-1g.10gb"}
+    answer = {"mig_config": "all-1g.10gb"}
     busy, unknown = {"node": "x", "processes": 1}, {"node": name, "processes": None}
-    nodes = [{**busy, **said}, {**unknown, **said}]
+    nodes = [{**busy, **answer}, {**unknown, **answer}]
     with pytest.raises(RefusedError, match=r"no node may be cut again: .*is not known"):
         intended(place, MigExecutor(), "NodePool", "cut-again", "pool", nodes=nodes)
-    nodes.append({"node": name, "processes": 0, **said})
+    nodes.append({"node": name, "processes": 0, **answer})
     intent = intended(place, MigExecutor(), "NodePool", "cut-again", "pool", nodes=nodes)
     assert (intent.target.kind, intent.target.name) == ("Node", name)
     with pytest.raises(RefusedError, match="no node may be cut again"):
@@ -270,17 +270,17 @@ def test_of_a_pool_the_first_node_that_may_be_is_cut(place: Place) -> None:
 
 def test_a_node_with_gpu_pods_or_a_strangers_cordon_is_not_cut(place: Place) -> None:
     name, _ = board(place)
-    said = {"mig_config": "all-1g.10gb", "processes": 0}
+    answer = {"mig_config": "all-1g.10gb", "processes": 0}
     limits = {"nvidia.com/mig-1g.10gb": "1"}
     container = {"name": "m", "image": "b", "resources": {"limits": limits}}
     place.make(
         "Pod", {"metadata": {"name": "p"}, "spec": {"nodeName": name, "containers": [container]}}
     )
     with pytest.raises(RefusedError, match="has GPU pods: p"):
-        intended(place, MigExecutor(), "Node", "cut-again", name, **said)
+        intended(place, MigExecutor(), "Node", "cut-again", name, **answer)
     place.patch("Node", name, {"spec": {"unschedulable": True}})
     with pytest.raises(RefusedError, match="cordoned by somebody already"):
-        intended(place, MigExecutor(), "Node", "cut-again", name, **said)
+        intended(place, MigExecutor(), "Node", "cut-again", name, **answer)
 
 
 OWN: dict[str, Any] = {

@@ -72,8 +72,8 @@ def journalled(home: Path, name: str, *, back: float | None = None) -> str:
         details={},
     )
     facts = Facts(finding, Recommendation("stop", "x", "idle", reversible=True), ACT, gpus=1.0)
-    moment = [ACT]
-    with Journal.open(home / "journal.sqlite", lambda: moment[0]) as journal:
+    instant = [ACT]
+    with Journal.open(home / "journal.sqlite", lambda: instant[0]) as journal:
         journal.append(event_types.SEEN, f"f-{name}", {})
         journal.append(event_types.NOTIFIED, f"f-{name}", {"policy": "idle"})
         journal.append(
@@ -83,7 +83,7 @@ def journalled(home: Path, name: str, *, back: float | None = None) -> str:
         journal.append(event_types.SENT, action.id, {"change": 0, "code": 200})
         journal.append(event_types.OUTCOME, action.id, Outcome(action.id, "done", ACT))
         if back is not None:
-            moment[0] = ACT + timedelta(hours=back)
+            instant[0] = ACT + timedelta(hours=back)
             journal.append(event_types.REVERSED, action.id, {"by": "ann", "person": True})
     return action.id
 
@@ -210,22 +210,22 @@ def test_what_came_back_saves_no_more_while_its_prediction_goes_on(
     names = [f"w{n}" for n in range(10)]
     rows = {key: [value] * len(names) for key, value in idle.items()}
     lake.replace("finding", Batch.of("finding", rows | {"id": names, "workload": names}).rows)
-    told = []
+    result = []
     for hours in (1, 10):
         store_savings(lake, record(settings), "c", WATCHED, ACT + timedelta(hours=hours))
-        told += [(r["gpu_hours"], r["predicted_gpu_hours"]) for r in stored(lake)]
-    assert told == [(0.5, pytest.approx(1)), (0.5, pytest.approx(10))]
+        result += [(r["gpu_hours"], r["predicted_gpu_hours"]) for r in stored(lake)]
+    assert result == [(0.5, pytest.approx(1)), (0.5, pytest.approx(10))]
 
 
 def test_a_turn_measures_once_an_hour(settings: Settings, lake: Warehouse) -> None:
     journalled(settings.home, "nb")
-    told: list[int] = []
+    result: list[int] = []
     measure = store_hourly(
-        lake, record(settings), "c", WATCHED, lambda entries: told.append(len(entries))
+        lake, record(settings), "c", WATCHED, lambda entries: result.append(len(entries))
     )
     for minutes in (0, 30, 59, 61):
         measure(NOW + timedelta(minutes=minutes))
-    assert len(told) == 2
+    assert len(result) == 2
 
 
 @pytest.mark.parametrize("by", ["policy", "team", "action", "kind"])
@@ -239,9 +239,9 @@ def test_the_command_adds_up_however_it_is_asked(
     where = ("--home", settings.home, "--cluster", "c")
     ran = fallow("saved", "--by", by, "-o", "json", *where)
     assert ran.code == 0, ran.err
-    told = json.loads(ran.out)
-    assert told["schema"] == "fallow.savings/v1"
-    rows, total = told["savings"], told["total"]
+    document = json.loads(ran.out)
+    assert document["schema"] == "fallow.savings/v1"
+    rows, total = document["savings"], document["total"]
     assert sum(r["usd"] for r in rows) == pytest.approx(total["usd"])
     assert total["usd"] == pytest.approx(sum(total[k] or 0 for k in ("cash", "served", "released")))
     assert (total["actions"], total["reversed"], total["reversal_rate"]) == (2, 1, 0.5)

@@ -78,10 +78,10 @@ def living(*, keda: bool) -> Iterator[Site]:
 
 
 def decided(by_hour: tuple[float, ...] = DAY, **stage: Any) -> Decision:
-    said = {"image": "registry.site/pause:1", "headroom_by_hour_utc": list(by_hour), **stage}
+    answer = {"image": "registry.site/pause:1", "headroom_by_hour_utc": list(by_hour), **stage}
     subject = ("lab", "Fleet", "", "lab")
     return Decision(
-        "d", "warm", "f", subject, "shrink-headroom", "act", "allow", (), NOW, parameters=said
+        "d", "warm", "f", subject, "shrink-headroom", "act", "allow", (), NOW, parameters=answer
     )
 
 

@@ -221,8 +221,8 @@ def test_packages_are_kept_as_the_tools_list_them(lab: Lab, place: ContainerRef)
 
     assert part is not None
     assert part.verified
-    said = (lab.kept / "packages").read_text()
-    assert said == "# python -m pip freeze --all\ntorch==2.9.0\n"
+    text = (lab.kept / "packages").read_text()
+    assert text == "# python -m pip freeze --all\ntorch==2.9.0\n"
 
 
 def test_a_container_without_packages_has_no_list(lab: Lab, place: ContainerRef) -> None:

@@ -67,8 +67,8 @@ def test_everything_is_kept_verified_and_indexed(lab: Lab) -> None:
     assert index.parent == lab.kept / "lab" / "lab" / "Notebook" / "nb" / made.id
     again = msgspec.json.decode(index.read_bytes(), type=Snapshot, strict=False)
     assert again == made
-    asked = lab.site.items(f"{SNAPSHOTS}/namespaces/lab/volumesnapshots")
-    assert [a["spec"] for a in asked] == [
+    wanted = lab.site.items(f"{SNAPSHOTS}/namespaces/lab/volumesnapshots")
+    assert [a["spec"] for a in wanted] == [
         {
             "volumeSnapshotClassName": "fast",
             "source": {"persistentVolumeClaimName": "home-ann"},

@@ -49,8 +49,8 @@ def test_noise_seldom_alarms_and_a_shift_soon_does() -> None:
     rng = np.random.default_rng(11)
     first = 8 * WEEK + BESIDE
     values = rng.normal(100, 10, (60, first + 2 * WEEK))
-    told = compute_expected(values, first, 8, 3)
-    quiet = find_alarms(told, 3.5, 0.5, 5.0)
+    expected = compute_expected(values, first, 8, 3)
+    quiet = find_alarms(expected, 3.5, 0.5, 5.0)
     assert quiet.up.mean() + quiet.down.mean() < 0.05
     values[:, first + WEEK :] += 20
     alarms = find_alarms(compute_expected(values, first, 8, 3), 3.5, 0.5, 5.0)
@@ -66,10 +66,10 @@ def test_what_lasts_for_hours_is_not_news_every_hour() -> None:
     values[:, 0] = noise[:, 0]
     for hour in range(1, values.shape[1]):
         values[:, hour] = 0.9 * values[:, hour - 1] + np.sqrt(1 - 0.81) * noise[:, hour]
-    told = compute_expected(100 + 10 * values, first, 8, 3)
-    assert np.median(told.rho) == pytest.approx(0.86, abs=0.05)
-    _, _, naive = run_cusum(told.score, 0.5, 5.0)
-    _, _, alarms = run_cusum(compute_innovations(told.score, told.rho), 0.5, 5.0)
+    expected = compute_expected(100 + 10 * values, first, 8, 3)
+    assert np.median(expected.rho) == pytest.approx(0.86, abs=0.05)
+    _, _, naive = run_cusum(expected.score, 0.5, 5.0)
+    _, _, alarms = run_cusum(compute_innovations(expected.score, expected.rho), 0.5, 5.0)
     assert alarms.sum() < naive.sum() / 5
 
 

@@ -101,8 +101,8 @@ def test_no_alarm_when_the_books_come_back_from_a_silence(silent: range, make_bo
     books.post("vision", {"idle": 30.0, "productive": 60.0}, skip=lambda h: h in silent)
     books.post("speech", {"productive": 5.0}, skip=lambda h: h in silent and (whole or h % 3 > 0))
     assert found(books) == []
-    said = AnomaliesAnalyzer().unjudged(books.views, books.window)
-    assert any("less than the usual fleet" in why for doubt in said for why in doubt.reasons)
+    reports = AnomaliesAnalyzer().unjudged(books.views, books.window)
+    assert any("less than the usual fleet" in why for doubt in reports for why in doubt.reasons)
 
 
 def test_too_little_history_is_not_judged_and_said(make_books: Any) -> None:
@@ -110,8 +110,8 @@ def test_too_little_history_is_not_judged_and_said(make_books: Any) -> None:
     books.rest()
     books.post("vision", {"idle": lambda h: 90.0 if h > -20 else 1.0})
     assert found(books) == []
-    (said,) = AnomaliesAnalyzer().unjudged(books.views, books.window)
-    assert said.reasons == ("168 of 168 hours: fewer than 3 weeks of history before them",)
+    (reports,) = AnomaliesAnalyzer().unjudged(books.views, books.window)
+    assert reports.reasons == ("168 of 168 hours: fewer than 3 weeks of history before them",)
 
 
 def test_without_a_price_gpu_hours_are_judged(make_books: Any) -> None:
@@ -132,8 +132,8 @@ def test_a_planned_change_is_kept_quiet_and_told(make_books: Any) -> None:
     assert found(books)
     assert found(books, known_changes=known) == []
     settings = AnomaliesSettings.model_validate({"known_changes": known})
-    told = AnomaliesAnalyzer(settings).summary(books.views, books.window)
-    assert [p["subject"] for p in told["planned"]] == ["vision"]
+    result = AnomaliesAnalyzer(settings).summary(books.views, books.window)
+    assert [p["subject"] for p in result["planned"]] == ["vision"]
 
 
 def test_a_fall_is_told_but_no_finding(make_books: Any) -> None:

@@ -48,11 +48,11 @@ def found(site: Hours, **chosen: Any) -> list[Finding]:
 
 @pytest.mark.parametrize("name", sorted(p.name for p in GOLDEN.iterdir()))
 def test_golden(name: str, site_hours: Hours, mounts: Any) -> None:
-    said = json.loads((GOLDEN / name / "site.json").read_text())
-    for work in said["workloads"]:
+    answer = json.loads((GOLDEN / name / "site.json").read_text())
+    for work in answer["workloads"]:
         pod = mounts(*work["claims"])
         site_hours.workload(work["name"], [work["rank"]], pod=pod, host=work["host"])
-    made = found(site_hours, **said["settings"])
+    made = found(site_hours, **answer["settings"])
     documents = [document(f) for f in made]
     golden = GOLDEN / name / "findings.json"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -112,10 +112,10 @@ def test_data_whose_reads_are_unknown_stays(
 def test_a_cheaper_class_counts_every_fee(site_hours: Hours, mounts: Any) -> None:
     quiet = {"fs_read_bps": 0.0, "net_rx_bps": 0.0}
     site_hours.workload("job", [{}], pod=mounts("data"), host=quiet)
-    (dear,) = found(site_hours, classes=[HOT, COOL], datasets=[SET])
+    (expensive,) = found(site_hours, classes=[HOT, COOL], datasets=[SET])
     months = 90 / (365.25 / 12)
     # Hot has no minimum stay and no retrieval: nothing but the difference of storage.
-    assert dear.details["stay_usd"] - dear.details["move_usd"] == pytest.approx(
+    assert expensive.details["stay_usd"] - expensive.details["move_usd"] == pytest.approx(
         5000 * 0.08 * months, abs=0.02
     )
     early = HOT | {"minimum_days": 90, "retrieval_usd_per_gib": "0.05"}

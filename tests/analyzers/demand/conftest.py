@@ -41,9 +41,9 @@ class Site:
         """Put pods that ask for `gpus(day, hour)` in every hour."""
         for day in range(self.days):
             for hour in range(24):
-                asked = gpus(day, hour)
-                if asked:
-                    self.pod(day * 24 + hour, 1, asked, **more)
+                wanted = gpus(day, hour)
+                if wanted:
+                    self.pod(day * 24 + hour, 1, wanted, **more)
 
     def node(self, name: str, capacity_type: str) -> None:
         row = {"cluster": "c", "node": name, "gpu_count": 8, "capacity_type": capacity_type}

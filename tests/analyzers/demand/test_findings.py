@@ -47,13 +47,13 @@ def test_each_queues_forecast_or_its_refusal_is_told(make_demand: Make) -> None:
     site = make_demand(days=28)
     site.demand(lambda day, hour: 4 + (day * 7 + hour * 3) % 5, namespace="steady")
     site.demand(lambda day, _hour: 8 if day > 20 else 0, namespace="young", queue="lq")
-    told = DemandAnalyzer().summary(site.views, site.window)["clusters"]["c"]
-    assert told["history_days"] == 28
-    assert set(told["forecasts"]) == {"(all)", "steady", "young/lq"}
+    result = DemandAnalyzer().summary(site.views, site.window)["clusters"]["c"]
+    assert result["history_days"] == 28
+    assert set(result["forecasts"]) == {"(all)", "steady", "young/lq"}
     refused = {
         u.subject.workload: u.reasons[0] for u in DemandAnalyzer().unjudged(site.views, site.window)
     }
-    for name, made in told["forecasts"].items():
+    for name, made in result["forecasts"].items():
         assert (name in refused) == (made["refused"] is not None)
 
 
@@ -78,8 +78,8 @@ def test_workloads_are_told_by_profile(make_demand: Make) -> None:
     site.pod(0, 100, workload_kind="Notebook", workload="alice")
     for day in range(8):
         site.pod(day * 24 + 2, 3, workload=f"nightly-{day}")
-    told = DemandAnalyzer().summary(site.views, site.window)
-    assert {name: p["runs"] for name, p in told["profiles"].items()} == {"build": 1, "retrain": 8}
+    result = DemandAnalyzer().summary(site.views, site.window)
+    assert {name: p["runs"] for name, p in result["profiles"].items()} == {"build": 1, "retrain": 8}
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,9 @@ def test_the_newsvendors_critical_ratio(under: float, over: float, ratio: float)
 
 def test_headroom_is_the_quantile_of_what_is_asked_within_the_lead_time() -> None:
     # 144 stretches of ten minutes: 7 ask for 8 GPUs, 72 for 1, 65 for nothing.
-    asked = {NOON + n * timedelta(minutes=10): 8.0 if n < 7 else 1.0 for n in range(79)}
+    wanted = {NOON + n * timedelta(minutes=10): 8.0 if n < 7 else 1.0 for n in range(79)}
     day = NOON + timedelta(days=1)
-    sizes = [compute_headroom(asked, NOON, day, 600, r).gpus for r in (0.4, 0.5, 0.9, 0.96)]
+    sizes = [compute_headroom(wanted, NOON, day, 600, r).gpus for r in (0.4, 0.5, 0.9, 0.96)]
     assert sizes == [0, 1, 1, 8]
 
 

@@ -307,9 +307,11 @@ def test_what_is_found_and_claimed_never_exceeds_what_was_free(
     assert sum(f.gpu_hours for f in found) <= (free["h"][0].as_py() or 0) + 1e-6
     assert sum(f.usd or 0 for f in found) <= (free["usd"][0].as_py() or 0)
     for one in found:
-        said = one.details
-        assert sum(said["by_cause"].values()) == pytest.approx(said["fragmented_gpus"], abs=1e-5)
-        assert said["unusable_gpus"] <= said["idle_gpus"] + 1e-6
+        answer = one.details
+        assert sum(answer["by_cause"].values()) == pytest.approx(
+            answer["fragmented_gpus"], abs=1e-5
+        )
+        assert answer["unusable_gpus"] <= answer["idle_gpus"] + 1e-6
     steps = build_waterfall(fleet.views, window, found)
     assert sum(s.marginal.gpu_hours for s in steps.steps) <= steps.bill.gpu_hours + 1e-6
 

@@ -35,10 +35,10 @@ def openb(views: Any, shared_data: Shared) -> Callable[[bool], Any]:
 
 
 def test_the_empty_cluster(openb: Callable[[bool], Any], window: Window) -> None:
-    said = FragmentationAnalyzer().summary(openb(False), window)
-    assert said["idle_gpus"] == 6212
-    assert said["fragmented_gpus"] == pytest.approx(866.233, abs=5e-4)
-    assert said["by_cause"] == pytest.approx(
+    answer = FragmentationAnalyzer().summary(openb(False), window)
+    assert answer["idle_gpus"] == 6212
+    assert answer["fragmented_gpus"] == pytest.approx(866.233, abs=5e-4)
+    assert answer["by_cause"] == pytest.approx(
         {
             "lack_cpu": 21.541,
             "cpu_only_demand": 831.166,
@@ -60,26 +60,26 @@ def test_the_published_variants(
 ) -> None:
     nodes = shared_data("openb/openb_node_list_gpu_node.csv")
     views.put(*import_openb(nodes, shared_data(f"openb/openb_pod_list_{pods}.csv")))
-    said = FragmentationAnalyzer().summary(views, window)
-    assert 100 * said["fragmented_gpus"] / 6212 == pytest.approx(per_cent, abs=5e-4)
+    answer = FragmentationAnalyzer().summary(views, window)
+    assert 100 * answer["fragmented_gpus"] / 6212 == pytest.approx(per_cent, abs=5e-4)
 
 
 def test_the_snapshot(openb: Callable[[bool], Any], window: Window) -> None:
     views = openb(True)
     analyzer = FragmentationAnalyzer(FragmentationSettings(min_gpus=0))
-    said = analyzer.summary(views, window)
-    assert said["idle_gpus"] == pytest.approx(447.29)
-    assert said["fragmented_gpus"] == pytest.approx(431.58724, abs=5e-6)
-    assert sum(said["by_cause"].values()) == pytest.approx(said["fragmented_gpus"])
-    assert said["whole_free_gpus"] == 131
+    answer = analyzer.summary(views, window)
+    assert answer["idle_gpus"] == pytest.approx(447.29)
+    assert answer["fragmented_gpus"] == pytest.approx(431.58724, abs=5e-6)
+    assert sum(answer["by_cause"].values()) == pytest.approx(answer["fragmented_gpus"])
+    assert answer["whole_free_gpus"] == 131
     sizes = {
         size: (one["free_on_smaller_remainders"], one["jobs_that_fit"])
-        for size, one in said["packing"].items()
+        for size, one in answer["packing"].items()
     }
     assert sizes == {"1": (0, 131), "2": (69, 28), "4": (127, 1), "8": (131, 0)}
     found = analyzer.find(views, window)
     for name in ("idle_gpus", "fragmented_gpus", "unusable_gpus"):
-        assert sum(f.details[name] for f in found) == pytest.approx(said[name], abs=1e-4)
+        assert sum(f.details[name] for f in found) == pytest.approx(answer[name], abs=1e-4)
     assert all(f.evidence == "suspected" and f.usd is None for f in found)
 
 

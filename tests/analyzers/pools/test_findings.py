@@ -233,8 +233,8 @@ def test_savings_never_exceed_the_bill_and_are_the_same_again(pools: Pools) -> N
         made = analyzer.find(pools.views, pools.window)
         assert made == analyzer.find(pools.views, pools.window)
         bill = build_waterfall(pools.views, pools.window, made)
-        asked = "SELECT pool, sum(usd) FROM ledger GROUP BY 1"
-        bills = dict(pools.views.engine.execute(asked).fetchall())
+        wanted = "SELECT pool, sum(usd) FROM ledger GROUP BY 1"
+        bills = dict(pools.views.engine.execute(wanted).fetchall())
         for finding in made:
             assert finding.usd is None or 0 <= finding.usd <= bills[finding.subject.workload]
             if "bound" in finding.details and "usd_per_hour" in finding.details["bound"]:

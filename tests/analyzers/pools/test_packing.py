@@ -44,9 +44,9 @@ def check(found: NodeMix, pods: dict[PodShape, int]) -> None:
         assert all(type_.refuses(s) is None for s, _ in shapes)
         whole = sum(s.gpus * n for s, n in shapes if s.gpus and (s.milli == WHOLE or s.gpus > 1))
         parts = sum(s.milli * n for s, n in shapes if s.gpus == 1 and s.milli < WHOLE)
-        boards = nodes.gpu_free[node][: type_.gpus]
-        assert whole * WHOLE + parts == type_.gpus * WHOLE - boards.sum()
-        assert (boards >= 0).all()
+        gpus = nodes.gpu_free[node][: type_.gpus]
+        assert whole * WHOLE + parts == type_.gpus * WHOLE - gpus.sum()
+        assert (gpus >= 0).all()
     assert found.usd_h == pytest.approx(sum(float(o.usd_h or 0) * n for o, n in mix_of(nodes)))
     assert found.bound_usd_h <= found.usd_h
 

@@ -82,11 +82,11 @@ def test_the_range_is_amdahl_under_the_roofline(hours: Hours) -> None:
     hours.workload("m", [{**FP32, "dram_active": 0.7}])
     low = compute_speedup(0.5 / 0.8 * 0.5, 494.5 / 67 * 0.65)
     high = compute_speedup(0.5 / 0.8, 494.5 / 67 * 0.8)
-    said = found(hours)
-    assert said["w"].details["ranges"][0]["times_as_fast"] == pytest.approx([low, high], abs=1e-3)
-    assert said["w"].gpu_hours == pytest.approx(48 * (1 - 1 / low), abs=1e-5)
+    answer = found(hours)
+    assert answer["w"].details["ranges"][0]["times_as_fast"] == pytest.approx([low, high], abs=1e-3)
+    assert answer["w"].gpu_hours == pytest.approx(48 * (1 - 1 / low), abs=1e-5)
     # TF32 reads as many bytes as FP32: at 0.7 of 0.8 there is little to win, in BF16 twice that.
-    ranges = {r["format"]: r["times_as_fast"] for r in said["m"].details["ranges"]}
+    ranges = {r["format"]: r["times_as_fast"] for r in answer["m"].details["ranges"]}
     assert ranges["TF32"] == pytest.approx([0.8 / 0.7] * 2, abs=1e-3)
     assert ranges["BF16"][1] == pytest.approx(2 * 0.8 / 0.7, abs=1e-3)
 
@@ -181,8 +181,8 @@ def test_what_is_saved_never_exceeds_the_bill(views: Any, fleet: list[Any]) -> N
                  "dram_active": dram}  # fmt: skip
         hours.workload(f"w{n % 3}", [shown], kind="Deployment", model=model, hours=(0, 26))
     made = PrecisionAnalyzer().find(views, hours.window)
-    poured = build_waterfall(views, hours.window, made)
-    assert poured.saved().gpu_hours <= poured.bill.gpu_hours
+    apportioned_usd = build_waterfall(views, hours.window, made)
+    assert apportioned_usd.saved().gpu_hours <= apportioned_usd.bill.gpu_hours
     assert sum(f.gpu_hours for f in made) <= 26 * len(fleet) + 1e-6
     for one in made:
         for shown in one.details["ranges"]:

@@ -97,10 +97,10 @@ def test_fair_shares_fit_and_leave_nothing_that_is_wanted(
 
 @given(st.lists(st.tuples(amounts, amounts, amounts), min_size=1, max_size=6))
 def test_drf_grants_fit_every_resource(rows: list[tuple[float, float, float]]) -> None:
-    totals, asked = np.array([100.0, 500.0, 900.0]), np.array(rows)
-    granted = compute_drf(totals, asked)
+    totals, wanted = np.array([100.0, 500.0, 900.0]), np.array(rows)
+    granted = compute_drf(totals, wanted)
     assert ((granted >= 0) & (granted <= 1)).all()
-    assert ((asked * granted[:, None]).sum(axis=0) <= totals * (1 + 1e-6)).all()
-    full = (asked * granted[:, None]).sum(axis=0) >= totals * (1 - 1e-6)
+    assert ((wanted * granted[:, None]).sum(axis=0) <= totals * (1 + 1e-6)).all()
+    full = (wanted * granted[:, None]).sum(axis=0) >= totals * (1 - 1e-6)
     cut = granted < 1 - 1e-6
-    assert (asked[cut][:, full] > 0).any(axis=1).all()
+    assert (wanted[cut][:, full] > 0).any(axis=1).all()

@@ -115,11 +115,11 @@ def test_a_proposal_tells_machines_which_objects_and_when_each_last_changed(
     ground.quota("donor", [8] * 30 + [6] * 5, 1, 0, kind="ResourceQuota")
     ground.quota("needy", 4, 4, 4, kind="ResourceQuota")
     ground.post(free=7)
-    said = found(ground, max_step=0.5)["stranded_quota"].recommendations[0].parameters["proposal"]
-    assert (said["kind"], said["resource"], said["flavor"]) == (
+    answer = found(ground, max_step=0.5)["stranded_quota"].recommendations[0].parameters["proposal"]
+    assert (answer["kind"], answer["resource"], answer["flavor"]) == (
         "ResourceQuota", "nvidia.com/gpu", ""
     )  # fmt: skip
-    donor, needy = said["moves"]
+    donor, needy = answer["moves"]
     assert (donor["namespace"], donor["object"]) == ("donor", "donor")
     assert donor["to_gpus"] - donor["from_gpus"] == needy["from_gpus"] - needy["to_gpus"] < 0
     assert donor["changed_gpus"] == -2
@@ -193,12 +193,12 @@ REFUSED = (
 
 def refuse(ground: Ground, times: list[float], *, namespace: str = "b", **words: Any) -> None:
     start = ground.window.start.replace(tzinfo=None)
-    said = {"quota": namespace, "resource": "nvidia.com/gpu", "n": 2, **words}
+    answer = {"quota": namespace, "resource": "nvidia.com/gpu", "n": 2, **words}
     rows = [
         {
             "cluster": "c", "uid": f"{namespace}-{n}", "ts": start + timedelta(hours=hour),
             "namespace": namespace, "kind": "ReplicaSet", "name": "web", "reason": "FailedCreate",
-            "message": REFUSED.format(**said),
+            "message": REFUSED.format(**answer),
         }
         for n, hour in enumerate(times)
     ]  # fmt: skip
@@ -344,11 +344,11 @@ def test_a_proposal_moves_quota_and_makes_none(
 ) -> None:
     chosen = QuotaSettings(max_missed_demand=regret)
     one = group(nominal, used, waiting)
-    said: QuotaMeasures = measure_group(one)
+    answer: QuotaMeasures = measure_group(one)
     free = one.money.free[one.inside]
-    assert (said.stranded.sum(axis=1) <= free + 1e-6).all()
-    assert said.stranded.sum() == pytest.approx(said.served.sum())
-    made = propose(one, said, chosen)
+    assert (answer.stranded.sum(axis=1) <= free + 1e-6).all()
+    assert answer.stranded.sum() == pytest.approx(answer.served.sum())
+    made = propose(one, answer, chosen)
     if made is None:
         return
     given_up = sum(g.before - g.after for g in made.gifts)

@@ -45,16 +45,16 @@ def week(views: Any, shared_data: Callable[[str], Path]) -> tuple[Any, Window]:
 
 
 def test_the_week_adds_up(week: tuple[Any, Window]) -> None:
-    told = QuotaAnalyzer().summary(*week)["groups"]["earth/ResourceQuota/nvidia.com/gpu"]
+    result = QuotaAnalyzer().summary(*week)["groups"]["earth/ResourceQuota/nvidia.com/gpu"]
     hours = 7 * 24
-    used = sum(m["used_gpus"] for m in told["members"]) * hours
-    entitled = sum(m["entitled_gpus"] for m in told["members"]) * hours
-    wanted = sum(m["demand_gpus"] for m in told["members"]) * hours
+    used = sum(m["used_gpus"] for m in result["members"]) * hours
+    entitled = sum(m["entitled_gpus"] for m in result["members"]) * hours
+    wanted = sum(m["demand_gpus"] for m in result["members"]) * hours
     assert used / entitled == pytest.approx(0.5270, abs=5e-5)
     assert entitled - used == pytest.approx(68_023.5, abs=2)
     assert wanted - used == pytest.approx(6_333.1, abs=2)
     # What waits either has room under its own quota (a gang that fits no node) or is walled in.
-    walled = told["blocked_gpu_hours"] + told["starved_gpu_hours"]
+    walled = result["blocked_gpu_hours"] + result["starved_gpu_hours"]
     assert walled == pytest.approx(6_333.1, abs=0.1)
 
 

@@ -93,8 +93,8 @@ def test_the_budgets_over_a_sick_nodes_pods_are_named(ward: Ward) -> None:
     ward.views.rows("disruption_budget", rows)
     (advice,) = found(ward)["sick_node"].recommendations
     assert advice.caution == "a drain waits: ns/mine (minAvailable 1) allows no eviction"
-    told = found(ward)["sick_node"].details["disruption_budgets"]
-    assert told == [{"name": "ns/mine", "wants": "minAvailable 1", "evictions_allowed": 0}]
+    result = found(ward)["sick_node"].details["disruption_budgets"]
+    assert result == [{"name": "ns/mine", "wants": "minAvailable 1", "evictions_allowed": 0}]
 
 
 @pytest.mark.parametrize("code", APPLICATIONS)
@@ -263,16 +263,16 @@ def test_whatever_happens_savings_stay_within_the_bill_and_are_the_same_again(  
     analyzer = ReliabilityAnalyzer(ReliabilitySettings(min_gpu_hours=0))
     made = analyzer.find(ward.views, ward.window)
     assert made == analyzer.find(ward.views, ward.window)
-    poured = build_waterfall(ward.views, ward.window, made)
+    apportioned_usd = build_waterfall(ward.views, ward.window, made)
     for finding in made:
-        assert 0 <= finding.gpu_hours <= poured.bill.gpu_hours + 1e-6
-        assert 0 <= (finding.usd or 0) <= (poured.bill.usd or Decimal()) + Decimal("0.01")
+        assert 0 <= finding.gpu_hours <= apportioned_usd.bill.gpu_hours + 1e-6
+        assert 0 <= (finding.usd or 0) <= (apportioned_usd.bill.usd or Decimal()) + Decimal("0.01")
         for advice in finding.recommendations:
             assert sum(c.gpu_hours for c in advice.claims) <= finding.gpu_hours + 1e-6
         for failure in finding.details.get("failures", ()):
             assert all(s >= 0 for s in (failure["seconds"] or {}).values())
         json.dumps(document(finding), allow_nan=False)
-    assert (poured.saved().usd or 0) <= (poured.bill.usd or 0)
+    assert (apportioned_usd.saved().usd or 0) <= (apportioned_usd.bill.usd or 0)
     analyzer.summary(ward.views, ward.window)
     analyzer.unjudged(ward.views, ward.window)
 

@@ -105,8 +105,8 @@ def test_no_evidence_without_hardware_or_nodes_recycles_a_node(names: set[str]) 
 def test_contradicting_evidence_always_holds(
     names: set[str], contradiction: Contradiction, *, runs_again: bool
 ) -> None:
-    told = names | {contradiction.signal} | ({contradiction.other} - {""})
-    verdict = judge(told, has_checkpoint=True, runs_again=runs_again)
+    result = names | {contradiction.signal} | ({contradiction.other} - {""})
+    verdict = judge(result, has_checkpoint=True, runs_again=runs_again)
     assert (verdict.cause, verdict.step) == ("unknown", "hold")
     assert contradiction.why in verdict.holds
 
@@ -151,11 +151,11 @@ def test_a_symptom_yields_to_what_explains_it() -> None:
 
 def test_the_tables_agree() -> None:
     assert {row.cause for row in read_cause_signals()} == set(read_steps())
-    told = {row.signal for row in read_event_signals()} | {
+    result = {row.signal for row in read_event_signals()} | {
         row.signal for row in read_message_signals()
     }
-    told |= set(read_exit_signals().values())
-    assert told - ANOTHERS <= set(NAMES)
+    result |= set(read_exit_signals().values())
+    assert result - ANOTHERS <= set(NAMES)
     events = {(row.kind, row.reason) for row in read_event_signals()}
     stored = {(kind, reason) for (_, reason), kind in read_controller_reasons().items()}
     assert stored == {pair for pair in events if pair[0] not in {"Node", "Pod"}}

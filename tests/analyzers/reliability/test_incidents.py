@@ -75,8 +75,8 @@ def test_ranks_and_nodes_of_one_failure_are_one_incident(
     assert several == {"broken node": 2}
     [partition] = classified["network partition"]
     assert partition.nodes == ("n-0", "n-1")
-    [board] = classified["bad GPU"]
-    assert {owner[3] for owner in board.owners} == {"job0", "job1"}
+    [gpu] = classified["bad GPU"]
+    assert {owner[3] for owner in gpu.owners} == {"job0", "job1"}
 
 
 def test_the_time_to_detect_is_measured_from_the_fault(

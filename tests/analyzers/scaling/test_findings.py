@@ -112,8 +112,8 @@ def test_explain_shows_the_paces(stepped: Stepped) -> None:
     stepped.job("llm-1", 1, 1000.0)
     stepped.job("llm-2", 8, 4000.0)
     (finding,) = found(stepped).values()
-    ((_, text, asked),) = ScalingAnalyzer().proof(finding)
-    rows = stepped.views.query(text, asked).to_pylist()
+    ((_, text, wanted),) = ScalingAnalyzer().proof(finding)
+    rows = stepped.views.query(text, wanted).to_pylist()
     assert [(r["gpus"], r["hours"], r["work_per_s"]) for r in rows] == [
         (1, 48, 1000.0),
         (8, 48, 4000.0),

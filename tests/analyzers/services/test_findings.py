@@ -48,10 +48,10 @@ def reasons(site: Served, **chosen: Any) -> list[str]:
 
 @pytest.mark.parametrize("case", sorted(p.name for p in GOLDEN.iterdir()))
 def test_a_site_becomes_its_document(case: str, served: Served) -> None:
-    said = json.loads((GOLDEN / case / "site.json").read_text())
-    for service in said["services"]:
+    document = json.loads((GOLDEN / case / "site.json").read_text())
+    for service in document["services"]:
         served.service(**service)
-    made = analyzer(**said["settings"]).find(served.views, served.window)
+    made = analyzer(**document["settings"]).find(served.views, served.window)
     agree(GOLDEN / case, made)
     fallen = build_waterfall(served.views, served.window, made)
     assert 0 < fallen.saved().gpu_hours <= fallen.bill.gpu_hours
@@ -186,7 +186,8 @@ def test_explain_shows_the_counts(served: Served) -> None:
     served.service("chat", GOOD, replicas=8)
     finding = found(served)["chat"]
     (counts, pods) = [
-        served.views.query(text, asked).to_pylist() for _, text, asked in analyzer().proof(finding)
+        served.views.query(text, wanted).to_pylist()
+        for _, text, wanted in analyzer().proof(finding)
     ]
     assert counts[0]["requests"] == 8 * 48 * 100
     assert counts[0]["most"] == pytest.approx(counts[0]["requests"])

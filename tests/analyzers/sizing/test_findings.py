@@ -139,11 +139,11 @@ def test_a_host_at_its_limit_comes_before_its_pipeline(
 def test_memory_that_a_framework_reserved_says_nothing(hours: Hours) -> None:
     hours.workload("torch", [{**DEEP_NOT, "mem_used_gib": 6.0}], **ALONE)
     hours.workload("vllm", [{**DEEP_NOT, "mem_used_gib": 72.0, "mem_least_gib": 72.0}], **ALONE)
-    said = found(hours)
-    assert said["torch"].recommendations[0].verb == "take a MIG instance"
-    assert said["torch"].details["memory"] == "at most 6.0 of 80 GiB"
-    assert said["vllm"].kind == "low_depth"
-    assert said["vllm"].details["memory"].startswith("unknown")
+    answer = found(hours)
+    assert answer["torch"].recommendations[0].verb == "take a MIG instance"
+    assert answer["torch"].details["memory"] == "at most 6.0 of 80 GiB"
+    assert answer["vllm"].kind == "low_depth"
+    assert answer["vllm"].details["memory"].startswith("unknown")
     held = SizingAnalyzer().unjudged(hours.views, hours.window)
     assert [(u.subject.workload, u.gpu_hours) for u in held] == [("vllm", 48.0)]
     assert "max_memory_allocated" in held[0].reasons[0]
@@ -263,7 +263,7 @@ def test_what_has_no_price_has_no_dollars(hours: Hours) -> None:
     advised = found(hours)["w"]
     assert advised.usd is None
     assert advised.gpu_hours == pytest.approx(48 * 0.6)
-    assert any("price" in said for said in advised.details["assumptions"])
+    assert any("price" in answer for answer in advised.details["assumptions"])
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_no_workload_wastes_more_than_it_cost_and_confirmation_takes_two_witness
             )
         if one.evidence == "confirmed":
             assert any(rank["power_w"] is not None for rank in ranks)
-    poured = build_waterfall(views, hours.window, made)
-    assert poured.saved().gpu_hours <= poured.bill.gpu_hours
-    saved, bill = poured.saved().usd, poured.bill.usd
+    apportioned_usd = build_waterfall(views, hours.window, made)
+    assert apportioned_usd.saved().gpu_hours <= apportioned_usd.bill.gpu_hours
+    saved, bill = apportioned_usd.saved().usd, apportioned_usd.bill.usd
     assert saved is None or bill is None or saved <= bill

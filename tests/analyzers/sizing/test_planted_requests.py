@@ -83,12 +83,12 @@ def planted(views: Any) -> dict[str, tuple[str, dict[str, float]]]:
     assert len(world.pods("Running")) == len(plans)
     end = BEGIN + timedelta(days=DAYS)
     by_uid = {p["metadata"]["uid"]: p["metadata"]["labels"]["app"] for p in world.pods()}
-    tenures = [
+    allocations = [
         DeviceAllocation(t.holder, t.devices, t.start_s, MOMENTS[-1] + 1)
         for t in world.cluster.allocations
     ]
     of = {uid: scripts[name] for uid, name in by_uid.items()}
-    views.put(*build_container_rows(tenures, of, MOMENTS, cluster="c"))
+    views.put(*build_container_rows(allocations, of, MOMENTS, cluster="c"))
     for pod in world.pods():
         name = by_uid[pod["metadata"]["uid"]]
         top = TopOwner("Deployment", name, None)
@@ -124,6 +124,6 @@ def test_planted_requests_are_found_and_killed_containers_keep_their_memory(
     expected = {(name, part) for name, (plan, _) in planted.items() for part in PLANTED[plan]}
     assert set(found) == expected
     assert len(expected) == len(BEHAVIOURS) * 3
-    for (name, part), said in found.items():
+    for (name, part), answer in found.items():
         truth = planted[name][1][part] * (1 if part == "cpu" else MIB)
-        assert said["ask"] == pytest.approx(truth, rel=0.02, abs=10.1 if part == "cpu" else MIB)
+        assert answer["ask"] == pytest.approx(truth, rel=0.02, abs=10.1 if part == "cpu" else MIB)

@@ -45,12 +45,12 @@ def use(
 def work(hours: Hours, *containers: Mapping[str, Any], **more: Any) -> None:
     """Let a Deployment `w` of one pod on one GPU ask for what its containers say."""
     every: Sequence[Mapping[str, Any]] = containers or (MAIN,)
-    asked = {
+    wanted = {
         "cpu_request_milli": sum(c.get("cpu_milli", 0) for c in every),
         "memory_request_bytes": sum(c.get("memory_bytes", 0) for c in every),
         "containers": json.dumps(every),
     }
-    hours.workload("w", kind="Deployment", pod=asked, **more)
+    hours.workload("w", kind="Deployment", pod=wanted, **more)
 
 
 def found(hours: Hours) -> dict[str, Finding]:
@@ -117,8 +117,8 @@ def test_a_container_that_was_killed_for_memory_is_never_lowered(hours: Hours, g
     work(hours, {**MAIN, "memory_bytes": 512 * GIB, "oom_killed": True})
     use(hours, "w-0", gib=[gib])
     assert set(found(hours)) == {"cpu_request"}  # no memory_hog either
-    (told,) = found(hours)["cpu_request"].details["containers"]
-    assert told["oom_killed"] is True
+    (result,) = found(hours)["cpu_request"].details["containers"]
+    assert result["oom_killed"] is True
 
 
 def test_another_pod_of_the_workload_that_was_killed_counts(hours: Hours) -> None:

@@ -333,7 +333,7 @@ def test_work_on_spot_never_costs_less_than_its_price_and_saves_no_more_than_the
     analyzer = SpotAnalyzer(SpotSettings(min_saving=0, min_gpu_hours=0, min_discount=0))
     made = analyzer.find(fleet.views, fleet.window)
     assert made == analyzer.find(fleet.views, fleet.window)
-    poured = build_waterfall(fleet.views, fleet.window, made)
+    apportioned_usd = build_waterfall(fleet.views, fleet.window, made)
     for finding in made:
         for plan in finding.details["plans"]:
             assert plan["stretch"]["pessimistic"] >= 1
@@ -343,6 +343,6 @@ def test_work_on_spot_never_costs_less_than_its_price_and_saves_no_more_than_the
         assert 0 < (finding.usd or 0) <= Decimal(repr(finding.details["paid_usd"])) + 1
         claimed = sum((c.usd or Decimal()) for c in finding.recommendations[0].claims)
         assert claimed <= (finding.usd or Decimal())
-    assert (poured.saved().usd or 0) <= (poured.bill.usd or 0)
+    assert (apportioned_usd.saved().usd or 0) <= (apportioned_usd.bill.usd or 0)
     advised = sum((f.usd or Decimal()) for f in made)
-    assert (poured.saved().usd or Decimal()) <= advised
+    assert (apportioned_usd.saved().usd or Decimal()) <= advised

@@ -55,7 +55,7 @@ def test_it_leaves_on_demand_only_when_it_is_well_ahead() -> None:
 
 
 def test_capacity_is_there_for_its_part_of_the_time_and_the_same_again() -> None:
-    asked = {"traces": 200, "hours": 200.0, "step_h": 0.1, "up_h": 6.0, "down_h": 2.0, "seed": 1}
-    drawn = draw_capacity(**asked)  # type: ignore[arg-type]
+    wanted = {"traces": 200, "hours": 200.0, "step_h": 0.1, "up_h": 6.0, "down_h": 2.0, "seed": 1}
+    drawn = draw_capacity(**wanted)  # type: ignore[arg-type]
     assert abs(drawn.mean() - 0.75) < 0.02
-    assert (drawn == draw_capacity(**asked)).all()  # type: ignore[arg-type]
+    assert (drawn == draw_capacity(**wanted)).all()  # type: ignore[arg-type]

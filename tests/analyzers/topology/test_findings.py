@@ -209,14 +209,14 @@ def test_what_is_saved_never_exceeds_the_bill(
     for n, zone in enumerate(zones):
         hours.room(f"n{n}", 4, zone=zone)
     for number, job in enumerate(wanted):
-        told = {"net_rx_bps": job["rate"], "net_tx_bps": job["rate"]}
+        result = {"net_rx_bps": job["rate"], "net_tx_bps": job["rate"]}
         hours.workload(
             f"w{number}",
             [{"pcie_bps_max": job["rate"]}] * (job["pods"] * job["gpus"]),
             gpus_per_pod=job["gpus"],
             nodes=[f"n{n}" for n in job["nodes"]],
             hours=(job["begin"], 48),
-            host=told if job["heard"] else None,
+            host=result if job["heard"] else None,
             priced=job["priced"],
         )
     analyzer = TopologyAnalyzer(TopologySettings(least_gpu_hours=0, talk_gbs=1e-6))
@@ -230,8 +230,8 @@ def test_what_is_saved_never_exceeds_the_bill(
         assert finding.usd is None or 0 <= finding.usd <= usd
         assert (finding.usd is None) == (usd is None)
         assert 0 < finding.details["share"] < 1
-    poured = build_waterfall(views, hours.window, made)
-    saved, bill = poured.saved(), poured.bill
+    apportioned_usd = build_waterfall(views, hours.window, made)
+    saved, bill = apportioned_usd.saved(), apportioned_usd.bill
     assert saved.gpu_hours <= bill.gpu_hours
     assert (saved.usd or 0) <= (bill.usd or 0)
     assert (saved.gpu_hours > 0) == bool(made)

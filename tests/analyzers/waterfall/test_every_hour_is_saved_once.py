@@ -49,11 +49,11 @@ def posted(**changes: Any) -> Row:
 
 
 def claim(gpu_hours: float, usd: Decimal | None = None, **about: Any) -> Claim:
-    whom: dict[str, Any] = {
+    owner: dict[str, Any] = {
         "cluster": "c", "namespace": "ns", "workload_kind": "Job", "workload": "w", "pool": None,
         "state": "idle",
     }  # fmt: skip
-    return Claim(gpu_hours=gpu_hours, usd=usd, **(whom | about))
+    return Claim(gpu_hours=gpu_hours, usd=usd, **(owner | about))
 
 
 def finding(*claims: Claim, analyzer: str = "idle", number: int = 0, **changes: Any) -> Finding:
@@ -164,8 +164,8 @@ def test_free_and_stranded_are_both_nobody_s(views: Memory) -> None:
     post(views, [posted(state="free", namespace="", workload_kind="", workload="")])
     (step,) = build_waterfall(views, DAY, [finding(claim(9, state="stranded", namespace=""))]).steps
     assert step.marginal.gpu_hours == 0.0
-    asked = claim(9, state="stranded", namespace="", workload_kind="", workload="")
-    (step,) = build_waterfall(views, DAY, [finding(asked)]).steps
+    wanted = claim(9, state="stranded", namespace="", workload_kind="", workload="")
+    (step,) = build_waterfall(views, DAY, [finding(wanted)]).steps
     assert step.marginal.gpu_hours == 1.0
 
 
@@ -312,8 +312,8 @@ def test_one_claim_alone_gets_exactly_the_lesser_of_what_it_asks_and_what_is_the
     ledger: Memory, rows: list[Row], wanted: float
 ) -> None:
     post(ledger, [row | {"device": f"d{n}"} for n, row in enumerate(rows)])
-    asked = Claim("c", None, None, None, None, "idle", wanted)
-    (step,) = build_waterfall(ledger, DAY, [finding(asked)]).steps
+    query = Claim("c", None, None, None, None, "idle", wanted)
+    (step,) = build_waterfall(ledger, DAY, [finding(query)]).steps
     there = sum(
         r["gpu_seconds"] / 3600 for r in rows if r["cluster"] == "c" and r["state"] == "idle"
     )

@@ -20,9 +20,12 @@ EPSILON = 1e-9
 def overlaps(tenures: list[DeviceAllocation]) -> float:
     """Return the greatest sum of shares that one device ever bore."""
     steps: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
-    for tenure in tenures:
-        for device in tenure.devices:
-            steps[device] += [(tenure.start_s, tenure.share), (tenure.end_s, -tenure.share)]
+    for allocation in tenures:
+        for device in allocation.devices:
+            steps[device] += [
+                (allocation.start_s, allocation.share),
+                (allocation.end_s, -allocation.share),
+            ]
     most = 0.0
     for changes in steps.values():
         load = 0.0
@@ -87,16 +90,16 @@ def test_whatever_happens_no_device_is_held_twice_or_while_it_is_out(
     tell(world, shapes, story)
     assert overlaps(world.cluster.allocations) <= 1 + EPSILON
     for outage in world.cluster.outages:
-        for tenure in world.cluster.allocations:
-            if outage.device in tenure.devices:
-                assert tenure.end_s <= outage.start_s or tenure.start_s >= outage.end_s
+        for reply in world.cluster.allocations:
+            if outage.device in reply.devices:
+                assert reply.end_s <= outage.start_s or reply.start_s >= outage.end_s
     open_now = {t.holder.uid: t for t in world.cluster.allocations if t.end_s == inf}
     alive = {p["metadata"]["uid"] for p in world.pods() if "nodeName" in p["spec"]}
     assert open_now.keys() <= alive
     for pod in world.pods("Running"):
-        tenure = open_now.get(pod["metadata"]["uid"])
-        if tenure is not None:
-            nodes = {world.cluster.devices[d].node for d in tenure.devices}
+        reply = open_now.get(pod["metadata"]["uid"])
+        if reply is not None:
+            nodes = {world.cluster.devices[d].node for d in reply.devices}
             assert nodes == {pod["spec"]["nodeName"]}
 
 
@@ -155,9 +158,9 @@ def test_exactly_the_free_gpus_are_given_and_the_rest_wait(small: Make, shapes: 
     assert len(world.pods("Running")) == 3
     waiting = world.pods("Pending")
     assert len(waiting) == 5
-    said = waiting[0]["status"]["conditions"][0]
-    assert said["reason"] == "Unschedulable"
-    assert "0/3 nodes are available: 3 Insufficient nvidia.com/gpu" in said["message"]
+    answer = waiting[0]["status"]["conditions"][0]
+    assert answer["reason"] == "Unschedulable"
+    assert "0/3 nodes are available: 3 Insufficient nvidia.com/gpu" in answer["message"]
     assert len(world.events("FailedScheduling")) == 5
     assert len(world.events("Scheduled")) == 3
 
@@ -364,29 +367,29 @@ def test_two_thousand_pods_come_to_rest_in_seconds(small: Make, shapes: Any) -> 
 def test_the_kubelet_says_what_it_gave_and_follows_a_resize(small: Make, shapes: Any) -> None:
     world = small({"h100": 1})
     spec = shapes.deployment(1)
-    asked = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"}
+    wanted = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"}
     spec["template"]["spec"]["containers"][0]["resources"] = {
-        "requests": asked, "limits": {"nvidia.com/gpu": "1"},
+        "requests": wanted, "limits": {"nvidia.com/gpu": "1"},
     }  # fmt: skip
     world.make("Deployment", "d", spec)
     world.run(600)
     (pod,) = world.pods()
     name = pod["spec"]["containers"][0]["name"]
     (status,) = pod["status"]["containerStatuses"]
-    assert status["resources"]["requests"] == asked
+    assert status["resources"]["requests"] == wanted
     lower = {"containers": [{"name": name, "resources": {"requests": {"cpu": "2"}}}]}
     where = {"subresource": "resize", "how": "strategic"}
     world.patch("Pod", pod["metadata"]["name"], {"spec": lower}, **where)
     world.run(1)
     (status,) = world.pods()[0]["status"]["containerStatuses"]
-    assert status["resources"]["requests"] == {**asked, "cpu": "2"}
+    assert status["resources"]["requests"] == {**wanted, "cpu": "2"}
     assert (status["restartCount"], status["ready"]) == (0, True)
     world.cluster.hold_resizes()
     lower["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
     world.patch("Pod", pod["metadata"]["name"], {"spec": lower}, **where)
     world.run(1)
     (status,) = world.pods()[0]["status"]["containerStatuses"]
-    assert status["resources"]["requests"] == {**asked, "cpu": "2"}
+    assert status["resources"]["requests"] == {**wanted, "cpu": "2"}
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,8 @@ def test_fgd_finds_the_least_gradient_also_when_it_remembers(
     fleet = SchedulerFleet(
         [NodeFree(f"n{i}", cpu, 9, gpu_milli=tuple(g)) for i, (cpu, g) in enumerate(frees)], MIX
     )
-    asked = PodRequest("p", "p", cpu_milli=2_000, gpus=1, gpu_milli=milli)
-    place(asked, fleet, "fgd")
+    pod_request = PodRequest("p", "p", cpu_milli=2_000, gpus=1, gpu_milli=milli)
+    place(pod_request, fleet, "fgd")
     for nth, (row, *tenths) in enumerate(others):
         # A change of some nodes makes what was remembered of them stale, also in a copy.
         name, uid = f"n{row % len(frees)}", f"other {nth}"
@@ -115,7 +115,7 @@ def test_fgd_finds_the_least_gradient_also_when_it_remembers(
             where = place(noise, [tried.node(name)])
             if where is not None:
                 tried.take(noise, where)
-        place(asked, twin, "fgd")
+        place(pod_request, twin, "fgd")
     nodes = [fleet.node(name) for name in fleet.names]
     options = [
         after(node, device, milli, 2_000)
@@ -123,7 +123,7 @@ def test_fgd_finds_the_least_gradient_also_when_it_remembers(
         for device, free in enumerate(node.gpu_milli)
         if free >= milli and node.cpu_milli >= 2_000
     ]
-    found = place(asked, fleet, "fgd")
+    found = place(pod_request, fleet, "fgd")
     if found is None:
         assert not options
     else:

@@ -97,14 +97,14 @@ def test_an_impossible_layout_is_refused(model: str, names: list[str], message: 
 def test_a_board_that_breaks_the_table_is_refused(
     instances: tuple[MigInstance, ...], message: str
 ) -> None:
-    board = MigDevice(instances)
+    gpu = MigDevice(instances)
     with pytest.raises(UsageError, match=message):
-        SchedulerFleet([NodeFree("a", 1, 1, gpu_milli=(1000,), gpu_model="H100", mig=(board,))])
+        SchedulerFleet([NodeFree("a", 1, 1, gpu_milli=(1000,), gpu_model="H100", mig=(gpu,))])
 
 
-def mig_node(*boards: MigDevice | None, **more: object) -> NodeFree:
-    free = (1000,) * len(boards)
-    return NodeFree("a", 64_000, 64_000, gpu_milli=free, gpu_model="H100", mig=boards, **more)  # type: ignore[arg-type]
+def mig_node(*gpus: MigDevice | None, **more: object) -> NodeFree:
+    free = (1000,) * len(gpus)
+    return NodeFree("a", 64_000, 64_000, gpu_milli=free, gpu_model="H100", mig=gpus, **more)  # type: ignore[arg-type]
 
 
 def asking(profile: str = "", gpus: int = 1, uid: str = "p") -> PodRequest:

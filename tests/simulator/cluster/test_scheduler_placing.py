@@ -159,8 +159,8 @@ def test_a_policy_chooses(
 
 def test_a_memory_share_counts_where_it_exceeds_the_share_of_cores() -> None:
     fleet = SchedulerFleet([node("a", 1000, gpu_model="H100")])
-    asked = pod(1, 100, gpu_memory_mib=40_960)
-    found = place(asked, fleet)
+    wanted = pod(1, 100, gpu_memory_mib=40_960)
+    found = place(wanted, fleet)
     assert found is not None
     assert found.share == 0.5
     least = place(pod(1, 0, gpu_memory_mib=1), fleet)

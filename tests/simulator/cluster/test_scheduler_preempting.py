@@ -28,10 +28,10 @@ def fleet(*widths: int) -> SchedulerFleet:
 
 def put(on: SchedulerFleet, uid: str, node: str, gpus: int, **more: object) -> None:
     started = float(str(more.pop("started_s", 0)))
-    asked = PodRequest(uid, uid, gpus=gpus, **more)  # type: ignore[arg-type]
-    where = place(asked, [on.node(node)])
+    pod_request = PodRequest(uid, uid, gpus=gpus, **more)  # type: ignore[arg-type]
+    where = place(pod_request, [on.node(node)])
     assert where is not None
-    on.take(asked, where, started)
+    on.take(pod_request, where, started)
 
 
 def asks(gpus: int, priority: int = 10, **more: object) -> PodGang:
@@ -127,10 +127,8 @@ def test_a_gang_evicts_only_what_is_in_its_way() -> None:
 
 
 def test_an_instance_is_freed_for_its_profile_only() -> None:
-    board = MigDevice(lay_out("H100", ["3g.40gb", "4g.40gb"]))
-    full = SchedulerFleet(
-        [NodeFree("n0", 64_000, 9, gpu_milli=(0,), gpu_model="H100", mig=(board,))]
-    )
+    gpu = MigDevice(lay_out("H100", ["3g.40gb", "4g.40gb"]))
+    full = SchedulerFleet([NodeFree("n0", 64_000, 9, gpu_milli=(0,), gpu_model="H100", mig=(gpu,))])
     put(full, "three", "n0", 1, profile="3g.40gb", priority=2)
     put(full, "four", "n0", 1, profile="4g.40gb", priority=1)
     assert names(choose_victims(asks(1, profile="3g.40gb"), full)) == ["three"]
@@ -146,10 +144,12 @@ pods = st.lists(
 def filled(drawn: list[tuple[int, int, int, str]]) -> SchedulerFleet:
     full = fleet(2, 3, 3)
     for nth, (node, gpus, priority, gang) in enumerate(drawn):
-        asked = PodRequest(f"p{nth}", f"p{nth}", gpus=gpus, priority=priority, gang=gang.strip())
-        where = place(asked, [full.node(f"n{node}")])
+        pod_request = PodRequest(
+            f"p{nth}", f"p{nth}", gpus=gpus, priority=priority, gang=gang.strip()
+        )
+        where = place(pod_request, [full.node(f"n{node}")])
         if where is not None:
-            full.take(asked, where, float(nth))
+            full.take(pod_request, where, float(nth))
     return full
 
 

@@ -68,11 +68,11 @@ def check(fleet: SchedulerFleet) -> None:
         assert 0 <= left.pods == whole.pods - len(here)
         for device in range(len(whole.gpu_milli)):
             on = [one.placement for one in here if device in one.placement.devices]
-            board = whole.mig[device] if whole.mig else None
-            assert sum(p.share for p in on if not p.instances) <= (0.0 if board else 1.0)
+            gpu = whole.mig[device] if whole.mig else None
+            assert sum(p.share for p in on if not p.instances) <= (0.0 if gpu else 1.0)
             if whole.replicas > 1:
                 assert len(on) <= whole.replicas
-            if board is not None:
+            if gpu is not None:
                 held = [
                     instance
                     for p in on
@@ -80,8 +80,8 @@ def check(fleet: SchedulerFleet) -> None:
                     if at == device
                 ]
                 mig.get_used_slices(whole.gpu_model, held)
-                cut = {(i.profile, i.start) for i in board.instances}
-                assert not board.fixed or {(i.profile, i.start) for i in held} <= cut
+                cut = {(i.profile, i.start) for i in gpu.instances}
+                assert not gpu.fixed or {(i.profile, i.start) for i in held} <= cut
     for gang in {one.request.gang for one in fleet.running.values()}:
         members = [one for one in fleet.running.values() if one.request.gang == gang]
         assert len(members) == int(gang.rpartition("/")[2]), "no half gangs"
@@ -93,13 +93,13 @@ Step = tuple[tuple[int, int, int, str], int, int, int, str]
 def come(fleet: SchedulerFleet, policy: Policy, lost: set[int], nth: int, step: Step) -> None:
     (count, milli, memory, profile), cpu, priority, size, _ = step
     name = f"g{nth}/{size}"
-    asked = {
+    wanted = {
         uid: PodRequest(
             uid, uid, cpu, 0, count, milli, memory, profile, priority=priority, gang=name
         )
         for uid in (f"{nth}-{rank}" for rank in range(size))
     }
-    gang = PodGang(name, tuple(asked.values()))
+    gang = PodGang(name, tuple(wanted.values()))
     where = place_gang(gang, fleet, policy)
     if where is None:
         gone = choose_victims(gang, fleet, policy)
@@ -109,7 +109,7 @@ def come(fleet: SchedulerFleet, policy: Policy, lost: set[int], nth: int, step: 
         assert (where is None) == (gone is None), "victims suffice"
     for place_ in where or ():
         assert not (place_.node == "plain" and lost & set(place_.devices))
-        fleet.take(asked[place_.uid], place_, float(nth))
+        fleet.take(wanted[place_.uid], place_, float(nth))
 
 
 @pytest.mark.parametrize("policy", POLICIES)

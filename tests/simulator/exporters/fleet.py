@@ -53,9 +53,9 @@ def _uuid(node: str, index: int) -> str:
     return f"GPU-{letter * 8}-0000-0000-0000-{index:012d}"
 
 
-def _mig(board: int, profile: str, instance: int) -> SimulatedDevice:
+def _mig(gpu: int, profile: str, instance: int) -> SimulatedDevice:
     weight = int(profile[0]) / 7
-    return SimulatedDevice(_uuid(B, board), B, board, "A100-40GB", profile, instance, weight)
+    return SimulatedDevice(_uuid(B, gpu), B, gpu, "A100-40GB", profile, instance, weight)
 
 
 DEVICES = (
@@ -141,7 +141,7 @@ def _boards(power: Any) -> Any:
 
 def hosts(at: datetime = START) -> list[HostSample]:
     """Return what the hosts say of every pod."""
-    looks = []
+    samples = []
     for number, holder in enumerate(HOLDERS[:CAROL]):
         rest = number in {ALICE, BOB}
         base = HostSample(holder, at, 0.01 if rest else 3.5, 8.0 * 2**30, 100.0, 50.0)
@@ -153,16 +153,16 @@ def hosts(at: datetime = START) -> list[HostSample]:
                 terminal_last_activity=at - timedelta(hours=8) if number == ALICE else None,
             )
         if number in {FRAUD, BERT}:
-            told = Histogram("e2e", (0.5, 1.0), (600.0, 1080.0, 1200.0), 720.0)
+            result = Histogram("e2e", (0.5, 1.0), (600.0, 1080.0, 1200.0), 720.0)
             base = msgspec.structs.replace(
-                base, requests_running=3.0, requests_total=1200.0, latencies=(told,)
+                base, requests_running=3.0, requests_total=1200.0, latencies=(result,)
             )
         if number == TRAIN:
             base = msgspec.structs.replace(
                 base, pace=TrainingMetrics(12_000.0, 3.0 * 2**34, 2.0**36)
             )
-        looks.append(base)
-    return looks
+        samples.append(base)
+    return samples
 
 
 def objects(plan: Sequence[tuple[int, str]] = PLAN) -> Mapping[str, list[dict[str, Any]]]:
@@ -173,8 +173,8 @@ def objects(plan: Sequence[tuple[int, str]] = PLAN) -> Mapping[str, list[dict[st
         held = [d for d, (h, _) in zip(DEVICES, plan, strict=True) if h == number]
         if not held:
             continue
-        asked = f"nvidia.com/mig-{held[0].profile}" if held[0].profile else "nvidia.com/gpu"
-        request = {"cpu": "500m", "memory": "16Gi", asked: str(len(held))}
+        wanted = f"nvidia.com/mig-{held[0].profile}" if held[0].profile else "nvidia.com/gpu"
+        request = {"cpu": "500m", "memory": "16Gi", wanted: str(len(held))}
         owner = (holder.workload_kind, holder.workload)
         if holder.workload_kind == "Deployment":
             owner = ("ReplicaSet", holder.pod.rpartition("-")[0])

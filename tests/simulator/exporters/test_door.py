@@ -176,10 +176,10 @@ def test_inference_servers_count_their_requests() -> None:
         triton = got(f"{door.url}/inference/prod-fraud/fraud-scorer-6d8f7c9b5-x2k4q/metrics")
         vllm = got(f"{door.url}/inference/serving/bert-embed-5f7-abcde/metrics")
     assert values(triton, "model")["nv_inference_request_success_total", "model"] == 1200
-    said = values(vllm, "finished_reason")
-    assert said["vllm:request_success_total", "stop"] == 1200
-    assert said["vllm:num_requests_running", ""] == 3
-    assert said["vllm:num_requests_waiting", ""] == 0
+    answer = values(vllm, "finished_reason")
+    assert answer["vllm:request_success_total", "stop"] == 1200
+    assert answer["vllm:num_requests_running", ""] == 3
+    assert answer["vllm:num_requests_waiting", ""] == 0
     bounds = values(vllm, "le")
     name = "vllm:e2e_request_latency_seconds"
     assert [bounds[f"{name}_bucket", le] for le in ("0.5", "1.0", "+Inf")] == [600, 1080, 1200]
@@ -189,9 +189,11 @@ def test_inference_servers_count_their_requests() -> None:
 
 def test_a_training_loop_tells_its_throughput_and_memory() -> None:
     with ExporterServer(fleet.World()) as door:
-        said = values(got(f"{door.url}/training/team-genai/llm-pretrain-worker-0/metrics"), "rank")
-    assert said["trainer_throughput_tokens_per_sec", ""] == 12_000
-    assert said["torch_memory_reserved_bytes", ""] == 2**36
+        answer = values(
+            got(f"{door.url}/training/team-genai/llm-pretrain-worker-0/metrics"), "rank"
+        )
+    assert answer["trainer_throughput_tokens_per_sec", ""] == 12_000
+    assert answer["torch_memory_reserved_bytes", ""] == 2**36
 
 
 def test_targets_are_discovered_over_http_and_from_a_file(tmp_path: Path) -> None:
@@ -209,11 +211,11 @@ def test_targets_are_discovered_over_http_and_from_a_file(tmp_path: Path) -> Non
 
 
 def test_a_look_is_read_once_however_often_it_is_scraped() -> None:
-    asked = []
+    wanted = []
 
     class Counting(fleet.World):
         def snapshot(self) -> WorldSnapshot:
-            asked.append(1)
+            wanted.append(1)
             return super().snapshot()
 
     world = Counting()
@@ -223,4 +225,4 @@ def test_a_look_is_read_once_however_often_it_is_scraped() -> None:
         got(door.node_url(fleet.B))
         assert door._texts._telemetry is before
     assert len(bodies) == 1
-    assert asked
+    assert wanted

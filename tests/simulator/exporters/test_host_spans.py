@@ -44,22 +44,24 @@ def near(value: object) -> object:
 def test_a_stretch_is_its_looks(names: tuple[str, ...]) -> None:
     quirks = Quirks.of(names, 3)
     scripts = {f"uid-{n}": build_script(WorkPlan(b, 7 + n), START) for n, b in enumerate(PLANS)}
-    tenures = [
+    allocations = [
         DeviceAllocation(holder(n), (n,), START + 120 * n, START + 9e3) for n in range(len(PLANS))
     ]
-    moments = START + 60.0 * np.arange(200, dtype=np.float64)
+    instants = START + 60.0 * np.arange(200, dtype=np.float64)
     seen = list(
-        build_host_spans(tenures, scripts, moments, cluster="sim", quirks=quirks, node_of=NODE_OF)
+        build_host_spans(
+            allocations, scripts, instants, cluster="sim", quirks=quirks, node_of=NODE_OF
+        )
     )
     looked = HostRows("sim", 60.0, quirks)
-    told: list[Batch] = []
-    for at in moments.tolist():
-        running = [t for t in tenures if not pulls(scripts[t.holder.uid], at)]
+    result: list[Batch] = []
+    for at in instants.tolist():
+        running = [t for t in allocations if not pulls(scripts[t.holder.uid], at)]
         here = [t for t in running if t.start_s <= at < t.end_s]
-        looks = [sample_host(t.holder, scripts[t.holder.uid], at) for t in here]
-        told += looked.batches(looks, NODE_OF)
+        samples = [sample_host(t.holder, scripts[t.holder.uid], at) for t in here]
+        result += looked.batches(samples, NODE_OF)
     for table in ("pod_sample", "notebook_sample"):
-        ours, theirs = rows(seen, table), rows(told, table)
+        ours, theirs = rows(seen, table), rows(result, table)
         assert len(ours) == len(theirs) > 100
         for mine, other in zip(ours, theirs, strict=True):
             assert {k: near(v) for k, v in mine.items()} == {k: near(v) for k, v in other.items()}

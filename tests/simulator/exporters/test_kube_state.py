@@ -64,8 +64,8 @@ def test_nodes_have_their_type_zone_size_and_state() -> None:
 
 
 def test_every_metric_that_fallow_asks_for_is_told() -> None:
-    told = {f.name for f in text_string_to_metric_families(TEXT)}
-    assert {r["metric"] for r in read_inventory()} <= told
+    result = {f.name for f in text_string_to_metric_families(TEXT)}
+    assert {r["metric"] for r in read_inventory()} <= result
 
 
 def test_labels_are_spelled_in_snake_case_and_numbered_where_they_meet() -> None:

@@ -57,9 +57,9 @@ def test_another_spelling_says_the_same(quirk: str, scrape: Scrape) -> None:
 
 def test_exporter_down_is_a_failed_look_and_no_row(scrape: Scrape) -> None:
     one = scrape(f"exporter-down:rate=1,{NOW}")
-    looks = one.rows("scrape")
-    assert [r["up"] for r in looks] == [False] * 3
-    assert all("closed the connection" in r["error"] for r in looks)
+    sample_rows = one.rows("scrape")
+    assert [r["up"] for r in sample_rows] == [False] * 3
+    assert all("closed the connection" in r["error"] for r in sample_rows)
     assert one.rows("sample") == []
 
 
@@ -163,8 +163,8 @@ def test_an_energy_counter_that_begins_again_stays_a_counter(scrape: Scrape) -> 
 
 def test_a_wrong_clock_moves_the_lines_and_the_notebooks(scrape: Scrape) -> None:
     one = scrape("clock-skew:rate=1,skew_s=120")
-    moments = {r["ts"].replace(tzinfo=UTC) - fleet.START for r in one.devices().values()}
-    assert moments <= {timedelta(seconds=120), timedelta(seconds=-120)}
+    instants = {r["ts"].replace(tzinfo=UTC) - fleet.START for r in one.devices().values()}
+    assert instants <= {timedelta(seconds=120), timedelta(seconds=-120)}
     settings = JupyterSettings.model_validate({"servers": one.door.notebooks()})
     seen = [
         r

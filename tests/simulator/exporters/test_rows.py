@@ -102,17 +102,17 @@ def test_blocks_cut_in_two_give_the_rows_of_the_whole() -> None:
 def test_a_silence_is_a_scrape_that_failed_and_not_a_row() -> None:
     quirks = Quirks.of(["exporter-down:rate=1,every_s=1200,length_s=300"], 1)
     found = list(build_rows(fleet.block(40), quirks, cluster="c"))
-    looks = [r for b in found if b.table == "scrape" for r in b.rows.to_pylist()]
+    scrapes = [r for b in found if b.table == "scrape" for r in b.rows.to_pylist()]
     samples = [r for b in found if b.table == "sample" for r in b.rows.to_pylist()]
-    down = [r for r in looks if not r["up"]]
+    down = [r for r in scrapes if not r["up"]]
     assert {r["target"] for r in down} == {
         f"http://{n}:9400/metrics" for n in (fleet.A, fleet.B, fleet.C)
     }
-    for look in down:
+    for sample in down:
         inside = [
             s for s in samples
-            if s["node"] in look["target"] and look["ts"] <= s["ts"] < look["until"]
+            if s["node"] in sample["target"] and sample["ts"] <= s["ts"] < sample["until"]
         ]  # fmt: skip
         assert not inside
-    heard = sum((r["until"] - r["ts"]).total_seconds() for r in looks)
+    heard = sum((r["until"] - r["ts"]).total_seconds() for r in scrapes)
     assert heard == 3 * 40 * 30

@@ -119,18 +119,18 @@ def _hosts(quirks: Quirks) -> Iterator[Batch]:
     node_of = {fleet.HOLDERS[fleet.ALICE].uid: fleet.A, fleet.HOLDERS[fleet.BOB].uid: fleet.B}
     for minutes in range(0, TICKS // 2, 10):
         at = fleet.START + timedelta(minutes=minutes)
-        said = fleet.hosts(at)
+        answer = fleet.hosts(at)
         rest = fleet.START - timedelta(hours=9)
         asleep = [
-            msgspec.structs.replace(look, kernel_last_activity=rest, terminal_last_activity=None)
-            if look.kernel_busy is not None
+            msgspec.structs.replace(sample, kernel_last_activity=rest, terminal_last_activity=None)
+            if sample.kernel_busy is not None
             else msgspec.structs.replace(
-                look,
+                sample,
                 requests_total=None
-                if look.requests_total is None
+                if sample.requests_total is None
                 else 60.0 * (at - datetime(2026, 11, 1, tzinfo=UTC)).total_seconds(),
             )
-            for look in said
+            for sample in answer
         ]
         yield from made.batches(asleep, node_of)
 

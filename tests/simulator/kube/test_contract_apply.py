@@ -55,9 +55,9 @@ def test_what_is_not_there_is_made_and_its_fields_are_the_managers(space: Space)
 def test_a_field_of_another_manager_is_a_conflict_with_its_cause(space: Space) -> None:
     answer = apply(space, {"spec": {"replicas": 5}}, "one")
     assert (answer.code, answer.body["reason"]) == (409, "Conflict")
-    whom = 'conflict with "kubectl-create" using apps/v1'
-    assert answer.body["message"] == f"Apply failed with 1 conflict: {whom}: .spec.replicas"
-    cause = {"reason": "FieldManagerConflict", "message": whom, "field": ".spec.replicas"}
+    owner = 'conflict with "kubectl-create" using apps/v1'
+    assert answer.body["message"] == f"Apply failed with 1 conflict: {owner}: .spec.replicas"
+    cause = {"reason": "FieldManagerConflict", "message": owner, "field": ".spec.replicas"}
     assert answer.body["details"]["causes"] == [cause]
     assert space.get("deployments", "web", group=APPS).body["spec"]["replicas"] == 3
 
@@ -120,9 +120,9 @@ def test_a_merge_patch_takes_a_field_from_whoever_applied_it(space: Space) -> No
 def test_an_apply_says_who_applies_and_no_managed_fields(space: Space) -> None:
     path = space.path("deployments", "web", group=APPS)
     whole = {"apiVersion": APPS, "kind": "Deployment", **replicated()}
-    nobody = space.ask("PATCH", path, whole, media=APPLY)
-    assert nobody.code == 422
-    assert "fieldManager: Required value: is required for apply patch" in nobody.body["message"]
+    reply = space.ask("PATCH", path, whole, media=APPLY)
+    assert reply.code == 422
+    assert "fieldManager: Required value: is required for apply patch" in reply.body["message"]
     made = apply(space, replicated(), "one").body
     fields = {"metadata": {"managedFields": made["metadata"]["managedFields"]}}
     assert apply(space, {**replicated(), **fields}, "one").code == 400

@@ -182,11 +182,11 @@ def test_what_one_may_not_do_is_refused_and_can_be_asked_before(space: Space) ->
         'pods is forbidden: User "nobody" cannot list resource "pods" in API group "" '
         f'in the namespace "{space.name}"'
     )
-    asked = {"namespace": space.name, "verb": "patch", "group": "apps", "resource": "statefulsets"}
+    wanted = {"namespace": space.name, "verb": "patch", "group": "apps", "resource": "statefulsets"}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {**asked, "subresource": "scale"}},
+        "spec": {"resourceAttributes": {**wanted, "subresource": "scale"}},
     }
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     assert space.ask("POST", path, review).body["status"]["allowed"] is True

@@ -86,8 +86,8 @@ def test_a_json_patch_that_does_not_apply_gives_no_detail(
     last = {"op": "replace", "path": "/spec/a", "value": 5}
     answer = space.patch("notebooks", "n", [step, last], group=FLOW, media=JSON)
     assert (answer.code, answer.body["reason"]) == (422, "Invalid")
-    said = "the server rejected our request due to an error in our request"
-    assert (answer.body["message"], answer.body["details"]) == (said, {})
+    output = "the server rejected our request due to an error in our request"
+    assert (answer.body["message"], answer.body["details"]) == (output, {})
     assert space.get("notebooks", "n", group=FLOW).body["spec"]["a"] == 1
 
 

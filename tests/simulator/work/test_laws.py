@@ -70,11 +70,11 @@ def test_training_has_the_activity_and_memory_of_acmes_working_gpus() -> None:
     compute = read_kinds().number("compute")
     sm, memory = [], []
     for seed in range(600):
-        look = build_script(WorkPlan("training", seed), MONDAY).play(ticks(MONDAY + 86_400, 120))
-        working = look.kind[0] == compute
+        sample = build_script(WorkPlan("training", seed), MONDAY).play(ticks(MONDAY + 86_400, 120))
+        working = sample.kind[0] == compute
         if working.any():
-            sm.append(look.sm[0][working].mean())
-            memory.append(look.memory[0][working].mean())
+            sm.append(sample.sm[0][working].mean())
+            memory.append(sample.memory[0][working].mean())
     for law, values in (("sm_active", sm), ("memory", memory)):
         for p in (0.1, 0.25, 0.5, 0.75, 0.9):
             expected = distributions.compute_value(law, p)

@@ -39,12 +39,12 @@ def test_counts_rise_with_time_and_with_the_bound(seed: int, metric: str) -> Non
 
 def test_a_day_in_rows_is_what_the_counters_say_of_it() -> None:
     ran = build_script(WorkPlan("serving", 3), START)
-    tenure = DeviceAllocation(HOLDER, (0,), START, START + 86_400 + 1800)
+    allocation = DeviceAllocation(HOLDER, (0,), START, START + 86_400 + 1800)
     halves = [START + 300.0 * np.arange(144.0 * n, 144.0 * (n + 1)) for n in (0, 1)]
     rows = [
         row
         for part in halves
-        for batch in build_latencies(tenure, ran, part, "sim")
+        for batch in build_latencies(allocation, ran, part, "sim")
         for row in batch.rows.to_pylist()
         if row["metric"] == "ttft"
     ]
@@ -58,28 +58,28 @@ def test_a_day_in_rows_is_what_the_counters_say_of_it() -> None:
 @pytest.mark.parametrize("ranks", [2, 4, 16])
 def test_throughput_per_gpu_falls_with_the_size(ranks: int) -> None:
     ran = build_script(WorkPlan("training", 5, ranks), START)
-    told = compute_throughput(ran, np.array([START, START + 7200.0]))
-    assert told is not None
-    assert math.isnan(told[0])  # the image is pulled
+    result = compute_throughput(ran, np.array([START, START + 7200.0]))
+    assert result is not None
+    assert math.isnan(result[0])  # the image is pulled
     per_gpu = PER_GPU / (1 + LOST * math.log2(ranks))
-    assert told[1] / ranks == pytest.approx(per_gpu, rel=1e-6)
+    assert result[1] / ranks == pytest.approx(per_gpu, rel=1e-6)
     second = build_script(WorkPlan("training", 5, ranks, first_rank=1, pod_ranks=1), START)
     lead, other = compute_pace(ran, START + 7200.0), compute_pace(second, START + 7200.0)
     assert lead is not None
-    assert lead.tokens_per_s == told[1]
+    assert lead.tokens_per_s == result[1]
     assert 0 < lead.allocated_bytes < lead.reserved_bytes
     assert other is not None
     assert other.tokens_per_s is None
 
 
 def test_who_serves_trains_nothing_and_the_other_way_round() -> None:
-    moments = START + 300.0 * np.arange(48.0)
-    tenure = DeviceAllocation(HOLDER, (0,), START, math.inf)
+    instants = START + 300.0 * np.arange(48.0)
+    allocation = DeviceAllocation(HOLDER, (0,), START, math.inf)
     for behaviour, served, trained in (
         ("serving", 3, 0),
         ("training", 0, 1),
         ("day notebook", 0, 0),
     ):
         ran = build_script(WorkPlan(behaviour, 1), START)
-        assert len(list(build_latencies(tenure, ran, moments, "sim"))) == served
-        assert len(list(build_steps(tenure, ran, moments, "sim"))) == trained
+        assert len(list(build_latencies(allocation, ran, instants, "sim"))) == served
+        assert len(list(build_steps(allocation, ran, instants, "sim"))) == trained

@@ -24,8 +24,8 @@ def ticks(begin: float, hours: float) -> Array:
 
 
 def places(ran: Script, over: Array, *names: str) -> npt.NDArray[np.intp]:
-    look = ran.play(over)
-    return np.flatnonzero(np.isin(look.kind[0], [read_kinds().number(name) for name in names]))
+    sample = ran.play(over)
+    return np.flatnonzero(np.isin(sample.kind[0], [read_kinds().number(name) for name in names]))
 
 
 def state(ran: Script, over: Array) -> list[str]:
@@ -47,32 +47,32 @@ def test_cutting_a_stretch_into_blocks_changes_nothing(
     whole = build_script(plan, MONDAY).play(over)
     pieces = build_script(plan, MONDAY)
     edges = [0, *sorted(set(cuts)), 1000]
-    looks = [pieces.play(over[a:b]) for a, b in pairwise(edges)]
+    samples = [pieces.play(over[a:b]) for a, b in pairwise(edges)]
     # Asked again, out of order and for other ranks, it is still the same.
     again = pieces.play(over[:5], range(2, 4))
     for field in ("kind", "busy", "sm", "now", "memory", "state"):
-        joined = np.concatenate([getattr(look, field) for look in looks], axis=1)
+        joined = np.concatenate([getattr(sample, field) for sample in samples], axis=1)
         np.testing.assert_array_equal(joined, getattr(whole, field), err_msg=field)
         np.testing.assert_array_equal(getattr(again, field), getattr(whole, field)[2:4, :5])
     np.testing.assert_array_equal(
-        np.concatenate([look.stop_harms for look in looks]), whole.stop_harms
+        np.concatenate([sample.stop_harms for sample in samples]), whole.stop_harms
     )
 
 
 def test_every_pod_starts_without_compute_and_its_memory_grows() -> None:
     ran = build_script(WorkPlan("serving", 3, params={"pull_s": 120, "load_s": 300}), MONDAY)
     over = ticks(MONDAY, 0.25)
-    look = ran.play(over)
+    sample = ran.play(over)
     starting = over < ran.startup_until_s
     assert ran.startup_until_s == MONDAY + 420
     assert set(np.array(state(ran, over))[starting]) == {"startup"}
     assert "startup" not in np.array(state(ran, over))[~starting]
-    assert not look.busy[0][starting].any()
-    assert look.stop_harms[starting].all()
-    loading = look.memory[0][(over >= MONDAY + 120) & starting]
+    assert not sample.busy[0][starting].any()
+    assert sample.stop_harms[starting].all()
+    loading = sample.memory[0][(over >= MONDAY + 120) & starting]
     assert (np.diff(loading) > 0).all()
     # A server takes its share at once and keeps it, requests or not.
-    assert 0.8 < look.memory[0][-1] == look.memory[0][~starting][0]
+    assert 0.8 < sample.memory[0][-1] == sample.memory[0][~starting][0]
 
 
 def test_training_loses_what_it_did_since_its_last_checkpoint() -> None:
@@ -136,30 +136,30 @@ def test_a_hung_job_makes_no_progress_and_would_lose_nothing(
 ) -> None:
     ran = build_script(WorkPlan(name, 6, work_s=1e6), MONDAY)
     over = ticks(MONDAY + 10 * 3600, 4)
-    look = ran.play(over)
+    sample = ran.play(over)
     assert set(state(ran, over)) == {truth}
-    assert look.busy.mean() == pytest.approx(busy, abs=0.02)
-    assert look.sm.max() < 0.1  # a collective's wait keeps few SMs busy
-    assert not look.stop_harms.any()
+    assert sample.busy.mean() == pytest.approx(busy, abs=0.02)
+    assert sample.sm.max() < 0.1  # a collective's wait keeps few SMs busy
+    assert not sample.stop_harms.any()
     assert np.ptp(ran.timeline.progress_at(over)) == 0
     assert ran.done_s is None
 
 
 def test_an_idle_rank_is_idle_in_a_gang_that_would_be_hurt() -> None:
-    look = build_script(WorkPlan("idle rank", 1, ranks=4), MONDAY).play(ticks(MONDAY + 3600, 6))
-    assert look.busy[:3].mean() > 0.5
-    assert set(np.unique(look.state[3])) == {STATES.index("idle")}
-    assert look.memory[3].max() < 0.02 < look.memory[0].min()
-    assert look.stop_harms.all()
+    sample = build_script(WorkPlan("idle rank", 1, ranks=4), MONDAY).play(ticks(MONDAY + 3600, 6))
+    assert sample.busy[:3].mean() > 0.5
+    assert set(np.unique(sample.state[3])) == {STATES.index("idle")}
+    assert sample.memory[3].max() < 0.02 < sample.memory[0].min()
+    assert sample.stop_harms.all()
 
 
 def test_others_wait_for_a_straggler() -> None:
     plan = WorkPlan("straggling training", 1, ranks=3, params={"straggle": 0.5, "input_share": 0})
     ran, even = build_script(plan, MONDAY), build_script(WorkPlan("training", 1, ranks=3), MONDAY)
-    look = ran.play(ticks(MONDAY + 3600, 0.2))
-    assert look.sm[1].mean() == pytest.approx(look.sm[2].mean(), rel=0.1)
-    assert 0.4 < look.sm[1].mean() / look.sm[0].mean() < 0.65
-    assert look.busy[1].mean() == pytest.approx(look.busy[0].mean(), rel=0.1)
+    sample = ran.play(ticks(MONDAY + 3600, 0.2))
+    assert sample.sm[1].mean() == pytest.approx(sample.sm[2].mean(), rel=0.1)
+    assert 0.4 < sample.sm[1].mean() / sample.sm[0].mean() < 0.65
+    assert sample.busy[1].mean() == pytest.approx(sample.busy[0].mean(), rel=0.1)
     hour = np.array([MONDAY + 3600])
     assert ran.timeline.progress_at(hour)[0] < 0.6 * even.timeline.progress_at(hour)[0]
 
@@ -231,11 +231,11 @@ def test_training_from_a_terminal_leaves_the_kernel_idle() -> None:
 def test_an_open_tab_keeps_the_server_fresh_and_no_kernel_runs() -> None:
     ran = build_script(WorkPlan("open-tab notebook", 3), MONDAY)
     later = MONDAY + 3 * 86_400
-    look = sample_host(HOLDER, ran, later)
-    assert look.kernel_busy is False
-    assert look.server_last_activity == look.at
-    assert look.kernel_last_activity is not None
-    assert (look.at - look.kernel_last_activity).total_seconds() > 86_400
+    sample = sample_host(HOLDER, ran, later)
+    assert sample.kernel_busy is False
+    assert sample.server_last_activity == sample.at
+    assert sample.kernel_last_activity is not None
+    assert (sample.at - sample.kernel_last_activity).total_seconds() > 86_400
     assert not ran.stop_harms(np.array([later])).any()
 
 
@@ -262,19 +262,19 @@ def test_a_server_hurts_while_it_serves_and_before_its_next_request() -> None:
     assert (np.diff(total) >= 0).all()
     assert total[-1] > total[0]
     soon = np.array([serves[i : i + 61].any() for i in range(len(over) - 61)])
-    hurts = ran.stop_harms(over)[: len(soon)]
-    assert hurts[serves[: len(soon)]].all()
-    assert (hurts != soon).mean() < 0.02  # requests between two ticks
-    assert not hurts.all()
+    harms = ran.stop_harms(over)[: len(soon)]
+    assert harms[serves[: len(soon)]].all()
+    assert (harms != soon).mean() < 0.02  # requests between two ticks
+    assert not harms.all()
 
 
 @pytest.mark.parametrize("name", ["forgotten serving", "unused serving"])
 def test_a_model_without_traffic_stays_in_memory_and_does_not_hurt(name: str) -> None:
     ran = build_script(WorkPlan(name, 5), MONDAY)
     over = ticks(MONDAY + 10 * 3600, 48)
-    look = ran.play(over)
-    assert not look.stop_harms.any()
-    assert look.memory.min() > 0.8
+    sample = ran.play(over)
+    assert not sample.stop_harms.any()
+    assert sample.memory.min() > 0.8
     total = ran.requests_total(over)
     assert total is not None
     assert np.ptp(total) == 0
