@@ -21,7 +21,7 @@ from runtime.operations import pipeline
 from runtime.operations.fleet import WarehouseFleet
 from runtime.operations.fleet_answers import ACTION_LEVELS
 from runtime.rendering.untrusted import MARK, MOST_CHARACTERS, mark_document
-from tests.actions.backtest.town import HOUR, HOURS, MINUTE, Town, rests
+from tests.actions.backtest.scenario import HOUR, HOURS, MINUTE, FleetScenario, rests
 from tests.analyzers.conftest import START
 from tests.cli.test_planning_commands import POLICY, Rows
 from warehouse.lake import Warehouse
@@ -46,7 +46,7 @@ def shift(value: Any, by: timedelta) -> Any:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home of two days until now: an idle job with a hostile name, and another one."""
     folder = tmp_path_factory.mktemp("mcp")
-    with Town() as scenario:
+    with FleetScenario() as scenario:
         kept = Rows()
         scenario.views.rows = kept.rows  # type: ignore[method-assign]
         scenario.site.price("2.40")

@@ -14,7 +14,7 @@ from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations.live_evidence import LiveEvidence
-from tests.actions.backtest.town import HOUR, HOURS, Town, rests
+from tests.actions.backtest.scenario import HOUR, HOURS, FleetScenario, rests
 from tests.analyzers.conftest import START
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
@@ -54,7 +54,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Its inventory begins on the second day: of a pod that was over by then only telemetry tells.
     """
     home = tmp_path_factory.mktemp("stored")
-    with Town() as scenario:
+    with FleetScenario() as scenario:
         kept = Rows()
         scenario.views.rows = kept.rows  # type: ignore[method-assign]
         scenario.site.price("2.40")

@@ -122,7 +122,7 @@ def flat_rate(usd: str = "2", **more: Any) -> Row:
     }
 
 
-class Kit:
+class LedgerBuilders:
     """The builders above, for tests."""
 
     at = staticmethod(at)
@@ -135,9 +135,9 @@ class Kit:
 
 
 @pytest.fixture(scope="session")
-def kit() -> type[Kit]:
+def builders() -> type[LedgerBuilders]:
     """Return the builders."""
-    return Kit
+    return LedgerBuilders
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from typing import Any
 from warehouse.allocation import write_allocations
 
 
-def held(kit: Any, tables: Any, start: float = 0, end: float = 60) -> list[tuple[Any, ...]]:
-    write_allocations(tables, kit.window(start, end))
-    midnight = kit.at(0)
+def held(builders: Any, tables: Any, start: float = 0, end: float = 60) -> list[tuple[Any, ...]]:
+    write_allocations(tables, builders.window(start, end))
+    midnight = builders.at(0)
     return [
         (
             r["device"],
@@ -22,76 +22,86 @@ def held(kit: Any, tables: Any, start: float = 0, end: float = 60) -> list[tuple
 
 
 def test_a_change_of_hands_inside_a_bucket_is_cut_where_the_looks_say(
-    kit: Any, tables: Any
+    builders: Any, tables: Any
 ) -> None:
-    tables.put("device", [kit.device("d")])
+    tables.put("device", [builders.device("d")])
     tables.put(
         "rollup_5m",
         [
-            *kit.looks("d", 0, 20, "p"),
-            *kit.looks("d", 20, 25, "p", idle_s=120.0),
-            *kit.looks("d", 20, 25, "q", idle_s=180.0),
-            *kit.looks("d", 25, 60, "q"),
+            *builders.looks("d", 0, 20, "p"),
+            *builders.looks("d", 20, 25, "p", idle_s=120.0),
+            *builders.looks("d", 20, 25, "q", idle_s=180.0),
+            *builders.looks("d", 25, 60, "q"),
         ],
     )
-    assert held(kit, tables) == [
+    assert held(builders, tables) == [
         ("d", "p", 0, 22, 1, "telemetry"),
         ("d", "q", 22, 60, 1, "telemetry"),
     ]
 
 
-def test_a_known_life_outranks_the_looks(kit: Any, tables: Any) -> None:
-    life = {"scheduled_at": kit.at(7), "finished_at": kit.at(33)}
+def test_a_known_life_outranks_the_looks(builders: Any, tables: Any) -> None:
+    life = {"scheduled_at": builders.at(7), "finished_at": builders.at(33)}
     tables.put("pod", [{"cluster": "c", "uid": "u", "namespace": "ns-p", "pod": "p", **life}])
-    tables.put("rollup_5m", kit.looks("d", 10, 25, "p"))
-    assert held(kit, tables) == [("d", "p", 7, 33, 1, "telemetry")]
+    tables.put("rollup_5m", builders.looks("d", 10, 25, "p"))
+    assert held(builders, tables) == [("d", "p", 7, 33, 1, "telemetry")]
 
 
-def test_no_life_begins_before_its_pod_was_made(kit: Any, tables: Any) -> None:
-    life = {"scheduled_at": kit.at(7), "created_at": kit.at(30)}
+def test_no_life_begins_before_its_pod_was_made(builders: Any, tables: Any) -> None:
+    life = {"scheduled_at": builders.at(7), "created_at": builders.at(30)}
     tables.put("pod", [{"cluster": "c", "uid": "u", "namespace": "ns-p", "pod": "p", **life}])
-    tables.put("rollup_5m", kit.looks("d", 0, 60, "p"))
-    assert [h[2:4] for h in held(kit, tables)] == [(30, 60)]
+    tables.put("rollup_5m", builders.looks("d", 0, 60, "p"))
+    assert [h[2:4] for h in held(builders, tables)] == [(30, 60)]
 
 
-def test_a_pod_that_leaves_and_another_between_is_two_runs(kit: Any, tables: Any) -> None:
+def test_a_pod_that_leaves_and_another_between_is_two_runs(builders: Any, tables: Any) -> None:
     tables.put(
         "rollup_5m",
-        [*kit.looks("d", 0, 15, "p"), *kit.looks("d", 15, 30), *kit.looks("d", 30, 45, "p")],
+        [
+            *builders.looks("d", 0, 15, "p"),
+            *builders.looks("d", 15, 30),
+            *builders.looks("d", 30, 45, "p"),
+        ],
     )
-    assert [h[2:4] for h in held(kit, tables)] == [(0, 15), (30, 45)]
+    assert [h[2:4] for h in held(builders, tables)] == [(0, 15), (30, 45)]
 
 
-def test_overlapping_windows_give_one_stretch(kit: Any, tables: Any) -> None:
-    tables.put("rollup_5m", kit.looks("d", 0, 120, "p"))
-    held(kit, tables, 0, 60)
-    held(kit, tables, 30, 120)
-    assert held(kit, tables, 0, 60) == [("d", "p", 0, 120, 1, "telemetry")]
+def test_overlapping_windows_give_one_stretch(builders: Any, tables: Any) -> None:
+    tables.put("rollup_5m", builders.looks("d", 0, 120, "p"))
+    held(builders, tables, 0, 60)
+    held(builders, tables, 30, 120)
+    assert held(builders, tables, 0, 60) == [("d", "p", 0, 120, 1, "telemetry")]
 
 
-def test_listed_devices_need_no_telemetry(kit: Any, tables: Any) -> None:
-    listed = {"devices": '["d1", {"device": "d2", "share": 0.5}]', "last_seen": kit.at(60)}
-    base = {"cluster": "c", "uid": "u", "namespace": "n", "pod": "p", "scheduled_at": kit.at(0)}
+def test_listed_devices_need_no_telemetry(builders: Any, tables: Any) -> None:
+    listed = {"devices": '["d1", {"device": "d2", "share": 0.5}]', "last_seen": builders.at(60)}
+    base = {
+        "cluster": "c",
+        "uid": "u",
+        "namespace": "n",
+        "pod": "p",
+        "scheduled_at": builders.at(0),
+    }
     tables.put("pod", [base | listed])
-    assert held(kit, tables) == [
+    assert held(builders, tables) == [
         ("d1", "p", 0, 60, 1, "listed"),
         ("d2", "p", 0, 60, 0.5, "fraction"),
     ]
 
 
-def test_holder_pods_give_way_to_their_users(kit: Any, tables: Any) -> None:
+def test_holder_pods_give_way_to_their_users(builders: Any, tables: Any) -> None:
     group = {"cluster": "c", "node": "n", "labels": '{"runai-gpu-group": "g1"}'}
-    life = {"scheduled_at": kit.at(0), "last_seen": kit.at(60)}
+    life = {"scheduled_at": builders.at(0), "last_seen": builders.at(60)}
     holder = {"uid": "h", "namespace": "kai-resource-reservation", "pod": "r"}
     user = {"uid": "u", "namespace": "team", "pod": "p", "gpu_request": 0.5}
     tables.put("pod", [group | life | holder, group | life | user])
     row = {"namespace": "kai-resource-reservation", "pod": "r"}
-    tables.put("rollup_5m", [r | row for r in kit.looks("d", 0, 60, "r")])
-    assert held(kit, tables) == [("d", "p", 0, 60, 0.5, "holder")]
+    tables.put("rollup_5m", [r | row for r in builders.looks("d", 0, 60, "r")])
+    assert held(builders, tables) == [("d", "p", 0, 60, 0.5, "holder")]
 
 
-def test_a_pod_whose_devices_nobody_names_gets_its_node_s(kit: Any, tables: Any) -> None:
-    tables.put("device", [kit.device("d0"), kit.device("d1")])
+def test_a_pod_whose_devices_nobody_names_gets_its_node_s(builders: Any, tables: Any) -> None:
+    tables.put("device", [builders.device("d0"), builders.device("d1")])
     tables.put(
         "pod",
         [
@@ -102,13 +112,13 @@ def test_a_pod_whose_devices_nobody_names_gets_its_node_s(kit: Any, tables: Any)
                 "pod": "p",
                 "node": "n",
                 "gpu_request": 2.0,
-                "scheduled_at": kit.at(0),
-                "last_seen": kit.at(60),
+                "scheduled_at": builders.at(0),
+                "last_seen": builders.at(60),
             }
         ],
     )
-    tables.put("rollup_5m", [*kit.looks("d0", 0, 60), *kit.looks("d1", 0, 60)])
-    assert held(kit, tables) == [
+    tables.put("rollup_5m", [*builders.looks("d0", 0, 60), *builders.looks("d1", 0, 60)])
+    assert held(builders, tables) == [
         ("d0", "p", 0, 60, 1, "whole-node"),
         ("d1", "p", 0, 60, 1, "whole-node"),
     ]

@@ -10,20 +10,20 @@ from warehouse.ledger import write_ledger
 
 
 def allocation(
-    kit: Any, name: str, start: float = 0, end: float = 60, device: str = "d", **more: Any
+    builders: Any, name: str, start: float = 0, end: float = 60, device: str = "d", **more: Any
 ) -> dict[str, Any]:
     base = {
-        "cluster": "c", "device": device, "pod_uid": f"u-{name}", "start": kit.at(start),
-        "end": kit.at(end), "namespace": f"ns-{name}", "pod": name, "workload_kind": "Job",
+        "cluster": "c", "device": device, "pod_uid": f"u-{name}", "start": builders.at(start),
+        "end": builders.at(end), "namespace": f"ns-{name}", "pod": name, "workload_kind": "Job",
         "workload": name, "share": 1.0, "attribution": "exact", "rule": "test",
     }  # fmt: skip
     return base | more
 
 
-def seconds(kit: Any, tables: Any) -> dict[tuple[str, str, str], float]:
+def seconds(builders: Any, tables: Any) -> dict[tuple[str, str, str], float]:
     """Return the seconds of the first hour by device, state and workload."""
-    kit.hourly(tables)
-    write_ledger(tables, kit.window(0, 60))
+    builders.hourly(tables)
+    write_ledger(tables, builders.window(0, 60))
     return {
         (row["device"], row["state"], row["workload"]): round(row["seconds"], 3)
         for row in tables.rows("ledger")
@@ -31,73 +31,84 @@ def seconds(kit: Any, tables: Any) -> dict[tuple[str, str, str], float]:
 
 
 def test_a_device_that_only_an_allocation_names_is_capacity_beside_known_devices(
-    kit: Any, tables: Any
+    builders: Any, tables: Any
 ) -> None:
-    tables.put("device", [kit.device("d"), kit.device("x", cluster="other")])
-    tables.put("allocation", [allocation(kit, "p", device="x")])
-    tables.put("rollup_5m", kit.looks("d", 0, 60))
-    assert seconds(kit, tables) == {
+    tables.put("device", [builders.device("d"), builders.device("x", cluster="other")])
+    tables.put("allocation", [allocation(builders, "p", device="x")])
+    tables.put("rollup_5m", builders.looks("d", 0, 60))
+    assert seconds(builders, tables) == {
         ("d", "free", ""): 3600,
         ("x", "unknown", "p"): 3600,
         ("x", "unknown", ""): 3600,  # the one of the other cluster
     }
 
 
-def test_such_a_device_is_capacity_from_its_first_holder_to_its_last(kit: Any, tables: Any) -> None:
-    tables.put("device", [kit.device("d")])
-    held = [allocation(kit, "p", 10, 20, device="x"), allocation(kit, "q", 40, 50, device="x")]
+def test_such_a_device_is_capacity_from_its_first_holder_to_its_last(
+    builders: Any, tables: Any
+) -> None:
+    tables.put("device", [builders.device("d")])
+    held = [
+        allocation(builders, "p", 10, 20, device="x"),
+        allocation(builders, "q", 40, 50, device="x"),
+    ]
     tables.put("allocation", held)
-    found = {key: s for key, s in seconds(kit, tables).items() if key[0] == "x"}
+    found = {key: s for key, s in seconds(builders, tables).items() if key[0] == "x"}
     assert found == {
         ("x", "unknown", "p"): 600, ("x", "unknown", ""): 1200, ("x", "unknown", "q"): 600
     }  # fmt: skip
 
 
 def test_such_a_device_is_on_the_node_of_its_pod_since_the_node_is_known(
-    kit: Any, tables: Any
+    builders: Any, tables: Any
 ) -> None:
     """Other nodes of the cluster, and nodes of that name in others, say nothing of it."""
-    held = allocation(kit, "p", 30, 45, device="x")
+    held = allocation(builders, "p", 30, 45, device="x")
     tables.put("allocation", [held])
     tables.put("pod", [{"cluster": "c", "uid": "u-p", "node": "n1"}])
     nodes = {("c", "n1"): (30, 50), ("c", "n2"): (0, 60), ("b", "n1"): (0, 60)}
     tables.put(
         "node",
         [
-            {"cluster": cluster, "node": node, "gpu_count": 0, "first_seen": kit.at(first),
-             "last_seen": kit.at(last)}
+            {"cluster": cluster, "node": node, "gpu_count": 0, "first_seen": builders.at(first),
+             "last_seen": builders.at(last)}
             for (cluster, node), (first, last) in nodes.items()
         ],
     )  # fmt: skip
-    assert seconds(kit, tables) == {("x", "unknown", "p"): 900, ("x", "unknown", ""): 300}
+    assert seconds(builders, tables) == {("x", "unknown", "p"): 900, ("x", "unknown", ""): 300}
 
 
-def test_pods_of_one_name_in_two_namespaces_have_their_own_samples(kit: Any, tables: Any) -> None:
-    tables.put("device", [kit.device("d")])
+def test_pods_of_one_name_in_two_namespaces_have_their_own_samples(
+    builders: Any, tables: Any
+) -> None:
+    tables.put("device", [builders.device("d")])
     names: dict[str, Any] = {"pod": "web", "share": 0.5, "attribution": "estimated"}
-    tables.put("allocation", [allocation(kit, name, **names) for name in ("a", "b")])
-    rows = kit.looks("d", 0, 60, "a", low_s=300.0) + kit.looks("d", 0, 60, "b", busy_s=300.0)
+    tables.put("allocation", [allocation(builders, name, **names) for name in ("a", "b")])
+    rows = builders.looks("d", 0, 60, "a", low_s=300.0) + builders.looks(
+        "d", 0, 60, "b", busy_s=300.0
+    )
     tables.put("rollup_5m", [row | {"pod": "web"} for row in rows])
-    assert seconds(kit, tables) == {("d", "low", "a"): 1800, ("d", "productive", "b"): 1800}
+    assert seconds(builders, tables) == {("d", "low", "a"): 1800, ("d", "productive", "b"): 1800}
 
 
-def test_pods_of_one_namespace_have_their_own_samples(kit: Any, tables: Any) -> None:
-    tables.put("device", [kit.device("d")])
+def test_pods_of_one_namespace_have_their_own_samples(builders: Any, tables: Any) -> None:
+    tables.put("device", [builders.device("d")])
     names: dict[str, Any] = {"namespace": "ns", "share": 0.5, "attribution": "estimated"}
-    tables.put("allocation", [allocation(kit, name, **names) for name in ("a", "b")])
-    rows = kit.looks("d", 0, 60, "a", low_s=300.0) + kit.looks("d", 0, 60, "b", busy_s=300.0)
+    tables.put("allocation", [allocation(builders, name, **names) for name in ("a", "b")])
+    rows = builders.looks("d", 0, 60, "a", low_s=300.0) + builders.looks(
+        "d", 0, 60, "b", busy_s=300.0
+    )
     tables.put("rollup_5m", [row | {"namespace": "ns"} for row in rows])
-    assert seconds(kit, tables) == {("d", "low", "a"): 1800, ("d", "productive", "b"): 1800}
+    assert seconds(builders, tables) == {("d", "low", "a"): 1800, ("d", "productive", "b"): 1800}
 
 
 def test_what_a_part_of_a_device_leaves_is_free_as_long_as_samples_are_valid(
-    kit: Any, tables: Any
+    builders: Any, tables: Any
 ) -> None:
     """Half a device is held for an hour, and its samples are valid for a quarter of it."""
-    tables.put("device", [kit.device("d")])
-    tables.put("allocation", [allocation(kit, "p", share=0.5)])
-    tables.put("rollup_5m", kit.looks("d", 0, 15, "p", busy_s=300.0))
-    assert seconds(kit, tables) == {
+    tables.put("device", [builders.device("d")])
+    tables.put("allocation", [allocation(builders, "p", share=0.5)])
+    tables.put("rollup_5m", builders.looks("d", 0, 15, "p", busy_s=300.0))
+    assert seconds(builders, tables) == {
         ("d", "productive", "p"): 450,
         ("d", "unknown", "p"): 1350,
         ("d", "free", ""): 450,
@@ -105,26 +116,26 @@ def test_what_a_part_of_a_device_leaves_is_free_as_long_as_samples_are_valid(
     }
 
 
-def test_a_startup_ends_within_a_cell(kit: Any, tables: Any) -> None:
+def test_a_startup_ends_within_a_cell(builders: Any, tables: Any) -> None:
     """A pod is scheduled at minute seven and stays idle: it starts for fifteen minutes."""
-    tables.put("device", [kit.device("d")])
-    tables.put("allocation", [allocation(kit, "p", 7)])
-    tables.put("pod", [{"cluster": "c", "uid": "u-p", "node": "n", "scheduled_at": kit.at(7)}])
-    tables.put("rollup_5m", kit.looks("d", 0, 60))
-    assert seconds(kit, tables) == {
+    tables.put("device", [builders.device("d")])
+    tables.put("allocation", [allocation(builders, "p", 7)])
+    tables.put("pod", [{"cluster": "c", "uid": "u-p", "node": "n", "scheduled_at": builders.at(7)}])
+    tables.put("rollup_5m", builders.looks("d", 0, 60))
+    assert seconds(builders, tables) == {
         ("d", "free", ""): 420,
         ("d", "startup", "p"): 900,
         ("d", "idle", "p"): 2280,
     }
 
 
-def test_a_startup_ends_with_the_first_activity(kit: Any, tables: Any) -> None:
-    tables.put("device", [kit.device("d")])
-    tables.put("allocation", [allocation(kit, "p")])
-    tables.put("pod", [{"cluster": "c", "uid": "u-p", "node": "n", "scheduled_at": kit.at(0)}])
-    busy = kit.looks("d", 5, 10, busy_s=300.0)
-    tables.put("rollup_5m", [*kit.looks("d", 0, 5), *busy, *kit.looks("d", 10, 60)])
-    assert seconds(kit, tables) == {
+def test_a_startup_ends_with_the_first_activity(builders: Any, tables: Any) -> None:
+    tables.put("device", [builders.device("d")])
+    tables.put("allocation", [allocation(builders, "p")])
+    tables.put("pod", [{"cluster": "c", "uid": "u-p", "node": "n", "scheduled_at": builders.at(0)}])
+    busy = builders.looks("d", 5, 10, busy_s=300.0)
+    tables.put("rollup_5m", [*builders.looks("d", 0, 5), *busy, *builders.looks("d", 10, 60)])
+    assert seconds(builders, tables) == {
         ("d", "startup", "p"): 300,
         ("d", "productive", "p"): 300,
         ("d", "idle", "p"): 3000,
@@ -133,29 +144,39 @@ def test_a_startup_ends_with_the_first_activity(kit: Any, tables: Any) -> None:
 
 @pytest.mark.parametrize("usd", ["0.12345679", "1.00000001"])
 def test_the_dollars_of_an_hour_with_many_holders_are_its_price_to_the_last_digit(
-    kit: Any, tables: Any, usd: str
+    builders: Any, tables: Any, usd: str
 ) -> None:
     ends = (0, 7.01, 13.13, 22.7, 31.4, 44.4, 52.9, 60)
-    tables.put("device", [kit.device("d")])
+    tables.put("device", [builders.device("d")])
     tables.put(
         "allocation",
-        [allocation(kit, f"p{n}", begin, end) for n, (begin, end) in enumerate(pairwise(ends))],
+        [
+            allocation(builders, f"p{n}", begin, end)
+            for n, (begin, end) in enumerate(pairwise(ends))
+        ],
     )
-    tables.put("rate", [kit.flat_rate(usd)])
-    tables.put("rollup_5m", kit.looks("d", 0, 60, idle_s=101.0, busy_s=66.0))
-    kit.hourly(tables)
-    write_ledger(tables, kit.window(0, 60))
+    tables.put("rate", [builders.flat_rate(usd)])
+    tables.put("rollup_5m", builders.looks("d", 0, 60, idle_s=101.0, busy_s=66.0))
+    builders.hourly(tables)
+    write_ledger(tables, builders.window(0, 60))
     rows = tables.rows("ledger")
     assert len(rows) > 14
     assert sum(row["usd"] for row in rows) == Decimal(usd)
 
 
-def test_a_gpu_is_in_mig_mode_from_its_first_instance_to_its_last(kit: Any, tables: Any) -> None:
+def test_a_gpu_is_in_mig_mode_from_its_first_instance_to_its_last(
+    builders: Any, tables: Any
+) -> None:
     half = {"parent": "g", "weight": 0.5}
     tables.put(
         "device",
-        [kit.device("g/1", 30, **half), kit.device("g/2", first_seen=kit.at(10), **half)],
+        [
+            builders.device("g/1", 30, **half),
+            builders.device("g/2", first_seen=builders.at(10), **half),
+        ],
     )
-    tables.put("rollup_5m", [*kit.looks("g/1", 0, 30), *kit.looks("g/2", 10, 60)])
-    stranded = {key: value for key, value in seconds(kit, tables).items() if key[1] == "stranded"}
+    tables.put("rollup_5m", [*builders.looks("g/1", 0, 30), *builders.looks("g/2", 10, 60)])
+    stranded = {
+        key: value for key, value in seconds(builders, tables).items() if key[1] == "stranded"
+    }
     assert stranded == {("g/unpartitioned", "stranded", ""): 3600}

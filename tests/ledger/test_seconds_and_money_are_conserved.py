@@ -64,17 +64,17 @@ def cell_by_cell(tables: Any, window: Window, step: str) -> list[tuple[Any, ...]
 )
 @pytest.mark.parametrize("step", ["1h", "5m"])
 def test_states_sum_to_capacity_and_dollars_to_its_price(  # noqa: PLR0917  (hypothesis fills)
-    kit: Any, step: str, jobs: Any, looks: Any, end: int, usd: str
+    builders: Any, step: str, jobs: Any, looks: Any, end: int, usd: str
 ) -> None:
-    tables = kit.tables()
-    tables.put("device", [kit.device("d0", end), kit.device("d1", end)])
-    tables.put("rate", [kit.flat_rate(usd)])
+    tables = builders.tables()
+    tables.put("device", [builders.device("d0", end), builders.device("d1", end)])
+    tables.put("rate", [builders.flat_rate(usd)])
     tables.put(
         "rollup_5m",
         [
             row
             for name, slot, pod, state, seconds in looks
-            for row in kit.looks(name, slot * 5, slot * 5 + 5, pod, **{state: seconds})
+            for row in builders.looks(name, slot * 5, slot * 5 + 5, pod, **{state: seconds})
         ],
     )
     tables.put(
@@ -87,16 +87,16 @@ def test_states_sum_to_capacity_and_dollars_to_its_price(  # noqa: PLR0917  (hyp
                 "pod": f"p{i}",
                 "node": "n",
                 "gpu_request": share or 1.0,
-                "scheduled_at": kit.at(start),
-                "finished_at": kit.at(start + length),
+                "scheduled_at": builders.at(start),
+                "finished_at": builders.at(start + length),
                 "devices": f'["{name}"]' if listed else None,
             }
             for i, (name, start, length, share, listed) in enumerate(jobs)
         ],
     )
-    kit.hourly(tables)
-    write_allocations(tables, kit.window(0, 180))
-    write_ledger(tables, kit.window(0, 180), step)
+    builders.hourly(tables)
+    write_allocations(tables, builders.window(0, 180))
+    write_ledger(tables, builders.window(0, 180), step)
     held = tables.query(
         "SELECT max(total) AS most FROM (SELECT sum(b.share) AS total FROM allocation a "
         'JOIN allocation b ON a.device = b.device AND b.start <= a.start AND b."end" > a.start '
@@ -108,7 +108,7 @@ def test_states_sum_to_capacity_and_dollars_to_its_price(  # noqa: PLR0917  (hyp
         "SELECT device, bucket, sum(seconds) AS seconds, sum(usd) AS usd, min(seconds) AS least "
         "FROM ledger GROUP BY device, bucket"
     ).to_pylist():
-        start = (row["bucket"] - kit.at(0)).total_seconds()
+        start = (row["bucket"] - builders.at(0)).total_seconds()
         capacity = min(size, end * 60 - start)
         assert row["seconds"] == pytest.approx(capacity, abs=1e-3)
         assert row["least"] > 0
@@ -141,16 +141,16 @@ HOURS = st.lists(
 @given(halves=HALVES, hours=HOURS, later=st.booleans())
 @pytest.mark.parametrize("step", ["1h", "5m"])
 def test_plain_buckets_are_counted_like_all_others(
-    kit: Any, step: str, halves: Any, hours: Any, *, later: bool
+    builders: Any, step: str, halves: Any, hours: Any, *, later: bool
 ) -> None:
-    tables = kit.tables()
-    tables.put("device", [kit.device("d", 240, first_seen=kit.at(30 * later))])
+    tables = builders.tables()
+    tables.put("device", [builders.device("d", 240, first_seen=builders.at(30 * later))])
     tables.put(
         "rollup_5m",
         [
             row
             for hour, (pod, state, seconds) in enumerate(hours)
-            for row in kit.looks("d", hour * 60, hour * 60 + 60, pod, **{state: seconds})
+            for row in builders.looks("d", hour * 60, hour * 60 + 60, pod, **{state: seconds})
         ],
     )
     tables.put(
@@ -164,14 +164,14 @@ def test_plain_buckets_are_counted_like_all_others(
                 "pod": f"p{i}",
                 "workload_kind": "Job",
                 "workload": f"job{i}",
-                "start": kit.at(start * 30),
-                "end": kit.at(start * 30 + length * 30),
+                "start": builders.at(start * 30),
+                "end": builders.at(start * 30 + length * 30),
                 "share": (share or 1) / (1 + (len(halves) > 1)),
             }
             for i, (start, length, share) in enumerate(halves)
         ],
     )
-    kit.hourly(tables)
-    write_ledger(tables, kit.window(0, 240), step)
+    builders.hourly(tables)
+    write_ledger(tables, builders.window(0, 240), step)
     posted = ledger(tables)
-    assert posted == cell_by_cell(tables, kit.window(0, 240), step)
+    assert posted == cell_by_cell(tables, builders.window(0, 240), step)

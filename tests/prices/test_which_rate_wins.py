@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.conftest import Kit, Tables
+from tests.ledger.conftest import LedgerBuilders, Tables
 from warehouse.ledger import write_ledger
 from warehouse.pricing import derive_device_rates
 
-KIT: Any = Kit
+KIT: Any = LedgerBuilders
 NODE: dict[str, Any] = {
     "cluster": "c",
     "node": "n",

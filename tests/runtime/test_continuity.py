@@ -23,7 +23,7 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import analyzer_runs, findings, pipeline, plans
-from tests.actions.backtest.town import BUSY, HOUR, IDLE, Town
+from tests.actions.backtest.scenario import BUSY, HOUR, IDLE, FleetScenario
 from tests.analyzers.conftest import START
 from tests.copies import copied
 from warehouse.lake import Warehouse
@@ -69,7 +69,7 @@ def five_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def rows(table: str, more: Iterable[Mapping[str, object]]) -> None:
         taken.setdefault(table, []).extend(row for row in more if not is_missing(row))
 
-    with Town() as scenario:
+    with FleetScenario() as scenario:
         scenario.views.rows = rows  # type: ignore[method-assign,assignment]
         scenario.site.price("2.40")
         scenario.add("forgotten", samples(), kind="Notebook", hours=HOURS)

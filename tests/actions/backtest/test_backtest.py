@@ -30,7 +30,16 @@ from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Recommendation, Subject, compute_finding_id
 from fallow.protocols import PastFindings
 from fallow.window import Window
-from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
+from tests.actions.backtest.scenario import (
+    BUSY,
+    HOUR,
+    HOURS,
+    MINUTE,
+    FleetScenario,
+    moments,
+    rests,
+    rule,
+)
 from tests.analyzers.conftest import START, Memory
 
 pytestmark = pytest.mark.slow
@@ -60,8 +69,8 @@ def asked(views: Memory, policy: Policy, at: list[datetime]) -> Backtest:
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    with Town() as one:
+def scenario() -> Iterator[FleetScenario]:
+    with FleetScenario() as one:
         yield one
 
 
@@ -75,10 +84,10 @@ def decided(made: Backtest, until: datetime) -> list[Any]:
     ]  # fmt: skip
 
 
-def test_what_rests_is_told_and_stopped_after_grace(town: Town) -> None:
-    town.add("resting")
-    town.settle()
-    made = replayed(town.views, rule())
+def test_what_rests_is_told_and_stopped_after_grace(scenario: FleetScenario) -> None:
+    scenario.add("resting")
+    scenario.settle()
+    made = replayed(scenario.views, rule())
     (stop,) = made.stops
     assert stop.subject == ("c", "Job", "ns", "resting")
     assert (stop.notified_at, stop.at) == (START + 1 * HOUR, START + 4 * HOUR)
@@ -88,10 +97,10 @@ def test_what_rests_is_told_and_stopped_after_grace(town: Town) -> None:
     assert stop.is_reversed is False
 
 
-def test_what_is_used_again_is_reversed_and_freed_only_until_then(town: Town) -> None:
-    town.add("back", rests((10, 12)))
-    town.settle()
-    made = replayed(town.views, rule(cool_down=timedelta(hours=10)))
+def test_what_is_used_again_is_reversed_and_freed_only_until_then(scenario: FleetScenario) -> None:
+    scenario.add("back", rests((10, 12)))
+    scenario.settle()
+    made = replayed(scenario.views, rule(cool_down=timedelta(hours=10)))
     first = made.stops[0]
     assert (first.at, first.used_at) == (START + 4 * HOUR, START + 10 * HOUR)
     assert first.gpu_hours == pytest.approx(6)
@@ -101,85 +110,89 @@ def test_what_is_used_again_is_reversed_and_freed_only_until_then(town: Town) ->
     assert (made.judged, made.reversals, made.met) == (1, 1, False)
 
 
-def test_a_stop_is_not_judged_where_the_data_end_too_early(town: Town) -> None:
-    town.add("late", rests((0, 30)))
-    town.settle()
-    (stop,) = replayed(town.views, rule()).stops
+def test_a_stop_is_not_judged_where_the_data_end_too_early(scenario: FleetScenario) -> None:
+    scenario.add("late", rests((0, 30)))
+    scenario.settle()
+    (stop,) = replayed(scenario.views, rule()).stops
     assert stop.at == START + 34 * HOUR
     assert stop.is_reversed is None
 
 
-def test_nothing_stopped_proves_nothing(town: Town) -> None:
-    town.add("busy", rests((0, HOURS)))
-    town.settle()
-    made = replayed(town.views, rule())
+def test_nothing_stopped_proves_nothing(scenario: FleetScenario) -> None:
+    scenario.add("busy", rests((0, HOURS)))
+    scenario.settle()
+    made = replayed(scenario.views, rule())
     assert (made.stops, made.rate, made.met) == ((), None, False)
 
 
-def test_a_budget_holds_what_comes_after_the_dearest(town: Town) -> None:
+def test_a_budget_holds_what_comes_after_the_dearest(scenario: FleetScenario) -> None:
     for size in (1, 2, 3):
-        town.add(f"w{size}", devices=size)
-    town.settle()
-    made = replayed(town.views, rule(budgets=(ActionBudget(workloads=PolicyAmount(Decimal(1))),)))
+        scenario.add(f"w{size}", devices=size)
+    scenario.settle()
+    made = replayed(
+        scenario.views, rule(budgets=(ActionBudget(workloads=PolicyAmount(Decimal(1))),))
+    )
     stopped = [(s.subject[3], (s.at - START) / HOUR) for s in made.stops]
     assert stopped == [("w3", 4), ("w2", 28)]
     (blocked,) = [h for h in made.blocked if h.gate == "budget"]
     assert (blocked.budget, blocked.cases, blocked.never) == ("workloads 1 per 1d", 2, 1)
 
 
-def test_more_cases_than_max_resources_abort_every_moment(town: Town) -> None:
+def test_more_cases_than_max_resources_abort_every_moment(scenario: FleetScenario) -> None:
     for n in range(4):
-        town.add(f"w{n}")
-    town.settle()
-    made = replayed(town.views, rule(max_resources=PolicyAmount(Decimal(3))))
+        scenario.add(f"w{n}")
+    scenario.settle()
+    made = replayed(scenario.views, rule(max_resources=PolicyAmount(Decimal(3))))
     assert made.stops == ()
     assert made.aborted[0][0] == START + 4 * HOUR
     assert "4 cases are more than max_resources" in made.aborted[0][1].text
 
 
 @pytest.mark.parametrize(("least", "hour"), [(1, 4), (6, 9), (7, 10)])
-def test_the_shortest_stretch_of_a_policy_is_waited_for(town: Town, least: int, hour: int) -> None:
-    town.add("resting")
-    town.settle()
+def test_the_shortest_stretch_of_a_policy_is_waited_for(
+    scenario: FleetScenario, least: int, hour: int
+) -> None:
+    scenario.add("resting")
+    scenario.settle()
     match = Match(analyzer=("idle",), min_duration=timedelta(hours=least))
-    (stop,) = replayed(town.views, rule(match=match)).stops
+    (stop,) = replayed(scenario.views, rule(match=match)).stops
     # Told at the first turn at which it had lasted so long, and three hours of grace.
     assert stop.at == START + hour * HOUR
     first = moments(hours=12)  # the stop is among them
-    past = replay_analyzer(WholeWorkloads(), town.views, WHOLE, first)
-    slow = replay_policy(rule(match=match), past, town.views, WHOLE, first, exact=True)
+    past = replay_analyzer(WholeWorkloads(), scenario.views, WHOLE, first)
+    slow = replay_policy(rule(match=match), past, scenario.views, WHOLE, first, exact=True)
     assert [(s.at, s.notified_at, s.gpu_hours) for s in slow.stops] == [
         (stop.at, stop.notified_at, stop.gpu_hours)
     ]
 
 
 @pytest.mark.parametrize(("begins", "hour"), [(4, 4), (5, 5), (3, 4)])
-def test_a_policy_acts_in_its_window_only(town: Town, begins: int, hour: int) -> None:
-    town.add("resting")
-    town.settle()
+def test_a_policy_acts_in_its_window_only(scenario: FleetScenario, begins: int, hour: int) -> None:
+    scenario.add("resting")
+    scenario.settle()
     window = RecurringWindow(f"0 {begins} * * *", timedelta(hours=2))
-    (stop,) = replayed(town.views, rule(act_window=window)).stops
+    (stop,) = replayed(scenario.views, rule(act_window=window)).stops
     assert stop.at == START + hour * HOUR
 
 
-def test_who_is_protected_by_an_annotation_is_not_stopped(town: Town) -> None:
-    town.add("kept", annotations=json.dumps({"fallow.dev/keep": "true"}))
-    town.add("free")
-    town.settle()
-    assert [s.subject[3] for s in replayed(town.views, rule()).stops] == ["free"]
+def test_who_is_protected_by_an_annotation_is_not_stopped(scenario: FleetScenario) -> None:
+    scenario.add("kept", annotations=json.dumps({"fallow.dev/keep": "true"}))
+    scenario.add("free")
+    scenario.settle()
+    assert [s.subject[3] for s in replayed(scenario.views, rule()).stops] == ["free"]
 
 
-def test_the_fingerprint_is_that_of_the_policy_as_it_enforces(town: Town) -> None:
-    town.add("resting")
-    town.settle()
-    one, other = replayed(town.views, rule()), replayed(town.views, rule(mode="enforce"))
+def test_the_fingerprint_is_that_of_the_policy_as_it_enforces(scenario: FleetScenario) -> None:
+    scenario.add("resting")
+    scenario.settle()
+    one, other = replayed(scenario.views, rule()), replayed(scenario.views, rule(mode="enforce"))
     assert one.fingerprint == other.fingerprint == rule(mode="enforce").fingerprint
-    assert replayed(town.views, rule(min_age=2 * HOUR)).fingerprint != one.fingerprint
+    assert replayed(scenario.views, rule(min_age=2 * HOUR)).fingerprint != one.fingerprint
 
 
-def test_pressure_is_asked_anew_at_every_moment(town: Town) -> None:
-    town.add("resting")
-    town.views.rows(
+def test_pressure_is_asked_anew_at_every_moment(scenario: FleetScenario) -> None:
+    scenario.add("resting")
+    scenario.views.rows(
         "pod",
         [
             {
@@ -192,8 +205,8 @@ def test_pressure_is_asked_anew_at_every_moment(town: Town) -> None:
             }
         ],
     )  # fmt: skip
-    town.settle()
-    (stop,) = replayed(town.views, rule(on_pressure=True)).stops
+    scenario.settle()
+    (stop,) = replayed(scenario.views, rule(on_pressure=True)).stops
     assert stop.at == START + 21 * HOUR
 
 
@@ -203,16 +216,18 @@ EVENTFUL = moments(hours=34)
 
 @pytest.fixture(scope="module")
 def eventful() -> Iterator[tuple[Memory, PastFindings]]:
-    """A town of many kinds of rest, and its past as it is when asked at every moment."""
-    with Town() as town:
-        town.add("resting", devices=2)
-        town.add("back", rests((10, 12), (30, 31)), kind="Notebook")
-        town.add("serving", rests((8, 18)), kind="Deployment")
-        town.add("short", hours=20)
-        town.add("later", begin=7.5)
-        town.add("flickers", [BUSY if n % 50 == 7 else sample for n, sample in enumerate(rests())])
-        town.settle()
-        town.views.rows(
+    """A scenario of many kinds of rest, and its past as it is when asked at every moment."""
+    with FleetScenario() as scenario:
+        scenario.add("resting", devices=2)
+        scenario.add("back", rests((10, 12), (30, 31)), kind="Notebook")
+        scenario.add("serving", rests((8, 18)), kind="Deployment")
+        scenario.add("short", hours=20)
+        scenario.add("later", begin=7.5)
+        scenario.add(
+            "flickers", [BUSY if n % 50 == 7 else sample for n, sample in enumerate(rests())]
+        )
+        scenario.settle()
+        scenario.views.rows(
             "event",
             [
                 {
@@ -222,7 +237,7 @@ def eventful() -> Iterator[tuple[Memory, PastFindings]]:
                 for n, (hours, reason) in enumerate([(25, "NodeNotReady"), (27, "NodeReady")])
             ],
         )  # fmt: skip
-        yield town.views, replay_analyzer(WholeWorkloads(), town.views, WHOLE, EVENTFUL)
+        yield scenario.views, replay_analyzer(WholeWorkloads(), scenario.views, WHOLE, EVENTFUL)
 
 
 @pytest.mark.parametrize(
@@ -265,18 +280,18 @@ def test_rows_after_a_moment_never_change_what_was_decided_at_it(
     """Point in time: whatever comes later, decisions up to `hour` stay what they were."""
     until = START + hour * HOUR
     after = until.replace(tzinfo=None)
-    with Town() as town:
-        town.add("resting", rests()[: hour * 12], devices=2, hours=hour)
-        town.add("back", rests((5, 6))[: hour * 12], kind="Notebook", hours=hour)
-        town.settle()
+    with FleetScenario() as scenario:
+        scenario.add("resting", rests()[: hour * 12], devices=2, hours=hour)
+        scenario.add("back", rests((5, 6))[: hour * 12], kind="Notebook", hours=hour)
+        scenario.settle()
         policy = rule(cool_down=HOUR, on_pressure=False)
-        before = decided(replayed(town.views, policy, moments(hours=hour)), until)
-        town.go_on(hour, [BUSY if used else rests()[0]] * ((HOURS - hour) * 12))
+        before = decided(replayed(scenario.views, policy, moments(hours=hour)), until)
+        scenario.go_on(hour, [BUSY if used else rests()[0]] * ((HOURS - hour) * 12))
         if pods:
-            town.add("new", begin=hour + 0.5)
+            scenario.add("new", begin=hour + 0.5)
         if away:
             row = {"cluster": "c", "uid": "e", "kind": "Node", "name": "n1", "ts": after}
-            town.views.rows("event", [row | {"reason": "NodeNotReady"}])
+            scenario.views.rows("event", [row | {"reason": "NodeNotReady"}])
         if dear:
             row = {
                 "source": "test", "provider": "override", "region": "", "zone": "",
@@ -284,10 +299,10 @@ def test_rows_after_a_moment_never_change_what_was_decided_at_it(
                 "valid_from": after, "as_of": after, "gpu_count": 1,
                 "node_usd_h": Decimal(99), "gpu_usd_h": Decimal(99),
             }  # fmt: skip
-            town.views.rows("rate", [row])
-        town.roll()
-        assert decided(replayed(town.views, policy, moments()), until) == before
-        assert decided(asked(town.views, policy, moments(hours=hour)), until) == before
+            scenario.views.rows("rate", [row])
+        scenario.roll()
+        assert decided(replayed(scenario.views, policy, moments()), until) == before
+        assert decided(asked(scenario.views, policy, moments(hours=hour)), until) == before
 
 
 @pytest.mark.parametrize(
@@ -305,34 +320,38 @@ def test_wilsons_interval(bad: int, of: int, low: float, high: float) -> None:
     assert compute_wilson_interval(bad, of) == pytest.approx((low, high), abs=1e-6)
 
 
-def test_a_rate_is_met_where_the_upper_end_of_its_interval_is_within_it(town: Town) -> None:
-    town.add("back", rests((10, 12)))
+def test_a_rate_is_met_where_the_upper_end_of_its_interval_is_within_it(
+    scenario: FleetScenario,
+) -> None:
+    scenario.add("back", rests((10, 12)))
     for n in range(3):
-        town.add(f"w{n}")
-    town.settle()
+        scenario.add(f"w{n}")
+    scenario.settle()
     # 1 of 4: the upper end is 75.14 % (R: binom.test(1, 4, alternative = "less")).
-    made = replayed(town.views, rule(reversals=ReversalLimit(rate=0.752)))
+    made = replayed(scenario.views, rule(reversals=ReversalLimit(rate=0.752)))
     assert (made.judged, made.reversals) == (4, 1)
     assert made.met
-    assert not replayed(town.views, rule(reversals=ReversalLimit(rate=0.751))).met
+    assert not replayed(scenario.views, rule(reversals=ReversalLimit(rate=0.751))).met
 
 
-def test_three_stops_without_a_reversal_prove_no_rate_of_one_percent(town: Town) -> None:
+def test_three_stops_without_a_reversal_prove_no_rate_of_one_percent(
+    scenario: FleetScenario,
+) -> None:
     for n in range(3):
-        town.add(f"w{n}")
-    town.settle()
-    made = replayed(town.views, rule(reversals=ReversalLimit(rate=0.01)))
+        scenario.add(f"w{n}")
+    scenario.settle()
+    made = replayed(scenario.views, rule(reversals=ReversalLimit(rate=0.01)))
     assert (made.judged, made.reversals, made.met) == (3, 0, False)
     assert made.proof.missing_stops == 296
     assert made.proof.upper_end == pytest.approx(0.6316, abs=1e-4)
 
 
 def test_used_again_is_told_to_the_five_minutes_where_moments_are_not_whole_hours(
-    town: Town,
+    scenario: FleetScenario,
 ) -> None:
-    town.add("back", rests((10, 12)))
-    town.settle()
-    made = replayed(town.views, rule(), moments(MINUTE * 6))
+    scenario.add("back", rests((10, 12)))
+    scenario.settle()
+    made = replayed(scenario.views, rule(), moments(MINUTE * 6))
     assert made.stops[0].used_at == START + 10 * HOUR
 
 
@@ -353,14 +372,16 @@ class Wasteful:
         ]  # fmt: skip
 
 
-def test_what_tells_nothing_of_its_looks_is_seen_by_them_as_they_were(town: Town) -> None:
-    town.add("resting")
-    town.settle()
+def test_what_tells_nothing_of_its_looks_is_seen_by_them_as_they_were(
+    scenario: FleetScenario,
+) -> None:
+    scenario.add("resting")
+    scenario.settle()
     stages = (Stage("observe"), Stage("notify"), Stage("act", verbs=("annotate",)))
     at = [START + n * 12 * HOUR for n in range(1, 4)]
-    past = replay_analyzer(Wasteful(), town.views, WHOLE, at)
+    past = replay_analyzer(Wasteful(), scenario.views, WHOLE, at)
     policy = rule(match=Match(kind=("waste",)), stages=stages)
-    made = replay_policy(policy, past, town.views, WHOLE, at, exact=True)
+    made = replay_policy(policy, past, scenario.views, WHOLE, at, exact=True)
     assert [(s.verb, (s.at - START) / HOUR) for s in made.stops] == [("annotate", 24)]
 
 
@@ -373,11 +394,11 @@ class Sliding(Wasteful):
         return [replace(found, id=compute_finding_id("third", "waste", found.subject, start))]
 
 
-def test_a_window_that_moves_on_makes_no_new_case_of_what_goes_on(town: Town) -> None:
-    town.add("resting")
-    town.settle()
+def test_a_window_that_moves_on_makes_no_new_case_of_what_goes_on(scenario: FleetScenario) -> None:
+    scenario.add("resting")
+    scenario.settle()
     at = [START + n * 6 * HOUR for n in range(1, 8)]
-    past = replay_analyzer(Sliding(), town.views, WHOLE, at, 12 * HOUR)
+    past = replay_analyzer(Sliding(), scenario.views, WHOLE, at, 12 * HOUR)
     found = [past.finding(row) for row in range(past.rows.num_rows)]
     assert len({f.id for f in found}) == 1
     assert {f.window.start for f in found} == {START}
@@ -385,14 +406,14 @@ def test_a_window_that_moves_on_makes_no_new_case_of_what_goes_on(town: Town) ->
     assert max(at - start for at, start in zip(at, judged, strict=True)) == 12 * HOUR
 
 
-def test_views_of_the_past_tell_the_phase_that_a_pod_had_then(town: Town) -> None:
+def test_views_of_the_past_tell_the_phase_that_a_pod_had_then(scenario: FleetScenario) -> None:
     for name, phase in (("done", "Succeeded"), ("failed", "Failed"), ("runs", "Running")):
         ends = None if phase == "Running" else START.replace(tzinfo=None) + 20 * HOUR
-        town.add(name, begin=10, phase=phase, finished_at=ends)
-    town.settle()
+        scenario.add(name, begin=10, phase=phase, finished_at=ends)
+    scenario.settle()
 
     def phases(hours: int) -> list[tuple[str, str]]:
-        views = AsOf(town.views, START + hours * HOUR)
+        views = AsOf(scenario.views, START + hours * HOUR)
         rows = views.query("SELECT workload, phase FROM pod ORDER BY workload").to_pylist()
         return [(row["workload"], row["phase"]) for row in rows]
 

@@ -10,7 +10,7 @@ from actions.policy.model import Match, Policy
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.idle_settings import IdleSettings
 from fallow.window import Window
-from tests.actions.backtest.town import HOUR, HOURS, Town, moments, rule
+from tests.actions.backtest.scenario import HOUR, HOURS, FleetScenario, moments, rule
 from tests.analyzers.conftest import START
 
 pytestmark = pytest.mark.slow
@@ -21,22 +21,22 @@ FIRST = 24
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    """Return a town whose inventory begins after a day; one pod was over before, one is there."""
-    with Town() as town:
-        town.add("resting")
-        town.add("gone-0", kind="unresolved", hours=20, pod="gone-0")
-        town.settle()
-        town.views.engine.execute("DELETE FROM pod WHERE pod = 'gone-0'")
+def scenario() -> Iterator[FleetScenario]:
+    """Return a scenario whose inventory begins after a day: one pod ended before, one is there."""
+    with FleetScenario() as scenario:
+        scenario.add("resting")
+        scenario.add("gone-0", kind="unresolved", hours=20, pod="gone-0")
+        scenario.settle()
+        scenario.views.engine.execute("DELETE FROM pod WHERE pod = 'gone-0'")
         first = f"{START + FIRST * HOUR:%Y-%m-%d %H:%M}"
-        town.views.engine.execute(f"UPDATE pod SET first_seen = TIMESTAMP '{first}'")
-        yield town
+        scenario.views.engine.execute(f"UPDATE pod SET first_seen = TIMESTAMP '{first}'")
+        yield scenario
 
 
-def replayed(town: Town, policy: Policy) -> Backtest:
+def replayed(scenario: FleetScenario, policy: Policy) -> Backtest:
     idle = IdleAnalyzer(IdleSettings(min_expected_rest=None))
-    past = idle.replay(town.views, WHOLE, moments())
-    return replay_policy(policy, past, town.views, WHOLE, moments())
+    past = idle.replay(scenario.views, WHOLE, moments())
+    return replay_policy(policy, past, scenario.views, WHOLE, moments())
 
 
 def named(made: Backtest) -> dict[tuple[str, ...], str]:
@@ -46,8 +46,10 @@ def named(made: Backtest) -> dict[tuple[str, ...], str]:
 GONE = ("c", "unresolved", "ns", "gone-0")
 
 
-def test_what_was_over_before_the_first_inventory_is_named_and_not_stopped(town: Town) -> None:
-    made = replayed(town, rule())
+def test_what_was_over_before_the_first_inventory_is_named_and_not_stopped(
+    scenario: FleetScenario,
+) -> None:
+    made = replayed(scenario, rule())
     assert [s.subject[3] for s in made.stops] == ["resting"]
     (case,) = made.unresolved
     assert case.subject == GONE
@@ -56,30 +58,32 @@ def test_what_was_over_before_the_first_inventory_is_named_and_not_stopped(town:
     assert case.gpu_hours == pytest.approx(20)
 
 
-def test_a_policy_of_other_namespaces_is_not_about_it(town: Town) -> None:
+def test_a_policy_of_other_namespaces_is_not_about_it(scenario: FleetScenario) -> None:
     elsewhere = replace(rule().match, namespaces=("another",))
-    assert replayed(town, rule(match=elsewhere)).unresolved == ()
+    assert replayed(scenario, rule(match=elsewhere)).unresolved == ()
 
 
 @pytest.mark.parametrize(("least", "count"), [(20, 1), (21, 0)])
-def test_it_rested_as_long_as_the_policy_asks(town: Town, least: int, count: int) -> None:
+def test_it_rested_as_long_as_the_policy_asks(
+    scenario: FleetScenario, least: int, count: int
+) -> None:
     match = Match(analyzer=("idle",), kind=("idle_job",), min_duration=least * HOUR)
-    assert len(replayed(town, rule(match=match)).unresolved) == count
+    assert len(replayed(scenario, rule(match=match)).unresolved) == count
 
 
-def test_a_site_without_any_inventory_resolves_nothing(town: Town) -> None:
-    town.views.engine.execute("DELETE FROM pod")
-    made = replayed(town, rule())
+def test_a_site_without_any_inventory_resolves_nothing(scenario: FleetScenario) -> None:
+    scenario.views.engine.execute("DELETE FROM pod")
+    made = replayed(scenario, rule())
     assert made.stops == ()
     none = "no inventory was ever stored"
     assert named(made) == {GONE: none, ("c", "Job", "ns", "resting"): none}
 
 
-def test_an_inventory_without_the_owners_uid_resolves_nothing(town: Town) -> None:
-    town.views.engine.execute("UPDATE pod SET workload_uid = NULL")
-    made = replayed(town, rule())
+def test_an_inventory_without_the_owners_uid_resolves_nothing(scenario: FleetScenario) -> None:
+    scenario.views.engine.execute("UPDATE pod SET workload_uid = NULL")
+    made = replayed(scenario, rule())
     assert named(made)["c", "Job", "ns", "resting"] == "the inventory tells no uid of its owner"
 
 
-def test_the_inventory_of_a_later_day_resolves_what_lived_on(town: Town) -> None:
-    assert ("c", "Job", "ns", "resting") not in named(replayed(town, rule()))
+def test_the_inventory_of_a_later_day_resolves_what_lived_on(scenario: FleetScenario) -> None:
+    assert ("c", "Job", "ns", "resting") not in named(replayed(scenario, rule()))

@@ -36,7 +36,7 @@ ELASTIC = "ElasticQuota.scheduling.x-k8s.io"
 TEAMS = {"team-a": 12, "team-b": 4}
 
 
-class Town:
+class FleetScenario:
     """Two teams on two nodes: a is entitled to 12 GPUs and needs 2, b to 4 and needs 8."""
 
     def __init__(self, kind: str) -> None:
@@ -172,77 +172,77 @@ def _custom(item: Any) -> CustomObject:
 
 
 @pytest.fixture(params=["ClusterQueue", "ElasticQuota"])
-def town(request: pytest.FixtureRequest) -> Iterator[Town]:
-    made = Town(request.param)
+def scenario(request: pytest.FixtureRequest) -> Iterator[FleetScenario]:
+    made = FleetScenario(request.param)
     yield made
     made.views.engine.close()
 
 
 @pytest.fixture
-def door(town: Town) -> Iterator[KubeClient]:
+def door(scenario: FleetScenario) -> Iterator[KubeClient]:
     from kubernetes import client
 
-    with KubeServer(town.store) as server:
+    with KubeServer(scenario.store) as server:
         configuration = client.Configuration()
         configuration.host = server.url
         yield KubeClient(ApiConnection(client.ApiClient(configuration)), "lab")
 
 
-def decided(town: Town) -> Decision:
+def decided(scenario: FleetScenario) -> Decision:
     """Return what a policy would decide on the analyzer's finding."""
-    window = Window(town.now - timedelta(days=1), town.now)
+    window = Window(scenario.now - timedelta(days=1), scenario.now)
     settings = QuotaSettings(least_history_days=7)
-    town.seen_pods()
-    found = {f.kind: f for f in QuotaAnalyzer(settings).find(town.views, window)}
+    scenario.seen_pods()
+    found = {f.kind: f for f in QuotaAnalyzer(settings).find(scenario.views, window)}
     advice = found["stranded_quota"].recommendations[0]
     assert advice.verb == "rebalance-quota"
     subject = ("lab", "Quota", "", found["stranded_quota"].subject.workload)
     return Decision(
-        "d", "rebalance-quota", "f", subject, advice.verb, "act", "allow", (), town.now,
+        "d", "rebalance-quota", "f", subject, advice.verb, "act", "allow", (), scenario.now,
         parameters=advice.parameters,
     )  # fmt: skip
 
 
-def spec(town: Town) -> list[Any]:
-    name = ELASTIC if town.kind == "ElasticQuota" else "ClusterQueue"
-    return [item["spec"] for item in town.store.list(name)]
+def spec(scenario: FleetScenario) -> list[Any]:
+    name = ELASTIC if scenario.kind == "ElasticQuota" else "ClusterQueue"
+    return [item["spec"] for item in scenario.store.list(name)]
 
 
-def act(town: Town, door: KubeClient) -> Action:
+def act(scenario: FleetScenario, door: KubeClient) -> Action:
     """Make the rebalance, as the loop would."""
-    decision = decided(town)
+    decision = decided(scenario)
     intent = QuotaExecutor().writes(decision, door)
-    action = Action("x", decision, intent, town.now, "actor")
+    action = Action("x", decision, intent, scenario.now, "actor")
     for change in intent.changes:
         assert door.send(change, dry_run=True).ok
         assert door.send(change, dry_run=False).ok
     return action
 
 
-def waited(town: Town, since: datetime) -> float:
+def waited(scenario: FleetScenario, since: datetime) -> float:
     """Return the GPU-hours waited for since a moment, by the cluster's own count."""
-    first, now = since.timestamp(), town.now_s
+    first, now = since.timestamp(), scenario.now_s
     return sum(
         w.gpus * max(0.0, min(w.bound_s or w.ended_s or now, now) - max(w.queued_s, first)) / 3600
-        for w in town.cluster.waits
+        for w in scenario.cluster.waits
     )
 
 
 def test_waiting_falls_after_the_rebalance_and_the_step_stands(
-    town: Town, door: KubeClient
+    scenario: FleetScenario, door: KubeClient
 ) -> None:
     for _ in range(DAYS * 24):
-        town.hour()
-    before = waited(town, town.now - timedelta(days=2)) / 2
-    assert town.held("team-b") == 4
-    action = act(town, door)
-    assert QuotaExecutor().review(action, town.views, town.now) is None, "too early to say"
+        scenario.hour()
+    before = waited(scenario, scenario.now - timedelta(days=2)) / 2
+    assert scenario.held("team-b") == 4
+    action = act(scenario, door)
+    assert QuotaExecutor().review(action, scenario.views, scenario.now) is None, "too early to say"
     for _ in range(48):
-        town.hour()
-    town.seen_pods()
-    assert town.held("team-b") == 7, "12 gives a quarter, 3; lending and limits follow"
-    assert waited(town, action.at) / 2 < before / 2
-    review = review_step(action, town.views, town.now)
+        scenario.hour()
+    scenario.seen_pods()
+    assert scenario.held("team-b") == 7, "12 gives a quarter, 3; lending and limits follow"
+    assert waited(scenario, action.at) / 2 < before / 2
+    review = review_step(action, scenario.views, scenario.now)
     assert review.worse is False
     assert review.waited_after is not None
     assert review.waited_before is not None
@@ -251,22 +251,24 @@ def test_waiting_falls_after_the_rebalance_and_the_step_stands(
     assert review.harm_gpu_hours == 0
 
 
-def test_a_step_that_keeps_the_giver_waiting_is_taken_back(town: Town, door: KubeClient) -> None:
+def test_a_step_that_keeps_the_giver_waiting_is_taken_back(
+    scenario: FleetScenario, door: KubeClient
+) -> None:
     for _ in range(DAYS * 24):
-        town.hour()
-    before = spec(town)
-    action = act(town, door)
-    assert spec(town) != before
-    town.asks["team-a"] = 14  # the quiet fortnight is over
+        scenario.hour()
+    before = spec(scenario)
+    action = act(scenario, door)
+    assert spec(scenario) != before
+    scenario.asks["team-a"] = 14  # the quiet fortnight is over
     for _ in range(48):
-        town.hour()
-    town.seen_pods()
-    reasons = QuotaExecutor().review(action, town.views, town.now)
+        scenario.hour()
+    scenario.seen_pods()
+    reasons = QuotaExecutor().review(action, scenario.views, scenario.now)
     assert reasons is not None
     assert [r.gate for r in reasons] == ["worsened"]
     for change in action.intent.undo:
         assert door.send(change, dry_run=False).ok
-    assert spec(town) == before
+    assert spec(scenario) == before
     for _ in range(12):
-        town.hour()
-    assert town.held("team-a") == 12
+        scenario.hour()
+    assert scenario.held("team-a") == 12

@@ -1,4 +1,4 @@
-"""A small town with a history: notebooks and jobs that rest, come back, and are taken away."""
+"""A small fleet with a history: notebooks and jobs that are idle, used again, and deleted."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ def rests(*busy: tuple[int, int]) -> list[Mapping[str, Any]]:
     ]
 
 
-class Town:
+class FleetScenario:
     """Workloads with one device each, on a node each, whose hosts rest when they do."""
 
     def __init__(self) -> None:
