@@ -19,7 +19,6 @@ from fallow.models import Effort, Finding
 from fallow.rows import Row
 
 Impact = Literal["high", "medium", "low"]
-EFFORTS: tuple[Effort, ...] = ("quick win", "advanced", "continuous")
 
 
 class ImpactClass(Row, frozen=True):

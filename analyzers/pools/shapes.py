@@ -1,7 +1,6 @@
 """The requests of pods and the capacity of instance types, as arrays in one canonical order."""
 
 import copy
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -130,11 +129,6 @@ class PackingProblem:
         return tuple(
             s for n, s in enumerate(self.shapes) if self.count[n] and not self.most[n].any()
         )
-
-
-def count_shapes(shapes: Iterable[PodShape]) -> Counter[PodShape]:
-    """Return how many pods make each request."""
-    return Counter(shapes)
 
 
 def _compute_milli(shape: PodShape) -> int:

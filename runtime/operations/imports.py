@@ -18,8 +18,6 @@ from runtime.operations.prices import read_configured_rates
 from runtime.rendering.finding_tables import Progress
 from warehouse.lake import Warehouse
 
-TELEMETRY = frozenset({"sample", "holding", "scrape"})
-
 
 class TelemetryExtent:
     """Passes batches on and records which time their telemetry covers, and how many rows it has."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SIGNS = {"allow": {"act": "+", "snapshot": "+"}, "hold": {}, "deny": {}}
 """+ it would be done now, ~ its owner is notified or it is observed, = hold, - deny."""
-PERCENT = 100
 
 
 def build_rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
