@@ -8,9 +8,9 @@ from actions.nodes import recycling
 from actions.notices import notice_text
 from actions.reclaim import evicting
 from actions.scaling import manifests
-from analyzers import checkpoints
 from analyzers.services import objectives
 from analyzers.spot import tolerance
+from fallow import checkpointing
 from fallow.action_settings import LeaseSettings
 from fallow.protections import read_annotations, read_notes
 from fallow.resources import read_text
@@ -33,7 +33,7 @@ def unescape(pointer: str) -> str:
         ("keep-until", "fallow.dev/keep-until" in read_annotations()),
         ("protect", "fallow.dev/protect" in read_annotations()),
         ("channel", notice_text.CHANNEL == "fallow.dev/channel"),
-        ("checkpoint-interval", checkpoints.INTERVAL == "fallow.dev/checkpoint-interval"),
+        ("checkpoint-interval", checkpointing.INTERVAL == "fallow.dev/checkpoint-interval"),
         ("deadline", tolerance.DEADLINE == "fallow.dev/deadline"),
         ("evict", evicting.OPT_IN == "fallow.dev/evict"),
         ("family", '$."fallow.dev/family"' in OWNERS),
