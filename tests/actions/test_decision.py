@@ -501,7 +501,7 @@ def test_four_eyes_are_counted_by_the_subject_of_a_sign_in() -> None:
         assert acts(made) == enough, people
         if subjects and not enough:
             (why,) = (r.text for r in made.reasons if r.gate == "approval")
-            assert why.endswith("cannot be told from their sign-ins")
+            assert why.endswith("is not known from their sign-ins")
 
 
 @pytest.mark.parametrize(
