@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from analyzers.precision.allocator import find_fragmented
-from analyzers.precision.bottlenecks import are_tensor_cores_idle, find_bottleneck, read_archs
+from analyzers.precision.bottlenecks import find_bottleneck, is_tensor_idle, read_archs
 from analyzers.precision.findings import build_format_finding
 from analyzers.precision.gains import list_formats
 from analyzers.precision.rows import WorkloadPipes, read_pipes
@@ -73,7 +73,7 @@ class PrecisionAnalyzer:
             if row.tensor is None or row.sm is None:
                 lines = list_counters("sm", "tensor", "fp32", "dram")
                 unjudged.append(Unjudged(build_subject(row), row.work_h, (NO_COUNTERS + lines,)))
-            elif row.fp32 is None and are_tensor_cores_idle(row.tensor, row.sm, self.settings):
+            elif row.fp32 is None and is_tensor_idle(row.tensor, row.sm, self.settings):
                 why = NO_FP32 + list_counters("fp32")
                 unjudged.append(Unjudged(build_subject(row), row.work_h, (why,)))
         return unjudged

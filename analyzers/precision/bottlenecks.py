@@ -41,7 +41,7 @@ def find_bottleneck(row: WorkloadPipes, settings: PrecisionSettings) -> Bottlene
     return Bottleneck(row, kind, peaks, real) if real else None
 
 
-def are_tensor_cores_idle(tensor: float, sm: float, settings: PrecisionSettings) -> bool:
+def is_tensor_idle(tensor: float, sm: float, settings: PrecisionSettings) -> bool:
     """Return whether tensor cores are unused while the SMs work."""
     return tensor < settings.tensor_asleep and sm >= settings.sm
 
@@ -57,7 +57,7 @@ def _classify(
     """Return which kind of finding the counters of a workload point to; None = no kind."""
     fp32 = row.fp32
     computes_fp32 = fp32 is not None and fp32 >= settings.fp32_active
-    if computes_fp32 and are_tensor_cores_idle(tensor, sm, settings):
+    if computes_fp32 and is_tensor_idle(tensor, sm, settings):
         return "fp32_asleep"
     waits = (row.dram or 0) >= settings.memory_bound and tensor < settings.waiting_tensor
     if waits and _is_server(row.workload_kind):
