@@ -20,8 +20,8 @@ def register(app: typer.Typer) -> None:
 def mcp(run: CommandRun) -> None:
     """Answer an assistant on stdin and stdout (MCP); it only reads.
 
-    Tools: spend, findings, explain, why_not, queue, why_pending, incidents, idleness. The assistant
-    starts this command.
+    Tools: spend, findings, explain, why_not, queue, why_pending, incidents, what_if, idleness. The
+    assistant starts this command.
     """
     if find_spec("mcp") is None:
         raise UsageError("the MCP server is not installed", hint="pip install 'fallow[mcp]'")

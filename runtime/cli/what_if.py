@@ -1,11 +1,12 @@
-"""`fallow what-if`: the site's own past, replayed with other quotas, pools or priorities."""
+"""`fallow what-if`: the site's own past, replayed with another policy, quota, pool or priority."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import windows
+from runtime.operations import plans, windows
 from runtime.operations.what_if import answer
 from runtime.operations.what_if.changes import parse_changes
 
@@ -24,18 +25,22 @@ def what_if(
     pool: Annotated[
         list[str] | None, typer.Option(help="MODEL=GPUs: all nodes of the model, repeatable")
     ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="stops of its back-test free their GPUs")
+    ] = None,
     priority: Annotated[list[str] | None, typer.Option(help="TEAM=N, repeatable")] = None,
     window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
     until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
 ) -> None:
-    """Replay the site's own past with another quota, node pool or priority: before and after.
+    """Replay the site's own past with another policy, quota, pool or priority: before and after.
 
     Reads only. First the past as it was is replayed: where it misses the record by more than 10 %,
     the answer is not to be trusted and says which figures missed.
     """
-    changes = parse_changes(quota or (), pool or (), priority or ())
-    cluster = run.options.get("cluster")
-    with run.warehouse(run.settings()) as warehouse:
+    cluster, settings = run.options.get("cluster"), run.settings()
+    if policy is None:
+        parse_changes(quota or (), pool or (), priority or ())  # bad input needs no warehouse
+    with run.warehouse(settings) as warehouse:
         chosen, note = windows.choose(
             warehouse,
             windows.end_window(window, until, run.now()),
@@ -43,6 +48,12 @@ def what_if(
             cluster,
             inventory=True,
         )
+        stops = None
+        if policy is not None:
+            stops = plans.list_policy_stops(
+                warehouse, settings, policy, chosen, now=run.now(), cluster=cluster
+            )
+        changes = parse_changes(quota or (), pool or (), priority or (), stops)
         result = answer.answer_what_if(warehouse, chosen, changes, cluster)
     rows = answer.build_team_rows(result)
     if run.output is Output.json:

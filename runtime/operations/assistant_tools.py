@@ -108,6 +108,22 @@ class AssistantTools:
         """
         return self._call(lambda: self._answers.incidents(window, by, rows))
 
+    def what_if(
+        self,
+        quota: list[str] | None = None,
+        pool: list[str] | None = None,
+        priority: list[str] | None = None,
+        window: str | None = None,
+        rows: int = ROWS,
+    ) -> CallToolResult:
+        """Replay the site's own past with another quota, pool or priority: before and after.
+
+        quota: TEAM=GPUs. pool: MODEL=GPUs. priority: TEAM=N. Waits, completion times, utilisation,
+        shares, preemptions, lost work, dollars. Quote calibration.trust beside every figure.
+        """
+        options = {"quota": quota or [], "pool": pool or [], "priority": priority or []}
+        return self._call(lambda: self._answers.what_if(options, window, rows))
+
     def idleness(
         self, cluster: str, namespace: str, kind: str, name: str, rows: int = ROWS
     ) -> CallToolResult:
@@ -143,6 +159,7 @@ def serve(answers: FleetAnswers) -> None:
         tools.queue,
         tools.why_pending,
         tools.incidents,
+        tools.what_if,
         tools.idleness,
     ):
         server.add_tool(

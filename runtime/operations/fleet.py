@@ -24,12 +24,15 @@ from runtime.operations import (
 )
 from runtime.operations.idleness import Idleness, IdlenessReader
 from runtime.operations.queries import load_sql
+from runtime.operations.what_if.answer import answer_what_if
+from runtime.operations.what_if.changes import parse_changes
 from runtime.rendering.tables import round_body
 from warehouse.lake import Warehouse
 from warehouse.spend import KEYS
 
 if TYPE_CHECKING:
     from runtime.operations.plans import WhyNotReport
+    from runtime.operations.what_if.answer import WhatIfAnswer
     from runtime.operations.windows import CoveredHours
     from warehouse.queue.records import QueuedWorkload
 
@@ -195,6 +198,16 @@ class WarehouseFleet:
         return incidents.read_report(
             self._warehouse, window, now=self._clock(), cluster=self._cluster, by=by
         )
+
+    def what_if(self, options: Mapping[str, Sequence[str]], window: str | None) -> "WhatIfAnswer":
+        """Return the site's past with other settings: `options` by name, as `fallow what-if`."""
+        changes = parse_changes(
+            options.get("quota", ()), options.get("pool", ()), options.get("priority", ())
+        )
+        chosen, _ = windows.choose(
+            self._warehouse, window, self._clock(), self._cluster, inventory=True
+        )
+        return answer_what_if(self._warehouse, chosen, changes, self._cluster)
 
     def read_idleness(self, cluster: str, namespace: str, kind: str, name: str) -> Idleness | None:
         """Return whether a workload is idle now; None = it held no device in the last day."""

@@ -19,6 +19,7 @@ from fallow.window import Window
 from runtime.operations import explanations, pending
 from runtime.operations.fleet import WarehouseFleet
 from runtime.operations.idleness import LATELY
+from runtime.operations.what_if.answer import build_team_rows, describe_what_if
 from runtime.rendering import plan_tables
 from runtime.rendering.tables import document, round_body
 from runtime.rendering.untrusted import EVERY_LEVEL, mark_document, mark_text
@@ -186,6 +187,27 @@ class FleetAnswers:
             **self._frame(report.window, covered.coverage, (report.note,), rows),
             **_build_answer(body, rows),
             "proof": self._prove(words, document("incidents", report.document)),
+        }
+
+    def what_if(
+        self, options: Mapping[str, Sequence[str]], window: str | None, rows: int
+    ) -> Answer:
+        """Return the site's past with another quota, pool or priority."""
+        _check_rows(rows)
+        with self._open() as fleet:
+            result = fleet.what_if(options, window)
+        described = describe_what_if(result)
+        body = {**described, "what-if": build_team_rows(result)}
+        bounds = [at.isoformat() for at in result.window.bounds().values()]
+        words = ["what-if", "--window", "/".join(bounds)]
+        for name, texts in options.items():
+            words += [f"--{name}={text}" for text in texts]
+        proof = self._prove(words, document("what-if", body))
+        return {
+            # Pods and nodes are enough: there may be no telemetry to cover the window.
+            **self._frame(result.window, None, result.notes, rows),
+            **_build_answer(round_body(body), rows),
+            "proof": {"ids": [], **proof, "command": mark_text(proof["command"])},
         }
 
     def idleness(self, cluster: str, namespace: str, kind: str, name: str, rows: int) -> Answer:

@@ -1,6 +1,8 @@
 """`fallow what-if` on a stored site whose figures are known by hand."""
 
+import hashlib
 import json
+import shlex
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ import pytest
 
 from collectors.inventory import build_batches
 from fallow.settings import load
+from runtime.operations.fleet_answers import FleetAnswers
+from runtime.rendering.untrusted import MARK
 from tests.cli.conftest import Fallow
 from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (a fixture)
 from warehouse.lake import Warehouse
@@ -133,3 +137,17 @@ def test_a_window_without_arrivals_has_nothing_to_replay(fallow: Fallow, home: P
     ran = fallow("what-if", "--home", home, "--window", window, "--quota", "vision=1")
     assert ran.code == 2
     assert "arrived in the window" in ran.err
+
+
+def test_the_assistant_s_answer_is_that_of_the_command(fallow: Fallow, home: Path) -> None:
+    settings = load(environ={}, flags={"home": home}).settings
+    answers = FleetAnswers(settings, {"home": str(home)})
+    told = answers.what_if({"priority": ["bio=10"], "quota": [], "pool": []}, BOUNDS, 50)
+    program, *words = shlex.split(told["proof"]["command"][MARK])
+    assert program == "fallow"
+    ran = fallow(*words)
+    assert hashlib.sha256(ran.out.encode()).hexdigest() == told["proof"]["sha256"]
+    rows = json.loads(ran.out)["what-if"]
+    assert [row["wait_p50_after_s"] for row in told["answer"]["what-if"]] == [
+        row["wait_p50_after_s"] for row in rows
+    ]

@@ -9,7 +9,7 @@ import msgspec
 from fallow.gpu_models import get_model_name
 from fallow.window import Window
 from runtime.operations.what_if.calibration import Calibration, judge_replay
-from runtime.operations.what_if.changes import PoolChange, SiteChange
+from runtime.operations.what_if.changes import PolicyChange, PoolChange, SiteChange
 from runtime.operations.what_if.measures import ReplayMeasures, TeamMeasures, measure_replay
 from runtime.operations.what_if.past import PastSite, build_past
 from runtime.operations.what_if.records import ReplaySite
@@ -27,16 +27,18 @@ NOTES = (
     "a pod that was created because another ended is not delayed with it",
     "an evicted unit starts from its beginning: its lost work is the most that it can be",
 )
-Money = Literal["cash", "none"]
+Money = Literal["cash", "released capacity", "none"]
 
 
 class Dollars(msgspec.Struct, frozen=True):
     """What a setting costs or saves in the window."""
 
     kind: Money
-    """cash: the nodes' bill changes. none: the same nodes are paid."""
+    """cash: the nodes' bill changes. released capacity: a policy frees GPU-hours of the same nodes.
+    none: the same nodes are paid."""
     usd: float | None
-    """Positive = it costs more; None = a model has no price."""
+    """cash: positive = it costs more. released capacity: what the freed GPU-hours cost. None = a
+    price is missing."""
     lost_work_usd: float | None
     """The change of the work that is done again, at the mean price; it is part of the bill."""
 
@@ -145,7 +147,9 @@ def describe_dollars(dollars: Dollars) -> str:
     if dollars.kind == "none":
         return "dollars: none; the same nodes are paid"
     if dollars.usd is None:
-        return "dollars: cash, unknown: a model has no price in the window"
+        return f"dollars: {dollars.kind}, unknown: a price is missing in the window"
+    if dollars.kind == "released capacity":
+        return f"dollars: released capacity, {dollars.usd:,.2f} USD; the same nodes are paid"
     return f"dollars: cash, {dollars.usd:+,.2f} USD in the window"
 
 
@@ -189,8 +193,13 @@ def _price(
     )
     mean = sum(rates.values()) / len(rates) if rates else None
     lost = measures[1].lost_gpu_hours - measures[0].lost_gpu_hours
-    kind: Money = "cash" if any(isinstance(c, PoolChange) for c in changes) else "none"
-    return Dollars(kind, usd if kind == "cash" else 0.0, None if mean is None else mean * lost)
+    lost_usd = None if mean is None else mean * lost
+    if any(isinstance(change, PoolChange) for change in changes):
+        return Dollars("cash", usd, lost_usd)
+    for change in changes:
+        if isinstance(change, PolicyChange):
+            return Dollars("released capacity", change.usd, lost_usd)
+    return Dollars("none", 0.0, lost_usd)
 
 
 def _sum_model_hours(site: ReplaySite) -> dict[str, float]:

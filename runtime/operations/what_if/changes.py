@@ -1,14 +1,24 @@
-"""Change a site's settings: quotas, node pools, priorities."""
+"""Change a site's settings: quotas, node pools, priorities, stops by a policy."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from math import inf
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from fallow.errors import UsageError
 from runtime.operations.what_if.past import to_milli
-from runtime.operations.what_if.records import ReplayNode, ReplayQueue, ReplaySite, ReplayUnit
+from runtime.operations.what_if.records import (
+    ReplayNode,
+    ReplayPause,
+    ReplayQueue,
+    ReplaySite,
+    ReplayUnit,
+)
+
+if TYPE_CHECKING:
+    from actions.backtest import BacktestStop
 
 
 class SiteChange(Protocol):
@@ -113,15 +123,58 @@ class PoolChange(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(site, nodes=(*others, *map(ReplayNode, capacities)))
 
 
+class PolicyChange(msgspec.Struct, frozen=True):
+    """`--policy FILE`: the stops of the policy's back-test.
+
+    A unit is stopped as long after its start as in the back-test, once. It needs its GPUs again
+    when its workload was used again; if it was not, its work ends with the stop.
+    """
+
+    stops: tuple["BacktestStop", ...]
+
+    @property
+    def usd(self) -> float | None:
+        """Return what the GPU-hours that it frees cost; None = a stop has no price."""
+        prices = [stop.usd for stop in self.stops]
+        return None if None in prices else float(sum(usd for usd in prices if usd is not None))
+
+    def apply(self, site: ReplaySite) -> ReplaySite:
+        """Return the site with the units stopped."""
+        by_workload: dict[tuple[str, str, str], list[BacktestStop]] = {}
+        for stop in sorted(self.stops, key=lambda stop: stop.at):
+            _, kind, namespace, name = stop.subject
+            by_workload.setdefault((namespace, kind, name), []).append(stop)
+        units = tuple(
+            _pause_unit(unit, by_workload.get(unit.workload, ()), site.start_s)
+            for unit in site.units
+        )
+        return msgspec.structs.replace(site, units=units)
+
+
+def _pause_unit(unit: ReplayUnit, stops: Sequence["BacktestStop"], start_s: float) -> ReplayUnit:
+    if unit.recorded_s is None:
+        return unit
+    for stop in stops:
+        after_s = stop.at.timestamp() - max(unit.recorded_s, start_s)
+        if 0 <= after_s < max(unit.run_s):
+            used = stop.used_at
+            pause_s = inf if used is None else (used - stop.at).total_seconds()
+            return msgspec.structs.replace(unit, pause=ReplayPause(after_s, pause_s))
+    return unit
+
+
 def parse_changes(
-    quota: Sequence[str] = (), pool: Sequence[str] = (), priority: Sequence[str] = ()
+    quota: Sequence[str] = (),
+    pool: Sequence[str] = (),
+    priority: Sequence[str] = (),
+    stops: "Sequence[BacktestStop] | None" = None,
 ) -> tuple[SiteChange, ...]:
-    """Read the options NAME=NUMBER.
+    """Read the options NAME=NUMBER; `stops` are those of a policy's back-test, None = no policy.
 
     Raises:
         UsageError: an option has another shape, a number is not legal, or a name is there twice.
     """
-    changes: list[SiteChange] = []
+    changes: list[SiteChange] = [] if stops is None else [PolicyChange(tuple(stops))]
     for name, text in _split("quota", quota, "team=GPUs"):
         changes.append(QuotaChange(name, _parse_amount(f"--quota {name}={text}", text)))
     for name, text in _split("pool", pool, "model=GPUs"):
@@ -139,7 +192,7 @@ def parse_changes(
     if not changes:
         raise UsageError(
             "a what-if needs a setting to try",
-            hint="--quota team=GPUs, --pool model=GPUs or --priority team=N",
+            hint="--policy FILE, --quota team=GPUs, --pool model=GPUs or --priority team=N",
         )
     return tuple(changes)
 

@@ -67,6 +67,10 @@ class ReplayMeasures(msgspec.Struct, frozen=True):
     requested. 1 = all the same."""
     preemptions: int
     lost_gpu_hours: float
+    stopped: int = 0
+    """Units that a policy stopped, that were needed again and ran again."""
+    return_wait_p95_s: float | None = None
+    """How long these waited for GPUs when they were needed again."""
 
 
 def measure_replay(
@@ -103,7 +107,13 @@ def measure_replay(
         compute_jain(_list_attained(served, entitled, by_team, site)),
         sum(unit.preemptions for unit in result.units),
         sum(unit.lost_gpu_seconds for unit in result.units) / HOUR_S,
+        *_measure_returns(result.units),
     )
+
+
+def _measure_returns(units: Iterable[UnitResult]) -> tuple[int, float | None]:
+    waits = [unit.return_wait_s for unit in units if unit.return_wait_s is not None]
+    return len(waits), float(np.quantile(waits, 0.95)) if waits else None
 
 
 def measure_waits(units: Iterable[UnitResult], site: ReplaySite) -> Waits:

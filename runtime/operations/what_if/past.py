@@ -64,9 +64,8 @@ def build_past(history: QueueHistory) -> PastSite:
     for group in groups:
         unit = builder.build(group)
         units.append(unit)
-        placed = [pod.placed_s for pod in group]
-        if None not in placed:
-            starts[unit.name] = max(s for s in placed if s is not None)
+        if unit.recorded_s is not None:
+            starts[unit.name] = unit.recorded_s
         runs += builder.list_runs(unit, group)
     nodes = tuple(_build_node(n, requirements, history) for n in _list_whole_nodes(history, notes))
     preempts = scheduler == "plain" or history.evictions > 0
@@ -244,6 +243,8 @@ class _UnitBuilder:
             min(leaves, default=math.inf),
             tuple(pod.node or "" for pod in pods) if running else (),
             estimated,
+            _name_workload(first),
+            _find_placed(pods),
         )
 
     def list_runs(self, unit: ReplayUnit, pods: Sequence[PastPod]) -> list[PodRun]:
@@ -293,6 +294,17 @@ class _UnitBuilder:
         elif self._kind == "ClusterQueue":
             name = self._local.get((pod.namespace, pod.queue), pod.queue)
         return name if name in self._queues else ""
+
+
+def _name_workload(pod: PastPod) -> tuple[str, str, str]:
+    """Return namespace, kind and name of the pod's owner."""
+    return pod.namespace, pod.workload_kind or "", pod.workload or ""
+
+
+def _find_placed(pods: Sequence[PastPod]) -> float | None:
+    """Return when the last of a unit's pods was placed; None = one was not."""
+    placed = [pod.placed_s for pod in pods]
+    return None if None in placed else max(s for s in placed if s is not None)
 
 
 def _measure_typical_runs(pods: Iterable[PastPod]) -> dict[tuple[str, float], float]:

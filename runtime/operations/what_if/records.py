@@ -39,6 +39,15 @@ class ReplayQueue(msgspec.Struct, frozen=True):
     """Empty = it neither borrows nor lends."""
 
 
+class ReplayPause(msgspec.Struct, frozen=True):
+    """A stop by a policy, and for how long the unit needs no GPU after it."""
+
+    after_s: float
+    """Run time before the stop."""
+    pause_s: float = inf
+    """Infinite: its workload was not used again, so its work ends with the stop."""
+
+
 class ReplayUnit(msgspec.Struct, frozen=True):
     """A pod, or pods that run together or not at all."""
 
@@ -57,6 +66,11 @@ class ReplayUnit(msgspec.Struct, frozen=True):
     """The nodes on which it ran when the window began; empty = it was not placed yet."""
     estimated: bool = False
     """Whether its run time is that of others, because it never ran."""
+    workload: tuple[str, str, str] = ("", "", "")
+    """namespace, kind, name"""
+    recorded_s: float | None = None
+    """When it was placed in fact; None = it was not."""
+    pause: ReplayPause | None = None
 
     @property
     def gpu_milli(self) -> int:
@@ -105,6 +119,8 @@ class UnitResult(msgspec.Struct, frozen=True):
     preemptions: int = 0
     lost_gpu_seconds: float = 0.0
     """Work that has to be repeated after preemptions."""
+    return_wait_s: float | None = None
+    """After a policy's stop: from its next use until it ran again; None = no stop, or not yet."""
 
 
 class ReplayResult(msgspec.Struct, frozen=True):

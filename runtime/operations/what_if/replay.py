@@ -2,13 +2,16 @@
 
 Everything follows from the site: equal input gives equal output. Pods of a unit end each at its own
 time; the quota of the unit is free when the last of them ends. An evicted unit waits again with its
-old age and starts from its beginning, because no checkpoint is known here.
+old age and starts from its beginning, because no checkpoint is known here. A unit that a policy
+stops waits again, with its old age too, from its next use on, for the rest of its run.
 """
 
 import heapq
 from collections.abc import Iterable
 from math import inf
 from typing import Any
+
+from msgspec.structs import replace
 
 from runtime.operations.what_if.records import (
     PodRun,
@@ -27,7 +30,7 @@ from simulator.cluster.scheduler.preempting import choose_victims
 from simulator.cluster.scheduler.requests import Placement, PodGang, Policy
 
 PLACEMENT: Policy = "best-fit"
-_END, _NODE, _LEAVE, _ARRIVE = range(4)
+_END, _PAUSE, _NODE, _LEAVE, _ARRIVE = range(5)
 """Order of what happens at one time."""
 
 
@@ -52,6 +55,8 @@ class _Replay:
         """By unit: how often it was placed; ends of earlier placements do not count."""
         self._results: dict[str, UnitResult] = {}
         self._runs: list[PodRun] = []
+        self._returns: dict[str, float] = {}
+        """By unit that a policy stopped: its next use."""
         self._refused: dict[int, int] = {}
         """Forms that cannot start, with their priority, until something is freed."""
         self._events: list[tuple[float, int, int, Any]] = []
@@ -100,6 +105,8 @@ class _Replay:
     def _handle(self, kind: int, subject: Any) -> None:
         if kind == _END:
             self._end_pod(*subject)
+        elif kind == _PAUSE:
+            self._pause_unit(*subject)
         elif kind == _ARRIVE:
             self._waiting.add(subject)
         elif kind == _LEAVE:
@@ -205,10 +212,31 @@ class _Replay:
             if run_s < inf:
                 self._add_event(self._now + run_s, _END, (unit, placement.uid, epoch))
         self._scheduler.hold(unit, self._now)
+        if unit.pause is not None:
+            self._add_event(self._now + unit.pause.after_s, _PAUSE, (unit, epoch))
         result = self._results[unit.name]
         if result.start_s is None:
             start_s = min(unit.arrival_s, self._now) if unit.nodes else self._now
             self._results[unit.name] = UnitResult(unit, start_s, None)
+        elif (return_s := self._returns.pop(unit.name, None)) is not None:
+            self._results[unit.name] = replace(result, return_wait_s=self._now - return_s)
+
+    def _pause_unit(self, unit: ReplayUnit, epoch: int) -> None:
+        """Stop a unit that still runs as a policy does; its next use makes it wait again."""
+        if epoch != self._epochs[unit.name] or unit.name not in self._open or unit.pause is None:
+            return
+        self._close_runs(unit.name)
+        self._scheduler.release(unit)
+        self._refused.clear()
+        if unit.pause.pause_s == inf:
+            self._results[unit.name] = replace(self._results[unit.name], end_s=self._now)
+            return
+        past_s = unit.pause.after_s + unit.pause.pause_s
+        rest = tuple(max(0.0, run_s - past_s) for run_s in unit.run_s)
+        remaining = replace(unit, run_s=rest, pause=None, nodes=())
+        self._units[unit.name] = remaining
+        self._returns[unit.name] = self._now + unit.pause.pause_s
+        self._add_event(self._returns[unit.name], _ARRIVE, remaining)
 
     def _end_pod(self, unit: ReplayUnit, uid: str, epoch: int) -> None:
         if epoch != self._epochs[unit.name] or uid not in self._open.get(unit.name, ()):
@@ -219,16 +247,16 @@ class _Replay:
             del self._open[unit.name]
             self._scheduler.release(unit)
             result = self._results[unit.name]
-            self._results[unit.name] = UnitResult(
-                unit, result.start_s, self._now, result.preemptions, result.lost_gpu_seconds
-            )
+            self._results[unit.name] = replace(result, end_s=self._now)
 
     def _evict(self, name: str, evicted: set[str]) -> None:
         unit, result = self._units[name], self._results[name]
         lost = sum(run.gpu_seconds for run in self._close_runs(name))
         self._scheduler.release(unit)
-        self._results[name] = UnitResult(
-            unit, result.start_s, None, result.preemptions + 1, result.lost_gpu_seconds + lost
+        self._results[name] = replace(
+            result,
+            preemptions=result.preemptions + 1,
+            lost_gpu_seconds=result.lost_gpu_seconds + lost,
         )
         self._refused.clear()
         self._waiting.add(unit)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.operations.what_if.measures import compute_jain, measure_replay
 from runtime.operations.what_if.records import (
+    ReplayPause,
     ReplayQueue,
     ReplayResult,
     ReplaySite,
@@ -164,3 +165,22 @@ def test_more_capacity_never_lowers_the_served_hours(
         for size in (gpus, gpus + more)
     ]
     assert served[1] >= served[0]
+
+
+def test_a_stop_frees_the_gpu_until_the_next_use() -> None:
+    # x runs 0-1, is stopped, is needed again at 4; y has the GPU 1-5; x runs its last 2 h at 5-7.
+    x = msgspec.structs.replace(build_unit("x", 0, 6), pause=ReplayPause(HOUR, 3 * HOUR))
+    result = replay(build_site([x, build_unit("y", 0.5, 4)], nodes=(1,)))
+    runs = [(run.unit, run.start_s / HOUR, run.end_s / HOUR) for run in result.runs]
+    assert runs == [("x", 0, 1), ("y", 1, 5), ("x", 5, 7)]
+    stopped, _ = result.units
+    assert (stopped.start_s, stopped.end_s, stopped.return_wait_s) == (0, 7 * HOUR, HOUR)
+    measures = measure_replay(result)
+    assert (measures.stopped, measures.return_wait_p95_s) == (1, HOUR)
+
+
+def test_a_stop_of_what_is_not_used_again_ends_it() -> None:
+    x = msgspec.structs.replace(build_unit("x", 0, 6), pause=ReplayPause(HOUR))
+    result = replay(build_site([x, build_unit("y", 0.5, 4)], nodes=(1,)))
+    assert [unit.end_s for unit in result.units] == [HOUR, 5 * HOUR]
+    assert measure_replay(result).stopped == 0
