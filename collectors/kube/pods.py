@@ -26,6 +26,7 @@ from fallow.stored_annotations import (
     CLAIMS,
     LOCAL_VOLUMES,
     NEVER_PREEMPTS,
+    QUEUED,
     SELECTOR,
     TOLERATIONS,
 )
@@ -107,6 +108,7 @@ def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
         "labels": document(meta.labels),
         "annotations": document(
             _select_annotations(pod, top, context.protections.get(meta.namespace))
+            | _describe_queued(context.queues.get_queued(meta, top.uid if top else None))
         ),
         "devices": build_devices_document(devices),
         "constraints": document(read_constraints(spec)),
@@ -297,6 +299,11 @@ def _select_annotations(
     if space:
         kept_values[NAMESPACE] = dict(space)
     return kept_values | _describe_volumes(pod) | _describe_placement(pod)
+
+
+def _describe_queued(at: datetime | None) -> dict[str, str]:
+    """Return when the pod's workload began to wait, as Fallow's own annotation."""
+    return {} if at is None else {QUEUED: at.isoformat()}
 
 
 def _describe_volumes(pod: Pod) -> dict[str, Any]:

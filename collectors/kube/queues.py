@@ -5,6 +5,8 @@ Workloads and groups that are not admitted have no pods: their requests are summ
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -24,6 +26,7 @@ class Queues:
     def __init__(self) -> None:
         self._by_group: dict[tuple[str, str], str] = {}
         self._by_owner: dict[str, str] = {}
+        self._queued: dict[str, datetime] = {}
         self._waiting: dict[tuple[str, str, str], Counter[str]] = {}
 
     def add_groups(self, groups: Iterable[CustomObject]) -> None:
@@ -50,6 +53,9 @@ class Queues:
             owners = {(meta.labels or {}).get(_KUEUE_OWNER)}
             owners |= {ref.uid for ref in meta.owner_references or ()}
             self._by_owner.update({uid: str(queue) for uid in owners if uid})
+            queued = _find_queued(workload)
+            if queued is not None:
+                self._queued.update({uid: queued for uid in owners if uid})
 
     def waiting(self, kind: str, namespace: str, name: str) -> Mapping[str, float]:
         """Return what a queue's pending workloads request, by resource."""
@@ -59,6 +65,13 @@ class Queues:
         waiting_amounts = self._waiting.setdefault((kind, namespace, name), Counter())
         for resource, amount in requested.items():
             waiting_amounts[resource] += amount  # type: ignore[assignment]
+
+    def get_queued(self, pod: Meta, top_uid: str | None) -> datetime | None:
+        """Return when a pod's Kueue workload began to wait; None = it has none that is listed."""
+        for uid in (top_uid, pod.uid, *(r.uid for r in pod.owner_references or ())):
+            if uid and uid in self._queued:
+                return self._queued[uid]
+        return None
 
     def of(self, pod: Meta, top_uid: str | None) -> str | None:
         """Return the queue of a pod by the UID of its topmost owner."""
@@ -91,6 +104,16 @@ def _is_waiting(workload: CustomObject) -> bool:
         _map(c).get("type") == "Finished" and _map(c).get("status") == "True"
         for c in (conditions if isinstance(conditions, list) else ())
     )
+
+
+def _find_queued(workload: CustomObject) -> datetime | None:
+    """Return when a Workload was put into its queue, the last time that it was."""
+    conditions = _map(workload.status).get("conditions")
+    for condition in _list_maps(conditions):
+        if condition.get("type") == "Requeued" and condition.get("status") == "True":
+            with suppress(ValueError):
+                return datetime.fromisoformat(str(condition.get("lastTransitionTime")))
+    return workload.metadata.creation_timestamp
 
 
 def _sum_requested_resources(workload: CustomObject) -> Counter[str]:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shlex
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,12 @@ import pytest
 
 from collectors.inventory import build_batches
 from fallow.settings import load
+from fallow.window import Window
 from runtime.operations.fleet_answers import FleetAnswers
+from runtime.operations.what_if.answer import answer_what_if
+from runtime.operations.what_if.changes import parse_changes
 from runtime.rendering.untrusted import MARK
+from tests.analyzers.conftest import Memory
 from tests.cli.conftest import Fallow
 from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (a fixture)
 from warehouse.lake import Warehouse
@@ -107,6 +111,32 @@ def test_a_quota_makes_a_team_wait_for_itself(fallow: Fallow, home: Path) -> Non
     bio, vision = answer["what-if"]
     assert bio["wait_p50_after_s"] == 0
     assert vision["wait_p95_after_s"] > vision["wait_p95_s"]
+
+
+def test_evicted_work_is_one_job_that_waited_once_and_runs_as_long_as_its_last_attempt() -> None:
+    # low-0 runs 0-1 and is evicted by high (1-3); low-1 does its work again, 3-7.
+    views = Memory()
+    views.rows("pod", [
+        build_pod("low-0", 0, 0, 1, workload="low", workload_uid="w", phase="Failed"),
+        build_pod("high", 1, 1, 3, priority=9, team="bio"),
+        build_pod("low-1", 1, 3, 7, workload="low", workload_uid="w"),
+    ])  # fmt: skip
+    views.rows("node", [build_node("n0")])
+    views.rows("event", [{
+        "cluster": "c", "uid": "e", "ts": at(1), "namespace": "lab", "kind": "Pod",
+        "name": "low-0", "reason": "Preempted", "count": 1,
+    }])  # fmt: skip
+    window = Window(START.replace(tzinfo=UTC), START.replace(tzinfo=UTC) + timedelta(hours=48))
+    answer = answer_what_if(views, window, parse_changes(priority=["bio=0"]), None)
+    bio, vision = answer.before.teams
+    assert (bio.waits.mean_s, vision.waits.mean_s) == (0, 0)
+    assert (vision.units, vision.preemptions, vision.lost_gpu_hours) == (1, 1, 1)
+    assert answer.before.gpu_hours == 7
+    (hours,) = answer.calibration.figures
+    assert hours.difference == 0
+    # Without the priority low runs 0-4 and high waits for it.
+    assert [team.waits.mean_s for team in answer.after.teams] == [3 * 3600, 0]
+    assert (answer.after.preemptions, answer.after.gpu_hours) == (0, 6)
 
 
 @pytest.mark.parametrize(

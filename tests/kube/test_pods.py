@@ -225,6 +225,27 @@ def test_the_queue_comes_from_labels_groups_or_workloads(words: Any, queue: str)
     assert found["queue"] == queue
 
 
+@pytest.mark.parametrize(
+    ("status", "queued"),
+    [
+        ({}, "2026-11-20T07:30:00+00:00"),
+        (
+            {"conditions": [{"type": "Requeued", "status": "True",
+                             "lastTransitionTime": "2026-11-20T07:45:00Z"}]},
+            "2026-11-20T07:45:00+00:00",
+        ),
+    ],
+)  # fmt: skip
+def test_a_pod_of_kueue_was_queued_when_its_workload_was(status: Any, queued: str) -> None:
+    queues = Queues()
+    meta = {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": "job-1"},
+            "creationTimestamp": "2026-11-20T07:30:00Z"}  # fmt: skip
+    queues.add_workloads([custom(metadata=meta, spec={"queueName": "q"}, status=status)])
+    found = row(pod(), queues=queues, resolve=lambda _: TopOwner("Job", "j", "job-1"))
+    assert json.loads(found["annotations"])["fallow.queued-at"] == queued
+    assert "fallow.queued-at" not in (row(pod())["annotations"] or "")
+
+
 def test_an_owner_that_cannot_be_known_is_null_but_the_direct_one_is_kept() -> None:
     found = row(pod(owner=("apps/v1", "ReplicaSet/web-abc")), resolve=lambda _: None)
     assert (found["workload_kind"], found["workload"]) == (None, None)

@@ -33,8 +33,12 @@ class PastPod(Row, frozen=True):
     cpu_milli: int
     memory_bytes: int
     annotations: str | None
+    evicted: bool
+    """Whether a scheduler reported that it preempted the pod."""
     queued_s: float
     """When its workload began to wait: the creation, or that of its Kueue workload."""
+    queued_known: bool
+    """Whether its Kueue workload was listed."""
     created_s: float
     placed_s: float | None
     """None = it was never placed."""

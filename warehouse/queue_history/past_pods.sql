@@ -1,7 +1,16 @@
 -- Pods that requested GPUs within the window: when each was queued, placed and ended, and what it
 -- requested. A time that no source knows is null. A Kueue workload is queued before it has pods.
 -- A pod that the last list of its cluster contains has not ended.
-WITH times AS (
+WITH evicted_pods AS (
+    SELECT DISTINCT
+        cluster,
+        namespace,
+        name
+    FROM event
+    WHERE kind = 'Pod' AND reason = 'Preempted'
+),
+
+times AS (
     SELECT
         p.*,
         coalesce(p.created_at, p.scheduled_at, p.first_seen) AS born,
@@ -11,9 +20,12 @@ WITH times AS (
         coalesce(
             p.finished_at,
             CASE WHEN p.last_seen < l.last_list - INTERVAL 10 MINUTE THEN p.last_seen END
-        ) AS ended
+        ) AS ended,
+        e.name IS NOT null AS evicted
     FROM pod_owners AS p
     INNER JOIN last_lists AS l ON p.cluster = l.cluster
+    LEFT JOIN evicted_pods AS e
+        ON p.cluster = e.cluster AND p.namespace = e.namespace AND p.pod = e.name
     WHERE p.gpu_request > 0
 )
 
@@ -39,9 +51,11 @@ SELECT
     coalesce(cpu_request_milli, 0)::BIGINT AS cpu_milli,
     coalesce(memory_request_bytes, 0)::BIGINT AS memory_bytes,
     annotations,
+    evicted,
     epoch(least(born, coalesce(
         try_cast(annotations ->> '$."fallow.queued-at"' AS TIMESTAMP), born
     ))) AS queued_s,
+    (annotations ->> '$."fallow.queued-at"') IS NOT null AS queued_known,
     epoch(born) AS created_s,
     epoch(placed) AS placed_s,
     epoch(ended) AS ended_s

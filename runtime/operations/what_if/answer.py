@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from datetime import timedelta
+from typing import Any, Literal
 
 import msgspec
 
 from fallow.gpu_models import get_model_name
+from fallow.protocols import Views
 from fallow.window import Window
 from runtime.operations.what_if.calibration import Calibration, judge_replay
 from runtime.operations.what_if.changes import PolicyChange, PoolChange, SiteChange
@@ -16,16 +18,14 @@ from runtime.operations.what_if.records import ReplaySite
 from runtime.operations.what_if.replay import replay
 from warehouse.queue_history.history import QueueHistory, read_history
 
-if TYPE_CHECKING:
-    from warehouse.lake import Warehouse
-
 HOUR_S = 3600.0
+MINUTE = timedelta(minutes=1)
 NOTHING_H = 1e-6
 """GPU-hours that are no difference."""
 NOTES = (
     "arrivals and run times are those of the past, whatever the waits",
     "a pod that was created because another ended is not delayed with it",
-    "an evicted unit starts from its beginning: its lost work is the most that it can be",
+    "evicted units start from the beginning unless their owners declare a checkpoint interval",
 )
 Money = Literal["cash", "released capacity", "none"]
 
@@ -56,15 +56,15 @@ class WhatIfAnswer(msgspec.Struct, frozen=True):
 
 
 def answer_what_if(
-    warehouse: "Warehouse", window: Window, changes: Sequence[SiteChange], cluster: str | None
+    views: Views, window: Window, changes: Sequence[SiteChange], cluster: str | None
 ) -> WhatIfAnswer:
-    """Return what a site's past would have been with other settings.
+    """Return what a site's past would have been with other settings; the window in whole minutes.
 
     Raises:
         UsageError: a setting names what the site does not have, the window has no arrivals, or
             several clusters.
     """
-    history = read_history(warehouse, window, cluster)
+    history = read_history(views, window.whole(MINUTE), cluster)
     return compare_settings(history, build_past(history), changes)
 
 

@@ -53,6 +53,9 @@ def judge_replay(past: PastSite, result: ReplayResult) -> Calibration:
         names = ", ".join(f"{f.figure}{f' of {f.queue}' if f.queue else ''}" for f in missed)
         why = f"the replay of the past misses by more than {TOLERANCE:.0%}: {names}"
         return Calibration("not to be trusted", why, tuple(figures))
+    if past.unknown_arrivals:
+        why = f"{past.unknown_arrivals} units of Kueue came at a time that was not recorded"
+        return Calibration("unknown", why, tuple(figures))
     if hours < LEAST_HOURS:
         return Calibration("unknown", f"the history has {hours:.0f} h of 24", tuple(figures))
     if not any(figure.queue for figure in figures):

@@ -4,13 +4,16 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 import msgspec
 
 from analyzers.workload_kinds import is_gang
+from fallow.checkpointing import INTERVAL, parse_interval_hours
 from fallow.errors import UsageError
 from fallow.gpu_models import get_model_name
 from fallow.node_requirements import NodeRequirements, read_requirements, read_taints
+from fallow.stored_annotations import NEVER_PREEMPTS
 from runtime.operations.what_if.records import (
     PodRun,
     ReplayNode,
@@ -27,6 +30,12 @@ UNKNOWN_AMOUNT = 10**12
 """CPU (milli) and memory (MiB) of a node that says nothing of them: no obstacle."""
 TOGETHER_S = 60.0
 """Pods of one job that were created within this time are a gang."""
+RESTART_S = 300.0
+"""Pods of a job that come within this time after its evicted pods are the same work again."""
+UNKNOWN_ARRIVALS = "units have pods only since Kueue admitted them: their wait is not known"
+UNKNOWN_PRIORITY = "units of a priority class without a known value count as priority 0"
+NEVER_PLACED = "units were never placed: their run time is the median of their team"
+NOT_ENDED = "units had not ended: they run until the end of the replay"
 _SCHEDULERS: tuple[tuple[str, SchedulerKind], ...] = (
     ("ClusterQueue", "kueue"),
     ("Queue.volcano", "volcano"),
@@ -45,6 +54,8 @@ class PastSite(msgspec.Struct, frozen=True):
     runs: tuple[PodRun, ...]
     """What ran, as it was recorded; without devices' indices."""
     notes: tuple[str, ...] = ()
+    unknown_arrivals: int = 0
+    """Units whose wait before their admission by Kueue was not recorded."""
 
 
 def build_past(history: QueueHistory) -> PastSite:
@@ -58,16 +69,21 @@ def build_past(history: QueueHistory) -> PastSite:
     queues = _build_queues(history.quotas, kind)
     requirements = _RequirementLabels()
     notes: Counter[str] = Counter()
-    groups = _group_pods(history, scheduler, notes)
+    groups = _join_attempts(_group_pods(history, scheduler, notes))
     builder = _UnitBuilder(history, kind, queues, requirements, notes)
     units, starts, runs = [], {}, []
-    for group in groups:
-        unit = builder.build(group)
+    for attempts in groups:
+        unit = builder.build(attempts)
         units.append(unit)
-        if unit.recorded_s is not None:
-            starts[unit.name] = unit.recorded_s
-        runs += builder.list_runs(unit, group)
-    nodes = tuple(_build_node(n, requirements, history) for n in _list_whole_nodes(history, notes))
+        placed_s = _find_placed(attempts[0])
+        if placed_s is not None:
+            starts[unit.name] = placed_s
+        for attempt in attempts:
+            runs += builder.list_runs(unit, attempt)
+    listed_s = min((n.first_s for n in history.nodes if n.first_s is not None), default=-math.inf)
+    nodes = tuple(
+        _build_node(node, requirements, listed_s) for node in _list_whole_nodes(history, notes)
+    )
     preempts = scheduler == "plain" or history.evictions > 0
     if scheduler != "plain" and not preempts:
         notes["no eviction was reported: the replay reclaims and preempts nothing"] += 1
@@ -82,7 +98,13 @@ def build_past(history: QueueHistory) -> PastSite:
         tuple(queues.values()),
         preempts,
     )
-    return PastSite(site, starts, tuple(runs), tuple(_write_note(*note) for note in notes.items()))
+    return PastSite(
+        site,
+        starts,
+        tuple(runs),
+        tuple(_write_note(*note) for note in notes.items()),
+        notes[UNKNOWN_ARRIVALS],
+    )
 
 
 def _check(history: QueueHistory) -> None:
@@ -161,6 +183,40 @@ def _group_pods(
     return groups
 
 
+def _join_attempts(groups: Iterable[list[PastPod]]) -> list[list[list[PastPod]]]:
+    """Return each unit's attempts: evicted pods, and those that did their work again."""
+    units: list[list[list[PastPod]]] = []
+    evicted: dict[str, list[list[list[PastPod]]]] = defaultdict(list)
+    for group in groups:
+        owner = group[0].workload_uid
+        unit = _find_attempts(group, evicted[owner]) if owner else None
+        if unit is None:
+            unit = []
+            units.append(unit)
+        else:
+            evicted[group[0].workload_uid or ""].remove(unit)
+        unit.append(group)
+        if owner and group[0].ended_s is not None:
+            evicted[owner].append(unit)
+    return units
+
+
+def _find_attempts(
+    group: Sequence[PastPod], units: Iterable[list[list[PastPod]]]
+) -> list[list[PastPod]] | None:
+    """Return the unit whose evicted pods a group replaces."""
+    first = group[0]
+    for unit in units:
+        last = unit[-1]
+        ended_s = last[0].ended_s
+        if ended_s is None or len(last) != len(group):
+            continue
+        requeued = first.queued_known and abs(first.queued_s - ended_s) <= RESTART_S
+        if (last[0].evicted or requeued) and 0 <= first.created_s - ended_s + 1 <= RESTART_S:
+            return unit
+    return None
+
+
 def _is_running_at(pod: PastPod, start_s: float) -> bool:
     return pod.placed_s is not None and pod.placed_s <= start_s
 
@@ -181,8 +237,7 @@ class _RequirementLabels:
         self._numbers: dict[NodeRequirements, int] = {}
 
     def build_selector(self, annotations: str | None) -> tuple[tuple[str, str], ...]:
-        stored = msgspec.json.decode(annotations) if annotations else {}
-        needs = read_requirements(stored)
+        needs = read_requirements(_decode(annotations))
         number = self._numbers.setdefault(needs, len(self._numbers))
         return ((str(number), "yes"),)
 
@@ -218,34 +273,42 @@ class _UnitBuilder:
         }
         self._typical = _measure_typical_runs(history.pods)
 
-    def build(self, pods: Sequence[PastPod]) -> ReplayUnit:
-        first = pods[0]
+    def build(self, attempts: Sequence[Sequence[PastPod]]) -> ReplayUnit:
+        """Return the unit: it arrives with its first attempt and runs as long as its last."""
+        pods, first = attempts[-1], attempts[0][0]
         running = _is_running_at(first, self._start_s)
-        name = f"{first.namespace}/{first.pod}/{first.uid}"
+        self._note(first, pods)
         priority = max((pod.priority or 0 for pod in pods), default=0)
-        if any(pod.priority is None and pod.priority_class for pod in pods):
-            self._notes["units of a priority class without a known value count as priority 0"] += 1
+        name = f"{first.namespace}/{first.pod}/{first.uid}"
         members = tuple(self._build_request(pod, priority, name, len(pods)) for pod in pods)
-        estimated = any(pod.placed_s is None for pod in pods)
-        if estimated:
-            self._notes["units were never placed: their run time is the median of their team"] += 1
-        if any(pod.placed_s is not None and pod.ended_s is None for pod in pods):
-            self._notes["units had not ended: they run until the end of the replay"] += 1
         leaves = [pod.ended_s for pod in pods if pod.placed_s is None and pod.ended_s is not None]
         return ReplayUnit(
             name,
             first.team,
             self._find_queue(first),
             priority,
-            min(pod.queued_s for pod in pods),
+            min(pod.queued_s for pod in attempts[0]),
             members,
-            tuple(self._compute_run(pod, running=running) for pod in pods),
+            tuple(self._compute_run(pod, running=running and len(attempts) == 1) for pod in pods),
             min(leaves, default=math.inf),
-            tuple(pod.node or "" for pod in pods) if running else (),
-            estimated,
+            tuple(pod.node or "" for pod in attempts[0]) if running else (),
+            any(pod.placed_s is None for pod in pods),
             _name_workload(first),
             _find_placed(pods),
+            checkpoint_s=_read_checkpoint(first.annotations),
         )
+
+    def _note(self, first: PastPod, pods: Sequence[PastPod]) -> None:
+        """Count what is not known of a unit."""
+        complete = {
+            UNKNOWN_ARRIVALS: self._kind != "ClusterQueue" or not first.queue or first.queued_known,
+            UNKNOWN_PRIORITY: all(
+                pod.priority is not None or not pod.priority_class for pod in pods
+            ),
+            NEVER_PLACED: all(pod.placed_s is not None for pod in pods),
+            NOT_ENDED: all(pod.placed_s is None or pod.ended_s is not None for pod in pods),
+        }
+        self._notes.update(note for note, is_complete in complete.items() if not is_complete)
 
     def list_runs(self, unit: ReplayUnit, pods: Sequence[PastPod]) -> list[PodRun]:
         """Return what ran of a unit in the window."""
@@ -277,6 +340,7 @@ class _UnitBuilder:
             selector=self._requirements.build_selector(pod.annotations),
             priority=priority,
             created_s=pod.queued_s,
+            preempts=not _decode(pod.annotations).get(NEVER_PREEMPTS),
             gang=unit_name if members > 1 else "",
         )
 
@@ -307,6 +371,16 @@ def _find_placed(pods: Sequence[PastPod]) -> float | None:
     return None if None in placed else max(s for s in placed if s is not None)
 
 
+def _decode(annotations: str | None) -> dict[str, Any]:
+    return msgspec.json.decode(annotations, type=dict[str, Any]) if annotations else {}
+
+
+def _read_checkpoint(annotations: str | None) -> float | None:
+    """Return the seconds between checkpoints that the owner declared."""
+    hours = parse_interval_hours(_decode(annotations).get(INTERVAL))
+    return None if hours is None else hours * 3600
+
+
 def _measure_typical_runs(pods: Iterable[PastPod]) -> dict[tuple[str, float], float]:
     """Return the median run by team and GPUs; of all under the key ("", 0)."""
     runs: dict[tuple[str, float], list[float]] = defaultdict(list)
@@ -328,9 +402,8 @@ def _list_whole_nodes(history: QueueHistory, notes: Counter[str]) -> list[PastNo
     return nodes
 
 
-def _build_node(
-    node: PastNode, requirements: _RequirementLabels, history: QueueHistory
-) -> ReplayNode:
+def _build_node(node: PastNode, requirements: _RequirementLabels, listed_s: float) -> ReplayNode:
+    """Return a node; one of the first list (`listed_s`) existed before it."""
     capacity = NodeFree(
         node.node,
         UNKNOWN_AMOUNT if node.cpu_milli is None else node.cpu_milli,
@@ -341,8 +414,7 @@ def _build_node(
         labels=requirements.build_labels(node),
         open=not node.unschedulable,
     )
-    first_list = min(n.first_s for n in history.nodes if n.first_s is not None)
-    opens = -math.inf if node.first_s is None or node.first_s <= first_list else node.first_s
+    opens = -math.inf if node.first_s is None or node.first_s <= listed_s else node.first_s
     closes = node.last_s if node.unseen and node.last_s is not None else math.inf
     return ReplayNode(capacity, opens, closes)
 

@@ -71,6 +71,8 @@ class ReplayUnit(msgspec.Struct, frozen=True):
     recorded_s: float | None = None
     """When it was placed in fact; None = it was not."""
     pause: ReplayPause | None = None
+    checkpoint_s: float | None = None
+    """Time between two checkpoints; None = none is known, and it starts from its beginning."""
 
     @property
     def gpu_milli(self) -> int:

@@ -2,8 +2,9 @@
 
 Everything follows from the site: equal input gives equal output. Pods of a unit end each at its own
 time; the quota of the unit is free when the last of them ends. An evicted unit waits again with its
-old age and starts from its beginning, because no checkpoint is known here. A unit that a policy
-stops waits again, with its old age too, from its next use on, for the rest of its run.
+old age and continues from its last checkpoint, where its owner declared how often it writes one,
+else from its beginning. A unit that a policy stops waits again, with its old age too, from its next
+use on, for the rest of its run.
 """
 
 import heapq
@@ -13,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from runtime.operations.what_if.claiming_units import ClaimingUnits
 from runtime.operations.what_if.records import (
     PodRun,
     ReplayResult,
@@ -20,9 +22,9 @@ from runtime.operations.what_if.records import (
     ReplayUnit,
     UnitResult,
 )
-from runtime.operations.what_if.schedulers import build_scheduler
-from runtime.operations.what_if.waiting_units import WaitingUnits
-from simulator.cluster.quotas.claims import Preempt, Refuse
+from runtime.operations.what_if.schedulers import Rank, build_scheduler
+from runtime.operations.what_if.waiting_units import WaitingUnits, build_key
+from simulator.cluster.quotas.claims import Admit, Preempt, Refuse, Verdict
 from simulator.cluster.scheduler.devices import choose_placement
 from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place, place_gang
@@ -46,19 +48,25 @@ class _Replay:
         self._site, self._now = site, site.start_s
         self._scheduler = build_scheduler(site)
         self._fleet = SchedulerFleet([node.capacity for node in site.nodes], types=())
-        self._waiting = WaitingUnits()
+        self._claiming, self._waiting = ClaimingUnits(), WaitingUnits()
+        """Those that need quota, and those that need nodes."""
+        self._verdicts: dict[tuple[str, int, int], Verdict] = {}
+        """By form: the verdicts that apply until quota is taken or given back."""
         self._units = {unit.name: unit for unit in site.units}
         self._unit_of = {pod.uid: unit for unit in site.units for pod in unit.members}
         self._open: dict[str, dict[str, tuple[Placement, float]]] = {}
         """By unit: its pods that run, with their placement and start."""
         self._epochs: dict[str, int] = {}
         """By unit: how often it was placed; ends of earlier placements do not count."""
+        self._done_s: dict[str, float] = {}
+        """By pod: the work that its checkpoints hold."""
+        self._vain: dict[int, int] = {}
+        """Forms for which no eviction helped, with their priority: what ends and would have yielded
+        to them counted as free."""
         self._results: dict[str, UnitResult] = {}
         self._runs: list[PodRun] = []
         self._returns: dict[str, float] = {}
         """By unit that a policy stopped: its next use."""
-        self._refused: dict[int, int] = {}
-        """Forms that cannot start, with their priority, until something is freed."""
         self._events: list[tuple[float, int, int, Any]] = []
         self._count = 0
 
@@ -108,15 +116,31 @@ class _Replay:
         elif kind == _PAUSE:
             self._pause_unit(*subject)
         elif kind == _ARRIVE:
-            self._waiting.add(subject)
+            claims = self._scheduler.needs_quota(subject)
+            (self._claiming if claims else self._waiting).add(subject)
         elif kind == _LEAVE:
-            if subject.name in self._waiting:
-                self._waiting.remove(subject)
+            self._withdraw(subject)
         elif subject[1]:
             self._fleet.reopen(subject[0])
-            self._refused.clear()
+            self._vain.clear()
+            self._try_all()
         else:
             self._fleet.close(subject[0])
+
+    def _withdraw(self, unit: ReplayUnit) -> None:
+        """Let a unit that still waits leave."""
+        if unit.name in self._claiming:
+            self._claiming.remove(unit)
+        elif unit.name in self._waiting:
+            self._waiting.remove(unit)
+            self._scheduler.release(unit)
+            self._try_all()
+
+    def _try_all(self) -> None:
+        """Try every waiting unit again: something became free."""
+        self._verdicts.clear()
+        self._claiming.try_again()
+        self._waiting.try_again()
 
     def _resume(self, units: Iterable[ReplayUnit]) -> None:
         """Place what ran when the window began: where it ran, else where it fits."""
@@ -131,51 +155,90 @@ class _Replay:
             for placement in placements:
                 self._fleet.release(placement.uid)
             if len(placements) == len(unit.members):
+                if self._scheduler.needs_quota(unit):
+                    self._scheduler.hold(unit, self._now)
                 self._start(unit, placements)
 
     def _start_units(self) -> None:
-        """Start what can start now, in the scheduler's order."""
+        """Admit and place what can start now, in the scheduler's order."""
         evicted: set[str] = set()
-        while True:
-            heads = [
-                (self._scheduler.rank(unit), form, unit)
-                for form, unit in self._waiting.list_heads()
-                if form not in self._refused and unit.name not in evicted
-            ]
-            if not heads:
-                return
-            for _, form, unit in sorted(heads, key=lambda head: head[0]):
-                if self._try(unit, evicted):
-                    break  # the order may have changed
-                self._refused[form] = unit.priority
-            else:
-                return
+        while self._admit_next(evicted) or self._place_next(evicted):
+            pass
 
-    def _try(self, unit: ReplayUnit, evicted: set[str]) -> bool:
-        """Start a unit if quota and nodes allow it, and evict for it if they must."""
-        verdict = self._scheduler.judge(unit)
+    def _admit_next(self, evicted: set[str]) -> bool:
+        """Admit the first unit whose quota lets it in; return whether there was one."""
+        heads = [(self._rank_claim(unit), unit.queue) for unit in self._claiming.list_heads()]
+        heapq.heapify(heads)
+        while heads:
+            _, queue = heapq.heappop(heads)
+            unit = self._claiming.get_head(queue)
+            verdict = self._judge(unit)
+            if isinstance(verdict, Refuse) or unit.name in evicted:
+                following = self._claiming.pass_over(unit)
+                if following is not None:
+                    heapq.heappush(heads, (self._rank_claim(following), queue))
+                continue
+            self._claiming.remove(unit)
+            if isinstance(verdict, Preempt):
+                for victim in verdict.victims:
+                    self._evict(victim)
+                    self._scheduler.release(self._units[victim])
+                    self._claiming.add(self._units[victim])
+                    evicted.add(victim)
+            self._scheduler.hold(unit, self._now)
+            self._verdicts.clear()
+            self._waiting.add(unit)
+            return True
+        return False
+
+    def _judge(self, unit: ReplayUnit) -> Verdict:
+        """Return the verdict of a unit's quota; of equal claims only the first is judged."""
+        form = (unit.queue, unit.priority, unit.gpu_milli)
+        if form not in self._verdicts or isinstance(self._verdicts[form], Preempt):
+            self._verdicts[form] = self._scheduler.judge(unit)
+        return self._verdicts[form]
+
+    def _rank_claim(self, unit: ReplayUnit) -> Rank:
+        """Return the unit's place in Kueue's cycle: refused ones last, borrowers before them."""
+        verdict = self._judge(unit)
         if isinstance(verdict, Refuse):
-            return False
-        if isinstance(verdict, Preempt):
-            if not self._has_room_without(unit, verdict.victims):
-                return False
-            for victim in verdict.victims:
-                self._evict(victim, evicted)
-        placements = self._place(unit, self._fleet)
-        if placements is None:
-            victims = self._choose_victims(unit)
-            if not victims:
-                return False
-            for victim in victims:
-                self._evict(victim, evicted)
-            placements = self._place(unit, self._fleet)
+            return (2.0, *build_key(unit))
+        return (float(isinstance(verdict, Admit) and verdict.borrows), *build_key(unit))
+
+    def _place_next(self, evicted: set[str]) -> bool:
+        """Place the first unit that fits or may evict others; return whether there was one."""
+        heads = [head for head in self._waiting.list_heads() if head[1].name not in evicted]
+        for form, unit in sorted(heads, key=lambda head: self._scheduler.rank(head[1])):
+            placements = self._find_placements(form, unit, evicted)
             if placements is None:
-                return False
-        self._waiting.remove(unit)
-        self._start(unit, placements)
-        # A lower unit that runs now may yield to what could not start before.
-        self._refused = {f: p for f, p in self._refused.items() if p <= unit.priority}
-        return True
+                self._waiting.refuse(form, unit)
+                continue
+            self._waiting.remove(unit)
+            self._start(unit, placements)
+            # A lower unit that runs now may yield to what could not start before.
+            self._waiting.try_above(unit.priority)
+            return True
+        return False
+
+    def _find_placements(
+        self, form: int, unit: ReplayUnit, evicted: set[str]
+    ) -> list[Placement] | None:
+        """Return where a unit is placed, after the evictions that this needs; None = nowhere."""
+        if not self._scheduler.needs_quota(unit) and isinstance(
+            self._scheduler.judge(unit), Refuse
+        ):
+            return None
+        placements = self._place(unit, self._fleet)
+        if placements is not None:
+            return placements
+        victims = [] if form in self._vain else self._choose_victims(unit)
+        if not victims:
+            self._vain[form] = unit.priority
+        for victim in victims:
+            self._evict(victim)
+            self._waiting.add(self._units[victim])
+            evicted.add(victim)
+        return self._place(unit, self._fleet) if victims else None
 
     def _place(self, unit: ReplayUnit, fleet: SchedulerFleet) -> list[Placement] | None:
         if len(unit.members) == 1:
@@ -183,13 +246,6 @@ class _Replay:
             return None if placement is None else [placement]
         gang = place_gang(PodGang(unit.name, unit.members), fleet, PLACEMENT)
         return None if gang is None else list(gang)
-
-    def _has_room_without(self, unit: ReplayUnit, victims: Iterable[str]) -> bool:
-        trial = self._fleet.copy()
-        for victim in victims:
-            for uid in self._open[victim]:
-                trial.release(uid)
-        return self._place(unit, trial) is not None
 
     def _choose_victims(self, unit: ReplayUnit) -> list[str]:
         yields = self._scheduler.choose_yielding(unit)
@@ -210,8 +266,9 @@ class _Replay:
             self._fleet.take(pod, placement, self._now)
             pods[placement.uid] = placement, self._now
             if run_s < inf:
-                self._add_event(self._now + run_s, _END, (unit, placement.uid, epoch))
-        self._scheduler.hold(unit, self._now)
+                end_s = self._now + run_s - self._done_s.get(placement.uid, 0.0)
+                self._add_event(end_s, _END, (unit, placement.uid, epoch))
+        self._scheduler.place(unit)
         if unit.pause is not None:
             self._add_event(self._now + unit.pause.after_s, _PAUSE, (unit, epoch))
         result = self._results[unit.name]
@@ -226,8 +283,10 @@ class _Replay:
         if epoch != self._epochs[unit.name] or unit.name not in self._open or unit.pause is None:
             return
         self._close_runs(unit.name)
+        self._scheduler.leave(unit)
         self._scheduler.release(unit)
-        self._refused.clear()
+        self._vain.clear()
+        self._try_all()
         if unit.pause.pause_s == inf:
             self._results[unit.name] = replace(self._results[unit.name], end_s=self._now)
             return
@@ -242,25 +301,38 @@ class _Replay:
         if epoch != self._epochs[unit.name] or uid not in self._open.get(unit.name, ()):
             return
         self._record_run(unit.name, uid)
-        self._refused.clear()
+        self._vain = self._scheduler.select_vain(self._vain, unit)
         if not self._open[unit.name]:
             del self._open[unit.name]
+            self._scheduler.leave(unit)
             self._scheduler.release(unit)
             result = self._results[unit.name]
             self._results[unit.name] = replace(result, end_s=self._now)
+        self._try_all()
 
-    def _evict(self, name: str, evicted: set[str]) -> None:
+    def _evict(self, name: str) -> None:
+        """Take a unit off its nodes, or out of the wait for them."""
         unit, result = self._units[name], self._results[name]
-        lost = sum(run.gpu_seconds for run in self._close_runs(name))
-        self._scheduler.release(unit)
+        if name not in self._open:
+            self._waiting.remove(unit)
+            return
+        lost = sum(self._count_lost(unit, run) for run in self._close_runs(name))
+        self._scheduler.leave(unit)
         self._results[name] = replace(
             result,
             preemptions=result.preemptions + 1,
             lost_gpu_seconds=result.lost_gpu_seconds + lost,
         )
-        self._refused.clear()
-        self._waiting.add(unit)
-        evicted.add(name)
+        self._try_all()
+
+    def _count_lost(self, unit: ReplayUnit, run: PodRun) -> float:
+        """Return the GPU-seconds of a run that no checkpoint holds; remember the others."""
+        length_s = run.end_s - run.start_s
+        if unit.checkpoint_s is None or not length_s:
+            return run.gpu_seconds
+        saved_s = length_s - length_s % unit.checkpoint_s
+        self._done_s[run.uid] = self._done_s.get(run.uid, 0.0) + saved_s
+        return run.gpu_seconds * (1 - saved_s / length_s)
 
     def _close_runs(self, name: str) -> list[PodRun]:
         runs = [self._record_run(name, uid) for uid in list(self._open[name])]

@@ -1,14 +1,14 @@
 """Decide which waiting unit is next, whether its quota admits it, and who yields to it.
 
 plain: kube-scheduler: priority, then age; a higher priority evicts a lower one.
-kueue: nominal quota, borrowing within the cohort, reclaim of what others borrowed. A unit takes
-quota when it is placed: one that was admitted and does not fit holds none.
+kueue: nominal quota, borrowing within the cohort, reclaim of what others borrowed; kube-scheduler
+places what was admitted, and a unit that does not fit holds its quota while it waits.
 volcano: the queue with the least of its deserved share first; a queue below it reclaims from those
 above it. KAI's queues are replayed in the same way.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from runtime.operations.what_if.records import ReplayQueue, ReplaySite, ReplayUnit
@@ -25,20 +25,32 @@ Yields = Callable[[ReplayUnit], bool]
 class ReplayScheduler(Protocol):
     """What the replay asks."""
 
-    def rank(self, unit: ReplayUnit) -> Rank:
-        """Return the unit's place in the order: the least is tried first."""
+    def needs_quota(self, unit: ReplayUnit) -> bool:
+        """Return whether a queue has to admit the unit before it may be placed."""
 
     def judge(self, unit: ReplayUnit) -> Verdict:
-        """Return whether the quota admits the unit now, and whom it evicts if it must."""
+        """Return whether its quota lets the unit in now, and whom it evicts if it must."""
+
+    def hold(self, unit: ReplayUnit, now_s: float) -> None:
+        """Count an admitted unit."""
+
+    def release(self, unit: ReplayUnit) -> None:
+        """Stop counting a unit that ended or that its quota evicted."""
+
+    def rank(self, unit: ReplayUnit) -> Rank:
+        """Return the unit's place among those that may be placed: the least is tried first."""
 
     def choose_yielding(self, unit: ReplayUnit) -> Yields | None:
         """Return which running units yield their nodes to this one; None = none does."""
 
-    def hold(self, unit: ReplayUnit, now_s: float) -> None:
+    def select_vain(self, vain: Mapping[int, int], ended: ReplayUnit) -> dict[int, int]:
+        """Return the forms, with their priority, that evictions help no more than before."""
+
+    def place(self, unit: ReplayUnit) -> None:
         """Count a unit that was placed."""
 
-    def release(self, unit: ReplayUnit) -> None:
-        """Stop counting a unit that ended or was evicted."""
+    def leave(self, unit: ReplayUnit) -> None:
+        """Stop counting a unit that left its nodes."""
 
 
 class PlainScheduler:
@@ -48,13 +60,23 @@ class PlainScheduler:
         self._preempts = preempts
         self._priorities: Counter[int] = Counter()
 
+    def needs_quota(self, unit: ReplayUnit) -> bool:  # noqa: ARG002
+        """Return that there is no quota."""
+        return False
+
+    def judge(self, unit: ReplayUnit) -> Verdict:  # noqa: ARG002
+        """Admit."""
+        return Admit()
+
+    def hold(self, unit: ReplayUnit, now_s: float) -> None:
+        """Count no quota."""
+
+    def release(self, unit: ReplayUnit) -> None:
+        """Count no quota."""
+
     def rank(self, unit: ReplayUnit) -> Rank:
         """Return the unit's place in the order."""
         return (0.0, *build_key(unit))
-
-    def judge(self, unit: ReplayUnit) -> Verdict:  # noqa: ARG002  (no quota)
-        """Admit."""
-        return Admit()
 
     def choose_yielding(self, unit: ReplayUnit) -> Yields | None:
         """Return that those of lower priority yield, if any runs."""
@@ -63,27 +85,29 @@ class PlainScheduler:
         )
         return (lambda other: other.priority < unit.priority) if lower else None
 
-    def hold(self, unit: ReplayUnit, now_s: float) -> None:  # noqa: ARG002
+    def select_vain(self, vain: Mapping[int, int], ended: ReplayUnit) -> dict[int, int]:
+        """Return those to whom the unit that ended would have yielded."""
+        return {form: priority for form, priority in vain.items() if priority > ended.priority}
+
+    def place(self, unit: ReplayUnit) -> None:
         """Count its priority."""
         self._priorities[unit.priority] += 1
 
-    def release(self, unit: ReplayUnit) -> None:
+    def leave(self, unit: ReplayUnit) -> None:
         """Stop counting its priority."""
         self._priorities[unit.priority] -= 1
 
 
 class KueueScheduler(PlainScheduler):
-    """Queues of cohorts, over kube-scheduler."""
+    """Queues of cohorts admit, kube-scheduler places."""
 
     def __init__(self, queues: Iterable[ReplayQueue], *, preempts: bool) -> None:
         super().__init__(preempts=preempts)
         self._cohorts = Cohorts(_build_cluster_queue(queue, preempts=preempts) for queue in queues)
 
-    def rank(self, unit: ReplayUnit) -> Rank:
-        """Return the unit's place: those that need not borrow first."""
-        verdict = self.judge(unit)
-        borrows = isinstance(verdict, Admit) and verdict.borrows
-        return (float(borrows), *build_key(unit))
+    def needs_quota(self, unit: ReplayUnit) -> bool:
+        """Return whether it has a queue."""
+        return bool(unit.queue)
 
     def judge(self, unit: ReplayUnit) -> Verdict:
         """Return the verdict of the unit's queue."""
@@ -91,22 +115,19 @@ class KueueScheduler(PlainScheduler):
 
     def hold(self, unit: ReplayUnit, now_s: float) -> None:
         """Count its quota."""
-        super().hold(unit, now_s)
-        if unit.queue:
-            self._cohorts.hold(_build_claim(unit), {RESOURCE: FLAVOR}, now_s)
+        self._cohorts.hold(_build_claim(unit), {RESOURCE: FLAVOR}, now_s)
 
     def release(self, unit: ReplayUnit) -> None:
         """Give its quota back."""
-        super().release(unit)
         self._cohorts.release(unit.name)
 
 
-class VolcanoScheduler:
+class VolcanoScheduler(PlainScheduler):
     """Queues with a deserved share."""
 
     def __init__(self, queues: Iterable[ReplayQueue], *, preempts: bool) -> None:
+        super().__init__(preempts=preempts)
         self._queues = {queue.name: queue for queue in queues}
-        self._preempts = preempts
         self._allocated: Counter[str] = Counter()
 
     def rank(self, unit: ReplayUnit) -> Rank:
@@ -125,7 +146,7 @@ class VolcanoScheduler:
         return Admit()
 
     def choose_yielding(self, unit: ReplayUnit) -> Yields | None:
-        """Return that units yield whose queue keeps its deserved share without them."""
+        """Return that units yield whose queue has its deserved share without them."""
         queue = self._queues.get(unit.queue)
         if not self._preempts or queue is None:
             return None
@@ -141,11 +162,15 @@ class VolcanoScheduler:
             return False
         return self._allocated[other.queue] - other.gpu_milli >= theirs.nominal_milli
 
-    def hold(self, unit: ReplayUnit, now_s: float) -> None:  # noqa: ARG002
+    def select_vain(self, vain: Mapping[int, int], ended: ReplayUnit) -> dict[int, int]:  # noqa: ARG002
+        """Return none: shares have changed."""
+        return {}
+
+    def place(self, unit: ReplayUnit) -> None:
         """Count its GPUs."""
         self._allocated[unit.queue] += unit.gpu_milli
 
-    def release(self, unit: ReplayUnit) -> None:
+    def leave(self, unit: ReplayUnit) -> None:
         """Stop counting its GPUs."""
         self._allocated[unit.queue] -= unit.gpu_milli
 

@@ -19,6 +19,8 @@ class WaitingUnits:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._forms: dict[str, int] = {}
         self._by_form: dict[int, list[tuple[Key, ReplayUnit]]] = {}
+        self._refused: dict[int, int] = {}
+        """Forms that cannot start, with their priority, until something is freed."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._forms
@@ -39,9 +41,22 @@ class WaitingUnits:
             del self._by_form[form]
 
     def list_heads(self) -> Iterator[tuple[int, ReplayUnit]]:
-        """Yield the first unit of each form."""
+        """Yield the first unit of each form that may start."""
         for form, units in self._by_form.items():
-            yield form, units[0][1]
+            if form not in self._refused:
+                yield form, units[0][1]
+
+    def refuse(self, form: int, unit: ReplayUnit) -> None:
+        """Try the units of a form no more until something is freed."""
+        self._refused[form] = unit.priority
+
+    def try_again(self) -> None:
+        """Try every form again."""
+        self._refused.clear()
+
+    def try_above(self, priority: int) -> None:
+        """Try the forms above a priority again."""
+        self._refused = {form: p for form, p in self._refused.items() if p <= priority}
 
 
 def build_key(unit: ReplayUnit) -> Key:
