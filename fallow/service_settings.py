@@ -1,6 +1,7 @@
 """Settings of the service: its warehouse, its schedules and where it answers."""
 
 from datetime import timedelta
+from typing import Literal
 
 from pydantic import ByteSize, Field, SecretStr
 
@@ -22,6 +23,19 @@ class WarehouseSettings(SettingsGroup):
     threads: int = Field(0, ge=0, description="engine threads; 0 = the cores or CPU quota")
     memory_limit: str = Field(
         "", description="engine memory such as 2GB; empty = half of the cgroup's limit or RAM"
+    )
+    workers: Literal["local", "ray"] = Field(
+        "local", description="where heavy stages run: local = this machine; ray = a Ray cluster"
+    )
+    processes: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="local processes of a heavy stage, or its tasks at once on Ray; 0 = locally "
+        "none (the engine's threads in this process), on Ray what its CPUs allow",
+    )
+    ray_address: str = Field(
+        "", description="host:port of the Ray head; empty = the cluster that this machine is in"
     )
     queue_rows: int = Field(
         100_000,

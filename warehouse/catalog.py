@@ -26,6 +26,8 @@ class CatalogLocation(msgspec.Struct, frozen=True):
     data: str
     home: Path
     embedded: bool
+    snapshot: int | None = None
+    """The snapshot that a reader sees for good; None: the newest one at each query."""
 
     @property
     def name(self) -> str:
@@ -150,6 +152,8 @@ def _attach(
         options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 5000"]
     if not write:
         options += ["CREATE_IF_NOT_EXISTS false"]
+    if where.snapshot is not None:
+        options += [f"SNAPSHOT_VERSION {where.snapshot:d}"]
     if moved:
         options += ["OVERRIDE_DATA_PATH true"]
     attach = f"ATTACH {quote_literal('ducklake:' + where.catalog)} AS lake ({', '.join(options)})"

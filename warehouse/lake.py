@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
 from fallow.errors import (
@@ -81,8 +82,11 @@ class Warehouse:
         *,
         write: bool = False,
         clock: Callable[[], datetime] = get_utc_now,
+        snapshot: int | None = None,
     ) -> Self:
         """Open the warehouse that the settings name; open for writing creates and migrates it.
+
+        `snapshot`: a reader sees this snapshot for good, whatever is written meanwhile.
 
         Raises:
             TemporaryError: another process is writing, or PostgreSQL or S3 is not reachable.
@@ -90,7 +94,7 @@ class Warehouse:
                 written.
             ForeignWarehouseError: a newer Fallow wrote it, or the catalog is another program's.
         """
-        place = catalog.locate_catalog(settings)
+        place = msgspec.structs.replace(catalog.locate_catalog(settings), snapshot=snapshot)
         files, lock = open_lake_files(settings, place), None
         with explain_errors(place.name):
             if write:
@@ -245,6 +249,18 @@ class Warehouse:
                 with suppress(duckdb.Error):
                     cursor.rollback()
                 cursor.close()
+
+    @contextmanager
+    def reading_views(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield a cursor on one snapshot of the tables' views. For this package's own modules.
+
+        Raises:
+            UnreadableDaysError: archived days cannot be read; their places are named.
+        """
+        with self._reading(frozenset()) as (cursor, away):
+            if away:
+                raise UnreadableDaysError((), ", ".join(sorted(away)))
+            yield cursor
 
     @contextmanager
     def snapshot(self) -> Iterator[duckdb.DuckDBPyConnection]:

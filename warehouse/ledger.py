@@ -69,15 +69,22 @@ def write_ledger(wh: "Warehouse", window: Window, step: str = "1h") -> int:
         UsageError: `step` is neither 1h nor 5m.
     """
     whole = align_window(window, step)
-    # Startups depend on what a device did before the window.
-    early = timedelta(seconds=wh.settings.ledger.startup.total_seconds() + BUCKET_S)
-    signals.write_signals(wh, align_window(Window(whole.start - early, whole.end), "5m"))
+    signals.write_signals(wh, widen_to_startups(wh.settings, whole))
     return sum(
         wh.derive(
             "ledger", compose_query(STEPS), LAST_STEP, build_parameters(chunk, wh.settings, step)
         )
         for chunk in whole.chunks(compute_stride(wh, step))
     )
+
+
+def widen_to_startups(settings: Settings, window: Window) -> Window:
+    """Return the window of the signals that the ledger of a window reads.
+
+    Startups depend on what a device did before the window.
+    """
+    early = timedelta(seconds=settings.ledger.startup.total_seconds() + BUCKET_S)
+    return align_window(Window(window.start - early, window.end), "5m")
 
 
 def withdraw_future_hours(wh: "Warehouse") -> int:

@@ -8,7 +8,8 @@ leaves the state before or after a step, and the next call continues:
     flush     write out the dead rows of the tables that the catalog itself stores
     rewrite   rewrite files with many deleted rows, without those rows
     merge     merge many small files of a partition into one sorted file
-    sweep     remove files that no snapshot has: a killed process left them
+    sweep     remove files that no snapshot has: a killed process left them. Not while a stage
+              runs: it will register such files
 
 Files that a merge or a rewrite replaces stay on disk for a day, so that running queries can finish.
 Where more than `MOST_REPLACED_FILES` wait, those that were replaced over an hour ago are removed.
@@ -32,6 +33,7 @@ from warehouse import schema, tiers
 from warehouse.catalog import BACKUP_LOCK, CATALOG_FILE
 from warehouse.cold_storage import open_store
 from warehouse.data_files import is_data_file
+from warehouse.stages.lease import is_stage_running
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
 
@@ -169,7 +171,9 @@ def compact_warehouse(
             )
             merged, written = merged + before, written + after
     with _list_removals(warehouse) as is_allowed:
-        orphans = _sweep_orphans(warehouse, on_step) if is_allowed else 0
+        # A running stage will register files that no snapshot has yet.
+        can_sweep = is_allowed and not is_stage_running(warehouse)
+        orphans = _sweep_orphans(warehouse, on_step) if can_sweep else 0
     return CompactionResult(merged, rewritten, written, expired, removed, orphans)
 
 

@@ -82,7 +82,7 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
             buckets stay dirty.
     """
     buckets = 0
-    due = _list_due(warehouse) if window is None else _list_within(warehouse, window)
+    due = list_due(warehouse) if window is None else _list_within(warehouse, window)
     # Latest first: the part that clears a bucket's mark comes after the buckets that it reaches.
     for stretch in sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
         try:
@@ -100,13 +100,14 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
     return buckets
 
 
-def _list_due(warehouse: "Warehouse") -> list[BucketRange]:
+def list_due(warehouse: "Warehouse") -> list[BucketRange]:
+    """Return the buckets that are marked, and those that their samples reach, joined if close."""
     marks = warehouse.query(load_step("rollup/marks"))
     ranges: list[BucketRange] = []
     for cluster, bucket, interval_s in zip(
         *(marks[name].to_pylist() for name in ("cluster", "bucket", "interval_s")), strict=True
     ):
-        start = _floor_time(bucket, BUCKET)
+        start = floor_time(bucket, BUCKET)
         end = start + BUCKET + _compute_reach(interval_s)
         last = ranges[-1] if ranges else None
         if last is not None and last.cluster == cluster and start <= last.end + MERGE_GAP:
@@ -128,8 +129,8 @@ def _compute_reach(interval_s: float | None) -> timedelta:
 
 
 def _list_within(warehouse: "Warehouse", window: Window) -> list[BucketRange]:
-    start = _floor_time(window.start.astimezone(UTC).replace(tzinfo=None), BUCKET)
-    end = _floor_time(window.end.astimezone(UTC).replace(tzinfo=None) - BUCKET.resolution, BUCKET)
+    start = floor_time(window.start.astimezone(UTC).replace(tzinfo=None), BUCKET)
+    end = floor_time(window.end.astimezone(UTC).replace(tzinfo=None) - BUCKET.resolution, BUCKET)
     rows = warehouse.query(
         'SELECT "cluster", min(ts) AS first, max(ts) AS last FROM sample'
         " WHERE ts >= $start AND ts < $end GROUP BY ALL",
@@ -139,8 +140,8 @@ def _list_within(warehouse: "Warehouse", window: Window) -> list[BucketRange]:
     return [
         BucketRange(
             row["cluster"],
-            _floor_time(row["first"], BUCKET),
-            min(_floor_time(row["last"], BUCKET) + reach.get(row["cluster"], BUCKET), end) + BUCKET,
+            floor_time(row["first"], BUCKET),
+            min(floor_time(row["last"], BUCKET) + reach.get(row["cluster"], BUCKET), end) + BUCKET,
         )
         for row in rows.to_pylist()
     ]
@@ -150,7 +151,7 @@ def _split_chunks(warehouse: "Warehouse", stretches: list[BucketRange]) -> Itera
     for stretch in stretches:
         start, length = stretch.start, _compute_length(warehouse, stretch)
         while start < stretch.end:
-            end = min(_floor_time(start, length) + length, stretch.end)
+            end = min(floor_time(start, length) + length, stretch.end)
             yield BucketRange(stretch.cluster, start, end)
             start = end
 
@@ -176,7 +177,7 @@ def _refresh(
 ) -> None:
     state = tiers.read_state(cursor)
     files = state.overlap("sample", stretch.start - LONGEST_REACH, stretch.end)
-    hours = _floor_time(stretch.start, HOUR), _ceil_time(stretch.end, HOUR)
+    hours = floor_time(stretch.start, HOUR), ceil_time(stretch.end, HOUR)
     for table in tiers.ROLLED:
         files += state.overlap(table, *hours)
     seen = msgspec.structs.replace(state, cold=tuple(f for f in state.cold if f[1] in files))
@@ -194,18 +195,18 @@ def _refresh_buckets(
 ) -> None:
     cluster, start, end = stretch.cluster, stretch.start, stretch.end
     where: dict[str, Any] = {"cluster": cluster, "first": start, "last": end}
-    hours = {**where, "first": _floor_time(start, HOUR), "last": _ceil_time(end, HOUR)}
+    hours = {**where, "first": floor_time(start, HOUR), "last": ceil_time(end, HOUR)}
     tiers.restore_days(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.restore_days(cursor, seen, "rollup_1h", hours["first"], hours["last"])
-    lookback, models = _read_reach(cursor, seen, where)
+    lookback, models = read_reach(cursor, seen, where)
     touched = None if whole else _find_touched(cursor, seen, where)
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
-    cursor.register("model", _read_model_facts(models))
+    cursor.register("model", read_model_facts(models))
     cursor.register(
         "piece", pa.table({"k": pa.array(range(1, lookback // BUCKET + 1), pa.int64())})
     )
     span = {"cluster": cluster, "since": start - lookback, "until": end}
-    samples = f"FROM ({_select_samples(seen)}){only}"
+    samples = f"FROM ({select_samples(seen)}){only}"
     if touched is not None:
         # Read once: each of the scans below would ask the catalog and open the files again.
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE touched_sample AS {samples}", span)
@@ -214,7 +215,7 @@ def _refresh_buckets(
     cursor.execute(
         "CREATE OR REPLACE TEMP TABLE owner_bucket AS"
         f" {with_samples} FROM ({load_step('rollup/owner_buckets')})",
-        {**span, **_list_thresholds(warehouse.settings.ledger)},
+        {**span, **list_thresholds(warehouse.settings.ledger)},
     )
     _put_rows(cursor, "rollup_5m", load_step("rollup/rollup_5m"), where, only)
     hourly = (
@@ -228,7 +229,7 @@ def _refresh_buckets(
     ).to_arrow_table()
     changed = hours["first"] - HOUR, hours["last"]
     if devices.num_rows:
-        changed = _widen_to_lifetimes(cursor, devices, *changed)
+        changed = widen_to_lifetimes(cursor, devices, *changed)
         # Telemetry may arrive before the inventory that has the node of an address.
         ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
     cursor.execute(
@@ -243,7 +244,7 @@ def _refresh_buckets(
     cursor.unregister("piece")
 
 
-def _widen_to_lifetimes(
+def widen_to_lifetimes(
     cursor: "duckdb.DuckDBPyConnection", devices: pa.Table, start: datetime, end: datetime
 ) -> tuple[datetime, datetime]:
     """Widen hours by those that were before or after the lifetime of a device and now are in it.
@@ -255,8 +256,8 @@ def _widen_to_lifetimes(
     cursor.unregister("incoming")
     last_seen, first_seen = row or (None, None)
     return (
-        start if last_seen is None else min(start, _floor_time(last_seen, HOUR)),
-        end if first_seen is None else max(end, _ceil_time(first_seen, HOUR)),
+        start if last_seen is None else min(start, floor_time(last_seen, HOUR)),
+        end if first_seen is None else max(end, ceil_time(first_seen, HOUR)),
     )
 
 
@@ -281,14 +282,14 @@ def _find_touched(
     return touched if 0 < len(touched) <= min(FEW, FEW_SHARE * devices.num_rows) else None
 
 
-def _read_reach(
+def read_reach(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> tuple[timedelta, list[str]]:
     """Return how far before a stretch samples still count, and the model strings since then."""
     longest = cursor.execute(load_step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
     lookback = _compute_reach(longest[0] if longest else None)
     sources = (
-        f"WITH device_sample AS NOT MATERIALIZED ({_select_samples(seen)})"
+        f"WITH device_sample AS NOT MATERIALIZED ({select_samples(seen)})"
         f" {load_step('rollup/sources')}"
     )
     while True:
@@ -303,7 +304,8 @@ def _read_reach(
         lookback = _compute_reach(interval_s)
 
 
-def _select_samples(seen: TierState) -> str:
+def select_samples(seen: TierState) -> str:
+    """Return the SELECT of the device samples that a rollup reads, over all tiers."""
     return f"WITH {tiers.build_source('sample', seen)} {load_step('rollup/device_samples')}"
 
 
@@ -318,7 +320,7 @@ def _put_rows(
     cursor.execute(f"INSERT INTO {table} BY NAME {sql}", where)
 
 
-def _read_model_facts(models: list[str]) -> pa.Table:
+def read_model_facts(models: list[str]) -> pa.Table:
     """Return the facts of `fallow/gpu_models.csv` about each model string."""
     facts = [find_gpu_model(m) for m in models]
     return pa.table(
@@ -332,7 +334,7 @@ def _read_model_facts(models: list[str]) -> pa.Table:
     )
 
 
-def _list_thresholds(ledger: LedgerSettings) -> dict[str, float]:
+def list_thresholds(ledger: LedgerSettings) -> dict[str, float]:
     """Return the parameters of `owner_buckets.sql` that a site or another module may change."""
     return {
         "idle_threshold": ledger.idle_threshold,
@@ -344,11 +346,13 @@ def _list_thresholds(ledger: LedgerSettings) -> dict[str, float]:
     }
 
 
-def _floor_time(timestamp: datetime, step: timedelta) -> datetime:
+def floor_time(timestamp: datetime, step: timedelta) -> datetime:
+    """Return the timestamp rounded down to whole steps since 1970."""
     return timestamp - (timestamp - _EPOCH) % step
 
 
-def _ceil_time(timestamp: datetime, step: timedelta) -> datetime:
+def ceil_time(timestamp: datetime, step: timedelta) -> datetime:
+    """Return the timestamp rounded up to whole steps since 1970."""
     return timestamp + -(timestamp - _EPOCH) % step
 
 

@@ -22,9 +22,10 @@ from fallow.window import Window
 from runtime.operations import analyzer_runs
 from warehouse import audit_results, dirty, work_lost
 from warehouse.allocation import write_allocations
-from warehouse.ledger import withdraw_future_hours, write_ledger
+from warehouse.ledger import withdraw_future_hours
 from warehouse.pricing import store_rates
-from warehouse.rollup import roll_up
+from warehouse.stages.ledger_stage import write_ledger_stage
+from warehouse.stages.rollup_stage import roll_up_stage
 
 if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
@@ -99,7 +100,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     Hours that need archived days stay marked while the store of these days is away. Hours that have
     not begun have no rows in the ledger, also after the clock was ahead.
     """
-    buckets = roll_up(warehouse)
+    buckets = roll_up_stage(warehouse)
     withdraw_future_hours(warehouse)
     failures: list[AuditFailure] = []
     burst_bps = warehouse.settings.reliability.burst_bps
@@ -112,7 +113,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     # Lost work is known only after its loss: hours that were written before are written again.
     for part in dirty.list_marked_windows(warehouse, window):
         with _leave_unreadable(part):
-            write_ledger(warehouse, part)
+            write_ledger_stage(warehouse, part)
             failures += audit_results.audit_hours(warehouse, part, marked=True)
             dirty.clear_marks(warehouse, part)
     return buckets, failures

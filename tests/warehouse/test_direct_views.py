@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from fallow.settings import Settings
-from fallow.tables import Batch
+from fallow.tables import Batch, list_columns
 from warehouse.lake import Warehouse
+from warehouse.maintenance import compact_warehouse
 from warehouse.rollup import roll_up
 
 START = datetime(2026, 11, 20, 6)  # noqa: DTZ001  (tables hold naive UTC)
@@ -128,3 +129,13 @@ def test_what_shows_the_tables_shows_all_of_them(warehouse: Warehouse) -> None:
     query_again(warehouse, SUM)
     query_again(warehouse, "SELECT count(*) FROM node")
     assert "sample" in query_again(warehouse, "SHOW TABLES")["name"].to_pylist()
+
+
+def test_a_table_that_was_updated_has_its_own_columns_only(warehouse: Warehouse) -> None:
+    for minute in (30, 60):
+        warehouse.ingest([build_samples(minute)])
+        roll_up(warehouse)
+    compact_warehouse(warehouse)
+    rows = query_again(warehouse, "FROM device")
+    assert "device" in list_direct(warehouse)
+    assert rows.column_names == [c.name for c in list_columns("device")]

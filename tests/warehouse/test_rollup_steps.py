@@ -57,7 +57,7 @@ def roll_5m(samples: list[dict[str, Any]], **thresholds: float) -> pa.Table:
     connection.register("piece", pa.table({"k": pa.array(range(1, 37), pa.int64())}))
     connection.execute(
         f"CREATE TEMP TABLE owner_bucket AS {load_step('rollup/owner_buckets')}",
-        rollup._list_thresholds(LedgerSettings(**thresholds)),
+        rollup.list_thresholds(LedgerSettings(**thresholds)),
     )
     found = connection.execute(load_step("rollup/rollup_5m"), HOUR).to_arrow_table()
     return found.sort_by([("bucket", "ascending"), ("namespace", "ascending")])

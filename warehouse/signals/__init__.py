@@ -70,7 +70,7 @@ def write_signals(wh: "Warehouse", window: Window) -> int:
     Read: rollup_5m, rollup_1h, allocation, device. A repeated call gives the same rows.
     """
     count = 0
-    for chunk in window.chunks(_compute_stride(wh)):
+    for chunk in window.chunks(compute_stride(wh)):
         rows = derive_signals(wh, chunk)
         count += wh.replace("signal", rows, "bucket >= $since AND bucket < $until", chunk.bounds())
     return count
@@ -158,7 +158,8 @@ def list_hours(window: Window) -> list[datetime]:
     return [first + n * HOUR for n in range(count)]
 
 
-def _compute_stride(views: Views) -> timedelta:
+def compute_stride(views: Views) -> timedelta:
+    """Return the time whose devices are classified in one pass, in whole hours."""
     devices = views.query("SELECT count(*) AS n FROM device")["n"][0].as_py()
     hours = DEVICE_BUCKETS * BUCKET_S // 3600 // max(1, devices)
     return timedelta(hours=min(max(1, hours), MOST_HOURS))

@@ -100,7 +100,7 @@ class DirectViews:
         try:
             cursor.execute(f"CREATE SCHEMA memory.{schema}")
             for name in sorted(names):
-                select = f"FROM {read_files(paths[name])}" if paths[name] else _select_none(name)
+                select = _select_files(name, paths[name]) if paths[name] else _select_none(name)
                 cursor.execute(f'CREATE VIEW memory.{schema}."{name}" AS {select}')
             cursor.commit()
         except BaseException:
@@ -108,6 +108,12 @@ class DirectViews:
                 cursor.rollback()
             raise
         return DirectTables(snapshot, schema, names)
+
+
+def _select_files(name: str, paths: list[str]) -> str:
+    """Return a SELECT of a table's columns from files, which may have the lake's row ids too."""
+    columns = ", ".join(f'"{c.name}"' for c in tables.list_columns(name))
+    return f"SELECT {columns} FROM {read_files(paths)}"
 
 
 def _select_none(name: str) -> str:

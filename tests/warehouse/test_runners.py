@@ -1,0 +1,133 @@
+"""Every runner returns each slice's result once and in order, also when workers die."""
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fallow.errors import SettingsError, TemporaryError
+from fallow.settings import Settings, load
+from tests.warehouse.stage_tasks import (
+    SLICES,
+    DiesOnce,
+    count_hour,
+    count_hour_elsewhere,
+    fail_at_two,
+)
+from warehouse.runners import ray_cluster
+from warehouse.runners.choice import is_sliced, open_runner
+from warehouse.runners.local import LocalRunner
+from warehouse.runners.ray_cluster import LOCAL, RayRunner
+from warehouse.runners.slices import Runner, StageError
+
+
+def start_ray() -> Runner:
+    pytest.importorskip("ray", reason="the extra ray is absent")
+    return RayRunner(LOCAL, tasks=2, cpus=2)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(lambda: LocalRunner(2), id="local"),
+        # `.ci/ray` runs it: ray is no part of the tests' environment.
+        pytest.param(start_ray, id="ray", marks=pytest.mark.long),
+    ],
+)
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    start: Callable[[], Runner] = request.param
+    made = start()
+    yield made
+    made.close()
+
+
+def test_results_come_in_the_order_of_the_slices_from_other_processes(runner: Runner) -> None:
+    results = runner.map(count_hour_elsewhere, SLICES)
+    assert [hour for hour, _ in results] == [0, 1, 2, 3]
+    assert os.getpid() not in {process for _, process in results}
+    assert runner.concurrency == 2
+    assert runner.map(count_hour, []) == []
+
+
+def test_the_slice_of_a_killed_worker_runs_again(runner: Runner, tmp_path: Path) -> None:
+    marker = tmp_path / "died"
+    assert runner.map(DiesOnce(marker), SLICES) == [0, 1, 2, 3]
+    assert marker.exists()
+    assert runner.map(count_hour, SLICES) == [0, 1, 2, 3], "and the runner goes on"
+
+
+def test_a_slice_that_fails_three_times_fails_the_stage_and_is_named(runner: Runner) -> None:
+    with pytest.raises(StageError) as caught:
+        runner.map(fail_at_two, SLICES)
+    assert caught.value.message.startswith(
+        "a slice failed 3 times, nothing of its stage is stored "
+        "(cluster c, 2026-11-01 02:00 to 2026-11-01 03:00): "
+    )
+    assert "no memory" in caught.value.message
+    assert caught.value.exit_code == 1
+    assert caught.value.hint
+
+
+def test_an_embedded_default_is_not_sliced(settings: Settings) -> None:
+    assert not is_sliced(settings)
+    for changed in ({"processes": 2}, {"workers": "ray"}):
+        wanted = settings.warehouse.model_copy(update=changed)
+        assert is_sliced(settings.model_copy(update={"warehouse": wanted}))
+
+
+def test_without_the_extra_ray_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SettingsError) as caught:
+        RayRunner("head:6379")
+    assert str(caught.value) == (
+        "warehouse.workers is ray, and the extra is not installed "
+        "(hint: uv pip install 'fallow[ray]', or set warehouse.workers to local)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_legal"),
+    [
+        ({}, False),
+        ({"warehouse.catalog": "postgres:dbname=x"}, False),
+        ({"warehouse.data": "s3://bucket/x"}, False),
+        ({"warehouse.ray_address": "local"}, True),
+        ({"warehouse.catalog": "postgres:dbname=x", "warehouse.data": "s3://bucket/x"}, True),
+    ],
+)
+def test_a_warehouse_that_rays_workers_cannot_open_is_refused(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, str], *, is_legal: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    settings = load(environ={}, flags={"warehouse.workers": "ray", **flags}).settings
+    refusal = "the extra is not installed" if is_legal else "its workers cannot open this warehouse"
+    with pytest.raises(SettingsError, match=refusal), open_runner(settings):
+        pass
+
+
+def test_an_address_that_does_not_answer_is_said_and_temporary() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(TemporaryError) as caught:
+        ray_cluster._check_address(address)
+    assert caught.value.message.startswith(f"Ray at {address} does not answer: ")
+    assert "ray status" in str(caught.value.hint)
+    assert caught.value.exit_code == 75
+
+
+@pytest.mark.long  # `.ci/ray` runs it
+def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="the extra ray is absent")
+    versions = ray_cluster.read_versions
+    here = os.getpid()
+
+    def other() -> dict[str, str]:
+        return {**versions(), **({} if os.getpid() == here else {"duckdb": "9.9"})}
+
+    monkeypatch.setattr(ray_cluster, "read_versions", other)
+    with pytest.raises(Exception, match=r"a Ray worker has .*duckdb 9\.9; this process has"):
+        RayRunner(LOCAL, tasks=1, cpus=1)

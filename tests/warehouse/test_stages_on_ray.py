@@ -1,0 +1,40 @@
+"""Stages on Ray store what one process stores, with one, two and four tasks at once (`.ci/ray`)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.copies import copied
+from tests.warehouse import test_stages
+from tests.warehouse.test_stages import assert_equal, get_now, open_settings, read_rolled
+from warehouse.lake import Warehouse
+from warehouse.runners.ray_cluster import LOCAL, RayRunner
+from warehouse.stages.rollup_stage import roll_up_stage
+
+pytest.importorskip("ray", reason="the extra ray is absent")
+pytestmark = pytest.mark.long  # test_stages.py covers the same with processes and without
+
+sampled = test_stages.sampled
+small_slices = test_stages.small_slices
+whole = test_stages.whole
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def runner(request: pytest.FixtureRequest) -> Iterator[RayRunner]:
+    made = RayRunner(LOCAL, tasks=request.param, cpus=request.param)
+    yield made
+    made.close()
+
+
+def test_ray_rolls_up_what_one_process_does(
+    sampled: Path,
+    tmp_path: Path,
+    runner: RayRunner,
+    whole: tuple[dict[str, pl.DataFrame], object],
+) -> None:
+    settings = open_settings(copied(sampled, tmp_path / "home"))
+    with Warehouse.open(settings, write=True, clock=get_now) as wh:
+        assert roll_up_stage(wh, lambda _: runner) > 0
+        assert_equal(whole[0], read_rolled(wh))

@@ -1,0 +1,1 @@
+"""Run the slices of a heavy stage: on this machine's cores, or on a Ray cluster."""

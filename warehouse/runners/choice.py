@@ -1,0 +1,47 @@
+"""Choose the runner that the settings name."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fallow.errors import SettingsError
+from fallow.settings import Settings
+from warehouse.runners.local import LocalRunner
+from warehouse.runners.ray_cluster import LOCAL, RayRunner
+from warehouse.runners.slices import Runner
+
+
+def is_sliced(settings: Settings) -> bool:
+    """Whether heavy stages are cut into slices; else the engine's threads do them here."""
+    return settings.warehouse.workers == "ray" or settings.warehouse.processes > 1
+
+
+@contextmanager
+def open_runner(settings: Settings) -> Iterator[Runner]:
+    """Yield the runner of the settings, and stop its workers afterwards.
+
+    Raises:
+        SettingsError: Ray's workers could not open the warehouse.
+        Others: as `RayRunner`.
+    """
+    wanted = settings.warehouse
+    runner: Runner
+    if wanted.workers == "ray":
+        _refuse_embedded(settings)
+        runner = RayRunner(wanted.ray_address, tasks=wanted.processes)
+    else:
+        runner = LocalRunner(max(1, wanted.processes))
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+def _refuse_embedded(settings: Settings) -> None:
+    wanted = settings.warehouse
+    if wanted.ray_address != LOCAL and not (wanted.catalog and "://" in wanted.data):
+        raise SettingsError(
+            "warehouse.workers is ray, and its workers cannot open this warehouse: the catalog "
+            "has to be in PostgreSQL (warehouse.catalog) and the data in a store that all can "
+            "reach (warehouse.data: s3://...)",
+            hint="set both, or set warehouse.workers to local",
+        )

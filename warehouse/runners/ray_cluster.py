@@ -1,0 +1,169 @@
+"""Run slices on a Ray cluster (extra `fallow[ray]`).
+
+Ray places the tasks and restarts those whose worker died. Every worker needs this version of
+Fallow, the same Python and DuckDB, and must reach the catalog and the data files itself.
+"""
+
+import platform
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import duckdb
+
+from fallow import __version__
+from fallow.errors import SettingsError, TemporaryError, WarehouseError
+from warehouse.runners.slices import ATTEMPTS, StageSlice, fail_stage
+
+T = TypeVar("T")
+
+CONNECT_S = 5
+"""A head that does not accept a connection within this is away; Ray itself waits for a minute."""
+LOCAL = "local"
+"""The address that starts a Ray of this machine alone: for tests and trials."""
+
+
+class RayRunner:
+    """The workers of one Ray cluster."""
+
+    def __init__(self, address: str, *, tasks: int = 0, cpus: int | None = None) -> None:
+        """Connect, and compare the workers' versions with this process's.
+
+        `address`: host:port of the head, or empty for the cluster that this machine is in. `tasks`:
+        how many run at the same time, 0 = as Ray's CPUs allow. `cpus`: of a local Ray.
+
+        Raises:
+            SettingsError: the extra is not installed.
+            TemporaryError: the address does not answer.
+            WarehouseError: a worker has other versions, or lacks Fallow.
+        """
+        self._ray = _import_ray()
+        _check_address(address)
+        options: dict[str, Any] = {"num_cpus": cpus} if address == LOCAL else {}
+        try:
+            self._ray.init(
+                address=address or "auto",
+                log_to_driver=False,
+                ignore_reinit_error=True,
+                include_dashboard=False if address == LOCAL else None,
+                configure_logging=False,
+                **options,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise _explain_absence(address, error) from error
+        self._tasks = tasks or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        try:
+            self._check_workers()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def concurrency(self) -> int:
+        """How many slices run at the same time."""
+        return self._tasks
+
+    def map(self, task: Callable[[StageSlice], T], slices: Sequence[StageSlice]) -> list[T]:
+        """Return the task's result for each slice, in their order; see `Runner`."""
+        run = self._ray.remote(num_cpus=1, max_retries=0)(task_of(task))
+        results: dict[int, T] = {}
+        attempts = dict.fromkeys(range(len(slices)), 0)
+        waiting = list(range(len(slices)))
+        running: dict[Any, int] = {}
+        while waiting or running:
+            while waiting and len(running) < self._tasks:
+                number = waiting.pop(0)
+                attempts[number] += 1
+                running[run.remote(slices[number])] = number
+            (ready, *_), _ = self._ray.wait(list(running), num_returns=1)
+            number = running.pop(ready)
+            try:
+                results[number] = self._ray.get(ready)
+            except Exception as error:  # a task's own error, or Ray's for a worker that died
+                if attempts[number] >= ATTEMPTS:
+                    for other in running:
+                        self._ray.cancel(other, force=True)
+                    raise fail_stage(slices[number], _find_cause(error)) from error
+                waiting.append(number)
+        return [results[n] for n in range(len(slices))]
+
+    def close(self) -> None:
+        """Disconnect; a Ray of this machine alone stops."""
+        with suppress(Exception):
+            self._ray.shutdown()
+
+    def _check_workers(self) -> None:
+        remote_versions = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy="SPREAD")(
+            read_versions
+        )
+        mine = read_versions()
+        nodes = max(1, sum(bool(node["Alive"]) for node in self._ray.nodes()))
+        try:
+            theirs = self._ray.get([remote_versions.remote() for _ in range(2 * nodes)])
+        except Exception as error:
+            raise WarehouseError(
+                f"a Ray worker cannot run Fallow {__version__}: {_find_cause(error)}",
+                hint="build the workers' image from the same release: deploy/container",
+            ) from error
+        for versions in theirs:
+            if versions != mine:
+                raise WarehouseError(
+                    f"a Ray worker has {_format(versions)}; this process has {_format(mine)}",
+                    hint="use one image for Fallow and for the Ray cluster",
+                )
+
+
+def read_versions() -> dict[str, str]:
+    """Return what must be equal in every worker."""
+    return {
+        "fallow": __version__,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "duckdb": duckdb.__version__,
+    }
+
+
+def task_of(task: Callable[[StageSlice], T]) -> Callable[[StageSlice], T]:
+    """Return a plain function: Ray does not take a partial one."""
+
+    def run(part: StageSlice) -> T:
+        return task(part)
+
+    return run
+
+
+def _import_ray() -> Any:
+    try:
+        import ray  # noqa: PLC0415  (an extra of 285 MB)
+    except ImportError as error:
+        raise SettingsError(
+            "warehouse.workers is ray, and the extra is not installed",
+            hint="uv pip install 'fallow[ray]', or set warehouse.workers to local",
+        ) from error
+    return ray
+
+
+def _check_address(address: str) -> None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
+    except OSError as error:
+        raise _explain_absence(address, error) from error
+
+
+def _explain_absence(address: str, error: Exception) -> TemporaryError:
+    return TemporaryError(
+        f"Ray at {address or 'this machine'} does not answer: {error}",
+        hint="check warehouse.ray_address and that the Ray head runs (ray status), "
+        "or set warehouse.workers to local",
+    )
+
+
+def _find_cause(error: BaseException) -> BaseException:
+    return getattr(error, "cause", None) or error
+
+
+def _format(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

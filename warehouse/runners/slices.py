@@ -1,0 +1,69 @@
+"""Define a slice of a stage: what one task computes, independent of every other slice."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from fallow.errors import FallowError
+
+ATTEMPTS = 3
+"""How often a slice is tried before its stage fails."""
+
+T = TypeVar("T")
+
+
+class StageSlice(msgspec.Struct, frozen=True):
+    """Hours of one cluster [start, end) (naive UTC), and which part of its devices.
+
+    `cluster` is empty where a slice has all clusters; part `part` of `parts` has the devices whose
+    hash is `part` modulo `parts`.
+    """
+
+    cluster: str
+    start: datetime
+    end: datetime
+    part: int = 0
+    parts: int = 1
+
+    def __str__(self) -> str:
+        cluster = f"cluster {self.cluster}, " if self.cluster else ""
+        part = f", part {self.part + 1} of {self.parts} of its devices" if self.parts > 1 else ""
+        return f"{cluster}{self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M}{part}"
+
+
+class StageError(FallowError):
+    """Report a stage of which nothing was stored, because one of its slices failed."""
+
+
+class Runner(Protocol):
+    """What runs the slices of a stage."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many slices run at the same time."""
+
+    def map(self, task: Callable[[StageSlice], T], slices: Sequence[StageSlice]) -> list[T]:
+        """Return the task's result for each slice, in their order.
+
+        `task` and its results are pickled, and a task may run more than once: after a worker died,
+        or failed, up to `ATTEMPTS` times.
+
+        Raises:
+            StageError: a slice failed `ATTEMPTS` times; it is named, with its last error.
+            TemporaryError: the workers cannot be reached.
+        """
+
+    def close(self) -> None:
+        """Stop the workers."""
+
+
+def fail_stage(failed: StageSlice, error: BaseException) -> StageError:
+    """Return the error of a stage whose slice failed for good."""
+    text = error.message if isinstance(error, FallowError) else f"{type(error).__name__}: {error}"
+    return StageError(
+        f"a slice failed {ATTEMPTS} times, nothing of its stage is stored ({failed}): {text}",
+        hint="out of memory: fewer warehouse.processes, or more memory for each worker; "
+        "the next turn tries the whole stage again",
+    )

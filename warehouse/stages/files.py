@@ -1,0 +1,151 @@
+"""Write the Parquet files of a slice, and register those of a stage in one transaction."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+
+from warehouse.catalog import CatalogLocation, quote_literal
+from warehouse.failures import explain_errors
+from warehouse.runners.slices import StageError
+from warehouse.statements import run_change
+from warehouse.storage import get_storage
+
+
+class StageFile(msgspec.Struct, frozen=True):
+    """A data file that a worker wrote and that the catalog does not name yet."""
+
+    table: str
+    path: str
+    rows: int
+    bytes: int
+
+
+def write_rows(
+    cursor: duckdb.DuckDBPyConnection,
+    place: CatalogLocation,
+    table: str,
+    sql: str,
+    parameters: Mapping[str, Any],
+) -> list[StageFile]:
+    """Write a query's rows as files of a table, one per partition, in the table's order.
+
+    The cursor's unqualified names must be those that the query reads; the query's columns are the
+    table's, by name. When this returns, local files are safe on disk.
+    """
+    cursor.execute(f'CREATE OR REPLACE TEMP TABLE stage_row AS FROM lake.main."{table}" LIMIT 0')
+    run_change(cursor, f"INSERT INTO temp.stage_row BY NAME {sql}", parameters)
+    try:
+        return [
+            _write_partition(cursor, place, table, keys) for keys in _list_partitions(cursor, table)
+        ]
+    finally:
+        cursor.execute("DROP TABLE temp.stage_row")
+
+
+def register_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]) -> int:
+    """Add files to the lake's tables, in the cursor's transaction; return how many rows they have.
+
+    Raises:
+        StageError: a file is gone, or has another size: nothing of the stage may be committed.
+    """
+    _check_files(cursor, files)
+    for table in dict.fromkeys(file.table for file in files):
+        paths = ", ".join(quote_literal(file.path) for file in files if file.table == table)
+        cursor.execute(
+            f"CALL ducklake_add_data_files('lake', '{table}', [{paths}], hive_partitioning => true)"
+        )
+    return sum(file.rows for file in files)
+
+
+def remove_files(files: Iterable[StageFile]) -> None:
+    """Remove local files of a stage that failed; what stays is removed by maintenance."""
+    for file in files:
+        if "://" not in file.path:
+            with suppress(OSError):
+                Path(file.path).unlink(missing_ok=True)
+
+
+def _list_partitions(
+    cursor: duckdb.DuckDBPyConnection, table: str
+) -> list[dict[str, tuple[str, int]]]:
+    """Return the partitions of the rows: for each unit its expression and its value."""
+    units = get_storage(table).partition
+    if not units:
+        row = cursor.execute("SELECT count(*) FROM temp.stage_row").fetchone()
+        return [{}] if row and row[0] else []
+    listed = ", ".join(units)
+    rows = cursor.execute(f"SELECT DISTINCT {listed} FROM temp.stage_row ORDER BY ALL").fetchall()
+    names = [unit.partition("(")[0] for unit in units]
+    return [
+        {name: (unit, int(value)) for name, unit, value in zip(names, units, row, strict=True)}
+        for row in rows
+    ]
+
+
+def _write_partition(
+    cursor: duckdb.DuckDBPyConnection,
+    place: CatalogLocation,
+    table: str,
+    keys: Mapping[str, tuple[str, int]],
+) -> StageFile:
+    folders = "".join(f"{name}={value}/" for name, (_, value) in keys.items())
+    folder = f"{place.data}main/{table}/{folders}"
+    name = cursor.execute("SELECT 'ducklake-' || uuidv7() || '.parquet'").fetchone()
+    path = f"{folder}{name[0] if name else ''}"
+    if not place.remote:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    where = " AND ".join(f"{unit} = {value}" for unit, value in keys.values()) or "true"
+    sort = ", ".join(f'"{column}"' for column in get_storage(table).sort) or "ALL"
+    written = cursor.execute(
+        f"COPY (FROM temp.stage_row WHERE {where} ORDER BY {sort}) TO {quote_literal(path)}"
+        " (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PARQUET_VERSION v2, RETURN_STATS)"
+    ).fetchone()
+    if not place.remote:
+        _sync(path)
+        _sync(folder)
+    if written is None:
+        raise StageError(f"the engine wrote no file for {table}", hint="try again")
+    return StageFile(table, path, int(written[1]), int(written[2]))
+
+
+def _check_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]) -> None:
+    if not files:
+        return
+    wanted = {file.path: file.bytes for file in files}
+    listed = ", ".join(quote_literal(path) for path in wanted)
+    try:
+        with explain_errors("of this stage"):
+            sizes = dict(
+                cursor.execute(f"SELECT filename, size FROM read_blob([{listed}])").fetchall()
+            )
+    except Exception as error:
+        raise StageError(
+            f"a file of the stage cannot be read back, nothing is stored: {error}",
+            hint="the next turn tries the whole stage again",
+        ) from error
+    for path, size in wanted.items():
+        if sizes.get(path) != size:
+            raise StageError(
+                f"{path} has {sizes.get(path)} bytes and not the {size} that were written; "
+                "nothing is stored",
+                hint="the next turn tries the whole stage again",
+            )
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def find_day(timestamp: datetime) -> datetime:
+    """Return the start of a timestamp's day."""
+    return timestamp.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,164 @@
+"""Write the signals and the ledger as stages: some hours of the whole fleet are one slice."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fallow.settings import Settings
+from fallow.window import Window
+from warehouse import signals
+from warehouse.ledger import (
+    LAST_STEP,
+    STEPS,
+    align_window,
+    build_parameters,
+    compute_stride,
+    widen_to_startups,
+    write_ledger,
+)
+from warehouse.runners.choice import is_sliced, open_runner
+from warehouse.runners.slices import Runner, StageSlice
+from warehouse.stages.files import StageFile, find_day, register_files, remove_files, write_rows
+from warehouse.stages.lease import StageLease, hold_stage
+from warehouse.stages.pinned import open_snapshot, read_snapshot
+from warehouse.steps import compose_query, load_step
+from warehouse.totals import follow_changes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.ledger")
+
+Task = Callable[[StageSlice], tuple[StageFile, ...]]
+
+
+def write_ledger_stage(
+    warehouse: "Warehouse", window: Window, runner: Callable[[Settings], Runner] | None = None
+) -> int:
+    """Write the ledger's hours that the window touches, and their signals; return the rows.
+
+    With workers a slice is as many hours as one statement processes; else, and where that is one
+    slice, this is `write_ledger`. Where pods, nodes, events or prices of the window change while
+    the slices run, the hours are written again in this process.
+
+    Raises:
+        StageError: a slice failed three times: nothing of that stage is stored.
+        TemporaryError: the workers cannot be reached; another driver runs the stage.
+    """
+    if runner is None and not is_sliced(warehouse.settings):
+        return write_ledger(warehouse, window)
+    whole = align_window(window, "1h")
+    slices = cut_window(whole, compute_stride(warehouse))
+    if len(slices) <= 1:
+        return write_ledger(warehouse, window)
+    before = _read_inputs(warehouse, whole)
+    early = widen_to_startups(warehouse.settings, whole)
+    signal_slices = cut_window(early, signals.compute_stride(warehouse))
+    if runner is None:
+        with open_runner(warehouse.settings) as workers:
+            count = _run_stages(warehouse, workers, signal_slices, slices)
+    else:
+        count = _run_stages(warehouse, runner(warehouse.settings), signal_slices, slices)
+    if _read_inputs(warehouse, whole) == before:
+        return count
+    log.info("inputs of the ledger changed while its slices ran: its hours are written again")
+    return write_ledger(warehouse, window)
+
+
+def cut_window(window: Window, step: timedelta) -> list[StageSlice]:
+    """Return slices of at most `step` that do not cross a midnight: a file has one partition."""
+    start, end = (m.astimezone(UTC).replace(tzinfo=None) for m in (window.start, window.end))
+    return [StageSlice("", first, last) for first, last in _cut(start, end, step)]
+
+
+def derive_signal_slice(
+    settings: Settings, snapshot: int, part: StageSlice
+) -> tuple[StageFile, ...]:
+    """Write the signals of one slice as files, from one snapshot."""
+    with open_snapshot(settings, snapshot) as warehouse:
+        rows = signals.derive_signals(warehouse, _get_window(part))
+        with warehouse.snapshot() as cursor:
+            cursor.register("derived", rows)
+            return tuple(write_rows(cursor, warehouse.place, "signal", "FROM derived", {}))
+
+
+def derive_ledger_slice(
+    settings: Settings, snapshot: int, part: StageSlice
+) -> tuple[StageFile, ...]:
+    """Write the ledger of one slice as files, from one snapshot."""
+    with open_snapshot(settings, snapshot) as warehouse:
+        parameters = build_parameters(_get_window(part), settings)
+        with warehouse.reading_views() as cursor:
+            sql = compose_query(STEPS)
+            return tuple(write_rows(cursor, warehouse.place, "ledger", sql, parameters))
+
+
+def _run_stages(
+    warehouse: "Warehouse",
+    runner: Runner,
+    signal_slices: Sequence[StageSlice],
+    slices: Sequence[StageSlice],
+) -> int:
+    _run_stage(warehouse, runner, "signal", derive_signal_slice, signal_slices)
+    return _run_stage(warehouse, runner, "ledger", derive_ledger_slice, slices)
+
+
+def _run_stage(
+    warehouse: "Warehouse",
+    runner: Runner,
+    table: str,
+    derive: Callable[[Settings, int, StageSlice], tuple[StageFile, ...]],
+    slices: Sequence[StageSlice],
+) -> int:
+    with hold_stage(warehouse, table) as lease:
+        task: Task = partial(derive, warehouse.settings, read_snapshot(warehouse))
+        files = [file for output in runner.map(task, slices) for file in output]
+        try:
+            return commit_rows(warehouse, lease, table, slices, files)
+        except BaseException:
+            remove_files(files)
+            raise
+
+
+def commit_rows(
+    warehouse: "Warehouse",
+    lease: StageLease,
+    table: str,
+    slices: Sequence[StageSlice],
+    files: Sequence[StageFile],
+) -> int:
+    """Replace a table's rows of the slices' hours by their files, in one transaction.
+
+    The slices are consecutive. The ledger's totals follow its rows.
+
+    Raises:
+        StageError: a file is gone or has another size; nothing is stored.
+        TemporaryError: another driver took the stage over; nothing is stored.
+    """
+    span = {"since": slices[0].start, "until": slices[-1].end}
+    with (
+        warehouse.transaction() as cursor,
+        follow_changes(cursor, table, LAST_STEP, span),
+    ):
+        lease.check()
+        cursor.execute(f'DELETE FROM "{table}" WHERE {LAST_STEP}', span)
+        return register_files(cursor, files)
+
+
+def _read_inputs(warehouse: "Warehouse", window: Window) -> "pa.Table":
+    return warehouse.query(load_step("stages/ledger_inputs"), window.bounds())
+
+
+def _get_window(part: StageSlice) -> Window:
+    return Window(part.start.replace(tzinfo=UTC), part.end.replace(tzinfo=UTC))
+
+
+def _cut(start: datetime, end: datetime, step: timedelta) -> Iterator[tuple[datetime, datetime]]:
+    while start < end:
+        piece = min(start + step, find_day(start) + timedelta(days=1), end)
+        yield start, piece
+        start = piece

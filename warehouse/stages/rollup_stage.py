@@ -1,0 +1,247 @@
+"""Roll up as a stage: whole hours of a part of the devices are one slice.
+
+The slices run the SQL of `warehouse.rollup`. What is small, or needs archived days, is rolled up
+there, in this process.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from fallow.settings import Settings
+from warehouse import dirty, ingest, tiers
+from warehouse.addresses import resolve_nodes
+from warehouse.rollup import (
+    BUCKET,
+    HOUR,
+    LONGEST_REACH,
+    BucketRange,
+    ceil_time,
+    floor_time,
+    list_due,
+    list_thresholds,
+    read_model_facts,
+    read_reach,
+    roll_up,
+    select_samples,
+    widen_to_lifetimes,
+)
+from warehouse.runners.choice import is_sliced, open_runner
+from warehouse.runners.slices import Runner, StageSlice
+from warehouse.sample_validity import UNKNOWN_INTERVAL_S
+from warehouse.stages.files import StageFile, find_day, register_files, remove_files, write_rows
+from warehouse.stages.lease import StageLease, hold_stage
+from warehouse.stages.pinned import open_snapshot, read_snapshot
+from warehouse.steps import load_step
+from warehouse.views.tiers import TierState
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.rollup")
+
+SLICE_SAMPLES = 1_500_000
+"""Samples of one slice: 2.5 hours of 10,000 GPUs every 60 s take less than 1 GB."""
+MOST_PARTS = 64
+
+
+class RollupOutput(msgspec.Struct, frozen=True):
+    """What one slice wrote, and the devices that it saw."""
+
+    files: tuple[StageFile, ...]
+    devices: pa.Table
+
+
+def roll_up_stage(
+    warehouse: "Warehouse", runner: Callable[[Settings], Runner] | None = None
+) -> int:
+    """Refresh the rollups and devices of all dirty buckets; return how many were refreshed.
+
+    With workers (`warehouse.workers`, `warehouse.processes`) whole hours are slices; else, and for
+    what is less than two slices, this is `roll_up`.
+
+    Raises:
+        StageError: a slice failed three times: nothing of the stage is stored.
+        TemporaryError: as `roll_up`; the workers cannot be reached; another driver runs the stage.
+    """
+    if runner is None and not is_sliced(warehouse.settings):
+        return roll_up(warehouse)
+    slices = plan_slices(warehouse, list_due(warehouse))
+    if len(slices) <= 1:
+        return roll_up(warehouse)
+    with hold_stage(warehouse, "rollup") as lease:
+        snapshot = read_snapshot(warehouse)
+        task = partial(roll_up_slice, warehouse.settings, snapshot)
+        if runner is None:
+            with open_runner(warehouse.settings) as workers:
+                outputs = workers.map(task, slices)
+        else:
+            outputs = runner(warehouse.settings).map(task, slices)
+        try:
+            commit_rollup(warehouse, lease, snapshot, slices, outputs)
+        except BaseException:
+            remove_files(file for output in outputs for file in output.files)
+            raise
+    hours = {(s.cluster, s.start, s.end) for s in slices}
+    refreshed = sum(round((end - start) / BUCKET) for _, start, end in hours)
+    return refreshed + roll_up(warehouse)
+
+
+def plan_slices(warehouse: "Warehouse", due: Sequence[BucketRange]) -> list[StageSlice]:
+    """Return the slices of the due buckets, widened to whole hours; without archived days."""
+    with warehouse.snapshot() as cursor:
+        state = tiers.read_state(cursor)
+    slices = []
+    for stretch in _join_hours(due):
+        if state.overlap("sample", stretch.start - LONGEST_REACH, stretch.end) or any(
+            state.overlap(table, stretch.start, stretch.end) for table in tiers.ROLLED
+        ):
+            continue
+        hours, parts = _choose_size(warehouse, stretch)
+        for start, end in _cut(stretch.start, stretch.end, hours):
+            slices += [StageSlice(stretch.cluster, start, end, n, parts) for n in range(parts)]
+    return slices
+
+
+def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> RollupOutput:
+    """Write the rollups of one slice as files, from one snapshot; the catalog stays as it is."""
+    with open_snapshot(settings, snapshot) as warehouse, warehouse.snapshot() as cursor:
+        where = {"cluster": part.cluster, "first": part.start, "last": part.end}
+        seen = TierState()
+        lookback, models = read_reach(cursor, seen, where)
+        only = f" WHERE hash(device) % {part.parts:d} = {part.part:d}" if part.parts > 1 else ""
+        span = {"cluster": part.cluster, "since": part.start - lookback, "until": part.end}
+        with_samples = (
+            f"WITH device_sample AS NOT MATERIALIZED (FROM ({select_samples(seen)}){only})"
+        )
+        cursor.register("model", read_model_facts(models))
+        cursor.register(
+            "piece", pa.table({"k": pa.array(range(1, lookback // BUCKET + 1), pa.int64())})
+        )
+        cursor.execute(
+            "CREATE OR REPLACE TEMP TABLE owner_bucket AS"
+            f" {with_samples} FROM ({load_step('rollup/owner_buckets')})",
+            {**span, **list_thresholds(warehouse.settings.ledger)},
+        )
+        cursor.execute("CREATE TEMP TABLE new_5m AS FROM lake.main.rollup_5m LIMIT 0")
+        cursor.execute(f"INSERT INTO temp.new_5m BY NAME {load_step('rollup/rollup_5m')}", where)
+        cursor.execute("DROP TABLE temp.owner_bucket")
+        place = warehouse.place
+        files = write_rows(cursor, place, "rollup_5m", "FROM temp.new_5m", {})
+        hourly = (
+            "WITH owner_hour_part AS NOT MATERIALIZED (FROM temp.new_5m)"
+            f" FROM ({load_step('rollup/rollup_1h')})"
+        )
+        files += write_rows(cursor, place, "rollup_1h", hourly, where)
+        devices = cursor.execute(
+            f"{with_samples} FROM ({load_step('rollup/device')})",
+            {
+                **span,
+                "first": part.start,
+                "last": part.end,
+                "unknown_interval_s": UNKNOWN_INTERVAL_S,
+            },
+        ).to_arrow_table()
+        return RollupOutput(tuple(files), devices)
+
+
+def commit_rollup(
+    warehouse: "Warehouse",
+    lease: StageLease,
+    snapshot: int,
+    slices: Sequence[StageSlice],
+    outputs: Sequence[RollupOutput],
+) -> None:
+    """Replace the rollups of the slices' hours by their files, in one transaction.
+
+    A bucket with samples that came after the snapshot keeps its mark: it is rolled up again.
+
+    Raises:
+        StageError: a file is gone or has another size; nothing is stored.
+        TemporaryError: another driver took the stage over; nothing is stored.
+    """
+    with warehouse.transaction() as cursor:
+        lease.check()
+        hours = sorted({(s.cluster, s.start, s.end) for s in slices}, key=lambda h: h[1])
+        for cluster, start, end in reversed(hours):
+            where = {"cluster": cluster, "first": start, "last": end}
+            for table in tiers.ROLLED:
+                cursor.execute(
+                    f'DELETE FROM {table} WHERE "cluster" = $cluster'
+                    " AND bucket >= $first AND bucket < $last",
+                    where,
+                )
+        register_files(cursor, [file for output in outputs for file in output.files])
+        late = cursor.execute(load_step("stages/late_samples"), {"snapshot": snapshot}).fetchall()
+        for cluster, start, end in reversed(hours):
+            changed = start - HOUR, end
+            for part, output in zip(slices, outputs, strict=True):
+                mine = (part.cluster, part.start, part.end) == (cluster, start, end)
+                if mine and output.devices.num_rows:
+                    changed = widen_to_lifetimes(cursor, output.devices, *changed)
+                    ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, output.devices))
+            _clear_marks(cursor, cluster, start, end, late)
+            dirty.mark_hours(cursor, *changed)
+
+
+def _clear_marks(
+    cursor: "duckdb.DuckDBPyConnection",
+    cluster: str,
+    start: datetime,
+    end: datetime,
+    late: Sequence[tuple[datetime | None, datetime | None]],
+) -> None:
+    """Clear the marks of buckets, but those that samples after the snapshot may have set."""
+    exceptions = [
+        f" AND NOT (bucket > TIMESTAMP '{first - BUCKET}'"
+        f" AND bucket <= TIMESTAMP '{last + BUCKET}')"
+        if first is not None and last is not None
+        else " AND false"
+        for first, last in late
+    ]
+    cursor.execute(
+        'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last'
+        + "".join(exceptions),
+        {"cluster": cluster, "first": start, "last": end},
+    )
+
+
+def _join_hours(due: Sequence[BucketRange]) -> list[BucketRange]:
+    """Return due buckets widened to whole hours, those that touch joined."""
+    joined: list[BucketRange] = []
+    for stretch in sorted(due, key=lambda s: (s.cluster, s.start)):
+        start, end = floor_time(stretch.start, HOUR), ceil_time(stretch.end, HOUR)
+        last = joined[-1] if joined else None
+        if last is not None and last.cluster == stretch.cluster and start <= last.end:
+            joined[-1] = BucketRange(last.cluster, last.start, max(end, last.end))
+        else:
+            joined.append(BucketRange(stretch.cluster, start, end))
+    return joined
+
+
+def _choose_size(warehouse: "Warehouse", stretch: BucketRange) -> tuple[int, int]:
+    """Return how many hours one slice has, and in how many parts its devices are divided."""
+    samples = warehouse.query(
+        "SELECT count(*) AS n FROM sample"
+        ' WHERE "cluster" = $cluster AND ts >= $start AND ts < $end',
+        msgspec.structs.asdict(stretch),
+    )["n"][0].as_py()
+    per_hour = max(1, samples * HOUR / (stretch.end - stretch.start))
+    parts = min(MOST_PARTS, -(-int(per_hour) // SLICE_SAMPLES))
+    return max(1, min(24, int(SLICE_SAMPLES * parts / per_hour))), parts
+
+
+def _cut(start: datetime, end: datetime, hours: int) -> Iterator[tuple[datetime, datetime]]:
+    """Yield pieces of whole hours, none longer than `hours` or across a midnight."""
+    while start < end:
+        midnight = find_day(start) + timedelta(days=1)
+        piece = min(start + timedelta(hours=hours), midnight, end)
+        yield start, piece
+        start = piece
