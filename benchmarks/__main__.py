@@ -31,6 +31,7 @@ NAMES = (
     "backfill",
     "scan",
     "rollup",
+    "scale",
     "ledger",
     "idle",
     "analyzers",

@@ -226,6 +226,40 @@ def test_shards_are_pods_whose_ordinal_says_which() -> None:
     assert {replicas for n, replicas in others.items() if n != name} == {1}
 
 
+def test_ray_is_a_cluster_of_this_image_or_an_address() -> None:
+    ray = {"enabled": True, "tokenSecret": "ray-token"}
+    found = made({**values("split"), "ray": ray})
+    (cluster,) = of(found, "RayCluster")
+    assert cluster["spec"]["authOptions"] == {"mode": "token", "secretName": "ray-token"}
+    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    (group,) = cluster["spec"]["workerGroupSpecs"]
+    worker = group["template"]["spec"]["containers"][0]
+    own = {c["image"] for p in pods(found) for c in p["containers"]}
+    assert {head["image"], worker["image"]} == own
+    assert group["replicas"] == 2
+    settings = read_settings(found)["warehouse"]
+    assert settings["workers"] == "ray"
+    service = f"{cluster['metadata']['name']}-head-svc"
+    assert settings["ray_address"].startswith(f"ray://{service}.")
+    tokens = [e for p in pods(found) for c in p["containers"] for e in c["env"]]
+    wanted = {"secretKeyRef": {"name": "ray-token", "key": "auth_token"}}
+    assert [e["valueFrom"] for e in tokens if e["name"] == "RAY_AUTH_TOKEN"] == [wanted] * len(
+        pods(found)
+    )
+    elsewhere = made({**values("split"), "ray": {**ray, "address": "ray://head.ray:10001"}})
+    assert not of(elsewhere, "RayCluster")
+    assert read_settings(elsewhere)["warehouse"]["ray_address"] == "ray://head.ray:10001"
+    assert "workers" not in read_settings(made(values("split")))["warehouse"]
+
+
+def read_settings(found: Objects) -> dict[str, Any]:
+    (text,) = (
+        one["data"]["fallow.yaml"] for one in of(found, "ConfigMap") if "fallow.yaml" in one["data"]
+    )
+    settings: dict[str, Any] = yaml.safe_load(text)
+    return settings
+
+
 def test_a_role_is_parted_without_loss() -> None:
     """What reaches beyond namespaces is what the API says is not in one."""
     with (ROOT / "simulator" / "kube" / "resources.csv").open(encoding="utf-8") as lines:
@@ -279,6 +313,9 @@ def test_every_executor_can_be_granted() -> None:
         ({"split": True, "settings": {"warehouse": {"data": "s3://a/b"}}}, "PostgreSQL catalog"),
         ({"shards": 2}, "shards needs split: true"),
         ({"shards": 0}, "shards"),
+        ({"ray": {"enabled": True}}, "ray.enabled needs split: true"),
+        ({"ray": {"address": "head:10001"}}, "address"),
+        ({**values("split"), "ray": {"enabled": True}}, "ray.tokenSecret"),
         ({"image": {"digest": "latest"}}, "digest"),
         ({"policies": {"../evil": "x"}}, "evil"),
         ({"networkPolicy": {"egressPorts": [{"port": 99999}]}}, "port"),

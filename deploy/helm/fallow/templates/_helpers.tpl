@@ -70,9 +70,15 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if gt (int .Values.shards) 1 -}}
 {{- $_ := set $service "shards" (int .Values.shards) -}}
 {{- end -}}
+{{- $warehouse := dict -}}
+{{- if .Values.ray.enabled -}}
+{{- $head := printf "ray://%s-ray-head-svc.%s.svc:10001" (include "fallow.fullname" .) .Release.Namespace -}}
+{{- $warehouse = dict "workers" "ray" "ray_address" (default $head .Values.ray.address) -}}
+{{- end -}}
 {{- $lease := dict "namespace" .Release.Namespace -}}
 {{- $actions := dict "policies" "/etc/fallow/policies" "lease" $lease -}}
 {{- $ours := dict "home" "/var/lib/fallow" "service" $service "actions" $actions -}}
+{{- if $warehouse -}}{{- $_ := set $ours "warehouse" $warehouse -}}{{- end -}}
 {{- $merged := mustMergeOverwrite $ours (deepCopy .Values.settings) -}}
 {{- if (include "fallow.shown" .) -}}
 {{- $pages := dict "dashboard" (dict "listen" "0.0.0.0:8501") -}}
@@ -108,10 +114,50 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if and (gt (int .Values.shards) 1) (not .Values.split) -}}
 {{- fail "shards needs split: true, because several collectors share one PostgreSQL catalog" -}}
 {{- end -}}
+{{- if and .Values.ray.enabled (not .Values.split) -}}
+{{- fail "ray.enabled needs split: true, because Ray's workers read a PostgreSQL catalog" -}}
+{{- end -}}
 {{- if and .Values.rights.executors (not .Values.rights.namespaces) -}}
 {{- fail "rights.executors needs rights.namespaces: where may they act?" -}}
 {{- end -}}
 {{- if and .Values.rights.executors (not (include "fallow.acts" .)) -}}
 {{- fail "rights.executors are granted, but settings.actions.enabled is not true: grant nothing that is not used" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* A pod of the Ray cluster: (values, container, resources). */}}
+{{- define "fallow.rayPod" -}}
+{{- $pod := index . 0 -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+containers:
+- name: {{ index . 1 }}
+  image: {{ $pod.image | quote }}
+  imagePullPolicy: {{ $pod.pullPolicy }}
+  securityContext:
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities: {drop: [ALL]}
+  {{- with $pod.secrets }}
+  envFrom:
+  {{- range . }}
+  - secretRef: {name: {{ . }}}
+  {{- end }}
+  {{- end }}
+  resources:
+    {{- toYaml (index . 2) | nindent 4 }}
+  volumeMounts:
+  - {name: tmp, mountPath: /tmp}
+  - {name: home, mountPath: /var/lib/fallow}
+volumes:
+- name: tmp
+  emptyDir: {}
+- name: home
+  emptyDir: {}
 {{- end -}}
