@@ -162,6 +162,14 @@ def test_registered_files_are_compacted_by_day_and_replaced_as_others(
     wh: Warehouse, whole: tuple[dict[str, pl.DataFrame], object]
 ) -> None:
     roll_up_stage(wh, InProcess())
+    by_day = "SELECT count(*) AS n FROM rollup_5m WHERE bucket >= $a AND bucket < $b"
+    midnight, length = datetime(2026, 11, 20), timedelta(days=1)  # noqa: DTZ001
+    days = [
+        wh.query(by_day, {"a": d, "b": d + length})["n"][0].as_py()
+        for d in (midnight - length, midnight)
+    ]
+    assert sum(days) == whole[0]["rollup_5m"].height
+    assert min(days) > 0
     maintenance.compact_warehouse(wh)
     assert_equal(whole[0], read_rolled(wh))
     with wh.snapshot() as cursor:

@@ -66,7 +66,7 @@ class RayRunner:
 
     def map(self, task: Callable[[StageSlice], T], slices: Sequence[StageSlice]) -> list[T]:
         """Return the task's result for each slice, in their order; see `Runner`."""
-        run = self._ray.remote(num_cpus=1, max_retries=0)(task_of(task))
+        run = self._ray.remote(num_cpus=1, max_retries=0)(wrap_task(task))
         results: dict[int, T] = {}
         attempts = dict.fromkeys(range(len(slices)), 0)
         waiting = list(range(len(slices)))
@@ -123,7 +123,7 @@ def read_versions() -> dict[str, str]:
     }
 
 
-def task_of(task: Callable[[StageSlice], T]) -> Callable[[StageSlice], T]:
+def wrap_task(task: Callable[[StageSlice], T]) -> Callable[[StageSlice], T]:
     """Return a plain function: Ray does not take a partial one."""
 
     def run(part: StageSlice) -> T:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgspec
@@ -14,7 +14,13 @@ from warehouse.catalog import CatalogLocation, quote_literal
 from warehouse.failures import explain_errors
 from warehouse.runners.slices import StageError
 from warehouse.statements import run_change
+from warehouse.steps import load_step
 from warehouse.storage import get_storage
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+_VALUES = "__ducklake_metadata_lake.ducklake_file_partition_value"
 
 
 class StageFile(msgspec.Struct, frozen=True):
@@ -61,6 +67,22 @@ def register_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]
             f"CALL ducklake_add_data_files('lake', '{table}', [{paths}], hive_partitioning => true)"
         )
     return sum(file.rows for file in files)
+
+
+def correct_partitions(warehouse: "Warehouse") -> None:
+    """Correct the partition values of registered files in the catalog, after their commit.
+
+    Without it every figure is the same, and files of one day may not be merged into one.
+    """
+    with warehouse.transaction() as cursor:
+        values = cursor.execute(load_step("stages/partition_values")).to_arrow_table()
+        if values.num_rows:
+            cursor.register("corrected", values)
+            cursor.execute(
+                f"DELETE FROM {_VALUES} WHERE data_file_id IN (SELECT data_file_id FROM corrected)"
+            )
+            cursor.execute(f"INSERT INTO {_VALUES} BY NAME FROM corrected")
+            cursor.unregister("corrected")
 
 
 def remove_files(files: Iterable[StageFile]) -> None:

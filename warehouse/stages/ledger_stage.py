@@ -20,7 +20,14 @@ from warehouse.ledger import (
 )
 from warehouse.runners.choice import is_sliced, open_runner
 from warehouse.runners.slices import Runner, StageSlice
-from warehouse.stages.files import StageFile, find_day, register_files, remove_files, write_rows
+from warehouse.stages.files import (
+    StageFile,
+    correct_partitions,
+    find_day,
+    register_files,
+    remove_files,
+    write_rows,
+)
 from warehouse.stages.lease import StageLease, hold_stage
 from warehouse.stages.pinned import open_snapshot, read_snapshot
 from warehouse.steps import compose_query, load_step
@@ -118,10 +125,12 @@ def _run_stage(
         task: Task = partial(derive, warehouse.settings, read_snapshot(warehouse))
         files = [file for output in runner.map(task, slices) for file in output]
         try:
-            return commit_rows(warehouse, lease, table, slices, files)
+            rows = commit_rows(warehouse, lease, table, slices, files)
         except BaseException:
             remove_files(files)
             raise
+        correct_partitions(warehouse)
+        return rows
 
 
 def commit_rows(

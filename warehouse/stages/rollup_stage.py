@@ -34,7 +34,14 @@ from warehouse.rollup import (
 from warehouse.runners.choice import is_sliced, open_runner
 from warehouse.runners.slices import Runner, StageSlice
 from warehouse.sample_validity import UNKNOWN_INTERVAL_S
-from warehouse.stages.files import StageFile, find_day, register_files, remove_files, write_rows
+from warehouse.stages.files import (
+    StageFile,
+    correct_partitions,
+    find_day,
+    register_files,
+    remove_files,
+    write_rows,
+)
 from warehouse.stages.lease import StageLease, hold_stage
 from warehouse.stages.pinned import open_snapshot, read_snapshot
 from warehouse.steps import load_step
@@ -89,6 +96,7 @@ def roll_up_stage(
         except BaseException:
             remove_files(file for output in outputs for file in output.files)
             raise
+    correct_partitions(warehouse)
     hours = {(s.cluster, s.start, s.end) for s in slices}
     refreshed = sum(round((end - start) / BUCKET) for _, start, end in hours)
     return refreshed + roll_up(warehouse)
