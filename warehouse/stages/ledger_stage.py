@@ -19,7 +19,8 @@ from warehouse.ledger import (
     write_ledger,
 )
 from warehouse.runners.choice import is_sliced, open_runner
-from warehouse.runners.slices import Runner, StageSlice
+from warehouse.runners.slices import Runner, StageError, StageSlice
+from warehouse.stages.fence import StaleStageError, refuse_changed
 from warehouse.stages.files import (
     StageFile,
     correct_partitions,
@@ -31,6 +32,7 @@ from warehouse.stages.files import (
 from warehouse.stages.lease import StageLease, hold_stage
 from warehouse.stages.pinned import open_snapshot, read_snapshot
 from warehouse.steps import compose_query, load_step
+from warehouse.tiers import ROLLED
 from warehouse.totals import follow_changes
 
 if TYPE_CHECKING:
@@ -39,6 +41,12 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 log = logging.getLogger("fallow.ledger")
+
+INPUTS = {
+    "signal": frozenset({"signal", *ROLLED, "allocation"}),
+    "ledger": frozenset({"ledger", "signal", *ROLLED, "allocation", "work_lost"}),
+}
+"""Tables of the accounting step that a stage writes or reads, by its own table."""
 
 Task = Callable[[StageSlice], tuple[StageFile, ...]]
 
@@ -50,7 +58,7 @@ def write_ledger_stage(
 
     With workers a slice is as many hours as one statement processes; else, and where that is one
     slice, this is `write_ledger`. Where pods, nodes, events or prices of the window change while
-    the slices run, the hours are written again in this process.
+    the slices run, or another writer accounts, the hours are written again in this process.
 
     Raises:
         StageError: a slice failed three times: nothing of that stage is stored.
@@ -65,11 +73,15 @@ def write_ledger_stage(
     before = _read_inputs(warehouse, whole)
     early = widen_to_startups(warehouse.settings, whole)
     signal_slices = cut_window(early, signals.compute_stride(warehouse))
-    if runner is None:
-        with open_runner(warehouse.settings) as workers:
-            count = _run_stages(warehouse, workers, signal_slices, slices)
-    else:
-        count = _run_stages(warehouse, runner(warehouse.settings), signal_slices, slices)
+    try:
+        if runner is None:
+            with open_runner(warehouse.settings) as workers:
+                count = _run_stages(warehouse, workers, signal_slices, slices)
+        else:
+            count = _run_stages(warehouse, runner(warehouse.settings), signal_slices, slices)
+    except StaleStageError as error:
+        log.info("the ledger's hours are written here", extra={"why": error.message})
+        return write_ledger(warehouse, window)
     if _read_inputs(warehouse, whole) == before:
         return count
     log.info("inputs of the ledger changed while its slices ran: its hours are written again")
@@ -122,11 +134,13 @@ def _run_stage(
     slices: Sequence[StageSlice],
 ) -> int:
     with hold_stage(warehouse, table) as lease:
-        task: Task = partial(derive, warehouse.settings, read_snapshot(warehouse))
+        snapshot = read_snapshot(warehouse)
+        task: Task = partial(derive, warehouse.settings, snapshot)
         files = [file for output in runner.map(task, slices) for file in output]
         try:
-            rows = commit_rows(warehouse, lease, table, slices, files)
-        except BaseException:
+            rows = commit_rows(warehouse, lease, table, slices, files, snapshot=snapshot)
+        except (StageError, StaleStageError):
+            # After any other error the catalog may have the commit, and with it these files.
             remove_files(files)
             raise
         correct_partitions(warehouse)
@@ -139,6 +153,8 @@ def commit_rows(
     table: str,
     slices: Sequence[StageSlice],
     files: Sequence[StageFile],
+    *,
+    snapshot: int,
 ) -> int:
     """Replace a table's rows of the slices' hours by their files, in one transaction.
 
@@ -146,6 +162,8 @@ def commit_rows(
 
     Raises:
         StageError: a file is gone or has another size; nothing is stored.
+        StaleStageError: another writer changed the table or what it is derived from since the
+            snapshot; nothing is stored.
         TemporaryError: another driver took the stage over; nothing is stored.
     """
     span = {"since": slices[0].start, "until": slices[-1].end}
@@ -154,6 +172,7 @@ def commit_rows(
         follow_changes(cursor, table, LAST_STEP, span),
     ):
         lease.check()
+        refuse_changed(cursor, table, INPUTS[table], snapshot)
         cursor.execute(f'DELETE FROM "{table}" WHERE {LAST_STEP}', span)
         return register_files(cursor, files)
 

@@ -32,8 +32,9 @@ from warehouse.rollup import (
     widen_to_lifetimes,
 )
 from warehouse.runners.choice import is_sliced, open_runner
-from warehouse.runners.slices import Runner, StageSlice
+from warehouse.runners.slices import Runner, StageError, StageSlice
 from warehouse.sample_validity import UNKNOWN_INTERVAL_S
+from warehouse.stages.fence import StaleStageError, refuse_changed
 from warehouse.stages.files import (
     StageFile,
     correct_partitions,
@@ -72,7 +73,8 @@ def roll_up_stage(
     """Refresh the rollups and devices of all dirty buckets; return how many were refreshed.
 
     With workers (`warehouse.workers`, `warehouse.processes`) whole hours are slices; else, and for
-    what is less than two slices, this is `roll_up`.
+    what is less than two slices, this is `roll_up`; so it is where another writer rolled up
+    meanwhile.
 
     Raises:
         StageError: a slice failed three times: nothing of the stage is stored.
@@ -93,9 +95,13 @@ def roll_up_stage(
             outputs = runner(warehouse.settings).map(task, slices)
         try:
             commit_rollup(warehouse, lease, snapshot, slices, outputs)
-        except BaseException:
+        except (StageError, StaleStageError) as error:
+            # After any other error the catalog may have the commit, and with it these files.
             remove_files(file for output in outputs for file in output.files)
-            raise
+            if isinstance(error, StageError):
+                raise
+            log.info("dirty buckets are rolled up here", extra={"why": error.message})
+            return roll_up(warehouse)
     correct_partitions(warehouse)
     hours = {(s.cluster, s.start, s.end) for s in slices}
     refreshed = sum(round((end - start) / BUCKET) for _, start, end in hours)
@@ -173,10 +179,12 @@ def commit_rollup(
 
     Raises:
         StageError: a file is gone or has another size; nothing is stored.
+        StaleStageError: another writer changed rollups since the snapshot; nothing is stored.
         TemporaryError: another driver took the stage over; nothing is stored.
     """
     with warehouse.transaction() as cursor:
         lease.check()
+        refuse_changed(cursor, "rollup", frozenset(tiers.ROLLED), snapshot)
         hours = sorted({(s.cluster, s.start, s.end) for s in slices}, key=lambda h: h[1])
         for cluster, start, end in reversed(hours):
             where = {"cluster": cluster, "first": start, "last": end}
