@@ -37,7 +37,7 @@ STAGES = (
 )
 VERIFIED = (
     ReportColumn("kind", "kind of dollars"),
-    ReportColumn("told", "what it means"),
+    ReportColumn("meaning", "what it means"),
     ReportColumn("actions", "actions", "number"),
     ReportColumn("gpu_hours", "GPU-hours", "number"),
     ReportColumn("usd", "saved", "usd"),
@@ -131,7 +131,7 @@ def build_saving(
         )
     if verified:
         rows_explained = [
-            {**row, "told": savings.KINDS.get(str(row["kind"]), "")} for row in verified
+            {**row, "meaning": savings.KINDS.get(str(row["kind"]), "")} for row in verified
         ]
         blocks.append(build_table(request, rows_explained, VERIFIED))
     cases = savings.read_cases(request.views, request.window, request.filters)

@@ -54,7 +54,7 @@ TEAMS = (
 )
 BRIDGE = (
     ReportColumn("step", "step"),
-    ReportColumn("told", "what it is"),
+    ReportColumn("meaning", "what it is"),
     ReportColumn("usd", "USD", "usd"),
 )
 COMMITTED = (
@@ -157,16 +157,16 @@ def _change_section(request: ReportRequest) -> tuple[ReportSection, ...]:
     rows = [
         {
             "step": "before",
-            "told": report_request.format_window(bill_bridge.before),
+            "meaning": report_request.format_window(bill_bridge.before),
             "usd": bill_bridge.usd_before,
         },
         *(
-            {"step": s, "told": meaning, "usd": getattr(bill_bridge, s)}
+            {"step": s, "meaning": meaning, "usd": getattr(bill_bridge, s)}
             for s, meaning in chart_data.BRIDGE.items()
         ),
         {
             "step": "after",
-            "told": report_request.format_window(bill_bridge.after),
+            "meaning": report_request.format_window(bill_bridge.after),
             "usd": bill_bridge.usd_after,
         },
     ]

@@ -21,7 +21,7 @@ from dashboards.text import count, format_share
 
 STATEMENT = (
     ReportColumn("line", "line"),
-    ReportColumn("told", "what it is"),
+    ReportColumn("meaning", "what it is"),
     ReportColumn("usd", "USD", "usd"),
 )
 WORKLOADS = (
@@ -164,17 +164,17 @@ def _format_most(workloads: list[dict[str, Any]]) -> str:
 
 def _build_statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"line": "own GPUs", "told": "the GPU part of what it held", "usd": bill["usd_gpu"]},
+        {"line": "own GPUs", "meaning": "the GPU part of what it held", "usd": bill["usd_gpu"]},
         {
             "line": "their nodes",
-            "told": "CPU, memory and disk beside them",
+            "meaning": "CPU, memory and disk beside them",
             "usd": bill["usd_node"],
         },
-        {"line": "own, loaded", "told": "the two above", "usd": bill["usd_loaded"]},
-        {"line": "of it idle", "told": "held, and not used", "usd": bill["idle_usd"]},
-        {"line": "shared", "told": "its part of what was not allocated", "usd": bill["shared_usd"]},
-        {"line": "fully loaded", "told": "own, loaded, and shared", "usd": bill["total_usd"]},
-        {"line": "GPU only", "told": "GPU parts alone, shared too", "usd": bill["total_usd_gpu"]},
+        {"line": "own, loaded", "meaning": "the two above", "usd": bill["usd_loaded"]},
+        {"line": "of it idle", "meaning": "held, and not used", "usd": bill["idle_usd"]},
+        {"line": "shared", "meaning": "its part of what was not allocated", "usd": bill["shared_usd"]},
+        {"line": "fully loaded", "meaning": "own, loaded, and shared", "usd": bill["total_usd"]},
+        {"line": "GPU only", "meaning": "GPU parts alone, shared too", "usd": bill["total_usd_gpu"]},
     ]
 
 

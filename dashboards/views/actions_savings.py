@@ -8,7 +8,7 @@ from dashboards.page import PageRequest, format_hours, format_money
 
 VERIFIED = {
     "kind": page.name("kind", "small"),
-    "told": page.name("what it means"),
+    "meaning": page.name("what it means"),
     "usd": page.configure_usd("saved, USD"),
     "gpu_hours": page.configure_number("GPU-hours"),
     "predicted_usd": page.configure_usd("predicted, USD"),
@@ -100,7 +100,7 @@ def show_verified(request: PageRequest) -> None:
             "stands here.",
         )
         return
-    rows_explained = [{**row, "told": savings.KINDS.get(row["kind"], "")} for row in rows]
+    rows_explained = [{**row, "meaning": savings.KINDS.get(row["kind"], "")} for row in rows]
     page.show_table(rows_explained, VERIFIED, table_name="Verified savings by kind")
     page.note("Only cash lowers the bill. The kinds are never one sum in it.")
 

@@ -38,21 +38,21 @@ def show_steps(request: PageRequest) -> None:
         f"price {bill_bridge.price:+,.0f}",
     )
     rows = [
-        {"step": step, "usd": getattr(bill_bridge, step), "told": meaning}
+        {"step": step, "usd": getattr(bill_bridge, step), "meaning": meaning}
         for step, meaning in chart_data.BRIDGE.items()
     ]
     rows = [
         {
             "step": "before",
             "usd": bill_bridge.usd_before,
-            "told": format_window(bill_bridge.before),
+            "meaning": format_window(bill_bridge.before),
         },
         *rows,
-        {"step": "after", "usd": bill_bridge.usd_after, "told": format_window(bill_bridge.after)},
+        {"step": "after", "usd": bill_bridge.usd_after, "meaning": format_window(bill_bridge.after)},
     ]
     columns = {"step": page.name("step", "small"), "usd": page.configure_usd("USD", cents=True)}
     page.show_table(
-        rows, {**columns, "told": page.name("what it is", "large")}, table_name="Bill bridge"
+        rows, {**columns, "meaning": page.name("what it is", "large")}, table_name="Bill bridge"
     )
     page.note(
         "Hours without a price are in neither bill. The four steps sum to the change exactly."
