@@ -56,6 +56,11 @@ def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:
         ) from error
 
 
+def is_packaged(name: str) -> bool:
+    """Whether an installed package has the extension for this engine's version."""
+    return _find_packaged(name) is not None
+
+
 @cache
 def _find_packaged(name: str) -> Path | None:
     try:

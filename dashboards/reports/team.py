@@ -172,9 +172,17 @@ def _build_statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
         },
         {"line": "own, loaded", "meaning": "the two above", "usd": bill["usd_loaded"]},
         {"line": "of it idle", "meaning": "held, and not used", "usd": bill["idle_usd"]},
-        {"line": "shared", "meaning": "its part of what was not allocated", "usd": bill["shared_usd"]},
+        {
+            "line": "shared",
+            "meaning": "its part of unallocated GPUs",
+            "usd": bill["shared_usd"],
+        },
         {"line": "fully loaded", "meaning": "own, loaded, and shared", "usd": bill["total_usd"]},
-        {"line": "GPU only", "meaning": "GPU parts alone, shared too", "usd": bill["total_usd_gpu"]},
+        {
+            "line": "GPU only",
+            "meaning": "GPU parts, shared too",
+            "usd": bill["total_usd_gpu"],
+        },
     ]
 
 

@@ -48,7 +48,11 @@ def show_steps(request: PageRequest) -> None:
             "meaning": format_window(bill_bridge.before),
         },
         *rows,
-        {"step": "after", "usd": bill_bridge.usd_after, "meaning": format_window(bill_bridge.after)},
+        {
+            "step": "after",
+            "usd": bill_bridge.usd_after,
+            "meaning": format_window(bill_bridge.after),
+        },
     ]
     columns = {"step": page.name("step", "small"), "usd": page.configure_usd("USD", cents=True)}
     page.show_table(

@@ -3,12 +3,12 @@
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fallow.errors import SettingsError, TemporaryError
+from fallow.errors import SettingsError, TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from tests.warehouse.stage_tasks import (
     SLICES,
@@ -20,26 +20,21 @@ from tests.warehouse.stage_tasks import (
 from warehouse.runners import ray_cluster
 from warehouse.runners.choice import is_sliced, open_runner
 from warehouse.runners.local import LocalRunner
-from warehouse.runners.ray_cluster import LOCAL, RayRunner
+from warehouse.runners.ray_cluster import RayRunner
 from warehouse.runners.slices import Runner, StageError
-
-
-def start_ray() -> Runner:
-    pytest.importorskip("ray", reason="the extra ray is absent")
-    return RayRunner(LOCAL, tasks=2, cpus=2)
 
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(lambda: LocalRunner(2), id="local"),
-        # `.ci/ray` runs it: ray is no part of the tests' environment.
-        pytest.param(start_ray, id="ray", marks=pytest.mark.long),
-    ],
+    # `.ci/ray` runs that of Ray, which is no part of the tests' environment.
+    params=["local", pytest.param("ray", marks=pytest.mark.long)],
 )
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    start: Callable[[], Runner] = request.param
-    made = start()
+    made: Runner
+    if request.param == "ray":
+        made = RayRunner(request.getfixturevalue("ray_nodes"), tasks=2)
+    else:
+        made = LocalRunner(2)
     yield made
     made.close()
 
@@ -119,15 +114,27 @@ def test_an_address_that_does_not_answer_is_said_and_temporary() -> None:
     assert caught.value.exit_code == 75
 
 
-@pytest.mark.long  # `.ci/ray` runs it
-def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray", reason="the extra ray is absent")
-    versions = ray_cluster.read_versions
-    here = os.getpid()
+MINE = {"fallow": "0.1.0", "python": "3.11", "duckdb": "1.5.5", "lacks": "httpfs"}
 
-    def other() -> dict[str, str]:
-        return {**versions(), **({} if os.getpid() == here else {"duckdb": "9.9"})}
 
-    monkeypatch.setattr(ray_cluster, "read_versions", other)
-    with pytest.raises(Exception, match=r"a Ray worker has .*duckdb 9\.9; this process has"):
-        RayRunner(LOCAL, tasks=1, cpus=1)
+@pytest.mark.parametrize(
+    ("theirs", "refusal"),
+    [
+        ({}, None),
+        ({"lacks": ""}, None),
+        ({"duckdb": "9.9"}, "the Ray worker on n-1 has duckdb 9.9, this process 1.5.5"),
+        ({"python": "3.15"}, "the Ray worker on n-1 has python 3.15, this process 3.11"),
+        ({"fallow": "0.2.0"}, "the Ray worker on n-1 has fallow 0.2.0, this process 0.1.0"),
+        ({"lacks": "ducklake"}, "the Ray worker on n-1 lacks the engine's extension ducklake"),
+    ],
+)
+def test_a_worker_that_could_answer_otherwise_is_refused(
+    theirs: dict[str, str], refusal: str | None
+) -> None:
+    if refusal is None:
+        ray_cluster.check_versions("n-1", MINE, {**MINE, **theirs})
+        return
+    with pytest.raises(WarehouseError) as caught:
+        ray_cluster.check_versions("n-1", MINE, {**MINE, **theirs})
+    assert caught.value.message == refusal
+    assert caught.value.hint

@@ -10,7 +10,7 @@ from tests.copies import copied
 from tests.warehouse import test_stages
 from tests.warehouse.test_stages import assert_equal, get_now, open_settings, read_rolled
 from warehouse.lake import Warehouse
-from warehouse.runners.ray_cluster import LOCAL, RayRunner
+from warehouse.runners.ray_cluster import RayRunner
 from warehouse.stages.rollup_stage import roll_up_stage
 
 pytest.importorskip("ray", reason="the extra ray is absent")
@@ -23,7 +23,7 @@ whole = test_stages.whole
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def runner(request: pytest.FixtureRequest) -> Iterator[RayRunner]:
-    made = RayRunner(LOCAL, tasks=request.param, cpus=request.param)
+    made = RayRunner(request.getfixturevalue("ray_nodes"), tasks=request.param)
     yield made
     made.close()
 

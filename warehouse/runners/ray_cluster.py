@@ -4,6 +4,7 @@ Ray places the tasks and restarts those whose worker died. Every worker needs th
 Fallow, the same Python and DuckDB, and must reach the catalog and the data files itself.
 """
 
+import importlib
 import platform
 import socket
 from collections.abc import Callable, Sequence
@@ -14,12 +15,16 @@ import duckdb
 
 from fallow import __version__
 from fallow.errors import SettingsError, TemporaryError, WarehouseError
+from warehouse.extensions import is_packaged
 from warehouse.runners.slices import ATTEMPTS, StageSlice, fail_stage
 
 T = TypeVar("T")
 
 CONNECT_S = 5
 """A head that does not accept a connection within this is away; Ray itself waits for a minute."""
+ANSWER_S = 60
+"""A node that does not tell its versions within this cannot run slices."""
+EXTENSIONS = ("ducklake", "postgres_scanner", "sqlite_scanner", "httpfs")
 LOCAL = "local"
 """The address that starts a Ray of this machine alone: for tests and trials."""
 
@@ -84,7 +89,7 @@ class RayRunner:
                 if attempts[number] >= ATTEMPTS:
                     for other in running:
                         self._ray.cancel(other, force=True)
-                    raise fail_stage(slices[number], _find_cause(error)) from error
+                    raise fail_stage(slices[number], self._explain(error)) from error
                 waiting.append(number)
         return [results[n] for n in range(len(slices))]
 
@@ -94,33 +99,65 @@ class RayRunner:
             self._ray.shutdown()
 
     def _check_workers(self) -> None:
-        remote_versions = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy="SPREAD")(
-            read_versions
-        )
+        """Compare what each node has with what this process has."""
+        affinity = importlib.import_module("ray.util.scheduling_strategies")
+        remote_versions = self._ray.remote(num_cpus=0, max_retries=0)(read_versions)
         mine = read_versions()
-        nodes = max(1, sum(bool(node["Alive"]) for node in self._ray.nodes()))
-        try:
-            theirs = self._ray.get([remote_versions.remote() for _ in range(2 * nodes)])
-        except Exception as error:
-            raise WarehouseError(
-                f"a Ray worker cannot run Fallow {__version__}: {_find_cause(error)}",
-                hint="build the workers' image from the same release: deploy/container",
-            ) from error
-        for versions in theirs:
-            if versions != mine:
+        for node in self._ray.nodes():
+            if not node["Alive"]:
+                continue
+            name = node["NodeManagerHostname"]
+            place = affinity.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            try:
+                reference = remote_versions.options(scheduling_strategy=place).remote()
+                theirs = self._ray.get(reference, timeout=ANSWER_S)
+            except Exception as error:
                 raise WarehouseError(
-                    f"a Ray worker has {_format(versions)}; this process has {_format(mine)}",
+                    f"the Ray worker on {name} cannot run Fallow {__version__}: "
+                    f"{self._explain(error)}",
                     hint="use one image for Fallow and for the Ray cluster",
-                )
+                ) from error
+            check_versions(name, mine, theirs)
+
+    def _explain(self, error: BaseException) -> BaseException:
+        """Return what ended a task: its own exception, or a sentence about its worker."""
+        kinds = self._ray.exceptions
+        if isinstance(error, kinds.OutOfMemoryError):
+            return RuntimeError("its Ray worker had no memory left")
+        if isinstance(error, kinds.WorkerCrashedError | kinds.NodeDiedError):
+            return RuntimeError(f"its Ray worker ended ({type(error).__name__})")
+        cause = getattr(error, "cause", None)
+        return cause if isinstance(cause, BaseException) else error
 
 
 def read_versions() -> dict[str, str]:
-    """Return what must be equal in every worker."""
+    """Return what must be equal in every worker, and the engine's extensions that it lacks."""
     return {
         "fallow": __version__,
         "python": ".".join(platform.python_version_tuple()[:2]),
         "duckdb": duckdb.__version__,
+        "lacks": " ".join(name for name in EXTENSIONS if not is_packaged(name)),
     }
+
+
+def check_versions(node: str, mine: dict[str, str], theirs: dict[str, str]) -> None:
+    """Refuse a worker whose results could differ, or that cannot open the warehouse.
+
+    Raises:
+        WarehouseError: naming the node and what it has or lacks.
+    """
+    if lacks := sorted({*theirs["lacks"].split()} - {*mine["lacks"].split()}):
+        raise WarehouseError(
+            f"the Ray worker on {node} lacks the engine's extension {lacks[0]}",
+            hint=f"there: pip install duckdb-extension-{lacks[0].replace('_', '-')}"
+            f"=={duckdb.__version__}",
+        )
+    for name in ("fallow", "python", "duckdb"):
+        if theirs[name] != mine[name]:
+            raise WarehouseError(
+                f"the Ray worker on {node} has {name} {theirs[name]}, this process {mine[name]}",
+                hint="use one image for Fallow and for the Ray cluster",
+            )
 
 
 def wrap_task(task: Callable[[StageSlice], T]) -> Callable[[StageSlice], T]:
@@ -159,11 +196,3 @@ def _explain_absence(address: str, error: Exception) -> TemporaryError:
         hint="check warehouse.ray_address and that the Ray head runs (ray status), "
         "or set warehouse.workers to local",
     )
-
-
-def _find_cause(error: BaseException) -> BaseException:
-    return getattr(error, "cause", None) or error
-
-
-def _format(versions: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
