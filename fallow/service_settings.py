@@ -35,7 +35,9 @@ class WarehouseSettings(SettingsGroup):
         "none (the engine's threads in this process), on Ray what its CPUs allow",
     )
     ray_address: str = Field(
-        "", description="host:port of the Ray head; empty = the cluster that this machine is in"
+        "",
+        description="ray://head:10001, or host:port of the head from a machine of the cluster; "
+        "empty = the cluster that this machine is in",
     )
     queue_rows: int = Field(
         100_000,
