@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from fallow.models import STATES
+from fallow.resources import read_table
 from fallow.settings import Settings
 from fallow.window import parse_duration
 from runtime.cli import run
@@ -291,6 +292,9 @@ NUMBERS = (
     "nine",
     "ten",
     "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
 )
 
 
@@ -306,7 +310,17 @@ def test_the_figures_of_readme_are_those_of_the_code() -> None:
     words = re.sub(
         r"\([^)]*\)|^\d\. ", "", CODE.sub("", prose(ROOT / "README.md")), flags=re.MULTILINE
     )
-    assert set(re.findall(r"\d[\d,.]*\d|\d", words)) == {python, "10,000", "2.0"}
+    cases = read_table("simulator.failure_cases", "cases.csv")
+    twins = sum(bool(case["twin_of"]) for case in cases)
+    assert f"all {len(cases) - twins} simulated failures and their {twins} near-twins" in text
+    # tests/analyzers/reliability/test_incidents.py holds the table of this page.
+    hang = re.search(
+        r"\| silent hang \| (\d+)\.0 \| never \|", (ROOT / "docs" / "incidents.md").read_text()
+    )
+    assert hang
+    assert f"a silent hang in {hang[1]} minutes" in text
+    figures = {python, "10,000", "2.0", str(len(cases) - twins), str(twins), hang[1]}
+    assert set(re.findall(r"\d[\d,.]*\d|\d", words)) == figures
 
 
 def test_readme_begins_with_a_sentence_a_picture_and_two_commands() -> None:

@@ -36,7 +36,7 @@ from tests.cli.test_unaccounted_hours import MORE_MINUTES, account, read_setting
 def kill_itself(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-pipeline.write_ledger = kill_itself
+pipeline.write_ledger_stage = kill_itself
 account(read_settings(Path(sys.argv[1])), MORE_MINUTES)
 """
 

@@ -95,7 +95,7 @@ def opened(page: AppTest) -> dict[str, str]:
     [
         ("queues", "blocked by", "greedy"),
         ("queues", "quotas", "ClusterQueue"),
-        ("capacity", "whose place", "red/Job/train"),
+        ("capacity", "workloads in the way", "red/Job/train"),
         ("capacity", "what fits", "p/H100"),
         ("health", "XIDs", "GPU-3"),
         ("health", "events of nodes", "NodeNotReady"),

@@ -120,7 +120,9 @@ def test_the_signals_are_those_that_were_planted(watched: Watched) -> None:
     assert details["named-still"]["progress"]["metric"] == "my_epochs"
     assert details["still"]["progress"]["metric"] == "train_global_step"
     assert details["rests"]["how"] == "rest"
-    assert details["unsaved"]["checkpoint"] == {"every_s": 1800, "source": "writes"}
+    # Its last burst of writes was planted an hour before the end.
+    at = "2026-11-20T11:00:00Z"
+    assert details["unsaved"]["checkpoint"] == {"every_s": 1800, "source": "writes", "at": at}
     assert "no checkpoint for" in details["unsaved"]["why"]
 
 

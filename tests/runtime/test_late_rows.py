@@ -66,7 +66,7 @@ def test_a_death_between_rollup_and_ledger_leaves_the_hours_owed(
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
         pipeline.ingest(warehouse, [looks(early, 60, 90.0)])
         with monkeypatch.context() as patched:
-            patched.setattr(pipeline, "write_ledger", dies)
+            patched.setattr(pipeline, "write_ledger_stage", dies)
             with pytest.raises(KeyboardInterrupt):
                 pipeline.account(warehouse, LAST)
         assert posted(warehouse) == {}
