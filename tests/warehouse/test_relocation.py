@@ -19,6 +19,8 @@ from warehouse.verification import verify_warehouse
 FIRST = datetime(2026, 11, 10, 6, 0)  # noqa: DTZ001
 ALL = "FROM sample ORDER BY ALL"
 
+pytestmark = pytest.mark.slow  # opening a moved home starts a process, which test-fast does not
+
 
 def fill(settings: Settings, now: datetime) -> pa.Table:
     """Write a home with samples of three archived days and of days in the lake; return all."""
