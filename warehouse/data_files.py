@@ -181,7 +181,7 @@ class DataFiles:
                     if entry.name != SECOND_NAMES:
                         folders.append(entry.path)
                 elif not untouched and is_younger(entry.name, since):
-                    _sync(entry.path)
+                    sync_file(entry.path)
                     new.append(entry.path)
         if not folders:
             self._leaves.add(path)
@@ -189,7 +189,7 @@ class DataFiles:
         # A new folder on the way to a new file is an entry of its parent: flush every folder of the
         # path, each once.
         if new or (below and not self._reached.issuperset(folders)):
-            _sync(path)
+            sync_file(path)
         if below:
             self._reached.update(folders)
         return new + below
@@ -224,7 +224,8 @@ def is_younger(path: str, since: int) -> bool:
     return match is None or int(match[1] + match[2], 16) >= since
 
 
-def _sync(path: str) -> None:
+def sync_file(path: str) -> None:
+    """Flush a file or a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

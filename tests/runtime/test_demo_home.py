@@ -169,7 +169,7 @@ def test_a_demo_flushes_no_file_because_the_next_demo_makes_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[str] = []
-    monkeypatch.setattr("warehouse.data_files._sync", flushed.append)
+    monkeypatch.setattr("warehouse.data_files.sync_file", flushed.append)
     with replace_demo_home(tmp_path / "demo", {"cluster": "demo"}):
         pass
     scrape = Batch.of(

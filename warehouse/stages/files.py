@@ -1,9 +1,8 @@
 """Write the Parquet files of a slice, and register those of a stage in one transaction."""
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import duckdb
 import msgspec
 
 from warehouse.catalog import CatalogLocation, quote_literal
+from warehouse.data_files import sync_file
 from warehouse.failures import explain_errors
 from warehouse.runners.slices import StageError
 from warehouse.statements import run_change
@@ -129,8 +129,8 @@ def _write_partition(
         " (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PARQUET_VERSION v2, RETURN_STATS)"
     ).fetchone()
     if not place.remote:
-        _sync(path)
-        _sync(folder)
+        sync_file(path)
+        sync_file(folder)
     if written is None:
         raise StageError(f"the engine wrote no file for {table}", hint="try again")
     return StageFile(table, path, int(written[1]), int(written[2]))
@@ -160,14 +160,15 @@ def _check_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]) 
             )
 
 
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def cut_days(
+    start: datetime, end: datetime, step: timedelta
+) -> Iterator[tuple[datetime, datetime]]:
+    """Yield pieces of [start, end), none longer than `step` or across a midnight.
 
-
-def find_day(timestamp: datetime) -> datetime:
-    """Return the start of a timestamp's day."""
-    return timestamp.replace(hour=0, minute=0, second=0, microsecond=0)
+    A file has the rows of one partition, which is a day or a month.
+    """
+    while start < end:
+        midnight = start.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        piece = min(start + step, midnight, end)
+        yield start, piece
+        start = piece

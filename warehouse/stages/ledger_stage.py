@@ -1,8 +1,8 @@
 """Write the signals and the ledger as stages: some hours of the whole fleet are one slice."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from warehouse.stages.fence import StaleStageError, refuse_changed
 from warehouse.stages.files import (
     StageFile,
     correct_partitions,
-    find_day,
+    cut_days,
     register_files,
     remove_files,
     write_rows,
@@ -91,7 +91,7 @@ def write_ledger_stage(
 def cut_window(window: Window, step: timedelta) -> list[StageSlice]:
     """Return slices of at most `step` that do not cross a midnight: a file has one partition."""
     start, end = (m.astimezone(UTC).replace(tzinfo=None) for m in (window.start, window.end))
-    return [StageSlice("", first, last) for first, last in _cut(start, end, step)]
+    return [StageSlice("", first, last) for first, last in cut_days(start, end, step)]
 
 
 def derive_signal_slice(
@@ -183,10 +183,3 @@ def _read_inputs(warehouse: "Warehouse", window: Window) -> "pa.Table":
 
 def _get_window(part: StageSlice) -> Window:
     return Window(part.start.replace(tzinfo=UTC), part.end.replace(tzinfo=UTC))
-
-
-def _cut(start: datetime, end: datetime, step: timedelta) -> Iterator[tuple[datetime, datetime]]:
-    while start < end:
-        piece = min(start + step, find_day(start) + timedelta(days=1), end)
-        yield start, piece
-        start = piece

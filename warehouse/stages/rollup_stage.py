@@ -5,8 +5,8 @@ there, in this process.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ from warehouse.stages.fence import StaleStageError, refuse_changed
 from warehouse.stages.files import (
     StageFile,
     correct_partitions,
-    find_day,
+    cut_days,
     register_files,
     remove_files,
     write_rows,
@@ -119,7 +119,7 @@ def plan_slices(warehouse: "Warehouse", due: Sequence[BucketRange]) -> list[Stag
         ):
             continue
         hours, parts = _choose_size(warehouse, stretch)
-        for start, end in _cut(stretch.start, stretch.end, hours):
+        for start, end in cut_days(stretch.start, stretch.end, hours * HOUR):
             slices += [StageSlice(stretch.cluster, start, end, n, parts) for n in range(parts)]
     return slices
 
@@ -252,12 +252,3 @@ def _choose_size(warehouse: "Warehouse", stretch: BucketRange) -> tuple[int, int
     per_hour = max(1, samples * HOUR / (stretch.end - stretch.start))
     parts = min(MOST_PARTS, -(-int(per_hour) // SLICE_SAMPLES))
     return max(1, min(24, int(SLICE_SAMPLES * parts / per_hour))), parts
-
-
-def _cut(start: datetime, end: datetime, hours: int) -> Iterator[tuple[datetime, datetime]]:
-    """Yield pieces of whole hours, none longer than `hours` or across a midnight."""
-    while start < end:
-        midnight = find_day(start) + timedelta(days=1)
-        piece = min(start + timedelta(hours=hours), midnight, end)
-        yield start, piece
-        start = piece
