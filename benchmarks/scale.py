@@ -28,6 +28,7 @@ from warehouse.runners.slices import StageSlice
 from warehouse.stages.pinned import read_snapshot
 from warehouse.stages.rollup_stage import plan_slices, roll_up_slice, roll_up_stage
 
+S = TypeVar("S")
 T = TypeVar("T")
 START = datetime(2026, 11, 1)  # noqa: DTZ001
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -49,7 +50,7 @@ class MeasuredRunner:
         """How many slices run at the same time."""
         return self._runner.concurrency
 
-    def map(self, task: Callable[[StageSlice], T], slices: Sequence[StageSlice]) -> list[T]:
+    def map(self, task: Callable[[S], T], slices: Sequence[S]) -> list[T]:
         """Run the slices, and keep the time and the peak."""
         began = time.perf_counter()
         results = self._runner.map(partial(_run_measured, task), slices)
@@ -174,7 +175,7 @@ def _wait(_part: StageSlice) -> None:
     time.sleep(0.5)  # so that each process takes one
 
 
-def _run_measured(task: Callable[[StageSlice], T], part: StageSlice) -> tuple[T, int]:
+def _run_measured(task: Callable[[S], T], part: S) -> tuple[T, int]:
     result = task(part)
     return result, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 

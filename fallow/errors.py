@@ -17,7 +17,7 @@ An error is one line: what, to what, the legal answers; and a hint: what to do n
 
 from collections.abc import Iterable
 from datetime import date, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fallow.redaction import redact
 
@@ -39,6 +39,16 @@ class FallowError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} (hint: {self.hint})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker's error reaches its driver whatever the arguments of its class are.
+        return _build_error, (type(self), self.message), self.__dict__
+
+
+def _build_error(kind: type[FallowError], message: str) -> FallowError:
+    error = kind.__new__(kind, message)
+    error.message, error.hint = message, None
+    return error
 
 
 class UsageError(FallowError):

@@ -86,19 +86,48 @@ def audit_hours(
     since, until = audits.find_hours(warehouse, whole)
     if since >= until:
         return audits.run_audits(warehouse, whole, marked=marked)
-    days = whole.whole(DAY).bounds()
     with warehouse.transaction() as cursor:
-        rows = {
-            name: audits.run_audit(warehouse, name, since, until, marked=marked) for name in HOURLY
-        }
-        differences = _read_differences(warehouse, since, until)
-        hours = list_buckets(since, until, HOUR)
-        results = _build_results(warehouse, "1h", hours, rows, differences)
-        _store(cursor, results, "" if marked else "ANTI JOIN unposted USING (bucket)")
-        totals = {DAILY: audits.run_audit(warehouse, DAILY, days["since"], days["until"])}
-        listed = list_buckets(days["since"], until, DAY)
-        _store(cursor, _build_results(warehouse, "1d", listed, totals, {}))
+        results = compute_results(warehouse, since, until, marked=marked)
+        store_results(cursor, results, marked=marked)
     return read_failures(warehouse, whole, marked=marked)
+
+
+def compute_results(
+    warehouse: "Warehouse", since: datetime, until: datetime, *, marked: bool = False
+) -> pa.Table:
+    """Return the `audit` rows of the hours of [since, until), naive UTC, and of their days.
+
+    Raises:
+        UnreadableDaysError: an hour needs archived days, and their store is away.
+    """
+    rows = {name: audits.run_audit(warehouse, name, since, until, marked=marked) for name in HOURLY}
+    differences = _read_differences(warehouse, since, until)
+    hours = list_buckets(since, until, HOUR)
+    first_day = _floor(since, DAY)
+    end = _floor(until - HOUR, DAY) + DAY
+    totals = {DAILY: audits.run_audit(warehouse, DAILY, first_day, end)}
+    days = list_buckets(first_day, until, DAY)
+    return pa.concat_tables(
+        [
+            _build_results(warehouse, "1h", hours, rows, differences),
+            _build_results(warehouse, "1d", days, totals, {}),
+        ]
+    )
+
+
+def store_results(
+    cursor: "duckdb.DuckDBPyConnection", results: pa.Table, *, marked: bool = False
+) -> None:
+    """Replace the results of hours and days; those that wait to be written only with `marked`."""
+    cursor.register("incoming", results)
+    cursor.execute(
+        "DELETE FROM audit WHERE (period, bucket) IN (SELECT period, bucket FROM incoming)"
+    )
+    waits = "period = '1h' AND bucket IN (SELECT bucket FROM unposted) AND NOT $marked"
+    cursor.execute(
+        f"INSERT INTO audit BY NAME FROM incoming WHERE NOT ({waits})", {"marked": marked}
+    )
+    cursor.unregister("incoming")
 
 
 def read_failures(
@@ -240,16 +269,6 @@ def _build_results(
         "audited_at": [now] * count,
     }
     return Batch.of("audit", columns).rows
-
-
-def _store(cursor: "duckdb.DuckDBPyConnection", results: pa.Table, without: str = "") -> None:
-    """Replace the results of consecutive hours or days; `without`, a join, drops some of them."""
-    cursor.register("incoming", results)
-    cursor.execute(
-        "DELETE FROM audit WHERE (period, bucket) IN (SELECT period, bucket FROM incoming)"
-    )
-    cursor.execute(f"INSERT INTO audit BY NAME SELECT incoming.* FROM incoming {without}")
-    cursor.unregister("incoming")
 
 
 def _list_times(rows: pa.Table, column: str) -> list[datetime]:

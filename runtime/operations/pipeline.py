@@ -20,10 +20,11 @@ from fallow.protocols import Analyzer, Collector
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import analyzer_runs
-from warehouse import audit_results, dirty, work_lost
+from warehouse import dirty, work_lost
 from warehouse.allocation import write_allocations
 from warehouse.ledger import withdraw_future_hours
 from warehouse.pricing import store_rates
+from warehouse.stages.audit_stage import audit_stage
 from warehouse.stages.ledger_stage import write_ledger_stage
 from warehouse.stages.rollup_stage import roll_up_stage
 
@@ -114,7 +115,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     for part in dirty.list_marked_windows(warehouse, window):
         with _leave_unreadable(part):
             write_ledger_stage(warehouse, part)
-            failures += audit_results.audit_hours(warehouse, part, marked=True)
+            failures += audit_stage(warehouse, part, marked=True)
             dirty.clear_marks(warehouse, part)
     return buckets, failures
 

@@ -10,12 +10,12 @@ import pytest
 from fallow.errors import TemporaryError
 from tests.copies import copied
 from tests.warehouse import test_stages
+from tests.warehouse.stage_tasks import find_window
 from tests.warehouse.test_stages import (
     START,
     InProcess,
     assert_equal,
     build_samples,
-    find_window,
     get_now,
     open_settings,
     read_ledger,

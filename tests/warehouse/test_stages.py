@@ -1,9 +1,5 @@
 """Stages as slices store what one process stores, all or nothing, whatever dies meanwhile."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,19 +15,20 @@ from fallow.window import Window
 from tests.copies import copied
 from tests.demo_homes import copy_demo
 from tests.servers.postgres import serving
-from tests.warehouse import stage_tasks
+from tests.warehouse.stage_tasks import find_window
 from warehouse import maintenance
 from warehouse.lake import Warehouse
 from warehouse.leases import claim_lease
 from warehouse.ledger import write_ledger
 from warehouse.rollup import list_due, roll_up
 from warehouse.runners.local import LocalRunner
-from warehouse.runners.slices import StageError, StageSlice
+from warehouse.runners.slices import StageError
 from warehouse.stages import ledger_stage, rollup_stage
 from warehouse.stages.lease import PREFIX, hold_stage, is_stage_running
 from warehouse.stages.ledger_stage import write_ledger_stage
 from warehouse.stages.rollup_stage import plan_slices, roll_up_stage
 
+S = TypeVar("S")
 T = TypeVar("T")
 START = datetime(2026, 11, 19, 22)  # noqa: DTZ001  (tables hold naive UTC)
 ROLLED = ("rollup_5m", "rollup_1h", "device")
@@ -44,9 +41,9 @@ class InProcess:
 
     def __init__(self, between: Callable[[], object] = lambda: None) -> None:
         self.between = between
-        self.slices: list[StageSlice] = []
+        self.slices: list[Any] = []
 
-    def map(self, task: Callable[[StageSlice], T], slices: Sequence[StageSlice]) -> list[T]:
+    def map(self, task: Callable[[S], T], slices: Sequence[S]) -> list[T]:
         self.slices += slices
         results = [task(part) for part in slices]
         self.between()
@@ -259,39 +256,6 @@ def test_two_drivers_at_once_are_one(wh: Warehouse) -> None:
     assert roll_up_stage(wh, InProcess()) > 0
 
 
-@pytest.mark.parametrize(
-    "place",
-    # The other place of the kill; "mapped" covers the same in `make test`.
-    ["mapped", pytest.param("registered", marks=pytest.mark.long)],
-)
-def test_a_killed_driver_leaves_nothing_and_the_next_run_is_whole(
-    sampled: Path,
-    tmp_path: Path,
-    place: str,
-    whole: tuple[dict[str, pl.DataFrame], object],
-) -> None:
-    settings = open_settings(copied(sampled, tmp_path / "home"))
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.warehouse.stage_tasks", settings.model_dump_json(), place],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(stage_tasks.__file__).parents[2],
-    )
-    assert driver.stdout
-    assert driver.stdout.readline() == f"{place}\n"
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    with Warehouse.open(settings, write=True, clock=get_now) as wh:
-        assert wh.query("FROM rollup_5m").num_rows == 0
-        assert roll_up_stage(wh, InProcess()) > 0
-        assert_equal(whole[0], read_rolled(wh))
-        ahead = datetime.now(UTC)
-        for days, orphans in ((1, False), (3, True)):
-            wh.clock = lambda days=days: ahead + timedelta(days=days)  # type: ignore[misc]
-            assert (maintenance.compact_warehouse(wh).orphans > 0) is orphans
-        assert_equal(whole[0], read_rolled(wh))
-
-
 def test_two_processes_roll_up_what_one_does(
     wh: Warehouse, whole: tuple[dict[str, pl.DataFrame], object]
 ) -> None:
@@ -325,12 +289,6 @@ LEDGER = ("signal", "ledger", "ledger_1h", "ledger_1d")
 
 def read_ledger(wh: Warehouse) -> dict[str, pl.DataFrame]:
     return {t: pl.DataFrame(wh.query(f"FROM {t} ORDER BY ALL")) for t in LEDGER}
-
-
-def find_window(wh: Warehouse) -> Window:
-    row = wh.query("SELECT min(bucket) AS a, max(bucket) AS b FROM ledger").to_pylist()[0]
-    start = row["a"].replace(tzinfo=UTC)
-    return Window(start, row["b"].replace(tzinfo=UTC) + timedelta(hours=1))
 
 
 @pytest.fixture

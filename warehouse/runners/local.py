@@ -8,8 +8,9 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from warehouse.runners.slices import ATTEMPTS, StageSlice, fail_stage
+from warehouse.runners.slices import ATTEMPTS, fail_stage
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -25,7 +26,7 @@ class LocalRunner:
         """How many slices run at the same time."""
         return self._processes
 
-    def map(self, task: Callable[[StageSlice], T], slices: Sequence[StageSlice]) -> list[T]:
+    def map(self, task: Callable[[S], T], slices: Sequence[S]) -> list[T]:
         """Return the task's result for each slice, in their order; see `Runner`."""
         results: dict[int, T] = {}
         for attempt in range(1, ATTEMPTS + 1):
@@ -44,8 +45,8 @@ class LocalRunner:
 
     def _try(
         self,
-        task: Callable[[StageSlice], T],
-        slices: Sequence[StageSlice],
+        task: Callable[[S], T],
+        slices: Sequence[S],
         numbers: Sequence[int],
         results: dict[int, T],
     ) -> tuple[int, BaseException] | None:

@@ -16,8 +16,9 @@ import duckdb
 from fallow import __version__
 from fallow.errors import SettingsError, TemporaryError, WarehouseError
 from warehouse.extensions import is_packaged
-from warehouse.runners.slices import ATTEMPTS, StageSlice, fail_stage
+from warehouse.runners.slices import ATTEMPTS, fail_stage
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 CONNECT_S = 5
@@ -69,7 +70,7 @@ class RayRunner:
         """How many slices run at the same time."""
         return self._tasks
 
-    def map(self, task: Callable[[StageSlice], T], slices: Sequence[StageSlice]) -> list[T]:
+    def map(self, task: Callable[[S], T], slices: Sequence[S]) -> list[T]:
         """Return the task's result for each slice, in their order; see `Runner`."""
         run = self._ray.remote(num_cpus=1, max_retries=0)(wrap_task(task))
         results: dict[int, T] = {}
@@ -160,10 +161,10 @@ def check_versions(node: str, mine: dict[str, str], theirs: dict[str, str]) -> N
             )
 
 
-def wrap_task(task: Callable[[StageSlice], T]) -> Callable[[StageSlice], T]:
+def wrap_task(task: Callable[[S], T]) -> Callable[[S], T]:
     """Return a plain function: Ray does not take a partial one."""
 
-    def run(part: StageSlice) -> T:
+    def run(part: S) -> T:
         return task(part)
 
     return run

@@ -6,11 +6,12 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from fallow.errors import FallowError
+from fallow.errors import FallowError, UnreadableDaysError
 
 ATTEMPTS = 3
 """How often a slice is tried before its stage fails."""
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -44,14 +45,15 @@ class Runner(Protocol):
     def concurrency(self) -> int:
         """How many slices run at the same time."""
 
-    def map(self, task: Callable[[StageSlice], T], slices: Sequence[StageSlice]) -> list[T]:
+    def map(self, task: Callable[[S], T], slices: Sequence[S]) -> list[T]:
         """Return the task's result for each slice, in their order.
 
-        `task` and its results are pickled, and a task may run more than once: after a worker died,
-        or failed, up to `ATTEMPTS` times.
+        `task`, slices and results are pickled, and a task may run more than once: after a worker
+        died, or failed, up to `ATTEMPTS` times. A slice's text names it.
 
         Raises:
             StageError: a slice failed `ATTEMPTS` times; it is named, with its last error.
+            UnreadableDaysError: a slice needs archived days, and their store is away.
             TemporaryError: the workers cannot be reached.
         """
 
@@ -59,8 +61,13 @@ class Runner(Protocol):
         """Stop the workers."""
 
 
-def fail_stage(failed: StageSlice, error: BaseException) -> StageError:
-    """Return the error of a stage whose slice failed for good."""
+def fail_stage(failed: object, error: BaseException) -> FallowError:
+    """Return the error of a stage whose slice failed for good.
+
+    That archived days are away is no fault of the slice: the caller knows what it does without.
+    """
+    if isinstance(error, UnreadableDaysError):
+        return error
     text = error.message if isinstance(error, FallowError) else f"{type(error).__name__}: {error}"
     return StageError(
         f"a slice failed {ATTEMPTS} times, nothing of its stage is stored ({failed}): {text}",

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, timedelta
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from fallow.errors import UnreadableDaysError
 from fallow.settings import Settings
 from fallow.window import Window
 from warehouse import signals
@@ -58,7 +60,8 @@ def write_ledger_stage(
 
     With workers a slice is as many hours as one statement processes; else, and where that is one
     slice, this is `write_ledger`. Where pods, nodes, events or prices of the window change while
-    the slices run, or another writer accounts, the hours are written again in this process.
+    the slices run, or another writer accounts, the hours are written again in this process; so they
+    are while archived days are away, which a worker cannot judge.
 
     Raises:
         StageError: a slice failed three times: nothing of that stage is stored.
@@ -70,7 +73,7 @@ def write_ledger_stage(
     slices = cut_window(whole, compute_stride(warehouse))
     if len(slices) <= 1:
         return write_ledger(warehouse, window)
-    before = _read_inputs(warehouse, whole)
+    before = read_inputs(warehouse, whole)
     early = widen_to_startups(warehouse.settings, whole)
     signal_slices = cut_window(early, signals.compute_stride(warehouse))
     try:
@@ -79,10 +82,10 @@ def write_ledger_stage(
                 count = _run_stages(warehouse, workers, signal_slices, slices)
         else:
             count = _run_stages(warehouse, runner(warehouse.settings), signal_slices, slices)
-    except StaleStageError as error:
+    except (StaleStageError, UnreadableDaysError) as error:
         log.info("the ledger's hours are written here", extra={"why": error.message})
         return write_ledger(warehouse, window)
-    if _read_inputs(warehouse, whole) == before:
+    if read_inputs(warehouse, whole) == before:
         return count
     log.info("inputs of the ledger changed while its slices ran: its hours are written again")
     return write_ledger(warehouse, window)
@@ -136,12 +139,12 @@ def _run_stage(
     with hold_stage(warehouse, table) as lease:
         snapshot = read_snapshot(warehouse)
         task: Task = partial(derive, warehouse.settings, snapshot)
-        files = [file for output in runner.map(task, slices) for file in output]
+        outputs = runner.map(task, slices)
         try:
-            rows = commit_rows(warehouse, lease, table, slices, files, snapshot=snapshot)
+            rows = commit_rows(warehouse, lease, table, slices, outputs, snapshot=snapshot)
         except (StageError, StaleStageError):
             # After any other error the catalog may have the commit, and with it these files.
-            remove_files(files)
+            remove_files(file for output in outputs for file in output)
             raise
         correct_partitions(warehouse)
         return rows
@@ -152,13 +155,14 @@ def commit_rows(
     lease: StageLease,
     table: str,
     slices: Sequence[StageSlice],
-    files: Sequence[StageFile],
+    outputs: Sequence[Sequence[StageFile]],
     *,
     snapshot: int,
 ) -> int:
     """Replace a table's rows of the slices' hours by their files, in one transaction.
 
-    The slices are consecutive. The ledger's totals follow its rows.
+    The slices are consecutive, and none crosses a midnight. The ledger's totals follow its rows day
+    by day, so that a long window needs no more memory than a day.
 
     Raises:
         StageError: a file is gone or has another size; nothing is stored.
@@ -166,18 +170,22 @@ def commit_rows(
             snapshot; nothing is stored.
         TemporaryError: another driver took the stage over; nothing is stored.
     """
-    span = {"since": slices[0].start, "until": slices[-1].end}
-    with (
-        warehouse.transaction() as cursor,
-        follow_changes(cursor, table, LAST_STEP, span),
-    ):
+    rows = 0
+    with warehouse.transaction() as cursor:
         lease.check()
         refuse_changed(cursor, table, INPUTS[table], snapshot)
-        cursor.execute(f'DELETE FROM "{table}" WHERE {LAST_STEP}', span)
-        return register_files(cursor, files)
+        pairs = zip(slices, outputs, strict=True)
+        for _, day in groupby(pairs, key=lambda pair: pair[0].start.date()):
+            parts, files = zip(*day, strict=True)
+            span = {"since": parts[0].start, "until": parts[-1].end}
+            with follow_changes(cursor, table, LAST_STEP, span):
+                cursor.execute(f'DELETE FROM "{table}" WHERE {LAST_STEP}', span)
+                rows += register_files(cursor, [file for output in files for file in output])
+    return rows
 
 
-def _read_inputs(warehouse: "Warehouse", window: Window) -> "pa.Table":
+def read_inputs(warehouse: "Warehouse", window: Window) -> "pa.Table":
+    """Return a checksum of each table that others than the accounting write, over a window."""
     return warehouse.query(load_step("stages/ledger_inputs"), window.bounds())
 
 

@@ -1,9 +1,11 @@
 """Open the warehouse in a worker: one snapshot, one thread, a bounded memory."""
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fallow.settings import Settings
-from warehouse.lake import Warehouse
+from warehouse.lake import Warehouse, get_utc_now
 
 if TYPE_CHECKING:
     import duckdb
@@ -13,7 +15,9 @@ MEMORY = "1200MB"
 Python a task stays below 1.5 GB."""
 
 
-def open_snapshot(settings: Settings, snapshot: int) -> Warehouse:
+def open_snapshot(
+    settings: Settings, snapshot: int, clock: Callable[[], datetime] = get_utc_now
+) -> Warehouse:
     """Open the warehouse for reading, as it was at a snapshot.
 
     Raises: as `Warehouse.open`.
@@ -21,7 +25,7 @@ def open_snapshot(settings: Settings, snapshot: int) -> Warehouse:
     wanted = settings.warehouse
     bounds = {"threads": wanted.threads or 1, "memory_limit": wanted.memory_limit or MEMORY}
     bounded = settings.model_copy(update={"warehouse": wanted.model_copy(update=bounds)})
-    return Warehouse.open(bounded, snapshot=snapshot)
+    return Warehouse.open(bounded, snapshot=snapshot, clock=clock)
 
 
 def read_snapshot(warehouse: Warehouse) -> int:

@@ -29,7 +29,6 @@ from warehouse.rollup import (
     read_reach,
     roll_up,
     select_samples,
-    widen_to_lifetimes,
 )
 from warehouse.runners.choice import is_sliced, open_runner
 from warehouse.runners.slices import Runner, StageError, StageSlice
@@ -58,6 +57,8 @@ log = logging.getLogger("fallow.rollup")
 SLICE_SAMPLES = 1_500_000
 """Samples of one slice: 2.5 hours of 10,000 GPUs every 60 s take less than 1 GB."""
 MOST_PARTS = 64
+MERGE_DEVICES = 500_000
+"""Rows of devices that one statement merges at least: a bounded memory however many slices."""
 
 
 class RollupOutput(msgspec.Struct, frozen=True):
@@ -196,15 +197,28 @@ def commit_rollup(
                 )
         register_files(cursor, [file for output in outputs for file in output.files])
         late = cursor.execute(load_step("stages/late_samples"), {"snapshot": snapshot}).fetchall()
-        for cluster, start, end in reversed(hours):
-            changed = start - HOUR, end
-            for part, output in zip(slices, outputs, strict=True):
-                mine = (part.cluster, part.start, part.end) == (cluster, start, end)
-                if mine and output.devices.num_rows:
-                    changed = widen_to_lifetimes(cursor, output.devices, *changed)
-                    ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, output.devices))
+        _merge_devices(cursor, [output.devices for output in outputs])
+        for cluster, start, end in hours:
             _clear_marks(cursor, cluster, start, end, late)
-            dirty.mark_hours(cursor, *changed)
+            dirty.mark_hours(cursor, start - HOUR, end)
+
+
+def _merge_devices(cursor: "duckdb.DuckDBPyConnection", tables: Sequence[pa.Table]) -> None:
+    """Store the devices of slices, and mark the hours that their lifetimes now have."""
+    waiting: list[pa.Table] = []
+    for n, rows in enumerate(tables, start=1):
+        waiting.append(rows)
+        count = sum(part.num_rows for part in waiting)
+        if not count or (count < MERGE_DEVICES and n < len(tables)):
+            continue
+        incoming = pa.concat_tables(waiting)
+        waiting.clear()
+        cursor.register("incoming", incoming)
+        gaps = cursor.execute(load_step("stages/lifetime_gaps")).fetchall()
+        cursor.unregister("incoming")
+        for start, end in gaps:
+            dirty.mark_hours(cursor, start, end)
+        ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, incoming))
 
 
 def _clear_marks(

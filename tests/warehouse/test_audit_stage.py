@@ -1,0 +1,110 @@
+"""Audits as slices store and return what one process does, also where hours change meanwhile."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallow.errors import UnreadableDaysError
+from fallow.window import Window
+from tests.copies import copied
+from tests.warehouse import test_stages
+from tests.warehouse.stage_tasks import find_window, widen
+from tests.warehouse.test_stage_kills import read_audits
+from tests.warehouse.test_stages import InProcess, assert_equal, open_settings
+from warehouse import totals
+from warehouse.audit_results import audit_hours
+from warehouse.lake import Warehouse
+from warehouse.runners.local import LocalRunner
+from warehouse.runners.slices import StageSlice
+from warehouse.stages.audit_stage import audit_stage
+from warehouse.stages.ledger_stage import write_ledger_stage
+
+demo = test_stages.demo
+LENGTHEN = "UPDATE ledger SET seconds = 9999 WHERE bucket = $bucket"
+DOUBLE = "UPDATE rate SET node_usd_h = 2 * node_usd_h, gpu_usd_h = 2 * gpu_usd_h"
+
+
+@pytest.fixture
+def wh(demo: Path, tmp_path: Path) -> Iterator[Warehouse]:
+    with Warehouse.open(open_settings(copied(demo, tmp_path / "home")), write=True) as warehouse:
+        yield warehouse
+
+
+def test_days_as_slices_find_and_store_what_one_process_does(wh: Warehouse) -> None:
+    window = widen(find_window(wh))
+    hour = window.start.astimezone(UTC).replace(tzinfo=None) + timedelta(hours=6)
+    with wh.transaction() as cursor:
+        cursor.execute(LENGTHEN, {"bucket": hour})
+    failures = audit_hours(wh, window, marked=True)
+    assert "ledger_capacity" in {failure.audit for failure in failures}
+    stored = read_audits(wh)
+    runner = InProcess()
+    assert audit_stage(wh, window, runner, marked=True) == failures
+    assert len(runner.slices) == 2, "the window has a midnight"
+    assert_equal(stored, read_audits(wh))
+
+
+def test_hours_that_change_while_slices_run_are_audited_as_they_are_now(wh: Warehouse) -> None:
+    window = widen(find_window(wh))
+
+    def change() -> None:
+        with wh.transaction() as cursor:
+            cursor.execute(DOUBLE)
+
+    assert audit_stage(wh, window, marked=True) == []
+    failures = audit_stage(wh, window, InProcess(between=change), marked=True)
+    assert failures == audit_hours(wh, window, marked=True)
+    assert "bill_sum" in {failure.audit for failure in failures}
+
+
+def fail_away(part: StageSlice) -> int:
+    """Fail as a worker does that needs archived days."""
+    raise UnreadableDaysError([part.start.date()], "s3://cold")
+
+
+def test_archived_days_that_are_away_are_no_fault_of_a_slice(wh: Warehouse) -> None:
+    window = find_window(wh)
+    parts = [StageSlice("", window.start, window.end)]
+    runner = LocalRunner(1)
+    try:
+        with pytest.raises(UnreadableDaysError, match=r"archived in s3://cold") as caught:
+            runner.map(fail_away, parts)
+    finally:
+        runner.close()
+    assert caught.value.days == (window.start.date(),)
+    assert caught.value.hint
+
+    class Away(InProcess):
+        def map(self, *_: object) -> list[object]:  # type: ignore[override]
+            raise caught.value
+
+    rows = wh.query("FROM ledger").num_rows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warehouse.stages.ledger_stage.compute_stride", lambda _: timedelta(hours=7))
+        assert write_ledger_stage(wh, window, Away()) == rows
+    assert audit_stage(wh, widen(window), Away()) == []
+
+
+def test_totals_are_written_a_day_at_a_time(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans: list[tuple[datetime, datetime]] = []
+    write = totals._write_totals
+
+    def note(cursor: Any, since: datetime, until: datetime) -> None:
+        spans.append((since, until))
+        write(cursor, since, until)
+
+    monkeypatch.setattr(totals, "_write_totals", note)
+    monkeypatch.setattr(
+        "warehouse.stages.ledger_stage.compute_stride", lambda _: timedelta(hours=7)
+    )
+    window = find_window(wh)
+    with wh.transaction() as cursor:
+        cursor.execute(
+            "INSERT INTO ledger SELECT * REPLACE (bucket - INTERVAL 1 DAY AS bucket) FROM ledger"
+        )
+    write_ledger_stage(wh, Window(window.start - timedelta(days=1), window.end), InProcess())
+    days = [window.start.date() - timedelta(days=1), window.start.date()]
+    assert [(since.date(), until.date()) for since, until in spans] == [(d, d) for d in days]
