@@ -14,12 +14,51 @@ WITH node_devices AS (
     GROUP BY d.cluster, d.node
 ),
 
-pieces AS (
+-- Two joins by equality: one join with OR compares every pod with every allocation.
+pod_allocations AS (
     SELECT
         b.span,
         b.uid,
         b.from_at,
         b.to_at,
+        a.cluster,
+        a.device,
+        a.rule,
+        a.share,
+        a.start,
+        a."end"
+    FROM bound_pods AS b
+    INNER JOIN allocation AS a
+        ON
+            b.cluster = a.cluster AND b.uid = a.pod_uid
+            AND b.to_at > a.start AND b.from_at < coalesce(a."end", b.to_at)
+    UNION ALL
+    SELECT
+        b.span,
+        b.uid,
+        b.from_at,
+        b.to_at,
+        a.cluster,
+        a.device,
+        a.rule,
+        a.share,
+        a.start,
+        a."end"
+    FROM bound_pods AS b
+    INNER JOIN allocation AS a
+        ON
+            b.cluster = a.cluster AND b.namespace = a.namespace AND b.pod = a.pod
+            AND b.uid <> a.pod_uid
+            AND a.pod_uid = left(sha256(concat_ws('/', a.cluster, a.namespace, a.pod)), 32)
+            AND b.to_at > a.start AND b.from_at < coalesce(a."end", b.to_at)
+),
+
+pieces AS (
+    SELECT
+        a.span,
+        a.uid,
+        a.from_at,
+        a.to_at,
         CASE
             WHEN a.rule = 'request'
                 THEN
@@ -27,25 +66,13 @@ pieces AS (
                     * least(1.0, coalesce(s.devices / nullif(n.gpu_count, 0), 1.0))
             ELSE coalesce(d.weight, 1.0)
         END AS gpus,
-        greatest(a.start, d.first_seen, b.from_at) AS start_at,
+        greatest(a.start, d.first_seen, a.from_at) AS start_at,
         least(
-            CASE WHEN a."end" >= b.to_at - INTERVAL 10 MINUTE THEN b.to_at ELSE a."end" END,
+            CASE WHEN a."end" >= a.to_at - INTERVAL 10 MINUTE THEN a.to_at ELSE a."end" END,
             d.last_seen + to_milliseconds((3000 * coalesce(d.interval_s, 60))::BIGINT),
-            b.to_at
+            a.to_at
         ) AS end_at
-    FROM bound_pods AS b
-    INNER JOIN allocation AS a
-        ON
-            b.cluster = a.cluster
-            AND (
-                b.uid = a.pod_uid
-                OR (
-                    b.namespace = a.namespace AND b.pod = a.pod
-                    AND a.pod_uid
-                    = left(sha256(concat_ws('/', a.cluster, a.namespace, a.pod)), 32)
-                )
-            )
-            AND b.to_at > a.start AND b.from_at < coalesce(a."end", b.to_at)
+    FROM pod_allocations AS a
     INNER JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
     LEFT JOIN node_devices AS s ON d.cluster = s.cluster AND d.node = s.node
     LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
