@@ -3,7 +3,7 @@
 Deterministic: one seed and one end, one story. The end is also the demo's "now".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -38,6 +38,7 @@ from runtime.experiments.demo_plants import (
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S, PolledInventory, open_fleet_store
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline, plans
+from runtime.operations.incidents import STALLED, store_incidents
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
 from runtime.rendering.finding_tables import Progress
@@ -58,8 +59,9 @@ END = datetime(2026, 11, 16, tzinfo=UTC)
 """The end that documents and tests use, a Monday; prices and ages are those of that time."""
 IDLE = "idle"
 """The analyzer whose findings are compared with the planted idle time."""
-STEP_S = 2 * DAY_S
-"""Rows are stored in few steps: each is a file of every table, and a list of all objects."""
+FIRST_STEP_S, STEP_S = DAY_S, 2.5 * DAY_S
+"""Rows are stored in few steps: each is a file of every table, and a list of all objects. The first
+one is short, because storing begins only after it."""
 LIVES = "letting the fleet live"
 """What progress shows while the fleet is simulated and its rows are stored."""
 QUIRKS = ("exporter-down:rate=0.02", "gr-engine-stuck-zero:rate=0.02", "time-slicing-copies")
@@ -110,10 +112,12 @@ def _run_path(  # noqa: PLR0917  (one caller)
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
         truth, scripts, _ = run_fleet(warehouse, gpus, window, seed, progress, policies=rules)
         progress("writing the ledger", 0.6)
+        backtests = None if start_backtests is None else start_backtests(warehouse, window)
         failures = pipeline.account(warehouse, window)[1]
         progress("finding waste", 0.9)
-        backtests = None if start_backtests is None else start_backtests(window)
         analysis = pipeline.analyze(warehouse, window, analyzer_runs.load_analyzers(settings))
+        stalls = [finding for finding in analysis.findings if finding.analyzer == STALLED]
+        store_incidents(warehouse, window, stalls, window.end)
         progress("measuring actions", 0.95)
         if backtests is not None:
             store_actions(warehouse, settings, window, backtests.result(), analysis.findings)
@@ -125,7 +129,14 @@ def _run_path(  # noqa: PLR0917  (one caller)
             findings=idle_findings,
             others=[row for row in analysis.ranked if row.finding.analyzer != IDLE],
             failures=failures,
-            planted=compare_planted(warehouse, window, truth, scripts, analysis.findings),
+            planted=compare_planted(
+                warehouse,
+                window,
+                truth,
+                scripts,
+                analysis.findings,
+                unadvised_gpu_hours=analysis.unadvised_gpu_hours,
+            ),
         )
 
 
@@ -185,9 +196,11 @@ def _list_blocks(  # noqa: PLR0917  (one caller)
             scripts.update(fleet.scripts)
             unstored, since_s = [fleet.take_unstored()], fleet.stored_s
         store = stack.enter_context(open_fleet_store(warehouse, world, quirks, inventory))
+        step_s = FIRST_STEP_S
         while world.now_s < end_s:
             progress(LIVES, 0.2 + 0.4 * (world.now_s - window.start.timestamp()) / window.seconds)
-            block = world.advance(min(world.now_s + STEP_S, end_s))
+            block = world.advance(min(world.now_s + step_s, end_s))
+            step_s = STEP_S
             scripts.update(world.cast.scripts)
             store.add(join_blocks([*unstored, block]), since_s, scripts)
             unstored, since_s = [], world.now_s
@@ -203,13 +216,17 @@ def compare_planted(
     truth: Truth,
     scripts: dict[str, Script],
     findings: Sequence[Finding],
+    *,
+    unadvised_gpu_hours: float = 0.0,
 ) -> "PlantedScore":
     """Compare findings of idle time with the truth and with the ledger, at the ledger's prices.
 
-    Findings of other analyzers count where they claim idle hours of the ledger.
+    Findings of other analyzers count where they claim idle hours of the ledger. An hour counts
+    once: `unadvised_gpu_hours` are the idle hours that findings without recommendations leave to
+    no other finding (`SavingsWaterfall.unadvised_gpu_hours`).
     """
     idle_findings = [finding for finding in findings if finding.analyzer == IDLE]
-    others = [finding for finding in findings if finding.analyzer != IDLE]
+    in_idle, in_others = split_idle_hours(findings, unadvised_gpu_hours)
     priced = derive_device_rates(warehouse, window).to_pylist()
     rates = {r["device"]: float(r["loaded_usd_h"]) for r in priced if r["loaded_usd_h"] is not None}
     result = compare(truth, list_courses(truth, scripts), idle_findings, rates)
@@ -230,8 +247,8 @@ def compare_planted(
         missed_gpu_hours=_snap(result.planted_gpu_hours - result.covered_gpu_hours),
         extra_gpu_hours=_snap(result.found_gpu_hours - result.covered_gpu_hours),
         ledger_idle_gpu_hours=_snap(idle),
-        not_idle_gpu_hours=_snap(max(0.0, result.found_gpu_hours - _sum_idle_hours(idle_findings))),
-        others_gpu_hours=_snap(_sum_idle_hours(others)),
+        not_idle_gpu_hours=_snap(max(0.0, result.found_gpu_hours - in_idle)),
+        others_gpu_hours=_snap(in_others),
     )
 
 
@@ -240,13 +257,16 @@ def _snap(hours: float) -> float:
     return round(hours, money.MICRO_HOURS)
 
 
-def _sum_idle_hours(findings: Sequence[Finding]) -> float:
-    """Return the ledger's idle hours in findings, with or without advice."""
-    claimed = sum(
-        advice.marginal_idle_gpu_hours or 0.0
-        for finding in findings
-        for advice in finding.recommendations
-    )
-    return claimed + sum(
-        f.gpu_hours for f in findings if f.analyzer == IDLE and not f.recommendations
-    )
+def split_idle_hours(
+    findings: Iterable[Finding], unadvised_gpu_hours: float
+) -> tuple[float, float]:
+    """Return the ledger's idle hours in findings of idle time, and in those of other analyzers.
+
+    Each hour counts once. A finding without recommendations claims nothing, so that another one may
+    claim its hours: all such findings together have what the waterfall leaves to them.
+    """
+    claimed = {True: unadvised_gpu_hours, False: 0.0}
+    for finding in findings:
+        for advice in finding.recommendations:
+            claimed[finding.analyzer == IDLE] += advice.marginal_idle_gpu_hours or 0.0
+    return claimed[True], claimed[False]

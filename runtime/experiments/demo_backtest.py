@@ -12,6 +12,7 @@ from fallow.settings import Settings, load
 from fallow.window import Window, format_duration
 from runtime.operations import plans
 from warehouse.lake import Warehouse
+from warehouse.stages.pinned import read_snapshot
 
 if TYPE_CHECKING:
     from actions.backtest import Backtest
@@ -26,13 +27,13 @@ def load_demo_settings(home: Path) -> Settings:
     return load(file=home / MARKER, environ={}, flags={"home": home, **THREADS}).settings
 
 
-def run_backtests(home: Path, policies: Path, window: Window) -> "list[Backtest]":
-    """Replay each policy of a folder over a demo's window.
+def run_backtests(home: Path, policies: Path, window: Window, snapshot: int) -> "list[Backtest]":
+    """Replay each policy of a folder over a demo's window, by the rows of a snapshot.
 
     Raises: as `plans.run_backtest`.
     """
     settings = load_demo_settings(home)
-    with Warehouse.open(settings, clock=lambda: window.end) as warehouse:
+    with Warehouse.open(settings, clock=lambda: window.end, snapshot=snapshot) as warehouse:
         return [
             plans.run_backtest(
                 warehouse,
@@ -51,8 +52,15 @@ def run_backtests(home: Path, policies: Path, window: Window) -> "list[Backtest]
 @contextmanager
 def open_backtests(
     home: Path, policies: Path
-) -> "Iterator[Callable[[Window], Future[list[Backtest]]]]":
-    """Yield what starts the back-tests by the rows that are stored then, in a ready process."""
+) -> "Iterator[Callable[[Warehouse, Window], Future[list[Backtest]]]]":
+    """Yield what starts the back-tests by the rows that are stored then, in a ready process.
+
+    They see one snapshot, whatever is written meanwhile: the ledger is written beside them.
+    """
+
+    def start(warehouse: Warehouse, window: Window) -> "Future[list[Backtest]]":
+        return pool.submit(run_backtests, home, policies, window, read_snapshot(warehouse))
+
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         pool.submit(load_demo_settings, home)  # the process starts, and imports this module
-        yield lambda window: pool.submit(run_backtests, home, policies, window)
+        yield start

@@ -54,6 +54,8 @@ class StoredAnalysis(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     ranked: "tuple[RankedFinding, ...]"
     runs: tuple[PluginRun, ...]
+    unadvised_gpu_hours: float = 0.0
+    """See `SavingsWaterfall`."""
 
 
 def run(
@@ -151,4 +153,6 @@ def analyze(
     for note in analysis.notes:
         log.warning("an analyzer found nothing to judge", extra={"why": note})
     stored = analyzer_runs.store_findings(warehouse, analysis, analysis.runs)
-    return StoredAnalysis(tuple(stored), analysis.ranked, analysis.runs)
+    return StoredAnalysis(
+        tuple(stored), analysis.ranked, analysis.runs, analysis.waterfall.unadvised_gpu_hours
+    )

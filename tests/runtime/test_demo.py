@@ -20,6 +20,7 @@ from fallow.window import Window
 from runtime.cli import run
 from runtime.experiments import demo
 from runtime.operations import plans
+from runtime.operations.incidents import list_incidents
 from runtime.rendering.finding_tables import render_story
 from warehouse.lake import Warehouse
 
@@ -148,6 +149,17 @@ def test_one_action_was_undone_by_its_owner_and_the_others_are_verified_savings(
     assert row["h"] > 5
     assert plan["n"] > 5
     assert run(["actions", "--verify", *home]) == 0
+
+
+def test_its_failures_are_stored_as_incidents_as_the_service_stores_them(
+    settings: Settings,
+) -> None:
+    window = Window(demo.END - timedelta(days=2), demo.END)
+    with Warehouse.open(settings) as warehouse:
+        rows = warehouse.query("SELECT * FROM incident").to_pylist()
+        listed = list_incidents(warehouse, window)
+    assert {row["id"] for row in rows} == {incident.id for incident in listed}
+    assert rows
 
 
 def test_each_action_has_the_manifest_of_its_object(settings: Settings) -> None:

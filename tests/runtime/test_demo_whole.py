@@ -1,5 +1,6 @@
 """The demo by default: what README quotes, what its pages show, what its analyzers find."""
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -66,6 +67,19 @@ def test_every_analyzer_ran_and_every_planted_kind_is_found(
     assert {analyzer for analyzer, _ in planted} == {*plugins.find_installed("analyzers")} - {
         "anomalies"
     }
+
+
+def test_its_failures_are_incidents_with_causes_and_lost_work(
+    printed: tuple[str, Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Warehouse.open(printed[1]) as warehouse:
+        stored = warehouse.query("SELECT * FROM incident").to_pylist()
+    capsys.readouterr()
+    assert run(["incidents", "--home", str(printed[1].home), "-o", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["incidents"]
+    assert {row["id"] for row in listed} == {row["id"] for row in stored}
+    assert {"spot reclaim", "node lost", "heat"} <= {row["cause"] for row in listed}
+    assert sum(row["lost_gpu_hours"] or 0.0 for row in listed) > 1
 
 
 def test_nothing_is_called_idle_that_works(printed: tuple[str, Settings]) -> None:
