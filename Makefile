@@ -87,6 +87,9 @@ lock:                  ## refresh requirements.lock: hashes, no addresses
 	  --universal --python-version 3.11 pyproject.toml --extra dashboards --extra reports --extra otel \
 	  --group image -c requirements.lock -o deploy/container/requirements.lock
 	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --universal --python-version 3.11 pyproject.toml --extra dashboards --extra reports --extra otel --extra ray \
+	  --group image -c requirements.lock -c deploy/container/requirements.lock -o deploy/container/requirements.ray.lock
+	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  --universal --python-version 3.11 --group chart -c requirements.lock -o deploy/helm/tools.lock
 	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  --universal --python-version 3.11 --group supply-chain -o .ci/supply-chain.lock

@@ -27,13 +27,14 @@ LARGE = 1_000
 
 
 def run(small: bool) -> list[Result]:
-    """Measure 64 GPUs at 15 s, 1,000 and 10,000 at 60 s, two simulated hours each; small: less."""
+    """Measure 64 GPUs at 15 s, 1,000 to 20,000 at 60 s, one or two simulated hours; small: less."""
     if small:
         return _measure(64, 60, cycles=30, reach_gib=0.7)
     return [
         *_measure(64, 15, cycles=480, reach_gib=0.7),
         *_measure(1_000, 60, cycles=120, reach_gib=1.5),
         *_measure(10_000, 60, cycles=120, reach_gib=2.5),
+        *_measure(20_000, 60, cycles=60, reach_gib=5),
     ]
 
 

@@ -452,3 +452,57 @@ def test_the_exporter_is_told_to_count_every_column_that_we_read_once() -> None:
     ]
     assert counted["data"]["dcgm-metrics.csv"] == chart.render_counters()
     assert counted["metadata"]["namespace"] == "gpu-operator"
+
+
+SIZES = {1_000: "all-in-one", 10_000: "all-in-one", 20_000: "all-in-one", 100_000: "split"}
+"""Values by GPUs (deploy/helm/sizes), and the example that they are laid over."""
+
+
+def lay_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Return what Helm makes of two files of values: the later one wins, key by key."""
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(below.get(key), dict)
+        merged[key] = lay_over(below[key], value) if both else value
+    return merged
+
+
+def test_every_size_has_values_that_say_how_they_are_known() -> None:
+    files = {path.stem: path.read_text() for path in (DEPLOY / "helm" / "sizes").glob("*.yaml")}
+    assert set(files) == {f"gpus-{gpus}" for gpus in SIZES}
+    for gpus, example in SIZES.items():
+        text = files[f"gpus-{gpus}"]
+        assert ("by arithmetic" in text) == (gpus == 100_000)
+        assert ("measured (python -m benchmarks memory" in text) == (
+            gpus < 100_000
+        ) or gpus == 1_000
+        assert f"-f deploy/helm/examples/{example}.yaml -f deploy/helm/sizes/gpus-{gpus}" in text
+    install = (ROOT / "docs" / "install.md").read_text()
+    for gpus in (1_000, 10_000, 20_000):
+        requests = yaml.safe_load(files[f"gpus-{gpus}"])["resources"]["requests"]
+        cpu, memory = requests["cpu"], requests["memory"].replace("Gi", " GiB")
+        (row,) = [line for line in install.splitlines() if line.startswith(f"| {gpus:,} | ")]
+        assert f"| {cpu} CPU, {memory}" in row
+
+
+@pytest.mark.parametrize("gpus", SIZES)
+def test_the_values_of_a_size_render_over_their_example(gpus: int) -> None:
+    size = yaml.safe_load((DEPLOY / "helm" / "sizes" / f"gpus-{gpus}.yaml").read_text())
+    found = made(lay_over(values(SIZES[gpus]), size))
+    by_pod = {
+        one["metadata"]["name"].removeprefix("fallow-").partition("-of-")[0]: one["spec"][
+            "template"
+        ]["spec"]
+        for one in of(found, "StatefulSet")
+    }
+    wanted = {"fallow": size["resources"]} if "resources" in size else {
+        role: found_role["resources"] for role, found_role in size["roles"].items()
+    }  # fmt: skip
+    assert {name: pod["containers"][0]["resources"] for name, pod in by_pod.items()} == wanted
+    if gpus == 100_000:
+        (cluster,) = of(found, "RayCluster")
+        (group,) = cluster["spec"]["workerGroupSpecs"]
+        (container,) = group["template"]["spec"]["containers"]
+        limits = container["resources"]["limits"]
+        tasks, gib = int(limits["cpu"]), int(limits["memory"].removesuffix("Gi"))
+        assert gib >= tasks * 1.5, "a task for each CPU"

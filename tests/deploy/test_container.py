@@ -6,7 +6,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = (ROOT / "deploy" / "container" / "Containerfile").read_text()
-LOCKS = (ROOT / "deploy" / "container" / "requirements.lock", ROOT / "deploy/helm/tools.lock")
+IMAGE_LOCK = ROOT / "deploy/container/requirements.lock"
+RAY_LOCK = ROOT / "deploy/container/requirements.ray.lock"
+LOCKS = (IMAGE_LOCK, RAY_LOCK, ROOT / "deploy/helm/tools.lock")
 PIN = re.compile(r"^([a-z0-9._-]+)==(\S+)( ; [^\\]+)?", re.MULTILINE)
 
 
@@ -24,7 +26,21 @@ def test_it_holds_every_package_of_ours_and_sends_the_builder_nothing_else() -> 
     assert "*" in ignored
     assert sent == ours | {
         "pyproject.toml", "README.md", "LICENSE", "deploy/container/requirements.lock",
+        "deploy/container/requirements.ray.lock",
     }  # fmt: skip
+
+
+def test_the_image_for_ray_has_the_same_packages_and_ray() -> None:
+    assert "ARG LOCK=requirements.lock\nCOPY deploy/container/${LOCK} requirements.lock" in RECIPE
+    assert "--build-arg LOCK=requirements.ray.lock" in RECIPE
+    with_ray, without = pins(RAY_LOCK), pins(IMAGE_LOCK)
+    assert without.items() <= with_ray.items(), "run make lock"
+    assert {name for name, _ in with_ray.keys() - without.keys()} == {
+        "filelock", "grpcio", "msgpack", "ray",
+    }  # fmt: skip
+    chart = (ROOT / "deploy/helm/fallow/values.yaml").read_text()
+    (version,) = {v for (name, _), v in with_ray.items() if name == "ray"}
+    assert f'version: "{version}"' in chart, "the RayCluster's version is the image's"
 
 
 def test_it_runs_as_somebody_with_one_volume() -> None:

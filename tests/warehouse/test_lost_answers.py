@@ -1,10 +1,12 @@
 """Data in an S3 store, the catalog in PostgreSQL, and commits whose answer is lost."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
+import polars as pl
 import pytest
 
 from fallow.errors import TemporaryError
@@ -13,16 +15,26 @@ from fallow.settings_groups import S3
 from tests.servers import s3
 from tests.servers.postgres import Server, serving
 from tests.soak.proxy import Proxy
+from tests.warehouse import test_stages
 from tests.warehouse.test_postgres import look
+from tests.warehouse.test_stages import assert_equal, build_samples, get_now, read_rolled
 from warehouse import maintenance
 from warehouse.cold_storage import ColdBucket
 from warehouse.data_files import SECOND_NAMES
 from warehouse.data_objects import DataObjects
 from warehouse.lake import Warehouse
+from warehouse.runners.local import LocalRunner
+from warehouse.stages.rollup_stage import roll_up_stage
 from warehouse.steps import load_step
 from warehouse.verification import verify_warehouse
 
 pytest.importorskip("moto.server")
+
+S = TypeVar("S")
+T = TypeVar("T")
+sampled = test_stages.sampled
+small_slices = test_stages.small_slices
+whole = test_stages.whole
 
 COUNT = "SELECT count(*) AS n FROM sample"
 
@@ -91,6 +103,45 @@ def test_a_commit_whose_answer_is_lost_keeps_its_objects(
         assert warehouse.ingest([look(1), look(2)]).added == 20
         assert warehouse.query(COUNT).to_pylist() == [{"n": 60}]
         assert list_named(warehouse) == list_objects(site)
+
+
+class LosesAnswer:
+    """A runner of one process; the store's answer to its first such request is lost."""
+
+    concurrency = 1
+
+    def __init__(self, proxy: Proxy, request: bytes) -> None:
+        self._proxy, self._request = proxy, request
+
+    def map(self, task: Callable[[S], T], slices: Sequence[S]) -> list[T]:
+        self._proxy.lose_answer(self._request)
+        runner = LocalRunner(1)
+        try:
+            return runner.map(task, slices)
+        finally:
+            runner.close()
+
+    def close(self) -> None:
+        pass
+
+    def __call__(self, _: Settings) -> "LosesAnswer":
+        return self
+
+
+def test_a_slice_is_stored_once_when_its_upload_has_no_answer(
+    site: Settings, endpoint: str, whole: tuple[dict[str, pl.DataFrame], Any]
+) -> None:
+    proxy = Proxy(int(endpoint.rpartition(":")[2]))
+    store = site.warehouse.s3.model_copy(update={"endpoint": f"http://127.0.0.1:{proxy.port}"})
+    place = site.warehouse.model_copy(update={"s3": store})
+    behind = site.model_copy(update={"warehouse": place})
+    with Warehouse.open(behind, write=True, clock=get_now) as warehouse:
+        warehouse.ingest([build_samples("one", range(150)), build_samples("two", range(30))])
+        assert roll_up_stage(warehouse, LosesAnswer(proxy, b"PUT /")) > 0
+        assert proxy.has_lost_answer
+        assert_equal(whole[0], read_rolled(warehouse))
+        assert list_named(warehouse) <= list_objects(site)
+        assert roll_up_stage(warehouse, LosesAnswer(proxy, b"PUT /")) == 0
 
 
 def test_a_merge_whose_answer_is_lost_keeps_its_objects(
