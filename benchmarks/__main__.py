@@ -39,6 +39,7 @@ NAMES = (
     "fragmentation",
     "pools",
     "planning",
+    "whatif",
     "acting",
     "pages",
     "peers",

@@ -20,7 +20,7 @@ from actions.backtest import unresolved
 from actions.backtest.budget_tracker import BudgetTracker
 from actions.backtest.case_rows import CaseRows
 from actions.backtest.fleet_sizes import FleetSizes
-from actions.backtest.result import Backtest, BacktestStop, count_blocked
+from actions.backtest.result import DAY_HOURS, Backtest, BacktestStop, count_blocked
 from actions.decide import decide
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
 from actions.facts.coverage import WorkloadCoverage, find_partly_seen
@@ -50,7 +50,6 @@ from warehouse.placement.fleet_state import (
 from warehouse.placement.pending_queue import PendingWorkloads
 
 HOUR_US = 3600 * 1_000_000
-DAY_HOURS = 24
 PROMISED = frozenset({"notify", "act"})
 _EARLIER_STAGES = frozenset({"first-sight", "notice", "grace"})
 _FLEETING = frozenset(

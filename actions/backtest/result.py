@@ -13,6 +13,7 @@ from actions.policy.reversals import ReversalProof
 from fallow.action_models import Reason
 from fallow.window import Window
 
+DAY_HOURS = 24
 Z = 1.959963984540054
 """The normal quantile of a 95 % interval."""
 
@@ -39,6 +40,13 @@ class BacktestStop(msgspec.Struct, frozen=True):
     usd: Decimal | None
     is_reversed: bool | None
     """Was it in use again within the time? None = the data end before that is known."""
+
+    @property
+    def usd_h(self) -> float | None:
+        """Return the dollars of a GPU-hour of the workload; None = they are not known."""
+        if self.usd_per_day is None or not self.gpus:
+            return None
+        return float(self.usd_per_day) / self.gpus / DAY_HOURS
 
 
 class BlockedCases(msgspec.Struct, frozen=True):

@@ -88,7 +88,9 @@ def test_the_past_is_replayed_as_it_was_and_a_priority_ends_a_wait(
     # x 4, y 2, z 2, l0 12, l1 14, b 1, open 18, nightly 1 = 54 of 96 GPU-hours.
     assert answer["before"]["utilisation"] == pytest.approx(54 / 96)
     assert answer["before"]["by_hour"][:6] == [0.5, 1, 1, 1, 0.5, 0]
-    assert answer["dollars"] == {"kind": "none", "usd": 0, "lost_work_usd": None}
+    assert answer["dollars"] == {
+        "kind": "none", "usd": 0, "lost_work_usd": None, "gpu_hours": 0,
+    }  # fmt: skip
     assert "1 units had not ended: they run until the end of the replay" in answer["notes"]
     # No queue has 30 waits: it is not known whether waits are reproduced.
     assert answer["calibration"]["trust"] == "unknown"
@@ -101,7 +103,9 @@ def test_another_pool_changes_the_waits_and_the_bill(fallow: Fallow, home: Path)
     bio, _ = answer["what-if"]
     assert bio["wait_p50_after_s"] == 0
     assert answer["after"]["capacity_gpu_hours"] == 144
-    assert answer["dollars"] == {"kind": "cash", "usd": None, "lost_work_usd": None}
+    assert answer["dollars"] == {
+        "kind": "cash", "usd": None, "lost_work_usd": None, "gpu_hours": 48,
+    }  # fmt: skip
     smaller = ask(fallow, home, "--pool", "H100=1")
     assert smaller["after"]["waits"]["p95_s"] > smaller["before"]["waits"]["p95_s"]
 

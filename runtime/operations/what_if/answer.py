@@ -14,7 +14,7 @@ from runtime.operations.what_if.calibration import Calibration, judge_replay
 from runtime.operations.what_if.changes import PolicyChange, PoolChange, SiteChange
 from runtime.operations.what_if.measures import ReplayMeasures, TeamMeasures, measure_replay
 from runtime.operations.what_if.past import PastSite, build_past
-from runtime.operations.what_if.records import ReplaySite
+from runtime.operations.what_if.records import ReplayResult, ReplaySite, ReplayStop
 from runtime.operations.what_if.replay import replay
 from warehouse.queue_history.history import QueueHistory, read_history
 
@@ -22,6 +22,7 @@ HOUR_S = 3600.0
 MINUTE = timedelta(minutes=1)
 NOTHING_H = 1e-6
 """GPU-hours that are no difference."""
+STOPS = "the policy's back-test has {} stops of workloads, the replay {} stops of their units"
 NOTES = (
     "arrivals and run times are those of the past, whatever the waits",
     "a pod that was created because another ended is not delayed with it",
@@ -37,10 +38,11 @@ class Dollars(msgspec.Struct, frozen=True):
     """cash: the nodes' bill changes. released capacity: a policy frees GPU-hours of the same nodes.
     none: the same nodes are paid."""
     usd: float | None
-    """cash: positive = it costs more. released capacity: what the freed GPU-hours cost. None = a
-    price is missing."""
+    """What `gpu_hours` cost. cash: positive = it costs more. None = a price is missing."""
     lost_work_usd: float | None
     """The change of the work that is done again, at the mean price; it is part of the bill."""
+    gpu_hours: float = 0.0
+    """cash: what the nodes have more. released capacity: what the replayed stops free."""
 
 
 class WhatIfAnswer(msgspec.Struct, frozen=True):
@@ -80,14 +82,16 @@ def compare_settings(
     measures = [
         measure_replay(result, compute_entitlements(result.site)) for result in (before, after)
     ]
+    stops = sum(len(c.stops) for c in changes if isinstance(c, PolicyChange))
+    counted = (STOPS.format(stops, len(after.stops)),) if stops else ()
     return WhatIfAnswer(
         history.window,
         past.site.scheduler,
         judge_replay(past, before),
         measures[0],
         measures[1],
-        _price(history, past.site, site, measures, changes),
-        (*past.notes, *NOTES),
+        _price(history, (before, after), measures, changes),
+        (*past.notes, *counted, *NOTES),
     )
 
 
@@ -149,7 +153,10 @@ def describe_dollars(dollars: Dollars) -> str:
     if dollars.usd is None:
         return f"dollars: {dollars.kind}, unknown: a price is missing in the window"
     if dollars.kind == "released capacity":
-        return f"dollars: released capacity, {dollars.usd:,.2f} USD; the same nodes are paid"
+        return (
+            f"dollars: released capacity, {dollars.usd:,.2f} USD of {dollars.gpu_hours:,.1f}"
+            " GPU-hours; the same nodes are paid"
+        )
     return f"dollars: cash, {dollars.usd:+,.2f} USD in the window"
 
 
@@ -176,14 +183,13 @@ def _describe_measures(measures: ReplayMeasures) -> dict[str, Any]:
 
 def _price(
     history: QueueHistory,
-    before: ReplaySite,
-    after: ReplaySite,
+    results: Sequence[ReplayResult],
     measures: Sequence[ReplayMeasures],
     changes: Sequence[SiteChange],
 ) -> Dollars:
     rates = {get_model_name(rate.gpu_model) or "": rate.usd_h for rate in history.rates}
-    hours = _sum_model_hours(after)
-    for model, amount in _sum_model_hours(before).items():
+    hours = _sum_model_hours(results[1].site)
+    for model, amount in _sum_model_hours(results[0].site).items():
         hours[model] -= amount
     changed = {model: amount for model, amount in hours.items() if abs(amount) > NOTHING_H}
     usd = (
@@ -195,11 +201,17 @@ def _price(
     lost = measures[1].lost_gpu_hours - measures[0].lost_gpu_hours
     lost_usd = None if mean is None else mean * lost
     if any(isinstance(change, PoolChange) for change in changes):
-        return Dollars("cash", usd, lost_usd)
-    for change in changes:
-        if isinstance(change, PolicyChange):
-            return Dollars("released capacity", change.usd, lost_usd)
+        return Dollars("cash", usd, lost_usd, sum(changed.values()))
+    if any(isinstance(change, PolicyChange) for change in changes):
+        released = _sum_prices(results[1].stops)
+        return Dollars("released capacity", released, lost_usd, measures[1].released_gpu_hours)
     return Dollars("none", 0.0, lost_usd)
+
+
+def _sum_prices(stops: Sequence[ReplayStop]) -> float | None:
+    """Return the dollars of all stops; None = one has no price."""
+    prices = [stop.usd for stop in stops if stop.usd is not None]
+    return sum(prices) if len(prices) == len(stops) else None
 
 
 def _sum_model_hours(site: ReplaySite) -> dict[str, float]:

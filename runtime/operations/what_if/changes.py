@@ -126,17 +126,11 @@ class PoolChange(msgspec.Struct, frozen=True):
 class PolicyChange(msgspec.Struct, frozen=True):
     """`--policy FILE`: the stops of the policy's back-test.
 
-    A unit is stopped as long after its start as in the back-test, once. It needs its GPUs again
-    when its workload was used again; if it was not, its work ends with the stop.
+    A unit is stopped as long after its start as in the back-test, each time. It needs its GPUs
+    again when its workload was used again; if it was not, its work ends with the stop.
     """
 
     stops: tuple["BacktestStop", ...]
-
-    @property
-    def usd(self) -> float | None:
-        """Return what the GPU-hours that it frees cost; None = a stop has no price."""
-        prices = [stop.usd for stop in self.stops]
-        return None if None in prices else float(sum(usd for usd in prices if usd is not None))
 
     def apply(self, site: ReplaySite) -> ReplaySite:
         """Return the site with the units stopped."""
@@ -152,15 +146,20 @@ class PolicyChange(msgspec.Struct, frozen=True):
 
 
 def _pause_unit(unit: ReplayUnit, stops: Sequence["BacktestStop"], start_s: float) -> ReplayUnit:
+    """Return the unit with its stops, `stops` in the order of time."""
     if unit.recorded_s is None:
         return unit
+    pauses: list[ReplayPause] = []
+    runs_again_s = 0.0
     for stop in stops:
         after_s = stop.at.timestamp() - max(unit.recorded_s, start_s)
-        if 0 <= after_s < max(unit.run_s):
-            used = stop.used_at
-            pause_s = inf if used is None else (used - stop.at).total_seconds()
-            return msgspec.structs.replace(unit, pause=ReplayPause(after_s, pause_s))
-    return unit
+        if not runs_again_s <= after_s < max(unit.run_s):
+            continue
+        used = stop.used_at
+        pause_s = inf if used is None else (used - stop.at).total_seconds()
+        pauses.append(ReplayPause(after_s, pause_s, stop.usd_h))
+        runs_again_s = after_s + pause_s
+    return msgspec.structs.replace(unit, pauses=tuple(pauses))
 
 
 def parse_changes(

@@ -67,8 +67,12 @@ class ReplayMeasures(msgspec.Struct, frozen=True):
     requested. 1 = all the same."""
     preemptions: int
     lost_gpu_hours: float
+    stops: int = 0
+    """How often a policy stopped a unit."""
+    released_gpu_hours: float = 0.0
+    """GPU-hours that the stopped units would have held until their next use or end."""
     stopped: int = 0
-    """Units that a policy stopped, that were needed again and ran again."""
+    """How often a stopped unit was needed again and ran again."""
     return_wait_p95_s: float | None = None
     """How long these waited for GPUs when they were needed again."""
 
@@ -107,12 +111,14 @@ def measure_replay(
         compute_jain(_list_attained(served, entitled, by_team, site)),
         sum(unit.preemptions for unit in result.units),
         sum(unit.lost_gpu_seconds for unit in result.units) / HOUR_S,
+        len(result.stops),
+        sum(stop.gpu_seconds for stop in result.stops) / HOUR_S,
         *_measure_returns(result.units),
     )
 
 
 def _measure_returns(units: Iterable[UnitResult]) -> tuple[int, float | None]:
-    waits = [unit.return_wait_s for unit in units if unit.return_wait_s is not None]
+    waits = [wait_s for unit in units for wait_s in unit.return_waits_s]
     return len(waits), float(np.quantile(waits, 0.95)) if waits else None
 
 

@@ -3,6 +3,7 @@
 Times are seconds since 1970, amounts of GPUs thousandths of a device.
 """
 
+from functools import cached_property
 from math import inf
 from typing import Literal
 
@@ -43,12 +44,14 @@ class ReplayPause(msgspec.Struct, frozen=True):
     """A stop by a policy, and for how long the unit needs no GPU after it."""
 
     after_s: float
-    """Run time before the stop."""
+    """Run time before the stop, earlier pauses included."""
     pause_s: float = inf
     """Infinite: its workload was not used again, so its work ends with the stop."""
+    usd_h: float | None = None
+    """What a GPU-hour of the workload cost; None = unknown."""
 
 
-class ReplayUnit(msgspec.Struct, frozen=True):
+class ReplayUnit(msgspec.Struct, frozen=True, dict=True):
     """A pod, or pods that run together or not at all."""
 
     name: str
@@ -70,11 +73,12 @@ class ReplayUnit(msgspec.Struct, frozen=True):
     """namespace, kind, name"""
     recorded_s: float | None = None
     """When it was placed in fact; None = it was not."""
-    pause: ReplayPause | None = None
+    pauses: tuple[ReplayPause, ...] = ()
+    """In the order of time."""
     checkpoint_s: float | None = None
     """Time between two checkpoints; None = none is known, and it starts from its beginning."""
 
-    @property
+    @cached_property
     def gpu_milli(self) -> int:
         """The GPUs of all members."""
         return sum(pod.gpus * pod.gpu_milli for pod in self.members)
@@ -121,13 +125,25 @@ class UnitResult(msgspec.Struct, frozen=True):
     preemptions: int = 0
     lost_gpu_seconds: float = 0.0
     """Work that has to be repeated after preemptions."""
-    return_wait_s: float | None = None
-    """After a policy's stop: from its next use until it ran again; None = no stop, or not yet."""
+    return_waits_s: tuple[float, ...] = ()
+    """After each stop by a policy: from the next use until it ran again."""
+
+
+class ReplayStop(msgspec.Struct, frozen=True):
+    """A stop by a policy that took place in the replay."""
+
+    unit: str
+    at_s: float
+    gpu_seconds: float
+    """What the unit would have held until its next use, its end, or the end of the window."""
+    usd: float | None
+    """These at the workload's rate; None = that is unknown."""
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """All units and runs of a replay."""
+    """All units, runs and stops of a replay."""
 
     site: ReplaySite
     units: tuple[UnitResult, ...]
     runs: tuple[PodRun, ...]
+    stops: tuple[ReplayStop, ...] = ()

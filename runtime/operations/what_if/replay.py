@@ -19,6 +19,7 @@ from runtime.operations.what_if.records import (
     PodRun,
     ReplayResult,
     ReplaySite,
+    ReplayStop,
     ReplayUnit,
     UnitResult,
 )
@@ -29,9 +30,10 @@ from simulator.cluster.scheduler.devices import choose_placement
 from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place, place_gang
 from simulator.cluster.scheduler.preempting import choose_victims
-from simulator.cluster.scheduler.requests import Placement, PodGang, Policy
+from simulator.cluster.scheduler.requests import WHOLE, Placement, PodGang, Policy
 
 PLACEMENT: Policy = "best-fit"
+HOUR_S = 3600.0
 _END, _PAUSE, _NODE, _LEAVE, _ARRIVE = range(5)
 """Order of what happens at one time."""
 
@@ -65,6 +67,7 @@ class _Replay:
         to them counted as free."""
         self._results: dict[str, UnitResult] = {}
         self._runs: list[PodRun] = []
+        self._stops: list[ReplayStop] = []
         self._returns: dict[str, float] = {}
         """By unit that a policy stopped: its next use."""
         self._events: list[tuple[float, int, int, Any]] = []
@@ -87,7 +90,8 @@ class _Replay:
         self._now = site.end_s
         for name in list(self._open):
             self._close_runs(name)
-        return ReplayResult(site, tuple(self._results.values()), tuple(self._runs))
+        units = tuple(self._results.values())
+        return ReplayResult(site, units, tuple(self._runs), tuple(self._stops))
 
     def _take_step(self) -> None:
         """Handle all that happens at the next time, then start what can start."""
@@ -194,7 +198,7 @@ class _Replay:
     def _judge(self, unit: ReplayUnit) -> Verdict:
         """Return the verdict of a unit's quota; of equal claims only the first is judged."""
         form = (unit.queue, unit.priority, unit.gpu_milli)
-        if form not in self._verdicts or isinstance(self._verdicts[form], Preempt):
+        if form not in self._verdicts:
             self._verdicts[form] = self._scheduler.judge(unit)
         return self._verdicts[form]
 
@@ -269,33 +273,54 @@ class _Replay:
                 end_s = self._now + run_s - self._done_s.get(placement.uid, 0.0)
                 self._add_event(end_s, _END, (unit, placement.uid, epoch))
         self._scheduler.place(unit)
-        if unit.pause is not None:
-            self._add_event(self._now + unit.pause.after_s, _PAUSE, (unit, epoch))
+        if unit.pauses:
+            done_s = min(self._done_s.get(pod.uid, 0.0) for pod in unit.members)
+            self._add_event(self._now + unit.pauses[0].after_s - done_s, _PAUSE, (unit, epoch))
         result = self._results[unit.name]
         if result.start_s is None:
             start_s = min(unit.arrival_s, self._now) if unit.nodes else self._now
             self._results[unit.name] = UnitResult(unit, start_s, None)
         elif (return_s := self._returns.pop(unit.name, None)) is not None:
-            self._results[unit.name] = replace(result, return_wait_s=self._now - return_s)
+            waits = (*result.return_waits_s, self._now - return_s)
+            self._results[unit.name] = replace(result, return_waits_s=waits)
 
     def _pause_unit(self, unit: ReplayUnit, epoch: int) -> None:
         """Stop a unit that still runs as a policy does; its next use makes it wait again."""
-        if epoch != self._epochs[unit.name] or unit.name not in self._open or unit.pause is None:
+        if epoch != self._epochs[unit.name] or unit.name not in self._open:
             return
+        pause = unit.pauses[0]
+        self._stops.append(self._build_stop(unit))
         self._close_runs(unit.name)
         self._scheduler.leave(unit)
         self._scheduler.release(unit)
         self._vain.clear()
         self._try_all()
-        if unit.pause.pause_s == inf:
+        past_s = pause.after_s + pause.pause_s
+        if past_s >= max(unit.run_s):
             self._results[unit.name] = replace(self._results[unit.name], end_s=self._now)
             return
-        past_s = unit.pause.after_s + unit.pause.pause_s
-        rest = tuple(max(0.0, run_s - past_s) for run_s in unit.run_s)
-        remaining = replace(unit, run_s=rest, pause=None, nodes=())
+        self._done_s.update((pod.uid, 0.0) for pod in unit.members)
+        remaining = replace(
+            unit,
+            run_s=tuple(max(0.0, run_s - past_s) for run_s in unit.run_s),
+            pauses=tuple(replace(p, after_s=p.after_s - past_s) for p in unit.pauses[1:]),
+            nodes=(),
+        )
         self._units[unit.name] = remaining
-        self._returns[unit.name] = self._now + unit.pause.pause_s
+        self._returns[unit.name] = self._now + pause.pause_s
         self._add_event(self._returns[unit.name], _ARRIVE, remaining)
+
+    def _build_stop(self, unit: ReplayUnit) -> ReplayStop:
+        """Return the stop of a unit now, with what its pods that run would have held."""
+        pause, runs = unit.pauses[0], self._open[unit.name]
+        free_s = min(pause.pause_s, self._site.end_s - self._now)
+        gpu_seconds = sum(
+            min(free_s, run_s - pause.after_s) * pod.gpus * pod.gpu_milli / WHOLE
+            for pod, run_s in zip(unit.members, unit.run_s, strict=True)
+            if pod.uid in runs
+        )
+        usd = None if pause.usd_h is None else gpu_seconds / HOUR_S * pause.usd_h
+        return ReplayStop(unit.name, self._now, gpu_seconds, usd)
 
     def _end_pod(self, unit: ReplayUnit, uid: str, epoch: int) -> None:
         if epoch != self._epochs[unit.name] or uid not in self._open.get(unit.name, ()):

@@ -50,7 +50,7 @@ class Cohorts:
 
     def used(self, queue: str) -> dict[Part, int]:
         """Return what a queue holds by (flavor, resource)."""
-        return self._ledger.all_used(queue)
+        return self._ledger.use.all_used(queue)
 
     def admit(self, claim: QuotaClaim) -> Verdict:
         """Judge one claim; holds nothing."""
@@ -130,7 +130,7 @@ def _turn(head: tuple[QuotaClaim, Verdict]) -> tuple[bool, bool, int, float, str
 
 
 def _is_fitting(claim: QuotaClaim, verdict: Admit, ledger: Ledger) -> bool:
-    return is_fitting(ledger.queues[claim.queue], sum_parts(claim, verdict.flavors), ledger)
+    return is_fitting(ledger.queues[claim.queue], sum_parts(claim, verdict.flavors), ledger.use)
 
 
 def _judge(claim: QuotaClaim, ledger: Ledger) -> Verdict:
@@ -155,7 +155,7 @@ def _judge(claim: QuotaClaim, ledger: Ledger) -> Verdict:
     if victims:
         return Preempt(tuple(victims), flavors)
     borrows = any(
-        trial.used(queue.name, part) + n > queue.quota(part).nominal
+        trial.use.used(queue.name, part) + n > queue.quota(part).nominal
         for part, n in sum_parts(claim, flavors).items()
     )
     return Admit(flavors, borrows)
@@ -183,12 +183,12 @@ def _try_flavor(
     for flavor in flavors_offered:
         flavors = dict.fromkeys(resources, flavor)
         wanted = sum_parts(claim, flavors)
-        if is_fitting(queue, wanted, ledger):
+        if is_fitting(queue, wanted, ledger.use):
             return Admit(flavors)
-        part = next(p for p, n in wanted.items() if n > ledger.available(queue, p))
-        more = wanted[part] - max(0, ledger.available(queue, part))
-        maximum = ledger.greatest(queue, part)
-        if any(n > ledger.greatest(queue, p) for p, n in wanted.items()):
+        part = next(p for p, n in wanted.items() if n > ledger.use.available(queue, p))
+        more = wanted[part] - max(0, ledger.use.available(queue, part))
+        maximum = ledger.use.greatest(queue, part)
+        if any(n > ledger.use.greatest(queue, p) for p, n in wanted.items()):
             why = (
                 f"insufficient quota for {part[1]} in flavor {flavor}, request > maximum capacity"
                 f" ({wanted[part]} > {maximum})"

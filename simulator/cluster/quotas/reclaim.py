@@ -8,7 +8,14 @@ all are put back. Source: Kueue's documentation of preemption.
 from collections.abc import Iterable, Mapping
 
 from simulator.cluster.quotas.claims import QuotaClaim
-from simulator.cluster.quotas.cohort import AdmittedClaim, ClusterQueue, Ledger, Part, sum_parts
+from simulator.cluster.quotas.cohort import (
+    AdmittedClaim,
+    ClusterQueue,
+    Ledger,
+    Part,
+    QuotaUse,
+    sum_parts,
+)
 
 
 def find_targets(
@@ -16,12 +23,13 @@ def find_targets(
 ) -> list[AdmittedClaim]:
     """Return the claims to evict, in order; empty when no allowed eviction would help."""
     queue, wanted = ledger.queues[claim.queue], sum_parts(claim, flavors)
-    short = {part for part, n in wanted.items() if n > ledger.available(queue, part)}
+    use = ledger.use
+    short = {part for part, n in wanted.items() if n > use.available(queue, part)}
     own_claims = _list_own(claim, queue, ledger, short)
-    borrowers = _list_others(queue, ledger, short)
     within = all(
-        ledger.used(queue.name, part) + wanted[part] <= queue.quota(part).nominal for part in short
+        use.used(queue.name, part) + wanted[part] <= queue.quota(part).nominal for part in short
     )
+    borrowers = _list_others(queue, ledger, short) if within or queue.borrow_preempts else []
     if within:
         reclaimed = [admitted for admitted in borrowers if _is_reclaiming(claim, queue, admitted)]
         victims = _find_minimal(queue, wanted, [*reclaimed, *own_claims], ledger, borrow=False)
@@ -64,26 +72,23 @@ def _list_own(
         return []
     own = ledger.held_by(queue.name)
     return _sort_claims(
-        admitted for admitted in own if yields(admitted) and short & admitted.parts().keys()
+        admitted for admitted in own if yields(admitted) and short & admitted.parts.keys()
     )
 
 
 def _list_others(queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[AdmittedClaim]:
     if queue.reclaim == "Never" and not queue.borrow_preempts:
         return []
-    claims = (
-        admitted
-        for other in ledger.mates(queue)
-        if other is not queue and any(ledger.borrowing(other.name, part) for part in short)
-        for admitted in ledger.held_by(other.name)
-    )
-    return _sort_claims(admitted for admitted in claims if _is_borrowing(ledger, admitted, short))
+    claims: list[AdmittedClaim] = []
+    for other in ledger.mates(queue):
+        borrowed = {part for part in short if ledger.use.borrowing(other.name, part)}
+        if other is not queue and borrowed:
+            claims += (a for a in ledger.held_by(other.name) if borrowed & a.parts.keys())
+    return _sort_claims(claims)
 
 
-def _is_borrowing(ledger: Ledger, admitted: AdmittedClaim, short: set[Part]) -> bool:
-    return any(
-        ledger.borrowing(admitted.claim.queue, part) for part in short & admitted.parts().keys()
-    )
+def _is_borrowing(use: QuotaUse, admitted: AdmittedClaim, short: set[Part]) -> bool:
+    return any(use.borrowing(admitted.claim.queue, part) for part in short & admitted.parts.keys())
 
 
 def _sort_claims(admitted: Iterable[AdmittedClaim]) -> list[AdmittedClaim]:
@@ -102,15 +107,15 @@ def _find_minimal(
 ) -> list[AdmittedClaim]:
     if not candidates:
         return []
-    short = {part for part, n in wanted.items() if n > ledger.available(queue, part)}
-    trial = ledger.copy()
+    trial = ledger.use.copy()
+    short = {part for part, n in wanted.items() if n > trial.available(queue, part)}
     evicted: list[AdmittedClaim] = []
     for admitted in sorted(candidates, key=lambda a: not a.leaving):
         if is_fitting(queue, wanted, trial, borrow=borrow):
             break
         # A queue that has returned enough meanwhile is left unchanged.
         if admitted.claim.queue == queue.name or _is_borrowing(trial, admitted, short):
-            trial.drop(admitted.claim.uid)
+            trial.drop(admitted)
             evicted.append(admitted)
     if not is_fitting(queue, wanted, trial, borrow=borrow):
         return []
@@ -118,17 +123,17 @@ def _find_minimal(
     for admitted in reversed(evicted):
         trial.add(admitted)
         if not is_fitting(queue, wanted, trial, borrow=borrow):
-            trial.drop(admitted.claim.uid)
+            trial.drop(admitted)
             needed.append(admitted)
     return needed[::-1]
 
 
 def is_fitting(
-    queue: ClusterQueue, wanted: Mapping[Part, int], ledger: Ledger, *, borrow: bool = True
+    queue: ClusterQueue, wanted: Mapping[Part, int], use: QuotaUse, *, borrow: bool = True
 ) -> bool:
     """Return whether a queue may take the whole claim, within its nominal quota or beyond."""
     return all(
-        n <= ledger.available(queue, part)
-        and (borrow or ledger.used(queue.name, part) + n <= queue.quota(part).nominal)
+        n <= use.available(queue, part)
+        and (borrow or use.used(queue.name, part) + n <= queue.quota(part).nominal)
         for part, n in wanted.items()
     )

@@ -2,13 +2,16 @@
 
 The trace is a sample of task shapes that holds at most 65.6 of 6,212 GPUs at a time, so none of its
 waits comes from capacity: the replay cannot have the long ones, and says that it is not to be
-trusted.
+trusted. A scheduler that binds so many pods a second does not have them either.
 """
 
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow.csv
 import pytest
 
 from collectors.openb import EPOCH, import_openb
@@ -43,3 +46,68 @@ def test_the_replay_has_no_wait_of_openb_and_says_that_it_is_not_to_be_trusted(
     assert (p95.replayed, p95.within) == (0, False)
     assert calibration.trust == "not to be trusted"
     assert figures["utilisation by hour"].within
+
+
+Seconds = npt.NDArray[np.float64]
+RETRY_S = 34.6
+"""The time between two tries, as the waits show it."""
+
+
+def read_trace(
+    shared_data: Callable[[str], Path],
+) -> tuple[Seconds, Seconds, npt.NDArray[np.bool_]]:
+    """Return creation and wait of each pod that was scheduled, and whether it has GPUs."""
+    rows = pyarrow.csv.read_csv(shared_data("openb/openb_pod_list_default.csv"))
+    rows = rows.filter(rows["scheduled_time"].is_valid()).sort_by("creation_time")
+    created, scheduled = (
+        rows[name].to_numpy().astype(np.float64) for name in ("creation_time", "scheduled_time")
+    )
+    return created, scheduled - created, rows["num_gpu"].to_numpy() > 0
+
+
+def serve(created: Seconds, pod_s: float) -> Seconds:
+    """Return the waits if one scheduler binds the pods one after the other, each in `pod_s`."""
+    place = np.arange(len(created))
+    free: Seconds = np.maximum.accumulate(created - place * pod_s) + (place + 1) * pod_s
+    return free - created
+
+
+@pytest.mark.real_data
+def test_no_rate_of_binding_gives_both_percentiles_of_openb_s_waits(
+    shared_data: Callable[[str], Path],
+) -> None:
+    created, waits, on_gpu = read_trace(shared_data)
+    halves = slice(0, len(created) // 2), slice(len(created) // 2, None)
+    recorded = [np.quantile(waits[half][on_gpu[half]], (0.5, 0.95)) for half in halves]
+    assert [q.tolist() for q in recorded] == [[1, 174], [3, pytest.approx(314)]]
+
+    def predict(half: slice, pod_s: float) -> list[float]:
+        served = serve(created[half], pod_s)[on_gpu[half]]
+        return [float(q) for q in np.quantile(served, (0.5, 0.95))]
+
+    tried = [*np.arange(0.2, 1, 0.2), *np.arange(1, 150)]
+    first = {pod_s: predict(halves[0], pod_s) for pod_s in tried}
+    for nth, expected in ((0, (1, [1, 1])), (1, (70, [70, pytest.approx(306, abs=1)]))):
+        fitted = min(tried, key=lambda pod_s: abs(first[pod_s][nth] - recorded[0][nth]))
+        assert (fitted, predict(halves[1], fitted)) == (pytest.approx(expected[0]), expected[1])
+    within = [
+        pod_s for pod_s in tried if np.allclose(predict(halves[1], pod_s), recorded[1], rtol=0.1)
+    ]
+    assert within == []
+
+
+@pytest.mark.real_data
+def test_openb_s_waits_are_tries_again_of_a_cause_that_the_trace_has_not(
+    shared_data: Callable[[str], Path],
+) -> None:
+    created, waits, on_gpu = read_trace(shared_data)
+    some = waits[on_gpu & (waits > 20) & (waits < 300)]
+    near = np.abs(some - np.round(some / RETRY_S) * RETRY_S) <= 4
+    # By chance 9 of 34.6 s are so near.
+    assert near.mean() == pytest.approx(0.93, abs=0.005)
+    late = np.flatnonzero(on_gpu & (waits > 100))
+    scheduled = created + waits
+    passed = [bool((scheduled[i + 1 :] < scheduled[i]).any()) for i in late]
+    assert (len(late), sum(passed)) == (851, 431)
+    rows = pyarrow.csv.read_csv(shared_data("openb/openb_pod_list_default.csv"))
+    assert rows["gpu_spec"].null_count == len(rows), "no pod names a model"

@@ -1,6 +1,7 @@
 """The replay on sites so small that every wait is known by hand, and its laws on any site."""
 
 from itertools import combinations
+from math import inf
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from runtime.operations.what_if.records import (
     ReplayQueue,
     ReplayResult,
     ReplaySite,
+    ReplayUnit,
     SchedulerKind,
 )
 from runtime.operations.what_if.replay import replay
@@ -167,20 +169,62 @@ def test_more_capacity_never_lowers_the_served_hours(
     assert served[1] >= served[0]
 
 
+def stop(unit: ReplayUnit, *pauses: tuple[float, float]) -> ReplayUnit:
+    """Return the unit with pauses in hours, its GPU-hours at 2 USD."""
+    built = tuple(ReplayPause(after * HOUR, pause * HOUR, 2.0) for after, pause in pauses)
+    return msgspec.structs.replace(unit, pauses=built)
+
+
+def list_runs(result: ReplayResult) -> list[tuple[str, float, float]]:
+    return [(run.unit, run.start_s / HOUR, run.end_s / HOUR) for run in result.runs]
+
+
 def test_a_stop_frees_the_gpu_until_the_next_use() -> None:
     # x runs 0-1, is stopped, is needed again at 4; y has the GPU 1-5; x runs its last 2 h at 5-7.
-    x = msgspec.structs.replace(build_unit("x", 0, 6), pause=ReplayPause(HOUR, 3 * HOUR))
+    x = stop(build_unit("x", 0, 6), (1, 3))
     result = replay(build_site([x, build_unit("y", 0.5, 4)], nodes=(1,)))
-    runs = [(run.unit, run.start_s / HOUR, run.end_s / HOUR) for run in result.runs]
-    assert runs == [("x", 0, 1), ("y", 1, 5), ("x", 5, 7)]
+    assert list_runs(result) == [("x", 0, 1), ("y", 1, 5), ("x", 5, 7)]
     stopped, _ = result.units
-    assert (stopped.start_s, stopped.end_s, stopped.return_wait_s) == (0, 7 * HOUR, HOUR)
+    assert (stopped.start_s, stopped.end_s, stopped.return_waits_s) == (0, 7 * HOUR, (HOUR,))
     measures = measure_replay(result)
     assert (measures.stopped, measures.return_wait_p95_s) == (1, HOUR)
+    assert (measures.stops, measures.released_gpu_hours) == (1, 3)
+
+
+def test_a_unit_that_comes_back_is_stopped_again() -> None:
+    # Of its 9 h it needs no GPU in 1-4 and from 6 on. y has the GPU 1-5, so it comes back at 5, not
+    # 4, works its 2 h, and is stopped at 7, with 3 h that it would have held: at 2 USD 3 h and 3 h.
+    x = stop(build_unit("x", 0, 9), (1, 3), (6, inf))
+    result = replay(build_site([x, build_unit("y", 0.5, 4)], nodes=(1,)))
+    assert list_runs(result) == [("x", 0, 1), ("y", 1, 5), ("x", 5, 7)]
+    assert [(s.at_s / HOUR, s.gpu_seconds / HOUR, s.usd) for s in result.stops] == [
+        (1, 3, 6.0), (7, 3, 6.0),
+    ]  # fmt: skip
+
+
+def test_a_stop_frees_no_more_than_the_unit_would_have_held() -> None:
+    # The pods would have run 2 and 4 h and are stopped at 1 for 2 h: 1 h and 2 h are free. The
+    # other unit never ends; the window does, at 10.
+    gang = stop(build_unit("gang", 0, 4, pods=2), (1, 2))
+    gang = msgspec.structs.replace(gang, run_s=(2 * HOUR, 4 * HOUR))
+    endless = stop(build_unit("endless", 0, inf), (4, inf))
+    result = replay(build_site([gang, endless], nodes=(3,)))
+    assert [s.gpu_seconds / HOUR for s in result.stops] == [3, 6]
+    # 1 + 1, the last hour of one pod, 4 of the endless one. Nothing else waits: 4 + 2 + 10 - 9 = 7.
+    assert measure_replay(result).gpu_hours == 7
+
+
+def test_a_stop_after_an_eviction_counts_the_work_that_a_checkpoint_holds() -> None:
+    # x works 0-2, is evicted for 1 h with all of it saved, and is stopped after 3 h of work, at 4.
+    x = msgspec.structs.replace(stop(build_unit("x", 0, 6), (3, inf)), checkpoint_s=HOUR)
+    high = build_unit("high", 2, 1, priority=5)
+    result = replay(build_site([x, high], nodes=(1,)))
+    assert list_runs(result) == [("x", 0, 2), ("high", 2, 3), ("x", 3, 4)]
+    assert [s.gpu_seconds / HOUR for s in result.stops] == [3]
 
 
 def test_a_stop_of_what_is_not_used_again_ends_it() -> None:
-    x = msgspec.structs.replace(build_unit("x", 0, 6), pause=ReplayPause(HOUR))
+    x = stop(build_unit("x", 0, 6), (1, inf))
     result = replay(build_site([x, build_unit("y", 0.5, 4)], nodes=(1,)))
     assert [unit.end_s for unit in result.units] == [HOUR, 5 * HOUR]
     assert measure_replay(result).stopped == 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim, Refuse, Verdict
-from simulator.cluster.quotas.cohort import ClusterQueue, Quota
+from simulator.cluster.quotas.cohort import AdmittedClaim, ClusterQueue, Ledger, Quota
 from simulator.cluster.quotas.kueue import Cohorts
 
 GPU = "nvidia.com/gpu"
@@ -330,3 +330,34 @@ def test_a_cycle_leaves_what_judging_one_by_one_allows(
     left = [one for one in pending if one.uid not in admitted]
     if not any(isinstance(verdict, Preempt) for _, verdict in verdicts):
         assert not any(isinstance(cohorts.admit(one), Admit) for one in left)
+
+
+@given(queues, steps)
+def test_kept_sums_are_those_over_all_queues_of_the_cohort(
+    drawn: list[tuple[int, int | None, int | None, str, str, bool]],
+    history: list[tuple[int, int, int, bool]],
+) -> None:
+    """What is available follows from every queue's use, by the formula of `cohort`."""
+    made, part = built(drawn), ("h100", GPU)
+    ledger = Ledger({one.name: one for one in made})
+    for nth, (at, gpus, _, leave) in enumerate(history):
+        wanted = claim(f"w{nth}", made[at % len(made)].name, gpus)
+        ledger.add(AdmittedClaim(wanted, {GPU: "h100"}, float(nth)))
+        if leave:
+            ledger.drop(f"w{nth // 2}")
+        pool = sum(
+            one.quota(part).nominal
+            - one.quota(part).unlendable
+            - max(0, ledger.use.used(one.name, part) - one.quota(part).unlendable)
+            for one in made
+        )
+        for one in made:
+            quota, used = one.quota(part), ledger.use.used(one.name, part)
+            held = sum(a.parts[part] for a in ledger.held_by(one.name))
+            assert used == held
+            room = pool
+            if quota.borrowing_limit is not None:
+                limit = quota.nominal + quota.borrowing_limit
+                room = min(pool, limit - max(used, quota.unlendable))
+            assert ledger.use.available(one, part) == max(0, quota.unlendable - used) + room
+        assert ledger.use.available(made[0], part) == ledger.use.copy().available(made[0], part)
