@@ -1,23 +1,55 @@
 """Store incidents as pages and reports show them: the table `incident`."""
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fallow.protocols import Views
 from fallow.tables import get_schema
 from fallow.window import Window
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-REPLACED = "start >= $since AND start < $until OR list_contains($ids, id)"
+CONTINUED = timedelta(hours=1)
+"""A stored incident may go on this long after its last sign: the signs of one device do."""
+LONGEST = timedelta(hours=24)
+"""Of an incident whose first sign is older before a window, that sign is not read again."""
+FIRST_SIGN = 'SELECT min(start) AS at FROM incident WHERE start >= $earliest AND "end" >= $edge'
+REPLACED = 'start >= $earliest AND start < $until AND "end" >= $edge OR list_contains($ids, id)'
+
+
+def extend_to_first_signs(views: Views, window: Window) -> Window:
+    """Return the window from the first sign of each stored incident that may go on in it.
+
+    So an incident is read whole and keeps its id while the window slides over it.
+    """
+    edges = _find_edges(window)
+    (row,) = views.query(
+        FIRST_SIGN, {"earliest": edges["earliest"], "edge": edges["edge"]}
+    ).to_pylist()
+    first = row["at"]
+    if first is None or first >= window.bounds()["since"]:
+        return window
+    return Window(first.replace(tzinfo=window.start.tzinfo), window.end)
 
 
 def write_incidents(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
-    """Replace the incidents that began in a window; return how many were written.
+    """Replace the incidents that reach into a window; return how many were written.
 
-    An incident that began before it and is read again keeps one row.
+    `rows` are those read in the window that `extend_to_first_signs` gives.
     """
     rows = rows.cast(get_schema("incident"))
-    parameters = {**window.bounds(), "ids": rows["id"].to_pylist()}
-    return wh.replace("incident", rows, REPLACED, parameters)
+    return wh.replace(
+        "incident", rows, REPLACED, {**_find_edges(window), "ids": rows["id"].to_pylist()}
+    )
+
+
+def _find_edges(window: Window) -> dict[str, Any]:
+    bounds = window.bounds()
+    return {
+        "earliest": bounds["since"] - LONGEST,
+        "edge": bounds["since"] - CONTINUED,
+        "until": bounds["until"],
+    }

@@ -26,7 +26,7 @@ from fallow.tables import get_schema
 from fallow.window import Window
 from runtime.operations import windows
 from runtime.operations.analyzer_runs import load_analyzers
-from warehouse.incidents import write_incidents
+from warehouse.incidents import CONTINUED, extend_to_first_signs, write_incidents
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -46,9 +46,11 @@ def list_incidents(
 ) -> list[Incident]:
     """Return the incidents of a window, oldest first; `cluster` narrows them to one cluster."""
     settings = warehouse.settings
-    stalls = load_analyzers(settings, [STALLED])[STALLED].find(warehouse, window)
-    incidents = read_incidents(warehouse, window, settings.reliability, stalls)
-    return [i for i in incidents if cluster is None or i.cluster == cluster]
+    whole = extend_to_first_signs(warehouse, window)
+    stalls = load_analyzers(settings, [STALLED])[STALLED].find(warehouse, whole)
+    incidents = read_incidents(warehouse, whole, settings.reliability, stalls)
+    since = window.bounds()["since"]
+    return [i for i in incidents if i.end >= since and (cluster is None or i.cluster == cluster)]
 
 
 def read_costs(
@@ -102,9 +104,12 @@ def store_incidents(
 
     `stalls` are the findings of the analyzer `stalled`.
     """
-    recent = [finding for finding in stalls if finding.window.end > window.start]
-    incidents = read_incidents(warehouse, window, warehouse.settings.reliability, recent)
-    _, costs = read_costs(warehouse, window, incidents)
+    whole = extend_to_first_signs(warehouse, window)
+    recent = [finding for finding in stalls if finding.window.end > whole.start]
+    read = read_incidents(warehouse, whole, warehouse.settings.reliability, recent)
+    since = window.bounds()["since"] - CONTINUED
+    incidents = [incident for incident in read if incident.end >= since]
+    _, costs = read_costs(warehouse, whole, incidents)
     computed_at = now.astimezone(UTC).replace(tzinfo=None)
     rows = [{**_build_stored(i, costs[i.id]), "computed_at": computed_at} for i in incidents]
     schema = get_schema("incident")

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from actions.gate_answers import find_subject, format_subject
+from analyzers.fragmentation.moves_way import MovesWay
 from fallow.errors import UsageError
 from fallow.models import Subject
 from runtime.operations import windows
@@ -32,7 +33,11 @@ def read_queue(
 ) -> tuple[list[QueuedWorkload], datetime]:
     """Return who waits for GPUs, and for which time: the end of the data at most."""
     last = _find_time(warehouse, at, cluster)
-    return QueueReader(warehouse, last).read(cluster), last
+    return _build_reader(warehouse, last).read(cluster), last
+
+
+def _build_reader(warehouse: "Warehouse", at: datetime) -> QueueReader:
+    return QueueReader(warehouse, at, MovesWay(warehouse, at, warehouse.settings.fragmentation))
 
 
 def explain_why_pending(
@@ -46,7 +51,7 @@ def explain_why_pending(
         UsageError: no workload, or several that wait, have this name.
     """
     last = _find_time(warehouse, at, cluster)
-    reader = QueueReader(warehouse, last)
+    reader = _build_reader(warehouse, last)
     waiting = reader.list_waiting()
     others = {record.key: record for record in reader.list_others()}
     keys = [key for key in {**others, **waiting} if cluster is None or key[0] == cluster]
@@ -178,6 +183,7 @@ def _describe_way(way: WayIn) -> dict[str, Any]:
         "workloads": [format_key(key) for key in way.workloads],
         "lenders": list(way.lenders),
         "gpus": way.gpus,
+        "moves": list(way.moves),
         "lost_gpu_hours": way.lost.gpu_hours if way.state == "holds" else None,
         "lost_why": way.lost.why,
     }

@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, timedelta
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,8 @@ from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.test_incidents_command import StoredRows
 from warehouse.coverage import WindowCoverage
 from warehouse.lake import Warehouse
+
+LENGTH = timedelta(minutes=30)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +52,32 @@ def test_incidents_are_stored_once_with_their_evidence(stored: Warehouse) -> Non
     assert {"node_not_ready", "pods_lost"} <= set(signs)
     live = list_incidents(stored, WINDOW)
     assert {i.id for i in live} == {r["id"] for r in rows}
+
+
+def test_an_incident_keeps_its_id_while_the_window_slides_over_its_first_sign(
+    tmp_path: Path,
+) -> None:
+    """Two GPUs are hot for 90 minutes; windows of 30 minutes slide over it and go on."""
+    settings = load(environ={}, flags={"home": tmp_path}).settings
+    case = read_cases()["straggler by a hot pair"]
+    with Warehouse.open(settings, write=True) as warehouse:
+        fill(StoredRows(warehouse), CasePlayer(case, START.timestamp()).play())
+        (before,) = list_incidents(warehouse, WINDOW)
+        assert before.end - before.start == timedelta(minutes=89, seconds=30)
+        until, stored = before.start.replace(tzinfo=UTC) + timedelta(minutes=20), set()
+        rows: list[dict[str, Any]] = []
+        while until < WINDOW.end:
+            store_incidents(warehouse, Window(until - LENGTH, until), [], until)
+            rows = warehouse.query("SELECT id, start, cause FROM incident", {}).to_pylist()
+            stored.add(tuple((row["id"], row["start"]) for row in rows))
+            until += timedelta(minutes=10)
+        assert stored == {((before.id, before.start),)}
+        assert rows[0]["cause"] == before.verdict.cause == "heat"
+        # A list of the last minutes has the same id, and all signs; one after it has none.
+        end = before.end.replace(tzinfo=UTC)
+        (listed,) = list_incidents(warehouse, Window(end - LENGTH / 2, end + LENGTH / 2))
+        assert (listed.id, len(listed.signals)) == (before.id, len(before.signals))
+        assert list_incidents(warehouse, Window(end + LENGTH / 2, end + LENGTH)) == []
 
 
 @pytest.mark.parametrize(

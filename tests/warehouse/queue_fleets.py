@@ -37,7 +37,8 @@ class QueueFleet(Fleet):
             "allocation",
             [
                 whose | {
-                    "device": device, "pod_uid": f"{workload}-{device}", "pod": f"{workload}-0",
+                    "device": device, "pod_uid": f"{workload}-{device.split('/')[0]}",
+                    "pod": f"{workload}-0",
                     "start": start, "end": THEN, "share": 1.0, "attribution": "exact",
                 }
                 for device in devices

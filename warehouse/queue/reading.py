@@ -34,7 +34,7 @@ from warehouse.placement.pod_demand import PodDemand, build_demand
 from warehouse.queue.holders import DeviceHolder, Holders
 from warehouse.queue.reasons import classify_text, list_reasons, read_messages
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
-from warehouse.queue.ways import StoppableHolders, WaitingDemand, find_ways
+from warehouse.queue.ways import MovePlanner, StoppableHolders, WaitingDemand, find_ways
 from warehouse.steps import POD_OWNERS, compose_query
 
 SKEW = timedelta(seconds=30)
@@ -79,10 +79,14 @@ class StartingPod(Row, frozen=True):
 
 
 class QueueReader:
-    """Reads the queue of every cluster at one time; nothing is written."""
+    """Reads the queue of every cluster at one time; nothing is written.
 
-    def __init__(self, views: Views, now: datetime) -> None:
+    `planner` finds moves of running pods; without one no way is after moves.
+    """
+
+    def __init__(self, views: Views, now: datetime, planner: MovePlanner | None = None) -> None:
         self._views, self._now, self._at = views, now, to_micros(now)
+        self._planner = planner
         self.places = PendingPlaces(views, now)
         self._holders = Holders(views, self.places.state, now)
         self._legal: dict[tuple[str, PodDemand], frozenset[NodeKey]] = {}
@@ -185,7 +189,7 @@ class QueueReader:
             stoppable = StoppableHolders(idle, lower, never)
             self._ways[same] = (
                 holders,
-                find_ways(demand, answer, self.places.quotas, stoppable),
+                find_ways(demand, answer, self.places.quotas, stoppable, self._planner),
             )
         holders, ways = self._ways[same]
         if answer.answer == "fits_here":

@@ -13,7 +13,7 @@ Reason = Literal[
     "no_fit", "quota", "priority", "gang", "taint", "topology", "dra", "image", "volume",
     "node_selector", "gate", "unknown",
 ]  # fmt: skip
-WayKind = Literal["free", "borrow", "reclaim_idle", "elsewhere", "preempt"]
+WayKind = Literal["free", "borrow", "reclaim_idle", "after_moves", "elsewhere", "preempt"]
 WayState = Literal["holds", "refused", "unknown"]
 Hold = Literal["idle", "lower_priority"]
 
@@ -65,6 +65,8 @@ class WayIn(msgspec.Struct, frozen=True):
     gpus: int = 0
     """Devices that it frees."""
     lost: WorkAtRisk = WorkAtRisk(0.0, "")
+    moves: tuple[str, ...] = ()
+    """Pods that move first: namespace/pod: node to node."""
 
     def describe(self) -> str:
         """Return a way that holds in words."""
@@ -79,6 +81,8 @@ class WayIn(msgspec.Struct, frozen=True):
                 return f"borrow quota of {', '.join(self.lenders) or 'its cohort'}{nodes}"
             case "reclaim_idle":
                 return f"reclaim the idle {names}{nodes}"
+            case "after_moves":
+                return f"move {'; '.join(self.moves)}: then{nodes}"
             case "elsewhere":
                 return f"cluster {self.cluster}{nodes}"
             case "preempt":

@@ -9,6 +9,7 @@ holders lose least per pod, without those that are not needed: another set may b
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Protocol
 
 import msgspec
 
@@ -25,7 +26,7 @@ MOST_TRIED = 8
 MOST_DROPPED = 64
 """Of those chosen for a gang, the most expensive ones that are tried to be left out."""
 ORDER: dict[WayKind, int] = {
-    "free": 0, "borrow": 1, "reclaim_idle": 2, "elsewhere": 3, "preempt": 4,
+    "free": 0, "borrow": 1, "reclaim_idle": 2, "after_moves": 3, "elsewhere": 4, "preempt": 5,
 }  # fmt: skip
 """Of ways that lose equally much, the first one is cheaper."""
 STATES = {"holds": 0, "unknown": 1, "refused": 2}
@@ -64,14 +65,27 @@ class StoppableHolders(msgspec.Struct, frozen=True):
     """Why the waiting workload evicts nobody; empty = it may."""
 
 
+class MovePlanner(Protocol):
+    """Finds moves of running pods that let a waiting workload in."""
+
+    def find(self, demand: WaitingDemand, left: tuple[PodDemand, ...]) -> WayIn:
+        """Return the way `after_moves`; `left` are the pods without a place now."""
+        ...
+
+
 def find_ways(
-    demand: WaitingDemand, answer: PendingAnswer, quotas: QuotaRoom, stoppable: StoppableHolders
+    demand: WaitingDemand,
+    answer: PendingAnswer,
+    quotas: QuotaRoom,
+    stoppable: StoppableHolders,
+    planner: MovePlanner | None = None,
 ) -> tuple[WayIn, ...]:
-    """Return the ways in, the cheapest that holds first."""
+    """Return the ways in, the cheapest that holds first; without a planner no moves."""
     ways = [
         _describe_free(demand, answer),
         _find_borrowing(demand, quotas),
         _find_reclaim(demand, quotas, stoppable.idle),
+        _find_moves(demand, quotas, planner),
         _describe_elsewhere(demand, answer),
         _find_preemption(demand, quotas, stoppable),
     ]
@@ -146,6 +160,17 @@ def _find_reclaim(demand: WaitingDemand, quotas: QuotaRoom, idle: Sequence[Devic
     )
     lost = WorkAtRisk(0.0, "none by the signals of its devices; what it holds in memory is lost")
     return msgspec.structs.replace(way, lost=lost if way.state == "holds" else way.lost)
+
+
+def _find_moves(
+    demand: WaitingDemand, quotas: QuotaRoom, planner: MovePlanner | None
+) -> WayIn | None:
+    """Return the way after moves; None = nobody plans them, or all pods fit without."""
+    left, _ = _place(demand, {key: node.free for key, node in demand.nodes.items()})
+    if planner is None or not left:
+        return None
+    quota = _explain_quota(demand, quotas, ())
+    return WayIn("after_moves", "refused", quota) if quota else planner.find(demand, left)
 
 
 def _find_preemption(

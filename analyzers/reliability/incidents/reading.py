@@ -195,12 +195,9 @@ def _build(group: Sequence[Signal], evidence: SiteEvidence) -> Incident:
     verdict = judge_signals(group, has_checkpoint=has_checkpoint, recovered=recovered)
     nodes = _list_distinct(s.node for s in group)
     affected = [p for p in evidence.pods if p.owner in owners and _is_alive(p, start)]
-    first = group[0]
-    subject = repr(owners or nodes)
-    digest = hashlib.sha256(f"{first.cluster}\x1f{subject}\x1f{start.isoformat()}".encode())
     return Incident(
-        id=digest.hexdigest()[:12],
-        cluster=first.cluster,
+        id=_compute_id(group[0]),
+        cluster=group[0].cluster,
         start=start,
         end=end,
         known_at=_find_known(group, verdict, has_checkpoint=has_checkpoint, recovered=recovered),
@@ -214,6 +211,13 @@ def _build(group: Sequence[Signal], evidence: SiteEvidence) -> Incident:
         lost=_sum_lost(owners, failures, evidence),
         recovery_s=max(seconds, default=None) if recovered else None,
     )
+
+
+def _compute_id(first: Signal) -> str:
+    """Return the id of the incident with this first sign: later ones do not change it."""
+    place = (first.owner, first.pod) if first.pod or first.owner else first.node
+    sign = (first.cluster, first.name, first.at.isoformat(), first.device, place)
+    return hashlib.sha256(repr(sign).encode()).hexdigest()[:12]
 
 
 def _list_failures_near(

@@ -88,7 +88,7 @@ def test_an_application_xid_never_recycles_by_itself(code: int) -> None:
 
 HARDWARE = {
     "xid_off_bus", "device_gone", "remap_failed", "xid_application_workloads", "node_not_ready",
-    "node_rebooted", "pods_lost", "kernel_problem",
+    "node_rebooted", "pods_lost", "kernel_problem", "gpu_missing",
 }  # fmt: skip
 
 
@@ -213,6 +213,11 @@ def test_progress_alone_is_no_incident() -> None:
         (("filesystem_readonly",), "disk of the node", "restart elsewhere"),
         (("disk_error",), "unknown", "hold"),
         (("runtime_problem",), "node software", "restart elsewhere"),
+        (("gpu_missing",), "unknown", "hold"),
+        (("gpu_missing", "device_gone"), "gpu off the bus", "recycle the node"),
+        (("ib_link_flapping", "process_failed"), "unknown", "hold"),
+        (("ib_link_flapping", "message_nccl_timeout", "process_failed"), "fabric link",
+         "restart elsewhere"),
         (("process_failed", "crash_loop"), "crash loop", "tell the owner"),
         (("process_failed", "exit_memory_fault"), "unknown", "hold"),
         (("node_not_ready", "pods_lost", "ranks_lost"), "node lost", "recycle the node"),
@@ -276,6 +281,26 @@ def test_a_controllers_event_is_about_its_workload() -> None:
     )  # fmt: skip
     [restart] = list_event_signals([event], OWNERS, {})
     assert (restart.name, restart.owner) == ("controller_restarts", ("c", "ml", "MPIJob", "m"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [
+        ("GPUMissing", "gpu_missing"),
+        ("IBLinkFlapping", "ib_link_flapping"),
+        ("NVLinkStatusInactive", "nvlink_inactive"),
+        ("UnregisterNetDevice", "kernel_problem"),
+        ("FrequentDockerRestart", "runtime_problem"),
+        ("NoGPUMissing", None),
+        ("NoIBLinkFlapping", None),
+    ],
+)
+def test_a_condition_of_aks_is_a_signal_and_its_end_is_none(reason: str, name: str | None) -> None:
+    event = IncidentEvent(
+        cluster="c", uid="u", at=AT, kind="Node", namespace="", name="n", reason=reason, message="",
+    )  # fmt: skip
+    signals = list(list_event_signals([event], OWNERS, {}))
+    assert [s.name for s in signals] == ([name] if name else [])
 
 
 def test_errors_that_rose_are_signals_and_old_ones_are_none() -> None:
