@@ -147,7 +147,8 @@ class PastFindings(Protocol):
 
         case (the finding's number), k (the timestamp's number), mark (changes when a value changes
         that does not only grow), cluster, namespace, workload_kind, workload, kind, evidence,
-        confidence, coverage, gpu_hours, usd, and start and end of its window (us since 1970).
+        confidence, coverage, gpu_hours, usd, start and end of its window (us since 1970), and
+        where `mark` does not change with it, wanted (the probability of a return, 0-1).
         """
         ...
 

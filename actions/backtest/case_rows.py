@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from actions.policy.matching import is_any_match
-from actions.policy.model import Match
+from actions.policy.model import Match, Policy
 
 DAY_US = 86_400 * 1_000_000
 _STATIC = ("cluster", "namespace", "workload_kind", "kind")
@@ -22,12 +22,15 @@ _STATIC = ("cluster", "namespace", "workload_kind", "kind")
 class CaseRows:
     """The rows of a policy's cases: where each case begins, its row at each time, its changes."""
 
-    def __init__(self, rows: pa.Table, match: Match, turn_count: int) -> None:
+    def __init__(self, rows: pa.Table, policy: Policy, turn_count: int) -> None:
+        match = policy.match
         frame: pl.DataFrame = pl.DataFrame(rows).with_row_index("row")
         frame = frame.join(
             _select_possible_kinds(frame, match), on=list(_STATIC), how="semi", nulls_equal=True
         )
-        frame = _mark_changes(frame.sort("case", "k"), match)
+        if "wanted" not in frame.columns:
+            frame = frame.with_columns(wanted=pl.lit(None, dtype=pl.Float64))
+        frame = _mark_changes(frame.sort("case", "k"), match, policy.reversals.rate)
         self.row = frame["row"].to_numpy().astype(np.int64)
         self.k = frame["k"].to_numpy()
         self._frame = frame
@@ -47,6 +50,12 @@ class CaseRows:
         low, high = self._low[case], self._high[case]
         position = low + int(np.searchsorted(self.k[low:high], k))
         return int(self.row[position]) if position < high and self.k[position] == k else None
+
+    def spans(self) -> pl.DataFrame:
+        """Return each row's number, evaluation, workload, and window in microseconds."""
+        return self._frame.select(
+            "row", "k", "cluster", "namespace", "workload_kind", "workload", "start", "end"
+        )
 
     def lasts(self) -> pl.DataFrame:
         """Return for each case its workload and the time at which it ended."""
@@ -76,8 +85,11 @@ def may_match(row: dict[str, Any], match: Match) -> bool:
     return all(not globs or is_any_match(globs, text) for globs, text in checks)
 
 
-def _mark_changes(frame: pl.DataFrame, match: Match) -> pl.DataFrame:
-    """Add `changed`: the first row of a case, and each row that differs from the row before it."""
+def _mark_changes(frame: pl.DataFrame, match: Match, rate: float) -> pl.DataFrame:
+    """Add `changed`: the first row of a case, and each row that differs from the row before it.
+
+    `rate`: up to this probability of a return the policy acts.
+    """
     per_day = DAY_US / (pl.col("end") - pl.col("start"))
     least_us = round(match.min_duration.total_seconds() * 1_000_000)
     usd = (pl.col("usd") * per_day).fill_null(-1.0)
@@ -89,6 +101,7 @@ def _mark_changes(frame: pl.DataFrame, match: Match) -> pl.DataFrame:
             per_day=(pl.col("gpu_hours") * per_day).round(4) >= match.gpu_hours_per_day,
             usd=usd >= float(match.usd_per_day),
             seen=(pl.col("coverage") * 100).floor(),
+            wanted=pl.col("wanted") <= rate,
         )
     )
     same = ["case", "mark", "evidence", "_least"]

@@ -23,7 +23,7 @@ from actions.backtest.fleet_sizes import FleetSizes
 from actions.backtest.result import DAY_HOURS, Backtest, BacktestStop, count_blocked
 from actions.decide import decide
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
-from actions.facts.coverage import WorkloadCoverage, find_partly_seen
+from actions.facts.coverage import PastCoverage, find_partly_seen
 from actions.facts.quotas import Quotas
 from actions.plan import ACT_STEPS, CAPACITY_GATES, Subject, is_ready, rank_case
 from actions.policy.budgets import (
@@ -48,6 +48,7 @@ from warehouse.placement.fleet_state import (
     to_micros,
 )
 from warehouse.placement.pending_queue import PendingWorkloads
+from warehouse.workload_gpus import WorkloadGpus
 
 HOUR_US = 3600 * 1_000_000
 PROMISED = frozenset({"notify", "act"})
@@ -107,12 +108,11 @@ ANY_TURNS = ReplayTurns()
 
 
 class _Surroundings(NamedTuple):
-    """Pending workloads, quotas, device samples and allocations at one time; None = not needed."""
+    """Pending workloads, quotas and device samples at one time; None = not needed."""
 
     line: PendingWorkloads | None
     quotas: Quotas | None
     seen: LatestSamples | None
-    covered: WorkloadCoverage | None
 
 
 class _CaseProgress:
@@ -209,13 +209,14 @@ class _Replay:
         self._past, self._views, self._window = past, views, window
         self._turn_times, self._at = turn_times, [to_micros(m) for m in turn_times]
         self._within = within or policy.reversals.within
-        self._case_rows = CaseRows(past.rows, policy.match, len(turn_times))
+        self._case_rows = CaseRows(past.rows, policy, len(turn_times))
         lasts = self._case_rows.lasts()
         self._candidates = unresolved.find_candidates(past.rows, policy.match)
         keys = [*lasts.select(_KEY).unique(maintain_order=True).iter_rows()]
         keys = [*dict.fromkeys((*keys, *unresolved.list_workloads(self._candidates)))]
         self._fleet_state = FleetState(views, window.start, window.end, keys)
-        self._partly_seen_keys = find_partly_seen(views, keys, window.start, window.end)
+        partly_seen = find_partly_seen(views, keys, window.start, window.end)
+        self._coverage = PastCoverage(views, self._case_rows.spans(), partly_seen, self._at)
         self._used = _read_next_use(views, lasts, window, self._at)
         self._fleets = FleetSizes(views, self._fleet_state, self._policy, turn_times)
         self._horizon = get_horizon([self._policy])
@@ -278,25 +279,29 @@ class _Replay:
                 self._wake(case, until)
                 continue
             self._cases[case].first_seen = self._cases[case].first_seen or now
-            case_findings.append((case, finding))
+            case_findings.append((case, finding, self._coverage.get(row, k)))
         waiting = {c for c in self._ready if self._case_rows.row_at(c, k) is not None}
         self._ready = waiting
         if case_findings:
             self._decide(k, now, case_findings, len(waiting))
 
     def _decide(
-        self, k: int, now: datetime, cases_found: Sequence[tuple[int, Finding]], waiting: int
+        self,
+        k: int,
+        now: datetime,
+        cases_found: Sequence[tuple[int, Finding, WorkloadGpus | None]],
+        waiting: int,
     ) -> None:
         usage_before = self._fleets.at(k)
         self._counted = [u for u in self._counted if u.at > now - self._horizon]
         too_many = explain_excess(self._policy, waiting, usage_before) if waiting else None
         if too_many is not None:
-            self._abort(k, now, too_many, [case for case, _ in cases_found])
+            self._abort(k, now, too_many, [case for case, _, _ in cases_found])
             return
-        surroundings = self._around(now, [finding for _, finding in cases_found])
+        surroundings = self._around(now, [finding for _, finding, _ in cases_found])
         cases = [
-            (self._facts(case, finding, advice[0], now, surroundings), case)
-            for case, finding in cases_found
+            (self._facts(case, finding, advice[0], now, surroundings, held_gpus=held_gpus), case)
+            for case, finding, held_gpus in cases_found
             if (advice := recommend(finding))
         ]
         cases.sort(key=lambda each: rank_case(each[0]))
@@ -459,12 +464,10 @@ class _Replay:
         """Return what facts need besides the fleet state, where this policy or a case needs it."""
         needs_queue = self._policy.on_pressure or self._policy.on_benefit
         quiet = [finding for finding in findings if not has_sample_times(finding)]
-        partly = [f for f in findings if get_workload_key(f.subject) in self._partly_seen_keys]
         return _Surroundings(
             PendingWorkloads(self._fleet_state, now) if needs_queue else None,
             Quotas(self._views, now) if self._policy.match.over_quota else None,
             LatestSamples(self._views, self._fleet_state, quiet, now) if quiet else None,
-            WorkloadCoverage(self._views, partly, now) if partly else None,
         )
 
     def _facts(
@@ -474,6 +477,8 @@ class _Replay:
         advice: Recommendation,
         now: datetime,
         surroundings: "_Surroundings",
+        *,
+        held_gpus: WorkloadGpus | None,
     ) -> Facts:
         facts = build_facts(
             self._fleet_state,
@@ -483,7 +488,7 @@ class _Replay:
             pending=surroundings.line,
             quotas=surroundings.quotas,
             samples=surroundings.seen,
-            held_gpus=surroundings.covered.of(finding) if surroundings.covered else None,
+            held_gpus=held_gpus,
         )
         progress, workload = self._cases[case], self._workloads[_get_subject(finding)]
         history = CaseHistory(

@@ -1,12 +1,19 @@
 """Compare what cases hold by the inventory with the devices that their evidence covers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+
+import numpy as np
+import polars as pl
 
 from fallow.models import Finding
 from fallow.protocols import Views
 from warehouse.placement.fleet_state import WorkloadKey, get_workload_key, to_micros
 from warehouse.workload_gpus import WorkloadGpus, WorkloadStretch, build_records, read_workload_gpus
+
+MOST_STRETCHES = 10_000
+"""Stretches of past findings that one query compares with the inventory."""
+_KEY = ("cluster", "namespace", "workload_kind", "workload")
 
 
 class WorkloadCoverage:
@@ -21,6 +28,47 @@ class WorkloadCoverage:
     def of(self, finding: Finding) -> WorkloadGpus | None:
         """Return the allocation of a finding's workload; None = the finding is about no pods."""
         return self._by_finding.get(finding.id)
+
+
+class PastCoverage:
+    """The GPUs that workloads held at each evaluation of a replay, by the row of a past finding.
+
+    One query reads several evaluations.
+    """
+
+    def __init__(
+        self,
+        views: Views,
+        rows: pl.DataFrame,
+        workloads: Collection[WorkloadKey],
+        at: Sequence[int],
+    ) -> None:
+        """`rows` has row, k, the names of the workload, start and end; `at` is the time of each k.
+
+        Only the rows of these workloads are read.
+        """
+        keys = pl.DataFrame([*workloads], schema=dict.fromkeys(_KEY, pl.String), orient="row")
+        covered_rows = rows.join(keys, on=_KEY, how="semi", nulls_equal=True)
+        covered_rows = covered_rows.filter(pl.col("namespace") != "").sort("k", "row")
+        ends = pl.min_horizontal("end", pl.Series(at, dtype=pl.Int64).gather(covered_rows["k"]))
+        self._rows = covered_rows.select("row", *_KEY, "start", end=ends)
+        self._k = covered_rows["k"].to_numpy()
+        self._views, self._read = views, 0
+        self._by_row: dict[int, WorkloadGpus] = {}
+
+    def get(self, row: int, k: int) -> WorkloadGpus | None:
+        """Return the allocation behind a row of evaluation `k`; None = it is not among them.
+
+        Evaluations come in order.
+        """
+        if self._read < len(self._k) and self._k[self._read] <= k:
+            begin = int(np.searchsorted(self._k, k))
+            last = self._k[min(begin + MOST_STRETCHES, len(self._k)) - 1]
+            self._read = int(np.searchsorted(self._k, max(last, k), side="right"))
+            part = self._rows[begin : self._read]
+            stretches = [WorkloadStretch(*values) for values in part.iter_rows()]
+            self._by_row = build_records(read_workload_gpus(self._views, stretches))
+        return self._by_row.get(row)
 
 
 def limit_coverage(coverage: float | None, held_gpus: WorkloadGpus | None) -> float | None:

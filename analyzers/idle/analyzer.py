@@ -155,5 +155,6 @@ _COLUMNS = frozenset(
     {
         "case", "k", "mark", "cluster", "namespace", "workload_kind", "workload", "team", "kind",
         "evidence", "actionable", "confidence", "coverage", "gpu_hours", "usd", "start", "end",
+        "wanted",
     }
 )  # fmt: skip

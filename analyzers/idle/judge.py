@@ -304,7 +304,9 @@ def _number_cases(
     rows = rows.join(verdicts, on="judgement", how="left").with_columns(
         confidence=(pl.col("coverage").clip(0, 1) * pl.col("certainty")).round(4),
         gpu_hours=(pl.col("gpu_us") / (3600 * MICRO)).round(6),
-        mark=pl.struct("judgement", "wanted", late=pl.col("at") - pl.col("end"))
+        mark=pl.struct(
+            "judgement", unknown=pl.col("wanted").is_null(), late=pl.col("at") - pl.col("end")
+        )
         .rank("dense")
         .cast(pl.Int64),
         coverage=pl.col("coverage").round(4),

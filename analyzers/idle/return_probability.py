@@ -12,7 +12,9 @@ the estimate is (r + 1/2) / (n + 1), Jeffreys' for a proportion. Where its own d
 the estimate from these alone is used if it is higher.
 """
 
+import itertools
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -34,8 +36,7 @@ WEEKEND = 5
 THURSDAY = 3
 """The day of the week of 1970-01-01."""
 
-IdleTimes = tuple[Ints, Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.bool_]]"]
-"""Columns of idle times in hours: workload, first hour, hour after the last, ended by itself."""
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def add_return_probability(
@@ -90,19 +91,11 @@ def add_return_probability(
     mine = lasting.select("row", "start", "at", *WORKLOAD).join(
         owners.select("number", *WORKLOAD), on=WORKLOAD, nulls_equal=True
     )
-    answers = [
-        (
-            row,
-            *activity_hours.exposures(
-                owner, now, activity_hours.rest_since(owner, now, -(-start // HOUR_US)), ahead
-            ),
-        )
-        for row, owner, start, now in mine.select(
-            "row", "number", "start", pl.col("at") // HOUR_US
-        ).iter_rows()
-    ]
+    owner, now = mine["number"].to_numpy(), (mine["at"] // HOUR_US).to_numpy()
+    since = activity_hours.rest_since(owner, now, -(-mine["start"] // HOUR_US).to_numpy())
+    counts = activity_hours.count_exposures(owner, now, since, ahead)
     estimates = pl.DataFrame(
-        answers, schema={"row": pl.Int64, **dict.fromkeys(COUNTS, pl.Int64)}, orient="row"
+        {"row": mine["row"], **{name: counts[:, n] for n, name in enumerate(COUNTS)}}
     )
     pooled = (pl.col("returns") + 0.5) / (pl.col("exposures") + 1)
     own = (pl.col("own_returns") + 0.5) / (pl.col("own_days") + 1)
@@ -116,6 +109,9 @@ def add_return_probability(
 
 
 COUNTS = ("exposures", "returns", "own_days", "own_returns")
+
+MOST_PAIRS = 2_000_000
+"""Pairs of a question and an idle time of its own workload that are compared at once."""
 
 
 class WorkClock:
@@ -142,68 +138,100 @@ class WorkClock:
         return self._counts[key]
 
 
+class IdleTimes(NamedTuple):
+    """Runs of hours without activity, as columns: the longest first, or by workload."""
+
+    owner: Ints
+    begin: Ints
+    end: Ints
+    """The hour after the last."""
+    itself: Flags
+    """Whether activity ended it, not the end of the rows."""
+
+    def select(self, chosen: "Flags | Ints | slice") -> "IdleTimes":
+        """Return the chosen rows."""
+        return IdleTimes(
+            self.owner[chosen], self.begin[chosen], self.end[chosen], self.itself[chosen]
+        )
+
+
+class _Hours(NamedTuple):
+    """Facts about each hour from `first` on, for one horizon."""
+
+    first: int
+    extent: int
+    workday: Flags
+    """Whether any of the horizon's hours is a working hour."""
+    working: Flags
+    """Whether more than half of them are."""
+    horizons: Ints
+    """How many of this hour and the ones before it, each a horizon apart, are `working`."""
+
+
 class ActivityHours:
-    """The hours of all workloads, sorted by workload and hour, and the idle times in them."""
+    """The hours of all workloads, sorted by workload and hour, and the idle times in them.
+
+    Questions are arrays of equal length. An answer costs the same for few and for many idle times:
+    they are counted once per kind and age, for all hours.
+    """
 
     def __init__(
-        self,
-        owner: Ints,
-        hour: Ints,
-        active: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
-        kind: Ints,
-        clock: WorkClock,
+        self, owner: Ints, hour: Ints, active: Flags, kind: Ints, clock: WorkClock
     ) -> None:
         self._owner, self._hour, self._active, self._kind = owner, hour, active, kind
         self._clock = clock
-        self._cache: dict[tuple[int, int, int], tuple[int, int]] = {}
-        self._own_cache: dict[tuple[int, int], tuple[int, int]] = {}
-        idle_times = self._find_idle_times()
-        self._by_kind = {
-            int(code): tuple(column[kind[idle_times[0]] == code] for column in idle_times)
-            for code in np.unique(kind)
-        }
+        self._origin = int(hour.min()) if len(hour) else 0
+        self._wide = int(hour.max()) - self._origin + 2 if len(hour) else 1
+        self._key = owner * self._wide + hour - self._origin
+        self._idle_times = self._find_idle_times()
 
-    def rest_since(self, owner: int, now: int, start: int) -> int:
-        """Return the hour since which a workload has been inactive, as known at `now`.
+    def rest_since(self, owner: Ints, now: Ints, start: Ints) -> Ints:
+        """Return the hour since which workloads have been inactive, as known at `now`.
 
         If the window begins after the idle time did, `start`, the stretch's first hour, is too
         late.
         """
-        low = int(np.searchsorted(self._owner, owner, side="left"))
-        high = int(np.searchsorted(self._owner, owner, side="right"))
-        high = low + int(np.searchsorted(self._hour[low:high], now, side="left"))
-        active = np.flatnonzero(self._active[low:high])
-        if len(active):
-            return int(self._hour[low + active[-1]]) + 1
-        return min(start, int(self._hour[low])) if high > low else start
+        if not len(self._hour):
+            return start
+        low, high = np.searchsorted(self._owner, owner), self._find_row(owner, now)
+        place = np.minimum(low, len(self._hour) - 1)
+        last = np.maximum.accumulate(np.where(self._active, np.arange(len(self._hour)), -1))
+        latest = np.where(high > low, last[np.maximum(high - 1, 0)], -1)
+        earliest = np.where(high > low, np.minimum(start, self._hour[place]), start)
+        since: Ints = np.where(latest >= low, self._hour[np.maximum(latest, 0)] + 1, earliest)
+        return since
 
-    def exposures(self, owner: int, now: int, begin: int, ahead: int) -> tuple[int, int, int, int]:
-        """Return exposures, returns, own days and own returns of an idle time from hour `begin`."""
-        age = max(now - begin, 1)
-        kind = int(self._kind[owner])
-        key = (owner, now, age)
-        if key not in self._cache:
-            self._cache[key] = self._of_kind(owner, kind, now, age, ahead)
-        if (owner, now) not in self._own_cache:
-            self._own_cache[owner, now] = self._own(owner, now, ahead)
-        others, returned = self._cache[key]
-        days, own = self._own_cache[owner, now]
-        lasted = 0 if returned or own else self._lasted(now, begin, ahead)
-        return others + days + lasted, returned + own, days, own
+    def count_exposures(self, owner: Ints, now: Ints, begin: Ints, ahead: int) -> Ints:
+        """Return exposures, returns, own days and own returns of idle times from `begin` on.
 
-    def _lasted(self, now: int, begin: int, ahead: int) -> int:
-        """Count the consecutive horizons before `now` that an idle time lasted through."""
-        since = np.arange(now - ahead, begin - 1, -ahead, dtype=np.int64)
-        if len(since) and self._clock.working(np.array([now]), ahead)[0]:
-            since = since[2 * self._clock.working(since, ahead) > ahead]
-        return len(since)
+        One row per question, in the columns of `COUNTS`.
+        """
+        if not len(owner):
+            return np.zeros((0, len(COUNTS)), dtype=np.int64)
+        facts = self._describe_hours(now, begin, ahead)
+        age = np.maximum(now - begin, 1)
+        others = self._count_others(owner, now, age, ahead, facts)
+        # Two ages count, so that their horizons do not overlap: the second is known a horizon
+        # earlier. An age less than half as long is no evidence for this one.
+        also = np.flatnonzero(2 * (age - ahead) >= age)
+        others[also] += self._count_others(owner[also], now[also], age[also] - ahead, ahead, facts)
+        own = self._count_own_days(owner, now, ahead)
+        lasted = _count_lasted(now, begin, ahead, facts)
+        alone = (others[:, 1] == 0) & (own[:, 1] == 0)
+        exposures = others[:, 0] + own[:, 0] + np.where(alone, lasted, 0)
+        counts: Ints = np.column_stack([exposures, others[:, 1] + own[:, 1], own])
+        return counts
+
+    def _find_row(self, owner: Ints, hour: Ints) -> Ints:
+        """Return the first row of each workload from an hour on."""
+        inside = np.clip(hour - self._origin, 0, self._wide - 1)
+        return np.searchsorted(self._key, owner * self._wide + inside)
 
     def _find_idle_times(self) -> IdleTimes:
-        """Return runs of hours without activity: owner, begin, end (exclusive), ended by itself."""
         rest = ~self._active
         if not len(rest):
             none = np.empty(0, dtype=np.int64)
-            return none, none, none, np.empty(0, dtype=bool)
+            return IdleTimes(none, none, none, np.empty(0, dtype=bool))
         same = np.concatenate(
             [
                 [False],
@@ -215,60 +243,152 @@ class ActivityHours:
         ends = np.flatnonzero(rest & ~after)
         following = np.minimum(ends + 1, len(rest) - 1)
         itself = (ends + 1 < len(rest)) & same[following] & self._active[following]
-        return self._owner[begins], self._hour[begins], self._hour[ends] + 1, itself
+        return IdleTimes(self._owner[begins], self._hour[begins], self._hour[ends] + 1, itself)
 
-    def _of_kind(self, owner: int, kind: int, now: int, age: int, ahead: int) -> tuple[int, int]:
-        """Count others' idle times that had lasted this long, and those of them that then ended.
+    def _describe_hours(self, now: Ints, begin: Ints, ahead: int) -> _Hours:
+        first = min(self._origin, int(begin.min()), int(now.min())) - ahead
+        count = max(self._origin + self._wide, int(now.max())) - first + ahead + 1
+        working = self._clock.working(np.arange(first, first + count), ahead)
+        mostly = 2 * working > ahead
+        rows = np.pad(mostly.astype(np.int64), (0, -count % ahead)).reshape(-1, ahead)
+        return _Hours(first, count, working > 0, mostly, rows.cumsum(axis=0).ravel())
 
-        Two ages count, so that their horizons do not overlap: `age`, and one horizon less, which is
-        known a horizon earlier. An age less than half as long is no evidence for this one.
-        """
-        ages = [each for each in (age, age - ahead) if 2 * each >= age]
-        counts = [self._at_age(owner, kind, now, each, ahead) for each in ages]
-        return sum(n for n, _ in counts), sum(r for _, r in counts)
-
-    def _at_age(self, owner: int, kind: int, now: int, age: int, ahead: int) -> tuple[int, int]:
-        """Count others' idle times that had lasted `age` hours, and those that then ended.
+    def _count_others(self, owner: Ints, now: Ints, age: Ints, ahead: int, facts: _Hours) -> Ints:
+        """Count others' idle times of the kind that had lasted `age` hours, and those that ended.
 
         Only horizons whose result is known at hour `now` count: a complete one, or a return.
+        Columns: exposures, returns.
         """
-        owners, begin, end, itself = self._by_kind[kind]
-        reached = begin + age
-        if self._clock.working(np.array([now]), ahead)[0]:
-            same = 2 * self._clock.working(reached, ahead) > ahead
-            owners, begin, end, itself, reached = (
-                column[same] for column in (owners, begin, end, itself, reached)
+        counts = np.zeros((len(owner), 2), dtype=np.int64)
+        filtered = facts.workday[now - facts.first]
+        group = (self._kind[owner] * 2 + filtered) * facts.extent + age
+        order = np.argsort(group, kind="stable")
+        begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+        by_kind: dict[int, IdleTimes] = {}
+        for low, high in itertools.pairwise([*begins, len(order)]):
+            chosen, first = order[low:high], order[low]
+            kind = int(self._kind[owner[first]])
+            if kind not in by_kind:
+                by_kind[kind] = self._sort_by_length(kind)
+            counts[chosen] = _count_at_age(
+                by_kind[kind], now[chosen], int(age[first]), ahead, facts, filtered=filtered[first]
             )
-        known_end = np.minimum(end, now)
-        old = (owners != owner) & (known_end >= reached) & (reached < now)
-        ended = old & itself & (end < now) & (end < reached + ahead)
-        # An idle time that lasted through the horizon, as known at `now`.
-        stayed = old & (known_end >= reached + ahead)
-        return int(ended.sum() + stayed.sum()), int(ended.sum())
+        return counts - self._count_own_times(owner, now, age, ahead, facts)
 
-    def _own(self, owner: int, now: int, ahead: int) -> tuple[int, int]:
+    def _sort_by_length(self, kind: int) -> IdleTimes:
+        times = self._idle_times.select(self._kind[self._idle_times.owner] == kind)
+        return times.select(np.argsort(times.begin - times.end, kind="stable"))
+
+    def _count_own_times(
+        self, owner: Ints, now: Ints, age: Ints, ahead: int, facts: _Hours
+    ) -> Ints:
+        """Count the same of the workloads themselves."""
+        counts = np.zeros((len(owner), 2), dtype=np.int64)
+        times = self._idle_times
+        low = np.searchsorted(times.owner, owner)
+        size = np.searchsorted(times.owner, owner, side="right") - low
+        total = np.cumsum(size)
+        for part in np.split(
+            np.arange(len(owner)), np.flatnonzero(np.diff(total // MOST_PAIRS)) + 1
+        ):
+            chosen = np.repeat(part, size[part])
+            within = np.arange(len(chosen)) - np.repeat(
+                np.cumsum(size[part]) - size[part], size[part]
+            )
+            each = times.select(low[chosen] + within)
+            old = each.end - each.begin >= age[chosen]
+            reached = np.where(old, each.begin + age[chosen], facts.first)
+            old &= ~facts.workday[now[chosen] - facts.first] | facts.working[reached - facts.first]
+            late = each.end - each.begin >= age[chosen] + ahead
+            ended = old & each.itself & ~late & (each.end < now[chosen])
+            stayed = old & late & (reached + ahead <= now[chosen])
+            counts[:, 0] += np.bincount(chosen[ended | stayed], minlength=len(owner))
+            counts[:, 1] += np.bincount(chosen[ended], minlength=len(owner))
+        return counts
+
+    def _count_own_days(self, owner: Ints, now: Ints, ahead: int) -> Ints:
         """Count earlier days of the same type on which it was idle before these hours, and returns.
 
-        A day counts only with rows in the hour before and in these hours.
+        A day counts only with rows in the hour before and in these hours. Columns: days, returns.
         """
-        low = int(np.searchsorted(self._owner, owner, side="left"))
-        high = int(np.searchsorted(self._owner, owner, side="right"))
-        if low == high:
-            return 0, 0
-        hour, active = self._hour[low:high], self._active[low:high]
-        first = int(hour[0])
-        days = returned = 0
-        for days_ago in range(1, (now - first) // DAY_H + 1):
+        counts = np.zeros((len(owner), 2), dtype=np.int64)
+        if not len(self._hour):
+            return counts
+        # A horizon of more than a day is cut at `now`: these days are counted one by one.
+        cut_days = (ahead - 1) // DAY_H
+        for days_ago in range(1, cut_days + 1):
             begin = now - days_ago * DAY_H
-            if _is_weekend(begin) != _is_weekend(now):
-                continue
-            before, at, until = np.searchsorted(hour, [begin - 1, begin, min(begin + ahead, now)])
-            if at == before or active[before] or until - at < min(ahead, now - begin):
-                continue
-            days += 1
-            returned += bool(active[at:until].any())
-        return days, returned
+            before = self._find_row(owner, begin - 1)
+            place = np.minimum(before, len(self._hour) - 1)
+            there = (self._owner[place] == owner) & (self._hour[place] == begin - 1)
+            day, returned = self._judge_days(place, begin, np.minimum(begin + ahead, now))
+            day &= there & (_is_weekend(begin) == _is_weekend(now))
+            counts += np.column_stack([day, day & returned])
+        begin = self._hour + 1
+        day, returned = self._judge_days(np.arange(len(begin)), begin, begin + ahead)
+        wide = self._wide // DAY_H + 2
+
+        def number(of: Ints, hour: Ints, weekend: Flags) -> Ints:
+            days = np.clip((hour - self._origin) // DAY_H + 1, 0, wide - 1)
+            return ((of * DAY_H + hour % DAY_H) * 2 + weekend) * wide + days
+
+        key = number(self._owner, begin, _is_weekend(begin))
+        order = np.argsort(key, kind="stable")
+        last = now - (cut_days + 1) * DAY_H
+        high = np.searchsorted(key[order], number(owner, last, _is_weekend(now)), side="right")
+        low = np.searchsorted(key[order], number(owner, last, _is_weekend(now)) // wide * wide)
+        for column, flags in enumerate((day, day & returned)):
+            total = np.concatenate([[0], np.cumsum(flags[order])])
+            counts[:, column] += total[high] - total[low]
+        return counts
+
+    def _judge_days(self, before: Ints, begin: Ints, until: Ints) -> tuple[Flags, Flags]:
+        """Return whether the hours from `begin` on are a day, and whether it returned in them.
+
+        `before` is the row of the hour before.
+        """
+        owner = self._owner[before]
+        end = self._find_row(owner, until)
+        total = np.concatenate([[0], np.cumsum(self._active)])
+        whole = end - before - 1 >= until - begin
+        return ~self._active[before] & whole, total[end] - total[before + 1] > 0
 
 
-def _is_weekend(hour: int) -> bool:
-    return (hour // DAY_H + THURSDAY) % 7 >= WEEKEND
+def _count_at_age(
+    times: IdleTimes, now: Ints, age: int, ahead: int, facts: _Hours, *, filtered: bool
+) -> Ints:
+    """Count idle times, the longest first, that had lasted `age`; see `_count_others`."""
+    length = times.begin - times.end
+    high = int(np.searchsorted(length, -age, side="right"))
+    middle = int(np.searchsorted(length, -age - ahead, side="right"))
+    lasted, ended = times.select(slice(0, middle)), times.select(slice(middle, high))
+    ended = ended.select(ended.itself)
+    if filtered:
+        lasted, ended = (
+            part.select(facts.working[part.begin + age - facts.first]) for part in (lasted, ended)
+        )
+    stayed = _count_until(lasted.begin + age + ahead, facts)
+    returned = _count_until(ended.end + 1, facts)
+    at = now - facts.first
+    return np.column_stack([stayed[at] + returned[at], returned[at]])
+
+
+def _count_until(hour: Ints, facts: _Hours) -> Ints:
+    """Return, for each hour, how many of the given ones are not after it."""
+    counted: Ints = np.cumsum(np.bincount(hour - facts.first, minlength=facts.extent))
+    return counted
+
+
+def _count_lasted(now: Ints, begin: Ints, ahead: int, facts: _Hours) -> Ints:
+    """Count the consecutive horizons before `now` that an idle time lasted through."""
+    count = np.maximum((now - begin) // ahead, 0)
+    last, first = now - ahead - facts.first, now - ahead * (count + 1) - facts.first
+    mostly = facts.horizons[last] - facts.horizons[first]
+    workday = facts.workday[now - facts.first]
+    lasted: Ints = np.where(count == 0, 0, np.where(workday, mostly, count))
+    return lasted
+
+
+def _is_weekend(hour: Ints) -> Flags:
+    weekend: Flags = (hour // DAY_H + THURSDAY) % 7 >= WEEKEND
+    return weekend

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analyzers.idle import return_probability
 from analyzers.idle.return_probability import ActivityHours, WorkClock
+from tests.analyzers.activity_hours import SingleQuestions
 
 NIGHT = WorkClock((0, 0), "UTC")
 """No hour is a working hour: every idle time counts."""
@@ -25,7 +27,7 @@ def hours(*patterns: str, kinds: list[int] | None = None, clock: WorkClock = NIG
     ]
     owner, hour, active = (np.array(c) for c in zip(*rows, strict=True))
     kind = np.array(kinds or [0] * len(patterns))
-    return ActivityHours(owner, hour, active, kind, clock)
+    return SingleQuestions(ActivityHours(owner, hour, active, kind, clock))
 
 
 @pytest.mark.parametrize(
@@ -156,3 +158,13 @@ def test_days_of_its_own_are_those_of_the_same_type() -> None:
 
 def test_a_workload_without_rows_has_no_days() -> None:
     assert hours("...", "   ", kinds=[0, 0]).exposures(1, 3, 2, 2)[2:] == (0, 0)
+
+
+def test_many_questions_have_the_answers_of_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(return_probability, "MOST_PAIRS", 1)
+    made = hours(
+        ".a...a....", "....a.", "..a.......", "a  ..a....", kinds=[0, 0, 1, 0], clock=OFFICE
+    )
+    questions = [(w, now, begin) for w in range(4) for now in range(5, 10) for begin in range(5)]
+    answers = made.hours.count_exposures(*np.array(questions).T, 2)
+    assert [tuple(row) for row in answers.tolist()] == [made.exposures(*q, 2) for q in questions]

@@ -10,6 +10,7 @@ from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.idle.return_probability import ActivityHours, WorkClock
 from fallow.idle_settings import IdleSettings
 from fallow.window import Window
+from tests.analyzers.activity_hours import SingleQuestions
 
 if TYPE_CHECKING:
     Memory = Any
@@ -21,17 +22,19 @@ AHEAD = 4
 
 def hours(
     *workloads: str, first: int = MONDAY, working: tuple[int, int] = (0, 24)
-) -> ActivityHours:
+) -> SingleQuestions:
     """Return workloads of one kind from texts: `a` an active hour, `.` a rest."""
     owner = [n for n, shown in enumerate(workloads) for _ in shown]
     hour = [first + h for shown in workloads for h in range(len(shown))]
     active = [mark == "a" for shown in workloads for mark in shown]
-    return ActivityHours(
-        np.array(owner),
-        np.array(hour),
-        np.array(active),
-        np.zeros(len(workloads), dtype=np.int64),
-        WorkClock(working, "UTC"),
+    return SingleQuestions(
+        ActivityHours(
+            np.array(owner),
+            np.array(hour),
+            np.array(active),
+            np.zeros(len(workloads), dtype=np.int64),
+            WorkClock(working, "UTC"),
+        )
     )
 
 
