@@ -1,6 +1,6 @@
 """Classify each device's five minutes by its own signals: the table `signal`.
 
-    rollup_5m, allocation ─► readings.sql ─► states.py (stretches, frozen counters, spinning)
+    rollup_5m, allocation ─► readings.py ─► states.py (stretches, frozen counters, spinning)
     rollup_1h ─► idle_watts.sql ─► power_band.py (the model's idle band)      ─► signal
 
 The accounting step writes it before the ledger, and both the ledger and the idle verdicts read it:
@@ -22,6 +22,7 @@ from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse.signals import power_band, states
 from warehouse.signals.power_band import IdleBand
+from warehouse.signals.readings import read_readings
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
     context = _compute_context(wh, settings)
     around = Window(window.start - context, window.end + context)
     bands = learn_bands(wh, around, settings.ledger.idle_threshold)
-    facts = {m.gpu_model: m for m in read_gpu_models()}
     parameters: dict[str, Any] = {
         **around.bounds(),
         **SPIN,
@@ -90,13 +90,9 @@ def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
         "threshold": settings.ledger.idle_threshold,
         "exit_threshold": max(settings.idle.exit_threshold, settings.ledger.idle_threshold),
         "exit_samples": settings.idle.exit_samples,
-        "models": bands["gpu_model"].to_list(),
-        "hours": bands["hour"].to_list(),
-        "tdps_w": [facts[m].tdp_w for m in bands["gpu_model"]],
-        "bands_w": bands["band_w"].to_list(),
-        "bands": bands["band"].to_list(),
     }
-    rows = pl.DataFrame(wh.query(load_step("signals/readings"), parameters))
+    tdps_w = {model.gpu_model: model.tdp_w for model in read_gpu_models()}
+    rows = read_readings(wh, parameters, bands, tdps_w)
     named = states.name_states(rows, settings)
     since, until = (m.replace(tzinfo=None) for m in (window.start, window.end))
     written = named.filter((pl.col("bucket") >= since) & (pl.col("bucket") < until))

@@ -1,0 +1,102 @@
+"""Read the five-minute rows that the state rules read, sorted, with who holds the device."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fallow.protocols import Views
+from warehouse.signals.runs import MICRO, Ints
+from warehouse.steps import load_step
+
+HOUR_US = 3600 * MICRO
+BUCKET_US = 300 * MICRO
+
+
+def read_readings(
+    views: Views, parameters: Mapping[str, Any], bands: pl.DataFrame, tdps_w: Mapping[str, float]
+) -> pl.DataFrame:
+    """Return the rows of `readings.sql` by stream, time, namespace and pod.
+
+    Added: `allocated`; `hold`, which changes when another pod holds the device (odd: it changes
+    within these five minutes); `band_w` and `band` of the device's model in that hour.
+    """
+    models = bands["gpu_model"].unique(maintain_order=True).to_list()
+    rows = pl.DataFrame(
+        views.query(
+            load_step("signals/readings"),
+            {**parameters, "models": models, "tdps_w": [tdps_w[model] for model in models]},
+        )
+    )
+    span = {name: parameters[name] for name in ("since", "until")}
+    edges = pl.DataFrame(views.query(load_step("signals/allocation_edges"), span))
+    if rows.is_empty():
+        return rows
+    return _add_bands(_add_allocations(sort_rows(rows), edges), bands, len(models))
+
+
+def sort_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sort by stream, time, namespace and pod.
+
+    Files have days in this order: a stable sort by one number only merges them.
+    """
+    at = rows["at_us"].to_numpy()
+    key = rows["stream"].to_numpy() * (at.max() - at.min() + 1) + (at - at.min())
+    if np.all(key[1:] > key[:-1]):
+        return rows
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    same = key[1:] == key[:-1]
+    if same.any():
+        # Several pods in five minutes of a device.
+        place = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        names = rows.select("namespace", "pod")[order[place]].with_columns(
+            key=key[place], row=order[place]
+        )
+        order[place] = names.sort("key", "namespace", "pod", maintain_order=True)["row"].to_numpy()
+    return rows[order]
+
+
+def _add_allocations(rows: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """Add `allocated` and `hold` to sorted rows."""
+    stream, at = rows["stream"].to_numpy(), rows["at_us"].to_numpy()
+    begins = np.flatnonzero(np.diff(stream, prepend=-1))
+    devices = rows.select("stream", "cluster", "device")[begins]
+    edges = devices.join(edges, on=["cluster", "device"]).sort("stream", "edge_us")
+    edge_stream, edge_us = edges["stream"].to_numpy(), edges["edge_us"].to_numpy()
+    first, last = int(at.min()), int(at.max())
+
+    def number_times(streams: Ints, times: Ints) -> Ints:
+        return streams * (last - first + 2) + np.clip(times - first, 0, last - first + 1)
+
+    key = number_times(stream, at)
+    # The latest edge up to each row; it counts where it is one of the row's stream.
+    place = np.searchsorted(key, number_times(edge_stream, edge_us))
+    latest = np.cumsum(np.bincount(place, minlength=len(key) + 1)[: len(key)]) - 1
+    inside = latest >= 0
+    inside[inside] = edge_stream[latest[inside]] == stream[inside]
+    allocated, hold = np.zeros(len(key), dtype=bool), np.zeros(len(key), dtype=np.int64)
+    allocated[inside] = edges["allocated"].to_numpy()[latest[inside]]
+    hold[inside] = 2 * edges["number"].to_numpy()[latest[inside]]
+    # Rows within whose five minutes an edge is.
+    bucket = edge_us // BUCKET_US * BUCKET_US
+    within = (edge_us > bucket) & (bucket >= first) & (bucket <= last)
+    changed = number_times(edge_stream[within], bucket[within])
+    steps = np.zeros(len(key) + 1, dtype=np.int64)
+    np.add.at(steps, np.searchsorted(key, changed), 1)
+    np.add.at(steps, np.searchsorted(key, changed, side="right"), -1)
+    changes = np.cumsum(steps[:-1]) > 0
+    return rows.with_columns(
+        allocated=pl.Series(allocated | changes), hold=pl.Series(hold + changes)
+    )
+
+
+def _add_bands(rows: pl.DataFrame, bands: pl.DataFrame, models: int) -> pl.DataFrame:
+    """Add the band of each row's model and hour; `bands` has all hours of each model in turn."""
+    hours = bands.height // models
+    first = bands["hour"].dt.epoch("us")[0]
+    place = rows.select(pl.col("model") * hours + (pl.col("at_us") - first) // HOUR_US)
+    return rows.with_columns(
+        bands["band_w"].gather(place.to_series()), bands["band"].gather(place.to_series())
+    )
