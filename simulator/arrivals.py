@@ -42,6 +42,8 @@ class Category(msgspec.Struct, frozen=True):
     """GPUs of one unit: an instance by its compute slices, a replica by its share."""
     on_volume: float = 1.0
     """Share of these workloads with their files on a volume; others' are deleted with the pod."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """What their owner states in annotations of the pods: names and values."""
 
     @property
     def size(self) -> float:

@@ -139,11 +139,11 @@ def _build_template(arrival: Arrival, container: str, **more: Any) -> Object:
 
 
 def _build_annotations(arrival: Arrival) -> dict[str, str]:
-    """Return the owner's annotations: a service level, and which jobs are alike."""
-    category = arrival.category
+    """Return the owner's annotations: a service level, which jobs are alike, the category's own."""
+    category, own = arrival.category, dict(arrival.category.annotations)
     if read_behaviours()[category.behaviour].family == "serving":
-        return {"fallow.dev/slo": LEVEL}
-    return {"fallow.dev/family": FAMILY} if category.category in ALIKE else {}
+        return {"fallow.dev/slo": LEVEL, **own}
+    return {"fallow.dev/family": FAMILY, **own} if category.category in ALIKE else own
 
 
 def _build_notebook(arrival: Arrival) -> Object:

@@ -4,6 +4,7 @@ Deterministic: one seed and one end, one story. The end is also the demo's "now"
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -108,6 +109,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
     with (
         Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse,
         open_backtests(settings.home, POLICIES) if rules else nullcontext() as start_backtests,
+        ThreadPoolExecutor(1, thread_name_prefix="incidents") as pool,
     ):
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
         truth, scripts, _ = run_fleet(warehouse, gpus, window, seed, progress, policies=rules)
@@ -117,10 +119,11 @@ def _run_path(  # noqa: PLR0917  (one caller)
         progress("finding waste", 0.9)
         analysis = pipeline.analyze(warehouse, window, analyzer_runs.load_analyzers(settings))
         stalls = [finding for finding in analysis.findings if finding.analyzer == STALLED]
-        store_incidents(warehouse, window, stalls, window.end)
+        incidents = pool.submit(store_incidents, warehouse, window, stalls, window.end)
         progress("measuring actions", 0.95)
         if backtests is not None:
             store_actions(warehouse, settings, window, backtests.result(), analysis.findings)
+        incidents.result()
         idle_findings = [finding for finding in analysis.findings if finding.analyzer == IDLE]
         return build_story(
             warehouse,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.demo_actions import APPROVED
-from simulator.arrivals import replace_shares
+from simulator.arrivals import Category, replace_shares
 from simulator.cluster.nodes import SimulatedNode, build_fleet
 from simulator.hardware_faults import HardwareFault
 from simulator.world import Heat, Spec, World
@@ -42,6 +42,11 @@ QUEUES = {"genai": 0.75, "data": 0.5}
 NOMINAL_QUOTAS = {"team-genai": (40, 44), "team-search": (12, 12)}
 """Elastic quotas of namespaces: GPUs that each is entitled to, and its most. The first is too small
 for its jobs; the second lends what it does not use, and keeps idle GPUs."""
+STATIC_QUOTAS = {"team-bio": 12, "team-speech": 32, "team-vision": 20}
+"""ResourceQuotas of namespaces: each is for the most that its team needs, which is at other times
+than the others' most, and lends nothing."""
+DEADLINE = ("train-a100", 24, 10)
+"""Work whose owner states when it has to be done: category, hours of work, days after the end."""
 COOLING_FAULTS = (("h100-1", 2, 1.0, 4.0),)
 """GPUs whose cooling fails: first and last day."""
 MIXED = ("l4-0", "l40s")
@@ -99,11 +104,23 @@ def plant_world(gpus: int, start_s: float, seconds: float) -> Spec:
     return Spec(
         nodes=nodes,
         start_s=start_s,
-        mix=replace_shares(MIX),
+        mix=tuple(_state_deadline(category, end_s) for category in replace_shares(MIX)),
         horizon_s=seconds,
         planted=tuple(faults),
         heat=tuple(heat),
     )
+
+
+def _state_deadline(category: Category, end_s: float) -> Category:
+    name, work_h, days = DEADLINE
+    if category.category != name:
+        return category
+    deadline = datetime.fromtimestamp(end_s + days * DAY_S, UTC)
+    stated = (
+        ("fallow.dev/deadline", deadline.isoformat()),
+        ("fallow.dev/work-hours", str(work_h)),
+    )
+    return msgspec.structs.replace(category, annotations=stated)
 
 
 def _mix_pools(nodes: tuple[SimulatedNode, ...]) -> tuple[SimulatedNode, ...]:
@@ -159,7 +176,7 @@ def build_queues(gpus: int) -> Iterator[dict[str, Any]]:
 
 
 def build_namespace_quotas() -> Iterator[dict[str, Any]]:
-    """Yield the elastic quotas of namespaces."""
+    """Yield the quotas of namespaces: elastic ones, and static ones."""
     gpu = "nvidia.com/gpu"
     for namespace, (least, most) in NOMINAL_QUOTAS.items():
         yield {
@@ -167,6 +184,15 @@ def build_namespace_quotas() -> Iterator[dict[str, Any]]:
             "kind": "ElasticQuota",
             "metadata": {"name": "gpus", "namespace": namespace, "uid": f"quota-{namespace}"},
             "spec": {"min": {gpu: str(least)}, "max": {gpu: str(most)}},
+        }
+    for namespace, most in STATIC_QUOTAS.items():
+        hard = {f"requests.{gpu}": str(most)}
+        yield {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "gpus", "namespace": namespace, "uid": f"static-{namespace}"},
+            "spec": {"hard": hard},
+            "status": {"hard": hard, "used": {f"requests.{gpu}": "0"}},
         }
 
 

@@ -62,9 +62,9 @@ class PolledInventory(Inventory):
                 yield batch
 
     def _poll(self, row: dict[str, Any], at_s: float) -> dict[str, Any]:
-        """Return a quota as it was at a time; an elastic one with what its namespace used then."""
+        """Return a quota as it was at a time; a namespace's with what its pods used then."""
         used = row["used"]
-        if row["kind"].startswith("ElasticQuota"):
+        if row["kind"].startswith(("ElasticQuota", "ResourceQuota")):
             used = float(
                 sum(
                     sum(self._world.devices[device].weight == 1 for device in t.devices)
