@@ -50,5 +50,7 @@ def list_incidents(
         run.data(report.rows, noun="incidents")
         count = len(report.incidents)
         run.say(f"{report.note}: {count} incident{'s' * (count != 1)}")
+        for command_line in report.owner_commands:
+            run.say(f"failed for good; its owner deletes it and creates it again: {command_line}")
     run.say(incidents.describe_share(report.share))
     run.say(incidents.NOTE)

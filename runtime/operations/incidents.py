@@ -1,5 +1,6 @@
 """Read the incidents of a window as rows of a document: verdict, evidence, who suffered."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from analyzers.reliability.incidents.recovery import (
     price_incident,
     read_exposure,
 )
+from analyzers.reliability.incidents.tables import read_owner_commands
 from fallow.errors import UsageError
 from fallow.models import Finding
 from fallow.tables import get_schema
@@ -163,6 +165,11 @@ class IncidentReport(msgspec.Struct, frozen=True):
         return [build_incident_row(i, self.costs[i.id]) for i in self.incidents]
 
     @property
+    def owner_commands(self) -> list[str]:
+        """The commands of owners whose objects have failed for good."""
+        return [line for incident in self.incidents for line in list_owner_commands(incident)]
+
+    @property
     def document(self) -> dict[str, Any]:
         """The fields of `fallow.incidents/v1`."""
         listed = [describe_incident(i, self.costs[i.id]) for i in self.incidents]
@@ -279,8 +286,29 @@ def describe_incident(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
         "causes": verdict.causes,
         "devices": incident.devices,
         "most_lost_gpu_hours": incident.lost.most,
+        "owner_commands": list_owner_commands(incident),
         "evidence": [_describe_signal(signal) for signal in incident.signals],
     }
+
+
+def list_owner_commands(incident: Incident) -> list[str]:
+    """Return the commands by which owners start the objects again that have failed for good.
+
+    Each deletes the failed object, with its pods and their logs, and creates it again: Fallow runs
+    none of them.
+    """
+    if incident.recovery_s is not None:
+        return []
+    ends = {s.owner: s.at for s in incident.signals if s.name == "controller_gave_up"}
+    for signal in incident.signals:
+        if signal.name == "controller_restarts" and signal.at >= ends.get(signal.owner, signal.at):
+            ends.pop(signal.owner, None)
+    return [
+        commands[owner[2]].format(namespace=shlex.quote(owner[1]), name=shlex.quote(owner[3]))
+        for commands in (read_owner_commands(),)
+        for owner in ends
+        if owner is not None and owner[2] in commands
+    ]
 
 
 def _list_workloads(incident: Incident) -> list[str]:

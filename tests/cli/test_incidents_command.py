@@ -1,6 +1,7 @@
 """`fallow incidents` on a stored fleet: a node that is lost and one that is away for a moment."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,41 @@ def test_incidents_by_node_name_the_lost_one_and_no_node_of_a_short_absence(
     assert len(answer["incidents"]) == 2
     table = fallow(*words)
     assert ("n-0" in table.out, "2 incidents took unknown" in table.err) == (True, True), table
+
+
+@pytest.mark.parametrize(
+    ("reasons", "commands"),
+    [
+        ({"PyTorchJobFailed": 45}, 1),
+        ({}, 0),
+        ({"PyTorchJobRestarting": 45}, 0),
+        ({"PyTorchJobFailed": 45, "PyTorchJobRestarting": 46}, 0),
+        ({"PyTorchJobRestarting": 45, "PyTorchJobFailed": 46}, 1),
+    ],
+)
+def test_a_job_that_has_failed_for_good_has_its_owners_command(
+    fallow: Fallow, tmp_path: Path, reasons: dict[str, int], commands: int
+) -> None:
+    """The job fails at once from 02:00:40 on; its controller gives up, or starts it again."""
+    name = "wrong configuration"
+    settings = load(environ={}, flags={"home": tmp_path}).settings
+    with Warehouse.open(settings, write=True) as warehouse:
+        sink = StoredRows(warehouse)
+        fill(sink, CasePlayer(read_cases()[name], START.timestamp()).play())
+        for reason, second in reasons.items():
+            at = START.replace(tzinfo=None) + timedelta(hours=2, seconds=second)
+            sink.rows("event", [{
+                "cluster": name, "uid": reason, "ts": at, "namespace": "ml", "kind": "PyTorchJob",
+                "name": "job0", "reason": reason, "count": 1,
+            }])  # fmt: skip
+    ran = fallow("incidents", "--home", tmp_path, "--window", BOUNDS, "-o", "json")
+    found = [line for i in json.loads(ran.out)["incidents"] for line in i["owner_commands"]]
+    command = (
+        "kubectl -n ml get pytorchjobs.kubeflow.org job0 -o yaml | kubectl replace --force -f -"
+    )
+    assert found == [command] * commands
+    table = fallow("incidents", "--home", tmp_path, "--window", BOUNDS)
+    assert (f"its owner deletes it and creates it again: {command}" in table.err) == bool(commands)
 
 
 @pytest.mark.parametrize(

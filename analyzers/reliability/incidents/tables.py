@@ -53,6 +53,13 @@ class EventSignal(Row, frozen=True):
     pattern: str = ""
 
 
+class FailedObject(Row, frozen=True):
+    """The command by which an owner starts a failed object again (`failed_objects.csv`)."""
+
+    kind: str
+    command: str
+
+
 class MessageSignal(Row, frozen=True):
     """The signal of a termination message that has a text, in lower case."""
 
@@ -104,6 +111,13 @@ def read_contradictions() -> tuple[Contradiction, ...]:
 def read_event_signals() -> tuple[EventSignal, ...]:
     """Return the signals of events."""
     return tuple(load_records(f"{FOLDER}/event_signals", EventSignal))
+
+
+@cache
+def read_owner_commands() -> Mapping[str, str]:
+    """Return the command that starts a failed object again, by its kind."""
+    rows = load_records(f"{FOLDER}/failed_objects", FailedObject)
+    return {row.kind: row.command for row in rows}
 
 
 @cache
