@@ -107,6 +107,7 @@ class WriteBursts(WorkloadRow, frozen=True):
     gap_s: float
     long_gap_s: float
     write_s: float
+    last_s: float
 
 
 def read_bill(views: Views, window: Window) -> list[WorkloadBill]:

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from actions.gate_answers import find_subject, format_subject
+from analyzers.checkpoints import read_last_checkpoints
 from analyzers.fragmentation.moves_way import MovesWay
 from fallow.errors import UsageError
 from fallow.models import Subject
@@ -37,7 +38,13 @@ def read_queue(
 
 
 def _build_reader(warehouse: "Warehouse", at: datetime) -> QueueReader:
-    return QueueReader(warehouse, at, MovesWay(warehouse, at, warehouse.settings.fragmentation))
+    settings = warehouse.settings
+    return QueueReader(
+        warehouse,
+        at,
+        MovesWay(warehouse, at, settings.fragmentation),
+        read_last_checkpoints(warehouse, at, settings.reliability.burst_bps),
+    )
 
 
 def explain_why_pending(

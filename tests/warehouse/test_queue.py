@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from analyzers.checkpoints import read_last_checkpoints
 from fallow.checkpointing import INTERVAL
 from fallow.stored_annotations import NEVER_PREEMPTS, SELECTOR
 from tests.actions.cases import NOW
@@ -18,6 +19,7 @@ from tests.actions.facts.test_waiting import THEN
 from tests.analyzers.conftest import Memory
 from tests.warehouse.queue_fleets import HOUR, QueueFleet, eight
 from tests.warehouse.test_pending_places import TAINT
+from warehouse.queue.reading import QueueReader
 
 Setup = Callable[[QueueFleet], object]
 
@@ -241,6 +243,43 @@ def test_a_checkpoint_makes_the_long_job_the_cheaper_victim(fleet: QueueFleet) -
     way = fleet.way("preempt")
     assert ([key[3] for key in way.workloads], way.lost.gpu_hours) == (["long"], 4.0)
     assert way.lost.why == f"at most, by {INTERVAL}: 30m"
+
+
+def write_bursts(fleet: QueueFleet, *minutes: int) -> None:
+    """Let the pod of `long` write 2 GB/s for a minute, so many minutes before now."""
+    rows = [
+        {
+            "cluster": "c", "namespace": "team-a", "pod": "long-n1", "interval_s": 60.0,
+            "ts": THEN - timedelta(minutes=minute), "fs_write_bps": 2e9,
+        }
+        for minute in minutes
+    ]  # fmt: skip
+    fleet.views.rows("pod_sample", rows)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "victim", "lost"),
+    [
+        ((195, 135, 75, 15), "long", 8 * 15 / 60),  # each hour, the last 15 minutes ago
+        ((195, 75, 60, 15), "short", 8 * 3),  # not regular
+        ((75, 15), "short", 8 * 3),  # two are no rhythm
+        ((), "short", 8 * 3),
+    ],
+)
+def test_bursts_of_writing_lower_what_a_preemption_loses(
+    fleet: QueueFleet, minutes: tuple[int, ...], victim: str, lost: float
+) -> None:
+    """8 GPUs each: `short` has run for 3 h, `long` for 30 h."""
+    stage_two(fleet)
+    wait_for(fleet)
+    write_bursts(fleet, *minutes)
+    checkpoints = read_last_checkpoints(fleet.views, NOW, 2e8)
+    (record,) = QueueReader(fleet.views, NOW, checkpoints=checkpoints).read()
+    way = next(way for way in record.ways if way.kind == "preempt")
+    assert ([key[3] for key in way.workloads], way.lost.gpu_hours) == ([victim], lost)
+    assert ("since its last burst of writing at 2026-11-20 11:45" in way.lost.why) == bool(
+        victim == "long"
+    )
 
 
 @pytest.mark.parametrize(

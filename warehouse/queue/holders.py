@@ -36,6 +36,8 @@ LONGEST_WAIT = timedelta(days=7)
 """Idle hours are counted from this long ago at most."""
 HOUR_US = 3600 * MICRO
 
+NO_CHECKPOINTS: Mapping[WorkloadKey, datetime] = {}
+
 Activity = Literal["idle", "partly_idle", "busy", "unknown"]
 
 
@@ -67,10 +69,20 @@ class DeviceHolder(msgspec.Struct, frozen=True):
 
 
 class Holders:
-    """The holders of every cluster at one time."""
+    """The holders of every cluster at one time.
 
-    def __init__(self, views: Views, state: FleetState, now: datetime) -> None:
+    `checkpoints`: when workloads last wrote one, as their bursts of writing show.
+    """
+
+    def __init__(
+        self,
+        views: Views,
+        state: FleetState,
+        now: datetime,
+        checkpoints: Mapping[WorkloadKey, datetime] = NO_CHECKPOINTS,
+    ) -> None:
         self._views, self._state, self._now, self._at = views, state, now, to_micros(now)
+        self._checkpoints = checkpoints
 
     def list_in(self, cluster: str) -> Sequence[DeviceHolder]:
         """Return the workloads that hold devices in a cluster, by name."""
@@ -142,7 +154,7 @@ class Holders:
             max(numbers) if numbers and len(numbers) == len(priorities) else None,
             next((pod.queue for pod in pods if pod.queue), None),
             resources,
-            _estimate_loss(key[2], pods, self._at),
+            _estimate_loss(key[2], pods, self._at, self._checkpoints.get(key)),
             _find_protection(pods, self._now),
         )
 
@@ -213,11 +225,14 @@ def _get_key(row: Mapping[str, Any]) -> WorkloadKey:
     return (row["cluster"], row["namespace"], row["workload_kind"], row["workload"])
 
 
-def _estimate_loss(kind: str, pods: Sequence[PodRecord], at: int) -> WorkAtRisk:
+def _estimate_loss(
+    kind: str, pods: Sequence[PodRecord], at: int, saved_at: datetime | None
+) -> WorkAtRisk:
     """Return the work that stopping a workload loses at most.
 
     A kind that its controller starts again loses what it did since its last checkpoint: at most
-    the interval that its owner annotated, else everything since its pods were placed.
+    the interval that its owner annotated, else what it did since its last burst of writing, else
+    everything since its pods were placed.
     """
     row = read_tolerances().get(kind)
     if row is None or row.tolerance in {"never", "unknown"}:
@@ -232,12 +247,14 @@ def _estimate_loss(kind: str, pods: Sequence[PodRecord], at: int) -> WorkAtRisk:
         if interval is not None:
             intervals.add(str(pod.annotation_map.get(INTERVAL)))
             hours = min(hours, interval)
+        elif saved_at is not None:
+            hours = min(hours, max(0, at - to_micros(saved_at)) / HOUR_US)
         total += pod.gpus * hours
-    basis = (
-        f"at most, by {INTERVAL}: {', '.join(sorted(intervals))}"
-        if intervals
-        else "at most: everything since it started, no checkpoint is known"
-    )
+    basis = "at most: everything since it started, no checkpoint is known"
+    if intervals:
+        basis = f"at most, by {INTERVAL}: {', '.join(sorted(intervals))}"
+    elif saved_at is not None:
+        basis = f"estimated: since its last burst of writing at {saved_at:%Y-%m-%d %H:%M} UTC"
     return WorkAtRisk(round(total, 6), basis)
 
 

@@ -6,7 +6,7 @@ allocation, ledger ► holders ┘
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -31,7 +31,7 @@ from warehouse.placement.fleet_state import (
 from warehouse.placement.node_capacities import judge_node
 from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
 from warehouse.placement.pod_demand import PodDemand, build_demand
-from warehouse.queue.holders import DeviceHolder, Holders
+from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
 from warehouse.queue.reasons import classify_text, list_reasons, read_messages
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
 from warehouse.queue.ways import MovePlanner, StoppableHolders, WaitingDemand, find_ways
@@ -81,14 +81,21 @@ class StartingPod(Row, frozen=True):
 class QueueReader:
     """Reads the queue of every cluster at one time; nothing is written.
 
-    `planner` finds moves of running pods; without one no way is after moves.
+    `planner` finds moves of running pods; without one no way is after moves. `checkpoints`: when
+    workloads last wrote one, as their bursts of writing show.
     """
 
-    def __init__(self, views: Views, now: datetime, planner: MovePlanner | None = None) -> None:
+    def __init__(
+        self,
+        views: Views,
+        now: datetime,
+        planner: MovePlanner | None = None,
+        checkpoints: Mapping[WorkloadKey, datetime] = NO_CHECKPOINTS,
+    ) -> None:
         self._views, self._now, self._at = views, now, to_micros(now)
         self._planner = planner
         self.places = PendingPlaces(views, now)
-        self._holders = Holders(views, self.places.state, now)
+        self._holders = Holders(views, self.places.state, now, checkpoints)
         self._legal: dict[tuple[str, PodDemand], frozenset[NodeKey]] = {}
         self._ways: dict[object, tuple[list[tuple[DeviceHolder, int]], tuple[WayIn, ...]]] = {}
         """By what decides them: many workloads request the same."""
