@@ -26,7 +26,7 @@ JUST_DRAWN = "just-drawn"
 
 def choose(extent: extents.DataExtent) -> tuple[str, Filters]:
     """Show the row of filters and return the window's text and the filters."""
-    offered = data.query_rarely(extents.read_names, _parse_days(extent.samples))
+    offered = list_names(extent)
     chosen: dict[str, str | None] = {}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="filters"):
         window = _choose_window(extent)
@@ -65,6 +65,14 @@ def choose(extent: extents.DataExtent) -> tuple[str, Filters]:
         )
     _refresh_every(REFRESH_S[refresh or "off"])
     return window, Filters(view="gpu" if view == "gpu" else "loaded", **chosen)
+
+
+def list_names(extent: extents.DataExtent) -> dict[str, tuple[str, ...]]:
+    """Return the names that filters offer, by filter."""
+    names: dict[str, tuple[str, ...]] = data.query_rarely(
+        extents.read_names, _parse_days(extent.samples)
+    )
+    return names
 
 
 def read_window(

@@ -252,6 +252,7 @@ def mark_timestamps(
     span: tuple[datetime, datetime],
     *,
     named: bool = True,
+    colour: str = GREEN,
 ) -> Chart:
     """Draw a vertical line through a track at each moment; `named`: with its label above."""
     rows = [{"at": at, "moment": label} for at, label in timestamps if span[0] <= at < span[1]]
@@ -260,13 +261,13 @@ def mark_timestamps(
     base = alt.Chart(build_values(rows)).encode(
         x=_build_time_axis(span),
         tooltip=[
-            alt.Tooltip("moment:N", title="action"),
+            alt.Tooltip("moment:N", title="marked"),
             alt.Tooltip("at:T", title="at", format="%d %b %H:%M"),
         ],
     )
-    layers: list[Chart] = [drawing, base.mark_rule(color=GREEN, strokeWidth=2, strokeDash=[5, 3])]
+    layers: list[Chart] = [drawing, base.mark_rule(color=colour, strokeWidth=2, strokeDash=[5, 3])]
     if named:
-        text = base.mark_text(align="left", dx=5, dy=8, color=GREEN, fontWeight="bold")
+        text = base.mark_text(align="left", dx=5, dy=8, color=colour, fontWeight="bold")
         layers.append(text.encode(y=alt.value(0), text="moment:N"))
     marked: Chart = alt.layer(*layers).resolve_scale(color="independent")
     return marked.properties(height=drawing.height)

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from datetime import date
@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 
-MOST_COLUMNS = 4
+MOST_COLUMNS = 5
 """Figures side by side; more of them take two rows, so that their lines are not cut."""
 RISES: Mapping[str, Literal["normal", "inverse", "off"]] = {
     "good": "normal", "bad": "inverse", "neutral": "off",
@@ -212,6 +212,7 @@ def show_table(
     open_row: Callable[[int], None] | None = None,
     row_names: Sequence[str] | None = None,
     missing: str = "unknown",
+    in_csv: Collection[str] = (),
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
 
@@ -221,17 +222,14 @@ def show_table(
     `st.session_state[key]` says which. A click on any cell of a row calls `open_row` with the
     row's number, which asks for the page of its details (`links.open_page`); `row_names` are the
     rows in the box that opens them by keyboard, where the first column does not name them.
-    `missing` is shown where a number is null: say why where the reason is known.
+    `missing` is shown where a number is null: say why where the reason is known. Columns in
+    `in_csv` are in the download alone, so that the others fit on a screen of 1,280 pixels.
     """
-    # A row may have more than its cells: documents, which are no columns.
-    formatted = (
-        rows
-        if isinstance(rows, pa.Table)
-        else pa.Table.from_pylist([{n: row[n] for n in row if n in columns} for row in rows])
-    )
-    names = [column for column in columns if column in formatted.column_names]
+    formatted = _build_table(rows, columns)
+    names = formatted.column_names
     columns = {n: _configure(columns[n], formatted[n]) for n in names}
     formatted = pa.table({n: _format_column(formatted[n]) for n in names})
+    on_screen = [column for column in names if column not in in_csv]
     opening = f"open-{to_file_name(table_name)}"
 
     def opened() -> None:
@@ -241,9 +239,9 @@ def show_table(
             st.session_state[OPENED] = True
 
     st.dataframe(
-        formatted,
-        column_config=columns,
-        column_order=names,
+        formatted.select(on_screen),
+        column_config={column: columns[column] for column in on_screen},
+        column_order=on_screen,
         hide_index=True,
         height="auto" if height is None else height,
         placeholder=missing,
@@ -255,22 +253,34 @@ def show_table(
     )
     if st.session_state.pop(OPENED, False):
         st.rerun()
-    if not formatted.num_rows:
-        return
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.download_button(
-            "CSV",
-            lambda: _to_csv(formatted),
-            file_name=f"{to_file_name(table_name)}.csv",
-            mime="text/csv",
-            key=f"csv-{key or table_name}",
-            help=f"Download: {table_name}",
-            on_click="ignore",
-            type="tertiary",
-            icon=":material/download:",
-        )
-        if open_row:
-            _offer_rows(row_names or formatted.column(0).to_pylist(), table_name, open_row)
+    if formatted.num_rows:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            _offer_csv(formatted, table_name, key or table_name)
+            if open_row:
+                _offer_rows(row_names or formatted.column(0).to_pylist(), table_name, open_row)
+
+
+def _build_table(rows: pa.Table | Sequence[dict[str, Any]], columns: Collection[str]) -> pa.Table:
+    """Return rows as a table with the columns that both have, in the order of `columns`."""
+    if not isinstance(rows, pa.Table):
+        # A row may have more than its cells: documents, which are no columns.
+        rows = pa.Table.from_pylist([{n: row[n] for n in row if n in columns} for row in rows])
+    return rows.select([column for column in columns if column in rows.column_names])
+
+
+def _offer_csv(rows: pa.Table, table_name: str, key: str) -> None:
+    """Show the download of a table's rows."""
+    st.download_button(
+        "CSV",
+        lambda: _to_csv(rows),
+        file_name=f"{to_file_name(table_name)}.csv",
+        mime="text/csv",
+        key=f"csv-{key}",
+        help=f"Download: {table_name}",
+        on_click="ignore",
+        type="tertiary",
+        icon=":material/download:",
+    )
 
 
 def _offer_rows(row_names: Sequence[str], table_name: str, open_row: Callable[[int], None]) -> None:
@@ -324,8 +334,11 @@ def configure_number(label: str, help_text: str | None = None) -> Any:
     return st.column_config.NumberColumn(label, format=THREE_DIGITS, help=help_text)
 
 
-def name(label: str, width: Literal["small", "medium", "large"] = "medium") -> Any:
-    """Return the configuration of a column of names: drawn as they are, whatever they contain."""
+def name(label: str, width: Literal["small", "medium", "large"] | int = "medium") -> Any:
+    """Return the configuration of a column of names: drawn as they are, whatever they contain.
+
+    `width`: 75, 200 or 400 pixels by its word, or pixels.
+    """
     return st.column_config.TextColumn(label, width=width)
 
 
@@ -339,8 +352,10 @@ def configure_time(label: str) -> Any:
     return st.column_config.DatetimeColumn(label, format="YYYY-MM-DD HH:mm", timezone="UTC")
 
 
-def configure_percent(label: str, help_text: str | None = None) -> Any:
-    """Return the configuration of a column of percentages: a bar and the number."""
+def configure_percent(label: str, help_text: str | None = None, *, bar: bool = True) -> Any:
+    """Return the configuration of a column of percentages: a bar and the number, or the number."""
+    if not bar:
+        return st.column_config.NumberColumn(label, format="%.1f%%", help=help_text)
     return st.column_config.ProgressColumn(
         label, format="%.1f%%", min_value=0, max_value=100, help=help_text
     )
@@ -404,11 +419,14 @@ def explain(cell: FigureCell) -> str | None:
     return "  \n".join([*parts, f"Source: {word['source']}."])
 
 
-BUSY = configure_percent("busy", "hours with work, of the allocated hours whose use is known")
+BUSY = configure_percent(
+    "busy", "hours with work, of the allocated hours whose use is known", bar=False
+)
 EFFECTIVE = configure_percent(
     "effective",
     "effective utilisation: use of what limits the work over its practical peak (tensor, FP32, "
     "memory; the SMs where no tensor activity is exported); unknown = not measured",
+    bar=False,
 )
 UNMEASURED = "not measured"
 

@@ -64,8 +64,8 @@ def read_failures(views: Views, window: Window, filters: Filters) -> pa.Table:
 def read_incidents(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the stored incidents, the newest first; team, model and pool do not filter them.
 
-    Columns: id, start, end (UTC), cluster, cause, class, step, why, workloads, nodes, evidence
-    (these three JSON), gpus, lost_gpu_hours, recovery_gpu_hours, usd (null = not known).
+    Columns: id, start, end (UTC), cluster, cause, class, step, why, workloads, nodes, devices,
+    evidence (these four JSON), gpus, lost_gpu_hours, recovery_gpu_hours, usd (null = not known).
     """
     return run_query(views, ("health/incidents",), window, filters, most=MOST)
 

@@ -142,7 +142,10 @@ def read_measures(
 def read_events(
     views: Views, window: Window, filters: Filters, subject: TimelineSubject
 ) -> pa.Table:
-    """Return the events, the newest first: at (UTC), kind, detail."""
+    """Return the events, the newest first: at (UTC), kind, detail, and the id of what it shows.
+
+    The id is in the column incident or finding; both are null for events of pods and nodes.
+    """
     return _query_timeline(
         views, (POD_OWNERS, "timeline/events"), window, filters, subject, most=MOST_EVENTS
     )

@@ -33,6 +33,8 @@ ANSWERS = {
 }
 HEADINGS = {"buy": "Buy", "give back": "Give back", "move": "Move"}
 MOST = 12
+TABLE_PX = 285
+"""Seven rows: on a phone the tabs are not far below."""
 
 
 def show(request: PageRequest) -> None:
@@ -59,6 +61,7 @@ def show_answers(request: PageRequest) -> None:
         listed,
         ANSWERS,
         table_name="Answers about capacity",
+        height=TABLE_PX,
         open_row=lambda row: links.open_page("findings", finding=listed[row]["id"]),
     )
     page.note(

@@ -13,7 +13,7 @@ from fallow.models import PLATFORM
 TITLE, ICON = "Chargeback", ":material/receipt_long:"
 
 TEAMS = {
-    "team": page.name("team"),
+    "team": page.name("team", 150),
     "total_usd": page.configure_usd(
         "fully loaded", "with its share of what was not allocated", cents=True
     ),
@@ -24,7 +24,7 @@ TEAMS = {
     ),
     "usd_gpu": page.configure_usd("own GPUs", cents=True),
     "usd_node": page.configure_usd(
-        "their part of the node", "CPU, memory and disk beside the GPUs", cents=True
+        "node part", "their part of the node: CPU, memory and disk beside the GPUs", cents=True
     ),
     "shared_usd": page.configure_usd(
         "shared", "of what was not allocated, in proportion to its dollars", cents=True
@@ -37,6 +37,8 @@ TEAMS = {
     "idle_usd": page.configure_usd("of own, idle", cents=True),
     "unpriced_gpu_hours": page.configure_number("without a price"),
 }
+TEAMS_IN_CSV = ("used_gpu_hours",)
+"""Columns that only the download has: the busy share says the same."""
 LINES = {
     "workload": page.configure_workload(),
     "usd_loaded": page.configure_usd("USD", cents=True),
@@ -51,6 +53,7 @@ LINES = {
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
 }
+LINES_IN_CSV = ("used_gpu_hours", "model")
 
 
 def show(request: PageRequest) -> None:
@@ -66,12 +69,12 @@ def show_summary(request: PageRequest) -> None:
         page.show_no_data(request)
         return
     page.show_heading("All teams")
-    names = rows["team"].to_pylist()
-
+    names, unpriced = (rows[name].to_pylist() for name in ("team", "unpriced_gpu_hours"))
     page.show_table(
         rows,
         TEAMS,
         table_name="Chargeback by team",
+        in_csv=TEAMS_IN_CSV if any(unpriced) else (*TEAMS_IN_CSV, "unpriced_gpu_hours"),
         open_row=lambda row: links.set_values(team=names[row]),
     )
     total = [usd for usd in rows["total_usd"].to_pylist() if usd is not None]
@@ -117,11 +120,13 @@ def show_statement(request: PageRequest) -> None:
         detail,
         LINES,
         table_name="Lines of the statement",
+        in_csv=LINES_IN_CSV,
         open_row=lambda row: links.open_owner("workload", names[row]),
     )
     page.note(
         "A click on a row of the first table chooses its team, as the filter does; a click on a "
-        "line opens the workload's timeline. CSV has every digit."
+        "line opens the workload's timeline. CSV has every digit, the used "
+        "hours and the model."
     )
 
 

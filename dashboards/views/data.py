@@ -10,18 +10,18 @@ from fallow.window import format_duration
 TITLE, ICON = "Data", ":material/fact_check:"
 
 COLLECTORS = {
-    "collector": page.name("collector"),
+    "collector": page.name("collector", 110),
     "cluster": page.name("cluster", "small"),
-    "up_pct": page.configure_percent("scrapes that succeeded"),
+    "up_pct": page.configure_percent("succeeded", "scrapes that succeeded"),
     "last_success": page.configure_time("last success"),
-    "lag_min": page.configure_number("minutes ago", "before now"),
+    "age": page.name("ago", "small"),
     "targets": page.configure_number("targets"),
-    "targets_failed": page.configure_number("targets that failed"),
+    "targets_failed": page.configure_number("failed", "targets that failed"),
     "scrapes": page.configure_number("scrapes"),
+    "error": page.name("last error", "large"),
     "samples": page.configure_number("values read"),
     "rejected": page.configure_number("values refused"),
     "seconds": page.configure_number("seconds a scrape"),
-    "error": page.name("last error", "large"),
 }
 LIMITS = {
     "limit_name": page.name("limit"),
@@ -129,7 +129,13 @@ def show_collectors(request: PageRequest) -> None:
             "`fallow doctor` says what sources lack; `fallow up` asks them.",
         )
         return
-    page.show_table(rows, COLLECTORS, table_name="Collectors, the worst first")
+    table_rows = [{**row, "age": _format_age(row["lag_min"])} for row in rows.to_pylist()]
+    page.show_table(table_rows, COLLECTORS, table_name="Collectors, the worst first")
+
+
+def _format_age(minutes: float | None) -> str:
+    """Return how long ago a collector's last success was, in its two largest units."""
+    return "never" if minutes is None else format_duration(round(minutes) * 60)
 
 
 def show_shards(request: PageRequest) -> None:

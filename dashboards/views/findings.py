@@ -20,11 +20,11 @@ WORKLOAD_COLUMNS = {
     "usd_all": page.configure_usd(
         "saves, USD", "in the window, all its findings; no GPU-hour twice"
     ),
-    "workload": page.configure_workload(),
-    "kind": page.name("finding"),
-    "gpu_hours_all": page.configure_number("saves, GPU-hours"),
-    "verb": page.name("what to do"),
+    "workload": page.name("workload", 235),
+    "kind": page.name("finding", 290),
+    "verb": page.name("what to do", 190),
     "evidence": page.name("evidence", "small"),
+    "gpu_hours_all": page.configure_number("saves, GPU-hours"),
     "findings": page.configure_number("findings"),
     "policy": page.name("policy", "small"),
     "team": page.name("team", "small"),
@@ -117,7 +117,8 @@ def show_findings(request: PageRequest) -> None:
     if row is None:
         page.note(
             "Ranked by dollars over disruption: an action that an owner took back counts against "
-            "the next. Click a row to see its evidence, and what to do."
+            "the next. +2: the workload has two findings more. Click a row to see its evidence, "
+            "and what to do."
         )
         return
     findings_detail.show(request, choice, row)
@@ -183,7 +184,7 @@ def _build_cells(row: dict[str, Any]) -> dict[str, Any]:
     more = row["findings"] - 1
     return {
         **row,
-        "kind": f"{kind}, and {more} more" if more else kind,
+        "kind": f"{kind} +{more}" if more else kind,
         "timeline": links.build_timeline_link(cluster=row["cluster"], workload=row["workload"])
         if row["workload"].count("/") > 1
         else None,

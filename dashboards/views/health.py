@@ -1,7 +1,6 @@
 """GPUs that fail, throttle or run slow, and nodes that were not ready."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -12,11 +11,10 @@ from dashboards import charts, data, links, page, tabs
 from dashboards.detail_words import describe_kind
 from dashboards.figures import analyzer_findings, health, spend
 from dashboards.page import PageRequest, format_hours, format_money
+from dashboards.views import health_incidents
 
 TITLE, ICON = "Health", ":material/monitor_heart:"
 BROKEN = ("unavailable", "lost")
-MOST_SIGNS = 8
-"""Signs of an incident that its row shows."""
 
 FINDING_COLUMNS = {
     "name": page.configure_workload("of"),
@@ -63,19 +61,6 @@ CLOCKS = {
     "temp_c": page.configure_number("hottest, °C"),
     "busy_hours": page.configure_number("busy hours"),
     "model": page.name("model", "small"),
-}
-INCIDENTS = {
-    "start": page.configure_time("first sign"),
-    "cause": page.name("cause"),
-    "step": page.name("one step, or hold"),
-    "name": page.configure_workload("of"),
-    "timeline": links.configure_column(),
-    "usd": page.configure_usd("USD"),
-    "lost_gpu_hours": page.configure_number("GPU-hours lost"),
-    "recovery_gpu_hours": page.configure_number("GPU-hours of recovery"),
-    "nodes": page.name("nodes", "small"),
-    "why": page.name("why", "large"),
-    "signs": page.name("signs, in order of time", "large"),
 }
 EVENTS = {
     "ts": page.configure_time("when"),
@@ -187,50 +172,13 @@ def show_failures(request: PageRequest) -> None:
 def show_more(request: PageRequest) -> None:
     """Show the telemetry's and the cluster's own data."""
     parts = {
-        "incidents": show_incidents,
+        "incidents": health_incidents.show,
         "XIDs": show_xids,
         "throttled and slow": show_clocks,
         "away": show_away,
         "events of nodes": show_events,
     }
     tabs.choose_tab(parts, request)
-
-
-def show_incidents(request: PageRequest) -> None:
-    """List the incidents with their signs; the timeline has the GPU, node and network signals."""
-    stored = data.query(health.read_incidents, request.window, request.filters).to_pylist()
-    if not stored:
-        page.show_nothing(
-            "No incident is stored in this window.",
-            "`fallow up` stores those of the last three hours with each analysis; "
-            "`fallow incidents --window 7d` reads any window.",
-        )
-        return
-    rows = [_describe_incident(row) for row in stored]
-    page.show_table(
-        rows,
-        INCIDENTS,
-        table_name="Incidents: cause, evidence, one step",
-        height=280,
-        row_names=[f"{row['start']:%Y-%m-%d %H:%M} {row['cause']}" for row in rows],
-    )
-
-
-def _describe_incident(row: Mapping[str, Any]) -> dict[str, Any]:
-    workloads, nodes = json.loads(row["workloads"]), json.loads(row["nodes"])
-    signs = json.loads(row["evidence"])
-    more = f" and {len(workloads) - 1} more" if len(workloads) > 1 else ""
-    return {
-        **row,
-        "name": f"{workloads[0]}{more}" if workloads else "",
-        "nodes": ", ".join(nodes),
-        "timeline": links.build_timeline_link(
-            cluster=row["cluster"],
-            workload=workloads[0] if workloads else None,
-            node=None if workloads or not nodes else nodes[0],
-        ),
-        "signs": "; ".join(f"{sign['at'][11:16]} {sign['text']}" for sign in signs[:MOST_SIGNS]),
-    }
 
 
 def show_xids(request: PageRequest) -> None:

@@ -23,7 +23,7 @@ from fallow.window import format_duration
 TITLE, ICON = "Overview", ":material/home:"
 COLUMN_NAMES = (
     "name", "waste_usd", "waste_usd_pct", "idle_usd", "free_usd", "lost_usd", "waste_gpu_hours",
-    "waste_pct", "busy_pct", "effective_pct",
+    "busy_pct", "effective_pct",
 )  # fmt: skip
 WORST, STEPS = 10, 5
 QUOTAS = {
@@ -32,8 +32,8 @@ QUOTAS = {
     "nominal": page.configure_number("quota, GPUs"),
     "used": page.configure_number("used, GPUs"),
     "borrowed": page.configure_number("borrowed, GPUs"),
-    "waiting": page.configure_number("requested and pending, GPUs"),
-    "kind": page.name("kind", "small"),
+    "waiting": page.configure_number("pending, GPUs", "requested, and not placed yet"),
+    "kind": page.name("kind", 105),
     "cluster": page.name("cluster", "small"),
 }
 

@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, queues
 from dashboards.page import PageRequest, format_hours, format_money
+from dashboards.views import queues_what_if
 from dashboards.views.fleet import HOLDERS, get_time
 from warehouse.queue.records import QueuedWorkload
 
@@ -195,6 +196,7 @@ def show_more(request: PageRequest) -> None:
         "allocated, idle meanwhile": show_holders,
         "how long": show_waits,
         "quotas": show_quotas,
+        "what if": queues_what_if.show,
     }
     if _list_pairs(request):
         parts = {"blocked by": show_pairs, **parts}

@@ -1,8 +1,11 @@
 """One workload, node or device over time, also before and after an action: use, cost, events."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import streamlit as st
 
-from dashboards import data, links, maps, page, tabs
+from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import timeline
 from dashboards.figures.timeline import TimelineSubject
 from dashboards.page import (
@@ -27,13 +30,15 @@ SUBJECT_COLUMNS = {
     "team": page.name("team", "small"),
     "cluster": page.name("cluster", "small"),
 }
+UUID_PX = 310
+"""Width of a column with UUIDs of GPUs."""
 PLACES = {
     "workload": page.configure_workload(),
-    "of_workload": links.configure_column("its timeline"),
-    "node": page.name("node"),
-    "of_node": links.configure_column("its timeline"),
-    "device": page.name("device"),
-    "of_device": links.configure_column("its timeline"),
+    "of_workload": links.configure_column("timeline"),
+    "node": page.name("node", 130),
+    "of_node": links.configure_column("timeline"),
+    "device": page.name("device", UUID_PX),
+    "of_device": links.configure_column("timeline"),
     "first_hour": page.configure_time("from"),
     "last_hour": page.configure_time("until"),
     "usd": page.configure_usd("USD"),
@@ -48,6 +53,8 @@ EVENTS = {
     "kind": page.name("what"),
     "detail": page.name("of whom", "large"),
 }
+MOST_INCIDENTS = 5
+"""Incidents that are named above the tracks; the table below has all."""
 TRACKS = (
     ("activity_pct", "activity, %", {"activity_pct": "mean", "most_pct": "most of any device"}),
     ("memory_gb", "memory, GB", {"memory_gb": "memory in use"}),
@@ -155,27 +162,37 @@ def show_tracks(request: PageRequest) -> None:
             f"{count(subject_totals.nodes, 'node')}, {count(subject_totals.workloads, 'workload')}",
         ),
     )
+    events = data.query(
+        timeline.read_events, request.window, request.filters, timeline_subject
+    ).to_pylist()
+    marks = _show_incidents([event for event in events if event["incident"]])
     rows = data.query(
         timeline.read_states, request.window, request.filters, timeline_subject
     ).to_pylist()
     page.chart(
-        maps.draw_state_track(rows, span, value="gpus", title="GPUs", form=maps.GPU_FORMAT),
-        "Allocated GPUs, by what they did",
+        maps.mark_timestamps(
+            maps.draw_state_track(rows, span, value="gpus", title="GPUs", form=maps.GPU_FORMAT),
+            marks,
+            span,
+            colour=charts.RED,
+        ),
+        "Allocated GPUs, by what they did; incidents are lines",
     )
     measure_rows = data.query(
         timeline.read_measures, request.window, request.filters, timeline_subject
     ).to_pylist()
     for key, title, lines in TRACKS:
         if any(row[key] is not None for row in measure_rows):
-            page.chart(maps.track(measure_rows, lines, span, title=title), f"{title} over time")
+            drawing = maps.track(measure_rows, lines, span, title=title)
+            page.chart(
+                maps.mark_timestamps(drawing, marks, span, named=False, colour=charts.RED),
+                f"{title} over time",
+            )
     if any(row["usd_h"] is not None for row in rows):
         page.chart(
             maps.draw_state_track(rows, span, value="usd_h", title="USD per hour", form="$~s"),
             "Dollars per hour, by state",
         )
-    events = data.query(
-        timeline.read_events, request.window, request.filters, timeline_subject
-    ).to_pylist()
     if events:
         page.chart(maps.draw_marks(events, span, height=320), "What happened, as ticks over time")
     unknown = format_share(subject_totals.unknown_gpu_hours, subject_totals.gpu_hours)
@@ -183,6 +200,25 @@ def show_tracks(request: PageRequest) -> None:
         "GPUs and dollars are those of the ledger, hour by hour; activity, memory and power what "
         f"telemetry said of the devices meanwhile. A gap: there is no sample. {unknown} is unknown."
     )
+
+
+def _show_incidents(events: list[dict[str, Any]]) -> list[tuple[datetime, str]]:
+    """Name the newest incidents with links to their details; return all as marks of the tracks."""
+    if events:
+        # The newest first, as the events are.
+        links_shown = [
+            f"[{event['at']:%Y-%m-%d %H:%M} {escape(event['detail'].partition(':')[0], 80)}]"
+            f"({links.build_page_link('health', incident=event['incident'])})"
+            for event in events[:MOST_INCIDENTS]
+        ]
+        more = len(events) - len(links_shown)
+        st.markdown(
+            f"**{count(len(events), 'incident')}:** {', '.join(links_shown)}"
+            + (f" and {more:,} more below." if more else ".")
+        )
+    return [
+        (event["at"].replace(tzinfo=UTC), event["detail"].partition(",")[0]) for event in events
+    ]
 
 
 def show_more(request: PageRequest) -> None:
@@ -223,4 +259,19 @@ def show_events(request: PageRequest) -> None:
             "Pods and events come from the Kubernetes collector, findings from `fallow analyze`.",
         )
         return
-    page.show_table(rows, EVENTS, table_name="What happened, the newest first", height=320)
+
+    def open_row(row: int) -> None:
+        if rows[row]["incident"]:
+            links.open_page("health", incident=rows[row]["incident"])
+        elif rows[row]["finding"]:
+            links.open_page("findings", finding=rows[row]["finding"])
+
+    page.show_table(
+        rows,
+        EVENTS,
+        table_name="What happened, the newest first",
+        height=320,
+        open_row=open_row,
+        row_names=[f"{row['at']:%Y-%m-%d %H:%M} {row['kind']}" for row in rows],
+    )
+    page.note("A click on an incident or a finding opens it.")

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dashboards import what_if_runs
 from dashboards.serving import address, serve
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, command
+from runtime.operations.what_if.beside import answer_beside
 from runtime.service.uncaught import log_uncaught
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def serve_pages(run: CommandRun, settings: "Settings", *, browser: bool = False)
         threading.Thread(target=_open_browser, args=(host, port, url), daemon=True).start()
     if not settings.dashboard.oidc.on:
         run.say("No sign-in is configured, so it answers on this machine only (dashboard.oidc).")
+    what_if_runs.use_answerer(answer_beside)
     serve(settings)
 
 

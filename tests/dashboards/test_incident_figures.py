@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from dashboards.figures import health
+from dashboards.figures import health, incidents, timeline
 from dashboards.figures.query import Filters
+from dashboards.figures.timeline import TimelineSubject
 from dashboards.reports import sre
 from dashboards.reports.report_request import ReportRequest
 from fallow.settings import load
@@ -21,8 +22,14 @@ from simulator.failure_cases.cases import read_cases
 from simulator.failure_cases.recording import CasePlayer
 from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.test_incidents_command import StoredRows
+from tests.dashboards.drawing import Draw, texts
+from warehouse.allocation import write_allocations
 from warehouse.coverage import WindowCoverage
 from warehouse.lake import Warehouse
+from warehouse.ledger import write_ledger
+from warehouse.rollup import roll_up
+
+LATER = START + timedelta(days=1)
 
 LENGTH = timedelta(minutes=30)
 
@@ -36,7 +43,30 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
             fill(StoredRows(warehouse), CasePlayer(read_cases()[name], START.timestamp()).play())
         for _ in range(2):
             store_incidents(warehouse, WINDOW, [], WINDOW.end)
+        _put_samples(warehouse)
+        roll_up(warehouse)
+        write_allocations(warehouse, WINDOW)
+        write_ledger(warehouse, WINDOW)
         yield warehouse
+
+
+def _put_samples(warehouse: Warehouse) -> None:
+    """Store twelve minutes of a GPU whose counter of NVLink errors rises, falls and rises."""
+    rows = [
+        {
+            "cluster": "links",
+            "ts": (LATER + timedelta(minutes=minute)).replace(tzinfo=None),
+            "device": "G",
+            "node": "n",
+            "model": "H100",
+            "interval_s": 60.0,
+            "source": "exporters",
+            "sm_active": 0.5,
+            "nvlink_crc": count,
+        }
+        for minute, count in enumerate((7, 7, 9, 12, 12, 12, 2, 3, 3, 3, 3, 4))
+    ]
+    StoredRows(warehouse).rows("sample", rows)
 
 
 def test_incidents_are_stored_once_with_their_evidence(stored: Warehouse) -> None:
@@ -117,6 +147,72 @@ def test_a_cause_has_the_sum_of_its_known_costs(stored: Warehouse) -> None:
     [row] = health.read_incident_causes(stored, day, Filters()).to_pylist()
     assert (row["incidents"], row["unknown"], row["usd"]) == (3, 1, Decimal("3.75"))
     assert (row["lost_gpu_hours"], row["recovery_gpu_hours"]) == (1.0, 2.5)
+
+
+def test_new_errors_are_the_rises_of_a_counter_and_what_was_not_sampled_is_unknown(
+    stored: Warehouse,
+) -> None:
+    sign = incidents.Sign(LATER, "nvlink", "errors", "sample")
+    incident = incidents.IncidentDetail(
+        "i", "links", LATER, LATER, "nvlink", "hold", "why", (), (), ("G",), 1.0, None, None, None,
+        (sign,),
+    )  # fmt: skip
+    assert incident.window == Window(LATER - timedelta(hours=1), LATER + timedelta(hours=1))
+    rows = incidents.read_signals(stored, incident).to_pylist()
+    assert len(rows) == 24, "two hours of five minutes"
+    seen = [row for row in rows if row["gpus"]]
+    # 7 to 12 in the first five minutes; a counter that falls was reset, and then rises by 1 and 1.
+    assert [row["nvlink_crc"] for row in seen] == [5, 1, 1]
+    assert [row["at"].minute for row in seen] == [0, 5, 10]
+    assert all(row["named_activity_pct"] == pytest.approx(50) for row in seen)
+    unknown = ("pcie_replay", "ecc_dbe", "power_w", "received_mb_s", "nvlink_gb_s")
+    assert {name for name in unknown if any(row[name] is not None for row in rows)} == set()
+    assert all(row["gpus"] is None for row in rows if row not in seen)
+
+
+def test_a_lost_node_has_its_signals_around_it(stored: Warehouse) -> None:
+    [row] = health.read_incidents(stored, WINDOW, Filters(cluster="node lost")).to_pylist()
+    incident = incidents.decode_incident(row)
+    assert (incident.workloads, incident.nodes) == (("ml/PyTorchJob/job0",), ("n-0",))
+    rows = incidents.read_signals(stored, incident).to_pylist()
+    assert incident.window.start <= incident.start - incidents.AROUND
+    assert rows[0]["gpus"] == incident.gpus
+    kinds = [row["kind"] for row in incidents.read_happened(stored, incident).to_pylist()]
+    assert "Node NodeNotReady" in kinds
+
+
+def test_the_timeline_of_job_and_node_names_the_incident_and_no_other(stored: Warehouse) -> None:
+    [row] = health.read_incidents(stored, WINDOW, Filters(cluster="node lost")).to_pylist()
+    named = {"workload": "ml/PyTorchJob/job0"}, {"node": "n-0"}
+    for subject, cluster, expected in (
+        (named[0], "node lost", [row["id"]]),
+        (named[1], "node lost", [row["id"]]),
+        (named[0], "short absence", []),
+        ({"workload": "ml/PyTorchJob/other"}, "node lost", []),
+        ({"node": "n-1"}, "node lost", []),
+    ):
+        events = timeline.read_events(
+            stored, WINDOW, Filters(cluster=cluster), TimelineSubject(**subject)
+        ).to_pylist()
+        assert [e["incident"] for e in events if e["incident"]] == expected, (subject, cluster)
+        assert {e["kind"] for e in events if e["incident"]} == ({"incident"} if expected else set())
+
+
+def test_pages_link_an_incident_and_draw_its_signals(stored: Warehouse, draw: Draw) -> None:
+    window = f"{WINDOW.start:%Y-%m-%dT%H:%M}/{WINDOW.end:%Y-%m-%dT%H:%M}"
+    [row] = health.read_incidents(stored, WINDOW, Filters(cluster="node lost")).to_pylist()
+    words = {"window": window, "cluster": "node lost"}
+    job = draw("timeline", stored.settings, workload="ml/PyTorchJob/job0", **words)
+    [named] = [text for text in texts(job) if "1 incident" in text]
+    assert f"incident={row['id']}" in named
+    assert "](health?" in named
+    detail = draw("health", stored.settings, incident=row["id"], **words)
+    said = texts(detail)
+    assert any("recycle the node" in text for text in said)
+    assert any("](timeline?" in text and "job0" in text for text in said)
+    drawn = [chart.proto.alt for chart in detail.get("vega_lite_chart")]
+    assert len([alt for alt in drawn if "around the incident" in alt]) >= 4, drawn
+    assert not detail.exception
 
 
 def test_the_report_of_the_sre_has_incidents_by_cause(stored: Warehouse) -> None:

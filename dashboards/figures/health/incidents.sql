@@ -10,6 +10,7 @@ SELECT
     why,
     workloads,
     nodes,
+    devices,
     gpus,
     lost_gpu_hours,
     recovery_gpu_hours,

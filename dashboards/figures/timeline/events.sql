@@ -1,4 +1,4 @@
--- Events of the subject: pods, the cluster's events about them, findings, and actions.
+-- Events of the subject: pods, the cluster's events about them, findings, incidents, and actions.
 WITH pods AS (
     SELECT p.*
     FROM pod_owners AS p
@@ -40,29 +40,55 @@ findings AS (
         END
 ),
 
+incidents AS (
+    SELECT i.*
+    FROM incident AS i
+    WHERE
+        ($cluster::VARCHAR IS null OR i.cluster = $cluster)
+        AND (
+            $workload::VARCHAR IS null
+            OR list_contains(from_json(i.workloads, '["VARCHAR"]'), $workload)
+        )
+        AND (
+            $node::VARCHAR IS null OR list_contains(from_json(i.nodes, '["VARCHAR"]'), $node)
+        )
+        AND (
+            $device::VARCHAR IS null
+            OR list_contains(from_json(i.devices, '["VARCHAR"]'), $device)
+        )
+),
+
 happened AS (
     SELECT
         created_at AS at,
         'pod created' AS kind,
-        pod AS detail
+        pod AS detail,
+        null::VARCHAR AS incident,
+        null::VARCHAR AS finding
     FROM pods
     UNION ALL
     SELECT
         coalesce(scheduled_at, started_at) AS at,
         'pod placed' AS kind,
-        pod || coalesce(' on ' || node, '') AS detail
+        pod || coalesce(' on ' || node, '') AS detail,
+        null AS incident,
+        null AS finding
     FROM pods
     UNION ALL
     SELECT
         coalesce(finished_at, deleted_at) AS at,
         'pod ended' AS kind,
-        pod || ' (' || coalesce(phase, 'phase unknown') || ')' AS detail
+        pod || ' (' || coalesce(phase, 'phase unknown') || ')' AS detail,
+        null AS incident,
+        null AS finding
     FROM pods
     UNION ALL
     SELECT
         e.ts AS at,
         e.reason AS kind,
-        concat_ws(': ', e.kind || ' ' || e.name, e.message) AS detail
+        concat_ws(': ', e.kind || ' ' || e.name, e.message) AS detail,
+        null AS incident,
+        null AS finding
     FROM event AS e
     WHERE
         ($cluster::VARCHAR IS null OR e.cluster = $cluster)
@@ -84,13 +110,25 @@ happened AS (
     SELECT
         found_at AS at,
         'finding' AS kind,
-        kind || ' by ' || analyzer || ': ' || coalesce(document ->> '$.details.why', id) AS detail
+        kind || ' by ' || analyzer || ': ' || coalesce(document ->> '$.details.why', id) AS detail,
+        null AS incident,
+        id AS finding
     FROM findings
+    UNION ALL
+    SELECT
+        i.start AS at,
+        'incident' AS kind,
+        i.cause || ', ' || i.step || ': ' || i.why AS detail,
+        i.id AS incident,
+        null AS finding
+    FROM incidents AS i
     UNION ALL
     SELECT
         a.ts AS at,
         'action: ' || a.kind AS kind,
-        concat_ws(' ', a.about, 'by', a.actor) AS detail
+        concat_ws(' ', a.about, 'by', a.actor) AS detail,
+        null AS incident,
+        null AS finding
     FROM action AS a
     WHERE
         (a.document ->> '$.finding') IN (SELECT f.id FROM findings AS f)
@@ -99,7 +137,9 @@ happened AS (
     SELECT
         s.start AS at,
         'action: ' || coalesce(s.verb, 'done') AS kind,
-        s.action || coalesce(' of policy ' || s.policy, '') AS detail
+        s.action || coalesce(' of policy ' || s.policy, '') AS detail,
+        null AS incident,
+        null AS finding
     FROM saving AS s
     WHERE s.namespace || '/' || s.workload_kind || '/' || s.workload = $workload
 )
@@ -107,7 +147,9 @@ happened AS (
 SELECT
     h.at,
     h.kind,
-    h.detail
+    h.detail,
+    h.incident,
+    h.finding
 FROM happened AS h
 WHERE h.at >= $since AND h.at <= $until
 ORDER BY h.at DESC, h.kind ASC, h.detail ASC
