@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 
-from dashboards import active_settings
+from dashboards import active_settings, warmup
 from fallow.resources import read_table
 
 Message = MutableMapping[str, Any]
@@ -142,4 +142,7 @@ OLD_ADDRESSES = {
     row["address"]: (row["page"], row["tab"])
     for row in read_table("dashboards", "old_addresses.csv")
 }
-app = SecuredApp(MovedPages(st.App(SCRIPT)), build_headers(INDEX.read_text(encoding="utf-8")))
+app = SecuredApp(
+    MovedPages(st.App(SCRIPT, lifespan=warmup.warm_up)),
+    build_headers(INDEX.read_text(encoding="utf-8")),
+)
