@@ -9,7 +9,7 @@ the menu, with a window that no page had.
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -119,6 +119,7 @@ def _measure(home: Path, window: Window, views: list[str], about: str) -> Iterat
         serve(command, f"{url}/_stcore/health", Path(logs) / "log") as process,
     ):
         visits = _visit(url, process, window, views)
+    print(format_table(visits), flush=True)
     first, pages = visits.pop(""), visits
     yield Result(
         name=f"first page after a start, {about}",
@@ -152,6 +153,32 @@ def _measure(home: Path, window: Window, views: list[str], about: str) -> Iterat
             note=f"title and filters at {visit.painted_s:.2f} s; server {visit.cpu_s:.1f} s of "
             f"CPU; by a click {visit.clicked_s[0]:.2f} s, complete {visit.clicked_s[1]:.2f} s",
         )
+
+
+def format_table(visits: Mapping[str, Visit]) -> str:
+    """Return a row per page: seconds by address and by a click beside the targets, server CPU.
+
+    The row "first" is the first visit after a start; ! marks what misses its target.
+    """
+    titles = ("page", "title", "complete", "click: title", "complete", "server CPU")
+    rows = [titles, ("target, s", f"{PAINTED_S}", f"{WHOLE_S}", f"{CLICKED_S}", f"{WHOLE_S}", "")]
+    for view, visit in visits.items():
+        whole_s = WHOLE_S if view else FIRST_S
+        rows.append(
+            (
+                view.replace("_", " ") or f"first (target {FIRST_S})",
+                _mark(visit.painted_s, PAINTED_S if view else FIRST_S),
+                _mark(visit.whole_s, whole_s),
+                _mark(visit.clicked_s[0], CLICKED_S) if view else "",
+                _mark(visit.clicked_s[1], WHOLE_S) if view else "",
+                f"{visit.cpu_s:.2f}",
+            )
+        )
+    return "\n".join(f"{row[0]:<22}" + "".join(f"{cell:>14}" for cell in row[1:]) for row in rows)
+
+
+def _mark(seconds: float, target_s: float) -> str:
+    return f"{'!' if seconds > target_s else ''}{seconds:.2f}"
 
 
 def _visit(url: str, process: int, window: Window, views: list[str]) -> dict[str, Visit]:

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import streamlit as st
 
 from dashboards import data, links, maps, page, tabs
@@ -9,6 +11,7 @@ from dashboards.figures import fleet
 from dashboards.page import PageRequest, format_money
 
 TITLE, ICON = "Fleet", ":material/grid_view:"
+NOT_ALLOCATED = "(not allocated)"
 AT = "at"
 """The parameter of the URL with the chosen time."""
 
@@ -142,28 +145,33 @@ def show_more(request: PageRequest) -> None:
 def show_devices(request: PageRequest) -> None:
     """List every GPU with its telemetry at the time."""
     at = get_time(request)
-    rows = data.query(fleet.read_devices, at, request.filters).to_pylist()
-    if not rows:
+    rows = data.query(fleet.read_devices, at, request.filters)
+    if not rows.num_rows:
         page.show_no_data(request)
         return
+    # Columns, because there are 10,000 rows and more; a name is read when its row is opened.
+    workload = rows.schema.get_field_index("workload")
+    filled = pc.fill_null(rows["workload"], "")
+    named = pc.if_else(pc.equal(filled, ""), NOT_ALLOCATED, filled)
+    offered = rows.slice(0, page.MOST_OFFERED).select(["node", "device"]).to_pylist()
     page.show_table(
-        [{**row, "workload": row["workload"] or "(not allocated)"} for row in rows],
+        rows.set_column(workload, "workload", named),
         DEVICES,
         table_name="GPUs by idle cost",
         height=420,
         open_row=lambda row: links.open_timeline(
-            cluster=rows[row]["cluster"], device=rows[row]["device"]
+            cluster=rows["cluster"][row].as_py(), device=rows["device"][row].as_py()
         ),
-        row_names=[f"{row['node']}: {row['device']}" for row in rows[: page.MOST_OFFERED]],
+        row_names=[f"{row['node']}: {row['device']}" for row in offered],
     )
-    silent = sum(row["no_samples"] for row in rows)
+    silent = pc.sum(pc.cast(rows["no_samples"], pa.int64())).as_py() or 0
     silent_text = f" {silent:,} GPUs have no sample then: theirs is unknown." if silent else ""
     page.note(
         f"Telemetry: the mean of the five minutes up to {at:%Y-%m-%d %H:%M} UTC, or of that hour "
         f"where they are not kept any more. Unknown: no sample has it.{silent_text} A click on a "
         "row opens the GPU's timeline."
     )
-    if len(rows) == fleet.MOST_DEVICES:
+    if rows.num_rows == fleet.MOST_DEVICES:
         page.note(f"The first {fleet.MOST_DEVICES:,}; filter by cluster or pool to see others.")
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import streamlit as st
 
 from dashboards import charts, data, links, maps, page, tabs
@@ -108,7 +109,7 @@ def get_subject() -> TimelineSubject:
 def list_workloads(request: PageRequest) -> None:
     """List workloads to choose from."""
     search = st.query_params.get("search", "")
-    rows = data.query(timeline.find_workloads, request.window, request.filters, search).to_pylist()
+    rows = _find_workloads(request, search).to_pylist()
     if not rows and search:
         page.show_nothing(
             f"No workload of this window has {escape(search)} in its name.",
@@ -129,6 +130,14 @@ def list_workloads(request: PageRequest) -> None:
             cluster=rows[row]["cluster"], workload=rows[row]["name"]
         ),
     )
+
+
+def _find_workloads(request: PageRequest, search: str) -> pa.Table:
+    """Return the workloads with a text in their names; of all, those that the box offers."""
+    if search:
+        return data.query(timeline.find_workloads, request.window, request.filters, search)
+    subject = TimelineSubject()
+    return data.query(timeline.list_subjects, request.window, request.filters, subject, "workload")
 
 
 def show_tracks(request: PageRequest) -> None:
