@@ -35,20 +35,6 @@ def test_a_chart_has_the_same_document_as_with_rows_that_altair_checks(
     assert len(next(data for data in drawn["datasets"].values() if len(data) > 10)) == len(rows)
 
 
-def test_the_layers_of_a_chart_share_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[alt.InlineData] = []
-    quick = charts.build_values
-
-    def build_and_keep(records: Any) -> alt.InlineData:
-        built.append(quick(records))
-        return built[-1]
-
-    monkeypatch.setattr(maps, "build_values", build_and_keep)
-    drawing = maps.draw_cells(ROWS)
-    # A list would be copied with each layer: most of the time of a chart of 3,000 cells.
-    assert drawing.layer[0].data["values"] is built[0]["values"]
-
-
 @pytest.mark.parametrize(
     "texts",
     [["a", "~ !", None, ""], ["a\u202eb", "x", None], ["tab\there"], ["x\x7fy"], ["é"], [], [None]],
