@@ -514,7 +514,7 @@ def _format_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.fill_null(pc.strftime(column, format="%Y-%m-%d %H:%M"), "")
     if pa.types.is_string(column.type):
         filled = pc.fill_null(column, "")
-        # Most columns have nothing to spell out; Python would look at each of 10,000 names.
+        # Most columns have nothing to spell out; Python would read each of 10,000 names.
         if pc.all(pc.and_(pc.string_is_ascii(filled), pc.ascii_is_printable(filled))).as_py():
             return filled
         return pa.array([spell_out(t) for t in filled.to_pylist()], pa.string())

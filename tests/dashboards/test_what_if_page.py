@@ -100,11 +100,13 @@ def test_an_answer_that_is_not_to_be_trusted_says_so_above_its_figures(
     assert metrics["Dollars"][0].startswith("unknown")
 
 
-def test_the_page_asks_what_its_boxes_say_for_a_week_at_most(fleet: Settings, draw: Draw) -> None:
-    asked: list[WhatIfQuestion] = []
+def test_the_page_requests_what_its_boxes_say_for_a_week_at_most(
+    fleet: Settings, draw: Draw
+) -> None:
+    questions: list[WhatIfQuestion] = []
 
     def answer(_settings: Settings, question: WhatIfQuestion) -> Mapping[str, Any]:
-        asked.append(question)
+        questions.append(question)
         return ANSWER
 
     what_if_runs.use_answerer(answer)
@@ -113,7 +115,7 @@ def test_the_page_asks_what_its_boxes_say_for_a_week_at_most(fleet: Settings, dr
     page = draw("queues", fleet, show="what if", option="pool", of="H100", number="8", window="30d")
     page.button(key="replay").click().run()
     wait_for(runs)
-    [question] = asked
+    [question] = questions
     assert (question.option, question.name, question.number) == ("pool", "H100", 8)
     assert question.window.end == END
     assert timedelta(hours=1) <= question.window.end - question.window.start <= timedelta(days=7)
@@ -135,7 +137,7 @@ def test_a_question_about_what_the_site_does_not_have_is_refused(fleet: Settings
         answer_question(fleet, WhatIfQuestion("pool", "B200", 8, WEEK))
 
 
-def test_a_replay_that_takes_too_long_is_ended_and_says_how_to_ask_again(fleet: Settings) -> None:
+def test_a_replay_that_takes_too_long_is_ended_and_names_the_command(fleet: Settings) -> None:
     with pytest.raises(TemporaryError, match=r"more than 0\.01 s") as caught:
         answer_beside(fleet, QUESTION, deadline_s=0.01)
     assert "fallow what-if --pool H100=8" in str(caught.value.hint)
