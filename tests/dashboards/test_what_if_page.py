@@ -100,9 +100,7 @@ def test_an_answer_that_is_not_to_be_trusted_says_so_above_its_figures(
     assert metrics["Dollars"][0].startswith("unknown")
 
 
-def test_the_page_requests_what_its_boxes_say_for_a_week_at_most(
-    fleet: Settings, draw: Draw
-) -> None:
+def test_the_page_requests_what_its_boxes_say(fleet: Settings, draw: Draw) -> None:
     questions: list[WhatIfQuestion] = []
 
     def answer(_settings: Settings, question: WhatIfQuestion) -> Mapping[str, Any]:
