@@ -19,7 +19,7 @@ log = logging.getLogger("fallow.dashboard")
 
 
 @asynccontextmanager
-async def warm_up(_app: Any) -> AsyncIterator[None]:
+async def start_app(_app: Any) -> AsyncIterator[None]:
     """Warm the app up while its server starts."""
     import_pages()
     threading.Thread(target=read_first, name="warm-up", daemon=True).start()

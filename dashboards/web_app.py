@@ -143,6 +143,6 @@ OLD_ADDRESSES = {
     for row in read_table("dashboards", "old_addresses.csv")
 }
 app = SecuredApp(
-    MovedPages(st.App(SCRIPT, lifespan=warmup.warm_up)),
+    MovedPages(st.App(SCRIPT, lifespan=warmup.start_app)),
     build_headers(INDEX.read_text(encoding="utf-8")),
 )

@@ -125,7 +125,7 @@ def show_detail(incident: IncidentDetail) -> None:
             "until work again" if recovery is not None else "no work again was seen",
         ),
     )
-    st.markdown(f"{escape(incident.why, 600)}. {_link_subjects(incident)}")
+    st.markdown(f"{escape(incident.why, 600)}. {_format_links(incident)}")
     _draw_signals(incident)
     page.show_table(
         [
@@ -139,7 +139,7 @@ def show_detail(incident: IncidentDetail) -> None:
     )
 
 
-def _link_subjects(incident: IncidentDetail) -> str:
+def _format_links(incident: IncidentDetail) -> str:
     """Return links to the timelines of its workloads, nodes and GPUs."""
     subjects = [
         *(("workload", name) for name in incident.workloads),

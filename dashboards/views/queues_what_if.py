@@ -48,7 +48,7 @@ def show(request: PageRequest) -> None:
         return
     _request_replay(request, runs)
     if runs.running is not None:
-        _await(runs)
+        _show_progress(runs)
     if runs.last is not None:
         _show_result(runs.last)
     else:
@@ -130,7 +130,7 @@ def _list_names(request: PageRequest, option: str) -> list[str]:
     return [*dict.fromkeys([*names.get("team", ()), *quotas])]
 
 
-def _await(runs: WhatIfRuns) -> None:
+def _show_progress(runs: WhatIfRuns) -> None:
     """Say how long the replay takes so far, and draw the page again when it is done."""
 
     def tick() -> None:
