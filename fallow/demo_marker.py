@@ -4,7 +4,9 @@ A demo home brings its own settings: neither `./fallow.yaml` nor `FALLOW_*` vari
 apply to it, so that no command reads or writes a site's warehouse in the demo's place.
 """
 
+import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 from fallow.errors import UsageError
@@ -12,10 +14,29 @@ from fallow.errors import UsageError
 MARKER = "demo.yaml"
 """Settings of the demo, and the proof that `fallow demo` may replace the folder."""
 
+WORLD = "world.jsonl"
+"""What happened in the demo's simulated cluster, one entry a line."""
+
 
 def is_demo_home(home: Path) -> bool:
     """Return whether `fallow demo` wrote this home."""
     return (home / MARKER).is_file()
+
+
+def has_demo_cluster(home: Path) -> bool:
+    """Return whether the simulated cluster of a demo's home is kept in it."""
+    return is_demo_home(home) and (home / WORLD).is_file()
+
+
+def read_demo_time(home: Path) -> datetime | None:
+    """Return the time that the simulated cluster of a demo's home has reached; None = has none."""
+    if not has_demo_cluster(home):
+        return None
+    reached = None
+    for line in (home / WORLD).read_bytes().splitlines():
+        if line.startswith(b'{"type":"advance"'):
+            reached = datetime.fromtimestamp(json.loads(line)["until_s"], UTC)
+    return reached
 
 
 def require_own_home(home: Path, command: str) -> None:

@@ -38,6 +38,7 @@ from simulator.work.host import sample_host
 from simulator.work.signals import Carry, compute_signals
 from simulator.workload_scripts import Key, SimulatedWorkload, WorkloadScripts
 from simulator.workload_templates import build_base_objects, build_manifest
+from simulator.world_log import AdvanceEntry, WorldLog
 
 Object = dict[str, Any]
 
@@ -149,6 +150,10 @@ class World:
         self._block: Block | None = None
         self._snapshot: WorldSnapshot | None = None
         self._lock = threading.RLock()
+        self._is_silent = False
+        """Whether no ticks are built."""
+        self.log: WorldLog | None = None
+        """Receives each advance before it runs."""
         for obj in build_base_objects(mix):
             self.store.create(get_kind(obj), obj)
 
@@ -174,21 +179,53 @@ class World:
                 hint=f"a later time, a multiple of {TICK_S} s",
             )
         with self._lock:
-            self._settle()
-            while (at_s := self._next()) < until_s:
-                self._clock = max(at_s, self._clock)
-                self._happen()
-                self._settle()
-            self._clock = until_s
-            self._emit(until_s)
+            if self.log is not None:
+                self.log.append(AdvanceEntry(until_s))
+            self._run(until_s)
             block = strand(join_blocks(self._pieces), self._waiting())
             self._pieces = []
             self._block, self._snapshot = block, None
-            # Host samples of this time must be read before the next block.
-            self.cast.forget(
-                {*self._open, *(t.holder.uid for t in self.list_allocations(block.start, until_s))}
-            )
+            self._forget_scripts(block.start)
         return block
+
+    def skip(self, until_s: float) -> None:
+        """Run until a time as `advance` does, without the truth about the ticks until then.
+
+        The truth takes more than half of the time of a run, and a world that is restored was in
+        these ticks before: call `resume` after the last one.
+        """
+        with self._lock:
+            since_s, self._is_silent = self._clock, True
+            self._run(until_s)
+            self._is_silent = False
+            self._forget_scripts(since_s)
+
+    @property
+    def carry(self) -> Carry | None:
+        """The devices' counters after the last tick; None = there was no tick yet."""
+        return self._carry
+
+    def resume(self, carry: Carry) -> None:
+        """Go on after skipped time: with the devices' counters, and with no event unread."""
+        self._carry = carry
+        self.heard.clear()
+
+    def _run(self, until_s: float) -> None:
+        self._settle()
+        while (at_s := self._next()) < until_s:
+            self._clock = max(at_s, self._clock)
+            self._happen()
+            self._settle()
+        self._clock = until_s
+        self._emit(until_s)
+
+    def _forget_scripts(self, since_s: float) -> None:
+        """Forget the scripts of pods that ended before a time.
+
+        Host samples of this time must be read before the next block.
+        """
+        allocations = self.list_allocations(since_s, self._clock)
+        self.cast.forget({*self._open, *(t.holder.uid for t in allocations)})
 
     def snapshot(self) -> WorldSnapshot:
         """Return what is visible now; before the first advance, one tick is built.
@@ -414,6 +451,9 @@ class World:
 
     def _emit(self, until_s: float) -> None:
         """Build the ticks before a time, with the current scripts."""
+        if self._is_silent:
+            self._from_s = until_s
+            return
         while self._from_s < until_s:
             upto_s = min(self._from_s + PIECE_S, until_s)
             ticks = np.arange(self._from_s, upto_s, TICK_S)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +17,10 @@ from actions.loop.actor import approve as agree
 from actions.loop.marks import reconcile_marks
 from actions.loop.other_clusters import CatalogActors
 from actions.loop.protocols import TurnReport
+from fallow.demo_marker import has_demo_cluster
 from fallow.errors import FallowError, UsageError
 from fallow.window import parse_duration
+from runtime.cli.clusters import open_cluster
 from runtime.cli.options import CommandRun, Output, command
 from runtime.operations import live_actor, plans
 from runtime.operations.keeps import keep_workload
@@ -73,8 +76,13 @@ def apply(
     A dry run asks the cluster whether it would take each write, and writes nothing.
     """
     settings = run.settings()
+    if yes and has_demo_cluster(settings.home):
+        raise UsageError(
+            "a demo's fleet acts while its time passes: `fallow apply --yes` is for a real one",
+            hint=f"fallow demo --continue 1h --home {quote(str(settings.home))}",
+        )
     rules = plans.load_policies(settings, _list_paths(policies))
-    cluster = live_actor.connect_cluster(settings)
+    cluster = open_cluster(run, settings)
     with (
         run.warehouse(settings, write=yes) as warehouse,
         _open_evidence(run, settings, warehouse, read=yes) as evidence,
@@ -120,7 +128,7 @@ def undo(
             settings,
             record,
             NoEvidence(),
-            cluster=live_actor.connect_cluster(settings),
+            cluster=open_cluster(run, settings),
             policies=(),
             clock=run.now,
         )
@@ -151,7 +159,7 @@ def keep(
     """Keep a workload from being stopped for a while: an annotation, written as yourself."""
     settings = run.settings()
     until = run.now() + parse_duration(duration)
-    cluster = live_actor.connect_cluster(settings)
+    cluster = open_cluster(run, settings)
     with _record(run, settings, write=True, by=by) as record:
         until_text = keep_workload(settings, record, cluster, workload, until)
     run.say(f"{workload} is kept until {until_text}")
@@ -192,7 +200,7 @@ def reconcile(run: CommandRun, *, by: By = None) -> int:
     actions that the journal lacks: `fallow undo` cannot undo them.
     """
     settings = run.settings()
-    cluster = live_actor.connect_cluster(settings)
+    cluster = open_cluster(run, settings)
     with _record(run, settings, write=True, by=by) as record:
         result = reconcile_marks(record, cluster, settings.actions.lease)
     if result.lease:
@@ -231,7 +239,7 @@ def canary(run: CommandRun, *, yes: Yes = False) -> int:
             hint="set actions.canary.image to an image that runs until it is stopped",
         )
     name = f"Deployment/{wanted.namespace}/{wanted.name}"
-    cluster = live_actor.connect_cluster(settings)
+    cluster = open_cluster(run, settings)
     if not yes:
         run.say(f"would stop and restore {name} in {cluster.name}: fallow canary --yes")
         return 0
@@ -354,7 +362,7 @@ def _record(
 def _open_cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | None":
     """Return the cluster's client; a kill switch also works without a cluster, and reports it."""
     try:
-        return live_actor.connect_cluster(settings)
+        return open_cluster(run, settings)
     except FallowError as error:
         run.say(f"the ConfigMap is left as it is: {error.message}")
         return None

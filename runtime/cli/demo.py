@@ -1,21 +1,35 @@
 """`fallow demo`: the main job on an embedded synthetic fleet."""
 
+import os
 import socket
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from dashboards.serving import address
+from fallow.demo_marker import has_demo_cluster, is_demo_home, read_demo_time
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
+from fallow.window import parse_duration
 from runtime.cli.dashboard import require_dashboards, serve_pages
 from runtime.cli.options import CommandRun, Output, command
 from runtime.experiments.demo import run_demo
-from runtime.experiments.demo_home import check_demo_home, list_commands, locate_demo_home
+from runtime.experiments.demo_home import (
+    check_demo_home,
+    list_acting_commands,
+    list_commands,
+    locate_demo_home,
+)
+from runtime.experiments.demo_turns import LONGEST, continue_demo
+from runtime.rendering import action_tables
 from runtime.rendering.finding_tables import Progress, show_progress, show_story
+
+DAYS, GPUS, SEED = 7, 128, 1
 
 
 def register(app: typer.Typer) -> None:
@@ -26,23 +40,39 @@ def register(app: typer.Typer) -> None:
 def demo(
     run: CommandRun,
     *,
-    days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = 7,
-    gpus: Annotated[int, typer.Option(min=1, max=2048, help="how many GPUs")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="another fleet")] = 1,
+    days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = DAYS,
+    gpus: Annotated[int, typer.Option(min=1, max=2048, help="how many GPUs")] = GPUS,
+    seed: Annotated[int, typer.Option(min=0, help="another fleet")] = SEED,
     end: Annotated[
         str | None, typer.Option(metavar="DATE", help="its last midnight, UTC [the newest]")
     ] = None,
     open_pages: Annotated[
         bool, typer.Option("--open", help="then serve the pages, and open them in the browser")
     ] = False,
+    more: Annotated[
+        str | None,
+        typer.Option(
+            "--continue", metavar="DURATION", help="let the kept fleet live on, such as 2h"
+        ),
+    ] = None,
 ) -> None:
     """Show the waste story of a synthetic fleet: no cluster, no GPU.
 
-    Its warehouse is kept in a folder of its own, which the next demo replaces: fallow-demo beside
-    the default home, or --home DIR. One seed and one end give the same bytes.
+    Its warehouse and its cluster are kept in a folder of their own, which the next demo replaces:
+    fallow-demo beside the default home, or --home DIR. One seed and one end give the same bytes.
+    With --continue, time passes in the kept cluster: samples are stored, and the policies of the
+    home notify, wait and act on what people approved.
     """
     if open_pages:
         require_dashboards()
+    if more is not None:
+        if (days, gpus, seed, end) != (DAYS, GPUS, SEED, None):
+            raise UsageError(
+                "--continue goes on with the fleet that is kept",
+                hint="leave --days, --gpus, --seed and --end out",
+            )
+        _continue_demo(run, more)
+        return
     midnight = _read_end(end, run.now())
     home = run.options.get("home") or locate_demo_home()
     if run.options.get("home") is not None:
@@ -67,6 +97,52 @@ def demo(
         listen = choose_listen(load(flags={"home": home}).settings)
         pages = load(flags={"home": home, "dashboard.listen": listen}).settings
         serve_pages(run, pages, browser=True)
+
+
+def _continue_demo(run: CommandRun, text: str) -> None:
+    """Let time pass in the cluster of a demo's home, and show what the actor did."""
+    length = _read_length(text)
+    home = _find_demo_home(run)
+    settings = CommandRun({**run.options, "home": home}).settings()
+    with show_progress() as progress:
+        steps = StepTimes(progress)
+        reports = continue_demo(settings, length, steps.start)
+        steps.end()
+    run.data(action_tables.build_turn_rows(reports), noun="steps")
+    run.say(steps.format())
+    run.say(f"The fleet's time is {read_demo_time(home):%Y-%m-%d %H:%M} UTC. Go on with:")
+    for line in list_acting_commands(home):
+        run.say(f"  {line}")
+
+
+def _find_demo_home(run: CommandRun) -> Path:
+    """Return the demo's home in force: by --home, else by FALLOW_HOME, else the default one.
+
+    Raises:
+        UsageError: it has no cluster that can go on.
+    """
+    homes = [run.options.get("home"), os.environ.get("FALLOW_HOME"), locate_demo_home()]
+    demo_homes = [Path(home) for home in homes[:2] if home and is_demo_home(Path(home))]
+    home = Path(homes[0]) if homes[0] else (demo_homes or [locate_demo_home()])[0]
+    if not has_demo_cluster(home):
+        own = f"fallow demo --home {quote(str(home))}"
+        raise UsageError(
+            f"there is no demo in {home} whose fleet can go on",
+            hint="fallow demo" if home == locate_demo_home() else own,
+        )
+    return home
+
+
+def _read_length(text: str) -> timedelta:
+    """Return for how long the fleet lives on.
+
+    Raises:
+        UsageError: it is no duration, too long, or not of whole hours.
+    """
+    length = parse_duration(text)
+    if length > LONGEST or length % timedelta(hours=1):
+        raise UsageError(f"the fleet cannot go on for {text}", hint="legal: 1h to 24h, whole hours")
+    return length
 
 
 class StepTimes:

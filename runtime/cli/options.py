@@ -6,7 +6,7 @@ Global options may be before or after the command's name; the later one wins.
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from fallow import __version__
-from fallow.demo_marker import require_own_home
+from fallow.demo_marker import read_demo_time, require_own_home
 from fallow.errors import EmptyWarehouseError
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class CommandRun:
         self.options = options
         self.output: Output = options.get("output") or Output.table
         self.debug = bool(options.get("debug"))
+        self.resources = ExitStack()
+        """What is closed when the command ends."""
+        self._demo_time: datetime | None = None
 
     def loaded(self, **flags: Any) -> "Loaded":
         """Return the settings in force; `flags` are dotted keys with `__` for the dot.
@@ -70,7 +73,9 @@ class CommandRun:
 
         dotted = {name.replace("__", "."): value for name, value in flags.items()}
         merged = {"cluster": self.options.get("cluster"), "home": self.options.get("home")}
-        return load(file=self.options.get("config"), flags={**merged, **dotted})
+        loaded = load(file=self.options.get("config"), flags={**merged, **dotted})
+        self._demo_time = read_demo_time(loaded.settings.home)
+        return loaded
 
     def settings(self, **flags: Any) -> "Settings":
         """Return the settings in force."""
@@ -95,8 +100,8 @@ class CommandRun:
         return Warehouse.open(settings, write=write, clock=self.now)
 
     def now(self) -> "datetime":
-        """Return the current time, UTC."""
-        return datetime.now(UTC)
+        """Return the current time, UTC; where the settings are a demo's, its fleet's time."""
+        return self._demo_time or datetime.now(UTC)
 
     def data(self, rows: Any, **how: Any) -> None:
         """Write rows on stdout in the requested format (`runtime.rendering.tables.write`)."""
@@ -134,7 +139,8 @@ def command(
 
             configure(debug=run.debug)
             try:
-                return function(run, **values)
+                with run.resources:
+                    return function(run, **values)
             except EmptyWarehouseError:
                 if noun and run.output is not Output.table:
                     run.data([], noun=noun)

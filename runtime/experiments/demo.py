@@ -27,14 +27,12 @@ from runtime.experiments.demo_actions import (
     write_policies,
 )
 from runtime.experiments.demo_backtest import load_demo_settings, open_backtests
+from runtime.experiments.demo_cluster import build_world, open_world_log
 from runtime.experiments.demo_home import replace_demo_home
 from runtime.experiments.demo_plants import (
     CLUSTER,
     DAY_S,
-    build_ghost,
-    build_queues,
     build_settings,
-    plant_world,
 )
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S, PolledInventory, open_fleet_store
 from runtime.experiments.planting import compare
@@ -46,8 +44,10 @@ from runtime.rendering.finding_tables import Progress
 from simulator.blocks import join_blocks
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block
+from simulator.restore import build_checkpoint
 from simulator.work.behaviours import Script
 from simulator.world import World
+from simulator.world_log import WorldLog
 from warehouse.lake import Warehouse
 from warehouse.pricing import derive_device_rates
 from warehouse.spend import read_spend
@@ -112,7 +112,11 @@ def _run_path(  # noqa: PLR0917  (one caller)
         ThreadPoolExecutor(1, thread_name_prefix="incidents") as pool,
     ):
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
-        truth, scripts, _ = run_fleet(warehouse, gpus, window, seed, progress, policies=rules)
+        with open_world_log(settings.home, gpus, window, seed) as log:
+            truth, scripts, world = run_fleet(
+                warehouse, gpus, window, seed, progress, policies=rules, log=log
+            )
+            log.append(build_checkpoint(world))
         progress("writing the ledger", 0.6)
         backtests = None if start_backtests is None else start_backtests(warehouse, window)
         failures = pipeline.account(warehouse, window)[1]
@@ -151,17 +155,15 @@ def run_fleet(
     progress: Progress,
     *,
     policies: "Sequence[Policy]" = (),
+    log: WorldLog | None = None,
 ) -> tuple[Truth, dict[str, Script], World]:
     """Run the fleet through the window, store its rows, and keep the truth.
 
-    The policies act on it after a day; without policies nothing acts.
+    The policies act on it after a day; without policies nothing acts. What happens to the fleet is
+    written into `log`, if there is one.
     """
-    start_s = window.start.timestamp()
-    world = World(plant_world(gpus, start_s, window.seconds), seed)
-    for queue in build_queues(gpus):
-        world.store.create("ClusterQueue", queue)
-    for obj in build_ghost():
-        world.store.create(obj["kind"], obj)
+    world = build_world(gpus, window, seed)
+    world.log = log
     scripts: dict[str, Script] = {}
     truth = gather(_list_blocks(warehouse, world, window, scripts, progress, policies), ())
     truth = msgspec.structs.replace(truth, allocations=tuple(world.cluster.allocations))

@@ -98,6 +98,12 @@ def list_commands(home: Path, finding: str | None) -> list[str]:
     ]
 
 
+def list_acting_commands(home: Path) -> list[str]:
+    """Return the commands that go on from a turn of the demo's actor."""
+    program, option = find_program(), f"--home {quote(str(home.absolute()))}"
+    return [f"{program} actions {option}", f"{program} demo --continue 1h {option}"]
+
+
 def find_program() -> str:
     """Return how this installation is called: its name, or its path where PATH has another."""
     own = Path(sysconfig.get_path("scripts")) / "fallow"

@@ -1,5 +1,6 @@
 """Render actions, steps and requests as rows for people and machines."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -43,6 +44,25 @@ def build_step_rows(report: TurnReport) -> list[dict[str, Any]]:
         for refused in report.plan.refused
     ]
     return rows
+
+
+def build_turn_rows(reports: Sequence[TurnReport]) -> list[dict[str, Any]]:
+    """Return the steps that turns took, in order of time."""
+    return [
+        {
+            "at": report.at,
+            "workload": _format_subject(step.decision.subject),
+            "do": step.decision.verb,
+            "result": step.result,
+            "action": step.action,
+            "step": step.decision.step,
+            "policy": step.decision.policy,
+            "finding": step.decision.finding,
+            "why": _format_reasons(step.reasons) or None,
+        }
+        for report in reports
+        for step in report.steps
+    ]
 
 
 def write_step_notes(report: TurnReport) -> list[str]:

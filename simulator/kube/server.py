@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
@@ -65,6 +65,9 @@ class KubeServer:
         self.containers = exec.ExecContainers()
         self.answers = ApiHandler(store, self.access, self.faults)
         self.controllers = Controllers(store)
+        self.record_request: Callable[[ApiRequest, int], None] | None = None
+        """Receives each request that may have changed the store, and the version after it, before
+        its answer is sent."""
         self.requests: deque[ReceivedRequest] = deque(maxlen=REMEMBERED)
         self._watches = 0
         try:
@@ -122,6 +125,23 @@ class KubeServer:
             with self.store.changed:
                 self._watches -= 1
                 self.store.changed.notify_all()
+
+    def handle(self, request: ApiRequest, about: RequestTarget) -> ApiResponse:
+        """Return the response; controllers write before or after it, as configured.
+
+        Raises:
+            ApiError: whatever the server refuses.
+        """
+        record = self.record_request
+        with self.store.changed if record else nullcontext():
+            before = self.store.version
+            self.controllers.before(request, about)
+            try:
+                return self.answers.answer(request, about)
+            finally:
+                self.controllers.after()
+                if record and (request.method != "GET" or self.store.version != before):
+                    record(request, self.store.version)
 
     def bookmark(self) -> int:
         """Advance every open watch to a new version without a change; return the version."""
@@ -261,27 +281,18 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         writes = request.method != "GET" and "dryRun" not in request.query
         broken = faults.take_write(request.path) if writes else None
         if broken is None:
-            self._say(self._served(request, about))
+            self._say(self._owner.handle(request, about))
             return
         if broken.how == "refused":
             more = {"Retry-After": broken.retry_after} if broken.retry_after else {}
             self._refuse(StatusError(broken.code, broken.reason, broken.message), more)
             return
         if broken.how != "cut before":
-            self._served(request, about)
+            self._owner.handle(request, about)
         while broken.how == "silent" and not faults.closing and not self._left():
             time.sleep(SILENCE_S)
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
-
-    def _served(self, request: ApiRequest, about: RequestTarget) -> ApiResponse:
-        """Return the response; controllers write before or after it, as configured."""
-        controllers = self._owner.controllers
-        controllers.before(request, about)
-        try:
-            return self._owner.answers.answer(request, about)
-        finally:
-            controllers.after()
 
     def _exec(self, about: RequestTarget, user: str) -> None:
         """Upgrade to a WebSocket and run a command; permission to create `pods/exec` is needed."""

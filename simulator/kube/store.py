@@ -7,7 +7,10 @@ processes (garbage collection, disruption and quota status) belong to `simulator
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Literal
+
+import msgspec
 
 from simulator.kube import (
     admission,
@@ -402,6 +405,13 @@ class ObjectStore:
             self.version += 1
             self.changed.notify_all()
             return self.version
+
+    def compute_digest(self) -> str:
+        """Return a hash of all objects."""
+        with self.changed:
+            objects = {kind: shelf for kind, shelf in self._objects.items() if shelf}
+            encoded = msgspec.json.encode(objects, order="deterministic")
+        return blake2b(encoded, digest_size=16).hexdigest()
 
     # within
 

@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,15 +18,19 @@ from actions.journal import Journal
 from dashboards.figures import queues
 from dashboards.figures.query import Filters
 from dashboards.waste_report import Story
+from fallow.demo_marker import MARKER
 from fallow.settings import Settings, load
 from fallow.window import Window
 from runtime.cli import run
-from runtime.experiments import demo
+from runtime.experiments import demo, demo_actions
+from runtime.experiments.demo_cluster import restore_cluster
 from runtime.operations import plans
 from runtime.operations.incidents import list_incidents
 from runtime.rendering.finding_tables import render_story
+from tests.copies import copied
 from warehouse.lake import Warehouse
 
+WRITTEN = {"resourceVersion", "generation", "managedFields"}
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo-actions")]  # it acts once
 
 
@@ -36,7 +43,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def story(home: Path) -> Story:
     """Return the story of a small demo in which a policy acted."""
-    return demo.run_demo(days=2, gpus=32, seed=1, progress=lambda _what, _part: None, home=home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo_actions, "APPROVED", 2)  # its budget is three actions a day
+        return demo.run_demo(days=2, gpus=32, seed=1, progress=lambda _what, _part: None, home=home)
 
 
 @pytest.fixture(scope="module")
@@ -201,3 +210,140 @@ def test_quotas_are_polled_each_hour_and_stand_beside_their_use(settings: Settin
     assert nominal == {"team-genai/gpus": 40, "team-search/gpus": 12}
     used = {row["name"]: row["used"] for row in rows}
     assert used["team-genai/gpus"] > 0
+
+
+# Time passes in the kept cluster.
+
+
+def _run(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
+    capsys.readouterr()
+    assert run([*words, "-o", "json"]) == code, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out or "null")
+
+
+def _copy(home: Path, to: Path) -> Path:
+    copied(home, to)
+    marker = to / MARKER
+    marker.write_text(marker.read_text().replace(str(home), str(to)))
+    return to
+
+
+def _read_workload(home: Path, workload: str) -> tuple[Any, list[str]]:
+    """Return a workload of the kept cluster without what each write changes, and its pods."""
+    kind, namespace, name = workload.split("/")
+    with restore_cluster(home) as cluster:
+        store = cluster.world.store
+        found = store.get(kind, name, namespace)
+        assert found is not None
+        meta = {k: v for k, v in found["metadata"].items() if k not in WRITTEN}
+        pods = [
+            p["metadata"]["name"]
+            for p in store.list("Pod", namespace)
+            if p["metadata"]["name"].startswith(f"{name}-")
+        ]
+        return {"spec": found["spec"], "metadata": meta}, pods
+
+
+def test_a_person_approves_a_stop_an_hour_passes_it_is_done_and_its_undo_gives_all_back(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = _copy(settings.home, tmp_path / "demo")
+    option = ("--home", str(home))
+    waiting = _run(capsys, "actions", *option)["waiting"]
+    requests = [row for row in waiting if row["do"] == "stop"]
+    workloads = {r["workload"]: _read_workload(home, r["workload"]) for r in requests}
+    for request in requests:
+        assert run(["approve", request["action"], "--by", "kim", *option]) == 0
+    steps = _run(capsys, "demo", "--continue", "1h", *option)["steps"]
+    (step,) = (row for row in steps if row["result"] == "acted")
+    before, pods = workloads[step["workload"]]
+    assert pods
+    actions = {row["action"]: row for row in _run(capsys, "actions", *option)["actions"]}
+    action = actions[step["action"]]
+    assert (action["result"], action["at"][:16]) == ("done", "2026-11-16T00:05")
+    assert action["freed_gpus"] > 0
+    during, gone = _read_workload(home, step["workload"])
+    assert (during != before, gone) == (True, [])
+
+    assert run(["undo", step["action"], "--by", "ann", *option]) == 0
+    assert _read_workload(home, step["workload"])[0] == before
+    assert run(["undo", step["action"], "--by", "ann", *option]) == 3
+    assert "undone" in capsys.readouterr().err
+    _run(capsys, "demo", "--continue", "1h", *option)
+    assert _read_workload(home, step["workload"]) == (before, pods)
+    (saving,) = (
+        row
+        for row in _run(capsys, "saved", "--by", "action", "--since", "1d", *option)["savings"]
+        if row["action"] == step["action"]
+    )
+    assert 0 < saving["gpu_hours"] <= 55 / 60 * action["freed_gpus"]
+
+
+def _read_end(home: Path) -> tuple[Any, ...]:
+    """Return what is kept of a continued demo: its world, its samples and its journal.
+
+    Its objects differ in the Lease: each run takes it once.
+    """
+    last = json.loads((home / "world.jsonl").read_bytes().splitlines()[-1])
+    del last["digest"]
+    with Warehouse.open(load(flags={"home": home}).settings) as warehouse:
+        (rows,) = warehouse.query(
+            "SELECT count(*) AS n, count(DISTINCT ts) AS t, sum(energy_mj) AS e, "
+            "(SELECT count(*) FROM pod_sample) AS p FROM sample WHERE ts >= $since",
+            {"since": demo.END},
+        ).to_pylist()
+    path = plans.get_journal_path(load(flags={"home": home}).settings)
+    with Journal.open(path, lambda: demo.END, write=False) as journal:
+        written = [(e.at, e.kind, e.key) for e in journal.entries() if e.at >= demo.END]
+    return last, rows, written
+
+
+KILLED = """
+import os, signal
+from runtime.cli import main
+from runtime.experiments.demo_actions import ActingFleet
+ActingFleet.take_unstored = lambda _fleet: os.kill(os.getpid(), signal.SIGKILL)
+main()
+"""
+"""The fleet has lived on, and nothing of it is stored yet."""
+
+
+# tests/simulator/test_restore.py: a world that was killed goes on.
+@pytest.mark.long
+def test_three_hours_are_three_single_hours_also_where_one_was_killed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    once, thrice = (_copy(settings.home, tmp_path / name) for name in ("once", "thrice"))
+    assert run(["demo", "--continue", "3h", "--home", str(once)]) == 0
+    assert run(["demo", "--continue", "1h", "--home", str(thrice)]) == 0
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, "demo", "--continue", "1h", "--home", str(thrice)],
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert run(["demo", "--continue", "1h", "--home", str(thrice)]) == 0
+    assert _read_end(thrice) == _read_end(once)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("--continue", "30m"), "legal: 1h to 24h, whole hours"),
+        (("--continue", "2d"), "legal: 1h to 24h, whole hours"),
+        (("--continue", "soon"), "is not a duration"),
+        (("--continue", "1h", "--seed", "2"), "leave --days, --gpus, --seed and --end out"),
+        (("--continue", "1h", "--home", "empty"), "fallow demo --home empty"),
+    ],
+)
+def test_what_cannot_go_on_is_refused(
+    words: tuple[str, ...],
+    answer: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert run(["demo", *words]) == 2
+    assert answer in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -39,8 +39,11 @@ from simulator.exporters.device_rows import build_rows
 from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.kube.exec import Machine
+from simulator.kube.paths import parse_path
+from simulator.kube.request import ApiRequest
 from simulator.kube.server import KubeServer
 from simulator.models import TICK_S, Block
+from simulator.restore import record_requests
 from simulator.work.behaviours import Script
 from simulator.world import World
 from warehouse import signals
@@ -61,7 +64,8 @@ ACCOUNTED_S = 2 * HOUR_S
 IDLE = ("idle",)
 TURNS_PER_COMPACTION = 8
 """Turns between compactions: every turn writes a file per table, and every query opens them all."""
-ADMIN, SIMULATE = "admin", "simulate"
+ADMIN, SIMULATE, INSTALLER = "admin", "simulate", "helm"
+NAMESPACES = "/api/v1/namespaces"
 OWN_POLICIES = Path(__file__).parent / "policies"
 
 
@@ -153,13 +157,11 @@ class Enforcer:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        own = {"apiVersion": "v1", "kind": "Namespace"}
-        name = self.settings.actions.lease.namespace
-        self.world.store.create("Namespace", {**own, "metadata": {"name": name}})
-        server = self._stack.enter_context(KubeServer(self.world.store))
-        server.controllers.enable()
+        server = self._stack.enter_context(self._build_server())
+        record_requests(self.world, server)
+        self._create_namespace(server)
         home = self.settings.home / "container"
-        (home / "home" / "jovyan").mkdir(parents=True)
+        (home / "home" / "jovyan").mkdir(parents=True, exist_ok=True)
         server.containers.default = Machine(home)
         path = self.settings.home / "journal.sqlite"
         journal = self._stack.enter_context(Journal.open(path, self.now, actor=self.identity))
@@ -182,6 +184,17 @@ class Enforcer:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _build_server(self) -> KubeServer:
+        return KubeServer(self.world.store)
+
+    def _create_namespace(self, server: KubeServer) -> None:
+        """Create the namespace of the lease, as the installation of a site does."""
+        name = self.settings.actions.lease.namespace
+        if self.world.store.get("Namespace", name) is None:
+            body = msgspec.json.encode({"metadata": {"name": name}})
+            request = ApiRequest("POST", NAMESPACES, {}, {"user-agent": INSTALLER}, body)
+            server.handle(request, parse_path(self.world.store.catalog, NAMESPACES))
 
     def now(self) -> datetime:
         """Return the world's time."""
@@ -246,11 +259,14 @@ class Enforcer:
         self._unstored.append(block)
         self.scripts.update(self.world.cast.scripts)
         if store:
-            since_s = self.stored_s
-            block = self.take_unstored()
-            pipeline.ingest(self.warehouse, self._rows(block, since_s, until_s))
-            self.stored_s = until_s
-            self._account(since_s)
+            self._store()
+
+    def _store(self) -> None:
+        """Store and account for what the world did since `stored_s`."""
+        since_s, until_s = self.stored_s, self.world.now_s
+        pipeline.ingest(self.warehouse, self._rows(self.take_unstored(), since_s, until_s))
+        self.stored_s = until_s
+        self._account(since_s)
 
     def take_unstored(self) -> Block:
         """Return what the world did since `stored_s`, which the caller stores."""
