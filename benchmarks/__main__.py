@@ -32,6 +32,7 @@ NAMES = (
     "scan",
     "rollup",
     "scale",
+    "equality",
     "ledger",
     "idle",
     "analyzers",

@@ -117,13 +117,13 @@ def run(small: bool) -> list[Result]:
 
 def _compare_roll_up(folder: Path, small: bool) -> Iterator[Result]:
     gpus, hours = (200, 3) if small else (10_000, 12)
-    _run_apart(_fill_samples, folder / "samples", gpus, hours)
+    run_apart(_fill_samples, folder / "samples", gpus, hours)
     yield from _compare(f"roll up {hours} h of {gpus} GPUs", folder / "samples", _roll_up)
 
 
 def _compare_accounting(folder: Path, small: bool) -> Iterator[Result]:
     gpus, days = (200, 2) if small else (10_000, 4)
-    _run_apart(_fill_month, folder / "month", gpus, days)
+    run_apart(fill_month, folder / "month", gpus, days)
     of = f"{days} d of {gpus} GPUs"
     yield from _compare(f"signals and ledger, {of}", folder / "month", partial(_write, days))
     yield from _compare(
@@ -136,7 +136,7 @@ def _compare(name: str, home: Path, stage: Callable[..., None]) -> Iterator[Resu
     runs = {}
     for workers in (1, 2):
         copied = shutil.copytree(home, home.with_name(f"{home.name}-{workers}"))
-        runs[workers] = _run_apart(_run_stage, copied, workers, stage)
+        runs[workers] = run_apart(_run_stage, copied, workers, stage)
         shutil.rmtree(copied)
     alone, both = runs[1], runs[2]
     yield Result(
@@ -157,17 +157,17 @@ def _measure_fleets(folder: Path, small: bool) -> Iterator[Result]:
     rolled, accounted, drivers = {}, {}, {}
     for gpus in fleets:
         home = folder / f"samples-{gpus}"
-        _run_apart(_fill_samples, home, gpus, hours // gpus)
+        run_apart(_fill_samples, home, gpus, hours // gpus)
         if gpus in {fleets[1], fleets[-1]}:
             copied = shutil.copytree(home, folder / "copied")
-            stage = _run_apart(_run_stage, copied, 2, _roll_up)
+            stage = run_apart(_run_stage, copied, 2, _roll_up)
             shutil.rmtree(copied)
             drivers[gpus] = stage.driver_bytes
             yield _build_memory(f"roll up {gpus} GPUs: peak memory of a task", stage.task_bytes)
-        rolled[gpus] = _run_apart(_measure_roll_up, home) / (hours / 24)
+        rolled[gpus] = run_apart(_measure_roll_up, home) / (hours / 24)
         shutil.rmtree(home)
-        _run_apart(_fill_month, folder / "month", gpus, days // gpus)
-        accounted[gpus] = _run_apart(_measure_ledger, folder / "month", days // gpus) / days
+        run_apart(fill_month, folder / "month", gpus, days // gpus)
+        accounted[gpus] = run_apart(_measure_ledger, folder / "month", days // gpus) / days
         shutil.rmtree(folder / "month")
     yield from _list_costs("roll up", rolled)
     yield from _list_costs("signals and ledger", accounted)
@@ -270,13 +270,13 @@ def _roll_up(warehouse: Warehouse, runner: Callable[[Settings], MeasuredRunner])
 
 
 def _write(days: int, warehouse: Warehouse, runner: Callable[[Settings], MeasuredRunner]) -> None:
-    write_ledger_stage(warehouse, _get_window(days), runner)
+    write_ledger_stage(warehouse, get_window(days), runner)
 
 
 def _judge_idle(
     days: int, warehouse: Warehouse, runner: Callable[[Settings], MeasuredRunner]
 ) -> None:
-    task = partial(_judge, warehouse.settings, read_snapshot(warehouse), _get_window(days))
+    task = partial(_judge, warehouse.settings, read_snapshot(warehouse), get_window(days))
     runner(warehouse.settings).map(task, range(IDLE_BUCKETS))
 
 
@@ -302,7 +302,7 @@ def _measure_ledger(home: Path, days: int) -> float:
     settings = _load(home, **{"warehouse.threads": 1})
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
         began = time.process_time()
-        write_ledger(warehouse, _get_window(days))
+        write_ledger(warehouse, get_window(days))
         return time.process_time() - began
 
 
@@ -314,13 +314,15 @@ def _fill_samples(home: Path, gpus: int, hours: int) -> None:
             warehouse.ingest([Batch("sample", part) for part in rows])
 
 
-def _fill_month(home: Path, gpus: int, days: int) -> None:
+def fill_month(home: Path, gpus: int, days: int) -> None:
+    """Write rollups, inventory, prices and allocations of some days."""
     month.fill(home, gpus, days)
     with Warehouse.open(_load(home), write=True, clock=lambda: NOW) as warehouse:
-        write_allocations(warehouse, _get_window(days))
+        write_allocations(warehouse, get_window(days))
 
 
-def _get_window(days: int) -> Window:
+def get_window(days: int) -> Window:
+    """Return the time that `fill_month` writes."""
     return Window(month.START, month.START + timedelta(days=days))
 
 
@@ -346,7 +348,7 @@ def _run_measured(task: Callable[[S], T], part: S) -> tuple[T, int]:
     return result, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _run_apart(work: Callable[..., Any], *arguments: Any) -> Any:
+def run_apart(work: Callable[..., Any], *arguments: Any) -> Any:
     """Run in a process of its own: its peak memory is its own."""
     # Not a pool's process: those may not have processes of their own.
     context = multiprocessing.get_context("spawn")

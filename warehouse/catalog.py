@@ -11,6 +11,7 @@ from fallow.errors import WarehouseError
 from fallow.settings import Settings
 from warehouse import extensions
 from warehouse.cold_storage import locate_cold
+from warehouse.spill import choose_spill
 
 CATALOG_FILE = "catalog.sqlite"
 COLD_TIMEOUT_S, COLD_RETRIES = 8, 1
@@ -115,7 +116,7 @@ def _configure(
         # The system caches local files already. The engine's own copy of each file that was ever
         # read made a service grow with every cycle.
         connection.execute("SET enable_external_file_cache = false")
-    spill = where.home / "spill" if where.home.is_dir() else Path(tempfile.gettempdir())
+    spill = choose_spill(where.home) if where.home.is_dir() else Path(tempfile.gettempdir())
     connection.execute(f"SET temp_directory = {quote_literal(str(spill))}")
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import plans, windows
+from runtime.operations import windows
+from runtime.operations.policy_replays import list_policy_stops
 from runtime.operations.what_if import answer
 from runtime.operations.what_if.changes import parse_changes
 
@@ -50,7 +51,7 @@ def what_if(
         )
         stops = None
         if policy is not None:
-            stops = plans.list_policy_stops(
+            stops = list_policy_stops(
                 warehouse, settings, policy, chosen, now=run.now(), cluster=cluster
             )
         changes = parse_changes(quota or (), pool or (), priority or (), stops)

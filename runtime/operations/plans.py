@@ -30,7 +30,7 @@ from runtime.operations import analyzer_runs, case_identity, windows
 from runtime.operations.identities import add_reasons, build_views_with_identities
 
 if TYPE_CHECKING:
-    from actions.backtest import Backtest, BacktestStop
+    from actions.backtest import Backtest
     from actions.gate_answers import GateAnswer
     from actions.journal.trust import TrustState
     from actions.plan import ActionPlan
@@ -234,30 +234,6 @@ def run_backtest(
         past = replay_analyzer(analyzer, warehouse, whole, times, windows.DEFAULT_LENGTH)
     end = max(window.end, times[-1])
     return replay(rule, past, warehouse, Window(begin, end), times, within, exact=not is_replayable)
-
-
-def list_policy_stops(
-    warehouse: "Warehouse",
-    settings: Settings,
-    file: Path,
-    window: Window,
-    *,
-    now: datetime,
-    cluster: str | None,
-) -> "tuple[BacktestStop, ...]":
-    """Return the stops of all policies of a file in a window, by their back-tests.
-
-    Raises:
-        UsageError: see `load_policies` and `run_backtest`.
-    """
-    since = f"{window.start.isoformat()}/{window.end.isoformat()}"
-    return tuple(
-        stop
-        for rule in load_policies(settings, [file])
-        for stop in run_backtest(
-            warehouse, settings, rule, since=since, step=None, within=None, now=now, cluster=cluster
-        ).stops
-    )
 
 
 def find_history_window(

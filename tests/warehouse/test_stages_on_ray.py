@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from tests.copies import copied
-from tests.warehouse import test_stages
+from tests.warehouse import test_stage_kills, test_stages
+from tests.warehouse.test_stage_kills import run_stage
 from tests.warehouse.test_stages import assert_equal, get_now, open_settings, read_rolled
 from warehouse.lake import Warehouse
 from warehouse.runners.ray_cluster import RayRunner
@@ -19,6 +21,9 @@ pytestmark = pytest.mark.long  # test_stages.py covers the same with processes a
 sampled = test_stages.sampled
 small_slices = test_stages.small_slices
 whole = test_stages.whole
+demo = test_stages.demo
+stage = test_stage_kills.stage
+expected = test_stage_kills.expected
 
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
@@ -38,3 +43,10 @@ def test_ray_rolls_up_what_one_process_does(
     with Warehouse.open(settings, write=True, clock=get_now) as wh:
         assert roll_up_stage(wh, lambda _: runner) > 0
         assert_equal(whole[0], read_rolled(wh))
+
+
+def test_ray_writes_and_audits_the_ledger_of_one_process(
+    demo: Path, tmp_path: Path, runner: RayRunner, stage: str, expected: dict[str, Any]
+) -> None:
+    with Warehouse.open(open_settings(copied(demo, tmp_path / "home")), write=True) as wh:
+        run_stage(wh, stage, lambda _: runner, expected)

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from fallow.errors import FallowError, UnreadableDaysError
+from fallow.errors import FallowError, UnreadableDaysError, UsageError
 
 ATTEMPTS = 3
 """How often a slice is tried before its stage fails."""
@@ -54,6 +54,7 @@ class Runner(Protocol):
         Raises:
             StageError: a slice failed `ATTEMPTS` times; it is named, with its last error.
             UnreadableDaysError: a slice needs archived days, and their store is away.
+            UsageError: the task refuses what it is asked.
             TemporaryError: the workers cannot be reached.
         """
 
@@ -64,9 +65,10 @@ class Runner(Protocol):
 def fail_stage(failed: object, error: BaseException) -> FallowError:
     """Return the error of a stage whose slice failed for good.
 
-    That archived days are away is no fault of the slice: the caller knows what it does without.
+    That archived days are away, or that the task refuses its input, is no fault of the slice: the
+    caller gets the error as it gets it without slices.
     """
-    if isinstance(error, UnreadableDaysError):
+    if isinstance(error, UnreadableDaysError | UsageError):
         return error
     text = error.message if isinstance(error, FallowError) else f"{type(error).__name__}: {error}"
     return StageError(
