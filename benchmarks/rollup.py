@@ -36,9 +36,9 @@ def _measure_rolling(warehouse: Warehouse, gpus: int, hours: int) -> list[Result
         start = START + timedelta(hours=hour)
         rows = build_scrapes(fleet, start, 60, 60.0)
         warehouse.ingest([Batch("sample", part) for part in rows])
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     roll_up(warehouse)
-    whole = time.perf_counter() - began
+    whole, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     late = START + timedelta(hours=1, seconds=31)
     device = warehouse.query("SELECT min(device) AS d FROM device")["d"][0].as_py()
     times = []
@@ -54,9 +54,9 @@ def _measure_rolling(warehouse: Warehouse, gpus: int, hours: int) -> list[Result
             },
         )
         warehouse.ingest([row])
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         roll_up(warehouse)
-        times.append(time.perf_counter() - began)
+        times.append((time.perf_counter() - began, time.process_time() - cpu_began))
     count = gpus * hours * 60
     return [
         Result(
@@ -64,13 +64,15 @@ def _measure_rolling(warehouse: Warehouse, gpus: int, hours: int) -> list[Result
             value=whole,
             unit="s",
             reach=15,
+            note=f"{cpu_s:.1f} CPU-s",
         ),
         Result(
             name="refresh one late 5-minute bucket",
-            value=min(times) * 1e3,
+            value=min(times)[0] * 1e3,
             unit="ms",
             reach=150,
-            note="with the bucket it reaches, their hour and the devices",
+            note=f"{min(cpu for _, cpu in times) * 1e3:.0f} ms of CPU, with the bucket it reaches, "
+            "their hour and the devices",
         ),
     ]
 

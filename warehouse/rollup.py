@@ -23,6 +23,7 @@ from fallow.idle_settings import LedgerSettings
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
 from warehouse.addresses import resolve_nodes
+from warehouse.owner_buckets import reduce_samples
 from warehouse.sample_validity import (
     LONGEST_INTERVAL_S,
     MAX_GAP,
@@ -42,13 +43,16 @@ log = logging.getLogger("fallow.rollup")
 
 BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
-CHUNK = timedelta(hours=3)
-"""Shortest part of a long window that one transaction refreshes: 3 h of 10,000 devices need
+CHUNK = timedelta(hours=2)
+"""Shortest part of a long window that one transaction refreshes: 2 h of 10,000 devices need
 about 1 GB of memory."""
-MOST_SAMPLES = 3_000_000
+MOST_SAMPLES = 1_200_000
 """A small fleet's parts are longer, up to so many samples: a transaction costs half a second."""
-MOST_CHUNKS = 56
+MOST_CHUNKS = 84
 """The longest part, as a multiple of the shortest: a week."""
+
+BATCH_ROWS = 262_144
+"""Samples that leave the engine at once: their texts are numbered before the next ones come."""
 
 MERGE_GAP = timedelta(minutes=30)
 """Dirty buckets closer together than this are refreshed in one transaction, which is cheaper."""
@@ -202,9 +206,6 @@ def _refresh_buckets(
     touched = None if whole else _find_touched(cursor, seen, where)
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
     cursor.register("model", read_model_facts(models))
-    cursor.register(
-        "piece", pa.table({"k": pa.array(range(1, lookback // BUCKET + 1), pa.int64())})
-    )
     span = {"cluster": cluster, "since": start - lookback, "until": end}
     samples = f"FROM ({select_samples(seen)}){only}"
     if touched is not None:
@@ -212,17 +213,18 @@ def _refresh_buckets(
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE touched_sample AS {samples}", span)
         samples, span = "FROM touched_sample", {}
     with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
-    cursor.execute(
-        "CREATE OR REPLACE TEMP TABLE owner_bucket AS"
-        f" {with_samples} FROM ({load_step('rollup/owner_buckets')})",
-        {**span, **list_thresholds(warehouse.settings.ledger)},
-    )
-    _put_rows(cursor, "rollup_5m", load_step("rollup/rollup_5m"), where, only)
+    rows = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
+    _delete_rows(cursor, "rollup_5m", where, only)
+    cursor.register("rolled", rows)
+    cursor.execute("INSERT INTO rollup_5m BY NAME FROM rolled")
+    is_whole = touched is None and (start, end) == (hours["first"], hours["last"])
     hourly = (
-        f"WITH owner_hour_part AS NOT MATERIALIZED (FROM rollup_5m{only})"
-        f" FROM ({load_step('rollup/rollup_1h')})"
+        f"WITH owner_hour_part AS NOT MATERIALIZED (FROM {'rolled' if is_whole else 'rollup_5m'}"
+        f"{only}) FROM ({load_step('rollup/rollup_1h')})"
     )
-    _put_rows(cursor, "rollup_1h", hourly, hours, only)
+    _delete_rows(cursor, "rollup_1h", hours, only)
+    cursor.execute(f"INSERT INTO rollup_1h BY NAME {hourly}", hours)
+    cursor.unregister("rolled")
     devices = cursor.execute(
         f"{with_samples} FROM ({load_step('rollup/device')})",
         {**span, "first": start, "last": end, "unknown_interval_s": UNKNOWN_INTERVAL_S},
@@ -238,10 +240,8 @@ def _refresh_buckets(
     )
     # Whether the end of an hour is idle is known only when the next hour's stretch is known.
     dirty.mark_hours(cursor, *changed)
-    cursor.execute("DROP TABLE temp.owner_bucket")
     cursor.execute("DROP TABLE IF EXISTS temp.touched_sample")
     cursor.unregister("model")
-    cursor.unregister("piece")
 
 
 def widen_to_lifetimes(
@@ -309,15 +309,34 @@ def select_samples(seen: TierState) -> str:
     return f"WITH {tiers.build_source('sample', seen)} {load_step('rollup/device_samples')}"
 
 
-def _put_rows(
-    cursor: "duckdb.DuckDBPyConnection", table: str, sql: str, where: dict[str, Any], only: str
+def roll_samples(
+    cursor: "duckdb.DuckDBPyConnection",
+    with_samples: str,
+    values: dict[str, Any],
+    ledger: LedgerSettings,
+) -> pa.Table:
+    """Return the `rollup_5m` rows of the buckets in [first, last) of one cluster.
+
+    `with_samples` is the WITH of `device_sample`; `values` has its parameters, `cluster`, `first`
+    and `last`. The facts about models are registered as `model`.
+    """
+    sql = f"{with_samples} FROM ({load_step('rollup/classified')})"
+    named = {n: v for n, v in values.items() if f"${n}" in with_samples}
+    threads = cursor.execute("SELECT current_setting('threads')").fetchone()
+    samples = cursor.execute(sql, {**named, **list_thresholds(ledger)}).to_arrow_reader(BATCH_ROWS)
+    return reduce_samples(
+        samples, values["cluster"], values["first"], values["last"], threads[0] if threads else 1
+    )
+
+
+def _delete_rows(
+    cursor: "duckdb.DuckDBPyConnection", table: str, where: dict[str, Any], only: str
 ) -> None:
     cursor.execute(
         f'DELETE FROM {table} WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last'
         + only.replace("WHERE", "AND"),
         where,
     )
-    cursor.execute(f"INSERT INTO {table} BY NAME {sql}", where)
 
 
 def read_model_facts(models: list[str]) -> pa.Table:
@@ -335,7 +354,7 @@ def read_model_facts(models: list[str]) -> pa.Table:
 
 
 def list_thresholds(ledger: LedgerSettings) -> dict[str, float]:
-    """Return the parameters of `owner_buckets.sql` that a site or another module may change."""
+    """Return the parameters of `classified.sql` that a site or another module may change."""
     return {
         "idle_threshold": ledger.idle_threshold,
         "low_threshold": ledger.low_threshold,

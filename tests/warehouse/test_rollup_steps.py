@@ -1,5 +1,6 @@
 """The rollup's SQL files: every column of their tables, and figures known by hand."""
 
+import math
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -54,12 +55,7 @@ def roll_5m(samples: list[dict[str, Any]], **thresholds: float) -> pa.Table:
             }
         ),
     )
-    connection.register("piece", pa.table({"k": pa.array(range(1, 37), pa.int64())}))
-    connection.execute(
-        f"CREATE TEMP TABLE owner_bucket AS {load_step('rollup/owner_buckets')}",
-        rollup.list_thresholds(LedgerSettings(**thresholds)),
-    )
-    found = connection.execute(load_step("rollup/rollup_5m"), HOUR).to_arrow_table()
+    found = rollup.roll_samples(connection, "", HOUR, LedgerSettings(**thresholds))
     return found.sort_by([("bucket", "ascending"), ("namespace", "ascending")])
 
 
@@ -205,3 +201,31 @@ def test_an_hour_without_samples_of_its_own_keeps_its_interval() -> None:
     rows = [{"bucket": START, "n": 0, "interval_s": i} for i in (300.0, 600.0)]
     (hour,) = roll_1h(rows).to_pylist()
     assert (hour["n"], hour["interval_s"], hour["expected"]) == (0, 450.0, 8.0)
+
+
+def test_owners_that_take_turns_within_a_bucket_have_a_row_each() -> None:
+    rows = [
+        {"at_us": at(60 * k), "namespace": owner, "gpu_util_pct": util, "energy_mj": counter}
+        for k, (owner, util, counter) in enumerate([("a", 10, 0), ("b", 20, 100), ("a", 30, 300)])
+    ]
+    found = [row for row in roll_5m(rows).to_pylist() if row["n"]]
+    assert [
+        (r["namespace"], r["n"], r["gpu_util_pct_min"], r["gpu_util_pct_max"], r["energy_mj"])
+        for r in found
+    ] == [("a", 2, 10.0, 30.0, 200), ("b", 1, 20.0, 20.0, 100)]
+
+
+def test_a_value_that_is_not_a_number_is_the_greatest_and_never_the_least() -> None:
+    rows = [
+        {"at_us": at(60 * k), "power_w": watts}
+        for k, watts in enumerate([float("nan"), None, 70.0, 80.0])
+    ]
+    (row,) = roll_5m(rows).to_pylist()
+    assert (row["power_w_n"], row["power_w_min"]) == (3, 70.0)
+    assert math.isnan(row["power_w_max"])
+
+
+def test_a_window_without_samples_has_no_rows() -> None:
+    found = roll_5m([])
+    assert found.schema.equals(tables.get_schema("rollup_5m"))
+    assert not found.num_rows

@@ -1,4 +1,4 @@
--- The device samples that a rollup reads, with the time as a number, as `owner_buckets.sql`
+-- The device samples that a rollup reads, with the time as a number, as `classified.sql`
 -- requires.
 SELECT
     * EXCLUDE (ts), -- noqa: AM04

@@ -24,9 +24,9 @@ from warehouse.rollup import (
     ceil_time,
     floor_time,
     list_due,
-    list_thresholds,
     read_model_facts,
     read_reach,
+    roll_samples,
     roll_up,
     select_samples,
 )
@@ -137,21 +137,12 @@ def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> Rollup
             f"WITH device_sample AS NOT MATERIALIZED (FROM ({select_samples(seen)}){only})"
         )
         cursor.register("model", read_model_facts(models))
-        cursor.register(
-            "piece", pa.table({"k": pa.array(range(1, lookback // BUCKET + 1), pa.int64())})
-        )
-        cursor.execute(
-            "CREATE OR REPLACE TEMP TABLE owner_bucket AS"
-            f" {with_samples} FROM ({load_step('rollup/owner_buckets')})",
-            {**span, **list_thresholds(warehouse.settings.ledger)},
-        )
-        cursor.execute("CREATE TEMP TABLE new_5m AS FROM lake.main.rollup_5m LIMIT 0")
-        cursor.execute(f"INSERT INTO temp.new_5m BY NAME {load_step('rollup/rollup_5m')}", where)
-        cursor.execute("DROP TABLE temp.owner_bucket")
+        rows = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
+        cursor.register("new_5m", rows)
         place = warehouse.place
-        files = write_rows(cursor, place, "rollup_5m", "FROM temp.new_5m", {})
+        files = write_rows(cursor, place, "rollup_5m", "FROM new_5m", {})
         hourly = (
-            "WITH owner_hour_part AS NOT MATERIALIZED (FROM temp.new_5m)"
+            "WITH owner_hour_part AS NOT MATERIALIZED (FROM new_5m)"
             f" FROM ({load_step('rollup/rollup_1h')})"
         )
         files += write_rows(cursor, place, "rollup_1h", hourly, where)

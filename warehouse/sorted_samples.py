@@ -1,0 +1,222 @@
+"""Sort device samples by owner (device, namespace, pod) and 5-minute bucket, column by column.
+
+All columns are arrays in one order: the samples of a group follow each other, so that one pass over
+a column reduces it.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BUCKET_US = 300_000_000
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class SampleColumn(msgspec.Struct, frozen=True):
+    """A column of samples or of groups; `valid` is None where no value is null.
+
+    Values of texts are their ranks among the sorted `texts`.
+    """
+
+    values: Array
+    valid: Flags | None = None
+    texts: pa.Array | None = None
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """Samples of one owner in one bucket, after each other: group g begins at `starts[g]`."""
+
+    starts: Ints
+    numbers: Ints
+    """The group of each sample."""
+    keys: Ints
+    """Device, then bucket, then owner of each group, in one number."""
+
+    def lengths(self) -> Ints:
+        """Return how many samples each group has."""
+        return np.diff(self.starts, append=len(self.numbers))
+
+
+class OwnerKeys(msgspec.Struct, frozen=True):
+    """How a key is made up, and the texts of the owners."""
+
+    first_bucket: int
+    buckets: int
+    namespaces: Ints
+    pods: Ints
+
+    def split(self, keys: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the device, bucket (since 1970) and owner of keys."""
+        places, owners = np.divmod(keys, len(self.pods))
+        devices, buckets = np.divmod(places, self.buckets)
+        return devices, buckets + self.first_bucket, owners
+
+
+class SortedSamples(msgspec.Struct, frozen=True):
+    """All samples in the order of their groups."""
+
+    columns: Mapping[str, SampleColumn]
+    groups: Groups
+    owners: OwnerKeys
+
+
+class LaterSamples(msgspec.Struct, frozen=True):
+    """Samples that are valid in later buckets than their own, once for each such bucket."""
+
+    rows: Ints
+    """Their places among all samples."""
+    groups: Groups
+    seconds: Array
+    """How long they are valid in that bucket."""
+
+
+def sort_samples(
+    batches: Iterable[pa.RecordBatch], pool: ThreadPoolExecutor
+) -> SortedSamples | None:
+    """Return the rows of `rollup/classified.sql` by owner and bucket; None where there are none.
+
+    `energy_mj` is no more the counter, but its increase up to each sample (`_measure_energy`).
+    """
+    columns = _read_columns(batches)
+    if not columns:
+        return None
+    columns = _sort(columns, _order_by_time(columns), pool)
+    columns["energy_mj"] = _measure_energy(columns)
+    return _group_by_owner(columns, pool)
+
+
+def list_later(samples: SortedSamples) -> LaterSamples:
+    """Return the samples that are valid in later buckets than their own."""
+    at, valid_us = (samples.columns[name].values for name in ("at_us", "valid_us"))
+    groups, reach, nothing = samples.groups, at % BUCKET_US + valid_us, np.empty(0, np.int64)
+    rows, keys, seconds = [nothing], [nothing], [np.empty(0)]
+    left, number = np.flatnonzero(reach > BUCKET_US), 1
+    while len(left):
+        rows.append(left)
+        keys.append(groups.keys[groups.numbers[left]] + number * len(samples.owners.pods))
+        seconds.append(np.minimum(reach[left] - number * BUCKET_US, BUCKET_US) / 1e6)
+        number += 1
+        left = left[reach[left] > number * BUCKET_US]
+    all_keys = np.concatenate(keys)
+    order = np.argsort(all_keys, kind="stable")
+    return LaterSamples(
+        np.concatenate(rows)[order], _group_sorted(all_keys[order]), np.concatenate(seconds)[order]
+    )
+
+
+def find_groups(keys: Ints, groups: Groups) -> Ints:
+    """Return which group has each key; -1 where none has it."""
+    if not len(groups.keys):
+        return np.full(len(keys), -1)
+    by_key = np.argsort(groups.keys, kind="stable")
+    places = np.searchsorted(groups.keys[by_key], keys)
+    nearest = by_key[np.minimum(places, len(by_key) - 1)]
+    return np.where(groups.keys[nearest] == keys, nearest, -1)
+
+
+def take_rows(column: SampleColumn, rows: Ints) -> SampleColumn:
+    """Return the rows of a column."""
+    valid = None if column.valid is None else column.valid[rows]
+    return SampleColumn(column.values[rows], valid, column.texts)
+
+
+def _read_columns(batches: Iterable[pa.RecordBatch]) -> dict[str, SampleColumn]:
+    parts: dict[str, list[pa.Array]] = {}
+    for batch in batches:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            is_text = pa.types.is_string(column.type)
+            parts.setdefault(name, []).append(column.dictionary_encode() if is_text else column)
+    return {name: _read_column(pa.chunked_array(parts.pop(name))) for name in list(parts)}
+
+
+def _read_column(column: pa.ChunkedArray) -> SampleColumn:
+    if pa.types.is_dictionary(column.type):
+        whole = column.unify_dictionaries().combine_chunks()
+        order = pc.sort_indices(whole.dictionary)
+        ranks = np.full(len(order) + 1, -1, np.int32)
+        ranks[order.to_numpy()] = np.arange(len(order))
+        codes = whole.indices.fill_null(len(order)).to_numpy()
+        values = ranks[codes]
+        valid = values >= 0 if whole.null_count else None
+        return SampleColumn(values, valid, whole.dictionary.take(order))
+    if not column.null_count:
+        return SampleColumn(column.to_numpy())
+    if column.null_count == len(column):
+        kind = column.type.to_pandas_dtype()
+        return SampleColumn(
+            np.broadcast_to(kind(0), len(column)), np.broadcast_to(np.False_, len(column))
+        )
+    return SampleColumn(column.fill_null(0).to_numpy(), column.is_valid().to_numpy())
+
+
+def _order_by_time(columns: Mapping[str, SampleColumn]) -> Ints:
+    at, device = columns["at_us"].values, columns["device"].values
+    began = at.min()
+    return np.argsort(device.astype(np.int64) * (int(at.max() - began) + 1) + (at - began))
+
+
+def _sort(
+    columns: dict[str, SampleColumn], order: Ints, pool: ThreadPoolExecutor
+) -> dict[str, SampleColumn]:
+    """Return the columns in another order; each of the given ones is let go when it is copied."""
+    names = list(columns)
+    copies = pool.map(lambda name: take_rows(columns.pop(name), order), names)
+    return dict(zip(names, copies, strict=True))
+
+
+def _measure_energy(columns: Mapping[str, SampleColumn]) -> SampleColumn:
+    """Return the increase of the energy counter up to each sample, null where it is not known.
+
+    A drop counts from zero (a driver reload). Over a longer gap nothing is counted: how the energy
+    was spread over it is unknown.
+    """
+    counter = columns["energy_mj"]
+    at, device, gap = (columns[name].values for name in ("at_us", "device", "gap_us"))
+    energy, valid = np.zeros(len(at), np.int64), np.zeros(len(at), np.bool_)
+    rows = slice(None) if counter.valid is None else np.flatnonzero(counter.valid)
+    used, at, device, gap = counter.values[rows], at[rows], device[rows], gap[rows]
+    counts = (device[1:] == device[:-1]) & (at[1:] - at[:-1] <= gap[1:])
+    increase = used[1:] - np.where(used[1:] >= used[:-1], used[:-1], 0)
+    energy[rows] = np.append(0, np.where(counts, increase, 0))[: len(used)]
+    valid[rows] = np.append(False, counts)[: len(used)]
+    return SampleColumn(energy, valid)
+
+
+def _group_by_owner(columns: dict[str, SampleColumn], pool: ThreadPoolExecutor) -> SortedSamples:
+    bucket = columns["at_us"].values // BUCKET_US
+    device, namespace, pod = (columns[name].values for name in ("device", "namespace", "pod"))
+    changes = np.ones(len(bucket), np.bool_)
+    changes[1:] = bucket[1:] != bucket[:-1]
+    for column in (device, namespace, pod):
+        changes[1:] |= column[1:] != column[:-1]
+    starts = np.flatnonzero(changes)
+    names, owner = np.unique(
+        namespace[starts].astype(np.int64) * 2**32 + pod[starts], return_inverse=True
+    )
+    first = int(bucket.min())
+    reach = int(columns["valid_us"].values.max()) // BUCKET_US + 1
+    owners = OwnerKeys(first, int(bucket.max()) - first + reach + 1, *np.divmod(names, 2**32))
+    places = device[starts].astype(np.int64) * owners.buckets + (bucket[starts] - first)
+    keys = places * len(names) + owner
+    numbers = np.cumsum(changes) - 1
+    if len(np.unique(keys)) < len(keys):  # owners that take turns within a bucket
+        sample_keys = keys[numbers]
+        order = np.argsort(sample_keys, kind="stable")
+        columns = _sort(columns, order, pool)
+        return SortedSamples(columns, _group_sorted(sample_keys[order]), owners)
+    return SortedSamples(columns, Groups(starts, numbers, keys), owners)
+
+
+def _group_sorted(keys: Ints) -> Groups:
+    changes = np.diff(keys, prepend=-1) != 0
+    starts = np.flatnonzero(changes)
+    return Groups(starts, np.cumsum(changes) - 1, keys[starts])
