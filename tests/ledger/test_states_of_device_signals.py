@@ -286,6 +286,14 @@ def test_an_hour_has_the_same_states_alone_and_within_a_day(settings: Settings, 
     assert {row["rule"] for row in at_once} >= {"stretch", "among", "steady", "burst"}
 
 
+def test_hours_in_which_every_collector_was_away_have_no_states(settings: Settings) -> None:
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest([batch({"GPU-0": series(60, 1, gpu_util_pct=0.0)})])
+        pipeline.account(warehouse, Window(T, T + timedelta(hours=1)))
+        later = Window(T + timedelta(hours=30), T + timedelta(hours=32))
+        assert signals.derive_signals(warehouse, later).num_rows == 0
+
+
 def test_what_a_service_accounts_again_is_what_later_readings_may_change() -> None:
     assert pipeline.LEDGER_LOOKBACK >= signals.CONTEXT
 

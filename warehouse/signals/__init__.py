@@ -93,6 +93,8 @@ def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
     }
     tdps_w = {model.gpu_model: model.tdp_w for model in read_gpu_models()}
     rows = read_readings(wh, parameters, bands, tdps_w)
+    if rows.is_empty():
+        return get_schema("signal").empty_table()
     named = states.name_states(rows, settings)
     since, until = (m.replace(tzinfo=None) for m in (window.start, window.end))
     written = named.filter((pl.col("bucket") >= since) & (pl.col("bucket") < until))
