@@ -205,11 +205,7 @@ def _show_warnings(request: PageRequest) -> None:
         st.warning(
             page.escape(analysis_runs.read_fault(run), MOST_BANNER), icon=":material/extension_off:"
         )
-    failed = (
-        data.query_rarely(data_health.read_audits, request.window)
-        if extent_known.accounted
-        else None
-    )
+    failed = page.query_audit_banner(request.window) if extent_known.accounted else None
     if failed:
         st.error(page.escape(failed, MOST_BANNER), icon=":material/balance:")
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +15,7 @@ import streamlit as st
 
 from dashboards import active_settings, data
 from dashboards.charts import Chart
-from dashboards.figures import analysis_runs, reconciliation
+from dashboards.figures import analysis_runs, data_health, reconciliation
 from dashboards.figures.extent import DataExtent
 from dashboards.figures.query import Filters
 from dashboards.figures.savings import Stages
@@ -116,6 +116,14 @@ def show_card(
 
     guarded.__module__, guarded.__qualname__ = body.__module__, body.__qualname__
     st.fragment(guarded, parallel=True)()
+
+
+def query_audit_banner(window: Window) -> str | None:
+    """Return the banner of the audits that fail on the days of a window; None = all pass.
+
+    Whole days: windows that slide by minutes or hours share one result.
+    """
+    return data.query_rarely(data_health.read_audits, window.whole(timedelta(days=1)))
 
 
 def guard(body: Callable[..., None], *args: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dashboards import active_settings, app, charts, data, filters
+from dashboards import active_settings, app, charts, data, filters, page
 from dashboards.figures import extent as extents
 from fallow.errors import FallowError
 from warehouse import coverage
@@ -34,14 +34,17 @@ def import_pages() -> None:
 
 
 def read_first() -> None:
-    """Open the warehouse and read what the filters of every page show; failures wait for a page."""
+    """Open the warehouse and read what every page shows; failures wait for a page."""
     settings = active_settings.get_settings()
     try:
         extent_known = data.query(extents.read_extent)
         if extent_known is None:
             return
         filters.list_names(extent_known)
-        data.query(coverage.find_newest, settings.ledger.max_lag, None)
+        newest = data.query(coverage.find_newest, settings.ledger.max_lag, None)
         data.query(coverage.read_ages, None)
+        window = filters.read_window(filters.DEFAULT, extent_known, newest)
+        if window and extent_known.accounted:
+            page.query_audit_banner(window)
     except FallowError as error:
         log.info("nothing is read in advance", extra={"why": error.message})

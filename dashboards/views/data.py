@@ -62,7 +62,7 @@ def show_data_health_figures(request: PageRequest) -> None:
         row["coverage_pct"] for row in coverage_rows if row["coverage_pct"] is not None
     ]
     accounted = request.extent.accounted
-    failed = data.query_rarely(data_health.read_audits, request.window) if accounted else None
+    failed = page.query_audit_banner(request.window) if accounted else None
     lag = (datetime.now(UTC) - accounted).total_seconds() if accounted else None
     page.show_metrics(
         (
