@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import pyarrow as pa
 
+from fallow.demo_marker import read_demo_time
 from fallow.fleet import Explanation, Fleet, FleetTable
 from fallow.settings import Settings, load
 from fallow.window import Window
@@ -81,10 +82,11 @@ class WarehouseFleet:
         self,
         settings: Settings,
         cluster: str | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self._settings, self._cluster, self._clock = settings, cluster, clock
-        self._warehouse = Warehouse.open(settings, clock=clock)
+        self._settings, self._cluster = settings, cluster
+        self._clock = clock or (lambda: read_demo_time(settings.home) or datetime.now(UTC))
+        self._warehouse = Warehouse.open(settings, clock=self._clock)
 
     def spend(
         self,

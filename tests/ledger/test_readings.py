@@ -1,15 +1,18 @@
 """The SQL that reads signals: each rule on both sides of its limit, over rows written by hand."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from fallow.tables import Batch
 from tests import engine
+from warehouse.signals.readings import read_readings
 from warehouse.steps import ACTIVE_SAMPLE, compose_query, load_step
 
 T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
@@ -21,12 +24,19 @@ SPIN = {
 }  # fmt: skip
 RULES = {
     "since": T, "until": T + timedelta(hours=1), "threshold": 0.02, "exit_threshold": 0.1,
-    "exit_samples": 3, "models": ["H100"], "hours": [T], "tdps_w": [700.0], "bands_w": [70.0],
-    "bands": ["learned"], "spin_engine": 0.875, "spin_tensor": 0.0078125, "spin_dram": 0.0625,
+    "exit_samples": 3, "spin_engine": 0.875, "spin_tensor": 0.0078125, "spin_dram": 0.0625,
     "spin_sm": 0.25, "spin_bps": 1e6, "spin_tdp": 0.3, "peak_tensor": 0.5, "peak_fp32": 0.8,
     "peak_dram": 0.9,
 }  # fmt: skip
 
+BANDS = pl.DataFrame(
+    {
+        "gpu_model": ["H100", "H100"],
+        "hour": [T - timedelta(hours=1), T],
+        "band_w": [60.0, 70.0],
+        "band": ["prior", "learned"],
+    }
+)
 
 TABLES = ("allocation", "device", "rollup_1h", "rollup_5m", "sample")
 
@@ -48,6 +58,17 @@ def fill(tables: dict[str, list[dict[str, Any]]]) -> duckdb.DuckDBPyConnection:
         made.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
         made.unregister("incoming")
     return made
+
+
+class _Rows:
+    """Views of an engine's tables."""
+
+    def __init__(self, made: duckdb.DuckDBPyConnection) -> None:
+        self._made = made
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        named = {n: v for n, v in (parameters or {}).items() if f"${n}" in sql}
+        return self._made.execute(sql, named).to_arrow_table()
 
 
 def query(made: Any, sql: str, **parameters: Any) -> list[dict[str, Any]]:
@@ -73,7 +94,7 @@ def read(
 ) -> list[dict[str, Any]]:
     tables = {"rollup_5m": rows, "device": [of or device()]}
     made = fill({**tables, "allocation": list(allocations)} if allocations else tables)
-    return query(made, load_step("signals/readings"), **{**RULES, **how})
+    return read_readings(_Rows(made), {**RULES, **how}, BANDS, {"H100": 700.0}).to_dicts()
 
 
 def read_one(columns: dict[str, Any], **how: Any) -> dict[str, Any]:
@@ -177,7 +198,9 @@ def test_power_says_nothing_about_an_instance_of_its_gpu() -> None:
     assert (part["band_w"], part["band"], part["hot_s"]) == (None, None, 0.0)
     later = read_one({**hot, "bucket": T + timedelta(minutes=55)})
     assert later["band_w"] == 70.0
-    other = read_one(hot, hours=[T - timedelta(hours=1)])
+    before = read_one({**hot, "bucket": T - timedelta(minutes=5)}, since=T - timedelta(hours=1))
+    assert (before["band_w"], before["band"]) == (60.0, "prior")
+    other = read_one(hot, of=device(gpu_model="another"))
     assert (other["band_w"], other["hot_s"]) == (None, 0.0)
 
 
