@@ -27,17 +27,6 @@ NO_PAGE = "no-page"
 """The address that says that there is no page at the address in its parameter `address`."""
 SERVED_FOLDERS = frozenset({"_stcore", "app", "auth", "component", "media", "static"})
 """Folders of Streamlit's own addresses; its client requests `_stcore` below every page."""
-PRELOADED = frozenset(
-    (
-        "ArrowVegaLiteChart",
-        "DataFrame",
-        "Metric",
-        "StreamlitMarkdown",
-        "arrowFormatUtils",
-        "embed",
-    )
-)
-"""Scripts of the components that most pages draw, without the digest in their names."""
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -65,16 +54,6 @@ def build_policy(index: str) -> str:
     return "; ".join(f"{name} {value}" for name, value in sources.items())
 
 
-def build_preloads(scripts: Iterable[str]) -> str:
-    """Return the header `Link` of the document: scripts of tables, charts and text.
-
-    Streamlit's client requests a component's script when the first one is to be drawn; with the
-    header the browser has it by then.
-    """
-    names = sorted(name for name in scripts if name.partition(".")[0] in PRELOADED)
-    return ", ".join(f"<./static/js/{name}>; rel=modulepreload; crossorigin" for name in names)
-
-
 def build_headers(index: str) -> dict[str, str]:
     """Return the headers that every response has."""
     return {
@@ -87,15 +66,11 @@ def build_headers(index: str) -> dict[str, str]:
 
 
 class SecuredApp:
-    """An ASGI application whose HTTP responses all have these headers, errors too.
+    """An ASGI application whose HTTP responses all have these headers, errors too."""
 
-    Documents have a header `Link` too.
-    """
-
-    def __init__(self, inner: Any, headers: dict[str, str], link: str = "") -> None:
+    def __init__(self, inner: Any, headers: dict[str, str]) -> None:
         self._inner = inner
         self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
-        self._link = link.encode()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -109,13 +84,7 @@ class SecuredApp:
 
     def _join(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         ours = {name for name, _ in self._headers}
-        theirs = [header for header in headers if header[0].lower() not in ours]
-        is_document = any(
-            name.lower() == b"content-type" and value.startswith(b"text/html")
-            for name, value in theirs
-        )
-        links = [(b"link", self._link)] if is_document and self._link else []
-        return [*theirs, *self._headers, *links]
+        return [*(h for h in headers if h[0].lower() not in ours), *self._headers]
 
 
 def find_new_address(path: str, query: str) -> str | None:
@@ -176,5 +145,4 @@ OLD_ADDRESSES = {
 app = SecuredApp(
     MovedPages(st.App(SCRIPT, lifespan=warmup.start_app)),
     build_headers(INDEX.read_text(encoding="utf-8")),
-    build_preloads(path.name for path in (INDEX.parent / "static" / "js").glob("*.js")),
 )

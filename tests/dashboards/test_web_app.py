@@ -38,7 +38,7 @@ def test_the_policy_allows_no_other_site_and_evaluates_nothing() -> None:
     assert "unsafe-inline" not in policy["script-src"]
 
 
-async def _answer(inner: Any, link: str = "") -> list[Any]:
+async def _answer(inner: Any) -> list[Any]:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -47,8 +47,7 @@ async def _answer(inner: Any, link: str = "") -> list[Any]:
     async def receive() -> Any:
         raise AssertionError("nothing is read")
 
-    secured = web_app.SecuredApp(inner, {"x-frame-options": "DENY"}, link)
-    await secured({"type": "http"}, receive, send)
+    await web_app.SecuredApp(inner, {"x-frame-options": "DENY"})({"type": "http"}, receive, send)
     return sent
 
 
@@ -62,28 +61,6 @@ def test_headers_stand_on_every_answer_once(code: int) -> None:
     start, body = asyncio.run(_answer(inner))
     assert start["headers"] == [(b"etag", b"1"), (b"x-frame-options", b"DENY")]
     assert body["body"] == b"x"
-
-
-@pytest.mark.parametrize(
-    ("kind", "links"), [(b"text/html; charset=utf-8", [b"<./a.js>"]), (b"text/javascript", [])]
-)
-def test_a_document_alone_names_the_scripts_that_it_will_need(
-    kind: bytes, links: list[bytes]
-) -> None:
-    async def inner(_scope: Any, _receive: Any, send: Any) -> None:
-        headers = [(b"content-type", kind)]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-
-    (start,) = asyncio.run(_answer(inner, link="<./a.js>"))
-    assert [value for name, value in start["headers"] if name == b"link"] == links
-
-
-def test_every_script_that_is_loaded_in_advance_is_streamlits() -> None:
-    names = [path.name for path in (web_app.INDEX.parent / "static" / "js").glob("*.js")]
-    links = web_app.build_preloads(names).split(", ")
-    assert {link.split(".")[1].rpartition("/")[2] for link in links} == web_app.PRELOADED
-    assert all(link.endswith(">; rel=modulepreload; crossorigin") for link in links)
-    assert web_app.build_preloads(["DataFrameOther.1.js"]) == ""
 
 
 @pytest.mark.parametrize(
