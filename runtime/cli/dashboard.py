@@ -15,6 +15,7 @@ from dashboards.serving import address, serve
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, command
 from runtime.operations.what_if.beside import answer_beside
+from runtime.service.process_end import end_process
 from runtime.service.uncaught import log_uncaught
 
 if TYPE_CHECKING:
@@ -57,7 +58,11 @@ def serve_pages(run: CommandRun, settings: "Settings", *, browser: bool = False)
     if not settings.dashboard.oidc.on:
         run.say("No sign-in is configured, so it answers on this machine only (dashboard.oidc).")
     what_if_runs.use_answerer(answer_beside)
-    serve(settings)
+    try:
+        serve(settings)
+    except (SystemExit, KeyboardInterrupt):  # SIGTERM, Ctrl-C; a page may be amid its query
+        run.say("The pages are stopped.")
+        end_process()
 
 
 def require_dashboards() -> None:

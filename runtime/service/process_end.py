@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 log = logging.getLogger("fallow.service")
 
@@ -35,9 +36,13 @@ def limit_stop(stop: threading.Event, within_s: float) -> Iterator[None]:
         closed.set()
 
 
-def end_process() -> None:
-    """End this process now with exit code 0, without waiting for threads that libraries started."""
+def end_process(code: int = 0) -> NoReturn:
+    """End this process now with an exit code, without waiting for threads that libraries started.
+
+    A thread in the middle of a query would abort the process when the interpreter ends: DuckDB asks
+    for the interpreter's lock, and Python 3.11 ends that thread inside DuckDB's code.
+    """
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)

@@ -34,8 +34,7 @@ COMMAND = (sys.executable, "-c", "from runtime.cli import main; main()", "dashbo
 
 
 def test_dashboard_answers_on_loopback_and_stops_when_told(fleet: Settings, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = find_free_port()
     words = [*COMMAND, "--home", str(fleet.home), "--listen", f"127.0.0.1:{port}"]
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("FALLOW_", "STREAMLIT_"))}
     log = tmp_path / "log"
@@ -57,6 +56,40 @@ def test_dashboard_answers_on_loopback_and_stops_when_told(fleet: Settings, tmp_
     assert f"http://127.0.0.1:{port}" in text
     assert "this machine only" in text
     assert "Traceback" not in text
+
+
+QUERIES_WITHOUT_END = """
+import threading, duckdb
+def read():
+    connection = duckdb.connect()
+    while True:
+        connection.sql("SELECT sum(range) FROM range(300_000) GROUP BY range % 7").fetchall()
+for _ in range(2):
+    threading.Thread(target=read, daemon=True).start()
+from runtime.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_amid_a_query_is_a_normal_end(number: signal.Signals, tmp_path: Path) -> None:
+    port = find_free_port()
+    words = [sys.executable, "-c", QUERIES_WITHOUT_END, *COMMAND[3:], "--home", str(tmp_path)]
+    words += ["--listen", f"127.0.0.1:{port}"]
+    log = tmp_path / "log"
+    with log.open("wb") as err, subprocess.Popen(words, stdout=err, stderr=err) as process:
+        try:
+            assert answer(process, f"http://127.0.0.1:{port}/_stcore/health") == b"ok"
+        finally:
+            process.send_signal(number)
+        assert process.wait(60) == 0, log.read_text()
+    assert "The pages are stopped." in log.read_text()
+
+
+def find_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
 
 
 def ask(url: str, method: str) -> Message:
