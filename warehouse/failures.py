@@ -55,6 +55,11 @@ def explain_error(error: Exception, where: str) -> FallowError:
     )
 
 
+def find_hint(text: str) -> str | None:
+    """Return what helps against an error with this text, None where the table does not know it."""
+    return next((hint for pattern, *_, hint in _read_failures() if re.search(pattern, text)), None)
+
+
 @cache
 def _read_failures() -> tuple[tuple[str, str, str, str], ...]:
     return tuple(

@@ -1,11 +1,14 @@
 """Every runner returns each slice's result once and in order, also when workers die."""
 
+import errno
 import os
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from fallow.errors import SettingsError, TemporaryError, WarehouseError
@@ -21,7 +24,7 @@ from warehouse.runners import ray_cluster
 from warehouse.runners.choice import is_sliced, open_runner
 from warehouse.runners.local import LocalRunner
 from warehouse.runners.ray_cluster import RayRunner
-from warehouse.runners.slices import Runner, StageError
+from warehouse.runners.slices import Runner, StageError, fail_stage
 
 
 @pytest.fixture(
@@ -63,7 +66,26 @@ def test_a_slice_that_fails_three_times_fails_the_stage_and_is_named(runner: Run
     )
     assert "no memory" in caught.value.message
     assert caught.value.exit_code == 1
-    assert caught.value.hint
+    assert "memory" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("error", "help_wanted"),
+    [
+        (duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate 1 MB"), "memory"),
+        (BrokenProcessPool("A process in the process pool was terminated abruptly"), "processes"),
+        (OSError(errno.ENOSPC, "No space left on device"), "free some space"),
+        (TemporaryError("it is away", hint="start it"), "start it"),
+        (ValueError("odd"), "fallow doctor"),
+    ],
+)
+def test_the_hint_of_a_failed_stage_is_that_of_its_cause(
+    error: Exception, help_wanted: str
+) -> None:
+    hint = str(fail_stage("slice 1", error).hint)
+    assert help_wanted in hint
+    assert "the next turn" in hint
+    assert ("memory" in hint) == (help_wanted in {"memory", "processes"})
 
 
 def test_an_embedded_default_is_not_sliced(settings: Settings) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from fallow.errors import FallowError, UnreadableDaysError, UsageError
+from warehouse.failures import find_hint
 
 ATTEMPTS = 3
 """How often a slice is tried before its stage fails."""
@@ -70,9 +71,13 @@ def fail_stage(failed: object, error: BaseException) -> FallowError:
     """
     if isinstance(error, UnreadableDaysError | UsageError):
         return error
-    text = error.message if isinstance(error, FallowError) else f"{type(error).__name__}: {error}"
+    hint = None
+    if isinstance(error, FallowError):
+        text, hint = error.message, error.hint
+    else:
+        text = f"{type(error).__name__}: {error}"
+    hint = hint or find_hint(text) or "`fallow doctor` reads what can be wrong"
     return StageError(
         f"a slice failed {ATTEMPTS} times, nothing of its stage is stored ({failed}): {text}",
-        hint="out of memory: fewer warehouse.processes, or more memory for each worker; "
-        "the next turn tries the whole stage again",
+        hint=f"{hint}; the next turn tries the whole stage again",
     )
