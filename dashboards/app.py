@@ -5,7 +5,7 @@ have the same window and filters, which are in the URL.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -163,7 +163,7 @@ def _draw_cards(module: ModuleType, request: PageRequest) -> None:
             f"{extent_known.samples.start:%Y-%m-%d %H:%M} to "
             f"{extent_known.samples.end:%Y-%m-%d %H:%M} UTC"
         )
-        when = "in the future" if window.start >= datetime.now(UTC) else "there"
+        when = "in the future" if window.start >= active_settings.get_now() else "there"
         page.show_nothing(
             f"Nothing lies {when}.", f"The data are {data_text}: choose a window that touches them."
         )
@@ -193,7 +193,7 @@ def _show_warnings(request: PageRequest) -> None:
             f"{page.escape(collector.error or '', 200)}",
             icon=":material/cloud_off:",
         )
-    now, interval = datetime.now(UTC), request.settings.service.collect_every
+    now, interval = active_settings.get_now(), request.settings.service.collect_every
     ages = data.query(coverage.read_ages, request.filters.cluster)
     late = [
         *coverage.name_stale(ages, now, interval, page.escape)[:MOST_STALE],
@@ -220,7 +220,7 @@ def _format_window(request: PageRequest) -> str:
         "US dollars" + (", GPU part only" if request.filters.view == "gpu" else ""),
         f"data as of {data_window.end:%Y-%m-%d %H:%M} UTC",
     ]
-    late = datetime.now(UTC) - data_window.end
+    late = active_settings.get_now() - data_window.end
     if late > STALE:
         parts[-1] += f", {format_duration(late.total_seconds())} old"
     return " · ".join(parts)

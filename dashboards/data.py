@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards.active_settings import get_settings
+from dashboards.active_settings import get_now, get_settings
 from warehouse.lake import Warehouse
 from warehouse.readable import ReadableViews
 
@@ -118,7 +118,7 @@ def _open_warehouse(home: str) -> Warehouse:
     active = get_settings()
     engine = active.warehouse
     bounded = engine.model_copy(update={"memory_limit": engine.memory_limit or MEMORY})
-    return Warehouse.open(active.model_copy(update={"warehouse": bounded}))
+    return Warehouse.open(active.model_copy(update={"warehouse": bounded}), clock=get_now)
 
 
 def _find_home() -> str:

@@ -1,12 +1,12 @@
 """Choose window, filters, search and refresh: one row at the top of every page, in the URL."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import streamlit as st
 
-from dashboards import data, links, page
+from dashboards import active_settings, data, links, page
 from dashboards.figures import extent as extents
 from dashboards.figures.query import Filters
 from fallow.errors import UsageError
@@ -79,7 +79,7 @@ def read_window(
     text: str, extent: extents.DataExtent, newest: coverage.NewestHour | None
 ) -> Window | None:
     """Return the window that a text means; None = it is none, and the page says so."""
-    now = datetime.now(UTC)
+    now = active_settings.get_now()
     hour = Window(now - coverage.HOUR, now).whole().end
     end = min(newest.end, hour) if newest else min(extent.samples.end, now)
     try:
@@ -118,7 +118,7 @@ def _choose_window(extent: extents.DataExtent) -> str:
             "First and last day (UTC)",
             [],
             min_value=extent.samples.start.date(),
-            max_value=max(last, datetime.now(UTC)).date(),
+            max_value=max(last, active_settings.get_now()).date(),
             key=DATES,
             on_change=_use_dates,
             help=f"There are data from {extent.samples.start:%Y-%m-%d} to {last:%Y-%m-%d}.",

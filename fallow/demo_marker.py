@@ -33,10 +33,16 @@ def read_demo_time(home: Path) -> datetime | None:
     if not has_demo_cluster(home):
         return None
     reached = None
-    for line in (home / WORLD).read_bytes().splitlines():
-        if line.startswith(b'{"type":"advance"'):
+    for line in (home / WORLD).read_bytes().splitlines(keepends=True):
+        # A last line without its end is being written.
+        if line.startswith(b'{"type":"advance"') and line.endswith(b"\n"):
             reached = datetime.fromtimestamp(json.loads(line)["until_s"], UTC)
     return reached
+
+
+def read_now(home: Path) -> datetime:
+    """Return the current time of a home's fleet, UTC: the clock's; in a demo's, its fleet's."""
+    return read_demo_time(home) or datetime.now(UTC)
 
 
 def require_own_home(home: Path, command: str) -> None:

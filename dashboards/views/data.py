@@ -1,8 +1,8 @@
 """Collectors, coverage, lag, limits that refuse scrapes, and audits of the ledger."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
-from dashboards import charts, data, page
+from dashboards import active_settings, charts, data, page
 from dashboards.figures import data_health, quality
 from dashboards.page import PageRequest, format_hours, format_share
 from fallow.window import format_duration
@@ -63,7 +63,7 @@ def show_data_health_figures(request: PageRequest) -> None:
     ]
     accounted = request.extent.accounted
     failed = page.query_audit_banner(request.window) if accounted else None
-    lag = (datetime.now(UTC) - accounted).total_seconds() if accounted else None
+    lag = (active_settings.get_now() - accounted).total_seconds() if accounted else None
     page.show_metrics(
         (
             "Coverage",
@@ -121,7 +121,7 @@ def show_coverage(request: PageRequest) -> None:
 def show_collectors(request: PageRequest) -> None:
     """List the results of collectors' scrapes and polls."""
     page.show_heading("Collectors")
-    minute = datetime.now(UTC).replace(second=0, microsecond=0)
+    minute = active_settings.get_now().replace(second=0, microsecond=0)
     rows = data.query(quality.read_collectors, request.window, request.filters, minute)
     if not rows.num_rows:
         page.show_nothing(

@@ -1,11 +1,10 @@
 """Month to date, run rate and forecast beside the budget of the month."""
 
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import streamlit as st
 
-from dashboards import chart_data, charts, data, links, page
+from dashboards import active_settings, chart_data, charts, data, links, page
 from dashboards.figures import anomalies, spend
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 
@@ -82,7 +81,9 @@ def show_budgets(request: PageRequest) -> None:
             "No team has a budget.", "Set `finance.teams_usd_per_month` to have it watched."
         )
         return
-    at = anomalies.read_budget_time(request.window, request.extent.accounted, datetime.now(UTC))
+    at = anomalies.read_budget_time(
+        request.window, request.extent.accounted, active_settings.get_now()
+    )
     team_budgets = data.query(anomalies.read_budgets, at, request.filters, planned)
     rows = [
         {

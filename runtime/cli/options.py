@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from fallow import __version__
-from fallow.demo_marker import read_demo_time, require_own_home
+from fallow.demo_marker import read_now, require_own_home
 from fallow.errors import EmptyWarehouseError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class CommandRun:
         self.debug = bool(options.get("debug"))
         self.resources = ExitStack()
         """What is closed when the command ends."""
-        self._demo_time: datetime | None = None
+        self._home: Path | None = None
 
     def loaded(self, **flags: Any) -> "Loaded":
         """Return the settings in force; `flags` are dotted keys with `__` for the dot.
@@ -74,7 +74,7 @@ class CommandRun:
         dotted = {name.replace("__", "."): value for name, value in flags.items()}
         merged = {"cluster": self.options.get("cluster"), "home": self.options.get("home")}
         loaded = load(file=self.options.get("config"), flags={**merged, **dotted})
-        self._demo_time = read_demo_time(loaded.settings.home)
+        self._home = loaded.settings.home
         return loaded
 
     def settings(self, **flags: Any) -> "Settings":
@@ -101,7 +101,7 @@ class CommandRun:
 
     def now(self) -> "datetime":
         """Return the current time, UTC; where the settings are a demo's, its fleet's time."""
-        return self._demo_time or datetime.now(UTC)
+        return read_now(self._home) if self._home else datetime.now(UTC)
 
     def data(self, rows: Any, **how: Any) -> None:
         """Write rows on stdout in the requested format (`runtime.rendering.tables.write`)."""

@@ -1,14 +1,14 @@
 """Open a fleet for `fallow.connect`: the functions behind the commands, their results as Arrow."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import pyarrow as pa
 
-from fallow.demo_marker import read_demo_time
+from fallow.demo_marker import read_now
 from fallow.fleet import Explanation, Fleet, FleetTable
 from fallow.settings import Settings, load
 from fallow.window import Window
@@ -85,7 +85,7 @@ class WarehouseFleet:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self._settings, self._cluster = settings, cluster
-        self._clock = clock or (lambda: read_demo_time(settings.home) or datetime.now(UTC))
+        self._clock = clock or (lambda: read_now(settings.home))
         self._warehouse = Warehouse.open(settings, clock=self._clock)
 
     def spend(

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from dashboards import app, charts, data, filters, links, views
 from dashboards.text import escape, format_money
 from dashboards.views import unit_cost
+from fallow.demo_marker import MARKER, WORLD
 from fallow.errors import TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
@@ -366,3 +367,17 @@ def test_a_demo_says_so_above_everything_else(view: str, fleet: Settings, draw: 
     banner = [info.value for info in page.info if info.value.startswith("**Demo data:**")]
     assert len(banner) == 1
     assert not [w for w in page.warning if "old" in w.value], "a demo is old by its nature"
+
+
+def test_now_on_pages_of_a_demo_is_its_fleets_time(tmp_path: Path, draw: Draw) -> None:
+    settings = Settings(home=tmp_path)
+    with Warehouse.open(settings, write=True) as warehouse:
+        stored(warehouse, *hostile_rows(["a"]))
+    reached = datetime(2026, 11, 16, 2, tzinfo=UTC)  # two hours after the newest sample
+    (tmp_path / MARKER).touch()
+    (tmp_path / WORLD).write_text(f'{{"type":"advance","until_s":{reached.timestamp()}}}\n')
+    page = draw("data", settings, window="24h/now")
+    said = whole(page)
+    assert any("2026-11-15 02:00 to 2026-11-16 02:00 UTC" in text for text in said), said
+    assert any(text.endswith("data as of 2026-11-16 00:00 UTC, 2h old") for text in said), said
+    assert "2h behind now" in said
