@@ -9,6 +9,7 @@ from fallow.xids import get_xid_meaning
 
 MOST = 300
 DEVICES = (*BY_DEVICE, "health/devices")
+INCIDENTS = ("health/stored_incidents",)
 SLOW = 0.9
 """Share of the median clock of its model while busy: a device below it is listed."""
 LEAST_PEERS = 4
@@ -67,7 +68,7 @@ def read_incidents(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: id, start, end (UTC), cluster, cause, class, step, why, workloads, nodes, devices,
     evidence (these four JSON), gpus, lost_gpu_hours, recovery_gpu_hours, usd (null = not known).
     """
-    return run_query(views, ("health/incidents",), window, filters, most=MOST)
+    return run_query(views, (*INCIDENTS, "health/incidents"), window, filters, most=MOST)
 
 
 def read_incident_causes(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -76,7 +77,7 @@ def read_incident_causes(views: Views, window: Window, filters: Filters) -> pa.T
     Columns: cause, incidents, unknown (of which the cost is not known), lost_gpu_hours,
     recovery_gpu_hours, usd (null = not known).
     """
-    return run_query(views, ("health/incident_causes",), window, filters)
+    return run_query(views, (*INCIDENTS, "health/incident_causes"), window, filters)
 
 
 def read_events(views: Views, window: Window, filters: Filters) -> pa.Table:

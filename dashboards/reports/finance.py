@@ -7,14 +7,17 @@ from dashboards.figures import (
     chargeback,
     commitments,
     extent,
-    overview,
-    savings,
     spend,
     units,
     waste,
-    waterfall,
 )
-from dashboards.reports import common_sections, first_page, report_request, summary
+from dashboards.reports import (
+    common_sections,
+    first_page,
+    report_figures,
+    report_request,
+    summary,
+)
 from dashboards.reports.amounts import format_hours, format_usd
 from dashboards.reports.document import (
     Block,
@@ -87,65 +90,51 @@ UNITS = (
 def document(request: ReportRequest) -> ReportDocument:
     """Return the report; its numbers are those of Finance's pages."""
     views, window, filters = request.views, request.window, request.filters
-    waterfall_total = waterfall.compute_waterfall(views, window, filters)
-    paid = spend.read_totals(views, window, filters)
-    stages = savings.read_stages(views, window, filters)
-    owners = waste.read_by_owner(views, window, filters, "team")
-    advice = first_page.order_by_dollars(first_page.list_workloads(request))
-    now = overview.read_totals(views, window, filters)
-    before = first_page.read_before(request)
-    verified = savings.read_verified(views, window, filters)
+    figures = report_figures.read_report_figures(request)
+    waterfall_total, stages = figures.waterfall_total, figures.stages
+    owners = waste.read_by_owner(views, window, filters, "team").to_pylist()
+    advice = first_page.order_by_dollars(figures.advice)
     month = spend.read_month(views, window.end, filters, request.settings.finance.usd_per_month)
     lost = report_request.sum_waste_by_state(waterfall_total)
     worked = next((s.gpu_hours for s in waterfall_total.steps if s.state == "productive"), 0.0)
-    figures = (
-        *first_page.build_figures(now, stages, before),
+    headline = (
+        *first_page.build_figures(figures.totals, stages, figures.before),
         HeadlineFigure(
             "Worked",
             format_share(worked, waterfall_total.gpu_hours),
-            f"{format_hours(worked)}; {summary.format_effective(paid)}",
+            f"{format_hours(worked)}; {summary.format_effective(figures.paid)}",
             "good",
         ),
     )
     story = (
         Statement("Paid", summary.write_paid_sentence(request, waterfall_total, worked)),
         Statement("Wasted", summary.write_waste_sentence(lost, waterfall_total)),
-        Statement("By owner", summary.write_owner_sentence(owners.to_pylist(), lost.usd)),
+        Statement("By owner", summary.write_owner_sentence(owners, lost.usd)),
         Statement("Done", summary.write_done_sentence(stages)),
         Statement("To do", summary.write_advice_sentence(request, advice)),
-        Statement("Saved", summary.write_savings_sentence(verified.to_pylist())),
+        Statement("Saved", summary.write_savings_sentence(figures.verified)),
         Statement(f"{month.start:%B}", _write_month_sentence(month)),
     )
-    daily = spend.read_daily(views, window, filters)
-    unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
-    return ReportDocument(
+    return report_figures.build_report(
+        request,
+        figures,
         title="GPU spend and waste",
         audience="finance",
-        window=window,
-        made_at=request.now,
-        subject=", ".join(filters.named.values()) or "every cluster",
-        figures=figures,
+        subject=report_figures.name_subject(request),
+        headline=headline,
         story=story,
-        warnings=report_request.list_warnings(request, paid),
-        verdict=first_page.write_verdict(request, now, stages, before, advice),
-        actions=first_page.list_actions(advice),
-        first=(
-            ReportChart(
-                charts.draw_states_over_time(daily, unit, height=190),
-                "Per day, by what the GPUs did",
-            ),
-        ),
+        daily_text="Per day, by what the GPUs did",
+        daily_px=190,
         sections=(
-            common_sections.build_waterfall_section(request, waterfall_total, stages, paid),
+            common_sections.build_waterfall_section(request, waterfall_total, stages, figures.paid),
             *_change_section(request),
-            _build_owner_section(request, owners.to_pylist()),
+            _build_owner_section(request, owners),
             _build_chargeback_section(request),
             ReportSection("What to do", common_sections.build_advice(request, advice)),
-            common_sections.build_saving(request, stages, verified.to_pylist()),
+            common_sections.build_saving(request, stages, figures.verified),
             *_build_budget_section(request, month),
             *_build_commitment_section(request),
             _build_units(request),
-            common_sections.build_notes(paid),
         ),
     )
 

@@ -3,14 +3,19 @@
 from decimal import Decimal
 from typing import Any
 
-from dashboards import charts
-from dashboards.figures import data_health, fleet, health, overview, savings, spend, waterfall
-from dashboards.reports import amounts, common_sections, first_page, report_request, summary
+from dashboards.figures import data_health, fleet, health, spend, waterfall
+from dashboards.reports import (
+    amounts,
+    common_sections,
+    first_page,
+    report_figures,
+    report_request,
+    summary,
+)
 from dashboards.reports.amounts import format_usd
 from dashboards.reports.document import (
     Block,
     HeadlineFigure,
-    ReportChart,
     ReportColumn,
     ReportDocument,
     ReportSection,
@@ -85,25 +90,20 @@ def document(request: ReportRequest) -> ReportDocument:
     """Return the report; its numbers are those of the SRE's pages."""
     views, window, filters = request.views, request.window, request.filters
     now = fleet.read_states(views, window.end, filters)
-    paid = spend.read_totals(views, window, filters)
-    waterfall_total = waterfall.compute_waterfall(views, window, filters)
-    stages = savings.read_stages(views, window, filters)
-    verified = savings.read_verified(views, window, filters).to_pylist()
-    advice = first_page.list_workloads(request)
-    by_dollars = first_page.order_by_dollars(advice)
-    totals = overview.read_totals(views, window, filters)
-    before = first_page.read_before(request)
+    figures = report_figures.read_report_figures(request)
+    waterfall_total, paid, stages = figures.waterfall_total, figures.paid, figures.stages
+    by_dollars = first_page.order_by_dollars(figures.advice)
     looking = data_health.read_collector_health(views, window.end)
     state = {rate.state: rate for rate in now}
     up = sum(1 for collector in looking if not collector.down)
     known_share = 1 - paid.unknown_gpu_hours / paid.gpu_hours if paid.gpu_hours else 0.0
-    return ReportDocument(
+    return report_figures.build_report(
+        request,
+        figures,
         title="GPU fleet",
         audience="sre",
-        window=window,
-        made_at=request.now,
-        subject=", ".join(filters.named.values()) or "every cluster",
-        figures=(
+        subject=report_figures.name_subject(request),
+        headline=(
             HeadlineFigure(
                 "Working now",
                 format_share(_count_gpus(state, "productive", "low"), sum(p.gpus for p in now)),
@@ -144,25 +144,22 @@ def document(request: ReportRequest) -> ReportDocument:
             ),
             Statement("To do", summary.write_advice_sentence(request, by_dollars)),
             Statement("Done", summary.write_done_sentence(stages)),
-            Statement("Saved", summary.write_savings_sentence(verified)),
+            Statement("Saved", summary.write_savings_sentence(figures.verified)),
             Statement("Data", _write_data_sentence(looking, paid)),
         ),
-        warnings=report_request.list_warnings(request, paid),
-        verdict=first_page.write_verdict(request, totals, stages, before, advice),
-        actions=first_page.list_actions(advice),
-        first=(_draw_daily(request, waterfall_total),),
+        daily_text="Per day, by what the GPUs did",
+        daily_px=170,
         sections=(
             ReportSection(
                 "Findings by dollars over disruption",
-                (build_table(request, advice, INBOX, total=SAVES), _explain_reading()),
+                (build_table(request, figures.advice, INBOX, total=SAVES), _explain_reading()),
             ),
             _build_fleet(request, now),
             common_sections.build_waterfall_section(request, waterfall_total, stages, paid),
             *_build_findings_section(request, waterfall_total),
             *_build_incidents(request),
-            common_sections.build_saving(request, stages, verified),
+            common_sections.build_saving(request, stages, figures.verified),
             _build_quality(request, looking),
-            common_sections.build_notes(paid),
         ),
     )
 
@@ -205,14 +202,6 @@ def _write_data_sentence(
         f"{collector_sentence} {format_share(paid.unknown_gpu_hours, paid.gpu_hours)} of the "
         "GPU-hours "
         "are unknown."
-    )
-
-
-def _draw_daily(request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall) -> ReportChart:
-    daily = spend.read_daily(request.views, request.window, request.filters)
-    unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
-    return ReportChart(
-        charts.draw_states_over_time(daily, unit, height=170), "Per day, by what the GPUs did"
     )
 
 

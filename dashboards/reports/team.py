@@ -3,13 +3,18 @@
 from decimal import Decimal
 from typing import Any
 
-from dashboards import charts
-from dashboards.figures import chargeback, overview, savings, spend, waterfall
-from dashboards.reports import amounts, common_sections, first_page, report_request, summary
+from dashboards.figures import chargeback
+from dashboards.reports import (
+    amounts,
+    common_sections,
+    first_page,
+    report_figures,
+    report_request,
+    summary,
+)
 from dashboards.reports.amounts import format_hours, format_usd, write_usd
 from dashboards.reports.document import (
     HeadlineFigure,
-    ReportChart,
     ReportColumn,
     ReportDocument,
     ReportSection,
@@ -48,23 +53,17 @@ def document(request: ReportRequest) -> ReportDocument:
         if row["team"] == team
     )
     workloads = chargeback.read_workloads(views, window, filters, team)
-    waterfall_total = waterfall.compute_waterfall(views, window, filters)
-    paid = spend.read_totals(views, window, filters)
-    advice = first_page.order_by_dollars(first_page.list_workloads(request))
-    now = overview.read_totals(views, window, filters)
-    before = first_page.read_before(request)
-    stages = savings.read_stages(views, window, filters)
-    verified = savings.read_verified(views, window, filters).to_pylist()
+    figures = report_figures.read_report_figures(request)
+    waterfall_total, stages = figures.waterfall_total, figures.stages
+    advice = first_page.order_by_dollars(figures.advice)
     lost = report_request.sum_waste_by_state(waterfall_total)
-    daily = spend.read_daily(views, window, filters)
-    unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
-    return ReportDocument(
+    return report_figures.build_report(
+        request,
+        figures,
         title="GPU statement",
         audience="team",
-        window=window,
-        made_at=request.now,
         subject=team,
-        figures=(
+        headline=(
             HeadlineFigure(
                 "Fully loaded",
                 format_usd(bill["total_usd"]),
@@ -79,7 +78,7 @@ def document(request: ReportRequest) -> ReportDocument:
             HeadlineFigure(
                 "Used",
                 format_share(bill["used_gpu_hours"], bill["gpu_hours"]),
-                f"{format_hours(bill['used_gpu_hours'])}; {summary.format_effective(paid)}",
+                f"{format_hours(bill['used_gpu_hours'])}; {summary.format_effective(figures.paid)}",
                 "good",
             ),
             HeadlineFigure(
@@ -102,16 +101,10 @@ def document(request: ReportRequest) -> ReportDocument:
             Statement("Most of it", _format_most(workloads.to_pylist())),
             Statement("To do", summary.write_advice_sentence(request, advice)),
             Statement("Done", summary.write_done_sentence(stages)),
-            Statement("Saved", summary.write_savings_sentence(verified)),
+            Statement("Saved", summary.write_savings_sentence(figures.verified)),
         ),
-        warnings=report_request.list_warnings(request, paid),
-        verdict=first_page.write_verdict(request, now, stages, before, advice),
-        actions=first_page.list_actions(advice),
-        first=(
-            ReportChart(
-                charts.draw_states_over_time(daily, unit, height=170), "Per day, by what they did"
-            ),
-        ),
+        daily_text="Per day, by what they did",
+        daily_px=170,
         sections=(
             ReportSection(
                 "Statement",
@@ -134,12 +127,11 @@ def document(request: ReportRequest) -> ReportDocument:
                     ),
                 ),
             ),
-            common_sections.build_waterfall_section(request, waterfall_total, stages, paid),
+            common_sections.build_waterfall_section(request, waterfall_total, stages, figures.paid),
             ReportSection(
                 "What to do", (*common_sections.build_advice(request, advice), _write_absence())
             ),
-            common_sections.build_saving(request, stages, verified),
-            common_sections.build_notes(paid),
+            common_sections.build_saving(request, stages, figures.verified),
         ),
     )
 

@@ -6,14 +6,6 @@ SELECT
     sum(lost_gpu_hours) AS lost_gpu_hours,
     sum(recovery_gpu_hours) AS recovery_gpu_hours,
     sum(usd) AS usd
-FROM incident
-WHERE
-    start >= $since
-    AND start < $until
-    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
-    AND (
-        $namespace::VARCHAR IS null
-        OR list_contains(from_json(namespaces, '["VARCHAR"]'), $namespace)
-    )
+FROM stored_incidents
 GROUP BY cause
 ORDER BY usd DESC NULLS LAST, incidents DESC, cause ASC

@@ -16,14 +16,6 @@ SELECT
     recovery_gpu_hours,
     usd,
     evidence
-FROM incident
-WHERE
-    start >= $since
-    AND start < $until
-    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
-    AND (
-        $namespace::VARCHAR IS null
-        OR list_contains(from_json(namespaces, '["VARCHAR"]'), $namespace)
-    )
+FROM stored_incidents
 ORDER BY start DESC, id ASC
 LIMIT $most

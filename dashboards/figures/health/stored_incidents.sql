@@ -1,0 +1,11 @@
+-- The stored incidents that begin in the window and match the filters.
+SELECT * -- noqa: AM04
+FROM incident
+WHERE
+    start >= $since
+    AND start < $until
+    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
+    AND (
+        $namespace::VARCHAR IS null
+        OR list_contains(from_json(namespaces, '["VARCHAR"]'), $namespace)
+    )
