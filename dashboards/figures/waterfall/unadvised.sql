@@ -14,7 +14,7 @@ SELECT
 FROM latest_findings
 WHERE
     verdict IN ('idle', 'partly idle')
-    AND coalesce(json_array_length(document -> '$.recommendations'), 0) = 0
+    AND coalesce(json_array_length(document, '$.recommendations'), 0) = 0
     AND start < $until::TIMESTAMP AND "end" > $since::TIMESTAMP
     AND ($cluster::VARCHAR IS null OR cluster = $cluster)
     AND ($namespace::VARCHAR IS null OR namespace = $namespace)
