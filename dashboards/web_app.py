@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 
-from dashboards import active_settings, warmup
+from dashboards import active_settings, reading_ahead, warmup
+from dashboards import app as app_pages
 from fallow.resources import read_table
 
 Message = MutableMapping[str, Any]
@@ -134,6 +135,24 @@ class MovedPages:
         await send({"type": "http.response.body", "body": b""})
 
 
+class EarlyReading:
+    """An ASGI application that begins to read a page's figures when its document is requested."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and scope.get("method") == "GET":
+            base_path = active_settings.get_settings().dashboard.base_path
+            name = app_pages.find_name(scope["path"], base_path)
+            if name is not None:
+                headers = {n.decode().lower(): v.decode("latin-1") for n, v in scope["headers"]}
+                query = scope.get("query_string", b"").decode("latin-1")
+                reading_ahead.start(name, query, headers)
+        await self._inner(scope, receive, send)
+
+
 def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
@@ -143,6 +162,6 @@ OLD_ADDRESSES = {
     for row in read_table("dashboards", "old_addresses.csv")
 }
 app = SecuredApp(
-    MovedPages(st.App(SCRIPT, lifespan=warmup.start_app)),
+    MovedPages(EarlyReading(st.App(SCRIPT, lifespan=warmup.start_app))),
     build_headers(INDEX.read_text(encoding="utf-8")),
 )

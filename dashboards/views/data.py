@@ -45,6 +45,12 @@ GAP = 90.0
 """Percent of the expected samples below which an hour has a gap."""
 
 
+def list_figures(request: PageRequest) -> page.FigureCalls:
+    """Return the figures that the page reads first: they are read while its scripts load."""
+    both = (request.window, request.filters)
+    return ((quality.read_ledger_doubts, *both),)
+
+
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_data_health_figures, request)
@@ -57,10 +63,13 @@ def show(request: PageRequest) -> None:
 def show_data_health_figures(request: PageRequest) -> None:
     """Show in four figures whether the data are reliable."""
     doubts = data.query(quality.read_ledger_doubts, request.window, request.filters)
-    coverage_rows = data.query(quality.read_coverage, request.window, request.filters).to_pylist()
-    coverage_known = [
-        row["coverage_pct"] for row in coverage_rows if row["coverage_pct"] is not None
-    ]
+    rows, missing = data.query_by_time(
+        quality.read_coverage, "hour", request.window, request.filters
+    )
+    if missing:
+        page.show_unreadable(missing)
+        return
+    coverage_known = [pct for pct in rows["coverage_pct"].to_pylist() if pct is not None]
     accounted = request.extent.accounted
     failed = page.query_audit_banner(request.window) if accounted else None
     lag = (active_settings.get_now() - accounted).total_seconds() if accounted else None

@@ -38,6 +38,21 @@ QUOTAS = {
 }
 
 
+def list_figures(request: PageRequest) -> page.FigureCalls:
+    """Return the figures that the page reads first: they are read while its scripts load."""
+    both = (request.window, request.filters)
+    return (
+        (waterfall.compute_waterfall, *both),
+        (savings.read_stages, *both),
+        (overview.read_totals, *both),
+        (spend.read_totals, *both),
+        (inbox.list_inbox, *both),
+        (spend.read_daily, *both),
+        (waste.read_by_owner, *both, "team"),
+        (queues.read_quotas, *both),
+    )
+
+
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_headline, request)
@@ -57,10 +72,10 @@ def show_headline(request: PageRequest) -> None:
     now = data.query(overview.read_totals, request.window, request.filters)
     paid = data.query(spend.read_totals, request.window, request.filters)
     before_window = overview.get_window_before(request.window)
-    before: PeriodTotals | None = data.query(overview.read_totals, before_window, request.filters)
+    before: PeriodTotals | None = None
     why = "no data before"
-    if before is None or before_window.start < request.extent.samples.start:
-        before = None
+    if before_window.start >= request.extent.samples.start:
+        before = data.query(overview.read_totals, before_window, request.filters)
     stages_before = (
         data.query(savings.read_stages, before_window, request.filters) if before else None
     )

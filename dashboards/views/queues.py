@@ -86,6 +86,17 @@ DEMAND_WORDS = (
 )
 
 
+def list_figures(request: PageRequest) -> page.FigureCalls:
+    """Return the figures that the page reads first: they are read while its scripts load."""
+    both = (request.window, request.filters)
+    return (
+        (queues.read_waiting, *both),
+        (queues.list_demand, *both),
+        (queues.read_queue, request.window),
+        (queues.read_pairs, *both),
+    )
+
+
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_headline, request)
