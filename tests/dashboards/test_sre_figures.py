@@ -236,6 +236,8 @@ def test_health_tells_what_was_away_struck_and_slow(known: Warehouse) -> None:
     (xid,) = health.read_xids(known, DAY, ALL).to_pylist()
     assert (xid["device"], xid["xid"], xid["hours"]) == ("GPU-3", 79, 2)
     assert (xid["severity"], xid["meaning"]) == ("fatal", "GPU has fallen off the bus")
+    for filters in (Filters(model="H100"), Filters(pool="p"), Filters(cluster="c", pool="p")):
+        assert health.read_xids(known, DAY, filters).to_pylist() == [xid]
     (slow,) = health.read_clocks(known, DAY, ALL).to_pylist()
     assert (slow["device"], slow["slower_pct"], slow["hot_pct"]) == ("GPU-3", 50.0, 25.0)
     assert slow["reasons"] == "hardware too hot"

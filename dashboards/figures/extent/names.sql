@@ -18,8 +18,11 @@ named AS (
 SELECT
     key,
     name,
-    sum(gpu_hours) AS gpu_hours
+    -- Sums differ in their last digits from run to run: equal ones keep one order.
+    round(sum(gpu_hours), 6) AS gpu_hours
 FROM named
 GROUP BY key, name
-QUALIFY row_number() OVER (PARTITION BY key ORDER BY sum(gpu_hours) DESC, name ASC) <= $most
+QUALIFY
+    row_number() OVER (PARTITION BY key ORDER BY round(sum(gpu_hours), 6) DESC, name ASC)
+    <= $most
 ORDER BY key ASC, gpu_hours DESC, name ASC

@@ -33,7 +33,8 @@ ranked AS (
 
 SELECT
     * EXCLUDE (node_idle),
-    row_number() OVER (ORDER BY node_idle DESC, cluster ASC, node ASC, state ASC) AS place
+    row_number() OVER (ORDER BY node_idle DESC, cluster ASC, node ASC, state ASC, device ASC)
+        AS place
 FROM ranked
 QUALIFY place <= $most
 ORDER BY cluster ASC, pool ASC, node ASC, state ASC, device ASC
