@@ -89,11 +89,11 @@ DEMAND_WORDS = (
 def list_figures(request: PageRequest) -> page.FigureCalls:
     """Return the figures that the page reads first: they are read while its scripts load."""
     both = (request.window, request.filters)
+    waiting = data.query(queues.read_waiting, *both)
     return (
-        (queues.read_waiting, *both),
         (queues.list_demand, *both),
-        (queues.read_queue, request.window),
         (queues.read_pairs, *both),
+        *(((queues.read_queue, request.window),) if waiting.num_rows else ()),
     )
 
 
@@ -161,7 +161,7 @@ def show_waiting(request: PageRequest) -> None:
         )
         return
     blocked_pairs = data.query(queues.read_pairs, request.window, request.filters)
-    records = data.query(queues.read_queue, request.window)
+    records = _read_records(request)
     table_rows = [
         _build_row(row, blocked_pairs, records.get((row["cluster"], row["workload"])))
         for row in rows
@@ -247,12 +247,25 @@ def show_pairs(request: PageRequest) -> None:
 def _list_pairs(request: PageRequest) -> tuple[queues.BlockedPair, ...]:
     """Return who blocks whom: holders of what is waited for, then quotas."""
     rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
-    records = data.query(queues.read_queue, request.window)
+    records = _read_records(request)
     listed = [records.get((row["cluster"], row["workload"])) for row in rows]
     return (
         *queues.list_holder_pairs(record for record in listed if record),
         *data.query(queues.read_pairs, request.window, request.filters),
     )
+
+
+def _read_records(request: PageRequest) -> Mapping[tuple[str, str], QueuedWorkload]:
+    """Return the record of each row of the waiting workloads.
+
+    Placing pods reads the whole fleet: it is left out where nothing waits.
+    """
+    if not data.query(queues.read_waiting, request.window, request.filters).num_rows:
+        return {}
+    records: Mapping[tuple[str, str], QueuedWorkload] = data.query(
+        queues.read_queue, request.window
+    )
+    return records
 
 
 def show_holders(request: PageRequest) -> None:
