@@ -1,7 +1,8 @@
 """Do at the start what the first page would do: import modules, open the warehouse, read filters.
 
 Modules are imported before the first request is answered. The warehouse is opened in a thread of
-its own, so that a store that does not answer delays nobody.
+its own, so that a store that does not answer delays nobody. Figures of a window, and the audits of
+its days, are read when somebody requests a page (`reading_ahead`).
 """
 
 import logging
@@ -10,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dashboards import active_settings, app, charts, data, filters, page
+from dashboards import active_settings, app, charts, data, filters
 from dashboards.figures import extent as extents
 from fallow.errors import FallowError
 from warehouse import coverage
@@ -41,10 +42,7 @@ def read_first() -> None:
         if extent_known is None:
             return
         filters.list_names(extent_known)
-        newest = data.query(coverage.find_newest, settings.ledger.max_lag, None)
+        data.query(coverage.find_newest, settings.ledger.max_lag, None)
         data.query(coverage.read_ages, None)
-        window = filters.read_window(filters.DEFAULT, extent_known, newest)
-        if window and extent_known.accounted:
-            page.query_audit_banner(window)
     except FallowError as error:
         log.info("nothing is read in advance", extra={"why": error.message})
