@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dashboards import active_settings, app, data, reading_ahead, web_app
+from dashboards import active_settings, app, data, reading_ahead, warmup, web_app
 from fallow.dashboard_settings import OidcSettings
 from fallow.settings import Settings
 from tests.dashboards.drawing import Draw
@@ -117,3 +117,25 @@ def test_a_request_for_a_page_begins_its_reading_and_is_answered(begun: list[Any
         asyncio.run(early(scope, None, None))  # type: ignore[arg-type]
     assert answered == ["/static/js/index.js", "/health"]
     assert begun == [("health", {"window": "24h"})]
+
+
+def test_the_start_reads_no_window_and_a_request_audits_its_days(
+    hostile: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active_settings.use_settings(hostile)
+    read: list[str] = []
+    for kind in ("query", "query_rarely"):
+        monkeypatch.setattr(data, kind, _note(getattr(data, kind), read))
+    warmup.read_first()
+    assert read == ["read_extent", "read_names", "find_newest", "read_ages"]
+    reading_ahead.read_page("overview", {})
+    assert "read_audits" in read
+    assert "compute_waterfall" in read
+
+
+def _note(query: Any, read: list[str]) -> Any:
+    def noted(figure: Any, *args: Any) -> Any:
+        read.append(figure.__name__)
+        return query(figure, *args)
+
+    return noted
