@@ -1,31 +1,6 @@
 -- The advice of each analyzer's last run, a row per recommendation: what it saves in addition to
 -- those before it in the waterfall, for the part of its finding in the window.
--- Each document is parsed once: parsing is most of the time of this step.
-WITH parsed AS (
-    SELECT
-        *,
-        from_json(
-            document,
-            '{
-                "subject": {"team": "VARCHAR", "models": ["VARCHAR"]},
-                "recommendations": [{
-                    "verb": "VARCHAR",
-                    "target": "VARCHAR",
-                    "saving": "VARCHAR",
-                    "effort": "VARCHAR",
-                    "marginal_gpu_hours": "DOUBLE",
-                    "marginal_usd": "DECIMAL(18, 6)",
-                    "marginal_idle_gpu_hours": "DOUBLE",
-                    "marginal_in_use_gpu_hours": "DOUBLE",
-                    "marginal_in_use_usd": "DECIMAL(18, 6)"
-                }]
-            }'
-        ) AS body
-    FROM latest_findings
-    WHERE start < $until::TIMESTAMP AND "end" > $since::TIMESTAMP
-),
-
-advised_findings AS (
+WITH advised_findings AS (
     SELECT
         f.id,
         f.analyzer,
@@ -51,7 +26,7 @@ advised_findings AS (
             epoch(least(f."end", $until::TIMESTAMP)) - epoch(greatest(f.start, $since::TIMESTAMP))
         ) / greatest(1, epoch(f."end") - epoch(f.start)) AS part,
         unnest(f.body.recommendations) AS advised
-    FROM parsed AS f
+    FROM parsed_findings AS f
 )
 
 SELECT

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dashboards.figures.query import BY_DAY, Filters, run_query
+from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.models import WASTED
 from fallow.protocols import Views
 from fallow.window import Window
@@ -33,7 +33,7 @@ class PeriodTotals(msgspec.Struct, frozen=True):
 
 def read_totals(views: Views, window: Window, filters: Filters) -> PeriodTotals:
     """Return a window in one row; its dollars are those of `spend.totals`."""
-    steps = (*BY_DAY, "overview/period")
+    steps = (*BY_HOUR, "overview/period")
     (row,) = run_query(views, steps, window, filters, wasted=[*WASTED]).to_pylist()
     return PeriodTotals(**row)
 

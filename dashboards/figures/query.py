@@ -14,7 +14,9 @@ from warehouse.steps import compose_query
 
 LATEST = "warehouse:findings/latest_findings"
 """The step with the findings of each analyzer's last run."""
-ADVICE = (LATEST, "advice")
+PARSED = "parsed_findings"
+"""The step with these findings of the window, their documents parsed."""
+ADVICE = (LATEST, PARSED, "advice")
 """The steps of the last runs' advice."""
 BY_DEVICE = (totals.BY_DEVICE, "paid")
 """The steps of what was paid: the ledger's rows, for what needs a device or a node's hours."""

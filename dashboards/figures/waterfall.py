@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import msgspec
 
-from dashboards.figures.query import ADVICE, BY_HOUR, LATEST, Filters, run_query
+from dashboards.figures.query import ADVICE, BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -86,16 +86,24 @@ def compute_waterfall(views: Views, window: Window, filters: Filters) -> GpuHour
         )
         left_hours -= row["gpu_hours"]
         left_usd = None if left_usd is None else left_usd - (row["usd"] or 0)
-    savings = list_savings(views, window, filters)
+    savings, unadvised_hours = _list_savings(views, window, filters)
     saved = sum(s.gpu_hours for s in savings)
-    (unadvised,) = run_query(views, (LATEST, "waterfall/unadvised"), window, filters).to_pylist()
     remaining_hours = max(0.0, hours - saved)
-    return GpuHourWaterfall(
-        hours, usd, tuple(steps), savings, remaining_hours, unadvised["gpu_hours"]
-    )
+    return GpuHourWaterfall(hours, usd, tuple(steps), savings, remaining_hours, unadvised_hours)
 
 
-def list_savings(views: Views, window: Window, filters: Filters) -> tuple[Saving, ...]:
-    """Return what the stored findings would save in the window, the most expensive first."""
-    rows = run_query(views, (*ADVICE, "waterfall/steps"), window, filters).to_pylist()
-    return tuple(Saving(**row) for row in rows)
+def _list_savings(
+    views: Views, window: Window, filters: Filters
+) -> tuple[tuple[Saving, ...], float]:
+    """Return what the stored findings would save in the window, the most expensive first.
+
+    And the idle GPU-hours of findings without advice.
+    """
+    rows = run_query(
+        views,
+        (*ADVICE, "waterfall/steps", "waterfall/unadvised", "waterfall/savings"),
+        window,
+        filters,
+    ).to_pylist()
+    unadvised = [row.pop("unadvised_gpu_hours") for row in rows]
+    return tuple(Saving(**row) for row in rows if row["analyzer"] is not None), unadvised[0]

@@ -1,4 +1,5 @@
--- One row per name, the most expensive first.
+-- One row per name, the most expensive first. Rows are summed by name and state first: sums with
+-- conditions over every row cost more.
 WITH keyed AS (
     SELECT
         CASE $by
@@ -11,13 +12,15 @@ WITH keyed AS (
             WHEN 'state' THEN state
         END AS name,
         state,
-        gpu_hours,
-        usd,
-        known_gpu_hours,
-        busy_gpu_hours,
-        measured_gpu_hours,
-        effective_gpu_hours
+        sum(gpu_hours) AS gpu_hours,
+        sum(usd) AS usd,
+        sum(gpu_hours) FILTER (WHERE usd IS null) AS unpriced_gpu_hours,
+        sum(known_gpu_hours) AS known_gpu_hours,
+        sum(busy_gpu_hours) AS busy_gpu_hours,
+        sum(measured_gpu_hours) AS measured_gpu_hours,
+        sum(effective_gpu_hours) AS effective_gpu_hours
     FROM paid
+    GROUP BY ALL
 )
 
 SELECT
@@ -27,7 +30,7 @@ SELECT
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
     coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'unknown'), 0) AS unknown_gpu_hours,
-    coalesce(sum(gpu_hours) FILTER (WHERE usd IS null), 0) AS unpriced_gpu_hours,
+    coalesce(sum(unpriced_gpu_hours), 0) AS unpriced_gpu_hours,
     100 * coalesce(sum(busy_gpu_hours), 0) / sum(known_gpu_hours) AS busy_pct,
     100 * sum(effective_gpu_hours) / sum(measured_gpu_hours) AS effective_pct,
     100 * sum(gpu_hours) / nullif(sum(sum(gpu_hours)) OVER (), 0) AS share_pct

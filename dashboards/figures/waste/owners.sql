@@ -1,4 +1,5 @@
--- Waste by owner and state. Low use is not waste here; unknown time is never waste.
+-- Waste by owner and state. Low use is not waste here; unknown time is never waste. Rows are summed
+-- by name and state first: sums with conditions over every row cost more.
 WITH keyed AS (
     SELECT
         CASE $by
@@ -10,14 +11,15 @@ WITH keyed AS (
             WHEN 'cluster' THEN cluster
         END AS name,
         state,
-        gpu_hours,
-        usd,
-        known_gpu_hours,
-        busy_gpu_hours,
-        measured_gpu_hours,
-        effective_gpu_hours,
-        state IN ('idle', 'lost', 'free', 'stranded', 'unavailable') AS wasted
+        state IN ('idle', 'lost', 'free', 'stranded', 'unavailable') AS wasted,
+        sum(gpu_hours) AS gpu_hours,
+        sum(usd) AS usd,
+        sum(known_gpu_hours) AS known_gpu_hours,
+        sum(busy_gpu_hours) AS busy_gpu_hours,
+        sum(measured_gpu_hours) AS measured_gpu_hours,
+        sum(effective_gpu_hours) AS effective_gpu_hours
     FROM paid
+    GROUP BY ALL
 )
 
 SELECT

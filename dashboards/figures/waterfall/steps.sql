@@ -14,4 +14,3 @@ SELECT
 FROM advice
 WHERE gpu_hours > 0
 GROUP BY ALL
-ORDER BY usd DESC NULLS LAST, gpu_hours DESC, analyzer ASC, saving ASC, evidence ASC

@@ -3,20 +3,20 @@
 SELECT
     coalesce(
         sum(
-            gpu_hours
+            f.gpu_hours
             * greatest(
                 0,
-                epoch(least("end", $until::TIMESTAMP)) - epoch(greatest(start, $since::TIMESTAMP))
-            ) / greatest(1, epoch("end") - epoch(start))
+                epoch(least(f."end", $until::TIMESTAMP))
+                - epoch(greatest(f.start, $since::TIMESTAMP))
+            ) / greatest(1, epoch(f."end") - epoch(f.start))
         ),
         0
-    ) AS gpu_hours
-FROM latest_findings
+    ) AS unadvised_gpu_hours
+FROM parsed_findings AS f
 WHERE
-    verdict IN ('idle', 'partly idle')
-    AND coalesce(json_array_length(document, '$.recommendations'), 0) = 0
-    AND start < $until::TIMESTAMP AND "end" > $since::TIMESTAMP
-    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
-    AND ($namespace::VARCHAR IS null OR namespace = $namespace)
-    AND ($team::VARCHAR IS null OR coalesce(document ->> '$.subject.team', namespace) = $team)
-    AND ($model::VARCHAR IS null OR list_contains(document ->> '$.subject.models[*]', $model))
+    f.verdict IN ('idle', 'partly idle')
+    AND coalesce(len(f.body.recommendations), 0) = 0
+    AND ($cluster::VARCHAR IS null OR f.cluster = $cluster)
+    AND ($namespace::VARCHAR IS null OR f.namespace = $namespace)
+    AND ($team::VARCHAR IS null OR coalesce(f.body.subject.team, f.namespace) = $team)
+    AND ($model::VARCHAR IS null OR list_contains(f.body.subject.models, $model))
