@@ -33,16 +33,29 @@ waited AS (
     GROUP BY s.step
 ),
 
+-- Sums with conditions over every row cost more.
+paid_states AS (
+    SELECT
+        bucket,
+        state,
+        namespace <> '(platform)' AS allocated,
+        sum(gpu_hours) AS gpu_hours,
+        sum(measured_gpu_hours) AS measured_gpu_hours,
+        sum(effective_gpu_hours) AS effective_gpu_hours
+    FROM paid
+    GROUP BY ALL
+),
+
 paid_hours AS (
     SELECT
         time_bucket(to_seconds($step_s), bucket, $since::TIMESTAMP) AS step,
         coalesce(sum(gpu_hours) FILTER (WHERE state = 'free'), 0) AS free_gpu_hours,
         coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
         sum(gpu_hours) AS paid_gpu_hours,
-        coalesce(sum(gpu_hours) FILTER (WHERE namespace <> '(platform)'), 0) AS allocated_gpu_hours,
+        coalesce(sum(gpu_hours) FILTER (WHERE allocated), 0) AS allocated_gpu_hours,
         coalesce(sum(measured_gpu_hours), 0) AS measured_gpu_hours,
         coalesce(sum(effective_gpu_hours), 0) AS effective_gpu_hours
-    FROM paid
+    FROM paid_states
     GROUP BY ALL
 )
 
