@@ -1,6 +1,7 @@
 """Who may see the pages, and where they answer."""
 
 import re
+import socket
 import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from streamlit.testing.v1 import AppTest
+from streamlit.web.server.starlette import starlette_server
 
 from dashboards import active_settings, serving, signin
 from fallow.dashboard_settings import DashboardSettings, OidcSettings
@@ -241,3 +243,12 @@ def test_half_a_sign_in_is_refused(missing: str, said: str) -> None:
         given |= {"operators": [], "approvers": []}
     with pytest.raises(ValidationError, match=said):
         OidcSettings(**given)
+
+
+def test_small_packets_of_the_pages_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starlette_server, "_bind_socket", starlette_server._bind_socket)
+    serving.send_without_delay()
+    with starlette_server._bind_socket("127.0.0.1", 0, 1) as listening:
+        listening.setblocking(True)
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
