@@ -288,8 +288,8 @@ def test_stale_data_are_said_above_every_figure(hostile: Settings, draw: Draw) -
     assert any("are stale: the newest sample is" in text for text in answer), answer
 
 
-def test_data_quality_measures_from_now(fleet: Settings, draw: Draw) -> None:
-    page = draw("data", fleet)
+def test_data_quality_measures_from_now(hostile: Settings, draw: Draw) -> None:
+    page = draw("data", hostile)
     ledger = next(m for m in page.metric if m.label == "Ledger")
     days = (datetime.now(UTC) - END).days
     assert ledger.delta.startswith(f"{days}d")
