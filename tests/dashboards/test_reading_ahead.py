@@ -39,22 +39,22 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str,
 @pytest.mark.slow
 @pytest.mark.xdist_group("pages")
 @pytest.mark.parametrize("view", AHEAD)
-def test_a_page_asks_for_what_was_read_ahead(
+def test_a_page_requests_what_was_read_ahead(
     view: str, fleet: Settings, draw: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query, asked = data.query, set()
+    query, requested = data.query, set()
 
     def note(figure: Any, *args: Any) -> Any:
-        asked.add((figure.__module__, figure.__qualname__, repr(args)))
+        requested.add((figure.__module__, figure.__qualname__, repr(args)))
         return query(figure, *args)
 
     monkeypatch.setattr(data, "query", note)
     draw(view, fleet, window=WINDOW, team="vision")
-    of_page = {*asked}
-    asked.clear()
+    of_page = {*requested}
+    requested.clear()
     reading_ahead.read_page(view, {"window": WINDOW, "team": "vision"})
-    assert len(asked) > 4
-    assert not asked - of_page
+    assert len(requested) > 4
+    assert not requested - of_page
 
 
 def test_only_a_document_that_a_browser_opens_is_read_ahead(begun: list[Any]) -> None:
@@ -95,7 +95,7 @@ def test_where_people_sign_in_only_who_saw_a_page_has_it_read_ahead(begun: list[
         ("/gpu_hours", "", None),
     ],
 )
-def test_the_documents_of_pages_are_told_from_other_files(
+def test_the_documents_of_pages_differ_from_other_files(
     path: str, base_path: str, name: str | None
 ) -> None:
     assert app.find_name(path, base_path) == name
