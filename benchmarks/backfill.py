@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from collectors.prometheus.collector import PrometheusCollector
 from collectors.prometheus.decode import decode_matrix
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime.operations.collection import drain
+from runtime.operations.collection import build_prometheus_collector, drain
+from runtime.operations.telemetry_slices import SLICE_SAMPLES, read_slices
 from warehouse.lake import Warehouse
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
@@ -65,6 +67,7 @@ def run(small: bool) -> list[Result]:
                 *decoded,
                 *_run_apart(_measure_collecting, url, samples, size, decoded[-1].value),
                 *_run_apart(_measure_storing, url, samples, size, work / "home"),
+                *_run_apart(_measure_slices, url, samples, size, work / "slices"),
             ]
     finally:
         shutil.rmtree(work)
@@ -218,6 +221,46 @@ def _measure_storing(url: str, samples: int, size: str, home: Path) -> list[Resu
     ]
 
 
+def _measure_slices(url: str, samples: int, size: str, home: Path) -> list[Result]:
+    """Import with two workers: the driver's CPU bounds how many of them are of use."""
+    later = START + 2 * DAY
+    settings = _build_settings(url, home, **{"warehouse.processes": 2})
+    began, used = time.perf_counter(), time.process_time()
+    with Warehouse.open(settings, write=True, clock=lambda: later) as warehouse:
+        collector = build_prometheus_collector(
+            settings, clock=lambda: later, max_samples=SLICE_SAMPLES
+        )
+        window = Window(START, START + DAY)
+        read = read_slices(settings, collector, window, later)
+        added, _ = drain(warehouse, collector, window, lambda _step, _part: None, read_before=read)
+    wall, cpu = time.perf_counter() - began, time.process_time() - used
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    workers_cpu = workers.ru_utime + workers.ru_stime
+    note = f"{size}; {added} rows, {wall:.0f} s; driver {cpu:.1f} CPU s, workers {workers_cpu:.1f}"
+    return [
+        Result(
+            name="import with 2 workers, Prometheus on the same two cores, wall",
+            value=samples / wall / 1e6,
+            unit="M samples/s",
+            note=note,
+        ),
+        Result(
+            name="its driver, per CPU-second: the bound of many workers",
+            value=samples / cpu / 1e6,
+            unit="M samples/s",
+            note=note,
+        ),
+        Result(
+            name="peak memory of one of its workers",
+            value=workers.ru_maxrss / 1e6,
+            unit="GB",
+            reach=1.5,
+            note=note,
+        ),
+        Result(name="peak memory of its driver", value=_read_peak_gb(), unit="GB", note=note),
+    ]
+
+
 def _check_whole(collector: PrometheusCollector, got: int, wanted: int) -> None:
     if collector.failure is not None:
         raise collector.failure
@@ -225,8 +268,8 @@ def _check_whole(collector: PrometheusCollector, got: int, wanted: int) -> None:
         raise RuntimeError(f"read {got} values of {wanted}")
 
 
-def _build_settings(url: str, home: Path = Path("unused")) -> Settings:
-    return load(environ={}, flags={"home": home, "prometheus.url": url}).settings
+def _build_settings(url: str, home: Path = Path("unused"), **flags: Any) -> Settings:
+    return load(environ={}, flags={"home": home, "prometheus.url": url, **flags}).settings
 
 
 def _convert_time(timestamp: datetime) -> float:
@@ -248,5 +291,5 @@ def _find_best(work: Callable[[], object], rounds: int) -> float:
 
 def _run_apart(work: Callable[..., Any], *arguments: Any) -> Any:
     """Run in a process of its own: its peak memory is its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(work, arguments)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()

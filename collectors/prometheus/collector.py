@@ -6,6 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from collectors.inventory import build_batches, build_scrape_row
 from collectors.kube.addresses import address_rows
 from collectors.prometheus import cursors, kube_state, pod_identity
@@ -18,7 +20,12 @@ from collectors.prometheus.latencies import Latencies
 from collectors.prometheus.progress import ProgressQueries
 from collectors.prometheus.raw import LEAST, build_selector, read_samples
 from collectors.prometheus.steps import Steps
-from collectors.prometheus.telemetry import SOURCE, Telemetry, list_metric_names
+from collectors.prometheus.telemetry import (
+    SOURCE,
+    Telemetry,
+    TelemetryChunk,
+    list_metric_names,
+)
 from collectors.prometheus.usage import CONTAINERS, Usage
 from fallow.collector_settings import KubernetesSettings, PrometheusSettings
 from fallow.errors import FallowError
@@ -44,6 +51,26 @@ _TELEMETRY, _INVENTORY = "telemetry", "inventory"
 
 def _get_utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+class TelemetryPart(msgspec.Struct, frozen=True):
+    """A chunk of telemetry that is not read yet: its time, its cursor, names by column."""
+
+    window: Window
+    piece: Piece
+    groups: Mapping[str, Sequence[str]]
+
+    def __str__(self) -> str:
+        return f"telemetry {self.window.start:%Y-%m-%d %H:%M} to {self.window.end:%Y-%m-%d %H:%M}"
+
+
+class PartAnswer(msgspec.Struct, frozen=True):
+    """The rows of a chunk, its scrapes, and the seconds and the queries that reading took."""
+
+    batches: tuple[Batch, ...]
+    chunk: TelemetryChunk
+    seconds: float
+    queries: int
 
 
 class PrometheusCollector:
@@ -95,6 +122,8 @@ class PrometheusCollector:
             "progress": ProgressQueries(self.client, own=settings.progress_metrics, **common),
         }
         self._silences: tuple[datetime, Silences] | None = None
+        self._is_begun = False
+        """Slices of this run were read: their queries count."""
         self.failure: FallowError | None = None
 
     def prefix(self, part: str) -> str:
@@ -111,7 +140,9 @@ class PrometheusCollector:
         is complete, and the next run continues from there.
         """
         self.failure = None
-        self.client.queries = 0
+        if not self._is_begun:
+            self.client.queries = 0
+        self._is_begun = False
         whole = self._settled(window)
         if whole is None:
             return
@@ -131,6 +162,48 @@ class PrometheusCollector:
             )
             yield from build_batches("scrape", [row])
 
+    def list_parts(self, window: Window) -> "list[TelemetryPart]":
+        """Return the chunks of a window's telemetry that are not read yet, in time order.
+
+        Raises:
+            SourceError: the server does not answer, or it has no GPU series.
+        """
+        self.client.queries, self._is_begun = 0, True
+        whole = self._settled(window)
+        return self._list_parts(self._telemetry.present(whole), whole) if whole else []
+
+    def read_part(self, part: "TelemetryPart") -> "PartAnswer":
+        """Read a chunk in a process of its own; `finish_part` in the driver completes it.
+
+        Raises:
+            SourceError: the server does not answer.
+        """
+        began, self.client.queries = time.perf_counter(), 0
+        chunk = self._telemetry.chunk(part.window, self._fetched(part))
+        batches = tuple(self._telemetry.batches(chunk))
+        seconds = time.perf_counter() - began
+        return PartAnswer(batches, chunk.describe(), seconds, self.client.queries)
+
+    def finish_part(self, part: "TelemetryPart", answer: "PartAnswer") -> Iterator[Batch]:
+        """Yield the rows of a chunk that was read elsewhere, its scrapes, gaps and cursor.
+
+        Chunks are finished in time order: a gap is known by the samples before it.
+        """
+        self.client.queries += answer.queries
+        yield from answer.batches
+        yield from self._describe(part, answer.chunk, answer.seconds)
+        yield from self._mark(part.piece, part.window.end)
+
+    def _list_parts(
+        self, groups: Mapping[str, Sequence[str]], window: Window
+    ) -> "list[TelemetryPart]":
+        step = self._step(groups, window)
+        return [
+            TelemetryPart(chunk, piece, groups)
+            for piece in self._pieces(window, _TELEMETRY)
+            for chunk in piece.chunks(step)
+        ]
+
     def _settled(self, window: Window) -> Window | None:
         start = window.start.replace(microsecond=0)
         end = min(window.end, self._clock() - SETTLE).replace(microsecond=0)
@@ -142,11 +215,9 @@ class PrometheusCollector:
 
     def _all(self, window: Window) -> Iterator[Batch]:
         groups = self._telemetry.present(window)
-        step = self._step(groups, window)
-        for piece in self._pieces(window, _TELEMETRY):
-            for chunk in piece.chunks(step):
-                yield from self._chunk(groups, chunk)
-                yield from self._mark(piece, chunk.end)
+        for chunk in self._list_parts(groups, window):
+            yield from self._chunk(chunk)
+            yield from self._mark(chunk.piece, chunk.window.end)
         metric_names_present = list_metric_names(self.client, window)
         if "kube_pod_info" in metric_names_present or "kube_node_info" in metric_names_present:
             yield from self._inventory(
@@ -178,11 +249,18 @@ class PrometheusCollector:
         )
         return next(fitting, LEAST)
 
-    def _chunk(self, groups: Mapping[str, Sequence[str]], window: Window) -> Iterator[Batch]:
+    def _chunk(self, part: "TelemetryPart") -> Iterator[Batch]:
         began = time.perf_counter()
-        silences = self._heard(groups, window.start)
-        chunk = self._telemetry.chunk(window, self._fetched(list(groups.values()), window))
+        self._learn_silences(part)
+        chunk = self._telemetry.chunk(part.window, self._fetched(part))
         yield from self._telemetry.batches(chunk)
+        yield from self._describe(part, chunk, time.perf_counter() - began)
+
+    def _describe(
+        self, part: "TelemetryPart", chunk: TelemetryChunk, seconds: float
+    ) -> Iterator[Batch]:
+        """Yield the scrape of a chunk and the gaps of its nodes."""
+        window, silences = part.window, self._learn_silences(part)
         seen = build_scrape_row(
             SOURCE,
             self.client.name,
@@ -192,24 +270,26 @@ class PrometheusCollector:
             samples=chunk.samples,
             rejected=chunk.rejected,
         )
-        seen["seconds"] = time.perf_counter() - began
+        seen["seconds"] = seconds
         rows = [seen, *silences.rows(chunk)]
         self._silences = (window.end, silences)
         yield from build_batches("scrape", rows)
 
-    def _heard(self, groups: Mapping[str, Sequence[str]], start: datetime) -> Silences:
-        if self._silences is not None and self._silences[0] == start:
-            return self._silences[1]
-        before = self._telemetry.before(groups, Window(start - MEMORY, start))
-        return Silences(self._cluster, *before)
+    def _learn_silences(self, part: "TelemetryPart") -> Silences:
+        """Return which nodes had samples before a chunk; without a chunk there, ask the server."""
+        start = part.window.start
+        if self._silences is None or self._silences[0] != start:
+            before = self._telemetry.before(part.groups, Window(start - MEMORY, start))
+            self._silences = start, Silences(self._cluster, *before)
+        return self._silences[1]
 
-    def _fetched(self, groups: Sequence[Sequence[str]], window: Window) -> Iterator[Matrix]:
+    def _fetched(self, part: "TelemetryPart") -> Iterator[Matrix]:
         """Fetch each metric while the previous one is decoded and placed."""
         with ThreadPoolExecutor(1, "prometheus") as pool:
             waiting: list[Future[Matrix]] = []
             try:
-                for names_found in groups:
-                    waiting.append(pool.submit(self._telemetry.fetch, names_found, window))
+                for names_found in part.groups.values():
+                    waiting.append(pool.submit(self._telemetry.fetch, names_found, part.window))
                     if len(waiting) > 1:
                         yield waiting.pop(0).result()
                 for last in waiting:

@@ -70,6 +70,15 @@ class TelemetryChunk(msgspec.Struct):
     metric_samples: list[MetricSamples]
     rejected: int = 0
 
+    def describe(self) -> "TelemetryChunk":
+        """Return the chunk without its samples: when each node was scraped, and the counts."""
+        times = self.scrape_times
+        node, ts = np.unique(np.stack([times.node, times.ts.astype(np.int64)]), axis=1)
+        scrapes = ScrapeTimes(
+            times.nodes, node, ts.view("datetime64[us]"), times.node_interval_s, times.interval_s
+        )
+        return TelemetryChunk(self.window, self.samples, scrapes, [], self.rejected)
+
 
 class Telemetry:
     """Stores the known series of one server. Two threads must not use it at the same time."""

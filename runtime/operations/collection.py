@@ -1,5 +1,6 @@
 """Collect from live sources: which are configured, one pass over them, a backfill, a check."""
 
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from analyzers.stalled.gangs import METRIC
 from collectors.doctor import diagnose
 from collectors.exporters import ExporterCollector
 from collectors.prometheus.client import PrometheusClient
-from collectors.prometheus.collector import PrometheusCollector
+from collectors.prometheus.collector import MAX_SAMPLES, PrometheusCollector
 from fallow import plugin_runs, plugins
 from fallow.errors import FallowError, UsageError
 from fallow.plugin_runs import PluginRun
@@ -144,6 +145,7 @@ def build_prometheus_collector(
     settings: Settings,
     cursors: Mapping[str, datetime] | None = None,
     clock: Callable[[], datetime] = _get_utc_now,
+    max_samples: int = MAX_SAMPLES,
 ) -> "PrometheusCollector":
     """Return the Prometheus collector of these settings."""
     return PrometheusCollector(
@@ -152,6 +154,7 @@ def build_prometheus_collector(
         clock,
         cursors=cursors,
         team_labels=settings.kubernetes.team_labels,
+        max_samples=max_samples,
     )
 
 
@@ -168,10 +171,12 @@ def drain(
     progress: Progress,
     observe: BatchObserver = iter,
     *,
+    read_before: Iterable[Batch] = (),
     ingest: "Callable[[list[Batch]], IngestResult] | None" = None,
 ) -> tuple[int, int]:
     """Store a Prometheus's window chunk by chunk; a cursor is stored after the rows that it covers.
 
+    `read_before` are rows with the collector's cursors that workers have read: they come first.
     `ingest` stores rows before it returns; by default in this thread.
 
     Returns:
@@ -189,7 +194,7 @@ def drain(
         added, duplicates = added + result.added, duplicates + result.duplicates
         batches.clear()
 
-    for batch in observe(collector.collect(window)):
+    for batch in observe(itertools.chain(read_before, collector.collect(window))):
         batches.append(batch)
         if sum(b.rows.num_rows for b in batches) > MOST_ROWS:
             store()

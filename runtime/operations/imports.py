@@ -10,13 +10,16 @@ import pyarrow.compute as pc
 
 from collectors.openb import summarize_import
 from collectors.prices import rate_card
+from collectors.prometheus.collector import MAX_SAMPLES
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window, parse_timestamp
 from runtime.operations import collection, pipeline
 from runtime.operations.prices import read_configured_rates
+from runtime.operations.telemetry_slices import SLICE_SAMPLES, read_slices
 from runtime.rendering.finding_tables import Progress
 from warehouse.lake import Warehouse
+from warehouse.runners.choice import is_sliced
 
 
 class TelemetryExtent:
@@ -89,6 +92,8 @@ class Importer:
     def backfill(self, since: str, progress: Progress) -> dict[str, Any]:
         """Import a Prometheus's history chunk by chunk; a finished chunk is never read again.
 
+        With workers (`warehouse.processes`, Ray) they read the telemetry, a chunk each.
+
         Raises:
             FallowError: the error that stopped it; another run continues from there.
         """
@@ -96,9 +101,19 @@ class Importer:
         extent = TelemetryExtent()
         with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
             cursors = collection.read_cursors(warehouse)
-            collector = collection.build_prometheus_collector(self.settings, cursors, self.clock)
+            in_slices = is_sliced(self.settings)
+            collector = collection.build_prometheus_collector(
+                self.settings, cursors, self.clock, SLICE_SAMPLES if in_slices else MAX_SAMPLES
+            )
             added, duplicates = collection.drain(
-                warehouse, collector, window, progress, extent.observe
+                warehouse,
+                collector,
+                window,
+                progress,
+                extent.observe,
+                read_before=read_slices(self.settings, collector, window, self.now)
+                if in_slices
+                else (),
             )
             pipeline.price(warehouse, read_configured_rates(self.settings, self.now))
             return self._account(warehouse, extent, added=added, duplicates=duplicates)
