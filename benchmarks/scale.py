@@ -50,8 +50,8 @@ FLAT = 1.15
 """The most expensive fleet against the cheapest, per GPU-day."""
 GPU_HOURS = 60_000
 """Samples of each fleet: 60 h of 1,000 GPUs are as many as 3 h of 20,000."""
-GPU_DAYS = 20_000
-"""Rollups of each fleet for the ledger."""
+FLEET_DAYS = 2
+"""Rollups of each fleet for the ledger: equal windows, since hours around them are read too."""
 TASK_GIB = 1.5
 IDLE_BUCKETS = 4
 LARGE, LARGE_DAYS, PART = 100_000, 30, 25_000
@@ -153,7 +153,7 @@ def _compare(name: str, home: Path, stage: Callable[..., None]) -> Iterator[Resu
 
 
 def _measure_fleets(folder: Path, small: bool) -> Iterator[Result]:
-    fleets, hours, days = ((100, 200), 600, 200) if small else (FLEETS, GPU_HOURS, GPU_DAYS)
+    fleets, hours = ((100, 200), 600) if small else (FLEETS, GPU_HOURS)
     rolled, accounted, drivers = {}, {}, {}
     for gpus in fleets:
         home = folder / f"samples-{gpus}"
@@ -166,8 +166,9 @@ def _measure_fleets(folder: Path, small: bool) -> Iterator[Result]:
             yield _build_memory(f"roll up {gpus} GPUs: peak memory of a task", stage.task_bytes)
         rolled[gpus] = run_apart(_measure_roll_up, home) / (hours / 24)
         shutil.rmtree(home)
-        run_apart(fill_month, folder / "month", gpus, days // gpus)
-        accounted[gpus] = run_apart(_measure_ledger, folder / "month", days // gpus) / days
+        run_apart(fill_month, folder / "month", gpus, FLEET_DAYS)
+        ledger_s = run_apart(_measure_ledger, folder / "month", FLEET_DAYS)
+        accounted[gpus] = ledger_s / gpus / FLEET_DAYS
         shutil.rmtree(folder / "month")
     yield from _list_costs("roll up", rolled)
     yield from _list_costs("signals and ledger", accounted)

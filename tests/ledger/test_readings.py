@@ -26,7 +26,7 @@ RULES = {
     "since": T, "until": T + timedelta(hours=1), "threshold": 0.02, "exit_threshold": 0.1,
     "exit_samples": 3, "spin_engine": 0.875, "spin_tensor": 0.0078125, "spin_dram": 0.0625,
     "spin_sm": 0.25, "spin_bps": 1e6, "spin_tdp": 0.3, "peak_tensor": 0.5, "peak_fp32": 0.8,
-    "peak_dram": 0.9,
+    "peak_dram": 0.9, "first_device": "", "last_device": "~",
 }  # fmt: skip
 
 BANDS = pl.DataFrame(

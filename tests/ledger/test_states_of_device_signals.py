@@ -286,6 +286,54 @@ def test_an_hour_has_the_same_states_alone_and_within_a_day(settings: Settings, 
     assert {row["rule"] for row in at_once} >= {"stretch", "among", "steady", "burst"}
 
 
+def test_devices_in_parts_have_the_states_of_all_at_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(5)
+    shown = {f"GPU-{n:02d}": series(60, 6, **draw_use(random, 360)) for n in range(7)}
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest([batch(shown)])
+        whole = Window(T, T + timedelta(hours=6))
+        pipeline.account(warehouse, whole)
+        at_once = read_signals(warehouse)
+        assert {row["device"] for row in at_once} == set(shown)
+        one_device = len(at_once) // len(shown)
+        monkeypatch.setattr(signals, "DEVICE_BUCKETS", 2 * one_device)
+        assert signals.count_parts(warehouse, whole) == 4
+        ranges = signals.list_device_ranges(warehouse, 4)
+        assert [r.last_device for r in ranges[:-1]] == ["GPU-01", "GPU-03", "GPU-05"]
+        parts = [signals.derive_signals(warehouse, whole, r) for r in ranges]
+        assert [len(set(part["device"].to_pylist())) for part in parts] == [1, 2, 2, 2]
+        signals.write_signals(warehouse, whole)
+        assert read_signals(warehouse) == at_once
+
+
+def test_a_window_is_one_pass_up_to_the_bound_and_a_day_at_least(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = {f"GPU-{n}": series(60, 1, gpu_util_pct=0.0) for n in range(3)}
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest([batch(hours)])
+        pipeline.account(warehouse, Window(T, T + timedelta(hours=1)))
+        day = Window(T, T + timedelta(hours=24))
+        for bound, wanted in ((3 * 288, 1), (3 * 288 - 1, 2), (100, 9), (1, 864)):
+            monkeypatch.setattr(signals, "DEVICE_BUCKETS", bound)
+            assert signals.count_parts(warehouse, day) == wanted
+            assert signals.compute_stride(warehouse) == timedelta(hours=24)
+        monkeypatch.setattr(signals, "DEVICE_BUCKETS", 3 * 12 * 25)
+        assert signals.compute_stride(warehouse) == timedelta(hours=25)
+        everything = signals.list_device_ranges(warehouse, 864)
+        assert len(everything) <= 3 + 1
+        assert everything[0].first_device == ""
+        assert everything[-1].last_device == signals.ALL_DEVICES.last_device
+
+
+def read_signals(warehouse: Warehouse) -> list[dict[str, Any]]:
+    order = '"cluster", device, bucket, namespace, pod'
+    rows: list[dict[str, Any]] = warehouse.query(f"FROM signal ORDER BY {order}").to_pylist()
+    return rows
+
+
 def test_hours_in_which_every_collector_was_away_have_no_states(settings: Settings) -> None:
     with Warehouse.open(settings, write=True) as warehouse:
         warehouse.ingest([batch({"GPU-0": series(60, 1, gpu_util_pct=0.0)})])

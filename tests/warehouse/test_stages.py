@@ -16,7 +16,7 @@ from tests.copies import copied
 from tests.demo_homes import copy_demo
 from tests.servers.postgres import serving
 from tests.warehouse.stage_tasks import find_window
-from warehouse import maintenance
+from warehouse import maintenance, signals
 from warehouse.lake import Warehouse
 from warehouse.leases import claim_lease
 from warehouse.ledger import write_ledger
@@ -304,9 +304,11 @@ def test_slices_of_hours_write_the_ledger_of_one_process(
     write_ledger(accounted, window)
     before = read_ledger(accounted)
     monkeypatch.setattr(ledger_stage, "compute_stride", lambda _: timedelta(hours=7))
+    monkeypatch.setattr(signals, "DEVICE_BUCKETS", 2_000)
     runner = InProcess()
     assert write_ledger_stage(accounted, window, runner) == before["ledger"].height
     assert len(runner.slices) > 4
+    assert max(part.parts for part in runner.slices) > 1, "devices are divided too"
     assert_equal(before, read_ledger(accounted))
 
 

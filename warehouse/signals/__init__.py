@@ -9,8 +9,10 @@ memory traffic, power and energy, never from its host or its owner.
 """
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -31,8 +33,11 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 BUCKET_S = 300
-DEVICE_BUCKETS = 2_000_000
-"""Rows classified in one pass: about 500 MB of memory."""
+DEVICE_BUCKETS = 1_200_000
+"""Rows written in one pass, besides their context: about 1 GB of memory."""
+
+LEAST_HOURS = 24
+"""Hours written in one pass at least, for a part of the devices: hours around them are read too."""
 
 MOST_HOURS = 31 * 24
 """Hours written in one pass: each hour has its own idle band."""
@@ -65,6 +70,23 @@ of the limiting resource over this peak (telemetry-and-waste.md#signals); withou
 it is the use of the SMs."""
 
 
+class DeviceRange(msgspec.Struct, frozen=True):
+    """Devices by name: from `first_device` to before `last_device`, in order of code points."""
+
+    first_device: str
+    last_device: str
+
+    def bounds(self) -> dict[str, str]:
+        """Return the parameters that queries name."""
+        return msgspec.structs.asdict(self)
+
+
+ALL_DEVICES = DeviceRange("", "\U0010ffff")
+WRITTEN = (
+    "bucket >= $since AND bucket < $until AND device >= $first_device AND device < $last_device"
+)
+
+
 def write_signals(wh: "Warehouse", window: Window) -> int:
     """Write the `signal` rows of a window of whole five minutes; return how many.
 
@@ -72,19 +94,23 @@ def write_signals(wh: "Warehouse", window: Window) -> int:
     """
     count = 0
     for chunk in window.chunks(compute_stride(wh)):
-        rows = derive_signals(wh, chunk)
-        count += wh.replace("signal", rows, "bucket >= $since AND bucket < $until", chunk.bounds())
+        for devices in list_device_ranges(wh, count_parts(wh, chunk)):
+            rows = derive_signals(wh, chunk, devices)
+            count += wh.replace("signal", rows, WRITTEN, {**chunk.bounds(), **devices.bounds()})
     return count
 
 
-def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
-    """Return the `signal` rows of a window as `write_signals` would write them."""
+def derive_signals(
+    wh: "Warehouse", window: Window, devices: DeviceRange = ALL_DEVICES
+) -> "pa.Table":
+    """Return the `signal` rows of a window and of some devices as `write_signals` writes them."""
     settings = wh.settings
     context = _compute_context(wh, settings)
     around = Window(window.start - context, window.end + context)
     bands = learn_bands(wh, around, settings.ledger.idle_threshold)
     parameters: dict[str, Any] = {
         **around.bounds(),
+        **devices.bounds(),
         **SPIN,
         **PEAKS,
         "threshold": settings.ledger.idle_threshold,
@@ -157,10 +183,32 @@ def list_hours(window: Window) -> list[datetime]:
 
 
 def compute_stride(views: Views) -> timedelta:
-    """Return the time whose devices are classified in one pass, in whole hours."""
-    devices = views.query("SELECT count(*) AS n FROM device")["n"][0].as_py()
-    hours = DEVICE_BUCKETS * BUCKET_S // 3600 // max(1, devices)
-    return timedelta(hours=min(max(1, hours), MOST_HOURS))
+    """Return the time that one pass classifies, in whole hours."""
+    hours = DEVICE_BUCKETS * BUCKET_S // 3600 // max(1, _count_devices(views))
+    return timedelta(hours=min(max(LEAST_HOURS, hours), MOST_HOURS))
+
+
+def count_parts(views: Views, window: Window) -> int:
+    """Return in how many parts of the devices a window is classified: each is one pass."""
+    rows = _count_devices(views) * round(window.seconds / BUCKET_S)
+    return max(1, -(-rows // DEVICE_BUCKETS))
+
+
+def list_device_ranges(views: Views, parts: int) -> list[DeviceRange]:
+    """Return ranges of about as many devices each; together they have all names.
+
+    Files are sorted by device, so that a range reads its part of them.
+    """
+    if parts <= 1:
+        return [ALL_DEVICES]
+    names = views.query("SELECT DISTINCT device FROM device ORDER BY device")["device"].to_pylist()
+    cuts = sorted({names[len(names) * n // parts] for n in range(1, parts)}) if names else []
+    ends = [ALL_DEVICES.first_device, *cuts, ALL_DEVICES.last_device]
+    return [DeviceRange(first, last) for first, last in pairwise(ends)]
+
+
+def _count_devices(views: Views) -> int:
+    return int(views.query("SELECT count(*) AS n FROM device")["n"][0].as_py())
 
 
 def _compute_context(views: Views, settings: Settings) -> timedelta:

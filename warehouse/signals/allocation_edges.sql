@@ -7,7 +7,9 @@ WITH both_ends AS (
         unnest([start, "end"]) AS edge_at,
         unnest([1, -1]) AS step
     FROM allocation
-    WHERE start < $until AND "end" > $since
+    WHERE
+        start < $until AND "end" > $since
+        AND device >= $first_device AND device < $last_device
 ),
 
 edge_sums AS (

@@ -12,6 +12,7 @@ from warehouse.steps import load_step
 
 HOUR_US = 3600 * MICRO
 BUCKET_US = 300 * MICRO
+EDGE_PARAMETERS = ("since", "until", "first_device", "last_device")
 
 
 def read_readings(
@@ -29,7 +30,7 @@ def read_readings(
             {**parameters, "models": models, "tdps_w": [tdps_w[model] for model in models]},
         )
     )
-    span = {name: parameters[name] for name in ("since", "until")}
+    span = {name: parameters[name] for name in EDGE_PARAMETERS}
     edges = pl.DataFrame(views.query(load_step("signals/allocation_edges"), span))
     if rows.is_empty():
         return rows

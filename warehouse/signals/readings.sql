@@ -10,7 +10,9 @@ WITH names AS (
         device,
         CASE WHEN sharers > 1 THEN namespace || '/' || pod ELSE '' END AS sharer
     FROM rollup_5m
-    WHERE bucket >= $since AND bucket < $until
+    WHERE
+        bucket >= $since AND bucket < $until
+        AND device >= $first_device AND device < $last_device
 ),
 
 model AS (
@@ -56,7 +58,9 @@ rolled AS (
             r.cluster = s.cluster AND r.device = s.device
             AND CASE WHEN r.sharers > 1 THEN r.namespace || '/' || r.pod ELSE '' END
             IS NOT DISTINCT FROM s.sharer
-    WHERE r.bucket >= $since AND r.bucket < $until
+    WHERE
+        r.bucket >= $since AND r.bucket < $until
+        AND r.device >= $first_device AND r.device < $last_device
 )
 
 SELECT

@@ -7,6 +7,8 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from fallow.errors import UnreadableDaysError
 from fallow.settings import Settings
 from fallow.window import Window
@@ -75,7 +77,12 @@ def write_ledger_stage(
         return write_ledger(warehouse, window)
     before = read_inputs(warehouse, whole)
     early = widen_to_startups(warehouse.settings, whole)
-    signal_slices = cut_window(early, signals.compute_stride(warehouse))
+    signal_slices = [
+        replace(hours, part=n, parts=parts)
+        for hours in cut_window(early, signals.compute_stride(warehouse))
+        for parts in [signals.count_parts(warehouse, _get_window(hours))]
+        for n in range(parts)
+    ]
     try:
         if runner is None:
             with open_runner(warehouse.settings) as workers:
@@ -100,9 +107,12 @@ def cut_window(window: Window, step: timedelta) -> list[StageSlice]:
 def derive_signal_slice(
     settings: Settings, snapshot: int, part: StageSlice
 ) -> tuple[StageFile, ...]:
-    """Write the signals of one slice as files, from one snapshot."""
+    """Write the signals of one slice as files, from one snapshot: some hours of some devices."""
     with open_snapshot(settings, snapshot) as warehouse:
-        rows = signals.derive_signals(warehouse, _get_window(part))
+        devices = signals.list_device_ranges(warehouse, part.parts)
+        if part.part >= len(devices):  # fewer devices than parts
+            return ()
+        rows = signals.derive_signals(warehouse, _get_window(part), devices[part.part])
         with warehouse.snapshot() as cursor:
             cursor.register("derived", rows)
             return tuple(write_rows(cursor, warehouse.place, "signal", "FROM derived", {}))
@@ -161,8 +171,8 @@ def commit_rows(
 ) -> int:
     """Replace a table's rows of the slices' hours by their files, in one transaction.
 
-    The slices are consecutive, and none crosses a midnight. The ledger's totals follow its rows day
-    by day, so that a long window needs no more memory than a day.
+    The slices are in order of time, without gaps, and none crosses a midnight. The ledger's totals
+    follow its rows day by day, so that a long window needs no more memory than a day.
 
     Raises:
         StageError: a file is gone or has another size; nothing is stored.
