@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import streamlit as st
 
 from dashboards.active_settings import get_now, get_settings
+from fallow.container_limits import read_cpu_limit
 from warehouse.lake import Warehouse
 from warehouse.readable import ReadableViews
 
@@ -117,7 +118,12 @@ def _open_warehouse(home: str) -> Warehouse:
     del home
     active = get_settings()
     engine = active.warehouse
-    bounded = engine.model_copy(update={"memory_limit": engine.memory_limit or MEMORY})
+    bounds = {
+        "memory_limit": engine.memory_limit or MEMORY,
+        # The cards of a page query at the same time, and a browser may be on this machine.
+        "threads": engine.threads or max(1, read_cpu_limit() // 2),
+    }
+    bounded = engine.model_copy(update=bounds)
     return Warehouse.open(active.model_copy(update={"warehouse": bounded}), clock=get_now)
 
 
