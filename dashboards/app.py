@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from dashboards import active_settings, data, filters, links, page, reading_ahead, signin, views
+from dashboards import active_settings, data, filters, links, page, signin, views
 from dashboards.figures import analysis_runs, data_health
 from dashboards.figures import extent as extents
 from dashboards.page import PageRequest
@@ -52,7 +52,6 @@ def main() -> None:
         return
     if person is None:
         return
-    reading_ahead.remember_person(st.context.cookies)
     requests: list[PageRequest] = []
     first, *_ = list_names()
     sections = {
@@ -118,13 +117,6 @@ def list_parts() -> list[str]:
 def build_url_path(name: str) -> str:
     """Return the address of a page, relative to the app's."""
     return name.replace("_", "-")
-
-
-def find_name(path: str, base_path: str) -> str | None:
-    """Return the name of the page at a path of the server; None = no page is there."""
-    below = path.strip("/").removeprefix(base_path.strip("/")).strip("/")
-    first, *_ = names = list_names()
-    return {"": first, **{build_url_path(name): name for name in names}}.get(below)
 
 
 def draw_page(name: str) -> None:
@@ -265,10 +257,10 @@ def _import_page(name: str) -> ModuleType:
 def _find_unknown_address() -> str | None:
     """Return the path in the browser, below the app's, if no page has it."""
     path = urlsplit(st.context.url or "").path.strip("/")
-    base_path = active_settings.get_settings().dashboard.base_path
-    return (
-        None if find_name(path, base_path) else path.removeprefix(base_path.strip("/")).strip("/")
+    below = path.removeprefix(active_settings.get_settings().dashboard.base_path.strip("/")).strip(
+        "/"
     )
+    return below if below and below not in map(build_url_path, list_names()) else None
 
 
 def _build_missing_page(address: str, sections: Mapping[str, Sequence[st.Page]]) -> st.Page:

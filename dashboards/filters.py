@@ -1,8 +1,8 @@
 """Choose window, filters, search and refresh: one row at the top of every page, in the URL."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import streamlit as st
 
@@ -15,7 +15,6 @@ from warehouse import coverage
 
 WINDOWS = ("24h", "7d", "30d", "month", "90d")
 DEFAULT = WINDOWS[1]
-NAME_FILTERS = ("team", "cluster", "namespace", "model", "pool")
 REFRESH_S = {"off": None, "1m": 60, "5m": 300}
 NAMED = timedelta(days=31)
 """Filters offer the names of this many days; other names may be typed."""
@@ -80,32 +79,14 @@ def read_window(
     text: str, extent: extents.DataExtent, newest: coverage.NewestHour | None
 ) -> Window | None:
     """Return the window that a text means; None = it is none, and the page says so."""
-    try:
-        return find_window(text, extent, newest)
-    except UsageError as error:
-        page.complain(error)
-        return None
-
-
-def find_window(
-    text: str, extent: extents.DataExtent, newest: coverage.NewestHour | None
-) -> Window:
-    """Return the window that a text means, in whole hours.
-
-    Raises:
-        UsageError: it is none, or the window is empty.
-    """
     now = active_settings.get_now()
     hour = Window(now - coverage.HOUR, now).whole().end
     end = min(newest.end, hour) if newest else min(extent.samples.end, now)
-    return parse_window(text, now, end).whole()
-
-
-def read_parameters(parameters: Mapping[str, str]) -> tuple[str, Filters]:
-    """Return the window's text and the filters of a URL, as `choose` does."""
-    names = {name: parameters.get(name) or None for name in NAME_FILTERS}
-    view: Literal["loaded", "gpu"] = "gpu" if parameters.get("view") == "gpu" else "loaded"
-    return parameters.get("window") or DEFAULT, Filters(view=view, **names)
+    try:
+        return parse_window(text, now, end).whole()
+    except UsageError as error:
+        page.complain(error)
+        return None
 
 
 def parse_window(text: str, now: datetime, end: datetime) -> Window:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from datetime import date, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -97,8 +97,6 @@ class PageRequest(msgspec.Struct, frozen=True):
     settings: Settings
 
 
-FigureCalls: TypeAlias = tuple[tuple[Any, ...], ...]
-"""Figures, each with its arguments for `data.query`."""
 _REQUEST: ContextVar[PageRequest | None] = ContextVar("request", default=None)
 """The request of the card that is drawn in this thread."""
 

@@ -19,8 +19,6 @@ from fallow.settings import Settings
 
 Role = Literal["viewer", "operator", "approver"]
 EMAIL = "email"
-COOKIE = "_streamlit_user"
-"""How the names of the cookies begin that Streamlit signs at a sign-in."""
 ROLES: tuple[Role, ...] = get_args(Role)
 """Each role includes those before it: read; snooze and keep for others; approve and undo."""
 

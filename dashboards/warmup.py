@@ -2,7 +2,7 @@
 
 Modules are imported before the first request is answered. The warehouse is opened in a thread of
 its own, so that a store that does not answer delays nobody. Figures of a window, and the audits of
-its days, are read when somebody requests a page (`reading_ahead`).
+its days, are read when somebody opens a page.
 """
 
 import logging

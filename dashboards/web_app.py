@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 
-from dashboards import active_settings, reading_ahead, warmup
+from dashboards import active_settings, warmup
 from dashboards import app as app_pages
 from fallow.resources import read_table
 
@@ -28,6 +28,15 @@ NO_PAGE = "no-page"
 """The address that says that there is no page at the address in its parameter `address`."""
 SERVED_FOLDERS = frozenset({"_stcore", "app", "auth", "component", "media", "static"})
 """Folders of Streamlit's own addresses; its client requests `_stcore` below every page."""
+EARLY_SCRIPTS = (
+    "Selectbox", "TextInput", "Html", "Metric", "ButtonGroup", "ArrowVegaLiteChart", "DataFrame",
+    "embed", "vega-interpreter", "DownloadButton",
+)  # fmt: skip
+"""Scripts of elements that nearly every page has, by the first word of their files' names.
+
+The browser runs them while the client connects. When the client asks for them, it shows a
+placeholder first, and React replaces placeholders only half a second after the one before.
+"""
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -135,21 +144,49 @@ class MovedPages:
         await send({"type": "http.response.body", "body": b""})
 
 
-class EarlyReading:
-    """An ASGI application that begins to read a page's figures when its document is requested."""
+def add_early_scripts(index: str, names: Iterable[str]) -> str:
+    """Return the first document with tags for the scripts of elements, of a folder's file names.
 
-    def __init__(self, inner: Any) -> None:
+    A script that is not there has no tag: the client loads it when its first element comes.
+    """
+    names = sorted(names)
+    files = [next((n for n in names if n.startswith(f"{early}.")), None) for early in EARLY_SCRIPTS]
+    tags = [
+        f'    <script type="module" crossorigin src="./static/js/{file}"></script>\n'
+        for file in files
+        if file
+    ]
+    return index.replace("  </head>", f"{''.join(tags)}  </head>", 1)
+
+
+def is_page(path: str, base_path: str) -> bool:
+    """Return whether a path is a page's own address, from which its document finds its scripts."""
+    folder = f"/{base_path.strip('/')}/".replace("//", "/")
+    names = {"", *map(app_pages.build_url_path, app_pages.list_names())}
+    return path.startswith(folder) and path.removeprefix(folder) in names
+
+
+class PageDocuments:
+    """An ASGI application that answers requests for pages with one document, and passes others."""
+
+    def __init__(self, inner: Any, document: str) -> None:
         self._inner = inner
+        self._body = document.encode()
+        self._headers = [
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"content-length", str(len(self._body)).encode()),
+            (b"cache-control", b"no-cache"),
+        ]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "http" and scope.get("method") == "GET":
+        if scope["type"] == "http" and scope.get("method") in ("GET", "HEAD"):
             base_path = active_settings.get_settings().dashboard.base_path
-            name = app_pages.find_name(scope["path"], base_path)
-            if name is not None:
-                headers = {n.decode().lower(): v.decode("latin-1") for n, v in scope["headers"]}
-                query = scope.get("query_string", b"").decode("latin-1")
-                reading_ahead.start(name, query, headers)
+            if is_page(scope["path"], base_path):
+                await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+                body = self._body if scope["method"] == "GET" else b""
+                await send({"type": "http.response.body", "body": body})
+                return
         await self._inner(scope, receive, send)
 
 
@@ -161,7 +198,11 @@ OLD_ADDRESSES = {
     row["address"]: (row["page"], row["tab"])
     for row in read_table("dashboards", "old_addresses.csv")
 }
+DOCUMENT = add_early_scripts(
+    INDEX.read_text(encoding="utf-8"),
+    (path.name for path in (INDEX.parent / "static" / "js").glob("*.js")),
+)
 app = SecuredApp(
-    MovedPages(EarlyReading(st.App(SCRIPT, lifespan=warmup.start_app))),
-    build_headers(INDEX.read_text(encoding="utf-8")),
+    MovedPages(PageDocuments(st.App(SCRIPT, lifespan=warmup.start_app), DOCUMENT)),
+    build_headers(DOCUMENT),
 )

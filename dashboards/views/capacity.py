@@ -4,7 +4,7 @@ from typing import Any
 
 from dashboards import data, links, page, tabs
 from dashboards.detail_words import describe_kind
-from dashboards.figures import fragmentation, supply
+from dashboards.figures import supply
 from dashboards.page import PageRequest, format_money
 from dashboards.views import (
     capacity_demand,
@@ -35,15 +35,6 @@ HEADINGS = {"buy": "Buy", "give back": "Give back", "move": "Move"}
 MOST = 12
 TABLE_PX = 285
 """Seven rows: on a phone the tabs are not far below."""
-
-
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return (
-        (supply.read_answers, *both),
-        (fragmentation.read_pools, *both),
-    )
 
 
 def show(request: PageRequest) -> None:

@@ -56,12 +56,6 @@ LINES = {
 LINES_IN_CSV = ("used_gpu_hours", "model")
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return ((chargeback.read_teams, *both),)
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_summary, request)

@@ -45,12 +45,6 @@ GAP = 90.0
 """Percent of the expected samples below which an hour has a gap."""
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return ((quality.read_ledger_doubts, *both),)
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_data_health_figures, request)

@@ -52,15 +52,6 @@ ANALYZERS = {
 """The first choice, by analyzer; another analyzer has its own name."""
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return (
-        (inbox.list_kinds, *both),
-        (inbox.list_workloads, *both, FindingChoice()),
-    )
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     action_buttons.show_result()

@@ -26,15 +26,6 @@ SAVINGS = {
 }
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return (
-        (waterfall.compute_waterfall, *both),
-        (savings_ledger.read_stages, *both),
-    )
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     tabs.show_tabs(TABS, request)

@@ -72,18 +72,6 @@ EVENTS = {
 }
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return (
-        (health.read_away, *both),
-        (analyzer_findings.list_findings, *both, "reliability"),
-        (health.read_xids, *both),
-        (spend.read_daily, *both),
-        (health.read_failures, *both),
-    )
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_headline, request)

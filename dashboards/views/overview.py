@@ -38,21 +38,6 @@ QUOTAS = {
 }
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return (
-        (waterfall.compute_waterfall, *both),
-        (savings.read_stages, *both),
-        (overview.read_totals, *both),
-        (spend.read_totals, *both),
-        (inbox.list_inbox, *both),
-        (spend.read_daily, *both),
-        (waste.read_by_owner, *both, "team"),
-        (queues.read_quotas, *both),
-    )
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_headline, request)

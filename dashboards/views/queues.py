@@ -86,17 +86,6 @@ DEMAND_WORDS = (
 )
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    waiting = data.query(queues.read_waiting, *both)
-    return (
-        (queues.list_demand, *both),
-        (queues.read_pairs, *both),
-        *(((queues.read_queue, request.window),) if waiting.num_rows else ()),
-    )
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_headline, request)

@@ -22,22 +22,6 @@ COLUMNS = {
 }
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return (
-        (
-            spend.read_month,
-            request.window.end,
-            request.filters,
-            spend_forecast.find_budget(request),
-        ),
-        (spend.read_totals, *both),
-        (spend.read_daily, *both),
-        (spend.read_by, *both, "team"),
-    )
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     tabs.show_tabs(TABS, request)

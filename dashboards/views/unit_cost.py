@@ -54,12 +54,6 @@ TRAINED = {
 }
 
 
-def list_figures(request: PageRequest) -> page.FigureCalls:
-    """Return the figures that the page reads first: they are read while its scripts load."""
-    both = (request.window, request.filters)
-    return ((units.read_runs, *both),)
-
-
 def show(request: PageRequest) -> None:
     """Draw the page."""
     tabs.show_tabs(TABS, request)

@@ -106,10 +106,7 @@ def test_every_old_address_leads_to_a_tab_that_exists() -> None:
     assert not {*web_app.OLD_ADDRESSES} & {app.build_url_path(name) for name in app.list_names()}
 
 
-def test_a_request_for_an_old_address_is_answered_with_the_new_one() -> None:
-    async def inner(_scope: Any, _receive: Any, _send: Any) -> None:
-        raise AssertionError("the app is not asked")
-
+async def _request(application: Any, path: str, method: str = "GET") -> list[Any]:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -118,7 +115,58 @@ def test_a_request_for_an_old_address_is_answered_with_the_new_one() -> None:
     async def receive() -> Any:
         raise AssertionError("nothing is read")
 
-    scope = {"type": "http", "method": "GET", "path": "/heatmap", "query_string": b"team=x"}
-    asyncio.run(web_app.MovedPages(inner)(scope, receive, send))
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"team=x"}
+    await application(scope, receive, send)
+    return sent
+
+
+async def _refuse(_scope: Any, _receive: Any, _send: Any) -> None:
+    raise AssertionError("the app is not asked")
+
+
+def test_a_request_for_an_old_address_is_answered_with_the_new_one() -> None:
+    sent = asyncio.run(_request(web_app.MovedPages(_refuse), "/heatmap"))
     assert sent[0]["status"] == 308
     assert dict(sent[0]["headers"])[b"location"] == b"gpu-hours?tab=Hours+of+the+week&team=x"
+
+
+@pytest.mark.parametrize(
+    ("path", "base_path", "answer"),
+    [
+        ("/", "", True),
+        ("/gpu-hours", "", True),
+        ("/gpu-hours/", "", False),
+        ("/gpu_hours", "", False),
+        ("/fleet/costs/", "fleet/costs", True),
+        ("/fleet/costs", "fleet/costs", False),
+        ("/fleet/costs/spend", "fleet/costs", True),
+        ("/spend", "fleet/costs", False),
+        ("/static/js/index.js", "", False),
+        ("/spend/_stcore/health", "", False),
+    ],
+)
+def test_a_page_is_the_address_from_which_its_document_finds_its_scripts(
+    path: str, base_path: str, answer: bool
+) -> None:
+    assert web_app.is_page(path, base_path) == answer
+
+
+def test_the_document_of_a_page_names_the_scripts_of_its_elements() -> None:
+    files = ["Selectbox.a1.js", "SelectboxOther.b.js", "DataFrame.-c.js", "DataFrame.css"]
+    index = web_app.add_early_scripts("<head>\n  </head>", files)
+    assert index.count("<script") == 2
+    assert index.index("/Selectbox.a1.js") < index.index("/DataFrame.-c.js")
+    for name in web_app.EARLY_SCRIPTS:
+        assert f"./static/js/{name}." in web_app.DOCUMENT, "this Streamlit has the script"
+
+
+def test_pages_have_one_document_and_other_files_are_the_apps() -> None:
+    documents = web_app.PageDocuments(_refuse, "<html>")
+    for method, body in (("GET", b"<html>"), ("HEAD", b"")):
+        start, end = asyncio.run(_request(documents, "/spend", method))
+        assert (start["status"], end["body"]) == (200, body)
+        assert dict(start["headers"])[b"cache-control"] == b"no-cache"
+        assert dict(start["headers"])[b"content-length"] == b"6"
+    for path, method in (("/static/a.js", "GET"), ("/spend", "POST")):
+        with pytest.raises(AssertionError, match="not asked"):
+            asyncio.run(_request(documents, path, method))
