@@ -4,7 +4,7 @@ As in `dashboards.charts`: Altair only, one palette, at most 5,000 points a char
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -30,6 +30,8 @@ LEGEND_PX = 60
 WRAPPED = alt.ExprRef("width < 500 ? 3 : 9")
 """Columns of a legend above a chart: a phone shows three."""
 LABEL_PX, ROW_GAP, NODE_GAP, NARROWEST = 22.0, 0.3, 0.6, 44.0
+DIGITS = 3
+"""Of a cell's position, in GPUs: less than a pixel."""
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -46,7 +48,10 @@ def draw_cells(
     `roles` (column and title of more tooltips). Nodes with a value in the column `outlined` have a
     frame: green if the plan empties them, else amber.
     """
-    tiles, labels, wide, high = _lay_out_cells(rows)
+    shown = {"state", "gpus", "usd_h", "workload", "node", "pool", *(name for name, _ in roles)}
+    if outlined:
+        shown |= {"cluster", outlined}
+    tiles, labels, wide, high = _lay_out_cells(rows, shown)
     height = max(60, math.ceil(high * WIDTH_PX / wide))
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, wide], nice=False))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[high, 0], nice=False))
@@ -93,9 +98,12 @@ def draw_cells(
 
 
 def _lay_out_cells(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]], shown: Collection[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], float, float]:
-    """Return cells and labels with their positions, in GPUs, and the total width and height."""
+    """Return cells and labels with their positions, in GPUs, and the total width and height.
+
+    A cell has the columns `shown`: a browser gets thousands of cells.
+    """
     pools = [
         [[*parts] for _, parts in groupby(pool, key=lambda r: r["node"])]
         for _, pool in groupby(rows, key=lambda r: (r["cluster"], r["pool"]))
@@ -122,7 +130,8 @@ def _lay_out_cells(
             x, top = (n % across) * slot, y + (n // across) * (1 + ROW_GAP)
             for part in node:
                 place = {"x": x, "x2": x + part["gpus"] - gap, "y": top, "y2": top + 1}
-                tiles.append({**part, **place})
+                place = {name: round(number, DIGITS) for name, number in place.items()}
+                tiles.append({**{n: v for n, v in part.items() if n in shown}, **place})
                 x += part["gpus"]
         y += math.ceil(len(pool) / across) * (1 + ROW_GAP) + ROW_GAP
     return tiles, labels, wide, y

@@ -127,6 +127,7 @@ def show_pool_map(request: PageRequest) -> None:
         for row in rows
     ]
     pool_texts.sort(key=lambda r: (r["cluster"], r["pool"], r["node"], order.index(r["state"])))
+    pool_texts = _merge_states(pool_texts)
     used = [state for state in order if any(row["state"] == state for row in pool_texts)]
     scale = alt.Scale(domain=used, range=[COLOURS[state] for state in used])
     page.chart(
@@ -142,6 +143,25 @@ def show_pool_map(request: PageRequest) -> None:
         page.note(
             "Outlined: green, nodes that the plan empties; amber, nodes that take what was there."
         )
+
+
+def _merge_states(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per node and state of a large fleet, whose rows have no device."""
+    merged: list[dict[str, Any]] = []
+    for row in rows:
+        last = merged[-1] if merged else None
+        names = ("cluster", "pool", "node", "state")
+        if last is None or row["device"] is not None or any(row[n] != last[n] for n in names):
+            merged.append(row)
+            continue
+        prices = (last["usd_h"], row["usd_h"])
+        merged[-1] = {
+            **last,
+            "gpus": last["gpus"] + row["gpus"],
+            "usd_h": None if None in prices else sum(prices),
+            "workload": last["workload"] if row["workload"] == last["workload"] else None,
+        }
+    return merged
 
 
 def plan(request: PageRequest) -> None:

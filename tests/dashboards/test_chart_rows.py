@@ -45,3 +45,18 @@ def test_names_of_a_table_are_spelled_out_where_one_of_them_has_to_be(
     column = pa.chunked_array([pa.array(texts, pa.string())])
     formatted = page._format_column(column).to_pylist()
     assert formatted == [spell_out(text or "") for text in texts]
+
+
+def test_states_that_look_alike_are_one_cell_of_a_node() -> None:
+    row = {
+        "cluster": "c", "pool": "p", "node": "n", "device": None, "state": "allocated",
+        "gpus": 2.0, "usd_h": 4.0, "workload": "a/Job/b",
+    }  # fmt: skip
+    other = {**row, "gpus": 1.5, "usd_h": 3.0, "workload": "a/Job/c"}
+    free = {**row, "state": "free", "workload": "(platform)"}
+    merged = capacity_fragmentation._merge_states([row, other, free])
+    assert merged == [{**row, "gpus": 3.5, "usd_h": 7.0, "workload": None}, free]
+    (unpriced,) = capacity_fragmentation._merge_states([row, {**row, "usd_h": None}])
+    assert (unpriced["usd_h"], unpriced["workload"]) == (None, "a/Job/b")
+    devices = [{**row, "device": "GPU-1"}, {**row, "device": "GPU-2"}]
+    assert capacity_fragmentation._merge_states(devices) == devices
