@@ -9,6 +9,7 @@ import pytest
 
 from dashboards import charts, maps, page
 from dashboards.text import spell_out
+from dashboards.views import capacity_fragmentation
 
 ROWS = [
     {
