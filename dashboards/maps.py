@@ -48,10 +48,10 @@ def draw_cells(
     `roles` (column and title of more tooltips). Nodes with a value in the column `outlined` have a
     frame: green if the plan empties them, else amber.
     """
-    shown = {"state", "gpus", "usd_h", "workload", "node", "pool", *(name for name, _ in roles)}
+    columns = {"state", "gpus", "usd_h", "workload", "node", "pool", *(name for name, _ in roles)}
     if outlined:
-        shown |= {"cluster", outlined}
-    tiles, labels, wide, high = _lay_out_cells(rows, shown)
+        columns |= {"cluster", outlined}
+    tiles, labels, wide, high = _lay_out_cells(rows, columns)
     height = max(60, math.ceil(high * WIDTH_PX / wide))
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, wide], nice=False))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[high, 0], nice=False))
@@ -98,11 +98,11 @@ def draw_cells(
 
 
 def _lay_out_cells(
-    rows: Sequence[Mapping[str, Any]], shown: Collection[str]
+    rows: Sequence[Mapping[str, Any]], columns: Collection[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], float, float]:
     """Return cells and labels with their positions, in GPUs, and the total width and height.
 
-    A cell has the columns `shown`: a browser gets thousands of cells.
+    A cell has the columns `columns`: a browser gets thousands of cells.
     """
     pools = [
         [[*parts] for _, parts in groupby(pool, key=lambda r: r["node"])]
@@ -131,7 +131,7 @@ def _lay_out_cells(
             for part in node:
                 place = {"x": x, "x2": x + part["gpus"] - gap, "y": top, "y2": top + 1}
                 place = {name: round(number, DIGITS) for name, number in place.items()}
-                tiles.append({**{n: v for n, v in part.items() if n in shown}, **place})
+                tiles.append({**{n: v for n, v in part.items() if n in columns}, **place})
                 x += part["gpus"]
         y += math.ceil(len(pool) / across) * (1 + ROW_GAP) + ROW_GAP
     return tiles, labels, wide, y

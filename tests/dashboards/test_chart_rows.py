@@ -48,7 +48,7 @@ def test_names_of_a_table_are_spelled_out_where_one_of_them_has_to_be(
     assert formatted == [spell_out(text or "") for text in texts]
 
 
-def test_states_that_look_alike_are_one_cell_of_a_node() -> None:
+def test_states_of_one_colour_are_one_cell_of_a_node() -> None:
     row = {
         "cluster": "c", "pool": "p", "node": "n", "device": None, "state": "allocated",
         "gpus": 2.0, "usd_h": 4.0, "workload": "a/Job/b",
