@@ -58,8 +58,12 @@ ENV_NESTING = "__"
 
 
 def find_default_home() -> Path:
-    """Return the folder of the embedded warehouse where no setting names one."""
-    return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "fallow"
+    """Return the folder of the embedded warehouse where no setting names one.
+
+    `XDG_DATA_HOME` counts where it is an absolute path (XDG Base Directory Specification).
+    """
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "fallow"
 
 
 class Settings(SettingsGroup):

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from dashboards.serving import address
-from fallow.demo_marker import has_demo_cluster, is_demo_home, read_demo_time
+from fallow.demo_marker import has_demo_cluster, is_demo_home
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
 from fallow.window import parse_duration
@@ -76,8 +76,7 @@ def demo(
     midnight = _read_end(end, run.now())
     home = run.options.get("home") or locate_demo_home()
     if run.options.get("home") is not None:
-        own_run = CommandRun({**run.options, "home": None})
-        check_demo_home(home, own_run.settings().home)
+        check_demo_home(home, _find_own_home(run))
     else:
         check_demo_home(home, home.with_name("fallow"))
     with show_progress() as progress:
@@ -103,16 +102,25 @@ def _continue_demo(run: CommandRun, text: str) -> None:
     """Let time pass in the cluster of a demo's home, and show what the actor did."""
     length = _read_length(text)
     home = _find_demo_home(run)
-    settings = CommandRun({**run.options, "home": home}).settings()
+    settings = run.settings(home=home)
     with show_progress() as progress:
         steps = StepTimes(progress)
         reports = continue_demo(settings, length, steps.start)
         steps.end()
     run.data(action_tables.build_turn_rows(reports), noun="steps")
     run.say(steps.format())
-    run.say(f"The fleet's time is {read_demo_time(home):%Y-%m-%d %H:%M} UTC. Go on with:")
+    run.say(
+        f"The fleet's time is {run.now():%Y-%m-%d %H:%M} UTC. Findings that its policies act on "
+        "are of that time; `fallow analyze` renews the others. Go on with:"
+    )
     for line in list_acting_commands(home):
         run.say(f"  {line}")
+
+
+def _find_own_home(run: CommandRun) -> Path:
+    """Return the user's own home; FALLOW_HOME may name the demo's, for the commands after it."""
+    environ = {name: value for name, value in os.environ.items() if name != "FALLOW_HOME"}
+    return load(file=run.options.get("config"), environ=environ).settings.home
 
 
 def _find_demo_home(run: CommandRun) -> Path:

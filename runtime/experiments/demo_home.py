@@ -101,7 +101,8 @@ def list_commands(home: Path, finding: str | None) -> list[str]:
 def list_acting_commands(home: Path) -> list[str]:
     """Return the commands that go on from a turn of the demo's actor."""
     program, option = find_program(), f"--home {quote(str(home.absolute()))}"
-    return [f"{program} actions {option}", f"{program} demo --continue 1h {option}"]
+    words = ("actions", "analyze", "demo --continue 1h")
+    return [f"{program} {command} {option}" for command in words]
 
 
 def find_program() -> str:

@@ -95,14 +95,38 @@ def test_a_home_with_files_and_without_a_marker_is_refused_and_left_as_it_is(
     assert (data / "fallow-demo" / "notes.txt").read_text() == "mine"
 
 
-def test_the_home_in_force_is_refused_also_while_it_is_empty(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_home_of_ones_own_is_refused_also_while_it_is_empty(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["demo", *SMALL, "--home", str(data / "fallow")]) == 2
     assert "the home of your own" in capsys.readouterr().err
-    monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "own"))
+    Path("fallow.yaml").write_text(f"home: {tmp_path / 'own'}\n")
     assert run(["demo", *SMALL, "--home", str(tmp_path / "own")]) == 2
     assert not (tmp_path / "own").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+def test_a_folder_may_be_named_in_the_environment_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "shown"))
+    assert run(["demo", *SMALL, "--home", str(tmp_path / "shown")]) == 0
+    capsys.readouterr()
+    assert run(["spend", "--by", "cluster"]) == 0
+    assert "demo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", ["", "data"])
+def test_a_data_folder_that_is_no_absolute_path_is_as_unset(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", value)
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    assert locate_demo_home() == tmp_path / "ann" / ".local" / "share" / "fallow-demo"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    assert locate_demo_home() == tmp_path / "ann" / ".local" / "share" / "fallow-demo"
 
 
 def test_a_demo_home_brings_its_own_settings(
