@@ -9,9 +9,12 @@ recommendation's *gross* saving is what its claims would get alone. Its *margina
 remains after those before it.
 """
 
-from collections.abc import Collection, Sequence
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -31,6 +34,7 @@ from analyzers.waterfall_cells import (
     map_column,
 )
 from fallow.models import WASTED, Claim, Effort, Evidence, Finding, Recommendation, Saving
+from fallow.money import MICRO_HOURS
 from fallow.protocols import Views
 from fallow.rows import Row
 from fallow.window import Window
@@ -86,9 +90,14 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
     """The bill's cells: owner, place, state, gpu_us, usd_e8, priced."""
     grants: pa.Table
     """The amounts granted: step, cell (row of `cells`), gpu_us, usd_e8 (the saving)."""
-    unadvised_gpu_hours: float = 0.0
-    """Idle hours of findings without recommendations: they save nothing, but belong to a finding.
-    """
+    unadvised: Mapping[str, float] = MappingProxyType({})
+    """By cluster: idle hours of findings without recommendations, which save nothing, but belong
+    to a finding."""
+
+    @property
+    def unadvised_gpu_hours(self) -> float:
+        """The idle hours of findings without recommendations in all clusters."""
+        return round(math.fsum(self.unadvised.values()), MICRO_HOURS)
 
     def saved(self, **only: str) -> SavedAmount:
         """Return the total saving of the stages whose fields have the given values."""
@@ -164,7 +173,9 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
             amounts = (_sum_grants(gross, ledger), _sum_grants(granted, ledger))
             of_states = _sum_in_use(granted, ledger, wasted), _sum_idle(granted, idle)
             steps.append(_build_stage(finding, number, advice, amounts, of_states))
-    unadvised = round_hours(sum(int(g.gpu_us.sum()) for g in _take_unadvised(findings, ledger)))
+    unadvised_us: Counter[str] = Counter()
+    for cluster_name, grant in _take_unadvised(findings, ledger):
+        unadvised_us[cluster_name] += int(grant.gpu_us.sum())
     bill = _build_amount(ledger.all_us, ledger.all_e8, ledger.priced)
     if bill.usd is not None:  # all digits: the bill is rounded once, for display
         bill = msgspec.structs.replace(bill, usd=Decimal(int(ledger.all_e8.sum())) / CENT_E8)
@@ -173,7 +184,7 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
         steps=tuple(steps),
         cells=ledger.table,
         grants=_build_table(grants, numbers),
-        unadvised_gpu_hours=unadvised,
+        unadvised={name: round_hours(us) for name, us in unadvised_us.items()},
     )
 
 
@@ -308,19 +319,24 @@ def _sum_grants(grants: Sequence[CellGrant], ledger: LedgerCells) -> SavedAmount
     return _sum_cells(_build_table(grants, [0] * len(grants)), ledger.priced)
 
 
-def _take_unadvised(findings: Sequence[Finding], ledger: LedgerCells) -> list[CellGrant]:
-    """Return the remaining idle cells of findings without recommendations."""
+def _take_unadvised(
+    findings: Sequence[Finding], ledger: LedgerCells
+) -> list[tuple[str, CellGrant]]:
+    """Return the remaining idle cells of findings without recommendations, with the cluster."""
     return [
-        ledger.take(
-            Claim(
-                cluster=finding.subject.cluster,
-                namespace=finding.subject.namespace,
-                workload_kind=finding.subject.workload_kind,
-                workload=finding.subject.workload,
-                pool=None,
-                state="idle",
-                gpu_hours=finding.gpu_hours,
-            )
+        (
+            finding.subject.cluster,
+            ledger.take(
+                Claim(
+                    cluster=finding.subject.cluster,
+                    namespace=finding.subject.namespace,
+                    workload_kind=finding.subject.workload_kind,
+                    workload=finding.subject.workload,
+                    pool=None,
+                    state="idle",
+                    gpu_hours=finding.gpu_hours,
+                )
+            ),
         )
         for finding in findings
         if finding.verdict in ("idle", "partly idle")

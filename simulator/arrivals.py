@@ -44,6 +44,8 @@ class Category(msgspec.Struct, frozen=True):
     """Share of these workloads with their files on a volume; others' are deleted with the pod."""
     annotations: tuple[tuple[str, str], ...] = ()
     """What their owner states in annotations of the pods: names and values."""
+    claim: str = ""
+    """The volume claim that its pods mount; empty = none."""
 
     @property
     def size(self) -> float:

@@ -107,6 +107,8 @@ class Block(msgspec.Struct, frozen=True):
     pcie_rx_bytes: Floats
     """Bytes per second."""
     pcie_tx_bytes: Floats
+    nvlink_bytes: Floats
+    """Bytes per second sent over NVLink; as many are received."""
     xid: Codes
     """0 = none since boot."""
     throttle_mask: Codes
@@ -151,6 +153,8 @@ class HostSample(msgspec.Struct, frozen=True):
     memory_bytes: float
     network_rx_bytes_s: float
     network_tx_bytes_s: float
+    cpu_throttled: float = 0.0
+    """Share of the CFS periods in which the CPU is throttled."""
     kernel_busy: bool | None = None
     """Jupyter: a kernel executes; None = no notebook."""
     kernel_last_activity: datetime | None = None

@@ -115,6 +115,9 @@ def _build_pod(arrival: Arrival, container: str, gpus: int | None = None, **more
     if count:
         requests[category.resource] = str(count)
     image = IMAGES[read_behaviours()[category.behaviour].family]
+    if category.claim:
+        claim = {"claimName": category.claim}
+        more = {**more, "volumes": [{"name": "data", "persistentVolumeClaim": claim}]}
     return {
         "priorityClassName": _choose_priority(category.priority),
         "preemptionPolicy": _choose_preemption(category.priority),

@@ -65,6 +65,15 @@ class Heat(msgspec.Struct, frozen=True):
     end_s: float
 
 
+class XidEvent(msgspec.Struct, frozen=True):
+    """A GPU reports an XID at a time, and stays available."""
+
+    node: str
+    index: int
+    at_s: float
+    code: int
+
+
 class Spec(msgspec.Struct, frozen=True):
     """The specification of a world."""
 
@@ -85,6 +94,10 @@ class Spec(msgspec.Struct, frozen=True):
     """Planned faults; nothing else happens to these nodes."""
     heat: tuple[Heat, ...] = ()
     """GPUs that are hot in addition to the random ones."""
+    xids: tuple[XidEvent, ...] = ()
+    """XIDs in addition to the random ones."""
+    submitted: tuple[Arrival, ...] = ()
+    """Workloads in addition to those drawn from the mix."""
 
 
 class WorkloadStop(msgspec.Struct, frozen=True):
@@ -130,15 +143,17 @@ class World:
         mix = fit_mix(spec.mix, spec.nodes)
         end_s = spec.start_s + spec.horizon_s
         gpus = sum(n.pool.gpu_count for n in spec.nodes)
-        self._coming = draw_arrivals(mix, gpus, spec.start_s, end_s, seed)
+        drawn = draw_arrivals(mix, gpus, spec.start_s, end_s, seed)
+        self._coming = sorted([*drawn, *spec.submitted], key=lambda a: (a.at_s, a.name))
         planted_nodes = {m.node for m in spec.planted}
         random_faults = draw_faults(spec.nodes, spec.start_s, end_s, seed, often=spec.fault_rate)
         happens = [*spec.planted, *(m for m in random_faults if m.node not in planted_nodes)]
         self._faults = sorted(happens, key=lambda m: (m.at_s, m.node))
-        self._heat = _list_heat_effects(spec.heat, self.cluster.devices)
+        self._effects = _list_effects(spec, self.cluster.devices)
         self.heard: deque[Object] = deque(maxlen=MAX_EVENTS)
         """Events as they were reported, because the server deletes them after a while."""
-        self._kinds = {c.kind for c in mix}
+        categories = [*mix, *(a.category for a in spec.submitted)]
+        self._kinds = {c.kind for c in categories}
         self._arrival_index = self._fault_index = 0
         self._due: list[tuple[float, int, str, Any]] = []
         self._number = self._version = self._allocations_seen = 0
@@ -154,7 +169,7 @@ class World:
         """Whether no ticks are built."""
         self.log: WorldLog | None = None
         """Receives each advance before it runs."""
-        for obj in build_base_objects(mix):
+        for obj in build_base_objects(categories):
             self.store.create(get_kind(obj), obj)
 
     @property
@@ -476,7 +491,7 @@ class World:
                 self.cluster.outages,
                 ticks,
                 self._carry,
-                (*happened, *self._heat),
+                (*happened, *self._effects),
             )
             self._pieces.append(block)
             self._from_s = upto_s
@@ -498,14 +513,22 @@ class World:
                 yield rows[category.product, category.resource], wait.queued_s, ends
 
 
-def _list_heat_effects(
-    heat: Sequence[Heat], devices: Sequence[SimulatedDevice]
-) -> tuple[Effect, ...]:
-    return tuple(
-        Effect(place, period.start_s, period.end_s, "thermal")
-        for period in heat
-        for place, device in enumerate(devices)
-        if (device.node, device.index) == (period.node, period.index)
+def _list_effects(spec: Spec, devices: Sequence[SimulatedDevice]) -> tuple[Effect, ...]:
+    """Return the planned effects on devices."""
+    places: dict[tuple[str, int], list[int]] = {}
+    for place, device in enumerate(devices):
+        places.setdefault((device.node, device.index), []).append(place)
+    return (
+        *(
+            Effect(place, period.start_s, period.end_s, "thermal")
+            for period in spec.heat
+            for place in places.get((period.node, period.index), ())
+        ),
+        *(
+            Effect(place, event.at_s, event.at_s, "xid", event.code)
+            for event in spec.xids
+            for place in places.get((event.node, event.index), ())
+        ),
     )
 
 

@@ -47,9 +47,10 @@ CHUNK = timedelta(hours=2)
 """Shortest part of a long window that one transaction refreshes: 2 h of 10,000 devices need
 about 1 GB of memory."""
 MOST_SAMPLES = 1_200_000
-"""A small fleet's parts are longer, up to so many samples: a transaction costs half a second."""
-MOST_CHUNKS = 84
-"""The longest part, as a multiple of the shortest: a week."""
+"""A small fleet's parts are longer, up to so many samples: a transaction costs half a second. A
+sample of a longer interval counts once for each of its buckets."""
+MOST_CHUNKS = 360
+"""The longest part, as a multiple of the shortest: 30 days."""
 
 BATCH_ROWS = 262_144
 """Samples that leave the engine at once: their texts are numbered before the next ones come."""
@@ -164,9 +165,9 @@ def _compute_length(warehouse: "Warehouse", stretch: BucketRange) -> timedelta:
     if stretch.end - stretch.start <= CHUNK:
         return CHUNK
     samples = warehouse.query(
-        "SELECT count(*) AS n FROM sample"
+        "SELECT coalesce(sum(greatest(interval_s / $bucket_s, 1)), 0) AS n FROM sample"
         ' WHERE "cluster" = $cluster AND ts >= $start AND ts < $end',
-        msgspec.structs.asdict(stretch),
+        {**msgspec.structs.asdict(stretch), "bucket_s": BUCKET.total_seconds()},
     )["n"][0].as_py()
     per_chunk = samples * CHUNK / (stretch.end - stretch.start)
     return CHUNK * max(1, min(MOST_CHUNKS, int(MOST_SAMPLES / max(per_chunk, 1))))

@@ -19,6 +19,8 @@ class PeriodTotals(msgspec.Struct, frozen=True):
 
     days: int
     """Days with any accounted hour."""
+    clusters: int
+    """Clusters with any: periods with different ones are not compared."""
     gpu_hours: float
     usd: Decimal | None
     used_gpu_hours: float

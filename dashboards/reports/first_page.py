@@ -83,11 +83,16 @@ def read_before(request: ReportRequest) -> PeriodBefore:
             return PeriodBefore(
                 window, why=f"only {data.hours_with_data} of {data.hours} h of {words} have data"
             )
+    totals = overview.read_totals(views, window, filters)
+    now = overview.read_totals(views, request.window, filters)
+    if totals.clusters < now.clusters:
+        why = f"data of the {length} before of only {totals.clusters} of {now.clusters} clusters"
+        return PeriodBefore(window, why=why)
     runs = analysis_runs.read_runs(views)
     starts = [run.start for run in runs if run.kind == "analyzer" and run.start]
     return PeriodBefore(
         window,
-        overview.read_totals(views, window, filters),
+        totals,
         savings.read_stages(views, window, filters),
         bool(starts) and max(starts) <= window.start.replace(tzinfo=None),
     )

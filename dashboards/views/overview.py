@@ -61,6 +61,9 @@ def show_headline(request: PageRequest) -> None:
     why = "no data before"
     if before_window.start >= request.extent.samples.start:
         before = data.query(overview.read_totals, before_window, request.filters)
+        if before.clusters < now.clusters:
+            why = f"data before of {before.clusters} of {now.clusters} clusters"
+            before = None
     stages_before = (
         data.query(savings.read_stages, before_window, request.filters) if before else None
     )
@@ -108,7 +111,7 @@ def show_headline(request: PageRequest) -> None:
         f"Changes are against {before_window.start:%Y-%m-%d %H:%M} to "
         f"{before_window.end:%Y-%m-%d %H:%M} UTC. "
         if before
-        else f"No change is shown: no data of the {format_duration(before_window.seconds)} before. "
+        else f"No change is shown: {why} ({format_duration(before_window.seconds)}). "
     )
     page.note(
         f"{compared}Paid = used + wasted + unknown; unknown: "

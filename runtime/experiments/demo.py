@@ -4,7 +4,7 @@ Deterministic: one seed and one end, one story. The end is also the demo's "now"
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ from dashboards.waste_report import PlantedScore
 from fallow import money
 from fallow.models import Finding
 from fallow.settings import Settings
+from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.accuracy.truth import Truth, gather, list_courses
 from runtime.experiments.demo_actions import (
@@ -35,6 +36,13 @@ from runtime.experiments.demo_plants import (
     build_settings,
 )
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S, PolledInventory, open_fleet_store
+from runtime.experiments.demo_small_clusters import (
+    LEAST_S as LEAST_CLUSTERS_S,
+)
+from runtime.experiments.demo_small_clusters import (
+    describe_small_clusters,
+    start_small_clusters,
+)
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline, plans
 from runtime.operations.incidents import STALLED, store_incidents
@@ -106,15 +114,17 @@ def _run_path(  # noqa: PLR0917  (one caller)
     progress: Progress,
     rules: "Sequence[Policy]",
 ) -> "Story":
+    has_small = window.seconds >= LEAST_CLUSTERS_S
     with (
         Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse,
         open_backtests(settings.home, POLICIES) if rules else nullcontext() as start_backtests,
+        start_small_clusters(window.end, seed) if has_small else nullcontext() as others,
         ThreadPoolExecutor(1, thread_name_prefix="incidents") as pool,
     ):
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
         with open_world_log(settings.home, gpus, window, seed) as log:
             truth, scripts, world = run_fleet(
-                warehouse, gpus, window, seed, progress, policies=rules, log=log
+                warehouse, gpus, window, seed, progress, policies=rules, log=log, others=others
             )
             log.append(build_checkpoint(world))
         progress("writing the ledger", 0.6)
@@ -122,28 +132,33 @@ def _run_path(  # noqa: PLR0917  (one caller)
         failures = pipeline.account(warehouse, window)[1]
         progress("finding waste", 0.9)
         analysis = pipeline.analyze(warehouse, window, analyzer_runs.load_analyzers(settings))
+        own_findings = [f for f in analysis.findings if f.subject.cluster == CLUSTER]
         stalls = [finding for finding in analysis.findings if finding.analyzer == STALLED]
         incidents = pool.submit(store_incidents, warehouse, window, stalls, window.end)
         progress("measuring actions", 0.95)
         if backtests is not None:
-            store_actions(warehouse, settings, window, backtests.result(), analysis.findings)
+            store_actions(warehouse, settings, window, backtests.result(), own_findings)
         incidents.result()
-        idle_findings = [finding for finding in analysis.findings if finding.analyzer == IDLE]
         return build_story(
             warehouse,
             window,
             cluster=CLUSTER,
-            findings=idle_findings,
-            others=[row for row in analysis.ranked if row.finding.analyzer != IDLE],
+            findings=[finding for finding in own_findings if finding.analyzer == IDLE],
+            others=[
+                row
+                for row in analysis.ranked
+                if row.finding.subject.cluster == CLUSTER and row.finding.analyzer != IDLE
+            ],
             failures=failures,
             planted=compare_planted(
                 warehouse,
                 window,
                 truth,
                 scripts,
-                analysis.findings,
-                unadvised_gpu_hours=analysis.unadvised_gpu_hours,
+                own_findings,
+                unadvised_gpu_hours=analysis.unadvised.get(CLUSTER, 0.0),
             ),
+            notes=[describe_small_clusters(analysis.findings)] if has_small else (),
         )
 
 
@@ -156,16 +171,18 @@ def run_fleet(
     *,
     policies: "Sequence[Policy]" = (),
     log: WorldLog | None = None,
+    others: "Future[list[Batch]] | None" = None,
 ) -> tuple[Truth, dict[str, Script], World]:
     """Run the fleet through the window, store its rows, and keep the truth.
 
     The policies act on it after a day; without policies nothing acts. What happens to the fleet is
-    written into `log`, if there is one.
+    written into `log`, if there is one. `others`: rows of other clusters to store beside its own.
     """
     world = build_world(gpus, window, seed)
     world.log = log
     scripts: dict[str, Script] = {}
-    truth = gather(_list_blocks(warehouse, world, window, scripts, progress, policies), ())
+    blocks = _list_blocks(warehouse, world, window, scripts, progress, policies, others)
+    truth = gather(blocks, ())
     truth = msgspec.structs.replace(truth, allocations=tuple(world.cluster.allocations))
     return truth, scripts, world
 
@@ -177,6 +194,7 @@ def _list_blocks(  # noqa: PLR0917  (one caller)
     scripts: dict[str, Script],
     progress: Progress,
     policies: "Sequence[Policy]",
+    others: "Future[list[Batch]] | None",
 ) -> Iterator[Block]:
     quirks = Quirks.of(QUIRKS, world.seed)
     inventory = PolledInventory(world)
@@ -184,23 +202,28 @@ def _list_blocks(  # noqa: PLR0917  (one caller)
     unstored: list[Block] = []
     since_s = world.now_s
     with ExitStack() as stack:
+        store = stack.enter_context(open_fleet_store(warehouse, world, quirks, inventory))
         fleet = None
         if policies:
             progress("letting a policy act", 0.0)
-            fleet = ActingFleet(
-                warehouse,
-                world,
-                quirks,
-                warehouse.settings,
-                policies,
-                sample_every_s=SAMPLE_EVERY_S,
-                inventory=inventory,
+            fleet = stack.enter_context(
+                ActingFleet(
+                    warehouse,
+                    world,
+                    quirks,
+                    warehouse.settings,
+                    policies,
+                    sample_every_s=SAMPLE_EVERY_S,
+                    inventory=inventory,
+                )
             )
-            for block in stack.enter_context(fleet).act():
-                yield block
+            fleet.begin()
+        if others is not None:
+            store.add_later(others)
+        if fleet is not None:
+            yield from fleet.act()
             scripts.update(fleet.scripts)
             unstored, since_s = [fleet.take_unstored()], fleet.stored_s
-        store = stack.enter_context(open_fleet_store(warehouse, world, quirks, inventory))
         step_s = FIRST_STEP_S
         while world.now_s < end_s:
             progress(LIVES, 0.2 + 0.4 * (world.now_s - window.start.timestamp()) / window.seconds)
@@ -237,7 +260,7 @@ def compare_planted(
     result = compare(truth, list_courses(truth, scripts), idle_findings, rates)
     idle = sum(
         row["gpu_hours"]
-        for row in read_spend(warehouse, window, ["state"]).to_pylist()
+        for row in read_spend(warehouse, window, ["state"], cluster=CLUSTER).to_pylist()
         if row["state"] == IDLE
     )
     amounts = [f.usd for f in idle_findings if f.usd is not None]

@@ -52,16 +52,22 @@ class ActingFleet(Enforcer):
         """Return the time of the turn."""
         return datetime.fromtimestamp(self._at_s or self.world.now_s, UTC)
 
+    def begin(self) -> None:
+        """Advance by a day, and to the second turn.
+
+        A notice changes nothing in the cluster: the rows until the next turn are stored with those
+        before it, because every step of storing costs about two seconds.
+        """
+        first_s = self.world.now_s + BEFORE_S
+        self._advance(first_s + NOTICE_S)
+        self._at_s = first_s
+
     def act(self) -> Iterator[Block]:
-        """Advance by a day, and by hours in which the policy acts and an action is undone.
+        """Advance by hours in which the policy acts and an action is undone.
 
         The rows after the last turn are left to the caller: see `take_unstored`.
         """
-        first_s = self.world.now_s + BEFORE_S
-        # A notice changes nothing in the cluster: the rows until the next turn are stored with
-        # those before it, because every step of storing costs about two seconds.
-        self._advance(first_s + NOTICE_S)
-        self._at_s = first_s
+        first_s = self.world.now_s - NOTICE_S
         self._act()
         self._store_findings()
         self._at_s = None

@@ -57,14 +57,20 @@ GHOST_GPUS = 6
 """GPUs that a queue goes on counting for a job that was deleted."""
 STORAGE = {
     "least_days": 7,
+    "cache_usd_per_gib_month": 0.08,
     "classes": [
         {"name": "ssd", "usd_per_gib_month": 0.17},
         {"name": "standard", "usd_per_gib_month": 0.023, "write_usd_per_gib": 0.01},
+        {"name": "cold", "usd_per_gib_month": 0.0125, "retrieval_usd_per_gib": 0.01},
     ],
     "datasets": [
         {
             "name": "frames", "namespace": "team-vision", "claim": "day-notebook-1-home",
             "gib": 4000, "storage_class": "ssd",
+        },
+        {
+            "name": "clicks", "namespace": "ads-train", "claim": "clicks",
+            "gib": 300, "storage_class": "cold",
         },
     ],
 }  # fmt: skip
@@ -72,17 +78,26 @@ STORAGE = {
 
 
 def build_settings(home: Path, window: Window) -> dict[str, Any]:
-    """Return the settings that a demo home brings: its policies, budgets and a commitment."""
-    reserved = {
-        "name": "h100-1y", "provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1",
-        "gpu_model": "H100", "nodes": 4, "gpus_per_node": 8, "usd_per_node_hour": 42.0,
+    """Return the settings that a demo home brings: its policies, budgets and commitments."""
+    year = {
+        "provider": "aws", "region": "us-east-1",
         "start": window.start - timedelta(days=100), "end": window.start + timedelta(days=265),
     }  # fmt: skip
+    reserved = [
+        {
+            "name": "h100-1y", "instance_type": "p5.48xlarge", "gpu_model": "H100",
+            "nodes": 4, "gpus_per_node": 8, "usd_per_node_hour": 42.0, **year,
+        },
+        {
+            "name": "a10g-1y", "instance_type": "g5.4xlarge", "gpu_model": "A10G",
+            "nodes": 2, "gpus_per_node": 1, "usd_per_node_hour": 1.02, **year,
+        },
+    ]  # fmt: skip
     return {
         "cluster": CLUSTER,
         "actions": {"policies": str(home.absolute() / "policies"), "concurrent": APPROVED},
         "finance": {"usd_per_month": 550_000, "teams_usd_per_month": TEAM_BUDGETS},
-        "prices": {"commitments": [reserved]},
+        "prices": {"commitments": reserved, "by_model": {"A30": 0.62}},
         "datapath": STORAGE,
     }
 

@@ -1,7 +1,7 @@
 """Store the rows of the demo's fleet, while the fleet lives on.
 
     main thread    advance the world ─► objects, hosts ─┐  ─► advance the world ...
-    store's thread                                      └► devices ─► warehouse ─► rollups
+    store's thread   rows of the small clusters ──►     └► devices ─► warehouse ─► rollups
 
 The engine and the simulation each need about half of the time, and run on two cores.
 """
@@ -122,6 +122,11 @@ class FleetStore:
         samples = build_rows(thinned, self._quirks, cluster=CLUSTER, allocations=shared)
         self.wait()
         self._last = self._pool.submit(self._store, rows, hide_lost_gpu(self._world, samples))
+
+    def add_later(self, rows: "Future[list[Batch]]") -> None:
+        """Store rows of other clusters as soon as they are known."""
+        self.wait()
+        self._last = self._pool.submit(lambda: self._store(rows.result()))
 
     def wait(self) -> None:
         """Wait until all rows are stored.

@@ -54,7 +54,7 @@ class StoredAnalysis(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     ranked: "tuple[RankedFinding, ...]"
     runs: tuple[PluginRun, ...]
-    unadvised_gpu_hours: float = 0.0
+    unadvised: Mapping[str, float] = MappingProxyType({})
     """See `SavingsWaterfall`."""
 
 
@@ -154,5 +154,5 @@ def analyze(
         log.warning("an analyzer found nothing to judge", extra={"why": note})
     stored = analyzer_runs.store_findings(warehouse, analysis, analysis.runs)
     return StoredAnalysis(
-        tuple(stored), analysis.ranked, analysis.runs, analysis.waterfall.unadvised_gpu_hours
+        tuple(stored), analysis.ranked, analysis.runs, analysis.waterfall.unadvised
     )

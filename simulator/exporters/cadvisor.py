@@ -11,6 +11,16 @@ _FAMILIES = (
     ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds."),
     ("container_memory_working_set_bytes", "gauge", "Current working set in bytes."),
     (
+        "container_cpu_cfs_periods_total",
+        "counter",
+        "Number of elapsed enforcement period intervals.",
+    ),
+    (
+        "container_cpu_cfs_throttled_periods_total",
+        "counter",
+        "Number of throttled period intervals.",
+    ),
+    (
         "container_network_receive_bytes_total",
         "counter",
         "Cumulative count of bytes received",
@@ -23,9 +33,15 @@ _FAMILIES = (
 )
 
 
+PERIODS_PER_S = 10.0
+"""A period of the Linux scheduler's CPU bandwidth control (CFS) is 100 ms."""
+
+
 class _Counted(msgspec.Struct):
     at_s: float
     cpu_s: float = 0.0
+    periods: float = 0.0
+    throttled: float = 0.0
     received: float = 0.0
     sent: float = 0.0
 
@@ -48,6 +64,8 @@ class Counters:
             count = self._counted.get(sample.holder.uid) or _Counted(at_s)
             elapsed_s = max(at_s - count.at_s, 0.0)
             count.cpu_s += elapsed_s * sample.cpu_cores
+            count.periods += elapsed_s * PERIODS_PER_S
+            count.throttled += elapsed_s * PERIODS_PER_S * sample.cpu_throttled
             count.received += elapsed_s * sample.network_rx_bytes_s
             count.sent += elapsed_s * sample.network_tx_bytes_s
             count.at_s = at_s
@@ -71,9 +89,12 @@ class Counters:
                 values[_FAMILIES[1][0]].append(
                     f"{{{quote_labels(key)}}} {sample.memory_bytes:.0f}\n"
                 )
+                for family, periods in ((2, count.periods), (3, count.throttled)):
+                    line = f"{{{quote_labels(key)}}} {periods:.0f}\n"
+                    values[_FAMILIES[family][0]].append(line)
             wire = {"container": "", "id": slice_, "interface": "eth0", **pod}
-            values[_FAMILIES[2][0]].append(f"{{{quote_labels(wire)}}} {count.received:.0f}\n")
-            values[_FAMILIES[3][0]].append(f"{{{quote_labels(wire)}}} {count.sent:.0f}\n")
+            values[_FAMILIES[4][0]].append(f"{{{quote_labels(wire)}}} {count.received:.0f}\n")
+            values[_FAMILIES[5][0]].append(f"{{{quote_labels(wire)}}} {count.sent:.0f}\n")
         parts = []
         for name, kind, help_text in _FAMILIES:
             parts += [f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"]

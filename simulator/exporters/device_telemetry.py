@@ -16,6 +16,7 @@ import numpy.typing as npt
 from simulator.exporters.device_catalog import ExporterField, get_memory_mib, get_model, read_fields
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block, DeviceAllocation, Holder, Marks, SimulatedDevice
+from simulator.work.device_facts import has_nvlink
 
 Doubles = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -353,10 +354,13 @@ def _partition(values: Doubles, printed: Marks, beside_instances: Marks) -> None
 
 def _mark_printed(devices: Sequence[SimulatedDevice]) -> Marks:
     plain = np.array([d.instance is None for d in devices])
-    hbm = np.array([get_model(d).hbm for d in devices])
-    return np.stack(
-        [(plain | f.mig) & (hbm if f.column == "mem_temp_c" else True) for f in read_fields()]
-    )
+    linked = np.array([has_nvlink(d) for d in devices])
+    only = {
+        "mem_temp_c": np.array([get_model(d).hbm for d in devices]),
+        "nvlink_tx_bps": linked,
+        "nvlink_rx_bps": linked,
+    }
+    return np.stack([(plain | f.mig) & only.get(f.column, True) for f in read_fields()])
 
 
 @cache
@@ -394,5 +398,7 @@ _SENSORS = {
     "dram_active": "dram_active",
     "pcie_tx_bps": "pcie_tx_bytes",
     "pcie_rx_bps": "pcie_rx_bytes",
+    "nvlink_tx_bps": "nvlink_bytes",
+    "nvlink_rx_bps": "nvlink_bytes",
 }
 """The block's array behind each column."""

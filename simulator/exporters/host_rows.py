@@ -38,6 +38,7 @@ class HostRows:
                     **self._names(samples),
                     "interval_s": [self._interval_s] * len(samples),
                     "cpu_cores": [sample.cpu_cores for sample in samples],
+                    "cpu_throttled_ratio": [sample.cpu_throttled for sample in samples],
                     "memory_bytes": [round(sample.memory_bytes) for sample in samples],
                     "net_rx_bps": [sample.network_rx_bytes_s for sample in samples],
                     "net_tx_bps": [sample.network_tx_bytes_s for sample in samples],

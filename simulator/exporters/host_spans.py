@@ -89,6 +89,7 @@ def _build_pod_columns(
     return {
         "interval_s": np.full(len(now), every_s),
         "cpu_cores": cores,
+        "cpu_throttled_ratio": script.cpu_throttled(now),
         "memory_bytes": memory,
         "net_rx_bps": received,
         "net_tx_bps": sent,

@@ -237,6 +237,11 @@ class Script:
         cores = self._of_kind(ticks, "cpu_cores") * len(self.plan.own)
         return cores * (0.8 + 0.4 * compute_uniform(raw)) + 0.002 + 0.006 * compute_uniform(raw)
 
+    def cpu_throttled(self, ticks: Array) -> Array:
+        """Return the share of the CFS periods in which the pod's CPU is throttled."""
+        waits = self._is(self.timeline.kind_at(ticks), "input")
+        return np.where(waits, self._number("throttled", 0.0), 0.0)
+
     def net(self, ticks: Array) -> tuple[Array, Array]:
         """Return the network bytes per second that the pod receives and sends."""
         raw = draw_words(self.plan.seed, "host", ticks, 1)[0]

@@ -8,10 +8,12 @@ context, and full activity would need 744/700 of their limit, which limits it as
 
 Temperature settles at 24 degrees plus 36 at the limit: a straight line through Acme's A100s, whose
 quantiles of power and temperature pair 62 W with 28, 322 W with 51 and 401 W with 63 degrees.
-Clocks are the data sheets' boost clocks (`clocks.csv`), less 12 % under full load.
+Clocks are the data sheets' boost clocks (`clocks.csv`), less 12 % under full load. NVLink's peak
+there is that of the data sheet, both directions together; 0 = the model has none.
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -24,6 +26,7 @@ from simulator.work.distributions import read
 H100_BASE_W, H100_CONTEXT_W, H100_SM_W, H100_LIMIT_W = 134.0, 120.0, 610.0, 700.0
 AMBIENT_C, LOAD_C = 24.0, 36.0
 SAG = 0.12
+GIGA = 1e9
 SETTLE_S = 90.0
 """Time constant of a GPU's temperature."""
 
@@ -40,6 +43,8 @@ class DeviceFacts(msgspec.Struct, frozen=True):
     """Of the device: an instance has its profile's part."""
     boost_mhz: Array
     rest_mhz: Array
+    nvlink_bps: Array
+    """The peak of each direction; 0 = no NVLink."""
 
 
 def build_device_facts(devices: Sequence[SimulatedDevice]) -> DeviceFacts:
@@ -69,7 +74,21 @@ def build_device_facts(devices: Sequence[SimulatedDevice]) -> DeviceFacts:
         memory_mib=_build_column(memory) * 1024,
         boost_mhz=_build_column([float(clocks[d.gpu_model]["boost_mhz"]) for d in devices]),
         rest_mhz=_build_column([float(clocks[d.gpu_model]["rest_mhz"]) for d in devices]),
+        nvlink_bps=_build_column(
+            [0.0 if d.profile else _read_links()[d.gpu_model] for d in devices]
+        ),
     )
+
+
+def has_nvlink(device: SimulatedDevice) -> bool:
+    """Return whether a device is a whole GPU with NVLink."""
+    return device.profile is None and _read_links().get(device.gpu_model, 0.0) > 0
+
+
+@cache
+def _read_links() -> dict[str, float]:
+    """Return the peak of NVLink in one direction by model, bytes per second."""
+    return {row["gpu_model"]: float(row["nvlink_gbs"]) * GIGA / 2 for row in read("clocks.csv")}
 
 
 def _parse_profile_gib(device: SimulatedDevice) -> float:

@@ -27,6 +27,7 @@ def sample_host(holder: Holder, script: Script, at_s: float) -> HostSample:
         memory_bytes=(REST_MIB + 0.5 * float(memory_mib[0])) * MIB,
         network_rx_bytes_s=float(received[0]),
         network_tx_bytes_s=float(sent[0]),
+        cpu_throttled=float(script.cpu_throttled(tick)[0]),
         kernel_busy=None if busy is None else bool(busy[0]),
         kernel_last_activity=_find_last(script.kernel_last(tick)),
         terminal_last_activity=_find_last(script.terminal_last(tick)),

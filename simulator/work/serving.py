@@ -32,8 +32,10 @@ def compute_off_scale(share: float) -> float:
     return (1 / share - 1) * compute_mean("on_s") / compute_mean("off_s")
 
 
-def keep(local_hour: Array, *, diurnal: bool) -> Array:
+def keep(local_hour: Array, *, diurnal: bool, steady: bool = False) -> Array:
     """Return the chance of a run in busy hours to happen at an hour of the day."""
+    if steady:
+        return np.ones(len(local_hour))
     if not diurnal:
         return np.full(len(local_hour), read_hours().mean() / compute_base_share())
     whole = read_hours() / compute_base_share()
@@ -41,23 +43,24 @@ def keep(local_hour: Array, *, diurnal: bool) -> Array:
 
 
 @cache
-def compute_natural_share(*, diurnal: bool) -> float:
+def compute_natural_share(*, diurnal: bool, steady: bool) -> float:
     """Return the share of a whole day that a pod is ON."""
-    return float(keep(np.arange(24.0), diurnal=diurnal).mean() * compute_base_share())
+    chances = keep(np.arange(24.0), diurnal=diurnal, steady=steady)
+    return float(chances.mean() * compute_base_share())
 
 
 class Rhythm:
     """How often and how strongly a pod serves, so that its mean over days is as wanted."""
 
     def __init__(self, seed: int, numbers: Numbers) -> None:
-        self.diurnal = bool(numbers["diurnal"])
+        self.diurnal, self.steady = bool(numbers["diurnal"]), bool(numbers["steady"])
         place = draw_uniform(seed, "level")
         if numbers["burst"]:
             low, high = BURST_LEVEL
             self.level = low + (high - low) * place
         else:
             self.level = compute_value("on_level", place)
-        natural = compute_natural_share(diurnal=self.diurnal)
+        natural = compute_natural_share(diurnal=self.diurnal, steady=self.steady)
         self.chance, self.off_scale = 1.0, compute_off_scale(compute_base_share())
         wanted = numbers["mean"]
         if math.isnan(wanted):
@@ -94,7 +97,8 @@ def _run_server(seed: int, numbers: Numbers, start_s: float) -> Source:
         on, off = draw_runs(rng, midnight + DAY_S - now, rhythm.off_scale)
         begins = now + np.cumsum(off + on) - on
         hour = (begins / 3600 + numbers["tz_h"]) % 24
-        is_kept = rng.random(len(on)) < keep(hour, diurnal=rhythm.diurnal) * rhythm.chance
+        chances = keep(hour, diurnal=rhythm.diurnal, steady=rhythm.steady) * rhythm.chance
+        is_kept = rng.random(len(on)) < chances
         edges = np.stack([begins[is_kept], begins[is_kept] + on[is_kept]], axis=1).ravel()
         bounds = np.clip([now, *edges, midnight + DAY_S], now, midnight + DAY_S)
         yield _build_phases(bounds, name, rhythm.level, numbers["rps"])

@@ -45,6 +45,8 @@ FATAL_XID = 79
 IDLE_CONTEXT_BPS, IDLE_BARE_BPS = 40_000.0, 500.0
 PCIE_BPS = 50e9
 """The maximum of the link (generation 5, 16 lanes)."""
+BESIDE_LINKS_BPS = 0.6e9
+"""What ranks that talk over NVLink still send over PCIe."""
 BARE_MIB = 4.0
 NOISE_W = 0.8
 HOT_C, HOT_CLOCK, HOT_POWER = 92.0, 0.6, 0.72
@@ -86,6 +88,8 @@ class _Sums(msgspec.Struct):
     dram: Array
     rx_bps: Array
     tx_bps: Array
+    link_bps: Array
+    """Sent to other GPUs over NVLink; as much is received."""
 
 
 def build_idle_state(devices: Sequence[SimulatedDevice]) -> Carry:
@@ -119,8 +123,9 @@ def compute_signals(  # noqa: PLR0917  (the order of the rooms' agreement)
     before = build_idle_state(devices) if carry is None else carry
     active_allocations = [t for t in allocations if t.start_s <= ticks[-1] and t.end_s > ticks[0]]
     sums = _build_empty((len(devices), len(ticks)))
+    links = build_device_facts(devices).nvlink_bps
     for place, allocation in enumerate(active_allocations):
-        _add(sums, place, allocation, scripts[allocation.holder.uid], ticks)
+        _add(sums, place, allocation, scripts[allocation.holder.uid], ticks, links)
     _clip(sums)
     _take_away(sums, outages, ticks)
     _add_heat(sums, effects, ticks)
@@ -138,12 +143,17 @@ def _build_empty(shape: tuple[int, int]) -> _Sums:
         np.full(shape, -1, np.int16),
         np.full(shape, STATES.index("free"), np.int16),
         *(np.zeros(shape, bool) for _ in range(4)),
-        *(np.zeros(shape) for _ in range(9)),
+        *(np.zeros(shape) for _ in range(10)),
     )
 
 
-def _add(
-    sums: _Sums, place: int, allocation: DeviceAllocation, script: Script, ticks: Array
+def _add(  # noqa: PLR0917  (one caller)
+    sums: _Sums,
+    place: int,
+    allocation: DeviceAllocation,
+    script: Script,
+    ticks: Array,
+    links: Array,
 ) -> None:
     """Add one pod to its devices for the ticks in which it held them."""
     span = slice(*np.searchsorted(ticks, [allocation.start_s, allocation.end_s]).tolist())
@@ -166,6 +176,11 @@ def _add(
     for name in RATIOS:
         scale = activity.sm if name in PIPES else carried
         getattr(sums, name)[at] += facts.ratios[name][activity.kind] * scale
+    if facts.ratios["links"][activity.kind].any():
+        sent = facts.ratios["links"][activity.kind] * carried * links[at[0]]
+        sums.link_bps[at] += sent
+        for wire in (sums.rx_bps, sums.tx_bps):
+            wire[at] = np.where(sent > 0, np.minimum(wire[at], BESIDE_LINKS_BPS), wire[at])
 
 
 def _select_rows(places: tuple[int, ...]) -> slice | list[int]:
@@ -192,7 +207,7 @@ def _take_away(sums: _Sums, outages: Sequence[Outage], ticks: Array) -> None:
         sums.state[row] = np.where(lost, STATES.index("unavailable"), sums.state[row])
         sums.stop_harms[row] &= ~lost
         sums.context[row] &= ~lost
-        for name in ("busy", "now", "sm", "memory", *RATIOS):
+        for name in ("busy", "now", "sm", "memory", "link_bps", *RATIOS):
             getattr(sums, name)[row] *= ~lost
 
 
@@ -244,6 +259,7 @@ def _measure(  # noqa: PLR0917  (everything meets here once)
         sm_clock_mhz=_convert_f32(np.where(off, 0, np.rint(clock / 15) * 15)),
         pcie_rx_bytes=_convert_f32(np.where(off, 0, sums.rx_bps + idle_bps)),
         pcie_tx_bytes=_convert_f32(np.where(off, 0, sums.tx_bps + idle_bps)),
+        nvlink_bytes=_convert_f32(sums.link_bps),
         xid=xid,
         throttle_mask=_find_reasons(sums),
     )

@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 
 class DemoKind(NamedTuple):
-    """One row of `demo_kinds.csv`: a kind of finding, and why the demo has none; "" = it has."""
+    """One row of `demo_kinds.csv`: a kind of finding, and in which cluster it is planted.
+
+    `absent`: why the demo has none; "" = it has.
+    """
 
     analyzer: str
     kind: str
+    cluster: str
     absent: str
 
 

@@ -58,15 +58,13 @@ def test_every_analyzer_ran_and_every_planted_kind_is_found(
     settings = printed[1]
     with Warehouse.open(settings) as warehouse:
         runs = warehouse.query("SELECT * FROM plugin_run WHERE kind = 'analyzer'").to_pylist()
-        rows = warehouse.query("SELECT analyzer, kind FROM finding").to_pylist()
+        rows = warehouse.query("SELECT analyzer, kind, cluster FROM finding").to_pylist()
     assert {row["plugin"] for row in runs} == {*plugins.find_installed("analyzers")}
     assert not [row for row in runs if row["result"] == "failed"]
-    kinds = Counter((row["analyzer"], row["kind"]) for row in rows)
-    planted = {(k.analyzer, k.kind) for k in read_demo_kinds() if not k.absent}
+    kinds = Counter((row["analyzer"], row["kind"], row["cluster"]) for row in rows)
+    planted = {(k.analyzer, k.kind, k.cluster) for k in read_demo_kinds() if not k.absent}
     assert planted - {*kinds} == set()
-    assert {analyzer for analyzer, _ in planted} == {*plugins.find_installed("analyzers")} - {
-        "anomalies"
-    }
+    assert {kind.analyzer for kind in read_demo_kinds()} == {*plugins.find_installed("analyzers")}
 
 
 def test_its_failures_are_incidents_with_causes_and_lost_work(

@@ -3,6 +3,7 @@
 WITH by_state AS (
     SELECT
         date_trunc('day', bucket) AS day,
+        cluster,
         state,
         namespace <> '(platform)' AS allocated,
         sum(gpu_hours) AS gpu_hours,
@@ -13,6 +14,7 @@ WITH by_state AS (
 
 SELECT
     count(DISTINCT day) AS days,
+    count(DISTINCT cluster) AS clusters,
     coalesce(sum(gpu_hours), 0) AS gpu_hours,
     sum(usd) AS usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state IN ('productive', 'low', 'startup')), 0)

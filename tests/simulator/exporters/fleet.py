@@ -122,6 +122,7 @@ def block(
         "sm_clock_mhz": np.where(busy > 0, 1755.0, 345.0),
         "pcie_rx_bytes": busy * 4.1e8,
         "pcie_tx_bytes": busy * 1.2e8,
+        "nvlink_bytes": busy * 2.3e10,
         "xid": np.zeros(shape, np.int16),
         **arrays,
     }
@@ -144,7 +145,7 @@ def hosts(at: datetime = START) -> list[HostSample]:
     samples = []
     for number, holder in enumerate(HOLDERS[:CAROL]):
         rest = number in {ALICE, BOB}
-        base = HostSample(holder, at, 0.01 if rest else 3.5, 8.0 * 2**30, 100.0, 50.0)
+        base = HostSample(holder, at, 0.01 if rest else 3.5, 8.0 * 2**30, 100.0, 50.0, 0.25)
         if rest:
             base = msgspec.structs.replace(
                 base,

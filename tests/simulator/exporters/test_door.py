@@ -108,6 +108,9 @@ def test_host_counters_grow_by_what_the_looks_say() -> None:
     assert last[name, "jupyter-alice-0"] == pytest.approx(6.0)
     received = "container_network_receive_bytes_total"
     assert last[received, pod] == pytest.approx(600 * 100)
+    periods, throttled = (f"container_cpu_cfs_{n}periods_total" for n in ("", "throttled_"))
+    assert last[periods, pod] == pytest.approx(6000)
+    assert last[throttled, pod] == pytest.approx(1500)
     assert ("container_memory_working_set_bytes", pod) in last
     assert (name, "jupyter-bob-0") not in last
 

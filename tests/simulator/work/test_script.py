@@ -293,3 +293,23 @@ def test_an_idle_pod_is_at_rest_on_its_host() -> None:
     ran = build_script(WorkPlan("forgotten serving", 5), MONDAY)
     assert ran.cpu_cores(over).max() < 0.02
     assert sum(ran.net(over)).max() < 5000  # type: ignore[union-attr]
+
+
+def test_a_starved_loader_is_throttled_while_its_gpus_wait_for_it() -> None:
+    starved, other = (play_hours(name) for name in ("starved training", "input-bound training"))
+    assert 0.5 <= starved.max() <= 0.8
+    assert (starved > 0).mean() > 0.8
+    assert not other.any()
+
+
+def play_hours(behaviour: str) -> Array:
+    """Return the throttled share of a pod's hours after its start, tick by tick."""
+    at = MONDAY + 3600 + 30.0 * np.arange(960, dtype=np.float64)
+    return build_script(WorkPlan(behaviour, 3), MONDAY).cpu_throttled(at)
+
+
+def test_a_decoding_server_works_day_and_night() -> None:
+    at = MONDAY + 3600 + 300.0 * np.arange(3 * 288, dtype=np.float64)
+    busy = build_script(WorkPlan("decoding serving", 3), MONDAY).play(at).busy[0].reshape(-1, 12)
+    assert busy.mean() > 0.5
+    assert (busy.mean(axis=1) > 0.2).mean() > 0.9

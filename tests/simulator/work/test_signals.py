@@ -278,6 +278,21 @@ def test_heat_slows_the_board_that_works() -> None:
     assert warm < 0.8 * cool
 
 
+@pytest.mark.parametrize(("model", "peak"), [("H100", 450e9), ("A30", 100e9), ("L40S", 0.0)])
+def test_ranks_that_talk_use_nvlink_where_their_gpus_have_it(model: str, peak: float) -> None:
+    fleet = Fleet(boards(4, model))
+    fleet.put(WorkPlan("communicating training", 3, 4, model), 0, 1, 2, 3)
+    quiet = Fleet(boards(4, model))
+    quiet.put(WorkPlan("training", 3, 4, model), 0, 1, 2, 3)
+    block, _ = fleet.block(ticks(MONDAY + 3600, 2))
+    works = block.gr_engine_active > 0.3
+    assert works.any()
+    sent = block.nvlink_bytes[works] / block.gr_engine_active[works]
+    assert sent == pytest.approx(0.95 * peak, rel=0.01)
+    assert (block.pcie_tx_bytes[works].max() > 1e9) == (peak == 0)
+    assert not quiet.block(ticks(MONDAY + 3600, 2))[0].nvlink_bytes.any()
+
+
 def test_devices_of_one_pod_are_its_ranks_and_nobody_is_free() -> None:
     fleet = Fleet(boards(5))
     fleet.put(WorkPlan("idle rank", 1, ranks=4, first_rank=2, pod_ranks=2), 0, 3)
