@@ -27,7 +27,6 @@ from runtime.experiments.demo_actions import (
     store_actions,
     write_policies,
 )
-from runtime.experiments.demo_backtest import load_demo_settings, open_backtests
 from runtime.experiments.demo_cluster import build_world, open_world_log
 from runtime.experiments.demo_home import replace_demo_home
 from runtime.experiments.demo_plants import (
@@ -35,14 +34,12 @@ from runtime.experiments.demo_plants import (
     DAY_S,
     build_settings,
 )
+from runtime.experiments.demo_process import load_demo_settings, open_second_process
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S, PolledInventory, open_fleet_store
 from runtime.experiments.demo_small_clusters import (
     LEAST_S as LEAST_CLUSTERS_S,
 )
-from runtime.experiments.demo_small_clusters import (
-    describe_small_clusters,
-    start_small_clusters,
-)
+from runtime.experiments.demo_small_clusters import describe_small_clusters
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline, plans
 from runtime.operations.incidents import STALLED, store_incidents
@@ -117,10 +114,10 @@ def _run_path(  # noqa: PLR0917  (one caller)
     has_small = window.seconds >= LEAST_CLUSTERS_S
     with (
         Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse,
-        open_backtests(settings.home, POLICIES) if rules else nullcontext() as start_backtests,
-        start_small_clusters(window.end, seed) if has_small else nullcontext() as others,
-        ThreadPoolExecutor(1, thread_name_prefix="incidents") as pool,
+        open_second_process(settings.home) if rules or has_small else nullcontext() as second,
+        ThreadPoolExecutor(1, thread_name_prefix="beside") as pool,
     ):
+        others = second.simulate_small_clusters(window.end, seed) if second and has_small else None
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
         with open_world_log(settings.home, gpus, window, seed) as log:
             truth, scripts, world = run_fleet(
@@ -128,13 +125,27 @@ def _run_path(  # noqa: PLR0917  (one caller)
             )
             log.append(build_checkpoint(world))
         progress("writing the ledger", 0.6)
-        backtests = None if start_backtests is None else start_backtests(warehouse, window)
+        backtests = second.run_backtests(warehouse, window, POLICIES) if second and rules else None
         failures = pipeline.account(warehouse, window)[1]
         progress("finding waste", 0.9)
-        analysis = pipeline.analyze(warehouse, window, analyzer_runs.load_analyzers(settings))
+        analysis = pipeline.analyze(
+            warehouse,
+            window,
+            analyzer_runs.load_analyzers(settings),
+            second.run_analyzers(warehouse, window) if second else {},
+        )
         own_findings = [f for f in analysis.findings if f.subject.cluster == CLUSTER]
         stalls = [finding for finding in analysis.findings if finding.analyzer == STALLED]
         incidents = pool.submit(store_incidents, warehouse, window, stalls, window.end)
+        planted = pool.submit(
+            compare_planted,
+            warehouse,
+            window,
+            truth,
+            scripts,
+            own_findings,
+            unadvised_gpu_hours=analysis.unadvised.get(CLUSTER, 0.0),
+        )
         progress("measuring actions", 0.95)
         if backtests is not None:
             store_actions(warehouse, settings, window, backtests.result(), own_findings)
@@ -150,14 +161,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
                 if row.finding.subject.cluster == CLUSTER and row.finding.analyzer != IDLE
             ],
             failures=failures,
-            planted=compare_planted(
-                warehouse,
-                window,
-                truth,
-                scripts,
-                own_findings,
-                unadvised_gpu_hours=analysis.unadvised.get(CLUSTER, 0.0),
-            ),
+            planted=planted.result(),
             notes=[describe_small_clusters(analysis.findings)] if has_small else (),
         )
 

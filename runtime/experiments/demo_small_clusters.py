@@ -9,11 +9,8 @@ seed: nodes are those of `small_pools.csv`, work that of `small_work.csv`.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
-from multiprocessing import get_context
 
 import msgspec
 import numpy as np
@@ -177,13 +174,6 @@ def _read_pools() -> list[dict[str, str]]:
 
 def _read_work() -> list[dict[str, str]]:
     return read_table("runtime.experiments", "small_work.csv")
-
-
-@contextmanager
-def start_small_clusters(end: datetime, seed: int) -> "Iterator[Future[list[Batch]]]":
-    """Yield the rows of the small clusters, which a process of its own simulates meanwhile."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        yield pool.submit(simulate_small_clusters, end, seed)
 
 
 def describe_small_clusters(findings: Sequence[Finding]) -> str:

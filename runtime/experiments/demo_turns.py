@@ -20,9 +20,9 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.demo import QUIRKS
 from runtime.experiments.demo_actions import ActingFleet
-from runtime.experiments.demo_backtest import load_demo_settings
 from runtime.experiments.demo_cluster import DemoCluster, restore_cluster
 from runtime.experiments.demo_plants import add_disk_reads, hide_lost_gpu
+from runtime.experiments.demo_process import load_demo_settings
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S
 from runtime.experiments.simulation.enforcer import HOUR_S, IDLE
 from runtime.operations import pipeline, plans

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -177,6 +178,7 @@ def run_analyzers(
     guards: Sequence[BlocksAdvice] = (),
     at_once: int = 1,
     report_unjudged: bool = False,
+    elsewhere: "Mapping[str, Future[AnalyzerResult]]" = MappingProxyType({}),
 ) -> Analysis:
     """Run analyzers over one window and return what each finding saves by the waterfall.
 
@@ -184,6 +186,7 @@ def run_analyzers(
 
     A workload that `guards`, or an analyzer among them, vetoes gets no recommendation. `at_once`:
     how many run in parallel; views of one connection allow only one. The result is the same.
+    `elsewhere`: the results of analyzers that another process runs, by name.
     """
     all_findings: list[Finding] = []
     summaries: dict[str, dict[str, Any]] = {}
@@ -191,12 +194,15 @@ def run_analyzers(
     runs: list[PluginRun] = []
 
     def run_one(analyzer: Analyzer) -> AnalyzerResult:
-        return _run_analyzer(
+        return run_analyzer(
             views, window, analyzer, summarise=summarise, report_unjudged=report_unjudged
         )
 
     with ThreadPoolExecutor(at_once, thread_name_prefix="analyzer") as pool:
-        futures = {name: pool.submit(run_one, analyzer) for name, analyzer in analyzers.items()}
+        futures = {
+            name: elsewhere.get(name) or pool.submit(run_one, analyzer)
+            for name, analyzer in analyzers.items()
+        }
         try:
             for name, future in futures.items():
                 judged, run = _await_result(name, future, strict=strict)
@@ -245,7 +251,7 @@ def _await_result(
     return judged, PluginRun("analyzer", name, "withheld" if lacking else "done", lacking)
 
 
-def _run_analyzer(
+def run_analyzer(
     views: Views, window: Window, analyzer: Analyzer, *, summarise: bool, report_unjudged: bool
 ) -> AnalyzerResult:
     """Return one analyzer's findings, its summary, and why not all is judged ("" = all is)."""

@@ -29,6 +29,8 @@ from warehouse.stages.ledger_stage import write_ledger_stage
 from warehouse.stages.rollup_stage import roll_up_stage
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from analyzers.ranking import RankedFinding
     from warehouse.audits import AuditFailure
     from warehouse.ingest import IngestResult
@@ -135,11 +137,15 @@ def _leave_unreadable(part: Window) -> Iterator[None]:
 
 
 def analyze(
-    warehouse: "Warehouse", window: Window, analyzers: Mapping[str, Analyzer]
+    warehouse: "Warehouse",
+    window: Window,
+    analyzers: Mapping[str, Analyzer],
+    elsewhere: "Mapping[str, Future[analyzer_runs.AnalyzerResult]]" = MappingProxyType({}),
 ) -> StoredAnalysis:
     """Find waste and store it, the most expensive first; the same waste keeps its id and start.
 
     An analyzer that cannot judge the window is logged and left out; what ran is stored too.
+    `elsewhere`: the results of analyzers that another process runs, by name.
     """
     analysis = analyzer_runs.run_analyzers(
         warehouse,
@@ -149,6 +155,7 @@ def analyze(
         summarise=False,
         at_once=analyzer_runs.PARALLEL_ANALYZERS,
         report_unjudged=True,
+        elsewhere=elsewhere,
     )
     for note in analysis.notes:
         log.warning("an analyzer found nothing to judge", extra={"why": note})

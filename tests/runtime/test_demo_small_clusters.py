@@ -13,9 +13,9 @@ from fallow.models import Finding
 from fallow.window import Window
 from runtime.experiments import demo_small_clusters as small
 from runtime.experiments.demo import END
-from runtime.experiments.demo_backtest import load_demo_settings
 from runtime.experiments.demo_home import replace_demo_home
 from runtime.experiments.demo_plants import build_settings
+from runtime.experiments.demo_process import load_demo_settings
 from runtime.operations import analyzer_runs, pipeline
 from runtime.operations.prices import read_configured_rates
 from tests.runtime.demo_kinds import read_demo_kinds
