@@ -143,8 +143,8 @@ class World:
         mix = fit_mix(spec.mix, spec.nodes)
         end_s = spec.start_s + spec.horizon_s
         gpus = sum(n.pool.gpu_count for n in spec.nodes)
-        drawn = draw_arrivals(mix, gpus, spec.start_s, end_s, seed)
-        self._coming = sorted([*drawn, *spec.submitted], key=lambda a: (a.at_s, a.name))
+        arrivals = draw_arrivals(mix, gpus, spec.start_s, end_s, seed)
+        self._coming = sorted([*arrivals, *spec.submitted], key=lambda a: (a.at_s, a.name))
         planted_nodes = {m.node for m in spec.planted}
         random_faults = draw_faults(spec.nodes, spec.start_s, end_s, seed, often=spec.fault_rate)
         happens = [*spec.planted, *(m for m in random_faults if m.node not in planted_nodes)]
