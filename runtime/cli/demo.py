@@ -60,8 +60,8 @@ def demo(
 
     Its warehouse and its cluster are kept in a folder of their own, which the next demo replaces:
     fallow-demo beside the default home, or --home DIR. One seed and one end give the same bytes.
-    With --continue, time passes in the kept cluster: samples are stored, and the policies of the
-    home notify, wait and act on what people approved.
+    With --continue, time passes in the cluster `demo`: samples are stored, and the policies of the
+    home notify, wait and act on what people approved. `demo-west` and `demo-east` stand still.
     """
     if open_pages:
         require_dashboards()

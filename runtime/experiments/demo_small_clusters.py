@@ -4,8 +4,10 @@
 
 Unusual spend, forecasts and plans of a quarter need weeks of the past, which the first cluster
 lacks; what waits in one cluster fits into another. GPUs here are read each quarter of an hour:
-four weeks have a sixth of the samples of the first cluster's week. Nothing but UUIDs depends on the
-seed: nodes are those of `small_pools.csv`, work that of `small_work.csv`.
+four weeks have a sixth of the samples of the first cluster's week. `demo-east` has the inventory of
+four weeks, and samples of one.
+Nothing but UUIDs depends on the seed: nodes are those of `small_pools.csv`, work that of
+`small_work.csv`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -123,6 +125,8 @@ def simulate_cluster(cluster: str, end_s: float, seed: int) -> Iterator[Batch]:
     start_s = end_s - DAYS * DAY_S
     world = World(build_spec(cluster, start_s), seed)
     inventory, quirks = Inventory(world, cluster), Quirks.of((), seed)
+    days = next(int(r["sampled_days"]) for r in _read_pools() if r["cluster"] == cluster)
+    sampled_s = end_s - days * DAY_S  # its GPUs and hosts are read from then on
     while world.now_s < end_s:
         since_s = world.now_s
         step_s = DAY_S if since_s == start_s else STEP_S
@@ -132,6 +136,8 @@ def simulate_cluster(cluster: str, end_s: float, seed: int) -> Iterator[Batch]:
             t for t in world.list_allocations(since_s, world.now_s) if t.holder.uid in scripts
         ]
         yield from inventory.batches(world.now_s)
+        if since_s < sampled_s:
+            continue
         yield from build_rows(thin_block(block, SAMPLE_EVERY_S), quirks, cluster=cluster)
         yield from _read_from_disks(
             build_host_spans(
