@@ -22,6 +22,12 @@ from collectors.kube.owners import (
     find_by_template_hash,
     split_api_version,
 )
+from collectors.kube.pending_workloads import (
+    VOLCANO_JOB,
+    JobObjects,
+    find_group,
+    list_pending_rows,
+)
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import list_quota_rows, read_quota_kinds
@@ -106,7 +112,7 @@ class Dump:
 def import_kubectl(
     path: Path, cluster: str, now: datetime, team_labels: Sequence[str] | None = None
 ) -> Iterator[Batch]:
-    """Yield `node`, `pod`, `quota`, `disruption_budget`, `event` and `scrape` rows of one dump.
+    """Yield `node`, `pod`, `pending_workload`, `quota` and other rows of one dump.
 
     Owners are taken from the dump. A ReplicaSet's Deployment is also known by its pods' hash label;
     any other owner that is not in the dump is unknown. Add `replicasets`, `statefulsets`, `jobs`
@@ -155,6 +161,7 @@ def import_kubectl(
     pods = [(pod.metadata, build_pod_row(pod, context)) for pod in pod_objects]
     yield from build_batches("pod", (row for meta, row in pods if not is_in_group(meta)))
     yield from build_batches("pod", remap(pair for pair in pods if is_in_group(pair[0])))
+    yield from build_batches("pending_workload", _list_pending(dump, context, pod_objects))
     yield from build_batches("quota", _list_quotas(dump, cluster, now, context.queues))
     budgets = dump.of("policy", "PodDisruptionBudget", CustomObject)
     yield from build_batches(
@@ -178,6 +185,18 @@ def _read_queues(dump: Dump) -> Queues:
         queues.add_groups(dump.of(group, "PodGroup", CustomObject))
     queues.add_workloads(dump.of("kueue.x-k8s.io", "Workload", CustomObject))
     return queues
+
+
+def _list_pending(dump: Dump, context: PodContext, pods: Sequence[Pod]) -> Iterator[Row]:
+    jobs = dump.of(*VOLCANO_JOB, CustomObject)
+    objects = JobObjects(
+        dump.of("kueue.x-k8s.io", "Workload", CustomObject),
+        dump.of("scheduling.volcano.sh", "PodGroup", CustomObject),
+        dump.of("scheduling.x-k8s.io", "PodGroup", CustomObject),
+        {(job.metadata.namespace, job.metadata.name): job for job in jobs},
+    )
+    groups = (find_group(pod.metadata) for pod in pods)
+    yield from list_pending_rows(objects, context, frozenset(filter(None, groups)))
 
 
 def _list_quotas(dump: Dump, cluster: str, now: datetime, queues: Queues) -> Iterator[Row]:

@@ -4,7 +4,7 @@ Workloads and groups that are not admitted have no pods: their requests are summ
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -12,7 +12,7 @@ from typing import Any
 
 from collectors.kube.shapes import CustomObject, Meta
 from collectors.kube.table import parse_table
-from fallow.kube.quantities import parse_quantity
+from collectors.kube.values import get_map, list_maps, parse_number
 
 _GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "pod-group-name")
 _KUEUE_OWNER = "kueue.x-k8s.io/job-uid"
@@ -35,8 +35,8 @@ class Queues:
             queue = (group.spec or {}).get("queue")
             if queue:
                 self._by_group[group.metadata.namespace, group.metadata.name] = str(queue)
-            if queue and _map(group.status).get("phase") in _WAITING_GROUPS:
-                minimum = _map(_map(group.spec).get("minResources"))
+            if queue and get_map(group.status).get("phase") in _WAITING_GROUPS:
+                minimum = get_map(get_map(group.spec).get("minResources"))
                 self._wait("Queue.volcano", "", str(queue), _parse_amounts(minimum))
 
     def add_workloads(self, workloads: Iterable[CustomObject]) -> None:
@@ -53,7 +53,7 @@ class Queues:
             owners = {(meta.labels or {}).get(_KUEUE_OWNER)}
             owners |= {ref.uid for ref in meta.owner_references or ()}
             self._by_owner.update({uid: str(queue) for uid in owners if uid})
-            queued = _find_queued(workload)
+            queued = find_queued(workload)
             if queued is not None:
                 self._queued.update({uid: queued for uid in owners if uid})
 
@@ -97,47 +97,42 @@ def _list_keys() -> tuple[tuple[str, str], ...]:
 
 def _is_waiting(workload: CustomObject) -> bool:
     """Return whether a Kueue Workload is pending: not admitted, not finished, not deactivated."""
-    if _map(workload.status).get("admission") or _map(workload.spec).get("active") is False:
+    if get_map(workload.status).get("admission") or get_map(workload.spec).get("active") is False:
         return False
-    conditions = _map(workload.status).get("conditions")
     return not any(
-        _map(c).get("type") == "Finished" and _map(c).get("status") == "True"
-        for c in (conditions if isinstance(conditions, list) else ())
+        c.get("type") == "Finished" and c.get("status") == "True"
+        for c in list_maps(get_map(workload.status).get("conditions"))
     )
 
 
-def _find_queued(workload: CustomObject) -> datetime | None:
-    """Return when a Workload was put into its queue, the last time that it was."""
-    conditions = _map(workload.status).get("conditions")
-    for condition in _list_maps(conditions):
-        if condition.get("type") == "Requeued" and condition.get("status") == "True":
-            with suppress(ValueError):
-                return datetime.fromisoformat(str(condition.get("lastTransitionTime")))
+def find_queued(workload: CustomObject) -> datetime | None:
+    """Return when a Workload was put into its queue, the last time that it was.
+
+    An evicted one waits from its eviction on.
+    """
+    conditions = list_maps(get_map(workload.status).get("conditions"))
+    for kind in ("Requeued", "Evicted"):
+        for condition in conditions:
+            if condition.get("type") == kind and condition.get("status") == "True":
+                with suppress(ValueError):
+                    return datetime.fromisoformat(str(condition.get("lastTransitionTime")))
     return workload.metadata.creation_timestamp
 
 
 def _sum_requested_resources(workload: CustomObject) -> Counter[str]:
     """Sum the requests of the containers of a Workload's pods; a missing request is the limit."""
     total: Counter[str] = Counter()
-    for pod_set in _list_maps(_map(workload.spec).get("podSets")):
+    for pod_set in list_maps(get_map(workload.spec).get("podSets")):
         count = pod_set.get("count")
-        spec = _map(_map(pod_set.get("template")).get("spec"))
-        for container in _list_maps(spec.get("containers")):
-            resources = _map(container.get("resources"))
-            both = {**_map(resources.get("limits")), **_map(resources.get("requests"))}
+        spec = get_map(get_map(pod_set.get("template")).get("spec"))
+        for container in list_maps(spec.get("containers")):
+            resources = get_map(container.get("resources"))
+            both = {**get_map(resources.get("limits")), **get_map(resources.get("requests"))}
             for name, amount in _parse_amounts(both).items():
                 total[name] += amount * (count if isinstance(count, int) else 1)  # type: ignore[assignment]
     return total
 
 
 def _parse_amounts(resources: Mapping[str, Any]) -> dict[str, float]:
-    read = {n: parse_quantity(v) for n, v in resources.items() if isinstance(v, (str, int, float))}
-    return {name: float(amount) for name, amount in read.items() if amount is not None}
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list_maps(value: object) -> Iterator[Mapping[str, Any]]:
-    yield from (v for v in value if isinstance(v, dict)) if isinstance(value, list) else ()
+    read = {name: parse_number(value) for name, value in resources.items()}
+    return {name: amount for name, amount in read.items() if amount is not None}

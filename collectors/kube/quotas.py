@@ -14,7 +14,7 @@ import msgspec
 from collectors.kube.queues import Queues
 from collectors.kube.shapes import CustomObject
 from collectors.kube.table import parse_table
-from fallow.kube.quantities import parse_quantity
+from collectors.kube.values import get_map, list_maps, parse_number
 
 UNLIMITED = -1
 """KAI's value for no limit."""
@@ -65,7 +65,7 @@ def list_quota_rows(
             rows.setdefault(resource, {})["waiting"] = amount
     if kind.shape == "local_queue":
         for row in rows.values():
-            row["parent"] = _map(item.spec).get("clusterQueue")
+            row["parent"] = get_map(item.spec).get("clusterQueue")
     for resource, amounts in rows.items():
         yield {
             "cluster": cluster,
@@ -79,23 +79,23 @@ def list_quota_rows(
 
 
 def _read_resource_quota(item: CustomObject) -> dict[str, Row]:
-    hard = _map(_map(item.status).get("hard")) or _map(_map(item.spec).get("hard"))
-    used = _map(_map(item.status).get("used"))
+    hard = get_map(get_map(item.status).get("hard")) or get_map(get_map(item.spec).get("hard"))
+    used = get_map(get_map(item.status).get("used"))
     out: dict[str, Row] = {}
     for name, amount in hard.items():
         if name.startswith("limits.") and name not in _METERED_LIMITS:
             continue
-        value = _parse_number(amount)
+        value = parse_number(amount)
         out[name.removeprefix("requests.")] = {
             "nominal": value,
             "limit": value,
-            "used": _parse_number(used.get(name)),
+            "used": parse_number(used.get(name)),
         }
     return out
 
 
 def _read_cluster_queue(item: CustomObject) -> dict[str, Row]:
-    spec, status = _map(item.spec), _map(item.status)
+    spec, status = get_map(item.spec), get_map(item.status)
     cohort = spec.get("cohortName") or spec.get("cohort") or None
     usage = _group_by_flavor(status.get("flavorsUsage"))
     out: dict[str, Row] = {}
@@ -103,8 +103,8 @@ def _read_cluster_queue(item: CustomObject) -> dict[str, Row]:
         used = usage.get(name, {})
         out[name] = {
             **amounts,
-            "used": _parse_number(used.get("total")),
-            "borrowed": _parse_number(used.get("borrowed")),
+            "used": parse_number(used.get("total")),
+            "borrowed": parse_number(used.get("borrowed")),
             "pending": _parse_integer(status.get("pendingWorkloads")),
             "parent": cohort,
         }
@@ -113,7 +113,7 @@ def _read_cluster_queue(item: CustomObject) -> dict[str, Row]:
 
 def _read_cohort(item: CustomObject) -> dict[str, Row]:
     """Read a cohort's own quota and limits; a cohort without any still names its parent."""
-    spec = _map(item.spec)
+    spec = get_map(item.spec)
     parent = spec.get("parentName") or None
     rows = _read_quotas(spec, borrows=bool(parent))
     return {name: {**row, "parent": parent} for name, row in rows.items()} or {
@@ -125,35 +125,35 @@ def _read_quotas(spec: Mapping[str, Any], *, borrows: bool) -> dict[str, Row]:
     """Return nominal quota, limit and lending limit of resource groups, by resource and flavor."""
     out: dict[str, Row] = {}
     for flavor, resource in _list_flavors(spec.get("resourceGroups")):
-        nominal, limit = _parse_number(resource.get("nominalQuota")), None
+        nominal, limit = parse_number(resource.get("nominalQuota")), None
         if borrows:
-            extra = _parse_number(resource.get("borrowingLimit"))
+            extra = parse_number(resource.get("borrowingLimit"))
             limit = None if extra is None or nominal is None else nominal + extra
         else:
             limit = nominal
         out[f"{resource.get('name')}@{flavor}"] = {
             "nominal": nominal,
             "limit": limit,
-            "lending": _parse_number(resource.get("lendingLimit")),
+            "lending": parse_number(resource.get("lendingLimit")),
         }
     return out
 
 
 def _read_local_queue(item: CustomObject) -> dict[str, Row]:
-    spec, status = _map(item.spec), _map(item.status)
+    spec, status = get_map(item.spec), get_map(item.status)
     usage = _group_by_flavor(status.get("flavorsUsage") or status.get("flavorUsage"))
     pending, parent = _parse_integer(status.get("pendingWorkloads")), spec.get("clusterQueue")
     rows: dict[str, Row] = {
-        name: {"used": _parse_number(used.get("total")), "pending": pending, "parent": parent}
+        name: {"used": parse_number(used.get("total")), "pending": pending, "parent": parent}
         for name, used in usage.items()
     }
     return rows or {"workloads": {"pending": pending, "parent": parent}}
 
 
 def _read_volcano_queue(item: CustomObject) -> dict[str, Row]:
-    spec, status = _map(item.spec), _map(item.status)
-    nominal, limit = _map(spec.get("deserved")), _map(spec.get("capability"))
-    used = _map(status.get("allocated"))
+    spec, status = get_map(item.spec), get_map(item.status)
+    nominal, limit = get_map(spec.get("deserved")), get_map(spec.get("capability"))
+    used = get_map(status.get("allocated"))
     shared = {
         "pending": _parse_integer(status.get("pending")),
         "parent": spec.get("parent") or None,
@@ -163,19 +163,19 @@ def _read_volcano_queue(item: CustomObject) -> dict[str, Row]:
 
 
 def _read_kai_queue(item: CustomObject) -> dict[str, Row]:
-    spec, status = _map(item.spec), _map(item.status)
-    used, parent = _map(status.get("allocated")), spec.get("parentQueue") or None
-    requested = _map(status.get("requested"))
+    spec, status = get_map(item.spec), get_map(item.status)
+    used, parent = get_map(status.get("allocated")), spec.get("parentQueue") or None
+    requested = get_map(status.get("requested"))
     out: dict[str, Row] = {}
-    for field, amounts in _map(spec.get("resources")).items():
+    for field, amounts in get_map(spec.get("resources")).items():
         if field not in _KAI:
             continue
         name, scale = _KAI[field]
-        quota, limit = (_parse_number(_map(amounts).get(k)) for k in ("quota", "limit"))
+        quota, limit = (parse_number(get_map(amounts).get(k)) for k in ("quota", "limit"))
         out[name] = {
             "nominal": None if quota in {None, UNLIMITED} else (quota or 0) * scale,
             "limit": None if limit in {None, UNLIMITED} else (limit or 0) * scale,
-            "used": _parse_number(used.get(name)),
+            "used": parse_number(used.get(name)),
             "parent": parent,
             **_build_waiting_row(requested, used, name),
         }
@@ -183,8 +183,8 @@ def _read_kai_queue(item: CustomObject) -> dict[str, Row]:
 
 
 def _read_elastic_quota(item: CustomObject) -> dict[str, Row]:
-    spec, used = _map(item.spec), _map(_map(item.status).get("used"))
-    nominal, limit = _map(spec.get("min")), _map(spec.get("max"))
+    spec, used = get_map(item.spec), get_map(get_map(item.status).get("used"))
+    nominal, limit = get_map(spec.get("min")), get_map(spec.get("max"))
     parent = (item.metadata.labels or {}).get(f"{_KOORDINATOR}/parent")
     requested = _parse_amounts((item.metadata.annotations or {}).get(f"{_KOORDINATOR}/request"))
     names = sorted({*nominal, *limit, *used})
@@ -213,54 +213,41 @@ def _build_quota_row(
     nominal: Mapping[str, Any], limit: Mapping[str, Any], used: Mapping[str, Any], name: str
 ) -> Row:
     return {
-        "nominal": _parse_number(nominal.get(name)),
-        "limit": _parse_number(limit.get(name)),
-        "used": _parse_number(used.get(name)),
+        "nominal": parse_number(nominal.get(name)),
+        "limit": parse_number(limit.get(name)),
+        "used": parse_number(used.get(name)),
     }
 
 
 def _build_waiting_row(requested: Mapping[str, Any], used: Mapping[str, Any], name: str) -> Row:
     """Return the requests above what is allocated, where the object has the requests."""
-    requested_amount = _parse_number(requested.get(name))
+    requested_amount = parse_number(requested.get(name))
     if requested_amount is None:
         return {}
-    return {"waiting": max(0.0, requested_amount - (_parse_number(used.get(name)) or 0.0))}
+    return {"waiting": max(0.0, requested_amount - (parse_number(used.get(name)) or 0.0))}
 
 
 def _parse_amounts(text: str | None) -> Mapping[str, Any]:
     """Return the amounts in an annotation's JSON."""
     try:
-        return _map(msgspec.json.decode(text or "{}"))
+        return get_map(msgspec.json.decode(text or "{}"))
     except msgspec.DecodeError:
         return {}
 
 
 def _list_flavors(groups: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for group in _list_maps(groups):
-        for flavor in _list_maps(group.get("flavors")):
-            for resource in _list_maps(flavor.get("resources")):
+    for group in list_maps(groups):
+        for flavor in list_maps(group.get("flavors")):
+            for resource in list_maps(flavor.get("resources")):
                 yield str(flavor.get("name")), resource
 
 
 def _group_by_flavor(usage: object) -> dict[str, Mapping[str, Any]]:
     return {
         f"{resource.get('name')}@{flavor.get('name')}": resource
-        for flavor in _list_maps(usage)
-        for resource in _list_maps(flavor.get("resources"))
+        for flavor in list_maps(usage)
+        for resource in list_maps(flavor.get("resources"))
     }
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list_maps(value: object) -> list[Mapping[str, Any]]:
-    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
-
-
-def _parse_number(value: object) -> float | None:
-    parsed = parse_quantity(value) if isinstance(value, (str, int, float)) else None
-    return None if parsed is None else float(parsed)
 
 
 def _parse_integer(value: object) -> int | None:

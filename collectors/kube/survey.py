@@ -21,6 +21,13 @@ from collectors.kube.events import (
 from collectors.kube.lookup import LiveLookup
 from collectors.kube.nodes import build_node_row, read_node_gpus
 from collectors.kube.owners import Owners
+from collectors.kube.pending_workloads import (
+    VOLCANO_JOB,
+    JobObjects,
+    find_group,
+    list_pending_rows,
+    needs_volcano_jobs,
+)
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.polls import Polls
 from collectors.kube.queues import Queues
@@ -79,6 +86,8 @@ class Survey:
         self._gpu_nodes: set[str] = set()
         self._gpu_pods: set[str] = set()
         self._gpu_workloads: set[tuple[str | None, str | None, str | None]] = set()
+        self._jobs = JobObjects()
+        self._groups_with_pods: set[tuple[str, str]] = set()
         lookup = LiveLookup(api, self._discovery, polls, limit=settings.page_size)
         self._owners = Owners(lookup)
 
@@ -93,6 +102,7 @@ class Survey:
         yield from build_batches("pod", self.pods())
         rows = address_rows(self._addresses.items(), cluster=self._cluster, now=self._clock())
         yield from build_batches("address", rows)
+        yield from build_batches("pending_workload", self._pending())
         yield from build_batches("quota", self._quotas())
         yield from build_batches("disruption_budget", self._budgets())
         yield from build_batches("event", self._events())
@@ -106,9 +116,13 @@ class Survey:
             meta = namespace.metadata
             self._namespaces[meta.name] = meta.labels or {}
             self._protections[meta.name] = select_protections(meta.labels, meta.annotations)
-        self._queues.add_groups(self._custom("scheduling.volcano.sh", "podgroups"))
+        self._jobs = JobObjects(
+            workloads=list(self._custom("kueue.x-k8s.io", "workloads")),
+            volcano_groups=list(self._custom("scheduling.volcano.sh", "podgroups")),
+        )
+        self._queues.add_groups(self._jobs.volcano_groups)
         self._queues.add_groups(self._custom("scheduling.run.ai", "podgroups"))
-        self._queues.add_workloads(self._custom("kueue.x-k8s.io", "workloads"))
+        self._queues.add_workloads(self._jobs.workloads)
 
     def nodes(self) -> Iterator[Row]:
         """Yield rows of the `node` table."""
@@ -165,22 +179,10 @@ class Survey:
 
     def pod(self, pod: Pod, at: datetime | None = None) -> Row:
         """Return one pod's row as of a time (now)."""
-        row = build_pod_row(
-            pod,
-            PodContext(
-                cluster=self._cluster,
-                now=self._clock if at is None else lambda: at,
-                resolve=self._owners.top,
-                team_labels=self._settings.team_labels,
-                namespaces=self._namespaces,
-                protections=self._protections,
-                replicas=self._replicas,
-                memory_mib=self._memory_mib,
-                queues=self._queues,
-                dra=self._dra,
-            ),
-        )
+        row = build_pod_row(pod, self._build_context(at))
         self._unlisted.saw(row)
+        if (group := find_group(pod.metadata)) is not None:
+            self._groups_with_pods.add(group)
         self._addresses.update(list_pod_addresses(pod))
         if row.get("gpu_resource"):
             self._gpu_pods.add(pod.metadata.uid)
@@ -188,6 +190,38 @@ class Survey:
                 (row.get("workload_kind"), pod.metadata.namespace, row.get("workload"))
             )
         return row
+
+    def _build_context(self, at: datetime | None = None) -> PodContext:
+        """Return what rows of pods need of other objects, as of a time (now)."""
+        return PodContext(
+            cluster=self._cluster,
+            now=self._clock if at is None else lambda: at,
+            resolve=self._owners.top,
+            team_labels=self._settings.team_labels,
+            namespaces=self._namespaces,
+            protections=self._protections,
+            replicas=self._replicas,
+            memory_mib=self._memory_mib,
+            queues=self._queues,
+            dra=self._dra,
+        )
+
+    def _pending(self) -> Iterator[Row]:
+        """Yield rows of the `pending_workload` table: jobs that may wait without pods."""
+        jobs = self._jobs
+        listed = (
+            list(self._custom(VOLCANO_JOB[0], "jobs"))
+            if needs_volcano_jobs(jobs.volcano_groups)
+            else ()
+        )
+        objects = msgspec.structs.replace(
+            jobs,
+            groups=list(self._custom("scheduling.x-k8s.io", "podgroups")),
+            volcano_jobs={(job.metadata.namespace, job.metadata.name): job for job in listed},
+        )
+        yield from list_pending_rows(
+            objects, self._build_context(), frozenset(self._groups_with_pods)
+        )
 
     def _quotas(self) -> Iterator[Row]:
         now = self._clock()

@@ -13,6 +13,7 @@ from dashboards.figures.analyzer_findings import FindingRow, get_mapping, get_nu
 from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
+from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
 from fallow.window import Window
 from warehouse.ledger import align_window
@@ -78,6 +79,56 @@ def read_queue(views: Views, window: Window) -> dict[tuple[str, str], QueuedWork
     """
     records = QueueReader(views, window.end).read()
     return {(record.key[0], "/".join(record.key[1:])): record for record in records}
+
+
+def read_jobs(views: Views, window: Window) -> pa.Table:
+    """Return the objects by which jobs wait before they have pods: cluster, namespace, name."""
+    sql = read_text("dashboards.figures", "queues/jobs.sql")
+    return views.query(sql, {"until": window.end})
+
+
+def list_waiting(
+    rows: Iterable[Mapping[str, Any]],
+    records: Mapping[tuple[str, str], QueuedWorkload],
+    filters: Filters,
+) -> list[dict[str, Any]]:
+    """Return the rows of `read_waiting`, and one of each job that waits before it has pods.
+
+    What is not known of such a job is None. The most waited GPU-hours come first.
+    """
+    listed = {(row["cluster"], row["workload"]) for row in rows}
+    jobs = [
+        _build_job_row(record)
+        for key, record in records.items()
+        if record.objects and key not in listed and _matches(record, filters)
+    ]
+    return sorted(
+        [*map(dict, rows), *jobs], key=lambda row: (-(row["gpu_hours"] or 0.0), row["workload"])
+    )
+
+
+def _build_job_row(record: QueuedWorkload) -> dict[str, Any]:
+    return {
+        "cluster": record.key[0],
+        "team": record.team or record.key[1],
+        "workload": "/".join(record.key[1:]),
+        "queue": record.queue or "(none)",
+        "priority": record.priority_class or "(none)",
+        "pods": record.pods,
+        "gpus": record.gpus,
+        "since": record.since,
+        "hours": record.hours,
+        "gpu_hours": record.gpu_hours,
+        "message": record.reasons[0].text,
+    }
+
+
+def _matches(record: QueuedWorkload, filters: Filters) -> bool:
+    return (
+        filters.cluster in {None, record.key[0]}
+        and filters.namespace in {None, record.key[1]}
+        and filters.team in {None, record.team or record.key[1]}
+    )
 
 
 def read_waits(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:

@@ -95,19 +95,19 @@ def show(request: PageRequest) -> None:
 
 def show_headline(request: PageRequest) -> None:
     """Show how many GPUs are waited for, and draw them beside the free and idle ones."""
-    rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
+    rows = _list_waiting(request)
     hours = data.query(queues.list_demand, request.window, request.filters)
     idle, free = (hours[-1].idle_gpus, hours[-1].free_gpus) if hours else (None, None)
     page.show_metrics(
         (
             "Waited for now",
-            f"{sum(r['gpus'] for r in rows):,.0f} GPUs",
+            f"{sum(r['gpus'] or 0 for r in rows):,.0f} GPUs",
             f"{sum(r['pods'] for r in rows):,} pods of {len(rows):,} workloads",
         ),
         (
             "Longest wait now",
-            f"{max((r['hours'] for r in rows), default=0.0):,.1f} h",
-            f"{format_hours(sum(r['gpu_hours'] for r in rows))} waited so far",
+            f"{max((r['hours'] or 0.0 for r in rows), default=0.0):,.1f} h",
+            f"{format_hours(sum(r['gpu_hours'] or 0.0 for r in rows))} waited so far",
         ),
         (
             "Allocated, idle meanwhile",
@@ -142,7 +142,7 @@ def show_headline(request: PageRequest) -> None:
 def show_waiting(request: PageRequest) -> None:
     """List the waiting workloads."""
     page.show_heading("Who waits now")
-    rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
+    rows = _list_waiting(request)
     if not rows:
         page.show_nothing(
             "No pod waits for a GPU.",
@@ -167,6 +167,12 @@ def show_waiting(request: PageRequest) -> None:
         "is its GPU-hours at the mean price of the nodes that take it; the bill does not have it. "
         "The way in has a placement on real nodes; `fallow why-pending WORKLOAD` shows all ways."
     )
+
+
+def _list_waiting(request: PageRequest) -> list[dict[str, Any]]:
+    """Return who waits: pods by their workload, and jobs that have no pods yet."""
+    rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
+    return queues.list_waiting(rows, _read_records(request), request.filters)
 
 
 def _build_row(
@@ -235,7 +241,7 @@ def show_pairs(request: PageRequest) -> None:
 
 def _list_pairs(request: PageRequest) -> tuple[queues.BlockedPair, ...]:
     """Return who blocks whom: holders of what is waited for, then quotas."""
-    rows = data.query(queues.read_waiting, request.window, request.filters).to_pylist()
+    rows = _list_waiting(request)
     records = _read_records(request)
     listed = [records.get((row["cluster"], row["workload"])) for row in rows]
     return (
@@ -245,16 +251,22 @@ def _list_pairs(request: PageRequest) -> tuple[queues.BlockedPair, ...]:
 
 
 def _read_records(request: PageRequest) -> Mapping[tuple[str, str], QueuedWorkload]:
-    """Return the record of each row of the waiting workloads.
+    """Return the record of each workload that waits.
 
     Placing pods reads the whole fleet: it is left out where nothing waits.
     """
-    if not data.query(queues.read_waiting, request.window, request.filters).num_rows:
+    if not _is_waiting(request):
         return {}
     records: Mapping[tuple[str, str], QueuedWorkload] = data.query(
         queues.read_queue, request.window
     )
     return records
+
+
+def _is_waiting(request: PageRequest) -> bool:
+    """Return whether a pod waits, or a job that has none yet."""
+    waiting = data.query(queues.read_waiting, request.window, request.filters)
+    return waiting.num_rows > 0 or data.query(queues.read_jobs, request.window).num_rows > 0
 
 
 def show_holders(request: PageRequest) -> None:

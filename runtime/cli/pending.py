@@ -63,6 +63,8 @@ def why_pending(
     pods = f"{record.pods} pod{'s' * (record.pods != 1)} of {gpus}"
     words = described["answer"].replace("_", " ")
     run.say(f"{described['workload']} ({pods}) waits since {record.since:%Y-%m-%d %H:%M} UTC")
+    if record.objects:
+        run.say(f"it has no pods yet: it waits by {', '.join(record.objects)}")
     run.say(": ".join(filter(None, (words, described["why"]))))
     for reason in record.reasons:
         run.say(f"why ({reason.source}): {reason.reason}: {reason.text}")

@@ -102,6 +102,7 @@ def describe_record(record: QueuedWorkload) -> dict[str, Any]:
         "priority_class": record.priority_class,
         "priority": record.priority,
         "pods": record.pods,
+        "objects": list(record.objects),
         "gpus": record.gpus,
         "since": record.since.isoformat(),
         "hours": record.hours,

@@ -88,7 +88,7 @@ def test_local_queues_say_use_pending_and_their_cluster_queue() -> None:
     }
 
 
-def test_volcano_and_kai_queues_are_told_apart() -> None:
+def test_queues_of_volcano_and_kai_differ() -> None:
     volcano = rows(
         "Queue.volcano",
         spec={"deserved": {GPU: "8"}, "capability": {GPU: 16}, "parent": "root"},

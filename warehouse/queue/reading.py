@@ -3,6 +3,7 @@
 pod, event ──────► reasons ──┐
 node, device ────► placement ┼─► ways ─► QueuedWorkload
 allocation, ledger ► holders ┘
+pending_workload ► the pods that a job without pods would create
 """
 
 from collections import Counter
@@ -32,7 +33,13 @@ from warehouse.placement.node_capacities import judge_node
 from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
 from warehouse.placement.pod_demand import PodDemand, build_demand
 from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
-from warehouse.queue.reasons import classify_text, list_reasons, read_messages
+from warehouse.queue.pending_jobs import PendingJob, PendingJobs, UnsizedJob
+from warehouse.queue.reasons import (
+    classify_text,
+    list_reasons,
+    read_condition,
+    read_messages,
+)
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
 from warehouse.queue.ways import MovePlanner, StoppableHolders, WaitingDemand, find_ways
 from warehouse.steps import POD_OWNERS, compose_query
@@ -96,16 +103,20 @@ class QueueReader:
         self._planner = planner
         self.places = PendingPlaces(views, now)
         self._holders = Holders(views, self.places.state, now, checkpoints)
+        self._jobs = PendingJobs(views, self.places.state, now)
         self._legal: dict[tuple[str, PodDemand], frozenset[NodeKey]] = {}
         self._ways: dict[object, tuple[list[tuple[DeviceHolder, int]], tuple[WayIn, ...]]] = {}
         """By what decides them: many workloads request the same."""
 
     def list_waiting(self) -> dict[WorkloadKey, list[PodRecord]]:
-        """Return the workloads whose pods wait for a node, each with these pods."""
+        """Return the workloads that wait, each with its pods without a node.
+
+        A job without pods has those that it would create.
+        """
         pending = self.places.list_pending()
         for pod in self.places.list_ahead():
             pending.setdefault(pod.key, []).append(pod)
-        return dict(sorted(pending.items()))
+        return dict(sorted((self._jobs.list_pods() | pending).items()))
 
     def read(self, cluster: str | None = None) -> list[QueuedWorkload]:
         """Return a record per waiting workload, the most GPU-hours of waiting first."""
@@ -151,6 +162,7 @@ class QueueReader:
             ways=ways,
             unknown=tuple(unknown),
             answer=answer,
+            objects=self._jobs.list_objects(key),
         )
 
     def _build_demand(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> WaitingDemand | None:
@@ -241,6 +253,7 @@ class QueueReader:
 
     def list_others(self) -> Iterable[QueuedWorkload]:
         """Yield workloads that wait for an image or a volume, and those of an unknown size."""
+        yield from map(self._describe_unsized, self._jobs.list_unsized())
         unsized = decode_rows(self._query("unsized_pods"), UnsizedPod)
         by_key: dict[WorkloadKey, list[UnsizedPod]] = {}
         for pod in unsized:
@@ -265,6 +278,33 @@ class QueueReader:
                 key, [pod for pod, _ in pairs], tuple(pairs[0][1][:1]), gpus, (paid,)
             )
 
+    def _describe_unsized(self, job: UnsizedJob) -> QueuedWorkload:
+        """Return the record of a job without pods of which no placement can be made."""
+        condition = read_condition(job.jobs[0].condition)
+        reasons = condition or [WaitReason("unknown", job.unknown, "condition")]
+        record = self._build_record(
+            job.key, job.jobs, tuple(reasons), job.gpus, (job.unknown,), count=job.pods
+        )
+        objects = self._jobs.list_objects(job.key)
+        record = msgspec.structs.replace(record, objects=objects)
+        if record.gpu_hours is None:
+            return record
+        usd_h = self._find_common_price(job.key[0])
+        if usd_h is None:
+            why = "waiting_cost: nodes differ in price, and which of them take it is not known"
+            return msgspec.structs.replace(record, unknown=(*record.unknown, why))
+        cost = round_to_cents(usd_h * Decimal(repr(record.gpu_hours)))
+        return msgspec.structs.replace(record, usd_h=usd_h, waiting_cost=cost)
+
+    def _find_common_price(self, cluster: str) -> Decimal | None:
+        """Return the price of a GPU-hour where all nodes of a cluster have the same."""
+        prices = {
+            (usd / Decimal(repr(hours))).quantize(Decimal("0.000001"))
+            for (own, _), (hours, usd) in self._prices.items()
+            if own == cluster
+        }
+        return prices.pop() if len(prices) == 1 else None
+
     def _explain_start(self, pod: StartingPod) -> list[WaitReason]:
         """Return whether a pod with a node waits for an image or a volume; empty = neither."""
         containers = msgspec.json.decode(pod.containers) if pod.containers else []
@@ -276,16 +316,18 @@ class QueueReader:
     def _build_record(
         self,
         key: WorkloadKey,
-        pods: "Sequence[UnsizedPod | StartingPod]",
+        pods: "Sequence[UnsizedPod | StartingPod | PendingJob]",
         reasons: tuple[WaitReason, ...],
         gpus: float | None,
         unknown: tuple[str, ...],
+        *,
+        count: int | None = None,
     ) -> QueuedWorkload:
         begin = min(pod.begin_us for pod in pods)
         hours = (self._at - begin) / MICRO / HOUR_S
         return QueuedWorkload(
             key=key,
-            pods=len(pods),
+            pods=len(pods) if count is None else count,
             gpus=gpus,
             since=convert_micros(begin),
             team=pods[0].team,

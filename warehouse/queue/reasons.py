@@ -48,7 +48,7 @@ def list_reasons(
             for reason in messages.get((pod.key[0], pod.key[1], pod.pod), ())
             if reason.at is None or reason.at >= convert_micros(pod.begin)
         ]
-        reasons.extend([*_read_condition(pod), *mine])
+        reasons.extend([*read_condition(pod.unscheduled), *mine])
     if answer is not None:
         reasons.extend(_explain_placement(answer))
     if not reasons:
@@ -71,15 +71,18 @@ def classify_text(text: str, source: str, at: datetime | None) -> list[WaitReaso
     ]
 
 
-def _read_condition(pod: PodRecord) -> list[WaitReason]:
-    condition: Mapping[str, Any] = msgspec.json.decode(pod.unscheduled) if pod.unscheduled else {}
+def read_condition(text: str | None) -> list[WaitReason]:
+    """Return the reasons in a scheduler's condition: JSON of reason, message and since."""
+    condition: Mapping[str, Any] = msgspec.json.decode(text) if text else {}
     words = [str(condition[name]) for name in ("reason", "message") if condition.get(name)]
     if not words:
         return []
     since = condition.get("since")
     at = datetime.fromisoformat(since) if isinstance(since, str) else None
-    text = ": ".join(words)
-    return classify_text(text, "condition", at) or [WaitReason("unknown", text, "condition", at)]
+    joined = ": ".join(words)
+    return classify_text(joined, "condition", at) or [
+        WaitReason("unknown", joined, "condition", at)
+    ]
 
 
 def _explain_placement(answer: PendingAnswer) -> list[WaitReason]:

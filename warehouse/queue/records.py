@@ -119,6 +119,8 @@ class QueuedWorkload(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...] = ()
     """What is not known about it, and why."""
     answer: PendingAnswer | None = None
+    objects: tuple[str, ...] = ()
+    """By which it waits where it has no pods yet: Kind/namespace/name; empty = by its pods."""
 
     @property
     def cheapest_way(self) -> WayIn | None:

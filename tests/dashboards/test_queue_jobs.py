@@ -1,0 +1,54 @@
+"""The page Queues lists jobs that wait before they have pods beside the pods that wait."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dashboards.figures import queues
+from dashboards.figures.query import Filters
+from fallow.window import Window
+from tests.actions.cases import NOW
+from tests.analyzers.conftest import Memory
+from tests.kube.test_pending_workloads import PENDING, group
+from tests.warehouse.queue_fleets import HOUR, eight
+from tests.warehouse.test_pending_jobs import JobFleet, give_quota, kueue_job
+
+DAY = Window(NOW - 24 * HOUR, NOW)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[JobFleet]:
+    """Return a cluster in which a job with pods, one without and one of unknown size wait."""
+    memory = Memory()
+    fleet = JobFleet(memory, tmp_path)
+    fleet.node("n1")
+    fleet.runs("idle", eight("n1"), state="idle", kind="Notebook")
+    give_quota(fleet)
+    fleet.lists(*kueue_job(PENDING), group(totals={}))
+    fleet.waits("pods", 8)
+    yield fleet
+    memory.engine.close()
+
+
+def list_names(fleet: JobFleet, filters: Filters) -> list[str]:
+    rows = queues.read_waiting(fleet.views, DAY, filters).to_pylist()
+    records = queues.read_queue(fleet.views, DAY)
+    return [row["workload"] for row in queues.list_waiting(rows, records, filters)]
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        (Filters(), ["team-b/Job/train", "team-b/Job/pods", "team-b/PodGroup/pg"]),
+        (Filters(cluster="d"), []),
+        (Filters(namespace="team-b", team="team-b"),
+         ["team-b/Job/train", "team-b/Job/pods", "team-b/PodGroup/pg"]),
+        (Filters(team="other"), []),
+    ],
+)  # fmt: skip
+def test_jobs_without_pods_are_rows_of_the_page(
+    fleet: JobFleet, filters: Filters, names: list[str]
+) -> None:
+    """12 GPU-h of the job, 8 of the pod, an unknown number of the group."""
+    assert list_names(fleet, filters) == names

@@ -1,0 +1,229 @@
+"""Jobs that wait before they have pods, from the API's objects to the answers of `fallow queue`.
+
+Each answer is known by hand: a node of eight GPUs at 2 dollars an hour; the job waits for an hour
+and a half.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.actions.cases import NOW
+from tests.actions.facts.test_waiting import THEN
+from tests.analyzers.conftest import Memory
+from tests.kube.objects import Object, meta
+from tests.kube.test_dumps import listed, read
+from tests.kube.test_pending_workloads import (
+    ADMITTED,
+    PENDING,
+    QUOTA,
+    VOLCANO,
+    group,
+    template,
+    volcano_job,
+    workload,
+)
+from tests.warehouse.queue_fleets import QueueFleet, eight
+
+GPU = "nvidia.com/gpu"
+BEGAN = "2026-11-20T10:30:00Z"
+TRAIN = {"apiVersion": "batch/v1", "kind": "Job", **meta("train", namespace="team-b")}
+
+
+class JobFleet(QueueFleet):
+    """A cluster in which jobs wait by their objects."""
+
+    def __init__(self, views: Memory, folder: Path) -> None:
+        super().__init__(views)
+        self._file = folder / "dump.json"
+
+    def lists(self, *items: Object) -> None:
+        """Collect these objects, created at half past ten in team-b."""
+        for item in items:
+            item["metadata"] |= {"namespace": "team-b", "creationTimestamp": BEGAN}
+        host = {"apiVersion": "v1", "kind": "Node", **meta("cpu", namespace="")}
+        rows = read(self._file, listed(host, *items), NOW)["pending_workload"]
+        self.views.rows("pending_workload", rows)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[JobFleet]:
+    """Return a cluster whose only node is held idle by a notebook."""
+    memory = Memory()
+    fleet = JobFleet(memory, tmp_path)
+    fleet.node("n1")
+    fleet.runs("idle", eight("n1"), state="idle", kind="Notebook", priority=100)
+    yield fleet
+    memory.engine.close()
+
+
+def give_quota(fleet: JobFleet) -> None:
+    """Let the queues of Kueue and of Volcano have room for 64 GPUs."""
+    fleet.quota("LocalQueue", name="gpus", parent="main", resource="", nominal=None, used=None)
+    fleet.quota("ClusterQueue", namespace="", name="main", resource=f"{GPU}@h100", nominal=64.0)
+    fleet.quota("Queue.volcano", namespace="", name="team", nominal=64.0)
+
+
+def kueue_job(*conditions: Object, **more: Any) -> tuple[Object, Object]:
+    """Return a Workload of two pods of four GPUs, and the job that it is of."""
+    job = json.loads(json.dumps(TRAIN))
+    job["metadata"]["uid"] = "job-train"
+    return workload(*conditions, **more), job
+
+
+def test_a_kueue_job_without_pods_has_its_price_reason_blocker_and_way_in(
+    fleet: JobFleet,
+) -> None:
+    """Eight GPUs wait for 1.5 h: 12 GPU-h, at 2 USD: 24 USD."""
+    fleet.lists(*kueue_job(PENDING))
+    give_quota(fleet)
+    record = fleet.record()
+    assert record.key == ("c", "team-b", "Job", "train")
+    assert (record.pods, record.gpus, record.hours, record.gpu_hours) == (2, 8.0, 1.5, 12.0)
+    assert (record.usd_h, record.waiting_cost) == (Decimal(2), Decimal("24.00"))
+    assert (record.queue, record.priority) == ("gpus", 100)
+    first = record.reasons[0]
+    assert (first.reason, first.text, first.source) == ("quota", f"Pending: {QUOTA}", "condition")
+    (blocker,) = record.blocked_by
+    assert (blocker.key[3], blocker.gpus, blocker.holds) == ("idle", 8, ("idle",))
+    way = record.cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes, way.gpus) == ("reclaim_idle", ("n1",), 8)
+    assert record.unknown == ()
+
+
+def test_its_pod_sets_find_no_place_on_a_node_that_is_too_small(fleet: JobFleet) -> None:
+    """The near-twin: one pod of nine GPUs fits on no node of eight."""
+    shape = {"name": "main", "count": 1, "template": template("9")}
+    fleet.lists(*kueue_job(PENDING, sets=[shape]))
+    give_quota(fleet)
+    way = fleet.way("reclaim_idle")
+    assert (way.state, way.why) == (
+        "refused", "it needs 9 whole GPUs on one node, 8 would be free",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "word"),
+    [
+        ("Inadmissible", "LocalQueue gpus doesn't exist", "gate"),
+        ("Inadmissible", "ClusterQueue main is inactive", "gate"),
+        ("Pending", "couldn't assign flavors to pod set main: untolerated taint x in flavor y",
+         "taint"),
+        ("Pending", ("couldn't assign flavors to pod set main: topology \"t\" allows to fit only 1 "
+         "out of 2 pod(s)"), "topology"),
+        ("Pending", "Workload didn't fit after preemption of a higher priority one", "priority"),
+    ],
+)  # fmt: skip
+def test_the_words_of_kueue_give_the_reason(
+    fleet: JobFleet, reason: str, message: str, word: str
+) -> None:
+    fleet.lists(*kueue_job({**PENDING, "reason": reason, "message": message}))
+    assert fleet.record().reasons[0].reason == word
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        (workload(PENDING, ADMITTED, status={"admission": {"clusterQueue": "q"}}),
+         ("gpus: its conditions contradict: QuotaReserved is False, Admitted is True, and it has "
+         "an admission")),
+        (workload(PENDING, sets=[{"name": "main", "template": template("4")}]),
+         "gpus: how many pods its pod set main has is not known"),
+        (group(totals={}), "gpus: what its pods request is not known (minResources)"),
+        (group(members=None), "gpus: how many pods it needs (minMember) is not known"),
+    ],
+    ids=["contradiction", "no count", "no amounts", "no members"],
+)  # fmt: skip
+def test_what_is_missing_or_contradicts_itself_is_unknown_and_not_priced(
+    fleet: JobFleet, item: Object, why: str
+) -> None:
+    fleet.lists(item)
+    record = fleet.record()
+    assert (record.gpus, record.gpu_hours, record.waiting_cost) == (None, None, None)
+    assert record.unknown == (why,)
+    assert record.ways == ()
+
+
+def test_a_waiting_workload_with_pods_that_run_contradicts_itself(fleet: JobFleet) -> None:
+    fleet.lists(*kueue_job(PENDING))
+    fleet.node("n2")
+    fleet.runs("train", eight("n2"), namespace="team-b")
+    record = fleet.record()
+    assert (record.gpus, record.unknown) == (
+        None, ("gpus: its Workload waits, and 1 of its pods have a node",),
+    )  # fmt: skip
+
+
+def test_a_job_with_waiting_pods_is_counted_once(fleet: JobFleet) -> None:
+    fleet.lists(*kueue_job(PENDING))
+    fleet.waits("train", 4, pods=2)
+    assert (fleet.record().pods, fleet.record().gpu_hours) == (2, 8.0)
+
+
+def test_a_workload_that_was_admitted_waits_no_more(fleet: JobFleet) -> None:
+    fleet.lists(*kueue_job(PENDING))
+    assert fleet.record().gpus == 8.0
+    fleet.views.engine.execute("UPDATE pending_workload SET state = 'started'")
+    with pytest.raises(ValueError, match="not enough values"):
+        fleet.record()
+
+
+def test_an_object_that_was_not_listed_for_ten_minutes_is_gone(fleet: JobFleet) -> None:
+    fleet.lists(*kueue_job(PENDING))
+    seen = THEN - timedelta(minutes=11)
+    fleet.views.query("SELECT 1")
+    fleet.views.engine.execute("UPDATE pending_workload SET last_seen = $1", [seen])
+    with pytest.raises(ValueError, match="not enough values"):
+        fleet.record()
+
+
+def test_a_volcano_group_without_pods_waits_as_the_tasks_of_its_job(fleet: JobFleet) -> None:
+    words = "3/3 tasks in gang unschedulable: pod group is not ready, 2 minAvailable, 2 Pending"
+    status: dict[str, Any] = {"conditions": [{"type": "Unschedulable", "status": "True",
+                              "reason": "NotEnoughResources", "message": words}]}  # fmt: skip
+    item = group(members=2, totals={GPU: "8"}, owner=VOLCANO, **status)
+    fleet.lists(item, volcano_job(("worker", 2, "4")))
+    give_quota(fleet)
+    record = fleet.record()
+    assert record.key[2:] == ("VolcanoJob", "v")
+    assert (record.pods, record.gpus, record.gpu_hours) == (2, 8.0, 12.0)
+    assert record.waiting_cost == Decimal("24.00")
+    assert record.reasons[0].reason == "gang"
+    assert record.cheapest_way is not None
+    assert record.cheapest_way.kind == "reclaim_idle"
+
+
+@pytest.mark.parametrize(("usd", "cost"), [(2, Decimal("48.00")), (3, None)])
+def test_a_group_of_which_only_the_sum_is_known_has_a_price_where_all_nodes_cost_the_same(
+    fleet: JobFleet, usd: int, cost: Decimal | None
+) -> None:
+    """16 GPUs for 1.5 h: 24 GPU-h. Where they would run is not known: no placement, no way."""
+    fleet.node("n2")
+    fleet.runs("other", eight("n2"), state=None)
+    fleet.views.rows(
+        "ledger",
+        [
+            {
+                "cluster": "c", "namespace": "team-a", "workload_kind": "Job", "workload": "other",
+                "bucket": THEN - timedelta(hours=1), "device": device, "state": "productive",
+                "node": "n2", "seconds": 3600.0, "gpu_seconds": 3600.0, "usd": Decimal(usd),
+                "priced": True,
+            }
+            for device in eight("n2")
+        ],
+    )  # fmt: skip
+    fleet.lists(group(api="scheduling.x-k8s.io/v1alpha1"))
+    record = fleet.record()
+    assert record.key[2:] == ("PodGroup", "pg")
+    assert (record.pods, record.gpus, record.gpu_hours) == (4, 16.0, 24.0)
+    assert record.waiting_cost == cost
+    assert record.ways == ()
+    assert record.unknown[0] == (
+        "ways: what each of its 4 pods requests is not known, only their sum"
+    )

@@ -1,0 +1,1 @@
+-- The table `pending_workload`: jobs that wait before they have pods.
