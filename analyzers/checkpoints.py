@@ -17,6 +17,8 @@ WORKLOAD = ["cluster", "namespace", "workload_kind", "workload"]
 LAST_BURSTS = timedelta(days=1)
 LEAST_BURSTS, MOST_WRITING = 3, 0.3
 """Fewer bursts, or writing for more of the time, prove no checkpoints."""
+MISSING = 1.5
+"""A checkpoint older than this many intervals is not the last one: some were missed."""
 REGULAR = 0.3
 """Gaps are regular if their 90th percentile is at most this far above the median."""
 
@@ -85,7 +87,10 @@ def _list_bursts(pods: pl.DataFrame, loud: pl.DataFrame) -> list[WriteBursts]:
 
 
 def read_last_checkpoints(views: Views, now: datetime, burst_bps: float) -> dict[Owner, datetime]:
-    """Return when each workload last began a burst of writing, where the last day's are regular."""
+    """Return when each workload last began a burst of writing, where the last day's are regular.
+
+    None that is older than `MISSING` intervals: later ones were missed.
+    """
     window = Window(now - LAST_BURSTS, now)
     frame = read_lifetimes(views, window.bounds())
     if frame.is_empty():
@@ -94,7 +99,7 @@ def read_last_checkpoints(views: Views, now: datetime, burst_bps: float) -> dict
     return {
         row.owner: datetime.fromtimestamp(row.last_s, UTC)
         for row in _list_bursts(frame, loud)
-        if _is_regular(row)
+        if _is_regular(row) and now.timestamp() - row.last_s <= MISSING * row.long_gap_s
     }
 
 

@@ -1,6 +1,6 @@
 """Read free capacity from the warehouse into arrays over nodes and times."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 
 import msgspec
@@ -36,6 +36,7 @@ from fallow.fragmentation import Integers
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.placement.fleet_state import WorkloadKey
 
 PARTS = 24
 """Times of a window at which the fleet is measured; the last one is reported in full."""
@@ -129,6 +130,30 @@ def read_cluster_states(
         for c in clusters
         if c in nodes or c in devices
     ]
+
+
+def remove_pods(state: ClusterState, keys: Collection[WorkloadKey]) -> ClusterState:
+    """Return the last time of a cluster as it would be without the pods of some workloads.
+
+    Devices that no source names to a pod stay in use.
+    """
+    place_of = {node.name: n for n, node in enumerate(state.nodes)}
+    cpu, memory, gpu = (array[-1:].copy() for array in (state.cpu, state.memory, state.gpu))
+    others = []
+    for pod in state.pods:
+        key = (state.cluster, pod.namespace or "", pod.workload_kind or "", pod.workload or "")
+        n = place_of.get(pod.node)
+        if key not in keys or n is None:
+            others.append(pod)
+            continue
+        cpu[-1, n] += pod.cpu_milli
+        memory[-1, n] += pod.memory_bytes
+        for device, share in pod.named_devices:
+            if state.nodes[n].open and device in state.devices[n]:
+                gpu[-1, n, state.devices[n].index(device)] += round(WHOLE * share)
+    return msgspec.structs.replace(
+        state, cpu=cpu, memory=memory, gpu=gpu.clip(max=WHOLE), pods=others
+    )
 
 
 def _build_cluster_state(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from analyzers.fragmentation.cluster_state import ClusterState, read_cluster_states
+from analyzers.fragmentation.cluster_state import ClusterState, read_cluster_states, remove_pods
 from analyzers.fragmentation.defragmentation import MIB, apply_plan, build_placement
 from analyzers.fragmentation.node_pools import group_pools
 from analyzers.fragmentation.placement import WHOLE, FreeSlot, MovePlan, PoolPlacement
@@ -21,7 +21,7 @@ from fallow.window import Window
 from warehouse.placement.fleet_state import NodeKey, WorkloadKey
 from warehouse.placement.pod_demand import FreeCapacity, PodDemand, place_pods
 from warehouse.queue.records import WayIn, WorkAtRisk
-from warehouse.queue.ways import WaitingDemand
+from warehouse.queue.stop_sets import WaitingDemand
 
 STATE_LENGTH = timedelta(hours=1)
 """The state of a cluster is that of the newest device samples of this time."""
@@ -44,9 +44,19 @@ class MovesWay:
         read = read_cluster_states(self._views, window, settings.cover, settings.least_pods)
         return {state.cluster: state for state in read}
 
-    def find(self, demand: WaitingDemand, left: Pods) -> WayIn:
-        """Return the moves with the fewest restarts; `left` are the pods without a place now."""
+    def find(
+        self,
+        demand: WaitingDemand,
+        left: Pods,
+        stopped: frozenset[WorkloadKey] = frozenset(),
+    ) -> WayIn:
+        """Return the moves with the fewest restarts; `left` are the pods without a place now.
+
+        `stopped`: workloads that stop before; what they free is free in `demand` already.
+        """
         state = self._states.get(demand.key[0])
+        if state is not None and stopped:
+            state = remove_pods(state, stopped)
         if state is None or any(need.device_type for need in demand.needs):
             why = (
                 "moves are planned for whole GPUs" if state else "its nodes' devices are not known"

@@ -13,7 +13,13 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
-from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
+from analyzers.checkpoints import (
+    MISSING,
+    WORKLOAD,
+    Checkpoints,
+    find_write_bursts,
+    parse_interval,
+)
 from analyzers.interruptions import read_causes
 from analyzers.reliability.failures import Cause, Failure, find_failures, sort_signs
 from analyzers.reliability.rows import (
@@ -33,8 +39,6 @@ LOOKBACK = timedelta(hours=24)
 LATE = timedelta(hours=1)
 """Failures up to this long before a window are computed again: the inventory gets some of them
 late."""
-MISSING = 1.5
-"""A checkpoint older than this many intervals is not the last one: some were missed."""
 SURVIVORS = {"retried"}
 
 

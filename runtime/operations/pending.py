@@ -194,6 +194,8 @@ def _describe_way(way: WayIn) -> dict[str, Any]:
         "moves": list(way.moves),
         "lost_gpu_hours": way.lost.gpu_hours if way.state == "holds" else None,
         "lost_why": way.lost.why,
+        "lost_estimated": way.lost.estimated,
+        "parts": [_describe_way(part) for part in way.parts],
     }
 
 

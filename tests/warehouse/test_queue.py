@@ -242,7 +242,8 @@ def test_a_checkpoint_makes_the_long_job_the_cheaper_victim(fleet: QueueFleet) -
     wait_for(fleet)
     way = fleet.way("preempt")
     assert ([key[3] for key in way.workloads], way.lost.gpu_hours) == (["long"], 4.0)
-    assert way.lost.why == f"at most, by {INTERVAL}: 30m"
+    assert way.lost.why == f"estimated, at most: by {INTERVAL}: 30m"
+    assert way.lost.estimated
 
 
 def write_bursts(fleet: QueueFleet, *minutes: int) -> None:
@@ -261,6 +262,8 @@ def write_bursts(fleet: QueueFleet, *minutes: int) -> None:
     ("minutes", "victim", "lost"),
     [
         ((195, 135, 75, 15), "long", 8 * 15 / 60),  # each hour, the last 15 minutes ago
+        ((269, 209, 149, 89), "long", 8 * 89 / 60),  # none is missed yet, at 1.5 intervals
+        ((271, 211, 151, 91), "short", 8 * 3),  # one was missed
         ((195, 75, 60, 15), "short", 8 * 3),  # not regular
         ((75, 15), "short", 8 * 3),  # two are no rhythm
         ((), "short", 8 * 3),
@@ -276,10 +279,25 @@ def test_bursts_of_writing_lower_what_a_preemption_loses(
     checkpoints = read_last_checkpoints(fleet.views, NOW, 2e8)
     (record,) = QueueReader(fleet.views, NOW, checkpoints=checkpoints).read()
     way = next(way for way in record.ways if way.kind == "preempt")
-    assert ([key[3] for key in way.workloads], way.lost.gpu_hours) == ([victim], lost)
-    assert ("since its last burst of writing at 2026-11-20 11:45" in way.lost.why) == bool(
-        victim == "long"
-    )
+    assert [key[3] for key in way.workloads] == [victim]
+    assert way.lost.gpu_hours == pytest.approx(lost, abs=1e-6)
+    is_seen = way.lost.why.startswith("since the checkpoint that was seen at 2026-11-20 1")
+    assert (is_seen, way.lost.estimated) == (victim == "long", victim != "long")
+
+
+def test_a_job_without_a_checkpoint_loses_what_its_failures_lost(fleet: QueueFleet) -> None:
+    """A failure of `long` lost half an hour of each GPU: 4 GPU-h, estimated; `short` loses 24."""
+    stage_two(fleet)
+    wait_for(fleet)
+    row = {
+        "cluster": "c", "namespace": "team-a", "pod": "long-0", "workload_kind": "Job",
+        "workload": "long", "end": THEN - 20 * HOUR, "start": THEN - 20.5 * HOUR,
+        "cause": "node", "gpu_hours": 4.0, "basis": "measured",
+    }  # fmt: skip
+    fleet.views.rows("work_lost", [row, row | {"workload": "short", "basis": "estimated"}])
+    way = fleet.way("preempt")
+    assert ([key[3] for key in way.workloads], way.lost.gpu_hours) == (["long"], 4.0)
+    assert way.lost.why == "estimated, at most: its failures lost up to 0.5 h of each GPU"
 
 
 @pytest.mark.parametrize(

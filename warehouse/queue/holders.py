@@ -71,7 +71,7 @@ class DeviceHolder(msgspec.Struct, frozen=True):
 class Holders:
     """The holders of every cluster at one time.
 
-    `checkpoints`: when workloads last wrote one, as their bursts of writing show.
+    `checkpoints`: when workloads were last seen to write one.
     """
 
     def __init__(
@@ -154,7 +154,9 @@ class Holders:
             max(numbers) if numbers and len(numbers) == len(priorities) else None,
             next((pod.queue for pod in pods if pod.queue), None),
             resources,
-            _estimate_loss(key[2], pods, self._at, self._checkpoints.get(key)),
+            _estimate_loss(
+                key[2], pods, self._at, self._checkpoints.get(key), self._lost_before.get(key)
+            ),
             _find_protection(pods, self._now),
         )
 
@@ -197,6 +199,12 @@ class Holders:
             hours.setdefault(_get_key(row), []).append((row["hour_us"], row["gpu_hours"]))
         return hours
 
+    @cached_property
+    def _lost_before(self) -> dict[WorkloadKey, float]:
+        """Return the hours per GPU that each workload's failures lost at most, where measured."""
+        rows = self._query("lost_hours", since=self._now - LONGEST_WAIT, until=self._now)
+        return {_get_key(row): round(float(row["hours"]), 6) for row in rows}
+
     def _query(self, name: str, **parameters: datetime) -> list[dict[str, Any]]:
         sql = read_text("warehouse.queue", f"{name}.sql")
         rows: list[dict[str, Any]] = self._views.query(sql, parameters).to_pylist()
@@ -226,13 +234,17 @@ def _get_key(row: Mapping[str, Any]) -> WorkloadKey:
 
 
 def _estimate_loss(
-    kind: str, pods: Sequence[PodRecord], at: int, saved_at: datetime | None
+    kind: str,
+    pods: Sequence[PodRecord],
+    at: int,
+    saved_at: datetime | None,
+    lost_before: float | None,
 ) -> WorkAtRisk:
-    """Return the work that stopping a workload loses at most.
+    """Return the work that stopping a workload loses.
 
-    A kind that its controller starts again loses what it did since its last checkpoint: at most
-    the interval that its owner annotated, else what it did since its last burst of writing, else
-    everything since its pods were placed.
+    A kind that its controller starts again loses what it did since the checkpoint that was last
+    seen. Where none is seen it is estimated: at most the interval that its owner annotated, else
+    what its failures lost of each GPU (`lost_before`, hours), else everything since it started.
     """
     row = read_tolerances().get(kind)
     if row is None or row.tolerance in {"never", "unknown"}:
@@ -244,18 +256,24 @@ def _estimate_loss(
     for pod in pods:
         hours = max(0, at - (pod.placed or pod.begin)) / HOUR_US
         interval = parse_interval_hours(pod.annotation_map.get(INTERVAL))
-        if interval is not None:
+        if saved_at is not None:
+            hours = min(hours, max(0, at - to_micros(saved_at)) / HOUR_US)
+        elif interval is not None:
             intervals.add(str(pod.annotation_map.get(INTERVAL)))
             hours = min(hours, interval)
-        elif saved_at is not None:
-            hours = min(hours, max(0, at - to_micros(saved_at)) / HOUR_US)
+        elif lost_before is not None:
+            hours = min(hours, lost_before)
         total += pod.gpus * hours
-    basis = "at most: everything since it started, no checkpoint is known"
+    lost = round(total, 6)
+    if saved_at is not None:
+        text = f"since the checkpoint that was seen at {saved_at:%Y-%m-%d %H:%M} UTC"
+        return WorkAtRisk(lost, text)
+    basis = "everything since it started, no checkpoint is known"
     if intervals:
-        basis = f"at most, by {INTERVAL}: {', '.join(sorted(intervals))}"
-    elif saved_at is not None:
-        basis = f"estimated: since its last burst of writing at {saved_at:%Y-%m-%d %H:%M} UTC"
-    return WorkAtRisk(round(total, 6), basis)
+        basis = f"by {INTERVAL}: {', '.join(sorted(intervals))}"
+    elif lost_before is not None:
+        basis = f"its failures lost up to {lost_before:g} h of each GPU"
+    return WorkAtRisk(lost, f"estimated, at most: {basis}", estimated=True)
 
 
 def _find_protection(pods: Sequence[PodRecord], now: datetime) -> str:

@@ -41,7 +41,8 @@ from warehouse.queue.reasons import (
     read_messages,
 )
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
-from warehouse.queue.ways import MovePlanner, StoppableHolders, WaitingDemand, find_ways
+from warehouse.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
+from warehouse.queue.ways import find_ways
 from warehouse.steps import POD_OWNERS, compose_query
 
 SKEW = timedelta(seconds=30)

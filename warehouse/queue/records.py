@@ -13,7 +13,9 @@ Reason = Literal[
     "no_fit", "quota", "priority", "gang", "taint", "topology", "dra", "image", "volume",
     "node_selector", "gate", "unknown",
 ]  # fmt: skip
-WayKind = Literal["free", "borrow", "reclaim_idle", "after_moves", "elsewhere", "preempt"]
+WayKind = Literal[
+    "free", "borrow", "reclaim_idle", "after_moves", "elsewhere", "combined", "preempt"
+]
 WayState = Literal["holds", "refused", "unknown"]
 Hold = Literal["idle", "lower_priority"]
 
@@ -41,10 +43,18 @@ class QueueBlocker(msgspec.Struct, frozen=True):
 
 
 class WorkAtRisk(msgspec.Struct, frozen=True):
-    """Work that stopping a workload loses at most; None = not known."""
+    """Work that stopping a workload loses at most; None = not known.
+
+    It is `estimated` where no checkpoint of it is seen.
+    """
 
     gpu_hours: float | None
     why: str
+    estimated: bool = False
+
+
+NO_LOSS = WorkAtRisk(0.0, "none by the signals of its devices; what it holds in memory is lost")
+"""Of an idle workload."""
 
 
 class WayIn(msgspec.Struct, frozen=True):
@@ -67,26 +77,29 @@ class WayIn(msgspec.Struct, frozen=True):
     lost: WorkAtRisk = WorkAtRisk(0.0, "")
     moves: tuple[str, ...] = ()
     """Pods that move first: namespace/pod: node to node."""
+    parts: tuple["WayIn", ...] = ()
+    """The ways that a combined one consists of, in their order; its nodes are those of the last."""
 
     def describe(self) -> str:
         """Return a way that holds in words."""
         names = ", ".join(f"{kind}/{ns}/{name}" for _, ns, kind, name in self.workloads)
         nodes = f" on {', '.join(self.nodes)}" if self.nodes else ""
+        words: dict[WayKind, str] = {
+            "free": f"free GPUs{nodes}",
+            "borrow": f"borrow quota of {', '.join(self.lenders) or 'its cohort'}{nodes}",
+            "reclaim_idle": f"reclaim the idle {names}{nodes}",
+            "after_moves": f"move {'; '.join(self.moves)}: then{nodes}",
+            "elsewhere": f"cluster {self.cluster}{nodes}",
+            "combined": "; ".join(part.describe() for part in self.parts),
+            "preempt": f"preempt {names}{nodes}: {self._describe_loss()}",
+        }
+        return words[self.kind]
+
+    def _describe_loss(self) -> str:
         hours = self.lost.gpu_hours
-        lost = "what it loses is not known" if hours is None else f"loses up to {hours:,.1f} GPU-h"
-        match self.kind:
-            case "free":
-                return f"free GPUs{nodes}"
-            case "borrow":
-                return f"borrow quota of {', '.join(self.lenders) or 'its cohort'}{nodes}"
-            case "reclaim_idle":
-                return f"reclaim the idle {names}{nodes}"
-            case "after_moves":
-                return f"move {'; '.join(self.moves)}: then{nodes}"
-            case "elsewhere":
-                return f"cluster {self.cluster}{nodes}"
-            case "preempt":
-                return f"preempt {names}{nodes}: {lost}"
+        if hours is None:
+            return "what it loses is not known"
+        return f"loses up to {hours:,.1f} GPU-h{' (estimated)' if self.lost.estimated else ''}"
 
 
 class QueuedWorkload(msgspec.Struct, frozen=True):

@@ -1,0 +1,197 @@
+"""Find the way in that combines kinds: what no kind alone achieves, or only with more lost work.
+
+borrowed quota ─┬─► reclaim_idle, after_moves, preempt: then the quota is no obstacle
+                └─► reclaim_idle with preempt: idle holders stop before others lose work
+                    reclaim_idle with after_moves: pods move to what idle holders leave
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from warehouse.queue.borrowing import BorrowedQuota, QuotaJudge, check_loan
+from warehouse.queue.holders import DeviceHolder, sum_freed
+from warehouse.queue.records import NO_LOSS, WayIn, WorkAtRisk
+from warehouse.queue.single_ways import find_moves, find_preemption, find_reclaim
+from warehouse.queue.stop_sets import (
+    MovePlanner,
+    StoppableHolders,
+    WaitingDemand,
+    add_capacity,
+    explain_quota,
+    find_cheapest,
+    measure_loss,
+    place_demand,
+)
+
+MOST_STOPPED = 3
+"""Idle holders of which each alone stops before moves are planned; then all of them together."""
+
+
+def find_combined(
+    demand: WaitingDemand,
+    quotas: QuotaJudge,
+    stoppable: StoppableHolders,
+    planner: MovePlanner | None,
+) -> WayIn | None:
+    """Return the combination that loses least; None = none holds."""
+    ways = [*_list_combined(demand, quotas, stoppable, planner, ())]
+    loan = _find_loan(demand, quotas)
+    if loan is not None:
+        room = BorrowedQuota(quotas)
+        singles = (
+            find_reclaim(demand, room, stoppable.idle),
+            find_moves(demand, room, planner),
+            find_preemption(demand, room, stoppable),
+        )
+        ways += [_combine((loan, way)) for way in singles if way and way.state == "holds"]
+        ways += _list_combined(demand, room, stoppable, planner, (loan,))
+    return min(ways, key=_rank, default=None)
+
+
+def _find_loan(demand: WaitingDemand, quotas: QuotaJudge) -> WayIn | None:
+    """Return the loan that its queue may take; None = it needs none, or gets none."""
+    cluster, namespace, _, _ = demand.key
+    queue, needs = demand.queue, demand.by_resource
+    if queue is None or quotas.admits(cluster, namespace, queue, needs).admitted:
+        return None
+    loan = check_loan(quotas, demand.key, queue, needs)
+    return WayIn("borrow", "holds", lenders=loan.lenders) if loan.admitted else None
+
+
+def _list_combined(
+    demand: WaitingDemand,
+    quotas: QuotaJudge,
+    stoppable: StoppableHolders,
+    planner: MovePlanner | None,
+    before: tuple[WayIn, ...],
+) -> Iterator[WayIn]:
+    """Yield the stop of idle holders together with moves, and with that of lower priorities."""
+    idle = [holder for holder in stoppable.idle if not holder.protected]
+    if not idle:
+        return
+    if planner is not None:
+        yield from _list_moves(demand, quotas, idle, planner, before)
+    mixed = None if stoppable.never_preempts else _find_mixed_stop(demand, quotas, stoppable, idle)
+    if mixed is not None:
+        yield _combine((*before, *mixed))
+
+
+def _find_mixed_stop(
+    demand: WaitingDemand,
+    quotas: QuotaJudge,
+    stoppable: StoppableHolders,
+    idle: Sequence[DeviceHolder],
+) -> tuple[WayIn, WayIn] | None:
+    """Return the stops of idle holders and of lower priorities; None = not both are needed."""
+    free_of_loss = {holder.key for holder in idle}
+    lower = [holder for holder in stoppable.lower if holder.key not in free_of_loss]
+
+    def cost(holder: DeviceHolder) -> tuple[float, int]:
+        if holder.key in free_of_loss:
+            return 0.0, len(holder.devices)
+        return measure_loss(holder)
+
+    way = find_cheapest("preempt", demand, quotas, [*idle, *lower], cost)
+    if way.state != "holds":
+        return None
+    stopped = [h for h in idle if h.key in way.workloads]
+    preempted = [h for h in lower if h.key in way.workloads]
+    if not stopped or not preempted:
+        return None
+    hours = [holder.lost.gpu_hours for holder in preempted]
+    loss = WorkAtRisk(
+        None if None in hours else round(sum(h or 0.0 for h in hours), 6),
+        "; ".join(sorted({holder.lost.why for holder in preempted})),
+        estimated=any(holder.lost.estimated for holder in preempted),
+    )
+    return (
+        msgspec.structs.replace(_describe_reclaim(stopped), nodes=way.nodes, cluster=way.cluster),
+        WayIn(
+            "preempt",
+            "holds",
+            cluster=way.cluster,
+            nodes=way.nodes,
+            workloads=tuple(holder.key for holder in preempted),
+            gpus=sum(len(holder.devices) for holder in preempted),
+            lost=loss,
+        ),
+    )
+
+
+def _list_moves(
+    demand: WaitingDemand,
+    quotas: QuotaJudge,
+    idle: Sequence[DeviceHolder],
+    planner: MovePlanner,
+    before: tuple[WayIn, ...],
+) -> Iterator[WayIn]:
+    """Yield moves to what idle holders leave, of the first set of them with which some hold."""
+    ordered = sorted(idle, key=lambda holder: (-demand.count_usable(holder), holder.key))
+    sets = [[holder] for holder in ordered[:MOST_STOPPED]]
+    if len(ordered) > 1:
+        sets.append(ordered)
+    for stopped in sets:
+        if explain_quota(demand, quotas, stopped):
+            continue
+        emptied = _free_nodes(demand, stopped)
+        left, _ = place_demand(demand, {key: node.free for key, node in emptied.nodes.items()})
+        if not left:
+            continue  # without a move they suffice
+        way = planner.find(emptied, left, frozenset(holder.key for holder in stopped))
+        if way.state == "holds":
+            yield _combine((*before, _describe_reclaim(stopped), way))
+            return
+
+
+def _free_nodes(demand: WaitingDemand, stopped: Sequence[DeviceHolder]) -> WaitingDemand:
+    """Return the demand on nodes without these holders."""
+    freed = sum_freed(stopped)
+    nodes = {
+        key: msgspec.structs.replace(node, free=add_capacity(node.free, freed[key]))
+        if key in freed
+        else node
+        for key, node in demand.nodes.items()
+    }
+    return msgspec.structs.replace(demand, nodes=nodes)
+
+
+def _describe_reclaim(stopped: Sequence[DeviceHolder]) -> WayIn:
+    return WayIn(
+        "reclaim_idle",
+        "holds",
+        workloads=tuple(holder.key for holder in stopped),
+        gpus=sum(len(holder.devices) for holder in stopped),
+        lost=NO_LOSS,
+    )
+
+
+def _combine(parts: tuple[WayIn, ...]) -> WayIn:
+    """Return parts as one way; the placement is that of the last one."""
+    last = parts[-1]
+    hours = [part.lost.gpu_hours for part in parts]
+    lost = WorkAtRisk(
+        None if None in hours else round(sum(h or 0.0 for h in hours), 6),
+        "; ".join(dict.fromkeys(part.lost.why for part in parts if part.lost.why)),
+        estimated=any(part.lost.estimated for part in parts),
+    )
+    return WayIn(
+        "combined",
+        "holds",
+        "; ".join(part.why for part in parts if part.why),
+        last.cluster,
+        last.nodes,
+        tuple(dict.fromkeys(key for part in parts for key in part.workloads)),
+        tuple(name for part in parts for name in part.lenders),
+        sum(part.gpus for part in parts),
+        lost,
+        tuple(move for part in parts for move in part.moves),
+        parts,
+    )
+
+
+def _rank(way: WayIn) -> tuple[float, int, int]:
+    """Return the order of combinations: what they lose, their parts, the GPUs that they free."""
+    hours = way.lost.gpu_hours
+    return math.inf if hours is None else hours, len(way.parts), way.gpus
