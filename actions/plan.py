@@ -14,7 +14,7 @@ from actions.policy.model import Policy
 from fallow.action_models import CaseHistory, Decision, Facts, Reason
 
 STEPS = ("observe", "notify", "grace", "snapshot", "act")
-RULINGS = ("deny", "hold", "allow")
+STRENGTHS = ("deny", "hold", "notice", "approval", "allow")
 ACT_STEPS = frozenset({"snapshot", "act"})
 CAPACITY_GATES = frozenset({"budget", "concurrent"})
 """Gates that only state that other cases come first."""
@@ -61,17 +61,18 @@ def plan(
     refused: list[RefusedCase] = []
     ready: dict[str, int] = {}
     for subject, cases in by_object.items():
-        decided = [
-            decide(policy, _add_history(case, policy, histories), usage, now)
+        matches = [
+            (policy, _add_history(case, policy, histories))
             for case in cases
             for policy in policies
             if not explain_mismatch(policy, case)
         ]
-        if not decided:
+        if not matches:
             refused.append(_build_unmatched(policies, cases[0], subject))
             continue
-        best = max(decided, key=_rank_strength)
-        for name in {d.policy for d in decided if is_ready(d)}:
+        decided = [(decide(policy, case, usage, now), policy) for policy, case in matches]
+        best, _ = max(decided, key=lambda pair: _rank_strength(*pair))
+        for name in {decision.policy for decision, _ in decided if is_ready(decision)}:
             ready[name] = ready.get(name, 0) + 1
         if best.ruling == "deny":
             refused.append(RefusedCase(best.finding, subject, best.policy, best.reasons))
@@ -104,10 +105,28 @@ def is_ready(decision: Decision) -> bool:
     return decision.step in ACT_STEPS and all(r.gate in CAPACITY_GATES for r in decision.reasons)
 
 
-def _rank_strength(decision: Decision) -> tuple[bool, int, int]:
-    """Order decisions: a policy that only observes does not hide what another policy holds."""
+def _rank_strength(decision: Decision, policy: Policy) -> tuple[bool, int, int]:
+    """Order decisions: a policy that only observes does not hide what another policy holds.
+
+    Nor does the notice of a policy that acts upon nothing by itself hide an act that waits for
+    nothing but approval: its owner was notified of that.
+    """
     does = decision.step != "observe" and decision.ruling != "deny"
-    return does, RULINGS.index(decision.ruling), STEPS.index(decision.step)
+    strength: str = decision.ruling
+    if decision.step in ACT_STEPS and {r.gate for r in decision.reasons} == {"approval"}:
+        strength = "approval"
+    elif decision.step == "notify" and decision.ruling == "allow" and not _acts_alone(policy):
+        strength = "notice"
+    return does, STRENGTHS.index(strength), STEPS.index(decision.step)
+
+
+def _acts_alone(policy: Policy) -> bool:
+    """Return whether a policy would act without a person, once the grace of its notice is over."""
+    return (
+        policy.mode == "enforce"
+        and policy.approvals.when != "always"
+        and policy.stage("act") is not None
+    )
 
 
 def _add_history(

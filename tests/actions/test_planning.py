@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from actions.gate_answers import answer_gates, find_subject, read_remedies
 from actions.gates import list_gates
 from actions.plan import plan
-from actions.policy.model import ActionBudget, Match, PolicyAmount, Stage
+from actions.policy.model import ActionBudget, Approvals, Match, PolicyAmount, Stage
 from fallow.action_models import CaseHistory, Facts
 from fallow.errors import UsageError
 from fallow.models import Subject
@@ -51,6 +51,42 @@ def test_an_object_gets_one_decision_by_the_policy_that_goes_furthest() -> None:
     second = replace(case("a"), finding=replace(case("a").finding, id="other"))
     made = plan([watching, WIDE], [case("a"), second], SPENT, NOW)
     assert [(d.policy, d.step) for d in made.decisions] == [("idle-notebooks", "act")]
+
+
+NOTICES = (Stage("observe"), Stage("notify"))
+ACTS = (*NOTICES, Stage("act", do=("suspend",), verbs=("stop",)))
+
+
+@pytest.mark.parametrize(
+    ("other", "shown"),
+    [
+        ({"stages": NOTICES}, ("idle-notebooks", "act", "hold")),
+        ({"mode": "notify", "stages": ACTS}, ("idle-notebooks", "act", "hold")),
+        ({"approvals": Approvals(when="always"), "stages": ACTS},
+         ("idle-notebooks", "act", "hold")),
+        ({"stages": ACTS}, ("other", "notify", "allow")),
+    ],
+    ids=["only notifies", "mode notify", "would wait for approval too", "would act by itself"],
+)  # fmt: skip
+def test_a_notice_does_not_hide_an_act_that_waits_for_approval(
+    other: dict[str, Any], shown: tuple[str, str, str]
+) -> None:
+    acting = replace(WIDE, approvals=Approvals(when="always"))
+    notifying = replace(WIDE, name="other", **other)
+    histories = {("other", "id-a"): CaseHistory()}
+    (made,) = plan([notifying, acting], [case("a")], SPENT, NOW, histories).decisions
+    assert (made.policy, made.step, made.ruling) == shown
+
+
+def test_a_notice_hides_an_act_that_waits_for_more_than_approval() -> None:
+    acting = replace(WIDE, approvals=Approvals(when="always"))
+    notifying = replace(WIDE, name="other", stages=NOTICES)
+    histories = {
+        ("other", "id-a"): CaseHistory(),
+        ("idle-notebooks", "id-a"): replace(TOLD, last_action_at=NOW - HOUR),
+    }
+    (made,) = plan([notifying, acting], [case("a")], SPENT, NOW, histories).decisions
+    assert (made.policy, made.step) == ("other", "notify")
 
 
 def test_histories_are_by_policy_and_finding() -> None:
