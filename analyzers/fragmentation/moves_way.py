@@ -5,7 +5,8 @@ of them to capacity that is free before the first move. The waiting pods are the
 judge of every other way, on what is free after the moves.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -28,14 +29,27 @@ STATE_LENGTH = timedelta(hours=1)
 MOST_SECONDS = 1.0
 """Longest search for the plan of one pool: many workloads may wait."""
 NO_PLAN = "no moves of pods that may move would free enough GPUs of one node"
+NOT_PLANNED = "moves for it are not planned here: fallow why-pending plans them"
 Pods = tuple[PodDemand, ...]
 
 
 class MovesWay:
-    """Finds moves that let waiting workloads in, at one time."""
+    """Finds moves that let waiting workloads in, at one time.
 
-    def __init__(self, views: Views, now: datetime, settings: FragmentationSettings) -> None:
+    `most_seconds`: how long it plans in all, for readers who wait; then its answer is unknown.
+    """
+
+    def __init__(
+        self,
+        views: Views,
+        now: datetime,
+        settings: FragmentationSettings,
+        *,
+        most_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._views, self._now, self._settings = views, now, settings
+        self._most_seconds, self._clock, self._spent_s = most_seconds, clock, 0.0
 
     @cached_property
     def _states(self) -> dict[str, ClusterState]:
@@ -54,6 +68,14 @@ class MovesWay:
 
         `stopped`: workloads that stop before; what they free is free in `demand` already.
         """
+        if self._most_seconds is not None and self._spent_s >= self._most_seconds:
+            return WayIn("after_moves", "unknown", NOT_PLANNED)
+        begin = self._clock()
+        way = self._find(demand, left, stopped)
+        self._spent_s += self._clock() - begin
+        return way
+
+    def _find(self, demand: WaitingDemand, left: Pods, stopped: frozenset[WorkloadKey]) -> WayIn:
         state = self._states.get(demand.key[0])
         if state is not None and stopped:
             state = remove_pods(state, stopped)

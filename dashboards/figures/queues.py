@@ -1,7 +1,7 @@
 """Show queues: which workloads wait for GPUs, how long, and what blocks them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -21,6 +21,9 @@ from warehouse.queue.reading import QueueReader
 from warehouse.queue.records import QueuedWorkload
 from warehouse.steps import POD_OWNERS
 
+ReaderBuilder = Callable[[Views, datetime], QueueReader]
+"""Returns the reader of the queue at one time."""
+_builders: list[ReaderBuilder] = [QueueReader]
 KEYS = ("team", "queue", "priority", "size")
 MOST, MOST_STEPS = 300, 1000
 LEAST_MEASURED = 0.9
@@ -72,12 +75,17 @@ def read_waiting(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, steps, window, filters, most=MOST)
 
 
+def use_reader(builder: ReaderBuilder) -> None:
+    """Let the application read the queue as `fallow queue` does: pages do not import analyzers."""
+    _builders[:] = [builder]
+
+
 def read_queue(views: Views, window: Window) -> dict[tuple[str, str], QueuedWorkload]:
     """Return the record of each workload that waits at the window's end, as `fallow queue` does.
 
     By cluster and namespace/kind/name.
     """
-    records = QueueReader(views, window.end).read()
+    records = _builders[0](views, window.end).read()
     return {(record.key[0], "/".join(record.key[1:])): record for record in records}
 
 

@@ -6,14 +6,17 @@ import threading
 import time
 import webbrowser
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dashboards import what_if_runs
+from dashboards.figures import queues
 from dashboards.serving import address, serve
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, command
+from runtime.operations.pending import build_reader
 from runtime.operations.what_if.beside import answer_beside
 from runtime.service.process_end import end_process
 from runtime.service.uncaught import log_uncaught
@@ -21,6 +24,8 @@ from runtime.service.uncaught import log_uncaught
 if TYPE_CHECKING:
     from fallow.settings import Settings
 
+MOST_PLANNING_S = 1.0
+"""How long the page Queues plans moves for who waits; then `fallow why-pending` does."""
 WAIT_S, POLL_S = 60.0, 0.2
 """How long a browser waits for pages that start, and how often it tries."""
 
@@ -58,6 +63,7 @@ def serve_pages(run: CommandRun, settings: "Settings", *, browser: bool = False)
     if not settings.dashboard.oidc.on:
         run.say("No sign-in is configured, so it answers on this machine only (dashboard.oidc).")
     what_if_runs.use_answerer(answer_beside)
+    queues.use_reader(partial(build_reader, settings=settings, most_seconds=MOST_PLANNING_S))
     try:
         serve(settings)
     except (SystemExit, KeyboardInterrupt):  # SIGTERM, Ctrl-C; a page may be amid its query

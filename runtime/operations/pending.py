@@ -8,6 +8,8 @@ from analyzers.checkpoints import read_last_checkpoints
 from analyzers.fragmentation.moves_way import MovesWay
 from fallow.errors import UsageError
 from fallow.models import Subject
+from fallow.protocols import Views
+from fallow.settings import Settings
 from runtime.operations import windows
 from warehouse.placement.fleet_state import WorkloadKey
 from warehouse.placement.pending_places import PendingAnswer
@@ -34,16 +36,21 @@ def read_queue(
 ) -> tuple[list[QueuedWorkload], datetime]:
     """Return who waits for GPUs, and for which time: the end of the data at most."""
     last = _find_time(warehouse, at, cluster)
-    return _build_reader(warehouse, last).read(cluster), last
+    return build_reader(warehouse, last, warehouse.settings).read(cluster), last
 
 
-def _build_reader(warehouse: "Warehouse", at: datetime) -> QueueReader:
-    settings = warehouse.settings
+def build_reader(
+    views: Views, at: datetime, settings: Settings, *, most_seconds: float | None = None
+) -> QueueReader:
+    """Return the reader of the queue at one time, with moves and checkpoints.
+
+    `most_seconds`: how long moves are planned in all.
+    """
     return QueueReader(
-        warehouse,
+        views,
         at,
-        MovesWay(warehouse, at, settings.fragmentation),
-        read_last_checkpoints(warehouse, at, settings.reliability.burst_bps),
+        MovesWay(views, at, settings.fragmentation, most_seconds=most_seconds),
+        read_last_checkpoints(views, at, settings.reliability.burst_bps),
     )
 
 
@@ -58,7 +65,7 @@ def explain_why_pending(
         UsageError: no workload, or several that wait, have this name.
     """
     last = _find_time(warehouse, at, cluster)
-    reader = _build_reader(warehouse, last)
+    reader = build_reader(warehouse, last, warehouse.settings)
     waiting = reader.list_waiting()
     others = {record.key: record for record in reader.list_others()}
     keys = [key for key in {**others, **waiting} if cluster is None or key[0] == cluster]

@@ -22,6 +22,7 @@ from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.incidents import store_incidents
 from runtime.operations.ingest_queue import IngestQueue
+from runtime.operations.pending import build_reader
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.prices import read_aws_rates, read_configured_rates
 from runtime.operations.requests import verify_journal
@@ -31,7 +32,6 @@ from runtime.service.sources import SourceRead, Sources, wait_for
 from warehouse import audit_results, maintenance, tiers
 from warehouse.audits import format_banner
 from warehouse.lake import Warehouse
-from warehouse.queue.reading import QueueReader
 
 if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
@@ -46,6 +46,8 @@ ANALYSIS_WINDOW = timedelta(days=7)
 """The window that analyzers judge."""
 INCIDENT_WINDOW = timedelta(hours=3)
 """Incidents of this window are recent: they are read again with each analysis."""
+MOST_PLANNING_S = 30.0
+"""How long an analysis plans moves for who waits; an analysis of 10,000 GPUs takes minutes."""
 STALLED = "stalled"
 """The analyzer that runs after each collection too."""
 STALL_RECENT = timedelta(minutes=5)
@@ -212,7 +214,10 @@ class ServiceLoop:
         findings = analysis.findings
         self.metrics.record_findings(findings, window)
         self._record_incidents([f for f in findings if f.analyzer == STALLED])
-        self.metrics.record_waiting(QueueReader(self.warehouse, window.end).read())
+        queue = build_reader(
+            self.warehouse, window.end, self.settings, most_seconds=MOST_PLANNING_S
+        )
+        self.metrics.record_waiting(queue.read())
         log.info("analyzed", extra={"findings": len(findings)})
         if not self.settings.actions.enabled:
             self._plan_writer.write_preview(findings, window.end)

@@ -32,6 +32,7 @@ from runtime.operations.queries import load_sql
 from runtime.service.delivery.outbox import RESULTS
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse import audits, maintenance
+from warehouse.queue.records import WayKind
 
 if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
@@ -53,6 +54,8 @@ STEPS = ("acted", "notified", "kept a snapshot", "held", "refused")
 NOTICES = ("delivered", "failed", "waiting")
 STATES = ("up", "down")
 WAITING = ("blocked", "unblocked")
+NO_WAY = "none"
+"""Label of waiting workloads of which no way in holds."""
 MEDIA = ("memory", "disk")
 _SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 
@@ -262,6 +265,9 @@ class SelfMetrics:
             self._of("waiting_workloads").labels(state).set(len(mine))
             self._of("waiting_gpus").labels(state).set(sum(r.gpus or 0.0 for r in mine))
             self._of("waiting_longest_seconds").labels(state).set(max(hours, default=0) * 3600)
+        ways = [r.cheapest_way.kind if r.cheapest_way else NO_WAY for r in records]
+        for way in (*get_args(WayKind), NO_WAY):
+            self._of("waiting_ways").labels(way).set(ways.count(way))
 
     def record_savings(self, entries: Sequence[LedgerEntry]) -> None:
         """Record what actions saved so far, by kind."""

@@ -2,17 +2,24 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from dashboards.figures import queues
 from dashboards.figures.query import Filters
+from fallow.settings import Settings
 from fallow.window import Window
+from runtime.cli import dashboard
+from runtime.operations.pending import build_reader
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory
+from tests.analyzers.fragmentation.test_moves_way import stage_two
 from tests.kube.test_pending_workloads import PENDING, group
 from tests.warehouse.queue_fleets import HOUR, eight
 from tests.warehouse.test_pending_jobs import JobFleet, give_quota, kueue_job
+from warehouse.queue.reading import QueueReader
 
 DAY = Window(NOW - 24 * HOUR, NOW)
 
@@ -52,3 +59,29 @@ def test_jobs_without_pods_are_rows_of_the_page(
 ) -> None:
     """12 GPU-h of the job, 8 of the pod, an unknown number of the group."""
     assert list_names(fleet, filters) == names
+
+
+@pytest.fixture
+def _plain_reader() -> Iterator[None]:
+    yield
+    queues.use_reader(QueueReader)
+
+
+@pytest.mark.usefixtures("_plain_reader")
+def test_served_pages_know_moves_and_checkpoints_as_the_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    """A pod of two GPUs moves for a job of eight; without a planner nothing lets it in."""
+    memory = Memory()
+    fleet = JobFleet(memory, tmp_path)
+    stage_two(fleet)
+    (before,) = queues.read_queue(fleet.views, DAY).values()
+    assert before.cheapest_way is None
+    monkeypatch.setattr(dashboard, "serve", lambda _settings: None)
+    dashboard.serve_pages(cast(Any, SimpleNamespace(say=lambda _text: None)), settings)
+    (record,) = queues.read_queue(fleet.views, DAY).values()
+    assert record.cheapest_way is not None
+    assert record.cheapest_way.kind == "after_moves"
+    reader = build_reader(fleet.views, NOW, settings)
+    assert record == reader.read()[0]
+    memory.engine.close()

@@ -26,7 +26,7 @@ from runtime.service.metrics import SelfMetrics, list_metrics
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure
 from warehouse.lake import Warehouse
-from warehouse.queue.records import QueueBlocker, QueuedWorkload
+from warehouse.queue.records import QueueBlocker, QueuedWorkload, WayIn
 from warehouse.shards import ShardState
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -38,6 +38,7 @@ LABELS = {
         "step",
         "collector",
         "state",
+        "way",
         "audit",
         "tier",
         "analyzer",
@@ -140,7 +141,11 @@ def _queue() -> list[QueuedWorkload]:
         priority_class=TENANT, priority=0, hours=1.5, gpu_hours=12.0, usd_h=None,
         waiting_cost=None, reasons=(), blocked_by=(blocker,), held_by_others="", ways=(),
     )  # fmt: skip
-    return [waiting, replace(waiting, gpus=None, hours=None, blocked_by=())]
+    moved = WayIn("after_moves", "holds", moves=(TENANT,))
+    return [
+        replace(waiting, ways=(moved, WayIn("preempt", "holds"))),
+        replace(waiting, gpus=None, hours=None, blocked_by=(), ways=(WayIn("free", "refused"),)),
+    ]
 
 
 def _entry(kind: Any, usd: str | None) -> LedgerEntry:
@@ -201,6 +206,9 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_waiting_gpus", {"state": "blocked"}, 8.0),
         ("fallow_waiting_longest_seconds", {"state": "blocked"}, 5400.0),
         ("fallow_waiting_workloads", {"state": "unblocked"}, 1.0),
+        ("fallow_waiting_ways", {"way": "after_moves"}, 1.0),
+        ("fallow_waiting_ways", {"way": "preempt"}, 0.0),
+        ("fallow_waiting_ways", {"way": "none"}, 1.0),
         ("fallow_waiting_gpus", {"state": "unblocked"}, 0.0),
         ("fallow_waiting_longest_seconds", {"state": "unblocked"}, 0.0),
         ("fallow_saved_usd", {"saving": "cash"}, 15.0),

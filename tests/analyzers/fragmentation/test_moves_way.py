@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analyzers.fragmentation.moves_way import NO_PLAN, MovesWay
+from analyzers.fragmentation.moves_way import NO_PLAN, NOT_PLANNED, MovesWay
 from fallow.capacity_settings import FragmentationSettings
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory
@@ -139,3 +139,21 @@ def test_what_fits_needs_no_move(fleet: QueueFleet) -> None:
     fleet.node("n1")
     fleet.waits("job", 8, priority=100)
     assert [way.kind for way in read(fleet).ways if way.kind == "after_moves"] == []
+
+
+def test_moves_that_there_was_no_time_to_plan_are_unknown(fleet: QueueFleet) -> None:
+    """Each plan takes a second of this clock: the second job's is not made in half a second."""
+    stage_two(fleet)
+    fleet.waits("later", 7, priority=100)
+    ticks = iter(range(100))
+    planner = MovesWay(
+        fleet.views,
+        NOW,
+        FragmentationSettings(),
+        most_seconds=0.5,
+        clock=lambda: float(next(ticks)),
+    )
+    records = QueueReader(fleet.views, NOW, planner).read()
+    ways = [next(w for w in record.ways if w.kind == "after_moves") for record in records]
+    assert [way.state for way in ways] == ["holds", "unknown"]
+    assert ways[1].why == NOT_PLANNED
